@@ -113,7 +113,7 @@ pub async fn stopping() {
 }
 
 async fn stop_asked(stopping: &mut watch::Receiver<Stop>) {
-    // An error means that `Cores` is gone, which also means stop.
+    // An error means that `Cores` was dropped, which also means stop.
     drop(stopping.wait_for(|stop| *stop != Stop::No).await);
 }
 
@@ -171,7 +171,7 @@ impl Cores {
     fn join(&mut self) {
         self.handles.clear();
         for thread in self.threads.drain(..) {
-            // A core thread that panicked has reported it.
+            // A core thread that panicked has already reported its panic.
             drop(thread.join());
         }
     }
@@ -237,7 +237,7 @@ impl CoreHandle {
     {
         let (answer, answered) = oneshot::channel();
         self.spawn(move || async move {
-            // The caller may have stopped waiting.
+            // The send fails if the caller has stopped waiting.
             drop(answer.send(make().await));
         });
         answered.await.ok()
@@ -294,8 +294,8 @@ fn start_one(
         let local = LocalSet::new();
         local.block_on(&runtime, work(queue, stopping, &polls));
         {
-            // Remaining tasks are dropped before the runtime and within it, because their values
-            // may use it when they are dropped.
+            // Drops the remaining tasks before the runtime and within it, because their values may
+            // use the runtime when they are dropped.
             let _within = runtime.enter();
             drop(local);
         }
@@ -321,7 +321,7 @@ async fn work(
                 Some(job) => { tasks.spawn_local(Watched::new(job(), polls)); }
                 None => break,
             },
-            // The panic hook has reported a panic, which affects no other task.
+            // The panic hook has already reported the panic, which affects no other task.
             Some(_ended) = tasks.join_next() => {}
             () = stop_asked(&mut stopping) => break,
         }

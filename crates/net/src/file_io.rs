@@ -123,7 +123,7 @@ impl File {
         }
         match rustix::fs::seek(self.fd.as_fd(), rustix::fs::SeekFrom::Hole(offset)) {
             Ok(hole) if hole != offset => 0,
-            // At the end of the file, or behind it.
+            // The offset is at or behind the end of the file.
             Ok(_) | Err(rustix::io::Errno::NXIO) => flag,
             Err(_) => 0,
         }
@@ -187,7 +187,8 @@ impl File {
                     self.mount.learn_cachestat(true);
                     return cached > last / page - offset / page;
                 }
-                // Old kernels do not have the call, newer ones allow it only to the file's owner.
+                // Old kernels do not have cachestat(2); newer kernels allow it only to the file's
+                // owner.
                 Err(_) => self.mount.learn_cachestat(false),
             }
         }
@@ -219,7 +220,7 @@ impl File {
     /// If `len` is more than a [`Buf`] can hold.
     pub async fn read(&self, offset: u64, mut buf: Buf, len: usize) -> io::Result<Buf> {
         assert!(len <= BUF_BYTES_MAX, "read beyond every limit");
-        // Bytes behind the largest offset are behind the end of any file.
+        // The largest offset is behind the end of any file, so bytes beyond it need not be read.
         let len = len.min(usize::try_from(before_last_offset(offset)).unwrap_or(usize::MAX));
         buf.reserve(len);
         let (first, goal) = (buf.len(), buf.len() + len);
@@ -302,8 +303,8 @@ impl File {
             return match outcome {
                 Ok(_) => Ok(buf),
                 Err(_) if is_refused => self.read_on_thread(offset, buf, len).await,
-                // The kernel's worker was interrupted or gave up, as it does when the medium fails:
-                // a thread will get the real error.
+                // A kernel worker was interrupted or gave up, as it does when the medium fails.
+                // Reading again on a thread returns the real error.
                 Err(error) if gave_up(&error) => self.read_on_thread(offset, buf, len).await,
                 Err(error) => Err(error),
             };
@@ -348,7 +349,7 @@ impl File {
                 self.mount.count_write(true);
                 return Ok(());
             }
-            // A long write shares the core with other tasks.
+            // Yields to other tasks of the core during a long write.
             tokio::task::yield_now().await;
         }
         self.mount.count_write(false);

@@ -199,7 +199,7 @@ impl FrameReader {
         self.ready_bytes -= frame.capacity();
         self.next = self.ready.pop_front();
         if self.next.is_none() && self.ready.capacity() > 0 {
-            // An idle connection holds no memory.
+            // Frees the memory of an idle connection.
             self.ready = VecDeque::new();
         }
         Some(frame)
@@ -280,7 +280,7 @@ impl FrameReader {
                 let whole = !self.is_inside_frame();
                 return if whole { Ok(None) } else { Err(ReceiveError::Truncated) };
             }
-            // A peer that sends without end must not keep the core.
+            // Yields to other tasks, since a peer may send without end.
             tokio::task::coop::consume_budget().await;
             if !may_receive(self.held_bytes(), self.is_inside_frame()) {
                 sleep(GATE_PAUSE).await;
@@ -313,8 +313,9 @@ impl FrameReader {
             if self.low_water_mark > 1 { FRAME_WAKE_PATIENCE } else { self.progress_timeout };
         match timeout_at(deadline.min(since + patience), stream.readable()).await {
             Ok(ready) => ready.map_err(ReceiveError::Io),
-            // The next wait is for any bytes. What has come so far is received first: to the runtime
-            // the socket is empty, and a deadline that has passed would end the connection.
+            // The next wait ends at any byte. The bytes that have arrived are received first: below
+            // the low-water mark the runtime takes the socket for empty, and a passed deadline
+            // would end the connection.
             Err(_elapsed) if self.low_water_mark > 1 => {
                 self.is_slow = true;
                 self.is_untold = true;
@@ -339,7 +340,7 @@ impl FrameReader {
     fn set_low_water_mark(&mut self, stream: &Stream, bytes: u32) {
         if bytes != self.low_water_mark {
             self.low_water_mark = bytes;
-            // It fails only if the socket is gone, which the next receive tells.
+            // The call fails only if the socket is closed, which the next receive reports.
             drop(stream.set_low_water_mark(bytes as usize));
         }
     }

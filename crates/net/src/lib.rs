@@ -10,7 +10,7 @@
 //! Types that move between cores are `Send`: [`Buf`], [`FrameReader`], [`transport::Detached`],
 //! [`CoreHandle`].
 #![deny(unsafe_op_in_unsafe_fn)]
-// A temporary of a `for` or `match` lives to its end, a lock's guard too.
+// Temporaries of a `for` or `match` live until its end, also the guard of a lock.
 #![warn(clippy::significant_drop_in_scrutinee)]
 
 #[cfg(not(target_os = "linux"))]
@@ -22,7 +22,7 @@ pub mod file_io;
 pub mod frame_reader;
 pub mod limits;
 pub mod memory;
-// A build without RDMA has the same names, without a connection.
+// A build without RDMA has the same names, but cannot connect.
 #[cfg_attr(not(feature = "rdma"), path = "rdma/absent.rs")]
 pub mod rdma;
 pub mod send_queue;

@@ -139,7 +139,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.readable().await,
             Self::Memory(stream) => stream.readable().await,
-            // Boxed: connections over TCP need not hold its state.
+            // Boxed: connections over TCP do not need the state of this future.
             Self::Rdma(endpoint) => Box::pin(endpoint.readable()).await,
         }
     }
@@ -193,11 +193,11 @@ impl Stream {
             Self::Memory(stream) => return stream.try_write_vectored(slices),
             Self::Rdma(endpoint) => return endpoint.try_write_vectored(slices),
         };
-        // Not sendmsg(2): it may carry an address, which no filter of a confined process can see.
-        // A broken connection is an error here, since the Rust runtime ignores SIGPIPE.
+        // Not sendmsg(2), which may carry an address that no filter of a confined process can
+        // check. A broken connection is an error here, since the Rust runtime ignores SIGPIPE.
         let offered: usize = slices.iter().map(|slice| slice.len()).sum();
         until_drained(stream, Interest::WRITABLE, offered, || match slices {
-            // The header of data that follows from a file.
+            // The slice is a header, and data from a file follows it.
             [slice] if more => {
                 let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | SendFlags::MORE;
                 Ok(rustix::net::send(stream, slice, flags)?)
@@ -232,7 +232,7 @@ impl Stream {
                 stream.shutdown_write();
                 Ok(())
             }
-            // RDMA ends both directions together, once the last messages have left.
+            // RDMA closes both directions together, after the last messages were sent.
             Self::Rdma(_) => Ok(()),
         }
     }
@@ -240,7 +240,7 @@ impl Stream {
     /// Ends both directions at once and wakes waiting tasks.
     pub fn abort(&self) {
         match self {
-            // A failure means that it has ended already.
+            // The shutdown fails only if the connection has already ended.
             Self::Tcp(stream) => drop(rustix::net::shutdown(stream, rustix::net::Shutdown::Both)),
             Self::Memory(stream) => stream.reset(),
             Self::Rdma(endpoint) => endpoint.abort(),
@@ -334,7 +334,7 @@ impl Detached {
     /// Ends the connection without attaching it.
     pub fn close(self) {
         if let Self::Tcp(stream) = &self {
-            // A failure means that it has ended already.
+            // The shutdown fails only if the connection has already ended.
             drop(stream.shutdown(Shutdown::Both));
         }
     }

@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-// Of the process, because threads of several servers take buffers from one depot: a buffer
-// that one of them has freed is another's next.
+// Process-wide, because the threads of all servers share one depot: a buffer that one server has
+// freed is used by another server.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 /// The sum of the parts; 0 while there is none.

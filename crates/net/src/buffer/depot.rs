@@ -23,7 +23,7 @@ static DEPOT: Mutex<Depot> = Mutex::new(Depot {
 
 /// Takes the newest block of this class.
 pub(super) fn take(class: usize) -> Option<Block> {
-    // Nothing panics under this lock; if it did, blocks would be made anew.
+    // No code panics under this lock. If it did, the caller would allocate a new block.
     let mut depot = DEPOT.lock().ok()?;
     let block = depot.free[class].pop()?;
     depot.bytes -= block.capacity;

@@ -195,7 +195,7 @@ impl Pool {
         let mut block = block;
         if let Some(class) = class.filter(|&c| is_mapped(c)) {
             self.surplus[class] = (self.surplus[class] + 1).min(SURPLUS_MAX);
-            // Other threads make these blocks and should get them back.
+            // Other threads allocate these blocks, so the blocks go back to the depot.
             if self.surplus[class] > SURPLUS_KEPT {
                 match depot::put(class, block, self.retained_max) {
                     None => return Freed::new(),
@@ -276,7 +276,7 @@ pub fn release_unused() {
     let freed: Vec<Block> = POOL.with_borrow_mut(|pool| {
         let mut freed = Vec::new();
         for (class, unused) in pool.unused.iter_mut().enumerate() {
-            // The first blocks were freed longest ago.
+            // The list is sorted by time: its first blocks were freed longest ago.
             let count = std::mem::take(unused);
             pool.stats.retained_bytes -= count * CLASSES[class];
             freed.extend(pool.free[class].drain(..count));

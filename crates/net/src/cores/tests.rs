@@ -134,7 +134,7 @@ async fn idle_cores_are_counted() {
     };
     for busy in [2, 1, 0] {
         let held = idle_beside(busy);
-        // Cores that have ended their work need a moment to wait again.
+        // A core is idle only a moment after it has ended its work.
         let looks = cores.handles()[0].run(move || async move {
             let expected = Some(2 - busy);
             while idle() != expected {

@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_ring_makes_no_socket_and_opens_no_file() {
         let Ok(prepared) = RestrictedRing::new() else { return };
-        // It was made by another thread, as those of cores are.
+        // The ring was created by another thread, as the rings of cores are.
         let refused = std::thread::spawn(move || {
             let (mut ring, _eventfd) = prepared.enable().unwrap();
             let path = c"/etc/passwd";
@@ -106,7 +106,8 @@ mod tests {
                 opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr()).build(),
                 opcode::Nop::new().build(),
                 opcode::Close::new(types::Fd(0)).build(),
-                // A permitted operation with a flag that chains it to the next one.
+                // A permitted operation, with a flag that is not permitted: it links the next
+                // operation.
                 opcode::Fsync::new(types::Fd(0)).build().flags(io_uring::squeue::Flags::IO_LINK),
             ];
             let mut results = Vec::new();

@@ -256,7 +256,7 @@ async unsafe fn start(
     };
     RING.with_borrow_mut(|state| {
         let State::Ready(ring) = state else { return Err((slot.held, gone())) };
-        // SAFETY: the caller's promise, and the slot keeps `held` until the
+        // SAFETY: guaranteed by the caller; the slot keeps `held` until the
         // completion has been reaped.
         unsafe { ring.queue(entry, slot) }
     })
@@ -265,7 +265,7 @@ async unsafe fn start(
 impl Ring {
     fn new() -> io::Result<Self> {
         let (ring, eventfd) = RestrictedRing::take()?.enable()?;
-        // Older kernels cannot set it; their default is good enough.
+        // Older kernels cannot set the limit; their default is good enough.
         drop(ring.submitter().register_iowq_max_workers(&mut [RING_WORKERS_MAX, 0]));
         Ok(Self {
             ring,
@@ -289,7 +289,7 @@ impl Ring {
         }
         let key = self.slots.insert(slot);
         let entry = entry.user_data(key as u64);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller of this function.
         let mut pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() && self.enter(0).is_ok() {
             // The queue was full of what had not been submitted yet.
@@ -336,7 +336,8 @@ impl Ring {
         for completion in self.ring.completion() {
             let key = completion.user_data() as usize;
             let Some(slot) = self.slots.get_mut(key) else { continue };
-            // The next operation need not wait until this one's future runs.
+            // Returns the permits now, so that the next operation need not wait for this
+            // operation's future.
             slot.permits = None;
             if let KernelBuffer::Sync(failure) = &slot.held {
                 note_failure(failure, completion.result());
@@ -371,7 +372,7 @@ impl Drop for Ring {
             }
         }
         if self.under_way() > 0 {
-            // The kernel may still write there: it is never freed.
+            // The kernel may still write to these buffers, so their memory is leaked.
             std::mem::forget(std::mem::take(&mut self.slots));
         }
     }
@@ -383,7 +384,7 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
     struct Driven;
     impl Drop for Driven {
         fn drop(&mut self) {
-            // The thread may have lost its ring at its end.
+            // The thread's ring may already be dropped when the thread ends.
             let _ = RING.try_with(|state| {
                 if let Ok(mut state) = state.try_borrow_mut()
                     && let State::Ready(ring) = &mut *state
@@ -400,7 +401,7 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
             () = submit.notified() => {}
             ready = eventfd.readable() => {
                 let Ok(mut ready) = ready else { return };
-                // Its count is not used; reading it arms it again.
+                // The count is not used; reading the eventfd arms it again.
                 let _ = rustix::io::read(eventfd.get_ref(), &mut [0; 8]);
                 ready.clear_ready();
             }
@@ -410,8 +411,8 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
             let entered = ring.enter(0);
             ring.reap(&mut wakers, &mut freed);
             if entered.is_err() || !ring.ring.submission().is_empty() {
-                // Interrupted, out of memory, or no room for completions: now that completions have
-                // been handled, it can continue.
+                // The submission was interrupted, or lacked memory or room for completions.
+                // Handling the completions has made room, so the submission is tried again.
                 ring.submit.notify_one();
             }
             true
@@ -463,7 +464,7 @@ impl Drop for Op {
         if self.finished {
             return;
         }
-        // Without a ring there is nothing to mark.
+        // A thread without a ring has no slots.
         let freed = RING.try_with(|state| {
             let mut state = state.try_borrow_mut().ok()?;
             let State::Ready(ring) = &mut *state else { return None };

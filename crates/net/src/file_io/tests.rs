@@ -130,13 +130,14 @@ async fn data_that_is_not_kept_leaves_the_cache() {
         }
         let pages = (LEN / rustix::param::page_size()) as u64;
         let cached = || sys::cached_pages(kept.fd.as_fd(), 0, LEN as u64).unwrap();
-        // Pages that are read ahead may come after the last read.
+        // Read-ahead may add pages after the last read.
         assert!(cached() <= pages / 4, "{choice:?}: {} pages after reads", cached());
-        // Old blocks are written as ever.
+        // Writes to existing blocks do not use the flag.
         assert_eq!(file.write_flag(0), 0);
         raw.set_len(0).unwrap();
         assert_ne!(file.write_flag(0), 0);
-        // The kernel lets a page stay that something else uses at the end of its writing.
+        // The kernel keeps a page that another task uses when its write ends, so the write is
+        // repeated.
         let mut left = pages;
         for _ in 0..10 {
             raw.set_len(0).unwrap();
@@ -148,7 +149,7 @@ async fn data_that_is_not_kept_leaves_the_cache() {
             }
         }
         assert!(left <= pages / 4, "{choice:?}: {left} pages after a write");
-        // Others have it there for a reason.
+        // A read with the flag must keep pages that another reader has cached.
         kept.read(0, Buf::with_capacity(LEN), LEN).await.unwrap();
         let before = cached();
         assert!(before >= pages * 3 / 4, "{choice:?}: {before} pages");
@@ -210,7 +211,7 @@ async fn hits_stay_on_the_core_and_misses_leave_it() {
 async fn probing_finds_what_cachestat_finds() {
     let (file, raw) = disk_file(&pattern(1 << 20));
     if !file.mount().may_read_nowait() || !file.try_read(0, &mut Buf::new(), 1).unwrap() {
-        return; // As above.
+        return; // As in the test above: the disk cannot tell hits from misses.
     }
     assert!(file.probe_cached(0, (1 << 20) - 1));
     assert!(misses_once_evicted(&raw, || file.probe_cached(0, (1 << 20) - 1)));
@@ -240,7 +241,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     }
     crate::buffer::trim_pool();
     let (file, writer) = stalling_file();
-    // A pipe has no offsets.
+    // Reads from a pipe never complete at an offset, so the read waits.
     let waiting = {
         let permit = permit(&file.mount.ring_ops).await.unwrap();
         let fd = Arc::clone(&file.fd);
@@ -250,7 +251,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     };
     tokio::time::timeout(Duration::from_millis(30), waiting).await.unwrap_err();
     assert_eq!(ring::slots_in_use(), 1, "the slot outlives the future");
-    // A thread that gets a block of that class now gets another one.
+    // A thread that allocates a block of that class must not get the block of the waiting read.
     let mut others: Vec<Buf> = (0..4)
         .map(|_| {
             let mut other = Buf::with_capacity(64 << 10);
@@ -264,7 +265,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     }
     assert!(others.iter().all(|other| other.iter().all(|&byte| byte == 0x55)));
     others.clear();
-    // Five blocks came back: these four and the abandoned one.
+    // Five blocks are in the pool again: the four of `others` and the block of the dropped read.
     assert_eq!(crate::buffer::pool_stats().retained_bytes, 5 * ((64 << 10) + 4096));
 }
 
@@ -285,7 +286,7 @@ fn a_dying_thread_leaks_rather_than_frees() {
             Some(writer)
         })
     });
-    // The thread ends although the read never does.
+    // The thread ends although its read never completes.
     let writer = done.join().unwrap();
     assert!(began.elapsed() < crate::limits::RING_FAREWELL * 5);
     drop(writer);
@@ -376,7 +377,7 @@ fn forbid_io_uring() {
     let statement =
         |code: u32, k: u32, jt: u8| libc::sock_filter { code: code as u16, jt, jf: 0, k };
     let filter = [
-        // The system call's number; not equal skips the refusal.
+        // Compares the number of the system call; if it differs, the refusal is skipped.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
         libc::sock_filter {
             code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
@@ -388,7 +389,7 @@ fn forbid_io_uring() {
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: numbers only.
+    // SAFETY: all arguments are numbers.
     let private = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     assert_eq!(private, 0);
     // SAFETY: the kernel copies the program, which lives until then.
@@ -433,7 +434,7 @@ async fn a_failed_sync_is_told_even_if_nobody_waits() {
         let failure = SyncFailure::default();
         {
             let dropped = std::pin::pin!(file.sync(true, &failure));
-            // A thread may be that quick.
+            // The thread may have ended the sync already.
             let _ = polled_once(dropped).await;
         }
         for _ in 0..500 {

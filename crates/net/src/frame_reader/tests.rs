@@ -204,7 +204,7 @@ async fn one_byte_every_nine_seconds_is_a_stall_in_the_end() {
         }
         () = drip => {}
     }
-    // 100 s for the bytes, and the 10 s in which any frame may make no progress.
+    // 100 s for the bytes, and the 10 s that each frame may wait without progress.
     assert!((108..=112).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 
@@ -278,7 +278,7 @@ async fn an_idle_connection_holds_no_memory() {
     for _ in 0..50 {
         drop(reader.next(&server).await.unwrap().unwrap());
     }
-    // All blocks are free again.
+    // All blocks are back in the pool.
     let stats = pool_stats();
     assert_eq!(stats.retained_bytes, 50 * 768);
     assert_eq!(reader.ready.capacity(), 0);
@@ -354,7 +354,7 @@ async fn a_failure_while_gathering_is_kept() {
     sleep(Duration::from_millis(20)).await;
     let mut reader = FrameReader::new(100);
     reader.next(&server).await.unwrap().unwrap();
-    // Closed with a byte that was not read, so it is reset.
+    // A socket that closes with unread bytes resets the connection.
     write_all(&server, b"x").await;
     sleep(Duration::from_millis(20)).await;
     drop(client);
@@ -412,7 +412,7 @@ async fn polls_of_a_large_frame() -> usize {
 
 #[test]
 fn a_large_frame_wakes_its_reader_seldom() {
-    // A machine that stands still for a while makes a frame slow.
+    // Takes the best of ten runs: a busy machine can delay a frame, which then causes more polls.
     let fewest = (0..10).map(|_| real_time().block_on(polls_of_a_large_frame())).min();
     let expected = (2 << 20) / WAKE_BYTES + 6;
     assert!(fewest <= Some(expected), "{fewest:?}, not {expected}");
@@ -435,7 +435,8 @@ fn what_comes_of_a_slow_frame_is_received() {
             }
         };
         tokio::join!(write_all(&client, first), receive);
-        // Neither the rest nor the next frame waits for more than there is.
+        // The receives of the other bytes, and of the next frame, end with the bytes that have
+        // arrived.
         let (second, third) = rest.split_at(rest.len() / 2);
         let wait = tokio::time::timeout(FRAME_WAKE_PATIENCE, reader.next(&server));
         let (none, ()) = tokio::join!(wait, write_all(&client, second));

@@ -69,7 +69,7 @@ impl Attacker {
     fn send_and_invalidate(&mut self, message: &[u8], key: Option<u32>) {
         let Some(slot) = self.slots.pop() else { return };
         self.link.slot_mut(slot).unwrap()[..message.len()].copy_from_slice(message);
-        // A queue pair that has failed takes none.
+        // A failed queue pair accepts no requests.
         let _ = self.link.post_send(slot, message.len(), key).and_then(|()| self.link.ring());
     }
 
@@ -165,7 +165,7 @@ impl Bystander {
             _ = server.readable() => panic!("nothing was sent"),
         }
         let mut bystander = Self { server, client, reader: FrameReader::new(100_000) };
-        // It has all of its memory afterwards.
+        // After this round trip, the connection has allocated all of its memory.
         bystander.still_works().await;
         bystander
     }
@@ -227,7 +227,7 @@ const LATER: &[(&str, Attack)] = &[
     }),
     ("no credits", |a| a.send(&control(0))),
     ("more than the receive holds", |a| a.send(&data(24, 8000, 0, 8000))),
-    // It grants the server nothing, so that the server cannot grant it more.
+    // These messages grant no send credits, so the server can send no credits to the attacker.
     ("more messages than credits", |a| {
         (0..60).for_each(|_| a.send(&control(255)));
     }),
@@ -328,7 +328,7 @@ fn a_peer_that_gives_up_while_it_waits_does_not_hold_up_the_core() {
             let (detached, _) = listener.accept().await.unwrap();
             drop((link, begun));
             sleep(Duration::from_millis(50)).await;
-            // On a thread that may be left behind.
+            // The attach runs on a separate thread, since it may block for ever.
             let (done, outcome) = std::sync::mpsc::channel();
             let runtime = tokio::runtime::Handle::current();
             std::thread::spawn(move || {
@@ -338,7 +338,8 @@ fn a_peer_that_gives_up_while_it_waits_does_not_hold_up_the_core() {
             });
             let outcome = outcome.recv_timeout(Duration::from_secs(5));
             refused += usize::from(outcome.expect("the core waits for ever"));
-            // Over siw each round takes 10 s: the kernel waits for an answer that does not come.
+            // Stops after three: over siw each round takes 10 s, because the kernel waits for a
+            // response that does not come.
             if refused == 3 {
                 return;
             }

@@ -377,7 +377,7 @@ impl Id {
 
     /// Ends the connection: all requests of its queue pair complete.
     pub(super) fn disconnect(&self) {
-        // A failure means that it has ended already.
+        // The call fails only if the connection has already ended.
         // SAFETY: the identifier lives.
         let _ = unsafe { self.ask(|library, id| (library.rdma_disconnect)(id)) };
     }

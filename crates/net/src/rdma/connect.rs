@@ -86,7 +86,7 @@ impl Way {
         loop {
             let tried = Instant::now();
             match Self::resolved(peer, limit).await {
-                // The kernel's clock is coarser than this one.
+                // Accepts half of the limit, since the kernel's clock is coarser than this clock.
                 Err(_)
                     if tried.elapsed() >= limit / 2 && begun.elapsed() < RDMA_RESOLVE_TIMEOUT =>
                 {

@@ -56,7 +56,7 @@ impl Drop for Device {
             // SAFETY: librdmacm keeps the context, which no identifier uses any more; the device
             // is being removed, so that no further one gets it.
             let context = unsafe { self.0.as_ref() };
-            // Without free descriptors the removal waits until the process ends.
+            // If no descriptor is free, the removal of the device waits until the process ends.
             let _ = close(context.cmd_fd).and_then(|()| close(context.async_fd));
         }
     }

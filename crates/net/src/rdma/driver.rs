@@ -76,7 +76,7 @@ impl Endpoint {
             self.pump();
             let looked = self.look(|state| (state.end(), state.deadline(), state.has_more()));
             let Some((None, until, has_more)) = looked else {
-                // Those who read and write tell it.
+                // The connection has ended; its readers and writers report the error.
                 return pending().await;
             };
             if has_more {
@@ -87,7 +87,7 @@ impl Endpoint {
                 biased;
                 told = self.told() => told,
                 noted = self.own_event() => noted,
-                // Work that is done at once needs no event.
+                // Work that completes at once causes no event.
                 () = self.rung() => Ok(()),
                 () = fate => Ok(()),
                 () = sleep_until(until) => Ok(()),
@@ -105,7 +105,7 @@ impl Endpoint {
 
     /// Ends when the device has been given requests.
     async fn rung(&self) {
-        // Whoever has rung polls the driver next.
+        // The task that rings the doorbell polls the driver next, so no waker is needed.
         poll_fn(|_| match self.look(|state| state.has_rung()) {
             Some(true) => Poll::Ready(()),
             _ => Poll::Pending,

@@ -95,7 +95,8 @@ impl Endpoint {
     fn accept(request: Request) -> io::Result<Self> {
         let Request { id, reads_there, private } = request;
         let state = State::passive(QueuePair::Device(Link::new(id)?))?;
-        // MS-SMBD 6.2: the smaller number of either side. A peer of SMB Direct reads nothing here.
+        // MS-SMBD 6.2: takes the smaller limit of both sides. SMB Direct clients issue no RDMA
+        // reads.
         let asked = private.map_or(u32::from(reads_there), |[ird, _]| ird);
         let reads = state.link.reads_max().min(u8::try_from(asked).unwrap_or(u8::MAX)).max(1);
         let header = private.map(|[_, ord]| [ord.min(1), u32::from(reads)]);
@@ -338,7 +339,7 @@ impl Endpoint {
         let counted = self.reserve(len).await?;
         let key = self.look(|state| state.link.begin_write(buf, counted));
         let key = key.ok_or(io::ErrorKind::NotConnected)??;
-        // It ends here, also when this future is dropped.
+        // Its drop ends the transfer, also when this future is dropped.
         let _posting = Posting { endpoint: self, key };
         self.post_all(key, &parts).await
     }
@@ -386,7 +387,7 @@ impl Endpoint {
         if let Some(taken) = self.look(&mut take).flatten() {
             return Ok(taken);
         }
-        // Boxed: most requests need not hold its state.
+        // Boxed: most requests do not need the state of this future.
         Box::pin(async {
             let bound = self.look(|state| state.link.bound()).ok_or(io::ErrorKind::NotConnected)?;
             let room = quota::wait(&bound, bytes, || self.look(&mut take).flatten());
@@ -410,8 +411,8 @@ impl Endpoint {
 
     /// Ends the connection at once, and tells the peer, whoever keeps the endpoint.
     pub fn abort(&self) {
-        // rdma_disconnect(3) succeeds also where the kernel has not heard from the peer, and then
-        // tells it nothing. The end of the identifier tells it at every stage.
+        // rdma_disconnect(3) also succeeds before the kernel has heard from the peer, but then
+        // sends nothing. Destroying the identifier notifies the peer at every stage.
         let is_early = self.fate.stage() < Stage::Established;
         self.look(State::abort);
         let early = self.state.lock().take_if(|state| is_early && state.link.may_block());
@@ -448,7 +449,7 @@ struct Posting<'a> {
 
 impl Drop for Posting<'_> {
     fn drop(&mut self) {
-        // A transfer that was finished is gone already.
+        // A finished transfer was already removed.
         self.endpoint.look(|state| {
             state.driven.forget(self.key);
             state.link.end_posting(self.key, true);

@@ -28,12 +28,12 @@ pub(super) const TRANSPORT_IWARP: c_int = 1;
 pub(super) struct Context {
     pub(super) device: *mut Device,
     unused_before: [*mut c_void; 7],
-    // SAFETY: of whoever calls: these are the device's functions, verbs.h has their rules.
+    // SAFETY: the caller must keep the rules of verbs.h for these functions of the device.
     pub(super) alloc_mw: Option<unsafe extern "C" fn(*mut Pd, c_int) -> *mut Mw>,
     bind_mw: *mut c_void,
     pub(super) dealloc_mw: Option<unsafe extern "C" fn(*mut Mw) -> c_int>,
     unused_create_cq: *mut c_void,
-    // SAFETY: of whoever calls: these are the device's functions, verbs.h has their rules.
+    // SAFETY: the caller must keep the rules of verbs.h for these functions of the device.
     pub(super) poll_cq: unsafe extern "C" fn(*mut Cq, c_int, *mut WorkCompletion) -> c_int,
     pub(super) req_notify_cq: unsafe extern "C" fn(*mut Cq, c_int) -> c_int,
     unused_between: [*mut c_void; 12],
@@ -223,7 +223,7 @@ pub(super) struct Doorbell {
 impl Doorbell {
     pub(super) const fn new(handle: u32) -> Self {
         Self {
-            // IB_USER_VERBS_CMD_POST_SEND
+            // The number of IB_USER_VERBS_CMD_POST_SEND.
             command: 28,
             in_words: 8,
             out_words: 1,

@@ -196,8 +196,8 @@ impl LentMemory {
         if lent.state == State::Invalidated {
             self.free.push(window);
         } else {
-            // A bound window may be freed (ibv_alloc_mw(3)), at once: a request that invalidates
-            // its key would have to be waited for.
+            // A bound window may be freed at once (ibv_alloc_mw(3)). A request that invalidates its
+            // key would have to be waited for.
             self.windows = self.windows.saturating_sub(1);
             if !window.end() {
                 // The peer may still use the buffer, which is leaked.
@@ -269,13 +269,13 @@ mod tests {
         assert!(!memory.is_invalidated(0x101), "twice");
         assert!(is_back(memory.take_back(first)));
         assert!(!memory.is_invalidated(0x101), "after it was taken back");
-        // Its message may be seen before the device tells that it is bound.
+        // The peer's message can arrive before the device reports that the window is bound.
         assert!(memory.is_invalidated(0x201));
         assert!(is_back(memory.take_back(second)));
         memory.is_bound(0x201);
         assert!(matches!(memory.take_back(second), Back::Gone));
         assert_eq!((memory.len(), memory.free.len(), memory.windows), (0, 2, 2));
-        // The window serves again, with another key.
+        // The freed window is used again, with another key.
         let third = lend(memory, 0x202);
         assert!(!memory.is_invalidated(0x201) && memory.is_invalidated(0x202));
         assert!(is_back(memory.take_back(third)));
@@ -287,7 +287,7 @@ mod tests {
     fn a_window_that_is_not_invalidated_is_freed() {
         let memory = &mut LentMemory::default();
         let key = lend(memory, 0x101);
-        // Not while the device binds it: the bind would fail, and with it the connection.
+        // The buffer cannot be taken back during the bind: the bind and the connection would fail.
         assert!(matches!(memory.take_back(key), Back::NotYet));
         memory.is_bound(0x101);
         assert!(is_back(memory.take_back(key)));
@@ -332,7 +332,7 @@ mod tests {
         let memory = &mut LentMemory::default();
         let large = 9 << 20;
         let take = |memory: &mut LentMemory| {
-            // Too large for a pool: it is freed with its buffer.
+            // The buffer is too large for a pool: its drop frees the memory.
             let buf = Buf::with_capacity(large);
             let place = buf.memory();
             let bytes = buf.capacity();

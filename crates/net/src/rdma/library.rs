@@ -15,7 +15,7 @@ macro_rules! functions {
     ($($library:ident: $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions of rdma-core that are used.
         pub(super) struct Library {
-            // SAFETY: of whoever calls: verbs.h and rdma_cma.h have the rules.
+            // SAFETY: the caller must keep the rules of verbs.h and rdma_cma.h.
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 

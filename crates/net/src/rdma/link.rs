@@ -156,7 +156,8 @@ impl Link {
                 failed: false,
                 unacknowledged: 0,
             };
-            // First: dropping a link takes its events, and must not wait for one.
+            // Set first: dropping the link reads the remaining events, and must not wait for
+            // further ones.
             link.set_nonblocking()?;
             link.make_queue_pair()?;
             Ok(link)
@@ -329,7 +330,7 @@ impl Link {
         let opcode = if invalidate.is_some() { WR_SEND_WITH_INV } else { WR_SEND };
         let place = Sge { addr, length, lkey };
         let key = invalidate.unwrap_or(0);
-        // siw's library takes the key from where RDMA requests have it.
+        // siw's library reads the key from the field of RDMA requests.
         self.queue(SEND | number_of(slot), place, opcode, key, (0, key));
         self.sending += 1;
         Ok(())
@@ -487,7 +488,7 @@ impl Drop for Link {
             unsafe { self.id.destroy_qp() };
             while self.take_event() {}
         }
-        // Without a queue pair nothing is under way.
+        // Without a queue pair no transfer is in progress.
         self.transfers.clear();
         self.lent.clear();
         self.slots.clear();

@@ -122,7 +122,7 @@ impl Listener {
                 ready = self.watched.readable() => {
                     let mut ready = ready?;
                     ready.clear_ready();
-                    // An event may have come before.
+                    // The loop reads the event, which may have arrived before.
                 }
                 () = sleep_until(again), if !is_whole => {}
             }

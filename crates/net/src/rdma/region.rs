@@ -65,7 +65,7 @@ impl Access {
 /// Memory that a device knows. Its keys count until this is dropped.
 pub(super) struct Registration {
     mr: NonNull<Mr>,
-    // SAFETY: of whoever calls: it deregisters what it is given.
+    // SAFETY: the caller must pass a region that is registered and no longer used.
     deregister: unsafe extern "C" fn(*mut Mr) -> c_int,
     len: usize,
     counted: ManuallyDrop<Counted>,
@@ -284,7 +284,7 @@ impl Region {
         if registration.end() {
             return buf;
         }
-        // The device still has the old buffer, which is leaked.
+        // The device may still use the old buffer, so the buffer is leaked.
         std::mem::forget(buf);
         Buf::new()
     }
@@ -305,7 +305,7 @@ impl Drop for Region {
 impl Registration {
     /// A registration with no device.
     pub(super) fn fake(len: usize, counted: Counted) -> Self {
-        // SAFETY: it frees what was leaked below, once.
+        // SAFETY: the caller passes the box that is leaked below, once.
         unsafe extern "C" fn deregister(mr: *mut Mr) -> c_int {
             // SAFETY: as above.
             drop(unsafe { Box::from_raw(mr) });

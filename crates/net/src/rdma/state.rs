@@ -154,7 +154,7 @@ impl State {
 
     fn look_at_clock(&mut self) {
         self.now = match self.link {
-            // A look at the clock of the present poll will do, and costs none.
+            // The time at which the present poll began is exact enough, and needs no system call.
             QueuePair::Device(_) => Instant::from_std(watchdog::mark()) - self.epoch,
             QueuePair::Memory(_) => self.epoch.elapsed(),
         };
@@ -208,7 +208,7 @@ impl State {
                 if self.is_armed {
                     break;
                 }
-                // Completions from here on make an event; earlier ones are looked for again.
+                // Completions from now on cause an event; completions before are polled once more.
                 if let Err(error) = self.link.arm() {
                     self.fail(&error);
                 }
@@ -286,7 +286,7 @@ impl State {
         if self.now >= self.machine.deadline() {
             match self.machine.on_time(self.now) {
                 Ok(()) => {
-                    // Nothing has come for a long time.
+                    // The connection was idle until the deadline.
                     self.link.rest();
                     self.go_on();
                 }
@@ -302,11 +302,11 @@ impl State {
     fn take(&mut self, completion: Completion) {
         match completion {
             Completion::Received { slot, len, invalidated } => self.receive(slot, len, invalidated),
-            // A slot of the negotiation is too short for what follows.
+            // A slot of the negotiation is too short for later messages, so it is not used again.
             Completion::Sent(slot) if slot.is_early() => {}
             Completion::Sent(slot) => self.send_free.push(slot),
             Completion::Moved => {}
-            // All other requests fail with it.
+            // All other requests fail together with this one.
             Completion::Failed(status) => self.end = self.end.or(Some(End::Device(status))),
         }
     }

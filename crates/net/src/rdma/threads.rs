@@ -69,7 +69,7 @@ pub(super) unsafe fn call<T>(call: impl FnOnce() -> T) -> T {
     match result {
         Some(Ok(result)) => result,
         Some(Err(panic)) => resume_unwind(panic),
-        // A job that was not run was not done.
+        // The job was dropped without being run, so the caller has no result.
         None => std::process::abort(),
     }
 }
@@ -81,7 +81,7 @@ struct Job {
     done: Arc<Done>,
 }
 
-// SAFETY: whoever gives a job has promised that it may be run on another thread.
+// SAFETY: the caller of `call` guarantees that its job may run on another thread.
 unsafe impl Send for Job {}
 
 impl Job {
@@ -152,7 +152,7 @@ impl Threads {
 }
 
 fn start_another() -> io::Result<()> {
-    // `rdma resource show qp` tells the name of the thread that made a queue pair.
+    // `rdma resource show qp` shows the name of the thread that created a queue pair.
     std::thread::Builder::new().name(String::from("frevo-rdma")).spawn(|| THREADS.work()).map(drop)
 }
 
@@ -181,7 +181,7 @@ mod tests {
         let mut borrowed = vec![1];
         let outcome = call_here(|| {
             borrowed.push(2);
-            // A call within a call is made at once.
+            // A call within a call runs on the present thread.
             (name(), call_here(name))
         });
         let there = Some(String::from("frevo-rdma"));

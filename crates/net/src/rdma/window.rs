@@ -23,7 +23,7 @@ pub(super) struct Window {
     mw: NonNull<Mw>,
     /// The key of the last bind.
     key: u32,
-    // SAFETY: of whoever calls: it frees the window that it is given.
+    // SAFETY: the caller must pass a window that is allocated and no longer used.
     free: unsafe extern "C" fn(*mut Mw) -> i32,
 }
 
@@ -95,7 +95,7 @@ impl Drop for Window {
 impl Window {
     /// A window of no device, with this key.
     pub(super) fn fake(key: u32) -> Self {
-        // SAFETY: it frees what was leaked below, once.
+        // SAFETY: the caller passes the box that is leaked below, once.
         unsafe extern "C" fn free(mw: *mut Mw) -> i32 {
             // SAFETY: as above.
             drop(unsafe { Box::from_raw(mw) });

@@ -81,10 +81,10 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         // SAFETY: taken once, here, and never used again.
         let ends = unsafe { ManuallyDrop::take(&mut self.ends) };
-        // A pipe with bytes of one connection must not serve another.
+        // A pipe that still holds bytes of a connection must not be used by another one.
         if self.held == 0 {
             let mut ends = Some(ends);
-            // Closed if its thread has no list any more.
+            // The pipe is closed if its thread has no free list any more.
             let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 if free.len() < SPLICE_PIPES_RETAINED_MAX {
@@ -98,7 +98,7 @@ impl Drop for Pipe {
 impl Ends {
     fn open() -> io::Result<Self> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // An unprivileged process may have used its pipe budget: then the pipe is smaller.
+        // An unprivileged process may have used up its pipe budget; the pipe is then smaller.
         let capacity = rustix::pipe::fcntl_setpipe_size(&write, SPLICE_PIPE_BYTES)
             .or_else(|_| rustix::pipe::fcntl_getpipe_size(&write))?;
         Ok(Self { read, write, capacity })

@@ -28,7 +28,7 @@ impl Paced {
     /// first.
     pub(super) fn replace(socket: impl AsFd) -> Option<Self> {
         let before = sockopt::tcp_congestion(&socket).ok().filter(|name| paces(name))?;
-        // An algorithm can be missing, or be for privileged processes only.
+        // An algorithm may be missing in the kernel, or be restricted to privileged processes.
         let set = |name: &&str| sockopt::set_tcp_congestion(&socket, name).is_ok();
         UNPACED.iter().find(|name| set(name)).map(|_| Self(before))
     }
@@ -69,7 +69,7 @@ mod tests {
     fn what_paces_is_replaced_and_given_back_to_those_from_elsewhere() {
         let socket = socket();
         if sockopt::set_tcp_congestion(&socket, "bbr").is_err() {
-            // Not in this kernel, or not for this user: the rest of the test needs it.
+            // The test needs bbr, which the kernel lacks or does not allow to this user.
             return;
         }
         let paced = Paced::replace(&socket).unwrap();

@@ -44,7 +44,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             continue;
         }
         let Some(Link { name, flags, .. }) = links.iter().find(|link| link.index == index) else {
-            // It came meanwhile.
+            // The interface was added after the links were listed.
             continue;
         };
         if found.len() == INTERFACES_MAX {
@@ -78,7 +78,7 @@ fn read_number(path: &Path) -> Option<i64> {
 /// Converts megabits per second, -1 for unknown, to bits per second.
 fn speed_of(megabits: Option<i64>) -> Option<u64> {
     let megabits = u64::try_from(megabits?).ok().filter(|&megabits| megabits > 0)?;
-    // Some drivers use u32::MAX for unknown.
+    // Some drivers report u32::MAX for an unknown speed.
     if megabits >= u64::from(u32::MAX) { None } else { megabits.checked_mul(1_000_000) }
 }
 

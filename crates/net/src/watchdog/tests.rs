@@ -30,7 +30,7 @@ fn an_inner_measurement_begins_with_the_outer() {
     });
     assert!(inner.wall >= Duration::from_millis(3), "{inner:?}");
     assert!(outer.wall >= inner.wall);
-    // The next poll is measured separately.
+    // The next poll has its own measurement.
     assert!(measured(|| ()).1.wall < Duration::from_millis(2));
 }
 
@@ -74,7 +74,7 @@ fn processor_time_is_judged() {
     assert!(slept.wall >= Duration::from_millis(30) && !is_long(slept), "{slept:?}");
     if held_limit().is_some() {
         let (_, spun) = measured(|| {
-            // Processor time, whatever else the machine does.
+            // Spins by processor time, which does not depend on the load of the machine.
             let began = processor_time().unwrap();
             while processor_time().unwrap() - began < Duration::from_millis(10) {}
         });

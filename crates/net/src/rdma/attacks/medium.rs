@@ -24,7 +24,7 @@ pub(super) fn here(test: impl AsyncFn(AttackedServer)) {
     assert_eq!(fabric.registered_bytes(), 0, "registered memory is left");
     let Ok(text) = std::env::var("FREVO_RDMA_ADDRESS") else { return };
     let address: IpAddr = text.parse().unwrap();
-    // The tests of a process share its counters.
+    // Runs one test at a time, since all tests of the process share the counters.
     static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
     let _one = ONE.lock();
     let runtime = builder().enable_all().build().unwrap();
@@ -34,7 +34,7 @@ pub(super) fn here(test: impl AsyncFn(AttackedServer)) {
         let target = AttackedServer { medium: Medium::Device(listener), server };
         timeout(Duration::from_secs(300), test(target)).await.expect("the test takes too long");
     });
-    // Connections end on other threads.
+    // Waits for the runtime's threads, on which connections end.
     drop(runtime);
     assert_eq!(registered_bytes(), 0, "registered memory is left");
     let counts = counts();
@@ -120,7 +120,7 @@ impl AttackedServer {
         self.hear(async {
             let mut reader = FrameReader::new(SMBD_FRAGMENTED_SIZE);
             while let Ok(Some(_)) = reader.next(&stream).await {}
-            // Memory that it has lent must not keep the connection.
+            // Ends the connection although its lent memory is still in use.
             stream.abort();
         })
         .await;

@@ -101,7 +101,8 @@ impl Link {
         length: usize,
         counted: Counted,
     ) -> io::Result<TransferKey> {
-        // An iWARP device writes what it reads as if the peer had: nothing else may be there.
+        // An iWARP device stores the data of a read like a write by the peer. The memory must then
+        // hold no other data, so the slots are not used.
         if !self.id.is_iwarp()
             && let Some(slot) = self.staged_slot(length)
         {

@@ -198,7 +198,8 @@ impl Port {
         match answer {
             Ok(answer) => self.packets.push_back(answer),
             Err((status, why)) => {
-                // A device ends the connection on both sides, but where a receive is missing.
+                // As a device does, ends the connection on both sides, except when no receive was
+                // posted.
                 if status != RNR_RETRY_EXC_ERR {
                     self.fail(WR_FLUSH_ERR);
                 }
@@ -292,7 +293,7 @@ impl Port {
             let status = if at == 0 { status } else { WR_FLUSH_ERR };
             self.completed.push_back(Completed::Failed(posted, status));
         }
-        // Requests that have not left never do; answers to the peer still do.
+        // Requests that were not sent are dropped; responses to the peer are still sent.
         self.packets.retain(|packet| {
             matches!(packet, Content::Done | Content::Data(_) | Content::Refused(_))
         });
