@@ -38,21 +38,22 @@ where
     let is_mixed = rest.any(|(_, flags)| is_related(flags) != first_related);
     let refuse_all = is_mixed && mixed == MixedStyles::Refuse;
 
-    // True if the element before can be continued.
+    // True if the next related element can continue the element before it.
     let mut has_head = false;
     elements.map(move |(command, flags)| {
         let verdict = if refuse_all {
             Verdict::Fail(Status::INVALID_PARAMETER)
         } else if is_chain && matches!(command, Command::NEGOTIATE | Command::SESSION_SETUP) {
-            // Deviation: MS-SMB2 does not say so. No client compounds these, and an element that
-            // runs while its session is being made is dangerous.
+            // Deviation: MS-SMB2 allows these commands in a compound. No client compounds them, and
+            // an element that runs while its session is being made is dangerous.
             Verdict::Fail(Status::INVALID_PARAMETER)
         } else if !is_related(flags) {
             Verdict::Begin
         } else if has_head {
             Verdict::Continue
         } else {
-            // MS-SMB2 3.3.5.2.7.2: related to nothing, and so are all later ones.
+            // MS-SMB2 3.3.5.2.7.2: no element comes before this related one. All later related
+            // elements fail too.
             Verdict::Fail(Status::INVALID_PARAMETER)
         };
         has_head = !matches!(verdict, Verdict::Fail(_));
@@ -166,7 +167,7 @@ impl<F: Copy> Chain<F> {
         let failed = match previous.file {
             FileOutcome::None => false,
             FileOutcome::Some(_) => is_error(previous.status),
-            // Without a handle a warning is a failure too: STOPPED_ON_SYMLINK.
+            // Without a handle, a warning such as STOPPED_ON_SYMLINK also counts as a failure.
             FileOutcome::NotMade => previous.status.0 >> 31 == 1,
         };
         failed.then_some(previous.status)
@@ -296,7 +297,7 @@ mod tests {
         let (windows, paper) = judge(&[U, U, R]);
         assert_eq!(windows, [BEGIN, BEGIN, CONTINUE]);
         assert_eq!(paper, [BAD; 3]);
-        // The order of smbtorture's compound.invalid4.
+        // These flags have the order of smbtorture's test compound.invalid4.
         let (windows, paper) = judge(&[R, R, U]);
         assert_eq!(windows, [BAD, BAD, BEGIN]);
         assert_eq!(paper, [BAD; 3]);

@@ -6,7 +6,7 @@ use frevo_wire::Status;
 /// Returns the CreditCharge of an operation whose request or largest response, whichever is more,
 /// carries `payload_len` bytes.
 pub fn credit_charge_needed(payload_len: u32) -> u16 {
-    // The exact result for the last 64 KiB of 4 GiB would be 65,536. It saturates, because no
+    // The result would be 65,536 for the last 64 KiB of 4 GiB. It is limited to 65,535, since no
     // message is so long.
     u16::try_from(payload_len.div_ceil(BYTES_PER_CREDIT).max(1)).unwrap_or(u16::MAX)
 }

@@ -117,7 +117,7 @@ impl LockSequences {
         if place(sequence).is_none() || self.entries.is_none() {
             return true;
         }
-        // The client has gone on to another number after that answer.
+        // The repetition was answered with success, and the client has since used another number.
         let is_executed = |entry: &Entry| entry.executed().is_some() && !entry.has(Entry::PROMISED);
         if !self.entry(sequence).as_ref().is_some_and(is_executed) {
             return false;
@@ -234,7 +234,7 @@ mod tests {
         assert!(sequences.promise(first));
         assert!(!sequences.undone(first));
         assert!(sequences.has(first));
-        // Its client had the answer and has gone on.
+        // The client has received the answer and now uses another number.
         sequences.begin(second);
         assert!(!sequences.undone(first));
         sequences.carried_out(second);

@@ -62,7 +62,7 @@ impl ChannelSequence {
         let is_counted = match (Age::of(sequence, self.current), is_replay) {
             (Age::Older, _) => false,
             (Age::Same, false) => self.count(),
-            // A replay must not overtake its first attempt, which may still run.
+            // A replay must not run before the first attempt of its request has ended.
             (Age::Same, true) => self.outstanding_before == 0 && self.count(),
             (Age::Newer, is_replay) => {
                 self.outstanding_before = self.outstanding_before.saturating_add(self.outstanding);
@@ -81,8 +81,8 @@ impl ChannelSequence {
     /// Records the answer to a request, MS-SMB2 3.3.4.1.
     #[allow(clippy::needless_pass_by_value)] // finished once
     pub fn finish(&mut self, counted: Counted) {
-        // The specification subtracts every answer from one of the counts, also that of a request
-        // that was never counted; here the counts always balance.
+        // The specification subtracts every response from a count, also if the request was never
+        // counted. Here only counted requests are subtracted.
         let count = match counted.sequence {
             None => return,
             Some(sequence) if sequence == self.current => &mut self.outstanding,
@@ -153,10 +153,10 @@ mod tests {
     fn a_replay_waits_for_what_ran_before() {
         let mut open = ChannelSequence::new(0);
         let first = open.start(Command::WRITE, 0, false).unwrap();
-        // The channel is lost, the client replays; the first is still running.
+        // The client lost the channel and replays the request; the first attempt is still running.
         assert_eq!(open.start(Command::WRITE, 1, true), STALE);
         assert_eq!(open.start(Command::WRITE, 1, true), STALE);
-        // A request that is no replay may run.
+        // A request that is not a replay may run.
         let other = open.start(Command::WRITE, 1, false).unwrap();
         open.finish(first);
         let replay = open.start(Command::WRITE, 1, true).unwrap();
@@ -177,7 +177,7 @@ mod tests {
         let replay = open.start(Command::WRITE, 2, true).unwrap();
         open.finish(replay);
         assert_eq!(open, ChannelSequence::new(2));
-        // Another request with this value changes nothing, and the counts still balance.
+        // Another request with this channel sequence changes nothing, and the counts stay right.
         let lost = open.start(Command::WRITE, 2, false).unwrap();
         open.reconnect(2);
         let own = open.start(Command::WRITE, 2, false).unwrap();

@@ -106,7 +106,7 @@ pub struct Verdict {
     right: u128,
 }
 
-// A frame has no more verified messages than bits.
+// A frame has at most as many verified messages as `Verdict::right` has bits.
 const _: () = assert!(VERIFIED_AHEAD == 128);
 
 impl Verdict {

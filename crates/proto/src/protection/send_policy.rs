@@ -117,14 +117,15 @@ impl Response {
         if self.has_channel_key && (is_asked || is_granted) {
             return Some(Signer::Channel);
         }
-        // The rounds of a binding, whatever comes of them, are signed with the session's key.
+        // All responses of a session binding, also failures, are signed with the session's key.
         self.is_binding.then_some(Signer::Session)
     }
 
     /// Returns true if the header of the message says that it is signed.
     pub fn has_signed_flag(&self) -> bool {
-        // Windows: a refusal says so when the request was signed, although there is no key for it.
-        // Clients that want signatures drop it otherwise and never learn that their session is gone.
+        // As in Windows, an error response to a signed request has the signed flag, although there
+        // is no key. Without the flag, clients that demand signatures drop the response, and never
+        // learn that their session has ended.
         let is_keyless_refusal = match self.answer {
             Answer::Final(_, status) => {
                 status.is_error() && !self.is_sealed() && matches!(self.request, Protection::Signed)
@@ -184,7 +185,8 @@ mod tests {
             (Response { request: Protection::Sealed, ..RESPONSE }, true),
             (seals, true),
             (Response { is_smb3: false, ..seals }, false),
-            // MS-SMB2 3.3.4.1.4: not these two, but for a sealed request.
+            // MS-SMB2 3.3.4.1.4: the responses of NEGOTIATE and SESSION_SETUP are sealed only if
+            // their request was.
             (Response { answer: setup(Command::NEGOTIATE), ..seals }, false),
             (Response { answer: setup(Command::SESSION_SETUP), ..seals }, false),
             (Response { answer: setup(Command::TREE_CONNECT), ..seals }, true),
@@ -227,7 +229,7 @@ mod tests {
             (binding, Some(Signer::Session)),
             (Response { answer: logon(Status::ACCESS_DENIED), ..binding }, Some(Signer::Session)),
             (Response { has_channel_key: true, ..binding }, Some(Signer::Session)),
-            // Another message has its MessageId too.
+            // Another message, which has the same MessageId, is not signed.
             (Response { answer: Answer::Interim, ..asked }, None),
             (Response { answer: Answer::Notification(false), ..asked }, None),
         ] {

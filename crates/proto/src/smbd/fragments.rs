@@ -63,15 +63,16 @@ impl Reassembly {
         invalidated: Option<u32>,
         now: Duration,
     ) -> Result<Option<Fragment>, Disconnect> {
-        // Deviation: MS-SMBD 3.1.5.8 has the second token of a message overwrite the first, whose
-        // request would never hear of it. By 3.1.5.4 a message has one.
+        // Deviation: in MS-SMBD 3.1.5.8 the second token of a message overwrites the first, and the
+        // request of the first token never completes. By 3.1.5.4 a message has one token.
         if let Some(token) = invalidated
             && self.invalidated.replace(token).is_some()
         {
             return Err(Disconnect::Token);
         }
         if header.data_length == 0 {
-            // Peers grant credits by such messages, also between the parts of a message.
+            // Peers send messages without data to grant credits, also between the fragments of a
+            // message.
             return Ok(None);
         }
         let is_first = self.deadline.is_none();

@@ -55,8 +55,9 @@ impl CreditPool {
             return None;
         }
         self.next = next;
-        // 3.2.4.1.2: the credits held after all answers grow by the part of CreditRequest above the
-        // charge. At least one, so that no answer leaves the pool without credit.
+        // 3.2.4.1.2: after all responses, the held credits have grown by CreditRequest minus the
+        // charge. Requests at least one credit, so that no response leaves the pool without
+        // credits.
         let expected = self.available().saturating_add(u64::from(self.asked));
         let missing = u64::from(self.target).saturating_sub(expected);
         let credit_request = u16::try_from(missing).unwrap_or(self.target).max(1);
@@ -159,8 +160,8 @@ mod tests {
                     if let Some(taken) = pool.take(charge) {
                         break taken;
                     }
-                    // Too few credits for the charge and nothing in flight: a client sends a small
-                    // request then.
+                    // The credits are fewer than the charge and nothing is in flight: sends a
+                    // request that costs one credit, as clients do.
                     let mut answered = if unanswered.is_empty() {
                         let small = pool.take(1).unwrap();
                         window.take(small.message_id, 1).unwrap();

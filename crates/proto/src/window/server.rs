@@ -51,7 +51,7 @@ impl CommandSequenceWindow {
         if header.command == Command::CANCEL {
             return Ok(0);
         }
-        // Without multi-credit support the field is reserved.
+        // Without multi-credit support, CreditCharge is a reserved field.
         let charge = if is_multi_credit { header.credit_charge.max(1) } else { 1 };
         self.take(header.message_id, charge)?;
         Ok(charge)
@@ -89,11 +89,11 @@ impl CommandSequenceWindow {
         let held = self.available.saturating_add(self.in_flight);
         let width = u16::try_from(self.end.saturating_sub(self.low)).unwrap_or(u16::MAX);
         let room = self.max.saturating_sub(held.max(width));
-        // 3.3.1.2: a client without any credit could never ask for one.
+        // 3.3.1.2: a client without credits could never request any, so it gets at least one.
         let at_least = u16::from(held == 0);
         let granted = requested.min(room).max(at_least);
-        // 3.3.1.1: a 64-bit sequence that wraps ends the Connection. The client gets no credit past
-        // the last number, and then has no MessageId left.
+        // 3.3.1.1: the connection ends when the 64-bit MessageId wraps. No credit is granted beyond
+        // the last number, so the client then has no MessageId left.
         let end = self.end.saturating_add(u64::from(granted));
         let granted = u16::try_from(end.saturating_sub(self.end)).unwrap_or(granted);
         self.end = end;
@@ -209,7 +209,7 @@ mod tests {
             assert_eq!(window.grant(max - 1, 1), (max - 1).max(1));
             let left = max - window.available();
             assert!(left <= 1);
-            // A request for one more than is left gets the rest.
+            // A request for one credit more than the maximum gets the maximum.
             let mut window = CommandSequenceWindow::new(max);
             window.take(0, 1).unwrap();
             assert_eq!(window.grant(max.saturating_add(1), 1), max);
@@ -225,7 +225,7 @@ mod tests {
         let mut window = CommandSequenceWindow::new(4);
         window.take(0, 1).unwrap();
         assert_eq!(window.grant(0, 1), 1);
-        // Two in flight that ask for nothing: the last answer leaves one.
+        // Two requests in flight ask for no credits: the response to the last one still grants one.
         let mut window = with_credits(2);
         window.take(1, 1).unwrap();
         window.take(2, 1).unwrap();

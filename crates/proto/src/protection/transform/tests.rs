@@ -141,7 +141,7 @@ fn several_at_once_are_each_alone() {
         let mut frames: Vec<Vec<u8>> =
             together.into_iter().map(|mut buffer| buffer.split_off(PREFIX_LEN)).collect();
         *frames[1].last_mut().unwrap() ^= 1;
-        // The low byte of Flags.
+        // Changes the low byte of Flags.
         frames[3][42] = 2;
         frames.push(vec![0xFD; 20]);
         let sent = frames.clone();
@@ -202,7 +202,7 @@ fn lengths_around_the_header() {
         frame.truncate(len);
         assert!(open(&mut frame, Sender::Client).is_err(), "{len}");
     }
-    // A message of one byte can be sealed, but has no SMB2 header.
+    // A message shorter than an SMB2 header can be sealed, but is refused when it is opened.
     for len in [0, 1, 63] {
         assert!(!opens(&message(SESSION, HeaderFlags::EMPTY, 0)[..len], Sender::Client));
     }
