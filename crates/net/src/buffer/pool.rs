@@ -302,7 +302,7 @@ pub fn set_pool_retained_max(bytes: usize) {
 /// run on a core.
 pub fn release_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes no pointer and may be called at any time from any thread.
+    // SAFETY: malloc_trim takes no pointer and may be called at any time from any thread.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -293,7 +293,7 @@ impl Ring {
         let mut pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() && self.enter(0).is_ok() {
             // The queue was full of what had not been submitted yet.
-            // SAFETY: as above.
+            // SAFETY: guaranteed by the caller of this function.
             pushed = unsafe { self.ring.submission().push(&entry) };
         }
         if pushed.is_err() {

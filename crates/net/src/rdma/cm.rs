@@ -77,7 +77,7 @@ pub(super) struct Channel {
 
 // SAFETY: librdmacm locks its own structures; the channel is bound to no thread.
 unsafe impl Send for Channel {}
-// SAFETY: as above; all calls may be made from several threads at once.
+// SAFETY: librdmacm locks its own structures; all calls may be made from several threads at once.
 unsafe impl Sync for Channel {}
 
 impl Channel {
@@ -89,7 +89,7 @@ impl Channel {
         let library =
             library().map_err(|missing| io::Error::new(io::ErrorKind::Unsupported, missing))?;
         threads::start()?;
-        // SAFETY: it takes no argument.
+        // SAFETY: the function takes no argument.
         let raw = unsafe { threads::call(|| create_channel(library)) }?;
         let channel = Self { library, raw, fates: Mutex::default() };
         let flags = rustix::fs::fcntl_getfl(channel.fd())?;
@@ -103,7 +103,7 @@ impl Channel {
     /// The kernel has no RDMA, or not for this process.
     pub(super) fn probe(library: &'static Library) -> io::Result<()> {
         let raw = create_channel(library)?;
-        // SAFETY: it was made just now, and has no identifiers.
+        // SAFETY: the channel is new, and has no identifiers.
         unsafe { (library.rdma_destroy_event_channel)(raw.as_ptr()) };
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Channel {
         if event.event == EVENT_CONNECT_REQUEST
             && let Some(raw) = NonNull::new(event.id)
         {
-            // SAFETY: the identifier of a request is new, and belongs to whoever takes the event;
+            // SAFETY: the identifier of a request is new, and belongs to the event;
             // private data of the given length lies behind the pointer.
             let (id, private) = unsafe {
                 (
@@ -186,7 +186,7 @@ impl Channel {
 }
 
 fn create_channel(library: &'static Library) -> io::Result<NonNull<EventChannel>> {
-    // SAFETY: it takes no argument.
+    // SAFETY: the function takes no argument.
     let raw = unsafe { (library.rdma_create_event_channel)() };
     NonNull::new(raw).ok_or_else(io::Error::last_os_error)
 }
@@ -256,7 +256,7 @@ impl Id {
             })
         }?;
         let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: it was made just now.
+        // SAFETY: the identifier is new.
         Ok(unsafe { Self::from_raw(channel, raw) })
     }
 
@@ -390,7 +390,7 @@ impl Id {
 
     /// True if its device speaks iWARP.
     pub(super) fn is_iwarp(&self) -> bool {
-        // SAFETY: as above; a context and its device live as long as the library, once opened.
+        // SAFETY: the identifier lives; a context and its device live as long as the library.
         let device = unsafe { self.raw.as_ref().verbs.as_ref().and_then(|v| v.device.as_ref()) };
         device.is_some_and(|device| device.transport_type == TRANSPORT_IWARP)
     }
@@ -403,7 +403,7 @@ impl Id {
 
     /// The address of the peer.
     pub(super) fn peer_addr(&self) -> io::Result<SocketAddr> {
-        // SAFETY: as above.
+        // SAFETY: the identifier lives; the library writes addresses only while it is bound.
         from_raw(unsafe { &self.raw.as_ref().destination })
             .ok_or(io::ErrorKind::NotConnected.into())
     }
@@ -412,7 +412,7 @@ impl Id {
 impl Drop for Id {
     fn drop(&mut self) {
         self.channel.fates.lock().remove(&self.raw.as_ptr().addr());
-        // SAFETY: it is owned here, its queue pair is gone, and it is not used afterwards. The call
+        // SAFETY: the identifier is owned here, has no queue pair, and is not used again. The call
         // waits for the acknowledgment of an event that another thread has taken.
         let _ = unsafe { self.ask(|library, id| (library.rdma_destroy_id)(id)) };
     }

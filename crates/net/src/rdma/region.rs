@@ -129,7 +129,7 @@ impl Registration {
     }
 
     fn release(&mut self) -> bool {
-        // SAFETY: it is registered, and this is called once.
+        // SAFETY: the region is registered, and `release` is called once.
         let is_free = unsafe { (self.deregister)(self.mr.as_ptr()) } == 0;
         if is_free {
             REGIONS.remove();
@@ -231,7 +231,7 @@ impl Region {
 
     /// The key that the peer's requests name.
     pub(super) fn remote_key(&self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: the library's structure lives until the region is deregistered.
         unsafe { self.registration.mr.as_ref() }.rkey
     }
 
@@ -250,7 +250,7 @@ impl Region {
     pub(super) unsafe fn part(&self, offset: usize, len: usize) -> &[u8] {
         assert!(offset <= self.len && len <= self.len - offset, "beyond the region");
         // SAFETY: the part lies inside the buffer's block, whose bytes are all initialised, and
-        // nobody writes to it meanwhile.
+        // no other code writes to the part meanwhile.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len) }
     }
 
@@ -263,14 +263,14 @@ impl Region {
     /// If it is not inside the region.
     pub(super) unsafe fn part_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
         assert!(offset <= self.len && len <= self.len - offset, "beyond the region");
-        // SAFETY: as above, and the region is borrowed mutably.
+        // SAFETY: the part lies inside the buffer's initialised block; self is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), len) }
     }
 
     /// Ends the region of a buffer whose block stays registered for windows: none is bound to it.
     pub(super) fn apart(self) -> (Registration, Buf) {
         let mut region = ManuallyDrop::new(self);
-        // SAFETY: each is taken once: `drop` is not run.
+        // SAFETY: each field is taken once: `drop` is not run.
         let (registration, mut buf) = unsafe {
             (ManuallyDrop::take(&mut region.registration), ManuallyDrop::take(&mut region.buf))
         };
@@ -292,7 +292,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: each is taken once. A buffer that the device may still use is leaked.
+        // SAFETY: each field is taken once. A buffer that the device may still use is leaked.
         unsafe {
             if ManuallyDrop::take(&mut self.registration).end() {
                 drop(ManuallyDrop::take(&mut self.buf));
@@ -307,7 +307,7 @@ impl Registration {
     pub(super) fn fake(len: usize, counted: Counted) -> Self {
         // SAFETY: the caller passes the box that is leaked below, once.
         unsafe extern "C" fn deregister(mr: *mut Mr) -> c_int {
-            // SAFETY: as above.
+            // SAFETY: the box was leaked below, and is freed once.
             drop(unsafe { Box::from_raw(mr) });
             0
         }

@@ -76,7 +76,7 @@ impl Window {
     }
 
     fn release(&mut self) -> bool {
-        // SAFETY: it lives, and this is called once.
+        // SAFETY: the window lives, and `release` is called once.
         let is_freed = unsafe { (self.free)(self.mw.as_ptr()) } == 0;
         if is_freed {
             WINDOWS.remove();
@@ -97,7 +97,7 @@ impl Window {
     pub(super) fn fake(key: u32) -> Self {
         // SAFETY: the caller passes the box that is leaked below, once.
         unsafe extern "C" fn free(mw: *mut Mw) -> i32 {
-            // SAFETY: as above.
+            // SAFETY: the box was leaked below, and is freed once.
             drop(unsafe { Box::from_raw(mw) });
             0
         }
