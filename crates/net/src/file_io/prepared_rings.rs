@@ -58,8 +58,8 @@ impl RestrictedRing {
     }
 
     fn new() -> io::Result<Self> {
-        // One issuer and task work deferred to our own entries (Linux 6.1):
-        // completions then cost no interrupt of the core. Else plain.
+        // With a single issuer and deferred task work (Linux 6.1), completions do not interrupt the
+        // core. Older kernels get a ring without these flags.
         let ring = IoUring::builder()
             .setup_r_disabled()
             .setup_single_issuer()

@@ -339,7 +339,7 @@ impl Endpoint {
         let counted = self.reserve(len).await?;
         let key = self.look(|state| state.link.begin_write(buf, counted));
         let key = key.ok_or(io::ErrorKind::NotConnected)??;
-        // Its drop ends the transfer, also when this future is dropped.
+        // The drop of `_posting` ends the transfer, also when this future is dropped.
         let _posting = Posting { endpoint: self, key };
         self.post_all(key, &parts).await
     }

@@ -75,7 +75,7 @@ impl Ambient for Host {
     }
 }
 
-// One pool for each thread: random bytes of the kernel belong to no server, and each byte is used
+// Each thread has a pool: random bytes of the kernel belong to no server, and each byte is used
 // only once.
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_LEN], left: 0 }) };

@@ -106,7 +106,7 @@ mod tests {
         }
         // Addresses of the same network share the lines.
         assert_eq!(lines.admit(v4(0xC000_0299), now), None);
-        // Other networks have their own lines. The next line reports how many were left out.
+        // Other networks have their own lines. The next line reports how many lines were dropped.
         assert_eq!(lines.admit(v4(0xC000_0301), now), Some(2));
         assert_eq!(lines.admit(v4(0xC000_0301), now), Some(0));
         let later = now + LINE_INTERVAL_PER_NETWORK;

@@ -68,7 +68,7 @@ impl Plant {
     ];
 }
 
-// One for each thread: a simulation runs on one thread, and must not disturb other tests.
+// Each thread has a fault: a simulation runs on one thread, and must not disturb other tests.
 thread_local! {
     static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
 }

@@ -50,7 +50,7 @@ pub(crate) enum Permits {
     Closing { _permit: OwnedSemaphorePermit },
 }
 
-// One for each thread: each blocking thread belongs to one pool.
+// Each thread has a flag: a blocking thread belongs to one pool.
 thread_local! {
     static IS_BLOCKING_THREAD: Cell<bool> = const { Cell::new(false) };
 }
