@@ -91,7 +91,7 @@ pub(crate) fn note(took: Duration, culprit: impl FnOnce() -> Culprit) {
     }
 }
 
-// Each thread has a culprit, which is set within one poll of one task and read at the end of the poll.
+// Each thread has a culprit, which is set within one poll of a task and read at its end.
 thread_local! {
     static CULPRIT: RefCell<Option<Culprit>> = const { RefCell::new(None) };
     /// The client that the present poll works for.
