@@ -141,7 +141,7 @@ pub(crate) fn folder_of_accounts(config: &Config) -> Option<Result<PathBuf, Stri
         return None;
     }
     let name = file.file_name()?.to_os_string();
-    // Beside it are its lock and its successor.
+    // The file's lock and its replacement have names that begin with its name.
     let is_of_it = |other: std::fs::DirEntry| {
         other.file_name().as_encoded_bytes().starts_with(name.as_encoded_bytes())
     };

@@ -20,8 +20,8 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
         .collect();
     let mut findings = Vec::new();
     for share in &config.shares {
-        // A name that gives rights is a slip or waits for a stranger; one that takes them away
-        // does no harm.
+        // An unknown name that grants rights is a typing error, or a future user would get the
+        // rights; one that takes rights away does no harm.
         let lists: [(&str, &[Who], bool); 4] = [
             ("allow", &share.allow, true),
             ("write_list", &share.write_list, true),

@@ -146,7 +146,7 @@ mod tests {
             record.extend([0, 0, 0, 3, 0, 0, 0, 0, 1]);
             record.extend(etype.to_be_bytes());
             record.extend((*len as u16).to_be_bytes());
-            // Another key for each name.
+            // Each name gets another key.
             record.extend(host.bytes().cycle().take(*len));
             file.extend((record.len() as u32).to_be_bytes());
             file.extend(record);

@@ -56,7 +56,7 @@ fn find_vdso() {
 }
 
 fn main() -> ExitCode {
-    // Before other threads start.
+    // Done before other threads start.
     passwords::leave_environment();
     find_vdso();
     let line = match remote::mount_options::command_line() {

@@ -30,7 +30,7 @@ pub(crate) fn show() -> Done {
 fn formatted(page: &[u8]) -> std::io::Result<bool> {
     let mut man = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn()?;
     if let Some(mut input) = man.stdin.take() {
-        // The reader may have left before the end.
+        // The pager may have ended before it read the whole page.
         let _ = input.write_all(page);
     }
     Ok(man.wait()?.success())
@@ -58,7 +58,7 @@ fn sections(command: &clap::Command, page: &mut Vec<u8>) -> std::io::Result<()> 
         let name = sub.get_bin_name().unwrap_or_else(|| sub.get_name()).to_uppercase();
         writeln!(page, ".SH \"{name}\"")?;
         let man = clap_mangen::Man::new(sub.clone());
-        // As parts of the section above, not as sections of their own.
+        // Rendered as parts of the section above, not as separate sections.
         let mut part = Vec::new();
         man.render_synopsis_section(&mut part)?;
         man.render_description_section(&mut part)?;

@@ -116,7 +116,7 @@ impl NetworkShares {
         if let Some(shares) = shares_of(&mut document) {
             shares.retain(|share| self.is_permitted(share, taken));
         } else {
-            // The key is something else than sections of shares.
+            // The key `share` is not a list of sections.
             document.remove("share");
         }
         Ok(Some(document.to_string()))
@@ -161,7 +161,8 @@ impl NetworkShares {
                     .or_insert(Item::ArrayOfTables(ArrayOfTables::new()))
                     .as_array_of_tables_mut();
                 let shares = shares.ok_or_else(|| not_toml(&self.file))?;
-                // One that is not served now, because its folder is away.
+                // The name belongs to a share that is not served now, because its folder is
+                // missing.
                 if shares.iter().any(|table| is_called(table, name)) {
                     return Err(NotEdited::Exists);
                 }
@@ -193,7 +194,7 @@ impl NetworkShares {
             }
         }
         let after = document.to_string();
-        // A file that is longer would not be read.
+        // The server would not read a longer file.
         if u64::try_from(after.len()).unwrap_or(u64::MAX) >= BYTES_MAX {
             let why = format!("{} would be too long; remove a share", self.file.display());
             return Err(NotEdited::Forbidden(why));
@@ -355,7 +356,7 @@ mod tests {
         let set = edit(&text, &config, &set).unwrap();
         let set = &Config::parse(&set).unwrap().shares[0];
         assert_eq!((&*set.comment, set.max_connections), ("", None));
-        // One of the configuration is left alone.
+        // A share of the configuration cannot be removed here.
         let refused = edit("", &config, &remove("new"));
         assert!(
             matches!(&refused, Err(NotEdited::Forbidden(why)) if why.contains("frevo share rm"))
@@ -411,7 +412,7 @@ mod tests {
             |before: &str, name| shares.edited(before, &none, &add(name, path.to_str().unwrap()));
         let full = add(&before, "last").unwrap();
         assert!(matches!(add(&full, "more"), Err(NotEdited::Forbidden(_))));
-        // One that is not served now keeps its name.
+        // A share that is not served now keeps its name.
         assert_eq!(add(&full, "S0"), Err(NotEdited::Exists));
     }
 }

@@ -74,7 +74,7 @@ static GIVEN: OnceLock<Option<Zeroizing<Vec<u8>>>> = OnceLock::new();
 /// one starts, could read it. Before the program has other threads.
 pub(crate) fn leave_environment() {
     let value = frevo_posix::environment::take_variable(c"FREVO_PASSWORD");
-    // A second call finds none.
+    // A second call finds no password in the environment.
     let _ = GIVEN.set(value.map(|value| Zeroizing::new(value.into_vec())));
 }
 

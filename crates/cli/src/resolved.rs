@@ -53,7 +53,7 @@ fn write_section(out: &mut String, header: &str, table: Option<&toml::Table>) {
             }
             (Some(value), _) => writeln!(out, "{key} = {value}"),
             (None, Some(literal)) => writeln!(out, "{key} = {literal} # default"),
-            // Another name of a key.
+            // `users` is another name of a key.
             (None, None) if *key == "users" => Ok(()),
             (None, None) if default.is_empty() => writeln!(out, "# {key}: not set"),
             (None, None) => writeln!(out, "# {key}: {default}"),

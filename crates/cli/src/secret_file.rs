@@ -62,13 +62,13 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Fail
     if metadata.len() > BYTES_MAX {
         return Err(too_large());
     }
-    // Room for all of it at once: growing would leave copies behind.
+    // Allocates the whole size at once: a buffer that grows leaves copies of the secret behind.
     let room = usize::try_from(metadata.len()).unwrap_or(0).saturating_add(1);
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     file.take(BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(Failure::failed(format!("cannot read {shown}")))?;
-    // A pipe has no length before.
+    // The length of a pipe is not known in advance.
     if bytes.len() as u64 > BYTES_MAX {
         return Err(too_large());
     }
@@ -86,7 +86,7 @@ pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let attempt = || -> io::Result<()> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let new = beside(path);
-        // Left by a run that was killed.
+        // A run that was killed left this file.
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -94,7 +94,7 @@ pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let written = file.write_all(bytes).and_then(|()| file.sync_all());
         if let Err(error) = written.and_then(|()| std::fs::rename(&new, path)) {
-            // The first error is the one to tell.
+            // Removing the new file may fail too; the first error is reported.
             let _ = std::fs::remove_file(&new);
             return Err(error);
         }

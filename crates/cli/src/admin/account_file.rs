@@ -31,7 +31,8 @@ pub(crate) fn tell_server(file: &Path, config: Option<&Config>) -> Done {
                 tell_end(number(&answer, "sessions"));
                 return Ok(());
             }
-            // Another server, or none. Who may change the accounts of a server may ask it, too.
+            // Another server answers, or none. A user who may change a server's accounts may query
+            // it, too.
             Err(Refused::Refused { status: 404, .. } | Refused::Unreachable(_)) => {}
             Err(Refused::Refused { why, .. } | Refused::Broken(why)) => {
                 return Err(Failure::new(

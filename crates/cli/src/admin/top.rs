@@ -89,7 +89,7 @@ async fn look(arguments: &TopArguments) -> Result<(Value, Instant), crate::exit:
 fn keys(has_terminal: bool) -> mpsc::Receiver<char> {
     let (pressed, keys) = mpsc::channel(8);
     if has_terminal {
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             let mut keys = [0; 16];
             while let Ok(count @ 1..) = std::io::stdin().read(&mut keys) {

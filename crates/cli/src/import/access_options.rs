@@ -59,7 +59,7 @@ impl Names {
     /// Adds a user, or a group of the host, of an account file or of a domain.
     fn add(&self, word: &str, rules: &NameRules, to: &mut Converted) -> Result<(), String> {
         let plain = self.without_variables(word, rules)?;
-        // `+` is a group of the host's, `&` one of NIS; `@` both.
+        // `+` marks a group of the host, `&` a group of NIS, and `@` both.
         let bare = plain.trim_start_matches(['@', '+', '&']);
         let marks = plain.strip_suffix(bare).unwrap_or_default();
         if !marks.is_empty() && !marks.contains(['@', '+']) {
@@ -89,7 +89,7 @@ impl Names {
                 }
                 to.push(mark, &format!("{domain}\\{own}"))
             }
-            // A local user of the same name would get the rights of a stranger.
+            // A local user of the same name would get the rights of another domain's user.
             Owner::Nobody if self.gives => Err(format!(
                 "this server is no member of the domain {domain}, and its own name is not {domain} \
                  (netbios name)"
@@ -200,14 +200,14 @@ mod tests {
             }
         }
         assert_eq!(one(standalone, "valid users", "a,b c").unwrap(), ["a", "b", "c"]);
-        // smbd 4.17 lets nobody in by the name of the workgroup.
+        // smbd 4.17 matches no user by the name of the workgroup.
         for bad in ["%S", "%D\\ann", "@", "&staff", "OTHER\\ann", "LAB\\ann", "S-1-x", "a/b"] {
             for list in ["valid users", "write list"] {
                 assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");
             }
         }
         for list in ["invalid users", "read list"] {
-            // Nobody of OTHER logs on, but it may be a name of the server that is not known here.
+            // No user of OTHER can log on, but OTHER may be the server's own name.
             assert_eq!(one(standalone, list, "OTHER\\ann @LAB\\it").unwrap(), ["ann", "@it"]);
             for bad in ["&staff", "%U", "%D\\ann", "S-1-x"] {
                 assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");
@@ -234,10 +234,10 @@ mod tests {
         for host in [None, Some("other")] {
             assert!(given(host, "FILES\\ann").is_err(), "{host:?}");
         }
-        // smb.conf's own name counts, where it has one.
+        // A server name in smb.conf takes precedence.
         let named = on_host(Some("files"), "netbios name = BOX", "valid users", "FILES\\ann");
         assert!(named.is_err());
-        // A member whose name is not known.
+        // A member of a domain whose own name is not known.
         let member = "workgroup = SAMDOM\nsecurity = ads";
         let taken =
             |host| on_host(host, member, "invalid users", "FILES\\ann SAMDOM\\bob").unwrap();
@@ -285,7 +285,7 @@ mod tests {
         for (word, who) in [("SAMDOM+ann", "SAMDOM\\ann"), ("+SAMDOM+it", "@SAMDOM\\it")] {
             assert_eq!(one(&plus, "valid users", word).unwrap(), [who]);
         }
-        // A domain controller's accounts are its own.
+        // On a domain controller the domain's accounts are the server's own.
         let controller = "workgroup = SAMDOM\ndomain logons = yes";
         assert_eq!(one(controller, "valid users", "SAMDOM\\ann").unwrap(), ["ann"]);
         assert!(one(controller, "valid users", "OTHER\\ann").is_err());

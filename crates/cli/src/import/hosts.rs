@@ -155,7 +155,7 @@ impl Hosts {
         if hosts.allow.len().max(hosts.deny.len()) > NETWORKS_MAX {
             return Err(("hosts allow", format!("they are more than {NETWORKS_MAX} networks")));
         }
-        // Where all others are denied, the list of those let in says everything.
+        // If all other hosts are denied, the list of allowed hosts is enough.
         if hosts.deny.contains(&EVERYWHERE) && !hosts.allow.is_empty() {
             return Ok(Self::only(hosts.allow));
         }
@@ -234,7 +234,7 @@ fn networks(word: &str) -> Result<Vec<Prefix>, String> {
     if word.starts_with('@') {
         return Err(format!("{word}: netgroups are not supported; list the addresses"));
     }
-    // `192.0.2.` is all that begins so.
+    // `192.0.2.` stands for all addresses that begin with it.
     if let Some(begun) = word.strip_suffix('.') {
         let parts = begun.split('.').count();
         let whole = format!("{begun}{}", ".0".repeat(4_usize.saturating_sub(parts)));
@@ -336,7 +336,7 @@ mod tests {
             ("192.0.2. 127.", "", "hosts_allow 192.0.2.0/24 127.0.0.0/8"),
             ("ALL", "", ""),
             ("", "ALL", "hosts_deny ::/0"),
-            // The rule that came out inverted: all but one network are denied.
+            // The rule is inverted: all hosts outside of one network are denied.
             ("", "ALL EXCEPT 192.0.2.0/24", "hosts_allow 192.0.2.0/24"),
             ("", "192.0.2. EXCEPT 192.0.2.7", "hosts_allow 192.0.2.7/32; hosts_deny 192.0.2.0/24"),
             ("ALL EXCEPT 192.0.2.7", "", "hosts_deny 192.0.2.7/32"),
@@ -419,7 +419,7 @@ mod tests {
         let joined = "10.1. 10.128.0.0/9";
         assert_eq!(near.and(&both), Some(hosts(joined, "")));
         assert_eq!(both.and(&near), Some(hosts(joined, "")));
-        // Usual beside a list of [global]: one host, and nobody else by IPv4.
+        // A common combination with a list of [global]: one host is allowed, and no other by IPv4.
         let one = hosts("10.1.1.1", "0.0.0.0/0");
         assert_eq!(near.and(&one), Some(hosts("10.1.1.1", "")));
         assert_eq!(hosts("192.0.2.", "").and(&one), Some(hosts("", "ALL")));

@@ -234,7 +234,7 @@ const OTHER_PREFIXES: &[&str] = &[
     "nbtd",
     "net",
     "netlogon",
-    // Access lists of modules none of which is taken over.
+    // Modules for access lists, none of which is converted.
     "nfs4",
     "nss",
     "ntlmssp",
@@ -264,7 +264,7 @@ const OTHER_PREFIXES: &[&str] = &[
 
 /// The module of a name, as `vfs objects` has it.
 pub(super) fn find(name: &str) -> Option<&'static Module> {
-    // `module:instance` loads a module again; a path names the file of one.
+    // `module:instance` loads a module a second time; a path names the module's file.
     let name = name.split(':').next().unwrap_or(name);
     MODULES.iter().find(|module| module.name.eq_ignore_ascii_case(name))
 }

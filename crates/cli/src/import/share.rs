@@ -161,7 +161,7 @@ impl<'a> Share<'a> {
         if self.has_own_user(names, value) {
             String::new()
         } else if self.is_homes() {
-            // Each user would have a list of their own.
+            // After substitution each user would have a different list.
             value.to_owned()
         } else {
             self.substituted(value)

@@ -84,7 +84,7 @@ fn a_typical_file_is_taken_over() {
     assert_eq!(photos.file_mode, Some(Mode(0o664)));
     assert_eq!(photos.directory_mode, Some(Mode(0o2775)));
 
-    // Without a word about it a share of Samba's is read-only, and its files have these modes.
+    // By default a share of Samba is read-only, and its files have these modes.
     let docs = &config.shares[1];
     assert!(docs.read_only && docs.encrypt && docs.case_sensitive && docs.allow.is_empty());
     assert_eq!(docs.directory_mode, Some(Mode(0o755)));
@@ -151,7 +151,7 @@ fn no_option_opens_a_share() {
         match row.effect {
             Effect::Opens => {
                 assert!(!is_shared(&text("strange")), "{name} is lost");
-                // The same, for all shares at once.
+                // The same in [global], for all shares.
                 let all = format!("[global]\n{name} = strange\n[x]\npath = /x\n");
                 assert!(!is_shared(&all), "{name} of [global] is lost");
                 for value in row.harmless_values() {
@@ -223,7 +223,7 @@ fn nothing_becomes_more_open() {
         assert!(config.shares.is_empty(), "{narrowing}");
         assert!(toml.contains("# [[share]]\n# name = \"x\"\n"), "{toml}");
         assert!(toml.contains("# Not shared: ") && report.contains("Not shared"), "{report}");
-        // The same, for all shares at once.
+        // The same in [global], for all shares.
         if !narrowing.starts_with("copy") && !narrowing.starts_with("path") {
             assert!(!is_shared(&format!("[global]\n{narrowing}\n[x]\npath = /x\n")), "{narrowing}");
         }

@@ -45,7 +45,7 @@ impl<S: Subscriber> Layer<S> for Filters {
         if all.is_always() || (all.is_never() && of_client.is_never()) {
             all
         } else {
-            // It depends on the client.
+            // The answer depends on the client.
             Interest::sometimes()
         }
     }

@@ -107,7 +107,7 @@ pub(crate) async fn ancestries(from: &RemoteEnd, to: &RemoteEnd) -> (Ancestry, A
     if from.share.snapshot() != to.share.snapshot() {
         return (Ancestry::default(), Ancestry::default());
     }
-    // Links lead to any server.
+    // Links of DFS may lead to any server.
     if !is_one && !from.share.is_dfs() && !to.share.is_dfs() {
         return (Ancestry::default(), Ancestry::default());
     }

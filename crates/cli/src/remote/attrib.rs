@@ -99,7 +99,7 @@ impl Change {
             return false;
         };
         let bits = bits.into_iter().fold(0, |all, bit| all | bit);
-        // The last one counts.
+        // The last sign of an attribute counts.
         let (set, unset) = match sign {
             Some('+') => (&mut self.on, &mut self.off),
             _ => (&mut self.off, &mut self.on),

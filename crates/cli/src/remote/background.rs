@@ -20,7 +20,7 @@ pub(super) fn start(_: &Mount) -> Done {
         std::env::current_exe().map_err(Failure::failed("cannot find the program frevo"))?;
     let mut command = Command::new(program);
     command.args(super::mount_options::command_line()?.arguments).arg("--detach");
-    // It takes the password out of its environment at its start.
+    // The started process removes the password from its environment at its start.
     command.envs(passwords::for_environment().map(|value| (passwords::VARIABLE, value)));
     let mut child = command
         .stdout(Stdio::piped())
@@ -28,7 +28,7 @@ pub(super) fn start(_: &Mount) -> Done {
         .map_err(Failure::failed("cannot start in the background"))?;
     let mut said = String::new();
     if let Some(out) = child.stdout.take() {
-        // Empty when the process has ended.
+        // The line is empty if the process has ended.
         let _ = BufReader::new(out).read_line(&mut said);
     }
     if said.trim() == READY {
@@ -48,7 +48,7 @@ pub(super) fn ready() -> Done {
 
 fn detach() -> std::io::Result<()> {
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;
-    // A session of its own, so that Ctrl-C and the hang-up of the terminal do not reach it.
+    // A new session, so that neither Ctrl-C nor the terminal's hang-up reaches the process.
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     rustix::stdio::dup2_stdin(&nowhere)?;

@@ -87,7 +87,7 @@ impl Failures {
         match (part.first, part.count) {
             (Some(first), 1) => self.add(first),
             (Some(first), count) => {
-                // A part prints its first failure with the second one.
+                // The first failure of a part is printed together with the second one.
                 if let Some(unprinted) = self.first.as_ref().filter(|_| self.count == 1) {
                     tell_failure(unprinted);
                 }
@@ -141,7 +141,7 @@ pub(crate) async fn each(
         let Err(error) = done.or_else(|error| failures.note(error)) else { continue };
         is_over.set(true);
         if is_full(&error) {
-            // The pending files meet the full disk too, and remove their partial copies.
+            // The pending files fail on the full disk too, and remove their partial copies.
             let rest = async { while running.next().await.is_some() {} };
             let _ = tokio::time::timeout(LAST, rest).await;
         }

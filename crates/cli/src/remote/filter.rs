@@ -46,7 +46,7 @@ impl Filter {
         if fits(&self.include) {
             return true;
         }
-        // A directory may hold files that pass.
+        // A directory may contain files that pass.
         !fits(&self.exclude) && (is_dir || self.include.is_empty() || !self.exclude.is_empty())
     }
 
@@ -119,7 +119,7 @@ fn part(text: &str) -> Result<Part, String> {
             '[' => {
                 let negated = matches!(rest.first(), Some('!' | '^'));
                 rest = rest.get(usize::from(negated)..).unwrap_or_default();
-                // A bracket that comes first is one itself.
+                // A bracket in the first place stands for itself.
                 let end = rest.iter().skip(1).position(|one| *one == ']').map(|at| at + 1);
                 let end = end.ok_or_else(|| format!("{text}: the bracket [ is not closed"))?;
                 let (set, after) = rest.split_at(end);

@@ -345,7 +345,7 @@ async fn make_remote(
     }
     let is_directory = found.attributes().contains(FileAttributes::DIRECTORY);
     if found.is_symlink() && is_directory == *to_directory {
-        // One step: an interruption leaves the old link or the new one.
+        // One request: an interruption leaves the old link or the new one.
         match share.retarget_symlink(target, path, *to_directory).await {
             Err(error) if error.status().is_some() => {}
             done => return done,
@@ -377,7 +377,7 @@ async fn replace(
     let refusals = [Status::ACCESS_DENIED, Status::OBJECT_NAME_COLLISION];
     match renamed {
         Err(error) if has_directory && error.status().is_some_and(|it| refusals.contains(&it)) => {
-            // Between both the link has the name of its part alone: the next sync removes that, and
+            // Between the two requests only the part's name exists: the next sync removes that, and
             // makes the link again.
             remove_forced(share, path, found, true).await?;
             share.rename_if_not_exists(part, path).await

@@ -98,7 +98,7 @@ pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize
             found.push((name.to_owned(), *metadata));
             name.matches('/').count() + 1 < depth
         };
-        // A directory that cannot be listed hides no other one.
+        // A directory that cannot be listed does not stop the listing of others.
         let note = |error| failures.note(error);
         _kept = walk::remote_into(share, &url.path, see, note).await.map_err(failed)?;
     }

@@ -203,7 +203,7 @@ fn escaped(name: &str) -> String {
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As another command takes it.
+        // Written in the form that another command accepts.
         f.write_str("smb://")?;
         if let Some(user) = &self.user {
             write!(f, "{}@", escaped(user))?;
@@ -252,7 +252,7 @@ mod tests {
             assert_eq!((found.snapshot(), &*found.path), (Some(token), "a/b"), "{text}");
             assert_eq!(found.to_string(), format!("smb://ann@box/s/{token}/a/b"));
             assert_eq!(url(&found.to_string()), found);
-            // A file is restored to its own place.
+            // A file can be restored to its own place.
             let live = url("smb://ann@box/s/a/b");
             assert!(!found.is_same_place(&live) && !found.is_inside(&url("smb://ann@box/s/a")));
             assert!(found.at("a").snapshot().is_some());

@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Mount) -> Done {
 async fn mount(arguments: &Mount) -> Done {
     start_logging(arguments)?;
     let refused = |error| refused(arguments, error);
-    // Before a password is asked for.
+    // Checked before the password is requested.
     frevo_mount::check_folder(&arguments.folder).map_err(refused)?;
     let mut signals = Signals::new().map_err(Failure::failed("cannot wait for signals"))?;
     let (share, url) = tokio::select! {
@@ -107,7 +107,7 @@ async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
         }
         let unmounted = tokio::select! {
             done = mounted.unmount() => done,
-            // Unsent data is lost.
+            // Another signal ends the wait: the unsent data is lost.
             () = signals.next() => continue,
         };
         match unmounted {

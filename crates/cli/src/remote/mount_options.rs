@@ -68,14 +68,14 @@ impl Translation {
             match one.to_str() {
                 Some("-o") => options.extend(said.next().cloned()),
                 Some(flags) if is_flags(flags) => {
-                    // Verbose, no mtab: nothing to do about it. Fake is not the command's -f, which
-                    // mounts in the foreground.
+                    // Verbose and no-mtab are ignored. Fake is not the command's -f, which mounts
+                    // in the foreground.
                     if flags.contains('f') {
                         out.flags.push("--fake".into());
                     }
                     out.is_sloppy |= flags.contains('s');
                 }
-                // The kind of the file system, which the name says.
+                // The type of the file system is known from the program's name.
                 Some("-t") => drop(said.next()),
                 Some(flag) if flag.starts_with('-') => out.flags.push(one.clone()),
                 _ => out.words.push(one.clone()),
@@ -95,7 +95,7 @@ impl Translation {
         let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
         let refused = |why: &str| usage(&format!("mount option {name}: {why}"));
         match (name, value) {
-            // Without a name it lets the user mount, which is for mount(8).
+            // `user` without a name lets users mount, which mount(8) handles.
             ("user", None) => {}
             ("user" | "username", Some(user)) => {
                 // As in mount.cifs, a percent sign begins the password.
@@ -143,15 +143,15 @@ impl Translation {
                 self.notes.push(format!("mount option {option} is ignored: {why}"));
             }
             Some(Treatment::Refused(why)) => {
-                // A password is not repeated.
+                // The message does not repeat a password.
                 let told = if is_password(name) { name } else { option };
                 return Err(usage(&format!("mount option {told}: {why}")));
             }
-            // As on the command line: allow_other, file_mode=, ...
+            // Options of the command line: allow_other, file_mode=, ...
             None if is_flag(&name.replace('_', "-")) => {
                 self.flags.extend(with(&format!("--{}", name.replace('_', "-"))));
             }
-            // With -s too: the rest of a password with a comma would be the next option.
+            // Also refused with -s: the rest of a password with a comma would be the next option.
             None if is_password(name) => {
                 return Err(usage(&format!("mount option {name}: {PASSWORD}")));
             }
@@ -335,7 +335,7 @@ mod tests {
             ("port=x", "65535"),
             ("uid=nobody-of-this-name", "number"),
             ("remount", "unmount"),
-            // A slip is not passed over.
+            // A typing error is reported.
             ("rad_only", "unknown"),
         ] {
             let refused = translated(&["//box/photos", "/mnt", "-o", options]).unwrap_err();

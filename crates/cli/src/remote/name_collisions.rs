@@ -77,7 +77,7 @@ mod tests {
         let mut here = TakenNames::new(Case::Differs);
         assert!(here.take("a", Kind::File, "x").is_ok() && here.take("A", Kind::File, "x").is_ok());
         assert!(here.take("a", Kind::Directory, "x").is_err());
-        // As Windows has it, which keeps them apart.
+        // Windows treats these names as different.
         for (one, other) in [("ı", "i"), ("ſ", "s"), ("straße", "strasse")] {
             assert!(
                 there.take(one, Kind::File, "x").is_ok()

@@ -73,7 +73,7 @@ async fn mv_one(
             format!("{from} and {to} are on different shares, behind DFS links; use cp, then rm");
         return Err(Failure::new(Exit::Usage, text));
     }
-    // A directory takes what is moved under its own name.
+    // A directory receives the moved entries under their own names.
     let into = share.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
     if !into && !to.path.is_empty() && (several || to.ends_in_slash) {
         let text = format!("{to} is not a directory");
@@ -118,7 +118,7 @@ async fn rename(
         Err(error) if error.status() == Some(Status::ACCESS_DENIED) => error,
         renamed => return renamed,
     };
-    // Perhaps because the target is read-only.
+    // The reason may be that the target is read-only.
     if replaces == Replaces::Writable {
         let found = share.metadata(target).await;
         let is_so = found.is_ok_and(|found| {

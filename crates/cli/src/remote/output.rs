@@ -122,7 +122,7 @@ pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
         "modified": exact_time(metadata.modified()),
         "changed": exact_time(metadata.changed()),
         "accessed": exact_time(metadata.accessed()),
-        // Not every answer has it.
+        // Some answers lack the file id.
         "id": (metadata.file_id() != 0).then_some(metadata.file_id()),
     })
 }

@@ -71,7 +71,7 @@ impl Drop for Pacing {
 /// How long to sleep when files are done at intervals of `each` with `under_way` at once,
 /// and one alone takes `alone`.
 fn pause(each: Duration, under_way: usize, alone: Duration) -> Duration {
-    // Little's law: so long one of them is under way.
+    // Little's law: the time for which a single file is in progress.
     let stay = each.saturating_mul(u32::try_from(under_way).unwrap_or(u32::MAX));
     let pause = (stay.saturating_sub(alone) / PART).min(MOST);
     if pause < LEAST { Duration::ZERO } else { pause }
@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn what_it_sleeps_does_not_make_it_sleep_longer() {
-        // As if it had slept until the server had nothing more to do: 64 files in each
-        // 500 us that it slept.
+        // The measured time is that of a server that had no more work while the client slept: 64
+        // files in each 500 us.
         let slept = MOST;
         assert!(pause(slept / 64, 64, us(50)) < slept / 2);
     }

@@ -87,8 +87,8 @@ impl ParallelSessions {
         failures: &mut Failures,
     ) -> Done {
         let small = all.clone().filter(|one| is_small(*one));
-        // Two in one folder wait for each other: smbd goes through all of it for each
-        // name that is new.
+        // Two new files in one folder wait for each other: smbd searches the whole folder for each
+        // new name.
         let folders: HashSet<_> = small.clone().map(folder).collect();
         let folders = if folders.len() < 2 { 1 } else { self.most };
         let worth = (small.count() / FILES_PER_LANE).min(folders);
@@ -123,7 +123,7 @@ impl ParallelSessions {
     async fn widen(&self, wanted: usize) {
         let first = self.first();
         if first.share.is_dfs() {
-            // Its links are followed in sessions of their own already.
+            // DFS links are already followed in separate sessions.
             return;
         }
         while self.open.borrow().len() < wanted {
@@ -184,7 +184,7 @@ impl ParallelSessions {
             Some(Ok(())) => return Ok(()),
             Some(Err(error)) => {
                 tracing::debug!(%error, "tried again on the first connection");
-                // Those who wait for its recovery shall not each do so in turn.
+                // Tasks that wait for this session's recovery must not each wait in turn.
                 if lane.share.session().info().is_none() {
                     self.give_up(&lane);
                     lane.given_up.notify_waiters();

@@ -85,14 +85,14 @@ fn wire_leaf(from: &Path) -> Result<String, Failure> {
     let shown = from.display();
     let found = std::fs::metadata(from).map_err(walk::local_failed(from))?;
     if !(found.is_file() || found.is_dir()) {
-        // A pipe without a writer would be waited for without end.
+        // Opening a pipe without a writer would block for ever.
         let text = format!(
             "{shown} is not a file but a pipe, a socket or a device, which is not copied; to send \
              what can be read from it, run: frevo put - URL < {shown}"
         );
         return Err(Failure::new(Exit::Failed, text).of("read", shown));
     }
-    // `.` has a name too.
+    // The directory `.` has a name too.
     let whole = if from.file_name().is_none() { from.canonicalize().ok() } else { None };
     let named = whole.as_deref().unwrap_or(from);
     named.file_name().and_then(|name| to_wire(name, Spelling::Mapped)).ok_or_else(|| {

@@ -155,7 +155,7 @@ pub(crate) async fn remove_all(
     let mut files = Vec::new();
     let mut directories = vec![path.to_owned()];
     let mut junction = None;
-    // Paths of what stays.
+    // Paths of entries that stay.
     let stay = RefCell::new(Vec::new());
     // Entries of the directory behind which the root of the share was found.
     let mut guarded = HashSet::new();
@@ -185,7 +185,7 @@ pub(crate) async fn remove_all(
     stay.borrow_mut().extend(guarded.iter().map(|name| join(path, name)));
     directories.retain(|one| !entry_above(path, one).is_some_and(|one| guarded.contains(&one)));
     if let Some(path) = junction {
-        // Its target is not part of the tree, and may belong to other users.
+        // The link's target is not part of the tree, and may belong to other users.
         let why = "it is a DFS link to another share, which rm leaves alone; nothing was removed";
         return Err(failed(Error::new(Cause::Usage(why), "remove", share.url(&path))));
     }

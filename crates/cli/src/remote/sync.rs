@@ -31,7 +31,7 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     let target = list_target(sync, &ends).await?;
     check_apart(sync, &ends, &source, &target).await?;
     if sync.delete && source.is_empty() && !target.is_empty() && unlisted == 0 {
-        // More often a disk that is not mounted than the user's wish.
+        // An empty source is more often an unmounted disk than the user's intention.
         let text = "the source is empty, so --delete would remove everything in the target; if \
                     you want that, use frevo rm";
         return Err(Failure::new(Exit::Failed, text));

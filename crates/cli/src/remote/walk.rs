@@ -442,7 +442,7 @@ mod tests {
         let found = |id| Above::found(chain.as_ref(), &of(id)).map(|found| found.itself.file_id());
         assert_eq!((found(1), found(3), found(4)), (Some(1), Some(3), None));
         assert!(Above::found(None, &of(1)).is_none(), "nothing is above");
-        // A server without numbers.
+        // The server sends no file numbers.
         assert!(Above::found(Above::below(None, of(0)).as_ref(), &of(0)).is_none());
     }
 

@@ -53,7 +53,7 @@ async fn matching(connection: &Connection, url: &Url) -> Result<Vec<String>, Fai
             Ok(found.iter().map(|name| join(path, name)).collect::<Vec<_>>())
         });
         let take = async |found: Result<Vec<String>, Failure>| match found {
-            // Not each directory that matches has a directory of the next name.
+            // Not every matching directory contains the next directory of the path.
             Err(failure) if !is_first && failure.exit == Exit::NotFound => {
                 ControlFlow::Continue(())
             }

@@ -65,7 +65,7 @@ impl Asked {
             Err(NotRead::OtherFile)
         };
         let reviewed = done.as_ref().ok().copied();
-        // Its connection may be gone.
+        // The connection that asked may be closed.
         let _ = self.answer.send(done);
         reviewed
     }

@@ -80,7 +80,7 @@ pub(super) fn prepare(plan: &Plan) -> Result<Prepared, Failure> {
         && let Err(error) = prepared.listening.unix(&path)
     {
         let shown = path.display();
-        // Without it the server serves all the same, unless the configuration asks for it.
+        // The server runs without the socket, unless the configuration sets it.
         if admin.socket.is_some() {
             let why = format!("cannot open the admin socket {shown}: {error}");
             return Err(Failure::new(Exit::Failed, why));

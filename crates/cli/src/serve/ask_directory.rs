@@ -195,7 +195,7 @@ impl Answer {
 
 /// Answers questions until the server has ended.
 pub(crate) fn run(winbind: bool) -> Done {
-    // The names are for lists of processes only.
+    // The thread name only serves lists of processes.
     if winbind {
         let _ = rustix::thread::set_name(c"frevo-winbind");
         helpers::confine_winbind(false);
@@ -284,7 +284,7 @@ impl Domain {
         {
             return Err(reason.clone());
         }
-        // A session that was lost meanwhile is made again.
+        // A session that was lost meanwhile is opened again.
         let had_session = self.session.is_some();
         let mut answer = self.attempt(question).await;
         if answer.is_err() && had_session {
@@ -374,7 +374,8 @@ fn ask_winbind(question: &Question, mut answer: Answer) -> Answer {
         Ok(found) => {
             let is_open = found.iter().any(Option::is_none);
             fill(&mut answer.entries, found);
-            // It says the same of an unknown name and of a controller that is silent.
+            // wbinfo's answer is the same for an unknown name and for a controller that does not
+            // answer.
             answer.silent = match is_open.then(|| wbinfo("--ping-dc")) {
                 Some(Err(error)) => Some(error.to_string()),
                 _ => None,

@@ -111,7 +111,7 @@ impl Answer {
 
 /// Answers questions until the server has ended.
 pub(crate) fn run(as_root: bool) -> Done {
-    // The name is for lists of processes only.
+    // The thread name only serves lists of processes.
     let _ = rustix::thread::set_name(c"frevo-winbind");
     helpers::confine_winbind(as_root);
     let mut judge = None;
@@ -210,8 +210,7 @@ impl NtlmAuth {
         let mut answer = Zeroizing::new(String::new());
         loop {
             match self.lines.recv_timeout(PATIENCE) {
-                // An answer that is a refusal has two ends, the second of which is left to be read
-                // before the next answer.
+                // A refusal ends with two end lines; the second is read before the next answer.
                 Ok(line) if line == END && answer.is_empty() => {}
                 Ok(line) if line == END => return Ok(verdict(&answer)),
                 Ok(line) => {
@@ -230,7 +229,7 @@ impl NtlmAuth {
 
 impl Drop for NtlmAuth {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -94,7 +94,7 @@ fn spawn(plan: &Plan) -> std::io::Result<ChildStdin> {
     if let Some(level) = &server.log_level {
         command.args(["--log-level", level]);
     }
-    // Ctrl-C is for the server, which says goodbye by the end of the pipe.
+    // Ctrl-C is handled by the server, which ends this process by closing the pipe.
     command.process_group(0).env_clear().stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn()?;
     child.stdin.take().ok_or_else(|| std::io::Error::other("no pipe"))
@@ -102,8 +102,8 @@ fn spawn(plan: &Plan) -> std::io::Result<ChildStdin> {
 
 /// The process that announces: until standard input ends.
 pub(crate) fn run(announce: &Announce) -> Done {
-    // Before other threads start and the first message of a stranger is read.
-    // The name is for lists of processes only.
+    // Done before other threads start and before the first message from the network is read. The
+    // thread name only serves lists of processes.
     let _ = rustix::thread::set_name(c"frevo-discovery");
     let lacks = helpers::confine_discovery();
     let format = announce.log.unwrap_or(LogFormat::Text);

@@ -74,7 +74,7 @@ impl KeytabWatch {
 
 fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(path).ok()?;
-    // The time of the status: a change of the mode counts too.
+    // Uses ctime, since a change of the mode counts too.
     let changed = (metadata.ctime(), metadata.ctime_nsec());
     Some(Stamp { inode: metadata.ino(), length: metadata.len(), changed })
 }

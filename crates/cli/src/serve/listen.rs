@@ -165,7 +165,7 @@ impl ListeningSockets {
 
     fn open_everywhere(&mut self, port: u16) -> Result<(), (SocketAddr, io::Error)> {
         self.open_one(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))?;
-        // When any port will do, both families have the same.
+        // If the port is chosen by the system, IPv4 and IPv6 use the same one.
         let port = self.addresses.last().map_or(port, SocketAddr::port);
         match self.open_one(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)) {
             Err((_, error)) if is_without_ipv6(&error) => Ok(()),
@@ -282,8 +282,8 @@ fn of_interface(name: &str) -> Result<Vec<IpAddr>, Failure> {
 
 /// The address at which other machines reach this one.
 fn own_address(family: IpAddr) -> IpAddr {
-    // Where a packet to a stranger would leave; none is sent. The addresses are
-    // those of the documentation's networks (RFC 5737, RFC 3849).
+    // Finds the address from which packets to the Internet would be sent; none is sent. The targets
+    // are addresses of the documentation's networks (RFC 5737, RFC 3849).
     let (from, to) = match family {
         IpAddr::V4(_) => (SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), "192.0.2.1:9"),
         IpAddr::V6(_) => (SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), "[2001:db8::1]:9"),

@@ -49,7 +49,7 @@ pub(super) async fn run(
     let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
     let doors = ListeningSockets::open(&plan.config.server.listen, sockets)?;
     if let Some(replaced) = replaced {
-        // A server that could not start must not end the one that runs.
+        // The running server is ended only if the new one can start.
         Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
         replaced.end(plan.config.limits.limits().drain)?;
     }
@@ -61,11 +61,11 @@ pub(super) async fn run(
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
     let (guards, mounts) = (ShareGuards::of(&plan.config), MountList::open());
-    // No other thread runs yet: what starts from here on is confined too.
+    // No other thread runs yet: threads that start from here on are confined too.
     let confined = Confined::begin(&plan, arguments)?;
     let rdma = rdma::listen(&plan, arguments, &doors.addresses)?;
     let loaded = Loaded::new(plan, arguments, guid, None, Some(&guards))?;
-    // A password file may have been one of them: a pipe of a shell.
+    // A passed descriptor may have been the password file: a pipe of a shell.
     inherited.close();
     warn(&loaded);
     confined.warn();

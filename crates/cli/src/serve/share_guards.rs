@@ -73,7 +73,7 @@ impl ShareGuards {
         if let Some(guard) = files.get_mut(&key) {
             return guard.hold(&path);
         }
-        // Without such a file the lock on the folder itself is all.
+        // Without such a file, only the lock on the folder itself is taken.
         let Ok(file) = open(folder, key) else { return Ok(()) };
         files.entry(key).or_insert(Guard { file, is_held: false }).hold(&path)
     }
@@ -164,7 +164,7 @@ mod tests {
         assert!(refused.contains(shared.path().to_str().unwrap()), "{refused}");
         drop(one);
         two.take(&share, &*vfs).unwrap();
-        // Readers are not in each other's way.
+        // Read-only servers do not block each other.
         share.read_only = true;
         guards().take(&share, &*vfs).unwrap();
     }

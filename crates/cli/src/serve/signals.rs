@@ -32,8 +32,8 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => Cause::Stop,
             _ = self.interrupt.recv() => Cause::Stop,
-            // A terminal that was closed hangs up too, and leaves nobody who
-            // could stop this.
+            // SIGHUP also comes when the terminal is closed; then no user is left to stop the
+            // server.
             _ = self.hangup.recv() => {
                 let is_closed = self.has_terminal && !rustix::termios::isatty(std::io::stdin());
                 if is_closed { Cause::Stop } else { Cause::Reload }

@@ -30,7 +30,7 @@ pub(super) fn command(name: &str) -> Command {
 /// Waits for the end of a program for `patience` at most, and returns what it said.
 fn output(mut child: Child, patience: Duration) -> io::Result<String> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    // Threads, since a program stops when its pipes are full.
+    // Threads read the output, since a program stops when its pipes are full.
     let said = reader(stdout)?;
     let errors = reader(stderr)?;
     let end = Instant::now() + patience;
@@ -39,7 +39,7 @@ fn output(mut child: Child, patience: Duration) -> io::Result<String> {
             break status;
         }
         if Instant::now() >= end {
-            // It may have ended by itself.
+            // The process may have ended already.
             let _ = child.kill();
             let _ = child.wait();
             return Err(io::Error::new(io::ErrorKind::TimedOut, "wbinfo hangs"));

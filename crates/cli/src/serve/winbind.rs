@@ -96,7 +96,7 @@ fn spawn(as_root: bool) -> io::Result<BufReader<UnixStream>> {
     command.args(as_root.then_some("--as-root"));
     command.process_group(0).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(output));
     command.stderr(Stdio::null());
-    // It ends with the socket.
+    // The process ends when the socket is closed.
     command.spawn()?;
     Ok(BufReader::new(ours))
 }
@@ -136,7 +136,8 @@ impl DomainLogons for Winbind {
 /// The logon of an answer. The first SID is the user's, the second that of the primary group.
 fn logon(key: &str, domain: String, user: String, sids: &[String]) -> Option<DomainLogon> {
     let session_key = Zeroizing::new(unhex(key)?);
-    // Only groups of domains: no controller may give a member the groups of a machine.
+    // Takes only groups of domains: no controller may make a user a member of this machine's
+    // groups.
     let is_of_domain =
         |sid: &Sid| sid.authority() == 5 && sid.sub_authorities().first() == Some(&21);
     let sids: Vec<Sid> = sids.iter().filter_map(|sid| sid.parse().ok()).collect();

@@ -285,8 +285,8 @@ impl<'a> Comparison<'a> {
     /// Finds the entries that only the target has.
     fn add_removals(&mut self, target: &'a Listed) {
         for (name, entry) in target {
-            // A partial copy that could be continued stays, and so does all below an entry that
-            // the source has but that is not copied.
+            // A partial copy that can be continued stays, and so does everything below an entry of
+            // the source that is not copied.
             let is_skipped = |above| {
                 let name = self.had.get(&self.key(above));
                 name.is_some_and(|name| self.source[*name].kind == Kind::Other)

@@ -39,7 +39,7 @@ pub(super) async fn remove(
 pub(super) async fn remove_stale(to: &Endpoint, names: &[(String, Entry)]) {
     let is_free = |name: &str| match to {
         Endpoint::Local(root) => transfer::is_free(&local_in(root, name)),
-        // A part that is written is not shared for removals.
+        // While a part is written, its share mode refuses the removal.
         Endpoint::Remote(..) => true,
     };
     let removals = names.iter().map(async |(name, entry)| {

@@ -41,7 +41,7 @@ pub(crate) async fn across(
         clean_remote(to, &part, how).await;
     }
     let options = OpenOptions::new().read(true).write(true).create(true);
-    // One command at a time.
+    // The share mode lets only one command write.
     let options = options.share_mode(ShareMode::READ);
     let file = options.open(to, &part).await.map_err(opened_as(to, target))?;
     let begun_part = Part::begun(to, &part);
@@ -58,8 +58,8 @@ pub(crate) async fn across(
         file.set_metadata(&dress.before(old, metadata.modified())).await
     };
     let filled = filled.await;
-    // Not left to CLOSEs in the background: a handle that outlives this program is in
-    // the way of whoever removes the file.
+    // Closed here, not in the background: a handle that outlives this program would block the
+    // removal of the file.
     let (closed, file_closed) = futures_util::future::join(source.close(), file.close()).await;
     if let Err(error) = filled {
         if !may_go_on(&error) && to.remove_file(&part).await.is_ok() {
@@ -83,13 +83,13 @@ async fn fill(
 ) -> frevo_client::Result<()> {
     let len = metadata.len();
     let same = source.share().session().server() == file.share().session().server();
-    // Pieces go out of order, but none further ahead than that.
+    // Pieces arrive out of order, but none further ahead than STORE_WINDOW.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     how.progress.advance(begun);
     let mut at = begun;
     let data = sparse::there(source, metadata).await?;
-    // smbd tells no holes of a file without SPARSE; a small allocation size shows that there are some.
-    // They stay holes where the data comes through this machine.
+    // smbd reports no holes of a file without SPARSE; a small allocation size shows that it has
+    // some. The holes are kept when the data passes through this machine.
     let hides_holes = !same && sparse::is_whole(&data, len) && metadata.allocation() < len;
     let leaves_holes = hides_holes && sets_sparse(file).await?;
     let data = sparse::allowed(file, data, len).await?;
@@ -109,7 +109,7 @@ async fn fill(
             } else {
                 let piece = Piece { from: at, len: end - at, leaves_holes };
                 at += stream(source, file, piece, how).await?;
-                // It has become shorter meanwhile.
+                // The source has become shorter meanwhile.
                 if at < end {
                     break;
                 }
@@ -158,7 +158,7 @@ async fn stream(
         async move {
             how.take(piece.len() as u64).await;
             let place = places.acquire_owned().await.map_err(io::Error::other)?;
-            // One that failed ends it now.
+            // A write that failed ends the copy now.
             while let Some(written) = under_way().try_join_next() {
                 taken(written)?;
             }

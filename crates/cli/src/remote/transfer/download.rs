@@ -97,7 +97,7 @@ fn drop_part(part: &Path) {
 pub(super) fn lock(part: &LocalHandle) -> io::Result<()> {
     match rustix::fs::flock(part, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(io::Error::new(ErrorKind::ResourceBusy, UNDER_WAY)),
-        // Not every file system has locks.
+        // Some file systems have no locks.
         _ => Ok(()),
     }
 }
@@ -122,7 +122,7 @@ pub(crate) async fn down(
     if let Some((data, metadata)) = small {
         let part = part(to, share, path, &metadata);
         let dress = how.carry.of_remote(&metadata);
-        // Not emptied by the opening: another command may write it.
+        // The open does not truncate the file: another command may be writing it.
         let mut local = open_part(&part, mode, &mut LocalHandle::options()).map_err(&broken)?;
         let written = local.set_len(0).and_then(|()| {
             local.write_all(&data)?;
@@ -202,14 +202,14 @@ async fn fetch_data(
             let fetched = file.fetch(at, piece, sink).await?;
             at += fetched;
             if fetched < piece {
-                // It has become shorter meanwhile.
+                // The file has become shorter meanwhile.
                 return Ok(at);
             }
         }
     }
     if at < len {
         how.progress.advance(len - at);
-        // Behind the data is a hole, if it is still there.
+        // After the data comes a hole, if the file still has that length.
         return Ok(file.metadata().await?.len().clamp(at, len));
     }
     Ok(at)

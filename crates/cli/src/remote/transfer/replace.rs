@@ -140,7 +140,7 @@ async fn renamed(
         match done {
             Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
             Err(error) if was_lost && error.is_not_found() => {
-                // Whatever is there has the part's content.
+                // The lost rename succeeded: the file at the target has the part's content.
                 return share.metadata(path).await.map(drop);
             }
             done => return done,

@@ -174,13 +174,13 @@ async fn replace_small(
     if error.status().is_none() {
         return Err(error);
     }
-    // It is not gone on with; and what it takes is room for what is written instead.
+    // The part is not continued, and its space is needed for the data that is written instead.
     let removed = share.remove_file(&part).await;
     if !is_in_use(&error) || removed.is_err() {
         return Err(error);
     }
-    // MS-FSA 2.1.5.15.11: nothing takes the place of a file that another client has open; it can
-    // be written all the same.
+    // MS-FSA 2.1.5.15.11: a file that another client has open cannot be replaced, but it can be
+    // written.
     share.write_dated(path, data, Some(source.modified)).await.map_err(|_| error)
 }
 
@@ -203,11 +203,11 @@ async fn up_large(
     let (old, ()) = join_futures(look, clean_remote(share, &part, how)).await;
     let (old, len) = (old?, source.metadata.len());
     let options = OpenOptions::new().read(true).write(true).create(true);
-    // One command at a time.
+    // The share mode lets only one command write.
     let options = options.share_mode(ShareMode::READ);
     let file = options.open(share, &part).await.map_err(opened_as(share, path))?;
     let begun_part = Part::begun(share, &part);
-    // Pieces go out of order, but none further ahead than that.
+    // Pieces arrive out of order, but none further ahead than STORE_WINDOW.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     how.progress.advance(begun);
     let stored = async {
@@ -217,7 +217,7 @@ async fn up_large(
         let local = Arc::new(source.local.try_clone().map_err(local_error("read", source.path))?);
         let stored = store_data(&file, data, begun, len, &local, how).await;
         match stored.map_err(at_local("read", source.path)) {
-            // It had not as much in it any more as was to be sent.
+            // The source holds less data than was to be sent.
             Err(error) if matches!(error.cause(), Cause::Usage(_) | Cause::Local(_)) => {
                 source.is_steady()?;
                 return Err(error);
@@ -291,7 +291,7 @@ pub(crate) async fn up_from_input(
 ) -> frevo_client::Result<()> {
     let old = Replaced::look(share, path, how.force).await?;
     let (directory, name) = frevo_client::path::split(path);
-    // It is not continued, and no other command uses it.
+    // This part is not continued, and no other command uses it.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (id, since) = (std::process::id().to_le_bytes(), since.as_nanos().to_le_bytes());
     let part = join(directory, &part_name(name, &[b"input", &id, &since]));
@@ -355,7 +355,7 @@ fn whole(file: &LocalHandle, len: u64) -> io::Result<Vec<u8>> {
     loop {
         let room = data.get_mut(filled..).unwrap_or_default();
         match (&*file).read(room) {
-            // Files that the kernel generates, as in /proc, come in parts.
+            // Files that the kernel generates, as in /proc, are read in several pieces.
             Ok(count) if count == 0 || filled + count == expected => {
                 data.truncate(filled + count);
                 return Ok(data);

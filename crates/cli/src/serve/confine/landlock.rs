@@ -142,7 +142,7 @@ pub(super) fn confine_to_running(is_root: bool) -> Result<(), String> {
         rules = grant(rules, Path::new(place), READ | AccessFs::Execute)?;
     }
     rules = grant_sockets(rules, SERVICES)?;
-    // For the errors of the programs.
+    // Programs may write their errors to /dev/null.
     if let Ok(null) = PathFd::new("/dev/null") {
         let rule = PathBeneath::new(null, AccessFs::WriteFile);
         let rule = rule.set_compatibility(CompatLevel::BestEffort);
@@ -231,7 +231,7 @@ fn restrict(rules: RulesetCreated) -> Result<(), String> {
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn lacking(error: RulesetError) -> String {
     match error {
-        // Its text is a list of rights and has no reason.
+        // This error's own text lists rights and gives no reason.
         RulesetError::HandleAccesses(_) => String::from(
             "files: this kernel has no Landlock, or one older than Linux 5.19, or a container's \
              filter forbids it",

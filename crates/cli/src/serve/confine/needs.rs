@@ -50,7 +50,7 @@ impl Needs {
         for file in files(config, arguments, plan.has_state) {
             needs.add_file(&file);
         }
-        // Elsewhere the socket stays after a stop, and the next start replaces it.
+        // In other folders the socket stays after a stop, and the next start replaces it.
         let socket =
             admin_interface::socket_of(plan).and_then(|socket| std::path::absolute(socket).ok());
         let folder = socket.as_deref().and_then(Path::parent).filter(|folder| is_own(folder));
@@ -95,7 +95,7 @@ impl Needs {
 /// Files that a reload reads.
 fn files(config: &Config, arguments: &Serve, has_state: bool) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = arguments.config.iter().cloned().collect();
-    // A folder, of which the files are read.
+    // The files in this folder are read as well.
     let further = arguments.config.iter().map(|file| further_files(file));
     files.extend(further.filter(|folder| folder.is_dir()));
     files.extend(arguments.password_file.clone());

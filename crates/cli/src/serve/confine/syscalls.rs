@@ -112,7 +112,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_fchown,
-    // For set-group-ID on folders; the capability counts.
+    // Set-group-ID on folders needs this call; the capability limits it.
     libc::SYS_setfsgid,
     libc::SYS_fchownat,
     libc::SYS_utimensat,
@@ -137,7 +137,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_inotify_add_watch,
     libc::SYS_inotify_rm_watch,
     libc::SYS_name_to_handle_at,
-    // Sockets that are there.
+    // Existing sockets.
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_getsockname,
@@ -208,7 +208,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_rt_sigpending,
     libc::SYS_rt_sigtimedwait,
     libc::SYS_sigaltstack,
-    // Answered by a filter of its own: its arguments are out of a filter's reach.
+    // Another filter answers this call, since a filter cannot read its arguments.
     libc::SYS_clone3,
 ];
 
@@ -323,7 +323,7 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // Answered by a filter of its own: its arguments are out of a filter's reach.
+    // Another filter answers this call, since a filter cannot read its arguments.
     libc::SYS_clone3,
 ];
 

@@ -76,7 +76,7 @@ fn own_signals_and_limits(rules: &mut Rules) -> Result<(), BackendError> {
     // An abort signals its own thread.
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, any(0, std::iter::once(own))?);
-    // Limits of other processes of the same user could end them.
+    // A limit could end another process of the same user.
     rules.insert(libc::SYS_prlimit64, vec![one(0, SeccompCmpOp::Eq, 0)?]);
     rules.insert(libc::SYS_sched_setaffinity, vec![one(0, SeccompCmpOp::Eq, 0)?]);
     let mut advice = vec![one(2, SeccompCmpOp::Le, ADVICE_MOST)?];
@@ -126,7 +126,7 @@ pub(super) fn files(rules: &mut Rules) -> Result<(), BackendError> {
     rules.insert(libc::SYS_quotactl_fd, any(1, QUOTAS.into_iter())?);
     let groups = WITHOUT_FILES.map(|bit| one(0, SeccompCmpOp::MaskedEq(CLASSES | bit), bit));
     rules.insert(libc::SYS_fanotify_init, groups.into_iter().collect::<Result<_, _>>()?);
-    // The file to watch is an open one, and not one at a path.
+    // Only an open file may be watched, not a path.
     let mark = all([
         none_of(1, WIDE_MARKS)?,
         qword(2, SeccompCmpOp::MaskedEq(!CHANGES), 0)?,

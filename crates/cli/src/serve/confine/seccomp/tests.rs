@@ -107,7 +107,7 @@ fn what_is_hostile_ends_the_process() {
             assert_eq!(verdict(*number, arguments), KILL, "{number}");
         }
     }
-    // Nor are there other architectures' calls.
+    // Calls of other architectures are refused too.
     for number in [1, 11, 59, 221] {
         assert_eq!(verdict_at(ARCHES[1], &Needs::default(), number, [0; 6]), KILL);
     }
@@ -294,7 +294,7 @@ fn no_helper_leaves_its_place() {
         assert_eq!(may(libc::SYS_clone, [0x0120_0011, 0, 0, 0, 0, 0]), is_starter, "{helper:?}");
         assert_eq!(may(libc::SYS_kill, [1, 15, 0, 0, 0, 0]), is_starter, "{helper:?}");
         assert_eq!(may(libc::SYS_listen, [3, 5, 0, 0, 0, 0]), *helper == Helper::Discovery);
-        // A thread, memory, a wait: nothing goes without.
+        // A thread, memory, and a wait: the server always needs these calls.
         for (number, arguments) in [
             (libc::SYS_clone, [0x003D_0F00, 0, 0, 0, 0, 0]),
             (libc::SYS_mmap, [0, 4096, 3, 0x22, u64::MAX, 0]),
