@@ -219,7 +219,8 @@ fn oplock_acknowledgments_that_are_wrong() {
             notification(&mut one).await;
             let gone = FileId { persistent: file.persistent ^ 1, ..file };
             one.on(&mine, oplock_ack(gone, OplockLevel::II)).await.expect(Status::FILE_CLOSED);
-            // Whatever was wrong with it, nothing is left and the other goes on.
+            // Whatever was wrong with the acknowledgment, the break ends and the other client's
+            // open succeeds.
             one.on(&mine, oplock_ack(file, say)).await.expect(status);
             let second = two.final_reply(waiting).await;
             two.close(&theirs, files::file_id(second.ok())).await;
@@ -325,7 +326,7 @@ fn a_sharing_violation_waits_for_who_keeps_closed_handles() {
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         let alone = Want::file("f").sharing(ShareAccess::READ);
         let got = one.on(&mine, with_lease(&alone, key(1), rwh())).await;
-        // Given up: the other gets in.
+        // The holder gives the lease up: the other client's open succeeds.
         let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
         let told = lease_notification(&mut one).await;
         assert_eq!(told.new_lease_state, R | LeaseState::WRITE);
@@ -338,7 +339,7 @@ fn a_sharing_violation_waits_for_who_keeps_closed_handles() {
         lease_notification(&mut one).await;
         one.on(&mine, lease_ack(key(1), R | LeaseState::WRITE)).await.ok();
         two.final_reply(waiting).await.expect(Status::SHARING_VIOLATION);
-        // And who keeps nothing any more is not asked again.
+        // A client that no longer has a lease is not notified again.
         two.create(&theirs, &Want::file("f")).await.expect(Status::SHARING_VIOLATION);
     });
 }
@@ -417,7 +418,7 @@ fn an_open_that_waits_can_be_cancelled() {
         two.send_frame(&draft::pack(&[cancel], theirs.via())).await;
         two.final_reply(waiting).await.expect(Status::CANCELLED);
         assert!(begun.elapsed() < Duration::from_secs(1));
-        // Nothing of it stays.
+        // Nothing of the cancelled CREATE is left.
         assert_eq!(world.server.session(theirs.logon.id).unwrap().open_count(), 0);
     });
 }
@@ -502,7 +503,7 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
         assert_eq!(lease(&reply).parent(), Some(key(1)));
         let own = files::file_id(&reply);
         one.on(&mine, write_draft(own, 0, b"x")).await.ok();
-        // Somebody else's file is another matter.
+        // A file that another client makes breaks the lease.
         let other = two.open_file(&theirs, &Want::file("d\\other")).await;
         let told = lease_notification(&mut one).await;
         assert_eq!((told.lease_key, told.current_lease_state), (key(1), rh()));

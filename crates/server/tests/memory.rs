@@ -43,7 +43,7 @@ fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
         let more = budget::in_use().saturating_sub(before);
         assert!(more < 1 << 20, "{more} bytes in buffers");
         drop(watcher);
-        // Buffers that fill so many eighths of the memory.
+        // Holds buffers that fill this many eighths of the memory.
         let hold = |eighths: usize| -> Vec<Buf> {
             let mut held = Vec::new();
             while budget::in_use() < LIMIT / 8 * eighths {

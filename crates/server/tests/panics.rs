@@ -142,7 +142,7 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
         planted.arm(false);
     }
     drop(ann);
-    // The others go on, and the session ends with all that it had.
+    // The other sessions continue, and the session of the failed call ends with all its Opens.
     let deadline = Instant::now() + Duration::from_secs(10);
     while world.server.sessions().len() > 1 {
         assert!(Instant::now() < deadline, "call {first}: the session does not end");
@@ -158,7 +158,7 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
     assert_eq!(panics::count() - before, met as u64, "each is counted once: {first}");
     bob.expect_alive().await;
     assert_eq!(bob.read(&theirs, own, 0, 4).await, b"mine");
-    // Nobody has it open: no share mode, no oplock that is to be broken, no lock.
+    // No Open of the file is left: no share mode, no oplock to break, no lock.
     let alone = Want { sharing: ShareAccess::EMPTY, ..victim() };
     let reply = timeout(Duration::from_secs(5), bob.create(&theirs, &alone)).await;
     let again = file_id(reply.expect("nobody is asked").ok());
@@ -190,7 +190,7 @@ fn at_each_call(often: bool, off_core: bool) -> usize {
 #[test]
 fn l8_a_panic_ends_its_connection_and_nothing_else() {
     for off_core in [false, true] {
-        // One bug, and one that every end of an Open meets again.
+        // First a single panic, then one that each end of an Open repeats.
         at_each_call(false, off_core);
         at_each_call(true, off_core);
     }

@@ -185,8 +185,8 @@ impl Peer {
             let header = Header::parse(message).unwrap();
             assert!(header.is_response(), "{header:?}");
             self.credits += u64::from(header.credits);
-            // To a request that was signed for a session that is not there any more
-            // the server answers likewise, having no key for it.
+            // The server answers a request that was signed for an ended session in the same way,
+            // since it has no key for it.
             let keyless = header.signature == [0; 16]
                 && matches!(
                     header.status,

@@ -172,12 +172,12 @@ async fn take_seat(world: &World, choices: &mut Choices<'_>, first: Option<&Seat
     };
     seat.peer.negotiate(&offer).await;
     let Ok(logon) = seat.peer.try_log_on(Setup::of(seat.user)).await else {
-        // Not with this dialect.
+        // The dialect does not allow this.
         seat.ended = true;
         return seat;
     };
     for share in ["data", "IPC$"] {
-        // A cap may forbid it.
+        // A limit may refuse the tree connect.
         seat.mounts.extend(seat.peer.try_mount(&logon, share).await.ok());
     }
     let Some(mount) = seat.mounts.first().cloned() else { return seat };

@@ -291,7 +291,7 @@ fn a_rename_that_failed_leaves_the_name() {
             let both = [("a".into(), b"a".to_vec()), ("other".into(), b"other".to_vec())];
             assert_eq!(disk.contents(), both);
         }
-        // The name that it has is the one that goes.
+        // A deletion removes the file's present name.
         peer.on(mount, delete_draft(file)).await.ok();
         peer.close(mount, file).await;
         assert_eq!(disk.contents(), [("other".into(), b"other".to_vec())]);
@@ -334,7 +334,7 @@ fn a_chain_that_fails_in_its_middle_is_answered_in_whole() {
 fn what_the_host_would_allow_is_asked_again_not_assumed() {
     on_disk(async |disk, peer, mount| {
         let want = Want::file("a").access(AccessMask::MAXIMUM_ALLOWED);
-        // The first is of the directory, for its descriptor.
+        // The first open is of the directory, for its descriptor.
         disk.faults().fail(Operation::Open, 0, 4, Fault::AccessDenied);
         assert_eq!(peer.try_create(mount, &want).await, Status::ACCESS_DENIED);
         disk.faults().fail(Operation::Open, 0, 3, Fault::AccessDenied);

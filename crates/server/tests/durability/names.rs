@@ -138,7 +138,7 @@ fn a_size_is_stable_when_it_is_answered() {
         peer.on(mount, end_draft(file, 5)).await.ok();
         assert_eq!(contents(&disk.vfs.crash()), [("a".into(), vec![0; 5])]);
         peer.close(mount, file).await;
-        // Another Open leaves it to a FLUSH.
+        // Without write-through, only a FLUSH makes the change stable.
         let file = peer.open_file(mount, &Want::file("a")).await;
         peer.on(mount, end_draft(file, 9)).await.ok();
         assert_eq!(contents(&disk.vfs.crash()), [("a".into(), vec![0; 5])]);
@@ -163,7 +163,7 @@ fn a_removal_is_stable_when_the_close_is_answered() {
         }
         let file = peer.open_file(mount, &through(Want::file("a"))).await;
         peer.close(mount, file).await;
-        // Nobody asked for more than the removal.
+        // This Open has no write-through: its removal is not stable yet.
         let file = peer.open_file(mount, &Want::existing("a")).await;
         peer.on(mount, delete_draft(file)).await.ok();
         peer.on(mount, close_draft(file)).await.ok();
@@ -186,7 +186,7 @@ fn a_failure_to_make_it_stable_is_told() {
         peer.on(mount, delete_draft(file)).await.ok();
         fail();
         peer.on(mount, close_draft(file)).await.expect(Status::UNEXPECTED_IO_ERROR);
-        // Closed it is all the same.
+        // The FileId is closed in spite of the error.
         peer.on(mount, flush_draft(file)).await.expect(Status::FILE_CLOSED);
     });
 }

@@ -77,8 +77,8 @@ fn a_range_of_one_file_shows_in_another() {
         let input = extended(source, CLUSTER, 3 * CLUSTER, CLUSTER, size);
         ask(&mut peer, &mount, EXTENDED, target, &input, 0).await.ok();
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [2, 1, 2, 1]);
-        // All of a file, whatever its length, as Linux clients ask: they set the
-        // end first. It does not move by itself.
+        // Clones the whole file, whatever its length, as Linux clients do: they set the end of the
+        // target first, since the clone does not move it.
         let end = (4 * CLUSTER + 10).to_le_bytes();
         let set = set_draft(FileInfoClass::END_OF_FILE, target, &end);
         peer.on(&mount, set).await.ok();
@@ -98,9 +98,9 @@ fn a_range_of_one_file_shows_in_another() {
         let behind = plain(source, 0, 4 * CLUSTER, CLUSTER);
         ask(&mut peer, &mount, PLAIN, short, &behind, 0).await.ok();
         assert_eq!(peer.read(&mount, short, 0, 1 << 16).await, kept);
-        // Nothing asked is nothing done.
+        // A clone of length 0 succeeds and changes nothing.
         ask(&mut peer, &mount, PLAIN, target, &plain(source, 0, 0, 0), 0).await.ok();
-        // Within one file.
+        // Source and target are the same file.
         let within = plain(source, 0, 2 * CLUSTER, CLUSTER);
         ask(&mut peer, &mount, PLAIN, source, &within, 0).await.ok();
         assert_eq!(first_of_each(&mut peer, &mount, source).await, [5, 1, 5, 1, 1]);
@@ -174,13 +174,13 @@ fn sharing_needs_rights_and_the_session() {
         let from_blind = plain(blind, 0, 0, CLUSTER);
         let invalid = Status::INVALID_PARAMETER;
         ask(&mut peer, &mount, PLAIN, target, &from_blind, 0).await.expect(invalid);
-        // Another session's file is nobody's.
+        // A FileId of another session is invalid.
         let (mut other, theirs) = world.session("bob", &Offer::default()).await;
         let file = other.open_file(&theirs, &Want::file("target")).await;
         let handle = Status::INVALID_HANDLE;
         ask(&mut other, &theirs, PLAIN, file, &input, 0).await.expect(handle);
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [2; 4]);
-        // Locks of others, on either side, keep nobody out (MS-FSA 2.1.5.10.4, notes
+        // Locks of other Opens, on source or target, do not stop a clone (MS-FSA 2.1.5.10.4, notes
         // 91 and 92).
         for name in ["source", "target"] {
             let file = other.open_file(&theirs, &Want::existing(name)).await;
@@ -251,7 +251,7 @@ fn trimmed_pages_read_as_zeros() {
         peer.on(&mount, lock_draft(other, &[(0, 1, EXCLUSIVE)])).await.ok();
         let locked = ask(&mut peer, &mount, TRIM, source, &trim(&[(0, 4096)]), 4).await;
         locked.expect(Status::FILE_LOCK_CONFLICT);
-        // Behind the end too.
+        // A lock beyond the end of the file counts too.
         peer.on(&mount, lock_draft(other, &[(1 << 41, 1, EXCLUSIVE)])).await.ok();
         let behind = trim(&[(1 << 41, 1 << 20)]);
         let locked = ask(&mut peer, &mount, TRIM, source, &behind, 4).await;

@@ -92,7 +92,7 @@ async fn copies(world: &World) {
     let part = token(&mut peer, &mount, source, 512, 1024).await;
     assert_eq!((part.transfer_length, part.flags), (1024, 0));
     assert_ne!(all.token, part.token);
-    // The handle that it was made with may be closed.
+    // The handle through which the token was made may be closed.
     peer.close(&mount, source).await;
     let reply = write(&mut peer, &mount, target, &writes(all.token, 512, 1 << 20, 0)).await;
     assert_eq!(written(&reply), 10_240);
@@ -104,7 +104,7 @@ async fn copies(world: &World) {
     assert_eq!(written(&reply), 512);
     expected[..512].copy_from_slice(&pattern(10_000)[1024..1536]);
     assert_eq!(peer.read(&mount, target, 0, 30_000).await, expected);
-    // Zeros, which need no file.
+    // The token for zeros needs no source file.
     let mut bytes = [0; 512];
     bytes[..4].copy_from_slice(&OffloadToken::TYPE_ZERO_DATA.to_be_bytes());
     let zeros = OffloadToken { bytes };
@@ -163,22 +163,22 @@ fn a_token_is_good_for_what_it_was_made_of() {
         let mut other = made;
         other.bytes[511] ^= 1;
         write(&mut peer, &mount, target, &writes(other, 0, 512, 0)).await.expect(bad);
-        // Another session, even of the same user.
+        // A token is invalid in another session, even of the same user.
         let (mut second, theirs) = world.session("ann", &Offer::default()).await;
         let file = second.open_file(&theirs, &Want::file("target")).await;
         write(&mut second, &theirs, file, &writes(made, 0, 512, 0)).await.expect(bad);
         write(&mut peer, &mount, target, &writes(made, 0, 512, 0)).await.ok();
-        // The data that the token stood for is gone.
+        // A token is invalid after its data was changed.
         peer.write(&mount, source, 9_000, b"x").await;
         write(&mut peer, &mount, target, &writes(made, 512, 512, 0)).await.expect(bad);
-        // Its time.
+        // A token is invalid after its time to live.
         let request = OffloadReadRequest { token_time_to_live_ms: 50, ..reads(0, 512) };
         let short = read(&mut peer, &mount, source, &request).await;
         let short = OffloadReadReply::parse(&output(short.ok())).unwrap().token;
         write(&mut peer, &mount, target, &writes(short, 512, 512, 0)).await.ok();
         tokio::time::sleep(Duration::from_millis(60)).await;
         write(&mut peer, &mount, target, &writes(short, 512, 512, 0)).await.expect(bad);
-        // Too many: the oldest goes.
+        // With too many tokens, the oldest one becomes invalid.
         let first = token(&mut peer, &mount, source, 0, 512).await.token;
         let mut last = first;
         for _ in 0..OFFLOAD_TOKENS_PER_SESSION {
@@ -186,7 +186,7 @@ fn a_token_is_good_for_what_it_was_made_of() {
         }
         write(&mut peer, &mount, target, &writes(first, 0, 512, 0)).await.expect(bad);
         write(&mut peer, &mount, target, &writes(last, 0, 512, 0)).await.ok();
-        // The tree connect that it came by.
+        // A token ends with the tree connect through which it was made.
         let again = peer.mount(&mount.logon, "data").await;
         let same = peer.open_file(&again, &Want::existing("source")).await;
         let by = token(&mut peer, &again, same, 0, 512).await.token;
@@ -243,7 +243,7 @@ fn numbers_and_files_that_make_no_sense() {
         ask(&mut peer, &mount, WRITE, target, &[0; 544], 15).await.expect(small);
         read(&mut peer, &mount, source, &reads(0, 0)).await.ok();
         assert_eq!(written(&write(&mut peer, &mount, target, &writes(made, 0, 0, 0)).await), 0);
-        // Files that are not copied so.
+        // Files for which offload is not supported.
         let directory = peer.open_file(&mount, &Want::directory("d")).await;
         let refused = Status::OFFLOAD_READ_FILE_NOT_SUPPORTED;
         read(&mut peer, &mount, directory, &reads(0, 512)).await.expect(refused);

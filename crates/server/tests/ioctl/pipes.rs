@@ -313,7 +313,7 @@ fn a_waiting_read_ends_with_cancel_and_with_the_pipe() {
         let interim = peer.interim().await;
         cancel(&peer, &mount, id, Some(async_id(&interim))).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
-        // Before the interim response too.
+        // A READ can be cancelled before its interim response too.
         let id = peer.send(vec![read()], mount.via()).await[0];
         cancel(&peer, &mount, id, None).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
@@ -323,7 +323,7 @@ fn a_waiting_read_ends_with_cancel_and_with_the_pipe() {
         let replies = peer.collect(&[closing, id]).await;
         replies[0].ok();
         replies[1].expect(Status::PIPE_BROKEN);
-        // And with the connection: the world checks that nothing stays.
+        // A waiting READ ends with its connection: the test world checks that nothing is left.
         let file = peer.open_file(&mount, &Want::existing("srvsvc")).await;
         peer.send(vec![mount.put(read_draft(file, 0, 1))], mount.via()).await;
         peer.interim().await;
@@ -454,7 +454,7 @@ fn pipes_of_a_session_are_bounded() {
         peer.create(&mount, &Want::existing("wkssvc")).await.expect(Status::INSUFFICIENT_RESOURCES);
         peer.close(&mount, open.remove(0)).await;
         peer.open_file(&mount, &Want::existing("wkssvc")).await;
-        // Another session has its own.
+        // Each session has its own limit.
         let (mut bob, mount) = ipc(world, "bob").await;
         bob.open_file(&mount, &Want::existing("srvsvc")).await;
     });
@@ -505,7 +505,7 @@ fn what_is_for_files_is_not_for_pipes() {
                 .await
                 .expect(Status::INVALID_DEVICE_REQUEST);
         }
-        // MS-SMB2 3.3.5.15.6 looks for the source first.
+        // MS-SMB2 3.3.5.15.6: the server first searches for the source.
         let absent = Status::OBJECT_NAME_NOT_FOUND;
         ask(&mut peer, &mount, CtlCode::SRV_COPYCHUNK, pipe, &[0; 64], 4096).await.expect(absent);
         let data = peer.mount(&mount.logon, "data").await;
@@ -574,7 +574,7 @@ fn accounts_are_told_by_samr() {
         assert!(r.pointer("buffer").unwrap());
         assert_eq!(r.u32("count"), Ok(2));
         ann.close(&mount, file).await;
-        // Its handles are of that pipe.
+        // A handle of the RPC interface is valid only on its own pipe.
         let file = ann.open_file(&mount, &Want::existing("samr")).await;
         let mut client = bind(&mut ann, &mount, file, SyntaxId::SAMR).await;
         for fragment in client.call(opnum, &stub) {

@@ -21,7 +21,7 @@ fn inputs() -> Vec<Vec<u8>> {
 
 async fn nothing_changes(world: &World, peer: &mut Peer, mount: &Mount, access: AccessMask) {
     let file = peer.open_file(mount, &Want::existing("f").access(access)).await;
-    // Its object id takes no right and, once it is made, stays.
+    // The object id can be made without rights, and stays once it is made.
     let code = CtlCode::CREATE_OR_GET_OBJECT_ID;
     ask(peer, mount, code, file, &[], 64).await.ok();
     let before = state(world);

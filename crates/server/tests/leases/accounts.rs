@@ -33,7 +33,7 @@ fn x6_another_account_with_the_same_names_is_another_client() {
         bob.interim().await;
         let told = lease_notification(&mut ann).await;
         assert_eq!((told.lease_key, told.new_lease_state), (key(1), rh()));
-        // Only ann knows what she has not written yet.
+        // Ann alone has unsent data in her cache, so that only she can acknowledge.
         bob.on(&bobs, lease_ack(key(1), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         ann.on(&anns, write_draft(file, 0, b"cached")).await.ok();
         ann.on(&anns, lease_ack(key(1), rh())).await.ok();
@@ -45,7 +45,7 @@ fn x6_another_account_with_the_same_names_is_another_client() {
         bob.on(&bobs, write_draft(theirs, 0, b"after!")).await.ok();
         let told = lease_notification(&mut ann).await;
         assert_eq!((told.lease_key, told.new_lease_state), (key(1), NONE));
-        // The writer keeps its own.
+        // The writer keeps its own lease.
         bob.expect_silence(Duration::from_secs(1)).await;
     });
 }
@@ -109,7 +109,7 @@ fn x6_sessions_of_one_account_share_a_lease_and_its_break_comes_once() {
     in_frozen_world(settings(), async |world| {
         for is_told_one_gone in [false, true] {
             let (mut one, ones) = session(world, "ann").await;
-            // Upper and lower case are one account.
+            // User names in upper and lower case are one account.
             let (mut two, twos) = session(world, "ANN").await;
             let wanted = || with_lease(&Want::file("f"), key(1), rwh());
             assert_eq!(lease(&one.on(&ones, wanted()).await).lease.lease_state, rwh());

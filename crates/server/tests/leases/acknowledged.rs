@@ -24,12 +24,12 @@ fn x6_nobody_else_acknowledges() {
     in_frozen_world(settings(), async |world| {
         let ((mut one, mine), (mut two, theirs), waiting) = broken(world).await;
         let unknown = Status::OBJECT_NAME_NOT_FOUND;
-        // Another client, of whichever user.
+        // Another client cannot acknowledge, whichever user it has.
         for user in ["ann", "bob"] {
             let (mut other, there) = world.session(user, &Offer::default()).await;
             other.on(&there, lease_ack(key(1), rh())).await.expect(unknown);
         }
-        // The same ClientGuid, which everybody can see, and another user.
+        // Another user cannot acknowledge with the same ClientGuid, which is no secret.
         let mut thief = world.connect();
         thief.guid = one.guid;
         thief.negotiate(&Offer::default()).await;
@@ -38,14 +38,14 @@ fn x6_nobody_else_acknowledges() {
         for state in [rh(), R, NONE] {
             thief.on(&there, lease_ack(key(1), state)).await.expect(unknown);
         }
-        // Keys that come near.
+        // Lease keys that differ in one bit.
         for at in [0, 15] {
             let mut near = key(1);
             near.0[at] ^= 1;
             one.on(&mine, lease_ack(near, rh())).await.expect(unknown);
         }
         two.expect_silence(Duration::from_secs(1)).await;
-        // Another session of the user's own does, and so does another channel.
+        // Another session of the same user can acknowledge, and so can another channel.
         let mut own = world.connect();
         own.guid = one.guid;
         own.negotiate(&Offer::default()).await;
@@ -101,7 +101,7 @@ fn x6_a_stale_epoch_is_ignored() {
             let again = one.on(&mine, with_oplock(&want, OplockLevel::LEASE)).await;
             assert_eq!(lease(&again).epoch, began, "said {epoch}");
         }
-        // It counts what happens to the lease.
+        // The epoch counts changes of the lease.
         let more = one.on(&mine, with_lease(&Want::existing("f"), key(1), rh())).await;
         assert_eq!(lease(&more).epoch, began.wrapping_add(1));
     });

@@ -51,7 +51,7 @@ fn a_create_waits_for_the_lease_of_another_program() {
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
         let draft = mine.put(Want::existing("f").draft());
         let waiting = one.send(vec![draft], mine.via()).await[0];
-        // Others do not wait: this is answered while the program holds its lease.
+        // Other requests do not wait: this one is answered while the program holds its lease.
         one.open_file(&mine, &Want::file("g")).await;
         holder.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         assert_eq!(&line, b"asked\n");
@@ -100,7 +100,7 @@ fn another_program_that_changes_a_file_breaks_what_is_cached_of_it() {
             // when it likes: it must not be taken for one of the next round.
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
-        // Nobody caches it: nobody is told, and nothing is watched.
+        // No client caches the file: no break is sent, and nothing is watched.
         let file = one.open_file(&mine, &Want::existing("f")).await;
         host(world, "echo more >> f");
         one.expect_silence(Duration::from_millis(50)).await;

@@ -183,7 +183,7 @@ pub fn explore(model: impl AsyncFn(&Model) + Clone + Send + Sync + 'static) {
         });
         schedule(None);
         drop(entered);
-        // The timers of breaks, which had no time to end.
+        // Ends the timers of breaks, which have not expired.
         drop(runtime);
     };
     let mut config = shuttle::Config::new();

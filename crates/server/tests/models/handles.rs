@@ -123,7 +123,7 @@ fn a_break_meets_with_everything() {
             drop(one);
         });
         let holder = thread(async move {
-            // One that comes before its break is told so.
+            // An acknowledgment before its break is refused.
             let ack = there.put(acknowledged(READ));
             second.send(vec![ack], there.via()).await;
             second.send(vec![there.put(write_draft(file, 0, b"w"))], there.via()).await;
@@ -182,7 +182,7 @@ fn a_create_meets_with_its_replay() {
         let (one, reply) = first.await.unwrap();
         match reply.status() {
             Status::SUCCESS => assert_eq!(file_id(&reply), opened),
-            // The replay came first, and the first is the late one.
+            // The replay arrived before the original request.
             status => assert_eq!(status, Status::DUPLICATE_OBJECTID),
         }
         two.close(&there, opened).await;

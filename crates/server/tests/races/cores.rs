@@ -43,7 +43,7 @@ impl Cores {
                     .build()
                     .unwrap();
                 LocalSet::new().block_on(&runtime, async {
-                    // It lives: no task keeps the core for long.
+                    // Records that the core is running: no task keeps it for long.
                     let life = tokio::task::spawn_local(async move {
                         loop {
                             beat.store(began.elapsed().as_millis() as u64, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl Cores {
                 let now = began.elapsed().as_millis() as u64;
                 for beat in &beats {
                     let silent = now.saturating_sub(beat.load(Ordering::Relaxed));
-                    // L6: a core that waits here waits for itself.
+                    // L6: a core that blocks here waits for itself.
                     assert!(silent < STALLED_MS, "a core has not lived for {silent} ms");
                 }
             }

@@ -68,7 +68,7 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
             for holder in all {
                 let is_durable = holder == Holder::Waits;
                 if is_durable && (run % 4 != 0 || run >= 40) {
-                    // The time of a durable Open is a second and more.
+                    // The timeout of a durable Open is at least a second, too long for this test.
                     continue;
                 }
                 let (mut one, mine) = cores.session(0, Guid([1; 16])).await;
@@ -115,7 +115,8 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
                     loop {
                         tokio::select! {
                             reply = &mut answer => break reply,
-                            // It may have come too early: it comes again, until it is over.
+                            // The acknowledgment may have come too early: it is repeated until the
+                            // break has ended.
                             () = tokio::time::sleep(Duration::from_millis(5)),
                                 if holder == Holder::Acknowledges =>
                             {
@@ -126,7 +127,7 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
                     }
                 };
                 let second = file_id(reply.ok());
-                // A break that is missed is waited for until BREAK_TIMEOUT.
+                // A missed break would be waited for until BREAK_TIMEOUT.
                 assert!(began.elapsed() < BREAK_TIMEOUT / 2, "{holder:?}, run {run}");
                 drop(one);
                 two.close(&theirs, second).await;
