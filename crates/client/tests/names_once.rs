@@ -166,7 +166,7 @@ fn changes_that_went_with_a_channel_are_missed() {
         until(&session, 2).await;
         let share = session.share("data").await.unwrap();
         let mut watch = share.watch("", RecursiveMode::NonRecursive).await.unwrap();
-        // Over connections without faults.
+        // These connections have no faults.
         let other = world.share().await;
         let soon = Duration::from_millis(300);
         let mut begun = Vec::new();
@@ -222,7 +222,7 @@ fn a_listing_goes_on_without_its_channel() {
         let (session, shared) = session_with(world, Options::new().credits(8).channels(2)).await;
         let share = session.share("data").await.unwrap();
         for fault in [Fault::Answer, Fault::Request] {
-            // In the first reply, and later.
+            // The fault is in the first reply or in a later one.
             for after in [0, 1] {
                 until(&session, 2).await;
                 let mut dir = share.read_dir("").await.unwrap().max_entries(5_000);

@@ -71,7 +71,7 @@ fn the_space_of_a_server_without_the_newer_class_is_told() {
         let space = in_share(script, async |share| share.disk_space("").await).unwrap();
         assert_eq!((space.unit, space.total, space.free, space.available), (4096, 100, 40, 40));
     }
-    // Other refusals stay.
+    // Other refusals are reported.
     let script = |asked: &Asked<'_>| match asked.header.command {
         Command::QUERY_INFO => Act::Refused(Status::ACCESS_DENIED),
         _ => Act::Honest,

@@ -320,8 +320,8 @@ fn hosts_of_the_server_and_of_a_share_both_count() {
     };
     assert_eq!(shown(0), (String::from("192.0.2.7/32"), String::new()), "{report}");
     assert_eq!(shown(1).0, "192.0.2.0/24 192.0.2.7/32", "{report}");
-    // smbd asks the lists of [global] first, and then those of the share.
-    // In both, what is allowed counts before what is denied.
+    // smbd checks the lists of [global] first, and then those of the share. In each of them, the
+    // allowed hosts take precedence over the denied ones.
     assert_eq!(shown(2), (String::from("192.0.2.0/24"), String::new()), "{report}");
     let (config, _, report) = import(
         "[global]\nhosts allow = 192.0.2.7\nhosts deny = 192.0.2.\n[x]\npath=/x\n\
@@ -653,7 +653,7 @@ fn stock_files_pass() {
     };
     let usual = HostFacts { pam: pam::Pam::Plain, ..HostFacts::default() };
     assert_eq!(of(debian, &usual).0, Some(1), "{}", of(debian, &usual).1);
-    // Rules that are not known, or that refuse users, keep everything from being converted.
+    // PAM rules that are unknown, or that refuse users, prevent any conversion.
     assert_eq!(of(debian, &HostFacts::default()).0, None);
     let strict = pam::Pam::Restricting("pam_access.so".into());
     let (shares, report) = of(debian, &HostFacts { pam: strict, ..HostFacts::default() });
@@ -694,7 +694,7 @@ fn included_files_count() {
         report.contains("the file is taken over") && report.contains("Samba goes on without it")
     );
 
-    // A fault is told with its file.
+    // A fault in an included file is reported with that file's name.
     std::fs::write(at("inner"), "nonsense\n").unwrap();
     let failure = parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap_err().to_string();
     assert!(failure.starts_with(&format!("{}:1: ", at("inner"))), "{failure}");

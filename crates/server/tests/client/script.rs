@@ -303,7 +303,7 @@ pub fn mutate(message: &mut Vec<u8>, choices: &mut Choices<'_>) {
         if message.is_empty() {
             return;
         }
-        // The body more often than the header.
+        // Changes the body more often than the header.
         let header = 64.min(message.len());
         let span = if choices.one_in(4) { 0..header } else { header..message.len() };
         let at = span.start + choices.below(span.len());
@@ -539,7 +539,7 @@ fn ioctl(file: FileId, choices: &mut Choices<'_>) -> Draft {
         // Two offsets of a range.
         0 => [choices.number().to_le_bytes(), choices.number().to_le_bytes()].concat(),
         1 => {
-            // A bind of the server service, or something like it.
+            // A bind of the server service, or a changed one.
             let mut pdu = vec![5, 0, choices.byte() % 4 + 9, 3, 0x10, 0, 0, 0, 72, 0, 0, 0];
             let length = 60;
             pdu.extend(choices.some(length));

@@ -56,7 +56,7 @@ fn changes_are_told_while_a_request_waits_and_kept_while_none_does() {
         let id = watch(&mut ann, &mount, ask()).await;
         let file = bob.open_file(&bobs, &Want::file("d\\new")).await;
         assert_eq!(changes(ann.final_reply(id).await.ok()), pairs(&[(1, "new")]));
-        // Nobody waits now.
+        // No request waits now.
         bob.write(&bobs, file, 0, b"not watched for").await;
         let rename = |to: &str| files::rename_draft(FileInfoClass::RENAME, file, to, false);
         bob.on(&bobs, rename("d\\newer")).await.ok();
@@ -93,7 +93,7 @@ fn what_does_not_fit_is_to_be_looked_for() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let root = peer.open_file(&mount, &Want::existing("")).await;
-        // The first request says how much there is ever room for.
+        // The first request sets the greatest length of the stored changes.
         let id = watch(&mut peer, &mount, notify_draft(root, 4096)).await;
         cancel(&peer, &mount, id, None).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
@@ -118,7 +118,7 @@ fn what_does_not_fit_is_to_be_looked_for() {
             reply.expect(status);
             assert_eq!(changes(&reply).len(), usize::from(status == Status::SUCCESS));
             peer.close(&mount, file.unwrap()).await;
-            // The removal has been kept.
+            // The removal was stored for the next request.
             let reply = peer.on(&mount, notify_draft(root, 4096)).await;
             assert_eq!(changes(reply.ok()), pairs(&[(2, "f")]));
         }

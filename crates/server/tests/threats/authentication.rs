@@ -82,7 +82,7 @@ fn a1_binding_with_another_dialect_is_invalid() {
             let setup = Setup::binding("ann", victim.logon());
             first_answer(&mut peer, setup).await.expect(Status::INVALID_PARAMETER);
         }
-        // 2.x has no channels.
+        // SMB 2.x has no channels.
         for dialect in [Dialect::SMB_2_0_2, Dialect::SMB_2_1] {
             let mut peer = victim.second(world, &Offer::only(dialect)).await;
             let setup = Setup { via: Via::Plain, ..Setup::binding("ann", victim.logon()) };
@@ -103,7 +103,7 @@ fn a1_another_client_finds_no_session() {
         first_answer(&mut peer, setup).await.expect(Status::USER_SESSION_DELETED);
         let setup = Setup { session_id: 0xDEAD, ..Setup::binding("ann", victim.logon()) };
         first_answer(&mut peer, setup).await.expect(Status::USER_SESSION_DELETED);
-        // Going on with a session without binding it.
+        // The session is used without a binding.
         let setup = Setup { session_id: victim.logon().id, ..Setup::of("ann") };
         first_answer(&mut peer, setup).await.expect(Status::USER_SESSION_DELETED);
         victim.assert_untouched().await;
@@ -117,7 +117,7 @@ fn a1_another_user_cannot_bind() {
         let mut peer = victim.second(world, &Offer::default()).await;
         let refused = peer.try_log_on(Setup::binding("bob", victim.logon())).await;
         refused.err().expect("refused").expect(Status::NOT_SUPPORTED);
-        // Bob gets nothing by the attempt.
+        // Bob gets nothing by his attempt.
         let read = victim.mount.put(read_draft(victim.file, 0, 8));
         let reply = peer.ask(read, victim.mount.via()).await;
         reply.expect(Status::USER_SESSION_DELETED);
@@ -173,7 +173,7 @@ fn a1_a_session_in_progress_cannot_be_bound() {
         let id = exchange.session_id;
         let setup = Setup { session_id: id, ..Setup::binding("ann", &mount.logon) };
         first_answer(&mut second, setup).await.expect(Status::REQUEST_NOT_ACCEPTED);
-        // The first goes on as if nothing had been.
+        // The first exchange continues undisturbed.
         exchange.round(&mut first).await.ok();
         exchange.logon(&mut first);
     });
@@ -200,11 +200,11 @@ fn a1_binding_with_a_bad_signature_is_denied() {
         let mut victim = Victim::new(world).await;
         let (_other, stranger) = world.session("bob", &Offer::default()).await;
         let mut peer = victim.second(world, &Offer::default()).await;
-        // Signed with the key of another session.
+        // The request is signed with the key of another session.
         let setup =
             Setup { via: Via::Signed(&stranger.logon), ..Setup::binding("ann", victim.logon()) };
         first_answer(&mut peer, setup).await.expect(Status::ACCESS_DENIED);
-        // The second round counts as much as the first.
+        // The second round is checked like the first one.
         let mut exchange = Exchange::new(&peer, Setup::binding("ann", victim.logon()));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
         exchange.setup.via = Via::Signed(&stranger.logon);
@@ -313,7 +313,7 @@ fn a1_channels_are_limited() {
         let refused = peer.try_log_on(Setup::binding("ann", victim.logon())).await;
         refused.err().expect("refused").expect(Status::INSUFFICIENT_RESOURCES);
         victim.assert_untouched().await;
-        // One that goes makes room.
+        // A channel that ends makes room for another.
         drop(channels.pop());
         tokio::task::yield_now().await;
         let mut peer = victim.second(world, &Offer::default()).await;
@@ -328,7 +328,7 @@ fn a1_a_client_that_goes_meanwhile_leaves_nothing() {
     in_frozen_world(settings(), async |world| {
         let mut victim = Victim::new(world).await;
         for bind in [false, true] {
-            // Somebody guesses, so that the next answer waits.
+            // A wrong password delays the next answer.
             let guess = Setup { password: "wrong".into(), ..Setup::of("ann") };
             let mut guesser = world.connect();
             guesser.negotiate(&Offer::default()).await;
@@ -388,7 +388,7 @@ async fn authenticate(
     change(&mut exchange.token);
     let draft = exchange.setup.draft(&exchange.token, exchange.session_id);
     let reply = peer.ask(draft, Via::Plain).await;
-    // Whatever came out: a session that was refused is gone.
+    // Whatever the status, a refused session no longer exists.
     if reply.status() != Status::SUCCESS {
         let draft = Draft::echo().session(exchange.session_id).flags(HeaderFlags::SIGNED);
         peer.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
@@ -504,7 +504,7 @@ fn a2_another_connections_challenge_is_no_good() {
         second.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
         let draft = two.setup.draft(&one.token, two.session_id);
         second.ask(draft, Via::Plain).await.expect(Status::LOGON_FAILURE);
-        // The one it belongs to still takes it, but once only.
+        // The first connection still accepts the answer, but only once.
         let draft = one.setup.draft(&one.token, one.session_id);
         first.ask(draft.clone(), Via::Plain).await.ok();
         let (mut third, mut three) = (fresh(world, 3).await, one.token.clone());
@@ -554,7 +554,7 @@ fn a2_tokens_out_of_turn_are_refused() {
         // NEGOTIATE twice.
         let draft = exchange.setup.draft(&first, exchange.session_id);
         peer.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);
-        // The exchange is over with that.
+        // This error has ended the exchange.
         let draft = exchange.setup.draft(&exchange.token, exchange.session_id);
         peer.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
         for token in [&b""[..], b"\0", &[0x60, 0x84, 0xFF, 0xFF, 0xFF, 0xFF], &[0x30; 2000]] {
@@ -642,7 +642,7 @@ fn a3_previous_session_is_only_its_users() {
         peer.negotiate(&Offer::default()).await;
         let bob = peer.try_log_on(Setup { previous, ..Setup::of("bob") }).await.unwrap();
         victim.assert_untouched().await;
-        // Not before the password has proved right.
+        // The previous session ends only after the password was verified.
         let setup = Setup { previous, password: "wrong".into(), ..Setup::of("ann") };
         peer.try_log_on(setup).await.err().expect("refused").expect(Status::LOGON_FAILURE);
         victim.assert_untouched().await;

@@ -47,13 +47,13 @@ fn p3_lists_that_lie_are_invalid() {
                 raw(7, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
             ],
             vec![preauth(), raw(8, &[1, 0, 1, 0]), raw(8, &[1, 0, 1, 0])],
-            // HashAlgorithmCount beyond the data, and none at all.
+            // HashAlgorithmCount is beyond the data, or zero.
             vec![raw(PREAUTH.0, &[2, 0, 0, 0, 1, 0])],
             vec![raw(PREAUTH.0, &[0xFF, 0xFF, 0, 0, 1, 0])],
             vec![raw(PREAUTH.0, &[0, 0, 4, 0, 1, 2, 3, 4])],
-            // SaltLength beyond the data.
+            // SaltLength is beyond the data.
             vec![raw(PREAUTH.0, &[1, 0, 0xFF, 0xFF, 1, 0, 7, 7])],
-            // No data where data belongs.
+            // The context lacks its data.
             vec![raw(PREAUTH.0, &[])],
             vec![preauth(), raw(2, &[])],
             vec![preauth(), raw(2, &[3, 0, 1, 0, 2, 0])],
@@ -89,7 +89,7 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
             refused(world, |p| draft(p).patch(96, &count.to_le_bytes()), Status::INVALID_PARAMETER)
                 .await;
         }
-        // DataLength of the first context, which starts at 112.
+        // DataLength is that of the first context, which starts at 112.
         for length in [0_u16, 5, 0x7FFF, 0xFFFF] {
             refused(
                 world,
@@ -98,12 +98,12 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
             )
             .await;
         }
-        // DialectCount, in the body and beyond it.
+        // DialectCount is zero, or beyond the body.
         for count in [0_u16, 0x4000, 0xFFFF] {
             refused(world, |p| draft(p).patch(66, &count.to_le_bytes()), Status::INVALID_PARAMETER)
                 .await;
         }
-        // The message ends anywhere at all.
+        // The message is cut at each third byte.
         let whole = pack(&[offer.draft(world.connect().guid)], Via::Plain).len();
         for length in (64..whole).step_by(3) {
             let mut peer = world.connect();
@@ -125,7 +125,7 @@ fn p3_unknown_contexts_are_ignored() {
         let mut peer = world.connect();
         let draft = Offer::default().draft_with(peer.guid, list.clone());
         peer.ask(draft, Via::Plain).await.ok();
-        // One more than the limit.
+        // The list has one context more than the limit.
         list.push(raw(9, &[]));
         let mut peer = world.connect();
         let draft = Offer::default().draft_with(peer.guid, list);
@@ -155,7 +155,7 @@ fn p4_lists_that_lie_are_invalid() {
         let two: &[(&[u8], &[u8])] = &[(name::MXAC, &[]), (name::ALSI, &[0; 8])];
         let one: &[(&[u8], &[u8])] = &[(name::ALSI, &[0; 8])];
         let mut lists = Vec::new();
-        // Next: not aligned, into the header, past the end, far past it.
+        // Next is not aligned, points into the header, or lies past the end.
         for next in [1_u32, 4, 8, 20, 28, 0x100, 0x8000_0000, u32::MAX - 7, u32::MAX] {
             lists.push(patched(two, 0, &next.to_le_bytes()));
         }
@@ -171,7 +171,7 @@ fn p4_lists_that_lie_are_invalid() {
         for length in [9_u32, 0x100, 0x7FFF_FFFF, u32::MAX] {
             lists.push(patched(one, 12, &length.to_le_bytes()));
         }
-        // Data of the wrong length for its name.
+        // The data has a wrong length for the context's name.
         for (name, lengths) in [
             (name::DHNC, &[0, 15, 17][..]),
             (name::RQLS, &[0, 31, 33, 51, 53]),
@@ -186,14 +186,14 @@ fn p4_lists_that_lie_are_invalid() {
                 lists.push(CreateContexts::build(&[(name, &vec![0; *length])]).as_bytes().to_vec());
             }
         }
-        // Twice the same.
+        // The list has the same context twice.
         lists.push(CreateContexts::build(&[one[0], one[0]]).as_bytes().to_vec());
         lists.push(CreateContexts::build(&[(b"abcd", &[]), (b"abcd", &[])]).as_bytes().to_vec());
-        // One more than the limit, each with a name of its own.
+        // One context more than the limit, each with another name.
         let names: Vec<_> = (0..65_u32).map(|i| (0x6161_0000 + i).to_be_bytes()).collect();
         let many: Vec<(&[u8], &[u8])> = names.iter().map(|n| (&n[..], &[][..])).collect();
         lists.push(CreateContexts::build(&many).as_bytes().to_vec());
-        // Shorter than one context.
+        // The list is shorter than one context.
         lists.extend((1..16).map(|length| vec![0; length]));
 
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
@@ -221,7 +221,7 @@ fn p4_the_lists_place_is_checked() {
             let draft = draft.clone().patch(116, &length.to_le_bytes());
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
         }
-        // The name's place.
+        // NameOffset and NameLength are wrong.
         for (at, value) in [(108, 0_u16), (108, 119), (108, 0xFFFF), (110, 3), (110, 0xFFFE)] {
             let draft = draft.clone().patch(at, &value.to_le_bytes());
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);

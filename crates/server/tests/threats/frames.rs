@@ -29,7 +29,7 @@ fn p1_first_byte_not_zero_disconnects() {
             peer.send_bytes(&[first, 0, 0, 64]).await;
             peer.expect_disconnect().await;
         }
-        // Also in mid-stream.
+        // The same in the middle of a session.
         let (mut peer, _) = world.session("ann", &Offer::default()).await;
         peer.send_bytes(&[1, 0, 0, 64]).await;
         peer.expect_disconnect().await;
@@ -238,7 +238,7 @@ fn p2_signed_negotiate_is_refused() {
         let mut peer = world.connect();
         let draft = Offer::default().draft(peer.guid).flags(HeaderFlags::SIGNED);
         peer.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);
-        // Nothing was settled: an unsigned one may follow.
+        // The refused message changed nothing: an unsigned NEGOTIATE may follow.
         peer.negotiate(&Offer::default()).await;
         peer.log_on("ann").await;
     });
@@ -296,7 +296,7 @@ fn p2_smb1_after_smb2_disconnects() {
             peer.send_frame(&smb1(dialects)).await;
             peer.expect_disconnect().await;
         }
-        // Twice is once too often.
+        // A second SMB 1 negotiation is refused.
         let mut peer = world.connect();
         peer.send_frame(&smb1(&["SMB 2.???"])).await;
         peer.reply().await.ok();
