@@ -117,7 +117,7 @@ fn a1_another_user_cannot_bind() {
         let mut peer = victim.second(world, &Offer::default()).await;
         let refused = peer.try_log_on(Setup::binding("bob", victim.logon())).await;
         refused.err().expect("refused").expect(Status::NOT_SUPPORTED);
-        // Bob gets nothing by his attempt.
+        // Bob's attempt gains nothing.
         let read = victim.mount.put(read_draft(victim.file, 0, 8));
         let reply = peer.ask(read, victim.mount.via()).await;
         reply.expect(Status::USER_SESSION_DELETED);

@@ -147,7 +147,7 @@ fn r4_each_kind_has_a_cap_and_is_given_back() {
             let bobs = bob.take(kind, 9).await.unwrap();
             bob.give_back(kind, &bobs).await;
             if kind == Kind::Offload {
-                // A token outlives its file's close; the session's end takes it.
+                // A token outlives the close of its file, and ends with the session.
                 drop(ann);
             } else {
                 ann.give_back(kind, &held.remove(0)).await;
@@ -195,7 +195,7 @@ fn r4_listings_that_nobody_ends_are_refused_beyond_the_budget() {
         assert!((LIMIT / 4..=LIMIT / 2).contains(&account.bytes()), "{}", account.bytes());
         let mut bob = Holder::new(world, "bob").await;
         bob.take(Kind::Listing, 0).await.unwrap();
-        // A listing that was refused begins when there is room again.
+        // A listing that was refused starts once memory is free again.
         let filler = LIMIT / 2 - account.bytes() - (8 << 10);
         let filler = account.charge(Kind::Waiting, filler).unwrap();
         ann.peer.on(&ann.data, list(late)).await.expect(REFUSED);
@@ -278,7 +278,7 @@ fn r4_the_log_of_a_watch_is_paid_by_its_client() {
         }
         assert!(anns.bytes() >= before + COUNT * 200, "{before}: {}", anns.bytes());
         assert!(bobs.bytes() <= theirs + (32 << 10), "{theirs}: {}", bobs.bytes());
-        // Ann has half of it already, and may not have more.
+        // Ann uses half of the memory already, and may not use more.
         let most = anns.bytes();
         ledger.set_limit(2 * most);
         change(&mut bob, COUNT).await;
@@ -286,7 +286,7 @@ fn r4_the_log_of_a_watch_is_paid_by_its_client() {
         let reply = ann.peer.on(&mount, notify(folder)).await;
         reply.expect(Status::NOTIFY_ENUM_DIR);
         ledger.set_limit(usize::MAX);
-        // It goes on from there.
+        // Below the limit, the watch records changes again.
         change(&mut bob, COUNT + 1).await;
         ann.peer.on(&mount, notify(folder)).await.ok();
     });

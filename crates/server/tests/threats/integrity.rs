@@ -117,7 +117,7 @@ fn i1_other_keys_and_reflections_are_denied() {
         peer.ask(mount.put(Want::file("i1").draft()), Via::Signed(&other))
             .await
             .expect(Status::ACCESS_DENIED);
-        // With GMAC the nonce says who sends.
+        // With GMAC the nonce contains the sender's role.
         let mut draft = mount.put(Want::file("i1").draft());
         peer.stamp(&mut draft);
         let mut message = draft.bytes();
@@ -157,7 +157,8 @@ fn i1_what_the_client_demands_is_in_force() {
                 } else {
                     reply.expect(Status::ACCESS_DENIED);
                 }
-                // A signed request is verified and its answer signed, demanded or not.
+                // A signed request is verified and its reply signed, even if signing is not
+                // required.
                 let mut draft = mount.put(Want::file("i1").draft());
                 draft.header.flags |= HeaderFlags::SIGNED;
                 peer.ask(draft, Via::Plain).await.expect(Status::ACCESS_DENIED);
@@ -249,14 +250,14 @@ fn i2_unprotected_tree_connect_disconnects() {
             let draft = tree_connect_draft("\\\\frevo\\data").session(logon.id);
             peer.send(vec![draft.clone()], Via::Plain).await;
             peer.expect_disconnect().await;
-            // In a compound as well.
+            // The same within a compound.
             let mut peer = world.connect();
             peer.negotiate(&offer).await;
             let logon = peer.log_on("ann").await;
             let draft = draft.session(logon.id);
             peer.send(vec![Draft::echo(), draft.clone()], Via::Plain).await;
             peer.expect_disconnect().await;
-            // Sealed it is welcome.
+            // A sealed request is accepted.
             let mut peer = world.connect();
             peer.negotiate(&offer).await;
             let logon = peer.log_on("ann").await;
@@ -338,7 +339,7 @@ async fn fooled(
                     &signing,
                     Sender::Server,
                 );
-                // The client would go away here. One that does not gets nowhere.
+                // An honest client would disconnect here. A client that does not has no access.
                 let mut draft = tree_connect_draft("\\\\frevo\\data").session(session_id);
                 peer.stamp(&mut draft);
                 let mut request = pack(&[draft], Via::Plain);
@@ -461,7 +462,7 @@ fn i4_the_right_memory_is_confirmed() {
             assert_eq!(said.capabilities, peer.server_capabilities);
             assert_eq!(said.security_mode, peer.server_mode);
             assert!(reply.is_signed());
-            // Unsigned it is worth nothing.
+            // An unsigned request is refused.
             peer.ask(validate(&mount, &info, 24), Via::Plain).await.expect(Status::ACCESS_DENIED);
         }
     });
@@ -532,7 +533,7 @@ fn i5_plain_requests_are_denied_where_encryption_is_required() {
             ] {
                 let reply = peer.ask(mount.put(draft), Via::Signed(&mount.logon)).await;
                 reply.expect(Status::ACCESS_DENIED);
-                // MS-SMB2 3.3.4.1.4: even that is told under seal.
+                // MS-SMB2 3.3.4.1.4: this error is sealed too.
                 assert!(reply.sealed);
             }
             let unsigned = peer.ask(mount.put(read_draft(file, 0, 8)), Via::Plain).await;
@@ -710,7 +711,7 @@ fn i6_directions_have_keys_of_their_own() {
         let reply = peer.frame().await.unwrap();
         peer.send_frame(&reply).await;
         peer.expect_disconnect().await;
-        // Nor does a session's seal open in one that is set up anew.
+        // A message sealed for a session is refused after its LOGOFF.
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let mut draft = mount.put(Draft::echo());
         peer.stamp(&mut draft);

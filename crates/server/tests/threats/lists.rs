@@ -64,7 +64,7 @@ fn p5_lists_of_attributes_are_bounded() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("p5")).await;
-        // 64 KiB is all that a file may have; a list that is longer is no list.
+        // A file may have 64 KiB of attributes; a longer list is refused.
         let draft = set_draft(FileInfoClass::FULL_EA, file, &eas(4_200));
         let reply = peer.on(&mount, draft.charge(2)).await;
         assert_ne!(reply.status(), Status::SUCCESS);
@@ -141,7 +141,7 @@ fn p6_long_lists_are_whole_or_refused() {
             let aces =
                 (0..count).map(|_| Ace::allow(AceFlags::EMPTY, all, Sid::EVERYONE)).collect();
             let mut descriptor = Vec::new();
-            // 20 bytes an ACE.
+            // Each ACE takes 20 bytes.
             if list(aces).encode(&mut descriptor).is_err() || descriptor.len() > 0xFFFF {
                 continue;
             }

@@ -120,7 +120,7 @@ fn f1_links_lead_nowhere() {
 fn f1_dots_lead_nowhere() {
     in_world(async |world| {
         std::fs::create_dir(world.path("dir")).unwrap();
-        // A name that nobody else uses there: the folder above is the host's own.
+        // A name that no other process uses: the folder above belongs to the host.
         let name = format!("frevo-f1-{}", std::process::id());
         let beside = world.dir.path().parent().unwrap().join(&name);
         let (up, up_twice) = (format!("..\\{name}"), format!("dir\\..\\..\\{name}"));
@@ -195,7 +195,7 @@ fn f2_no_pipe_but_those_of_the_list() {
             let pipe = peer.open_file(&ipc, &Want::existing(name).access(rights)).await;
             peer.close(&ipc, pipe).await;
         }
-        // And IPC$ has no files, data no pipes.
+        // IPC$ has no files, and data has no pipes.
         peer.create(&ipc, &Want::existing("innocent")).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         peer.create(&mount, &Want::existing("srvsvc")).await.expect(Status::OBJECT_NAME_NOT_FOUND);
     });
@@ -227,11 +227,11 @@ fn f5_names_that_cannot_be_are_invalid() {
         .iter()
         .map(|name| utf16(name))
         .collect();
-        // Lone surrogates, in every place.
+        // Lone surrogates at each place of a name.
         names.push(vec![0x00, 0xD8]);
         names.push([utf16("a"), vec![0x00, 0xDC], utf16("b")].concat());
         names.push([utf16("a"), vec![0xFF, 0xDB]].concat());
-        // 256 characters; 255 that need more than 255 bytes.
+        // Names of 256 characters, and of fewer characters with more than 255 bytes.
         names.push(utf16(&"n".repeat(256)));
         names.push(utf16(&"ü".repeat(128)));
         names.push(utf16(&"\u{1F600}".repeat(64)));

@@ -49,7 +49,7 @@ fn p12_offsets_past_the_largest_file_are_invalid() {
 fn p12_a_hole_reads_as_zeros() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // Fill the heap with something that must not show.
+        // Fills the heap with bytes that must not appear in a reply.
         let junk = peer.open_file(&mount, &Want::file("junk")).await;
         peer.write(&mount, junk, 0, &[0xA5; 200_000]).await;
         let file = peer.open_file(&mount, &Want::file("p12")).await;
@@ -58,7 +58,7 @@ fn p12_a_hole_reads_as_zeros() {
         expected.extend_from_slice(b"end");
         assert_eq!(peer.read(&mount, file, 0, 200_000).await, expected);
         assert_eq!(world.content("p12"), expected);
-        // Past the end there is nothing, not even zeros.
+        // Past the end a READ returns no data, not even zeros.
         let reply = peer.on(&mount, read_draft(file, 100_000, 200_000)).await;
         assert_eq!(data(&reply.ok().clone()).len(), 50_003);
     });

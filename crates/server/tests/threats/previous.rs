@@ -59,7 +59,7 @@ fn a6_another_user_takes_nothing_over() {
         assert_ne!(logon.id, old.id());
         peer.mount(&logon, "bobs").await;
         old.assert_untouched().await;
-        // Nor with the victim's ClientGuid.
+        // The victim's ClientGuid does not help either.
         let mut peer = world.connect();
         peer.guid = old.peer.guid;
         peer.negotiate(&Offer::default()).await;
@@ -93,8 +93,7 @@ fn a6_nothing_is_taken_over_before_the_logon_succeeds() {
             assert!(!matches!(reply.status(), Status::SUCCESS), "{reply:?}");
             old.assert_untouched().await;
         }
-        // The second round of the rightful user is what counts, however often it was
-        // said before.
+        // Only the second round by the rightful user counts, whatever earlier rounds named.
         let mut peer = connected(world).await;
         let mut exchange = Exchange::new(&peer, taking("ann", old.id()));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
@@ -111,16 +110,16 @@ fn a6_the_same_user_takes_over_however_he_spells_himself() {
         let mut peer = connected(world).await;
         let logon = peer.try_log_on(taking("ANN", old.id())).await.unwrap();
         old.assert_gone(world).await;
-        // The open file is closed: it can be had at once.
+        // The open file is closed: another client can open it at once.
         let mount = peer.mount(&logon, "data").await;
         let want = Want::existing("precious").sharing(Default::default());
         peer.open_file(&mount, &want).await;
-        // An expired session is hers as well.
+        // An expired session of Ann's can be taken over as well.
         world.server.session(logon.id).unwrap().expire();
         let mut next = connected(world).await;
         let last = next.try_log_on(taking("ann", logon.id)).await.unwrap();
         assert!(world.server.session(logon.id).is_none());
-        // Two at once: one session more is there, and the old one is not.
+        // Of two logons at once that name the old session, both succeed, and the old session ends.
         let (mut a, mut b) = (connected(world).await, connected(world).await);
         let (one, two) = tokio::join!(
             a.try_log_on(taking("ann", last.id)),
@@ -142,7 +141,7 @@ fn a6_ids_of_nothing_are_no_news() {
             peer.mount(&logon, "data").await;
             old.assert_untouched().await;
         }
-        // A session that no user has authenticated on yet belongs to none.
+        // A session without a completed logon belongs to no user.
         let mut unfinished = connected(world).await;
         let mut exchange = Exchange::new(&unfinished, Setup::of("ann"));
         exchange.round(&mut unfinished).await.expect(Status::MORE_PROCESSING_REQUIRED);
@@ -151,7 +150,7 @@ fn a6_ids_of_nothing_are_no_news() {
         exchange.round(&mut unfinished).await.ok();
         let logon = exchange.logon(&mut unfinished);
         unfinished.mount(&logon, "data").await;
-        // And one that is authenticated anew, or bound, takes over nothing.
+        // A session that is authenticated again, or bound, takes over no other session.
         let (mut other, mount) = world.session("ann", &Offer::default()).await;
         let setup = Setup { previous: old.id(), ..Setup::again("ann", &mount.logon) };
         other.log_on_again(setup).await.ok();

@@ -44,7 +44,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
     let mut starting = Vec::new();
     for path in all {
         let whole = std::fs::read_to_string(&path).unwrap();
-        // Tests come last.
+        // Tests are at the end of a file.
         let text = whole.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
         let starts: Vec<&str> = text
             .lines()
@@ -65,7 +65,8 @@ fn f3_no_code_of_the_server_starts_a_program() {
             }
             continue;
         }
-        // `frevo import` and `frevo man` start a program by a fixed name, the server only itself.
+        // `frevo import` and `frevo man` start a program of a fixed name, the server starts only
+        // itself.
         let fixed = [
             ("cli/src/import/host_look.rs", "Command::new(\"testparm\")"),
             ("cli/src/machine_sid.rs", "Command::new(\"net\")"),
