@@ -286,8 +286,10 @@ impl ShareFolder {
                 if !state.has_failed
                     && before.as_ref().is_none_or(|before| {
                         // The next use opens the folder again, and the automounter then mounts the
-                        // disk again.
-                        before.is_automounted || before.located == now
+                        // disk again. After a fault a disk that came back may have the numbers of
+                        // before (ids of mounts are used again), so only an opening tells.
+                        before.is_automounted
+                            || before.located == now && self.fault.load().is_none()
                     }) =>
             {
                 None

@@ -181,8 +181,9 @@ impl fmt::Display for Sentence<'_> {
             Unopened::MadeLater => {
                 return write!(
                     f,
-                    "the folder {path} was made after frevo was started, and frevo is confined to \
-                     the folders of its start; restart frevo to serve the folder"
+                    "the folder {path} was made after frevo was started, or its disk was mounted \
+                     again, and frevo is confined to the folders of its start; restart frevo to \
+                     serve the folder"
                 );
             }
             Unopened::Host(error) => error,

@@ -371,6 +371,36 @@ fn a_confined_process_tells_that_it_needs_a_restart() {
     assert!(why.contains("was made after") && why.contains("restart frevo"), "{why}");
 }
 
+/// Tests that a disk which comes back under a confined process is opened to see, also if its numbers
+/// are those of before, which the kernel uses again: a look tells the fault before a client comes.
+#[test]
+fn a_confined_process_does_not_trust_the_numbers_of_a_disk_that_came_back() {
+    let disk = Disk::new();
+    if !disk.mount() {
+        return;
+    }
+    let folder = disk.path();
+    let has_lost_it = Arc::new(AtomicBool::new(false));
+    let refuses = Arc::clone(&has_lost_it);
+    let opener = move || match refuses.load(Ordering::Relaxed) {
+        false => PosixVfs::open_root(&folder, PosixOptions::default()),
+        true => Err(io::Error::from_raw_os_error(rustix::io::Errno::ACCESS.raw_os_error())),
+    };
+    let share = ShareFolder::open(&disk.path(), Box::new(opener)).unwrap();
+    let at_first = Located::of(&disk.path()).unwrap();
+    looks(&share, FOLDER_IDLE_LOOKS + 1);
+    assert!(disk.unmount());
+    share.look(Look::Timed);
+    assert!(share.probe().unwrap_err().contains("was unmounted"));
+    has_lost_it.store(true, Ordering::Relaxed);
+    assert!(disk.mount());
+    share.look(Look::Timed);
+    println!("same numbers: {}", Located::of(&disk.path()).unwrap() == at_first);
+    let why = share.probe().unwrap_err();
+    assert!(why.contains("restart frevo to serve"), "{why}");
+    assert_eq!(create(&share, "a").map(drop), Err(Fault::Dismounted));
+}
+
 /// Tests that a folder which an automounter has unmounted is well: no look mounts it again, and the
 /// next use opens it. Its place is marked by hand, since no automounter runs here.
 #[test]
