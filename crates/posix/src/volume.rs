@@ -75,9 +75,10 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
     let abilities = abilities::of(root, kind, read_only);
     let xattrs = has_xattrs(root);
     let id = sys::fs_id(root);
+    let identity = identity(id, stx.stx_dev_major, stx.stx_dev_minor, || sys::fs_uuid(root));
     Ok(Volume {
-        serial: (id ^ (id >> 32)) as u32,
-        identity: identity(id, stx.stx_dev_major, stx.stx_dev_minor, || sys::fs_uuid(root)),
+        serial: serial(identity, id),
+        identity,
         created: stat::stat_of(&stx, &stat::Extra::default()).created,
         file_system: options.file_system_name.clone(),
         max_component: u32::try_from(vfs.f_namemax).unwrap_or(u32::MAX),
@@ -116,6 +117,19 @@ fn identity(
         return identity;
     }
     uuid().map_or(VolumeIdentity::UNKNOWN, VolumeIdentity)
+}
+
+/// Returns the serial number of a volume: the same on each machine that knows the file system by its
+/// identity, otherwise of its f_fsid `id`, which is equal after each restart.
+fn serial(identity: VolumeIdentity, id: u64) -> u32 {
+    if identity == VolumeIdentity::UNKNOWN {
+        return (id ^ (id >> 32)) as u32;
+    }
+    identity
+        .0
+        .iter()
+        .enumerate()
+        .fold(0, |folded, (at, byte)| folded ^ u32::from(*byte) << (at % 4 * 8))
 }
 
 /// Returns the physical sector of a device, as the kernel has it from the disk. File systems without
@@ -170,6 +184,19 @@ mod tests {
         assert_ne!(of_ext4(1), VolumeIdentity::UNKNOWN);
         assert_eq!(identity(0, 0, 44, || None), VolumeIdentity::UNKNOWN, "FUSE");
         assert_eq!(identity(0x0801, 8, 1, || None), VolumeIdentity::UNKNOWN, "an older kernel");
+    }
+
+    /// Tests that clients see the same serial number after the disk moved to another machine.
+    #[test]
+    fn a_serial_number_follows_the_identity() {
+        let uuid = VolumeIdentity(std::array::from_fn(|at| at as u8 * 3 + 1));
+        assert_eq!(serial(uuid, 0x0801), serial(uuid, 0xFD00));
+        assert_ne!(serial(uuid, 0), serial(VolumeIdentity([7; 16]), 0));
+        // The identity of ext4 is its f_fsid.
+        let id = 0x0123_4567_89AB_CDEF_u64;
+        let of_ext4 = identity(id, 8, 1, || None);
+        assert_eq!(serial(of_ext4, id), 0x89AB_CDEF ^ 0x0123_4567);
+        assert_eq!(serial(VolumeIdentity::UNKNOWN, id), 0x89AB_CDEF ^ 0x0123_4567);
     }
 
     /// Tests that the kernel's answer is understood, where it gives one.

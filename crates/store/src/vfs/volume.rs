@@ -53,8 +53,7 @@ impl VolumeIdentity {
 pub struct Volume {
     /// Serial number, equal after each restart.
     pub serial: u32,
-    /// The identity of the file system, by which another machine knows it. The serial number may be
-    /// made of the device number, which is another one there.
+    /// The identity of the file system, by which another machine knows it.
     pub identity: VolumeIdentity,
     /// Creation time if known, else the birth time of the share's root.
     pub created: FileTime,
