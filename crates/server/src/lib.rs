@@ -53,7 +53,8 @@
 //!   that anybody uses.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-// The value that a `for` or `match` is about lives to its end, a lock's guard too.
+// A value in the head of a `for` or `match` lives to the end of the block, even the guard of a
+// lock.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![cfg_attr(
     not(test),

@@ -87,7 +87,8 @@ impl Names {
         let is_member = |name: &String| {
             caller.domain_sids.find(name).is_some_and(|sid| caller.token.contains(sid))
         };
-        // The domain controller has reported the user's name, so this comparison needs no look-up.
+        // The domain controller reported the user's name at logon, so this comparison needs no
+        // look-up.
         self.domain_users.contains(user)
             || self.domain_users.iter().any(is_user)
             || self.domain_groups.iter().any(is_member)
@@ -452,7 +453,7 @@ mod tests {
         let by_dns = allow(&["corp.test\\ann"]);
         assert_eq!(judged(&by_dns, "CORP\\ann", &[], known), Verdict::Writes);
         assert!(is_refused(judged(&by_dns, "CORP\\ann", &[], &[])));
-        // A user does not match a listed group of the same name.
+        // A list entry for the group "staff" does not match a user named "staff".
         let user = allow(&["CORP\\staff"]);
         assert!(is_refused(judged(&user, "CORP\\ann", &[1_108], known)));
 
@@ -492,7 +493,7 @@ mod tests {
         let one = &["192.0.2.7"][..];
         assert!(judged(net, &[], "192.0.2.1") && !judged(net, &[], "192.0.3.1"));
         assert!(!judged(&[], net, "192.0.2.1") && judged(&[], net, "192.0.3.1"));
-        // `hosts_allow` makes an exception to `hosts_deny`; addresses in neither list are let in.
+        // `hosts_allow` makes exceptions to `hosts_deny`; an address in neither list is admitted.
         assert!(judged(one, net, "192.0.2.7") && !judged(one, net, "192.0.2.8"));
         assert!(judged(one, net, "203.0.113.1"));
     }

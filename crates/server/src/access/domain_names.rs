@@ -190,8 +190,8 @@ impl DomainNames {
         let (answer, answered) = sync_channel(1);
         self.questions.get()?.try_send(question(answer)).ok()?;
         answered.recv_timeout(patience).unwrap_or_else(|_| {
-            // A short deadline says nothing about the directory: the client used up its time for
-            // other names.
+            // If the patience is short, the client has used up its time for other names: this says
+            // nothing about the directory, which is then not marked as down.
             if patience > DOMAIN_NAMES_TIMEOUT / 2 {
                 *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
             }

@@ -84,7 +84,7 @@ pub(crate) fn hint(refusal: &Refusal, takes_tickets: bool, own: &str) -> Option<
 /// True for a SID that a controller may give its users. It may not make them members of groups of
 /// this machine: built-in ones, users of the host, the server's own accounts.
 fn is_of_controller(sid: &Sid, machine: &Sid) -> bool {
-    // S-1-5-21 are domains, S-1-18 the ways of authentication (MS-DTYP 2.4.2.4).
+    // SIDs under S-1-5-21 belong to domains; S-1-18 names ways of authentication (MS-DTYP 2.4.2.4).
     let is_of_domain = sid.authority() == 5 && sid.sub_authorities().first() == Some(&21);
     let is_of_machine = sid.split_rid().is_some_and(|(domain, _)| domain == *machine);
     (is_of_domain && !is_of_machine) || sid.authority() == 18

@@ -108,7 +108,7 @@ impl HostUsers {
         }
         let (asking, name) = (Arc::clone(&self.asking), name.to_owned());
         let answer = timeout(HOST_LOOKUP_TIMEOUT, async move {
-            // The blocking call holds the permit: the call goes on after its client has stopped
+            // The blocking call owns the permit, because it goes on after its client has stopped
             // waiting.
             let permit = asking.acquire_owned().await.ok()?;
             run_blocking(move || {
@@ -218,7 +218,7 @@ impl HostUsers {
         let credentials = user.credentials(group)?;
         let mut actors = self.actors.lock();
         if actors.len() >= HOST_USERS_REMEMBERED {
-            // Drops the actors without an Open.
+            // Drops the actors that no Open uses.
             actors.retain(|_, actor| Arc::strong_count(actor) > 1);
         }
         let key = (fold_name(name), group);
@@ -327,7 +327,8 @@ mod tests {
             let _ = hang.lock().unwrap().recv();
             Ok(None)
         });
-        // While blocking threads run, the paused clock does not advance by itself.
+        // The paused clock does not advance by itself while blocking threads run, so the test
+        // advances it.
         let mut waiting = std::pin::pin!(waiting);
         let first = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
         assert!(first.is_pending());
@@ -365,7 +366,7 @@ mod tests {
         let hang = Arc::new(std::sync::Mutex::new(hang));
         let begun = Arc::new(AtomicUsize::new(0));
         let mut tasks = tokio::task::JoinSet::new();
-        // The last look-up is for another user than the look-ups before it.
+        // Each user asks HOST_LOOKUPS_PER_USER times; the last look-up is for one user more.
         for at in 0..=HOST_LOOKUPS {
             let user = format!("user{}", at / HOST_LOOKUPS_PER_USER);
             let (users, hang, begun) = (Arc::clone(&users), Arc::clone(&hang), Arc::clone(&begun));

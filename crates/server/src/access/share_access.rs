@@ -153,7 +153,7 @@ impl AccessList {
             ..list.descriptor
         };
         let mut bytes = Vec::new();
-        // Only a list of the configuration can be too long for a descriptor.
+        // Encoding fails only if the configured list of users is too long for a descriptor.
         if descriptor.encode(&mut bytes).is_err() {
             bytes.clear();
         }
@@ -279,8 +279,8 @@ mod tests {
         assert_eq!(taken(&plain(AceType::ACCESS_DENIED)), Ok(Some(list(&["deny:S-1-1-0:full"]))));
         let only = encoded(vec![with(AceType::ACCESS_ALLOWED, AceFlags::INHERIT_ONLY)]);
         assert_eq!(taken(&only), Ok(Some(list(&[]))));
-        // A conditional entry, or a deny entry for users that no token shows, would grant more
-        // access than the client asked for.
+        // Such entries are refused: without their condition, or without the denied users, the list
+        // would grant more access than the client asked for.
         for bytes in [
             plain(AceType::ACCESS_ALLOWED_CALLBACK),
             plain(AceType::ACCESS_DENIED_CALLBACK),

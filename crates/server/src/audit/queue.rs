@@ -180,8 +180,8 @@ impl Outlet {
                     let count = u64::try_from(count).unwrap_or(u64::MAX);
                     self.lost = self.lost.saturating_add(count);
                     self.complain(&error);
-                    // At the end of the server, the writer waits for a failing sink once, not once
-                    // for each batch.
+                    // When the server ends, the first failure of the sink ends the writer: each
+                    // further batch would wait for the sink again.
                     if ended {
                         return;
                     }

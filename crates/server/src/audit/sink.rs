@@ -129,7 +129,7 @@ impl Datagrams {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
                 sent => return sent.map(drop),
             }
-            // The daemon was restarted, so the socket must connect again.
+            // The daemon may have been restarted: the socket connects again.
         }
         self.socket = None;
         let socket = host::log_socket(&self.path)?;

@@ -75,8 +75,7 @@ impl Ambient for Host {
     }
 }
 
-// Each thread has a pool: random bytes of the kernel belong to no server, and each byte is used
-// only once.
+// The pool of random bytes belongs to a thread, not to a server: each byte is used only once.
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_LEN], left: 0 }) };
 }

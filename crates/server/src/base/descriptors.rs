@@ -74,7 +74,7 @@ mod tests {
         let descriptors = Descriptors::default();
         descriptors.set_limit(8_000);
         assert_eq!(descriptors.for_opens(), 7_000);
-        // Opens may use 600 descriptors; one account may use 450 of them.
+        // Opens may use 600 descriptors; a single account may use 450 of these 600.
         descriptors.set_limit(600 + DESCRIPTORS_KEPT_MIN);
         assert_eq!(descriptors.for_opens(), 600);
         for (at, large, small) in [

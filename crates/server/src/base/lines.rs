@@ -104,9 +104,10 @@ mod tests {
             let written = admitted(&lines, v4(0xC000_0201), now, times);
             assert_eq!(written, if said.is_some() { 0 } else { times });
         }
-        // Addresses of the same network share the lines.
+        // Addresses of one network share its allowance of log lines.
         assert_eq!(lines.admit(v4(0xC000_0299), now), None);
-        // Other networks have their own lines. The next line reports how many lines were dropped.
+        // Another network has an allowance of its own. The first line reports how many lines were
+        // dropped before.
         assert_eq!(lines.admit(v4(0xC000_0301), now), Some(2));
         assert_eq!(lines.admit(v4(0xC000_0301), now), Some(0));
         let later = now + LINE_INTERVAL_PER_NETWORK;
@@ -138,7 +139,7 @@ mod tests {
     fn no_more_networks_are_remembered_than_there_is_room_for() {
         let (lines, mut now) = (Lines::default(), Instant::now());
         for n in 0..u32::try_from(LINE_NETWORKS).unwrap() + 2 {
-            // The lines are spaced by LINE_INTERVAL, so that the limit for all networks refuses
+            // The lines are LINE_INTERVAL apart, so that the limit for all networks together drops
             // none.
             lines.admit(v4(n << 8), now);
             now += LINE_INTERVAL;

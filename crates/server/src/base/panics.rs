@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::base::limits::PANIC_LOG_INTERVAL;
 
-// Process-wide, as the panic hook is: a panic does not know its server.
+// The counter is global because the panic hook is: a panic does not know its server.
 
 /// Panics of this process since [`watch`].
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -113,7 +113,7 @@ pub struct Always<F: FnMut()>(pub F);
 
 impl<F: FnMut()> Drop for Always<F> {
     fn drop(&mut self) {
-        // A second panic during the first would end the process.
+        // A second panic while the first one unwinds would abort the process, so it is caught here.
         contained(&mut self.0);
     }
 }

@@ -68,7 +68,8 @@ impl Plant {
     ];
 }
 
-// Each thread has a fault: a simulation runs on one thread, and must not disturb other tests.
+// The planted fault belongs to a thread: a simulation runs on one thread and must not disturb other
+// tests.
 thread_local! {
     static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
 }

@@ -54,7 +54,8 @@ impl UnderWay {
     async fn until(&self, has_come: impl Fn(usize) -> bool) {
         loop {
             let mut turn = std::pin::pin!(self.turns.notified());
-            // Registers for the notification before reading the state, so that no change is missed.
+            // Registers for the notification before it reads the state, so that no change is
+            // missed.
             turn.as_mut().enable();
             if has_come(self.state.load(Ordering::Acquire)) {
                 return;

@@ -86,12 +86,14 @@ pub(crate) fn note(took: Duration, culprit: impl FnOnce() -> Culprit) {
     }
     let is_worse = |known: &Option<Culprit>| known.as_ref().is_none_or(|k| k.took < took);
     if CULPRIT.with_borrow(is_worse) {
-        // The earlier culprit is dropped outside of the borrow.
+        // The earlier culprit is dropped after the RefCell's borrow has ended, since its drop may
+        // run other code.
         drop(CULPRIT.replace(Some(culprit())));
     }
 }
 
-// Each thread has a culprit, which is set within one poll of a task and read at its end.
+// The culprit belongs to a thread: it is set within one poll of a task and read at the end of the
+// poll.
 thread_local! {
     static CULPRIT: RefCell<Option<Culprit>> = const { RefCell::new(None) };
     /// The client that the present poll works for.
@@ -122,7 +124,7 @@ impl Watchdog {
 
     /// The cores that the server runs on.
     pub(crate) fn runs_on(&self, cores: Vec<Arc<Histogram>>) {
-        // A server starts only once, so the value is not set yet.
+        // A server starts only once, so `cores` is not set before.
         let _ = self.cores.set(cores);
     }
 

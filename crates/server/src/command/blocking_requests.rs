@@ -38,7 +38,8 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
         (pool.closing_permit().await?, Turns::not_needed())
     } else {
         let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-        // The request waits for the pool before its handler begins, so CANCEL may end it here.
+        // CANCEL may end the request while it waits for the pool, because its handler has not
+        // begun.
         let entry = async {
             let permit = pool.permit(&identity.user).await?;
             Ok::<_, Status>((permit, pool.turns(&identity.user).await?))
@@ -49,7 +50,7 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
     let signals = Arc::new(Signals::default());
     let told = Arc::clone(&signals);
     let (answer, mut answered) = oneshot::channel();
-    // Tasks that the handler leaves running, timers for instance, belong to the core.
+    // Tasks that the handler spawns, for instance timers, run on the core.
     let core = Handle::current();
     pool.run(move || {
         let _permit = permit;
@@ -61,8 +62,7 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
         ended = &mut answered => ended,
         () = passed_on(rq, &signals) => answered.await,
     };
-    // Without an answer the handler panicked: its connection ends, as it does where
-    // the core carries a request out.
+    // No answer means that the handler panicked: the connection ends, as after a panic on the core.
     let bug = Doom::Rule("a bug in the server; see the log");
     let (outcome, response) = ended.map_err(|_| Refusal::Disconnect(bug))?;
     *out = response;
@@ -101,11 +101,12 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> 
         Some(pool) => pool,
         None => match pin!(on_core(rq, row, out)).await {
             Some(outcome) => return outcome,
-            // A handler that would take long returns None before it changes anything.
+            // A handler that would take long has returned None before it changed anything, so it
+            // can run again on a blocking thread.
             None => &rq.server().blocking_pool,
         },
     };
-    // The future is boxed, so that requests of other shares do not hold its state.
+    // The future is boxed, so that requests of other shares need no memory for its state.
     Box::pin(run(pool, rq, row, out)).await
 }
 
@@ -228,7 +229,8 @@ impl Moved {
             open: self.open,
             encrypted: self.encrypted,
             fetched: std::cell::Cell::new(self.fetched),
-            // The payload is copied; the descriptor stays with the connection.
+            // `alone` would let a READ answer with a file descriptor, which only the connection's
+            // own core can send; here the payload is copied.
             alone: false,
             shown: None,
             room: self.room,

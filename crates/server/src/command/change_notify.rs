@@ -39,11 +39,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         OpenTarget::File(file) if file.is_directory => file,
         _ => return Err(Status::INVALID_PARAMETER.into()),
     };
-    // FILE_LIST_DIRECTORY, in the granted access, not in the access that CREATE asked for.
+    // The READ_DATA bit means FILE_LIST_DIRECTORY here; the granted access decides, not the
+    // requested one.
     open.require(AccessMask::READ_DATA)?;
     if !rq.tree()?.share.change_notify {
-        // Deviation: MS-SMB2 3.3.5.19 has NOT_SUPPORTED for a file system without notification. The
-        // option of a share is Samba's, and so is its status.
+        // Deviation: MS-SMB2 3.3.5.19 has NOT_SUPPORTED for a file system without notification.
+        // `change_notify = false` comes from Samba, whose status is used.
         return Err(Status::NOT_IMPLEMENTED.into());
     }
     let notifies = &rq.session()?.notifies;
@@ -59,8 +60,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let (output, status) = match reported {
         Reported::Deleted => return Err(Status::DELETE_PENDING.into()),
         Reported::TooMany => (Vec::new(), Status::NOTIFY_ENUM_DIR),
-        // MS-SMB2 3.3.5.19: NOTIFY_ENUM_DIR reports a change without a name. The client lists
-        // the directory and sees the entries that its user may see.
+        // MS-SMB2 3.3.5.19: NOTIFY_ENUM_DIR reports a change without its name. The client then
+        // lists the directory and sees only entries that its user may see.
         Reported::Changes(changes) if tells_of_unseen(open, file, &changes) => {
             (Vec::new(), Status::NOTIFY_ENUM_DIR)
         }
@@ -77,7 +78,8 @@ fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
     let is_acting = impersonation::actor_of(&*file.node).is_some();
     let viewer = open.tree().viewer();
     if is_acting || viewer.is_some() {
-        // Each name and each folder on its way would be looked up, on the core.
+        // Each name and each folder above it needs a look-up on the core, so their number is
+        // limited.
         let above = file.name().components().count();
         let ways = changes.iter().map(|change| above + change.name.split('\\').count());
         if changes.len() > NAMES_JUDGED || ways.sum::<usize>() > FOLDERS_JUDGED {
@@ -130,11 +132,12 @@ fn watch(
         observe(file, &watch);
     }
     if file.cell.lock().is_delete_pending() {
-        // MS-FSA 2.1.5.11: the deletion was reported to the watches of its time.
+        // MS-FSA 2.1.5.11: the deletion was reported to the watches that existed then, so a new
+        // watch is refused.
         return Err(Status::DELETE_PENDING);
     }
     if open.is_closed() {
-        // The Open was closed on another channel meanwhile, and its CLOSE did not see this watch.
+        // Another channel has closed the Open meanwhile, before this watch was registered.
         watches.forget(open.id());
         return Err(Status::NOTIFY_CLEANUP);
     }

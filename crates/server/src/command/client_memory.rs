@@ -82,7 +82,8 @@ pub(crate) fn of_write(
         (true, Some(kind)) => {
             transformed(length, request.channel_info, kind, negotiated.terms.cipher)?
         }
-        // Deviation: unprotected data beside a protected message is refused.
+        // Deviation: the RDMA data must be protected exactly if the message is; any other
+        // combination is refused.
         (false, Some(_)) | (true, None) => return Err(Status::INVALID_PARAMETER),
     };
     Ok(Some(memory))
@@ -111,8 +112,8 @@ fn needed(rq: &Request<'_>) -> Result<Option<RdmaTransformType>, Status> {
     } else {
         Protection::None
     };
-    // Deviation: without the transform the data would travel in the clear although the client wants
-    // it signed or sealed. Windows and Linux send such data in the message.
+    // Deviation: without a common RDMA transform the data would travel unprotected although the
+    // client signs or encrypts. Windows and Linux then send the data in the message.
     let transforms = rq.connection.negotiated()?.terms.rdma_transforms;
     transforms.needed(protection).map_err(|_| Status::INVALID_PARAMETER)
 }
@@ -248,7 +249,7 @@ mod tests {
         for (channel, list) in bad {
             assert_eq!(of(*channel, list, ENCRYPTION), Err(Status::INVALID_PARAMETER), "{list:?}");
         }
-        // RemainingBytes of zero, and one byte more than the buffer has.
+        // RemainingBytes must be positive and at most the 100 bytes of the buffer.
         let bytes = transforms(v1, &[good]);
         for length in [0, 101] {
             let outcome = transformed(length, &bytes, ENCRYPTION, GCM);

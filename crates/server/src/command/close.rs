@@ -37,12 +37,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         // Windows: a close that deletes the file first breaks the handle caching of other clients;
         // smbtorture's lease.unlink shows it.
         if deletes && rq.contend(file, Cause::Delete).await.is_err() {
-            // The client is gone, or has cancelled: the Open is closed all the same.
+            // The wait fails if the client is gone or has cancelled the request. The Open is closed
+            // nevertheless.
             tracing::debug!(target: "frevo::lease", "a close did not wait for a break");
         }
     }
     for deletion in rq.session()?.close_open(open, &rq.server().files)? {
-        // The deletion finishes also after a panic.
+        // The panic of a handler leaves `under_way` counted, so the deletion is finished before it
+        // is ended.
         let _ = rq.server().finish_deletion(open, deletion).await;
     }
     open.under_way.end();
@@ -50,17 +52,17 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         open.under_way.give_up();
         open.under_way.drained().await;
     }
-    // The record stays with the file until the removal of its name is stable.
+    // The durable record is removed only after the removal of the file's name is stable.
     let stable = match doomed {
         Some((file, name)) => stable::sync_removal(file, name).await,
         None => Ok(()),
     };
-    // The Open is closed also if its record could not be removed; the scavenger tries again.
+    // The Open is closed even if its record could not be removed; the scavenger removes it later.
     if record::gone(rq.server(), open).await.is_err() {
         rq.server().start_scavenger();
     }
-    // Deviation: MS-FSA 2.1.5.5 has no error for a removal that fails. The Open is closed, but
-    // a client that deleted the file must learn that it is still there; smbd reports it too.
+    // Deviation: MS-FSA 2.1.5.5 has no error for a failed removal. The Open is closed, but the
+    // client learns from the status that the file still exists, as with smbd.
     open.removed()?;
     stable?;
     response.encode(&mut out.writer());

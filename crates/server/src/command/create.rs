@@ -48,14 +48,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut request = create::Request::parse(rq.message)?;
     let checked = validate::parameters(&request);
     if checked.is_err() && !durable::is_reconnect(&request) {
-        // MS-SMB2 3.3.5.9.7: a reconnect ignores the rest of the request.
+        // MS-SMB2 3.3.5.9.7: only a reconnect ignores errors in the rest of the request.
         checked?;
     }
     let tree = rq.tree()?;
     let live = match &tree.share.target {
         Target::Pipes => return ipc::create(rq, &request, out),
-        // A session that has authenticated again without an account keeps its Opens, and opens no
-        // further file.
+        // A session that re-authenticated anonymously keeps its Opens but may not open further
+        // files.
         Target::Disk(_) if rq.session()?.identity().is_none_or(|identity| identity.is_nobody()) => {
             return Err(Status::ACCESS_DENIED.into());
         }
@@ -81,7 +81,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let _creating = match create.enter()? {
         Entry::Same(open) => {
             let action = open.survival().map_or(CreateAction::OPENED, |s| s.action);
-            // The first processing of this request may have ended before its record was stable.
+            // This is a replay. The record of its first processing may not be stable yet, so it is
+            // stored first.
             create.keep(&open).await?;
             return again(rq, &request, wanted, &open, action, out);
         }
@@ -125,7 +126,8 @@ fn choose(
     let name = validate::name(&text, request.create_options, rules)?;
     if rules == Rules::Windows {
         if text.contains(':') && !vfs.volume().streams {
-            // Windows: the name of the file's own data is refused in this form, too.
+            // Without named streams every name with a colon is refused, as on Windows: even
+            // "name::$DATA", the main data.
             return Err(Status::OBJECT_NAME_INVALID.into());
         }
         validate::stream_type(&text, &name, request)?;
@@ -135,7 +137,7 @@ fn choose(
     if !Arc::ptr_eq(&vfs, live) {
         let asked = desired;
         desired = timewarp::check_access(request, desired)?;
-        // MS-FSCC 2.5.2: the right to write the quota index is the right to set defaults.
+        // MS-FSCC 2.5.2: setting default quotas needs the right to write the quota index file.
         if !is_past && quota::manages(&tree.token()).is_ok() {
             desired |= asked & AccessMask::WRITE_DATA;
         }
@@ -151,7 +153,7 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     let open = &fresh.open;
     let file = open.file()?;
     create.write_through(open)?;
-    // The new file is stable before its record or another promise depends on it.
+    // The new file is made stable before a record or a promise to the client depends on it.
     create.make_stable(open, action).await?;
     let (id, route) = (file.id, create.route()?);
     let shape = Shape { is_directory: file.is_directory, allocation: stat.allocation };
@@ -191,7 +193,7 @@ fn again(
     let (vfs, wish) = (&file.vfs, lease::wish_of(file));
     let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
     let create = Create { rq, request, wanted, posix, name, desired, file_id, vfs, wish };
-    // Breaks go to the client's present connection.
+    // The reconnected Open gets its oplock breaks over the present connection.
     file.cell.lock().oplocks.reroute(file.id, create.route()?);
     let stat = file.stat()?;
     out.set_file_id(file_id);

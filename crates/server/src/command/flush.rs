@@ -13,12 +13,12 @@ use crate::objects::stable;
 /// Answers when all that was written is on stable storage. A pipe has nothing
 /// to wait for: what is written to it is consumed at once.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    // macOS demands with Reserved1 of 0xFFFF (F_FULLFSYNC) that the drive's cache is written
-    // too; syncing does so for every client.
+    // macOS sets Reserved1 to 0xFFFF (F_FULLFSYNC) if the drive's cache must be written. It is
+    // ignored, because every sync writes the drive's cache.
     flush::Request::parse(rq.message)?;
     let open = rq.open()?;
     if let OpenTarget::File(file) = &open.target {
-        // The same bits are FILE_ADD_FILE and FILE_ADD_SUBDIRECTORY of a directory.
+        // In a directory these bits mean FILE_ADD_FILE and FILE_ADD_SUBDIRECTORY.
         open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
         file.settle_times(rq.server().ambient.now());
         if !planted!(SkippedFlush) {

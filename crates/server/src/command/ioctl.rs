@@ -53,7 +53,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return test_hooks::handle(rq, &request, out).await;
     }
     rq.session()?;
-    // MS-SMB2 3.3.5.15.8: an unknown code is refused.
+    // MS-SMB2 3.3.5.15.8: an unknown control code is answered with NOT_SUPPORTED.
     let row = table::row(request.ctl_code).ok_or(Status::NOT_SUPPORTED)?;
     check_open(rq, &request, row)?;
     check_sizes(rq, &request)?;
@@ -69,14 +69,15 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let (output, status) = acted?;
     if row.changes && row.act != Act::CopyChunk {
         let file = call.open()?.file()?;
-        // Another object may have taken the name.
+        // Setting or deleting a reparse point may put another object of the host under the name, so
+        // the name is synced instead of the attributes.
         let is_another = matches!(row.act, Act::SetReparsePoint | Act::DeleteReparsePoint);
         let change = if is_another { Change::Names(vec![file.name()]) } else { Change::Attributes };
         stable::sync_change(file, change).await?;
     }
     if output.len() > max_output as usize {
-        // No handler writes more than MaxOutputResponse; this check keeps such a fault from the
-        // wire.
+        // No handler should write more than MaxOutputResponse. If one does, the fault does not
+        // reach the client.
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     respond(rq, &request, &output, status, out)
@@ -151,7 +152,8 @@ fn check_open(rq: &Request<'_>, request: &ioctl::Request<'_>, row: &Row) -> Resu
         (On::File, Some(open)) => open.file().map(|_| ()),
         (On::Pipe, Some(open)) => match open.target {
             OpenTarget::Pipe(_) => Ok(()),
-            // Windows: INVALID_DEVICE_REQUEST.
+            // Deviation: Windows returns INVALID_DEVICE_REQUEST for a pipe's control code on a
+            // file.
             OpenTarget::File(_) => Err(Status::NOT_SUPPORTED),
         },
     }

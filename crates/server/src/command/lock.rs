@@ -39,17 +39,17 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if request.locks.len() > LOCKS_PER_REQUEST {
         return Err(Status::INSUFFICIENT_RESOURCES.into());
     }
-    // Windows: after the session has expired only unlocking is processed, as in smbd; MS-SMB2
-    // 3.3.5.2.9 has every LOCK.
+    // Windows and smbd allow an expired session only to unlock; MS-SMB2 3.3.5.2.9 allows every
+    // LOCK.
     let unlocks = request.locks.iter().all(|lock| lock.flags == LockFlags::UNLOCK);
     if !unlocks && rq.session()?.state() == State::Expired {
         return Err(Status::NETWORK_SESSION_EXPIRED.into());
     }
-    // MS-FSA 2.1.5.8, 2.1.5.9.
+    // MS-FSA 2.1.5.8, 2.1.5.9: a directory cannot be locked.
     if file.is_directory {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    // Windows: a lock needs the right to read or to write.
+    // Windows requires the right to read or to write data.
     open.require_any(
         AccessMask::READ_DATA
             | AccessMask::WRITE_DATA
@@ -74,7 +74,8 @@ async fn carry_out(
 ) -> Result<(), Status> {
     if locks.first().is_some_and(|first| first.flags == LockFlags::UNLOCK) {
         if let Err(status) = unlock(open, file, locks, sequence) {
-            // The ranges before the error stay unlocked, also in the record.
+            // An unlock that fails keeps the ranges before the error unlocked: the record must say
+            // so, too.
             let _ = record::keep(rq.server(), open).await;
             return Err(status);
         }
@@ -125,12 +126,13 @@ async fn begin<'a>(
     };
     loop {
         let mut turn = pin!(open.lock_turns.notified());
-        // Registers for the wake-up before the check, so that no end in between is missed.
+        // Registers for the wake-up before the check, so that an end of the first LOCK is not
+        // missed.
         turn.as_mut().enable();
         let (is_done, begins) = {
-            // Deviation: MS-SMB2 3.3.5.2.10 lets a LOCK of a lost channel pass. One that arrives
-            // after its repetition would take or release a lock of which its client has the
-            // answer. Both locks are held: the repetition may come between two looks.
+            // Deviation: MS-SMB2 3.3.5.2.10 accepts a LOCK from a lost channel. If it arrives after
+            // its repetition, it would lock or unlock again although the client has the answer.
+            // Holding the two mutexes together keeps the repetition from coming between the checks.
             let channel = open.channel_sequence.lock();
             let is_stale = rq.connection.is_smb3()
                 && Age::of(rq.header.channel_sequence(), channel.current()) == Age::Older;
@@ -148,7 +150,7 @@ async fn begin<'a>(
             turn.await;
             continue;
         }
-        // The record of the first processing may not be stable yet, although its answer was lost.
+        // This repeats a LOCK that has succeeded, but its record may not be stable yet.
         record::keep(rq.server(), open).await?;
         if open.lock_sequences.lock().promise(number) {
             return Ok(None);
@@ -269,7 +271,8 @@ impl Drop for Taken<'_> {
             host_locks::show_unlocked(self.file, &shared.ranges, *range);
         }
         drop(shared);
-        // The record may contain these locks already, and would keep them without this renewal.
+        // The locks were given up, but may be in the record already: the record is renewed without
+        // them.
         record::renew(self.rq.server(), self.open);
     }
 }
@@ -409,8 +412,7 @@ async fn wait(locking: &Locking<'_>, range: Range, mode: Mode) -> Result<(), Sta
     let Locking { open, file, .. } = locking;
     let ticket = {
         let mut shared = file.cell.lock();
-        // Checked under the file's lock, as an Open closes under it: the close of an Open that
-        // is not closed yet will release these ranges and end the wait.
+        // Checked while the cell is locked: a later close releases these ranges and ends the wait.
         if open.is_closed() {
             return Err(Status::RANGE_NOT_LOCKED);
         }

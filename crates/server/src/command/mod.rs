@@ -44,14 +44,14 @@ use crate::objects::refusal::{Doom, Outcome, Refusal};
 
 /// Runs the handler of a request whose row holds.
 pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    // Pinned before it is awaited, as in `blocking_requests`: that saves a copy of its state.
+    // The future is pinned before it is awaited, which saves a copy of its state.
     audited::outcome(rq, pin!(handle(rq, out)).await)
 }
 
 async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     match rq.header.command {
         Command::NEGOTIATE => negotiate::handle(rq, rq.owner()?, out),
-        // Boxed: other requests need no room for the state of a logon.
+        // The future is boxed, so that other requests need no memory for the state of a logon.
         Command::SESSION_SETUP => Box::pin(session_setup::handle(rq, rq.owner()?, out)).await,
         Command::LOGOFF => logoff::handle(rq, out).await,
         Command::TREE_CONNECT => tree_connect::handle(rq, out),

@@ -44,7 +44,8 @@ pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> 
         });
         return Err(Status::NOT_SUPPORTED.into());
     };
-    // Over TCP, too: a client uses the terms of its first connection for all others to this server.
+    // Applies to TCP connections, too: a client uses the terms of its first connection for all
+    // connections to this server.
     let has_rdma = rq.connection.moves_data() || rq.server().listens_for_rdma();
     let chosen = Chosen::from(settings, has_rdma, dialect, &request)
         .inspect_err(|status| tell_refused(rq, *status))?;
@@ -124,9 +125,9 @@ impl Chosen {
                         return Err(Status::SMB_NO_PREAUTH_INTEGRITY_HASH_OVERLAP);
                     }
                 }
-                // No list of ciphers may be empty (MS-SMB2 2.2.3.1.2), and MS-SMB2 3.3.5.4 says
-                // nothing of one that is: it is no offer, and gets no answer.  Clients send it
-                // when encryption is off, and cannot read the cipher 0.
+                // An empty cipher list is invalid (MS-SMB2 2.2.3.1.2), but MS-SMB2 3.3.5.4 defines
+                // no error. Clients with encryption off send it and cannot read an answer with
+                // cipher 0, so the context is ignored.
                 NegotiateContext::Encryption(ciphers) if ciphers.is_empty() => {}
                 NegotiateContext::Encryption(ciphers) if settings.encryption != Encryption::Off => {
                     let offered = |c: &&Cipher| ciphers.contains(&context::Cipher(c.id()));
@@ -148,8 +149,8 @@ impl Chosen {
                     }
                     transform_ids = Some(ids);
                 }
-                // Unknown contexts and those of features this server does not
-                // have are ignored.
+                // Contexts that are unknown, or for features that this server does not have, are
+                // ignored.
                 _ => {}
             }
         }
@@ -210,7 +211,7 @@ fn settle(
 ) -> Negotiated {
     let settings = &connection.settings;
     let keeps_opens = connection.server.durables.store().is_some();
-    // MS-SMB2 3.3.5.4: the transport decides, too.
+    // MS-SMB2 3.3.5.4: multi-credit requests depend on the dialect and on the transport.
     let multi_credit =
         dialect != Dialect::SMB_2_0_2 && connection.transport.facts().has_multi_credit;
     let smb3 = dialect >= Dialect::SMB_3_0;
@@ -221,7 +222,7 @@ fn settle(
     if dialect != Dialect::SMB_2_0_2 {
         capabilities |= Capabilities::LEASING;
     }
-    // MS-SMB2 3.3.5.4: only to clients that announce it.
+    // MS-SMB2 3.3.5.4: the server announces directory leasing only to a client that announces it.
     if smb3 && request.capabilities.contains(Capabilities::DIRECTORY_LEASING) {
         capabilities |= Capabilities::DIRECTORY_LEASING;
     }
@@ -232,7 +233,7 @@ fn settle(
         capabilities |= Capabilities::MULTI_CHANNEL;
     }
     let mut cipher = chosen.encryption.flatten();
-    // Before 3.1.1 a capability bit stands for AES-128-CCM.
+    // In dialects before 3.1.1 the ENCRYPTION capability means AES-128-CCM.
     let ccm = settings.encryption != Encryption::Off
         && settings.ciphers.contains(&Cipher::Aes128Ccm)
         && request.capabilities.contains(Capabilities::ENCRYPTION);

@@ -19,7 +19,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let response = match oplock_break::Request::parse(rq.message)? {
         oplock_break::Request::Oplock(request) => {
             let answer = oplock(rq, request);
-            // The state of its cache is recorded, also after a wrong acknowledgment.
+            // The oplock or lease state is recorded even if the acknowledgment was wrong.
             if let Ok(file) = rq.session()?.open(request.file_id)?.file() {
                 record::keep_file(rq.server(), &file.cell).await?;
             }
@@ -49,7 +49,7 @@ fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status>
         _ => (LeaseState::EMPTY, Some(Status::INVALID_OPLOCK_PROTOCOL)),
     };
     let acknowledged = match state.oplocks.acknowledge(owner, kept) {
-        // The break took all caching from it.
+        // The break allows no caching at all, so an acknowledged level II counts as none.
         Err(Status::REQUEST_NOT_ACCEPTED) => state.oplocks.acknowledge(owner, LeaseState::EMPTY)?,
         other => other?,
     };

@@ -103,7 +103,7 @@ async fn list(
         match filled {
             Ok(Filled::Slice) => tokio::task::yield_now().await,
             Ok(filled) => break filled,
-            // The entries that have been read are answered; the next request gets the fault.
+            // Returns the entries read so far; the next request will report the fault.
             Err(_) if !writer.is_empty() => break Filled::Full,
             Err(fault) => return Err(fault.status()),
         }
@@ -134,7 +134,8 @@ fn cut_first(
     if let (Some(entry), Some(mut writer)) =
         (held, DirectoryWriter::new(output.bytes(), class, usize::MAX))
     {
-        // The entry always fits here; `Output` cuts it to the client's length.
+        // The entry fits into this buffer; `Output` cuts it to the length that the client asked
+        // for.
         let _ = writer.push(&entry);
     }
 }
@@ -154,7 +155,7 @@ fn start(
     match &mut place.scan {
         Some(scan) if restart => {
             let text = text()?;
-            // MS-FSA: without a pattern the present one stays.
+            // MS-FSA: a restart without a pattern keeps the present pattern.
             if text.is_empty() {
                 scan.restart();
             } else {
@@ -174,8 +175,8 @@ fn start(
 
 /// A search pattern: one component, in which wildcards may stand, or a dot name.
 fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
-    // MS-FSA 2.1.5.6.3: a pattern has no separator. Windows: separators at the end of a plain name
-    // are dropped.
+    // MS-FSA 2.1.5.6.3: a pattern has no separator. Windows strips separators at the end of a plain
+    // name.
     let text = match text.trim_end_matches('\\') {
         "" => text,
         _ if posix => text,
@@ -186,7 +187,7 @@ fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
         true => matches!(c, '/' | '\0'),
         false => matches!(c, '\\' | '/' | ':' | '|') || c < ' ',
     };
-    // A longer text matches no name, and the attempt would take long.
+    // No name is that long, and matching such a pattern would take long.
     let too_long = text.encode_utf16().nth(COMPONENT_UNITS).is_some();
     if too_long || text.contains(separates) {
         return Err(Status::OBJECT_NAME_INVALID);

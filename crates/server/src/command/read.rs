@@ -35,7 +35,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let memory = client_memory::of_read(rq, &request)?;
     out.set_invalidates(memory.as_ref().and_then(|memory| memory.invalidates));
     if memory.is_none() && request.length as usize > rq.room.saturating_sub(FIXED) {
-        // The answers of this compound would become longer than allowed.
+        // The answers of this compound would exceed their limit together.
         return Err(Status::INVALID_PARAMETER.into());
     }
     rq.check_charge(request.length)?;
@@ -45,7 +45,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         OpenTarget::Pipe(_) if request.flags.contains(ReadFlags::READ_UNBUFFERED) => {
             return Err(Status::INVALID_PARAMETER.into());
         }
-        // A pipe's data goes in the message, not by RDMA.
+        // Data of a pipe goes in the message, never by RDMA.
         OpenTarget::Pipe(_) if memory.is_some() => return Err(Status::INVALID_PARAMETER.into()),
         OpenTarget::Pipe(_) => return ipc::read(rq, open, request.length, out).await,
     };
@@ -100,8 +100,9 @@ fn direct(
     file: &FileOpen,
     request: &read::Request<'_>,
 ) -> Result<Option<Payload>, Status> {
-    // A client on this machine copies from the page cache itself then, slower than from a buffer that
-    // is hot in the cache. With little in flight that costs it no time all the same (docs/adr/0003).
+    // sendfile makes a client on this machine copy from the page cache, which is slower than from a
+    // buffer that is still in the processor's cache. With few reads in flight the loss does not
+    // matter (docs/adr/0003).
     let is_small =
         || rq.owner.is_some_and(|connection| connection.is_read_without_copy(request.length));
     if request.length < DIRECT_MIN
@@ -110,7 +111,8 @@ fn direct(
     {
         return Ok(None);
     }
-    // The size of a file on a network or FUSE file system is not asked for on the core.
+    // On a network or FUSE file system, asking for the size may block, so it is not done on the
+    // core.
     let Some(io) = file.io().filter(|io| io.mount().medium() != Medium::Remote) else {
         return Ok(None);
     };
@@ -120,7 +122,8 @@ fn direct(
     let left = end.saturating_sub(request.offset).min(u64::from(request.length));
     let length = u32::try_from(left).unwrap_or(request.length);
     if length < DIRECT_MIN || !io.is_cached(request.offset, length as usize) {
-        // sendfile would block the core until the disk has answered.
+        // The data is not in the page cache: sendfile would block the core until the disk has
+        // answered.
         return Ok(None);
     }
     Ok(Some(Payload::File { file: Arc::clone(io.fd()), offset: request.offset, length }))

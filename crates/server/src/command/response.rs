@@ -13,7 +13,7 @@ use frevo_wire::smbd::BufferDescriptor;
 use crate::command::client_memory::DataTransform;
 use crate::objects::session::Session;
 
-// A payload buffer's headroom takes all headers of a READ response: prefix, transform header,
+// The headroom before a payload holds the headers of a READ response: prefix, transform header,
 // SMB2 header, fixed part.
 const _: () = assert!(HEADROOM >= frevo_proto::protection::transform::HEADROOM + HEADER_LEN + 16);
 

@@ -48,7 +48,7 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
     let accounts = rq.server().accounts();
     let step = judged(rq, connection, acceptor, request.security_buffer, &accounts).await;
     match step {
-        // A second question of the acceptor is a fault.
+        // The acceptor asks the domain only once, so a second question is a bug.
         Ok(Step::Ask(_)) => Err(Status::INTERNAL_ERROR.into()),
         Ok(Step::Continue(token)) => {
             respond(out, SessionFlags::EMPTY, &token);
@@ -62,10 +62,10 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
             Ok(Status::MORE_PROCESSING_REQUIRED)
         }
         Ok(Step::Done(mut done)) => match admit(rq, connection, &mut done).await {
-            // The connection ended meanwhile and has released its objects, so no session may be
+            // The connection has ended and released its objects meanwhile, so no session may be
             // added to it.
             _ if connection.is_doomed() => {
-                // Other channels of an older session go on as they are.
+                // Only a new session is removed; an older session keeps its other channels.
                 if authentication.purpose == Purpose::New {
                     abandon(rq, connection, &session, Purpose::New);
                 }
@@ -87,8 +87,8 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
         },
         Err(refusal) => {
             refused(rq, &refusal);
-            // MS-NLMP has no name before AUTHENTICATE_MESSAGE. From then on every
-            // refusal counts, whatever it is for.
+            // Before AUTHENTICATE_MESSAGE there is no user name (MS-NLMP). With a name, every
+            // refusal counts as a failed logon.
             if !refusal.account.is_empty() {
                 heed(rq, connection, &refusal.account, false).await;
             }
@@ -160,8 +160,8 @@ async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Op
         done.identity.user = domain_users::name(user);
     }
     let user = &*done.identity.user;
-    // An anonymous logon is no guess, and must not be remembered as a success. A ticket is no guess
-    // either: wrong passwords of an attacker must not lock out the owner's tickets.
+    // Only a password can be a guess. An anonymous logon must not be remembered as a success, and
+    // wrong passwords of an attacker must not lock out the owner's Kerberos tickets.
     let may_be_guess = !user.is_empty() && done.identity.kerberos.is_none();
     if may_be_guess && !heed(rq, connection, user, true).await {
         return None;
@@ -252,8 +252,8 @@ fn find(
     }
     let channel =
         connection.members.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
-    // MS-SMB2 3.3.5.2.9: a session that encrypts accepts no unencrypted request but the binding of
-    // a channel.
+    // MS-SMB2 3.3.5.2.9: a session that encrypts refuses unencrypted requests, except one that
+    // binds a channel.
     if channel.session.security().is_some_and(|security| security.encrypt_data)
         && !rq.encrypted
         && rq.connection.is_smb3()
@@ -264,7 +264,7 @@ fn find(
         return Ok(under_way);
     }
     if channel.session.security().is_none() {
-        // An earlier token of this exchange is still being processed.
+        // The previous token of this exchange is still being processed.
         return Err(Status::INVALID_PARAMETER.into());
     }
     begin_charged(rq, connection, Purpose::Renew, Arc::clone(&channel.session))
@@ -333,10 +333,12 @@ fn begin(
     config.ntlm = settings.ntlm;
     config.passed_on.clone_from(&settings.passed_on);
     if let Some(domain) = settings.passed_on.first() {
-        // A controller compares MsvAvNbDomainName and MsvAvNbComputerName with its member.
+        // A domain controller compares the domain name, and the computer name, with those of its
+        // member.
         config.domain = domain.to_uppercase();
     }
-    // An anonymous user shares no secret with the server: no key could seal or bind.
+    // An anonymous user shares no secret with the server, so there is no key to encrypt or to bind
+    // a channel.
     config.anonymous = settings.anonymous
         && match purpose {
             Purpose::New => settings.encryption != Encryption::Required,
@@ -392,7 +394,7 @@ fn finish(
 ) -> Outcome {
     let Authenticated { done, host, accounts } = client;
     let is_nobody = done.identity.user.is_empty();
-    // A session without an account goes on using its Opens with the host identity of its earlier
+    // A session that became anonymous goes on using its Opens with the host identity of its former
     // user.
     let before = authentication.session.identity().filter(|_| is_nobody);
     let host = before.map_or(host, |before| before.host.clone());
@@ -416,8 +418,8 @@ fn finish(
     match authentication.purpose {
         Purpose::New => establish(rq, connection, request, authentication, done, identity)?,
         Purpose::Renew => {
-            // A session that has lost its account may authenticate as its owner again, and as
-            // no other account.
+            // A session that became anonymous may authenticate as its owner again, but as no other
+            // account.
             if !identity.is_nobody() && !session.is_owned_by(&identity) {
                 return Err(Status::ACCESS_DENIED.into());
             }
@@ -440,7 +442,7 @@ fn finish(
     }
     let flags = match authentication.purpose {
         Purpose::New if is_nobody => {
-            // MS-SMB2 3.3.5.5.3: the response is not signed.
+            // MS-SMB2 3.3.5.5.3: the response to an anonymous logon is not signed.
             out.leave_unsigned();
             SessionFlags::IS_NULL
         }
@@ -497,13 +499,14 @@ fn establish(
     let sealing_key = keys.sealing_key(Sender::Server).map(Arc::new);
     let encrypt_data = settings.encryption == Encryption::Required && sealing_key.is_some();
     let asked = negotiated.client_security_mode | request.security_mode;
-    // Deviation: never for an anonymous session: MS-SMB2 3.2.5.3.1 has that client sign nothing,
-    // and the key is known to all.
+    // Deviation: signing is never required of an anonymous session: MS-SMB2 3.2.5.3.1 has that
+    // client sign nothing, and everyone knows the key.
     let signing_required = !encrypt_data
         && !identity.is_nobody()
         && (settings.signing == Signing::Required
             || asked.contains(SecurityMode::SIGNING_REQUIRED));
-    // Anonymous sessions are charged to their network, not to an account that all of them share.
+    // An anonymous session is charged to its network, because all anonymous users share one
+    // account.
     let ledger = &rq.server().ledger;
     let holder = if identity.is_nobody() {
         ledger.network(rq.connection.peer.ip())
@@ -565,7 +568,7 @@ async fn take_over(rq: &Request<'_>, connection: &Connection, previous: u64, ses
     }
     let Some(old) = rq.server().session(previous) else { return };
     let same = match (old.identity(), session.identity()) {
-        // Two anonymous users need not be the same person.
+        // Two anonymous sessions may belong to different persons, so they are never the same user.
         (Some(a), Some(b)) => a.is_same_user(&b) && !b.is_nobody(),
         _ => false,
     };

@@ -67,7 +67,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             Some(change) => stable::sync_change(file, change).await,
             None => Ok(()),
         };
-        // The records get the new name also if the change is not stable.
+        // The durable records get the new name even if the change could not be synced.
         record::keep_file(rq.server(), &file.cell).await?;
         stable?;
     }
@@ -115,7 +115,8 @@ fn apply(
             audited::protected(open, asked, request.buffer, names, set);
             set?;
             if !open.file()?.is_directory {
-                // MS-FSA 2.1.5.17.
+                // MS-FSA 2.1.5.17: a new security descriptor sets ARCHIVE and is reported to
+                // watches.
                 open.file()?.set_archive();
             }
             open.file()?.report(files, NotifyAction::MODIFIED, CompletionFilter::SECURITY);
@@ -140,7 +141,8 @@ fn volume(open: &Open, class: FsInfoClass, buffer: &[u8]) -> Result<(), Status> 
                 open.tree().record_privilege("quota", &open.file()?.name());
                 return Ok(());
             }
-            // MS-FSA 2.1.5.16.8: a volume's object ID, which nothing sets here.
+            // MS-FSA 2.1.5.16.8: the remaining class is the volume's object ID, which this server
+            // does not set.
             let is_whole = buffer.len() >= VOLUME_OBJECT_ID;
             Err(if is_whole { Status::INVALID_PARAMETER } else { Status::INVALID_INFO_CLASS })
         }

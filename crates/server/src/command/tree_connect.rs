@@ -45,7 +45,8 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let session = rq.session()?;
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let peer = rq.connection.peer;
-    // A caller without an account gets the same status for every share.
+    // A session without an account gets ACCESS_DENIED for every share, so that it cannot test which
+    // shares exist.
     if identity.is_nobody() && !name.eq_ignore_ascii_case("IPC$") {
         audited::connect_refused(rq, name, Status::ACCESS_DENIED, "no account");
         return Err(Status::ACCESS_DENIED.into());
@@ -64,7 +65,8 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             .connected_from(rq.source())
             .counted(share_use)
     })?;
-    // A review of changed rules that ran before this tree connect was added has not seen it.
+    // If the rules changed while the tree connect was being added, the review of all tree connects
+    // has missed it.
     let present = session.identity().unwrap_or_else(|| Arc::clone(&identity));
     if let Some(why) = rq.server().excess(&tree, &present) {
         rq.server().end_tree(session, &tree);
@@ -135,7 +137,8 @@ fn admit(
     let found = shares.find_for(name, &identity.user);
     let rules = found.map_or(shares.rules_of_none(), |share| &share.rules);
     let read_only = found.is_some_and(|share| share.read_only);
-    // The check runs for unknown shares, too, so that its time does not tell them apart.
+    // The rules are judged for unknown shares, too, so that the time of the answer does not reveal
+    // which shares exist.
     let verdict = black_box(rules.judge(&caller, read_only));
     let share = found.map(Arc::clone).ok_or("there is no share of that name")?;
     let granted = share.rules.granted(&caller);
@@ -204,9 +207,10 @@ fn check_encryption(rq: &Request<'_>, share: &Share) -> Result<(), Status> {
 
 fn share_flags(rq: &Request<'_>, share: &Share) -> ShareFlags {
     let mut flags = match share.target {
-        // Zero is SMB2_SHAREFLAG_MANUAL_CACHING: offline files as users choose.
+        // The empty flags mean SMB2_SHAREFLAG_MANUAL_CACHING: users choose the files that are
+        // available offline.
         Target::Disk(_) => ShareFlags::EMPTY,
-        // Windows: nothing of a pipe can be cached.
+        // Windows: data of pipes cannot be cached.
         Target::Pipes => ShareFlags::NO_CACHING,
     };
     if share.encrypt && rq.connection.is_smb3() {

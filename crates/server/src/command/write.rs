@@ -36,7 +36,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     rq.check_charge(length)?;
     let fetched = rq.fetched.take();
     if memory.is_some() {
-        // The connection has read the data by RDMA before.
+        // The connection has fetched the data by RDMA before the handler began.
         request.data = fetched.as_deref().ok_or(Status::INSUFFICIENT_RESOURCES)?;
     }
     let open = rq.open()?;
@@ -77,10 +77,10 @@ async fn write_file(
         return Err(Status::INVALID_DEVICE_REQUEST);
     }
     let rights = open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA);
-    // MS-FSA 2.1.5.4: a file of a snapshot gives no write access.
+    // MS-FSA 2.1.5.4: a file of a snapshot is write-protected.
     rights.map_err(|denied| if is_protected(open, file) { PROTECTED } else { denied })?;
     let length = request.data.len() as u64;
-    // Windows: MS-FSA 2.1.5.4 takes a negative offset as the end of the file, but the SMB server
+    // MS-FSA 2.1.5.4 takes a negative offset as the end of the file, but the Windows SMB server
     // refuses it.
     if request.offset > MAX_OFFSET || MAX_OFFSET - request.offset < length {
         return Err(Status::INVALID_PARAMETER);
@@ -101,11 +101,11 @@ async fn write_file(
     file.before_write()?;
     let caching = data::demanded(open, request.flags.contains(WriteFlags::WRITE_UNBUFFERED));
     let written = data::write(file, offset, request.data, caching).await;
-    // A failed write may have changed part of the data.
+    // Even a failed write may have changed part of the data, so ARCHIVE is set first.
     file.set_archive();
     written?;
-    // Deviation: MS-SMB2 3.3.5.13 refuses a write-through that may be buffered;
-    // Linux clients send it, and what they mean is clear.
+    // Deviation: MS-SMB2 3.3.5.13 refuses WRITE_THROUGH on a buffered Open. Linux clients send it
+    // to have the data synced, so it is obeyed.
     if request.flags.contains(WriteFlags::WRITE_THROUGH)
         || file.has_mode(CreateOptions::WRITE_THROUGH)
     {

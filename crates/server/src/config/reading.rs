@@ -106,7 +106,7 @@ fn parse_part(whole: &str, part: Range<usize>) -> (Option<Config>, Vec<Fault>) {
             Ok(config) => return (Some(config), faults),
             Err(error) => error,
         };
-        // Does not report as missing a key that this loop has blanked out after an earlier fault.
+        // A key that this loop has blanked out after an earlier fault is not reported as missing.
         let missing = error.message().strip_prefix("missing field `");
         let missing = missing.and_then(|rest| rest.split('`').next());
         if !missing.is_some_and(|key| gone.iter().any(|known: &String| known == key)) {
@@ -148,7 +148,7 @@ fn take_out(text: &mut String, span: &Range<usize>, is_table: bool) -> Option<St
     if old.trim().is_empty() {
         return None;
     }
-    // The blanks keep the length of the text, so the spans of later faults stay right.
+    // Newlines and length are kept, so that positions of later faults stay right.
     let blank = |byte: u8| if byte == b'\n' { '\n' } else { ' ' };
     let blanks: String = old.bytes().map(blank).collect();
     text.replace_range(start..end, &blanks);
@@ -215,7 +215,7 @@ macro_rules! overlaid {
     ($section:ident: $($key:ident),+ $(,)?) => {
         impl $section {
             fn overlaid(mut self, later: Self) -> Self {
-                // A missing key does not compile; otherwise its value would be ignored silently.
+                // The pattern lists all keys: a forgotten key does not compile.
                 let Self { $($key),+ } = later;
                 $(self.$key.overlay($key);)+
                 self

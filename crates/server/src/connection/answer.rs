@@ -35,7 +35,8 @@ impl Connection {
         match panics::outlived(answering).await {
             Some(Ok(())) => {}
             Some(Err(why)) => self.disconnect(why),
-            // Other requests of the connection are still carried out: see `event_loop`.
+            // A panic: the connection ends, after its other running requests have ended (see
+            // `event_loop`).
             None => self.disconnect(Doom::Rule("a bug in the server; see the log")),
         }
     }
@@ -52,11 +53,11 @@ impl Connection {
         let assembly = Assembly::new(opened.sealed.clone());
         let mut frame = Frame { opened, bytes, chain: Chain::new(), operation: None, assembly };
         let last = elements.len().saturating_sub(1);
-        // The value is boxed: most frames have one request and need no room for it.
+        // The value is boxed, because most frames have one request and do not need it.
         let shown = (last > 0).then(Box::<Shown>::default);
         for (at, (element, verdict)) in elements.iter().zip(verdicts).enumerate() {
-            // A long compound of slow requests lets other requests run in between. Its first
-            // request begins at once, since requests begin in the order in which they arrive.
+            // Other requests run between the elements of a long compound, but not before its first
+            // element, since requests begin in their order of arrival.
             if at > 0 {
                 yield_if_due().await;
             }
@@ -88,7 +89,8 @@ impl Connection {
         let mut out = Response::reusing(self.outgoing.take_bytes());
         let sealed = frame.opened.sealed.is_some();
         if let Some(channel) = &frame.opened.sealed {
-            // A related element may carry another SessionId, which is ignored in a sealed message.
+            // In a sealed message the SessionId of a related element is ignored: the session of the
+            // seal counts.
             header.session_id = channel.session.id;
         }
         let capacity = frame.opened.frame.capacity();
@@ -111,8 +113,8 @@ impl Connection {
             && let Some(needed) = row.kept(message)
             && capacity > needed.len() + FRAME_KEPT_BYTES
         {
-            // The request may wait for long: only the bytes it still needs are kept, the frame is
-            // freed.
+            // The request may wait long: only the bytes that it still needs are kept, and the frame
+            // is freed.
             kept = needed.to_vec();
             message = &kept;
             frame.opened.frame = Buf::new();
@@ -218,7 +220,8 @@ impl Connection {
 /// connects again, and finds the owner of the share.
 fn if_served(rq: &Request<'_>, outcome: Outcome) -> Outcome {
     let Some(tree) = &rq.tree else { return outcome };
-    // The error may be caused by the move of the share, such as CANCELLED for a waiting lock.
+    // The move of the share may have caused the error, for instance CANCELLED for a waiting lock.
+    // Then no response is sent, and the client asks the new owner.
     let is_told = tree.is_served() && (outcome.is_ok() || tree.takes_requests());
     if is_told { outcome } else { Err(Doom::Late("another server serves the share").into()) }
 }

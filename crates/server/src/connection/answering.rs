@@ -61,7 +61,7 @@ async fn next(work: &Work, is_idle: &Cell<bool>) -> (Rc<Connection>, Buf) {
             is_idle.set(false);
             Poll::Ready(work)
         }
-        // No waker is needed: the caller that sets new work also polls this future.
+        // No waker is needed: the code that sets new work also polls this future.
         None => {
             is_idle.set(true);
             Poll::Pending

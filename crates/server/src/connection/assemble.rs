@@ -147,12 +147,12 @@ impl Assembly {
     ) {
         let (charge, row) = (element.charge, element.row);
         let Answer { outcome, async_id, channel, spent, received } = answer;
-        // SESSION_SETUP creates its channel only while its request is handled.
+        // SESSION_SETUP has no channel before its handler has run.
         let id = out.session_id().unwrap_or(request.session_id);
         let channel = channel.or_else(|| connection.members.channel(id));
         let outcome = match outcome {
-            // The session ended meanwhile on another channel: no key is left to sign the success
-            // with.
+            // Another channel has ended the session meanwhile: there is no key to sign this
+            // success.
             Ok(Status::SUCCESS)
                 if request.command == Command::SESSION_SETUP && channel.is_none() =>
             {
@@ -179,7 +179,8 @@ impl Assembly {
         };
         let id = |seal: &Option<Rc<Channel>>| seal.as_ref().map(|channel| channel.session.id);
         if !self.parts.is_empty() && id(&seal) != id(&self.seal) {
-            // A client rejects a sealed frame whose messages belong to different sessions.
+            // A sealed frame is sent first if this response belongs to another session: clients
+            // reject mixed frames.
             self.flush(connection);
         }
         self.seal = seal;
@@ -261,7 +262,7 @@ impl Assembly {
         self.payload = payload;
         self.inline_payload();
         if self.payload.is_none() {
-            // Windows: the last response of a compound is padded like the other responses.
+            // Windows pads the last response of a compound like the responses before it.
             self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         }
     }
@@ -371,12 +372,11 @@ fn response_header(
     let mut header =
         Header { status, flags, next_command: 0, signature: [0; 16], credits: 0, ..*request };
     if let Some(async_id) = async_id {
-        // The interim response has already granted the credits.
+        // The interim response granted the credits of this request already.
         header.flags |= HeaderFlags::ASYNC_COMMAND;
         header.route = Route::Async { async_id };
     } else {
-        // Windows: a client gets further credits with the final response of a logon, not with an
-        // interim step.
+        // Windows grants further credits with the last response of a logon only.
         let is_logon = request.command == Command::SESSION_SETUP && status != Status::SUCCESS;
         let asked = if is_logon { request.credits.min(charge) } else { request.credits };
         let wanted = affordable(asked, charge, connection.info.server.ledger.fullness());
@@ -416,7 +416,8 @@ fn error_body(w: &mut Writer<'_>, data: &[u8], dialect: Dialect) {
     let length = u32::try_from(data.len()).unwrap_or(0);
     w.u16(9).u8(u8::from(wrapped)).u8(0);
     if wrapped {
-        // MS-SMB2 2.2.2.1: ErrorDataLength, ErrorId (default), data.
+        // MS-SMB2 2.2.2.1: an error context has ErrorDataLength, ErrorId (0 is the default) and
+        // data.
         w.u32(length.saturating_add(8)).u32(length).u32(0).bytes(data);
     } else if data.is_empty() {
         w.u32(0).u8(0);
@@ -459,7 +460,7 @@ pub(super) fn send_interim(
         Err(why) => return connection.disconnect(why),
     };
     connection.enqueue(OutFrame::new(frame));
-    // The request is still running, so nothing else wakes the event loop for this interim response.
+    // The request goes on, so the event loop must be woken to send this interim response.
     connection.attention.notify_one();
 }
 

@@ -68,7 +68,7 @@ impl Connection {
             return;
         }
         self.incoming.is_widened.set(true);
-        // Widening fails only if the socket is closed, which the next receive reports.
+        // Widening fails only if the socket is closed; the next receive reports that.
         drop(stream.widen_receive_window(RECEIVE_WINDOW_BYTES));
     }
 }

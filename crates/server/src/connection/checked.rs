@@ -52,7 +52,7 @@ impl CheckedAhead {
         let mut ahead = self.0.borrow_mut();
         let next = ahead.pop_front();
         if ahead.is_empty() && ahead.capacity() > 0 {
-            // An idle connection keeps no buffer.
+            // Replaces the empty queue, so that an idle connection keeps no buffer.
             *ahead = VecDeque::new();
         }
         next.flatten()

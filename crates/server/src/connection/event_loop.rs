@@ -114,8 +114,7 @@ fn run_to_end(
         let connection = Connection::new(info, notices, ticket).over(stream.rdma());
         let connection = Rc::new(connection);
         connection.members.charges.borrow_mut().push(charge);
-        // The connection is wound up in every case: at its end, after a panic, or when its core
-        // drops it.
+        // The connection is wound up at its end, after a panic, and when its core drops it.
         let winds_up = panics::Always(|| connection.wind_up());
         let mut event_loop =
             EventLoop { connection: &connection, stream, reader, in_flight: InFlight::new() };
@@ -131,7 +130,7 @@ fn run_to_end(
             Box::pin(connection.settle_elsewhere()).await;
         }
         if end.is_ok() {
-            // After an orderly end the client still expects responses to all earlier requests.
+            // At an orderly end the client still expects the queued responses.
             let _ = connection.outgoing.queue.flush(stream).await;
         }
         Ok(())
@@ -162,7 +161,7 @@ impl EventLoop<'_> {
             if logon.look(connection.members.has_session()) {
                 deadline.as_mut().reset(logon.deadline);
             }
-            // Requests of one connection must not keep other connections from the core.
+            // The requests of this connection must not keep other connections from the core.
             yield_if_due().await;
             let (may_read, is_short) = self.prepare()?;
             let Self { stream, reader, in_flight, .. } = &mut *self;
@@ -172,16 +171,15 @@ impl EventLoop<'_> {
                 biased;
                 () = connection.attention.notified() => {}
                 never = driver.drive() => match never {},
-                // Requests under way are carried out and answered after this loop.
+                // Requests that have begun are finished and answered after this loop.
                 () = &mut stopping => {
                     connection.stops.set(true);
                     return Ok(());
                 }
                 () = any_ended(in_flight, stream), if !in_flight.is_empty() => {}
                 notice = connection.next_notice() => connection.heed(notice, stream),
-                // Memory that other connections free is not announced, so a timer looks for it.
-                // `select!` evaluates the expression of a disabled branch too: the `async` block
-                // avoids reading the clock there.
+                // No notice tells that other connections have freed memory, so a timer checks.
+                // `async`: `select!` would read the clock even if the branch is disabled.
                 () = async { sleep(MEMORY_LOOK).await }, if is_short => {}
                 () = async { sleep_until(look.unwrap_or(logon.deadline)).await }, if look.is_some() => {
                     connection.look_after_breaks(stream);
@@ -195,7 +193,7 @@ impl EventLoop<'_> {
                     sent.map_err(End::Send)?;
                 }
                 frame = async {
-                    // Requests under way that could not run in this poll run before new requests.
+                    // Requests that began but could not run in this poll go before new requests.
                     if under_way > 0 {
                         yield_if_due().await;
                     }
@@ -226,7 +224,7 @@ impl EventLoop<'_> {
         let connection = self.connection;
         connection.settle();
         connection.outgoing.queue.try_flush(self.stream).map_err(End::Send)?;
-        // Over SMB Direct all work that was posted so far is given to the device now.
+        // SMB Direct: hands all posted work to the device at once.
         let _ = self.stream.ring();
         connection.note_unsent();
         connection.trust();
@@ -236,8 +234,8 @@ impl EventLoop<'_> {
         let has_place = !connection.is_full_of_replies()
             && self.in_flight.len() < IN_FLIGHT_PER_CONNECTION
             && connection.may_line_up();
-        // Without free memory one request at a time is served: the next frame is read when all
-        // earlier requests have been answered and their responses sent.
+        // If memory is short, the connection reads its next frame only after all earlier requests
+        // are answered and the responses sent.
         let is_short = has_place && connection.is_short_of_memory(self.in_flight.len());
         Ok((has_place && !is_short, is_short))
     }
@@ -256,7 +254,7 @@ impl EventLoop<'_> {
         }
         self.begin(frame).await;
         while !connection.is_doomed() && !connection.is_full_of_replies() {
-            // Notices are handled between the requests of a long row.
+            // Notices are also handled between the requests of a long burst.
             while let Some(notice) = connection.try_next_notice() {
                 connection.heed(notice, self.stream);
             }
@@ -264,9 +262,8 @@ impl EventLoop<'_> {
             if connection.is_short_of_memory(self.in_flight.len()) {
                 break;
             }
-            // Other clients run first, then the earlier requests of this client. A cancelled
-            // request is answered before requests that its client sent after the CANCEL, as in
-            // Windows and smbd.
+            // Other connections run first. After a CANCEL, the cancelled request is answered before
+            // requests that the client sent later, as in Windows and smbd.
             if (self.reader.has_more() && is_due()) || connection.has_cancelled.take() {
                 break;
             }
@@ -380,7 +377,7 @@ impl LogonTimer {
 impl Connection {
     /// Brings the connection's buffers into the ledger.
     fn tally(&self, received: usize, in_flight: usize) {
-        // Requests that wait for other clients have charges of their own.
+        // Requests that wait for other clients are charged separately.
         let busy = in_flight.saturating_sub(self.waiting.borrow().len());
         let requests = busy.saturating_mul(self.incoming.request_bytes.get());
         let lined_up = self.incoming.lined_up.borrow().sizes().memory;
@@ -419,7 +416,7 @@ impl Connection {
                 self.waiting.borrow().give_up();
             }
             Notice::Disconnect(why) => self.disconnect(Doom::Limit(why)),
-            // The connection may have authenticated since the notice was sent.
+            // A connection that has authenticated since the notice was sent is not evicted.
             Notice::Evicted if !self.members.is_authenticated() => {
                 self.disconnect(Doom::Limit(EVICTED));
             }
@@ -480,7 +477,7 @@ impl Connection {
                 steps.take(|| self.info.server.end_session(&channel.session, &mut may_close));
             }
         }
-        // The channels are removed first, so that none of them is tried again for a break.
+        // The channels are removed first, so that no break is sent over them again.
         steps.take(|| deliver_all(&self.info.server, undelivered));
         steps.end();
     }

@@ -61,8 +61,8 @@ impl Connection {
                     FileIdAt::Nowhere | FileIdAt::Made => false,
                 };
                 let needs = Needs { session: row.session, tree: row.tree, file };
-                // A refusal of the related request is signed or sealed in the session of the chain
-                // too.
+                // The refusal of a related request is also signed or sealed in the session of its
+                // compound.
                 header.session_id = chain.session_id().unwrap_or(header.session_id);
                 let inherited = chain.inherit(needs)?;
                 header.session_id = inherited.session_id.unwrap_or(header.session_id);
@@ -92,7 +92,7 @@ impl Connection {
             && matches!(row.file_id, FileIdAt::Optional(_))
             && header.session_id == 0
         {
-            // The handler refuses all codes except the test hooks that need no session.
+            // The IOCTL needs no session: its handler refuses all codes except the test hooks.
             return Ok(found);
         }
         let channel = found.channel.as_ref().ok_or(Status::USER_SESSION_DELETED)?;
@@ -108,8 +108,8 @@ impl Connection {
                 self.look_up_open(&session, message, header, row, inherited, &mut found)
             });
             if found.tree.as_ref().is_some_and(|tree| !tree.takes_requests()) {
-                // The client reconnects, and finds the owner of the share. It would take an error
-                // status for the answer of that owner.
+                // The connection ends without a response: the client reconnects and finds the new
+                // owner of the share. It would take an error status for the new owner's answer.
                 return Err(Refusal::Disconnect(Doom::Late("another server serves the share")));
             }
             looked?;
@@ -150,8 +150,8 @@ impl Connection {
             found.counted = if planted!(StaleRequest) { counted.ok() } else { Some(counted?) };
         }
         if let Some(survival) = open.survival() {
-            // The request proves that the client has received the response to its CREATE (MS-SMB2
-            // 3.3.5.10 and following sections).
+            // A request with this FileId proves that the client received the response to CREATE, so
+            // a replay is no longer possible (MS-SMB2 3.3.5.10 and later sections).
             survival.set_replay_eligible(false);
         }
         found.open = Some(open);
@@ -224,9 +224,9 @@ pub(super) fn ended(
     };
     let (file, status) = match row.file_id {
         FileIdAt::Made => (out.file_id().map_or(FileOutcome::NotMade, FileOutcome::Some), said),
-        // Windows: after a failed QUERY_INFO the related CLOSE still runs; a related request fails
-        // with the earlier status only if there is no FileId at all. A FileId of no Open is passed
-        // on too, and each related request fails on it by itself.
+        // Windows: after a failed QUERY_INFO the related CLOSE still runs. A related request
+        // inherits the earlier failure only if there is no FileId; with an invalid FileId it fails
+        // by itself.
         _ if matches!(file, FileOutcome::Some(_)) => (file, Status::SUCCESS),
         _ => (file, said),
     };

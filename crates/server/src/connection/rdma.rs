@@ -163,7 +163,7 @@ fn proved(
         let exhausted = Doom::Rule("the session's sealing key has reached its limit of messages");
         return DataProof::encrypt(data, key).map_err(|_| Refusal::Disconnect(exhausted));
     }
-    // The channel's key signs only the data of one response with this MessageId.
+    // This key and nonce sign the data of only one response, the one with this MessageId.
     let nonce = DataNonce::new(message_id, Sender::Server);
     let signed = channel.signing_key().and_then(|key| DataProof::sign(data, key, nonce));
     Ok(signed.ok_or(Status::INTERNAL_ERROR)?)

@@ -69,7 +69,8 @@ impl Connection {
         };
         let channel = self.members.channel(session_id);
         if channel.is_some() && !self.members.is_authenticated() {
-            // This is the rule of Connection.ConstrainedConnection.
+            // MS-SMB2 Connection.ConstrainedConnection: only a connection with a logged-on user
+            // takes sealed messages.
             return Err(Doom::Rule("a sealed message before a user has logged on"));
         }
         let ended = Doom::Late("a sealed message of a session that has ended");

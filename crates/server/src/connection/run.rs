@@ -43,8 +43,7 @@ impl Connection {
             return (outcome, None, Spent { busy: rq.busy.get(), ..Spent::default() });
         }
         let began = Instant::now();
-        // The future is boxed: most requests end at their first poll and need no room for its
-        // state.
+        // The future is boxed: most requests end at their first poll and do not need memory for it.
         let going_on = Box::pin(self.run_on(rq, row, is_last, frame_bytes, handler, assembly));
         let (outcome, async_id) = going_on.await;
         (outcome, async_id, spent(rq, row, began.elapsed()))
@@ -65,14 +64,14 @@ impl Connection {
         if matches!(row.waits, Waits::Never | Waits::Silent) {
             return (handler.await, None);
         }
-        // Windows: a CREATE that begins a compound gets an interim response, as smbtorture's
-        // compound_async.getinfo_middle expects.
+        // Windows sends an interim response for a CREATE that begins a compound (smbtorture's
+        // compound_async.getinfo_middle).
         let announces = is_last || (rq.header.command == Command::CREATE && assembly.is_empty());
         if !announces {
-            // Windows: a request that would wait in the middle of a compound fails.
+            // Windows: a request in the middle of a compound fails if it would wait.
             return match row.waits {
                 Waits::Cancellable => (Err(Status::INTERNAL_ERROR.into()), None),
-                // When the connection ends, a handler that waits for other clients is stopped too.
+                // The end of the connection also stops a handler that waits for other clients.
                 _ => (until(rq, self.ended(), handler).await, None),
             };
         }
@@ -86,8 +85,8 @@ impl Connection {
             charge.as_ref().and_then(|_| self.waiting.borrow_mut().enter(&rq.header, row));
         let Some((async_id, cancel)) = entered else {
             return match row.waits {
-                // A request that has begun is carried out without an interim response; but there is
-                // no memory to keep a request that waits for other clients.
+                // There is no memory to keep a waiting request. The handler runs on without an
+                // interim response, but fails when it has to wait for other clients.
                 Waits::Slow | Waits::SlowUnannounced => {
                     let outcome = match until(rq, rq.cancellation.awaited(), handler).await {
                         Err(Refusal::Status(Status::CANCELLED)) => {
@@ -100,7 +99,7 @@ impl Connection {
                 _ => (Err(Status::INSUFFICIENT_RESOURCES.into()), None),
             };
         };
-        // From here on, the charge for the waiting request covers its frame too.
+        // The charge of the waiting request includes its frame from here on.
         frame_bytes.change(0);
         let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
         self.waiting.borrow_mut().leave(async_id);
@@ -117,8 +116,7 @@ impl Connection {
         assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
         let cancellable = !matches!(row.waits, Waits::Slow | Waits::SlowUnannounced);
-        // A request that waits for an object that outlives the session must not delay the end of
-        // the session.
+        // A request that waits must not delay the end of its session or tree connect.
         let mut over = pin!(async {
             tokio::select! {
                 () = given_up(rq.session.as_ref().map(|session| &session.under_way)) => {}
@@ -156,7 +154,7 @@ impl Connection {
                 () = sleep(INTERIM_AFTER) => {}
             }
         }
-        // Responses to earlier requests of the compound are sent without waiting for this one.
+        // Responses to earlier requests of the compound are sent now.
         assembly.flush(self);
         send_interim(self, rq, async_id, assembly.request_seal());
         let stopped = async {
@@ -167,7 +165,8 @@ impl Connection {
             }
         };
         if !cancellable {
-            // A stop ends the request only while the request waits for other clients.
+            // The handler is not dropped midway: a stop takes effect only while it waits for other
+            // clients.
             return (until(rq, stopped, handler).await, Some(async_id));
         }
         let outcome = tokio::select! {
@@ -186,8 +185,8 @@ impl Connection {
         let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let Some(channel) = self.members.channel(header.session_id) else { return };
         if opened.sealed.as_ref().is_some_and(|seal| seal.session.id != channel.session.id) {
-            // The SessionId may differ from that of the seal in a related request; the seal then
-            // proves nothing about this session.
+            // The seal belongs to another session than the related request, so it proves nothing
+            // about this session.
             return;
         }
         let row = Row { when_expired: true, ..element.row };

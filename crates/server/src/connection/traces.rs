@@ -37,7 +37,7 @@ pub(crate) struct Facts<'a> {
 
 /// The span of a connection, which ends with it.
 pub(crate) fn of_connection(id: u64, peer: SocketAddr) -> Span {
-    // The level only decides whether a filter for log lines lets the span pass.
+    // The level only matters to filters of log lines.
     tracing::error_span!(target: TARGET, parent: None, "connection",
         otel.kind = "server",
         network.peer.address = %peer.ip(),

@@ -71,7 +71,7 @@ pub(super) async fn judge(
             *exchange = Some(begun);
             Verdict::Continue(answer)
         }
-        // The step has already asked the domain controller once: a second question is refused.
+        // The domain controller was already asked once in this step: a second question is refused.
         Ok(Step::Ask(_)) => Verdict::Refused,
         Ok(Step::Done(done)) => accepted(rq, identity, done).await,
         Err(refusal) => {
@@ -93,8 +93,8 @@ async fn accepted(rq: &Request<'_>, identity: &Identity, done: Done) -> Verdict 
         }
     };
     let is_own = eq_ignore_case(&user, &identity.user);
-    // As at every logon, a correct password too waits for its turn, and is refused after many wrong
-    // passwords. A Kerberos ticket is no guess, so this does not apply to it.
+    // A correct password also waits for its turn, and is refused after many wrong ones, as at every
+    // logon. A Kerberos ticket is no guess, so it does not wait.
     let is_guess = done.identity.kerberos.is_none();
     let counts = !is_guess || heed(rq, &user, is_own).await;
     let mut seed = [0; 16];

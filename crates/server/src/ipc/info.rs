@@ -39,7 +39,7 @@ pub(crate) fn pipe_info(
                 .encode(w);
         }
         FileInfoClass::STANDARD => {
-            // Windows: a pipe is deleted with its last end, so it is reported as pending deletion.
+            // Windows reports a pipe as pending deletion, since it vanishes with its last Open.
             FileStandardInformation {
                 allocation_size: ALLOCATION,
                 end_of_file: 0,

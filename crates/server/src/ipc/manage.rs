@@ -186,8 +186,8 @@ fn file_info(open: &Open, user: &str) -> FileInfo {
     let permissions = permissions.iter().filter(|(has, _)| *has).fold(0, |all, (_, bit)| all | bit);
     let share = open.tree().share.name.clone();
     let (path, locks) = match &open.target {
-        // This thread does not hold the lock of the pipe: managers' requests are answered beside
-        // the core.
+        // The pipe's lock is free here: requests of management pipes are answered on another
+        // thread.
         OpenTarget::Pipe(pipe) => (format!(r"\PIPE\{}", pipe.lock().name()), 0),
         OpenTarget::File(file) => {
             let cell = file.cell.lock();

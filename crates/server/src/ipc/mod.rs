@@ -83,7 +83,7 @@ pub(crate) fn create(
     let granted = granted(request.desired_access, tree.maximal_access)?;
     let slot = session.pipes.take(PIPES_PER_SESSION).ok_or(Status::INSUFFICIENT_RESOURCES)?;
     let file_id = rq.server().new_file_id();
-    // Any number except zero is valid: the client only sends it back.
+    // The client only sends the number back; any number except zero is valid.
     let association = (file_id.volatile as u32).max(1);
     let charge = session.holder().charge(Kind::Pipe, PIPE_BYTES)?;
     let end = Box::new(Association::on_pipe(served, association));
@@ -189,7 +189,7 @@ pub(crate) async fn transceive(
     max_output: u32,
 ) -> Result<(Vec<u8>, Status), Refusal> {
     open.require(AccessMask::READ_DATA)?;
-    // The turn is held, so that no answer to another request comes in between.
+    // Holds the pipe's turn, so that the answer to this request is not mixed with other answers.
     let (_, _turn) = Box::pin(writing::put(rq, open, input)).await?;
     let mut pipe = open.pipe()?.lock();
     let max_len = usize::try_from(max_output).unwrap_or(usize::MAX);

@@ -59,13 +59,15 @@ async fn opened(
                 iterations: change.iterations,
             };
             let turn = deriving.take(user).await.ok()?;
-            // The call owns its turn, since it continues when its client has disconnected.
+            // The blocking call owns the turn, because it goes on after its client has
+            // disconnected.
             let derived = run_blocking(move || {
                 let _turn = turn;
                 sealed.open(old.as_bytes())
             });
             let new = derived.await.ok().flatten();
-            // The new password may be as long as in the other request for a change, User2.
+            // SamrUnicodeChangePasswordUser2, the other request that changes a password, has the
+            // same limit.
             new.filter(|new| new.encode_utf16().count() <= MAX_NEW_PASSWORD_UNITS)
         }
     }

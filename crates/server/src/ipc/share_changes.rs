@@ -50,8 +50,8 @@ impl Caller<'_> {
     /// Sets the access list that a security descriptor asks for.
     fn set_access(&self, edit: &mut ShareEdit, descriptor: &[u8]) -> Result<(), NotEdited> {
         let machine = self.server.machine_sid();
-        // Only these SIDs occur in tokens. An entry that denies access to another SID, such as that
-        // of all local accounts, would have no effect.
+        // Tokens contain only these SIDs. An entry for another SID, for instance one that denies
+        // all local accounts, would have no effect.
         let knows = |sid: &Sid| {
             let domain = sid.split_rid().map(|(domain, _)| domain);
             sid.authority() == UNIX

@@ -57,7 +57,7 @@ pub(super) async fn put(
             return Ok((count, turn));
         }
         if !has_judged {
-            // Another WRITE of this pipe waits for the verdict on its token.
+            // Another WRITE of this pipe is still waiting for the verdict on its security token.
             return Err(Status::PIPE_BUSY.into());
         }
     }

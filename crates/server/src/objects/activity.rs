@@ -103,7 +103,7 @@ pub(crate) fn bucket_end(bucket: usize) -> Option<Duration> {
 
 /// The bucket of a time.
 const fn bucket_of(micros: u64) -> usize {
-    // A value up to 16 needs 4 bits: 1 is subtracted, so that a power of two ends its bucket.
+    // Subtracts 1, so that a power of two is the largest value of its bucket: 16 needs 4 bits.
     let bits = u64::BITS - micros.saturating_sub(1).leading_zeros();
     let bucket = bits.saturating_sub(FIRST_BUCKET) as usize;
     if bucket < BUCKETS { bucket } else { BUCKETS - 1 }

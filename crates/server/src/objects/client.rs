@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(table.enter(guid, "ann", Dialect::SMB_3_0), Err(OtherDialect));
         table.leave(guid, "Ann");
         table.enter(guid, "ann", Dialect::SMB_3_0).unwrap();
-        // Sessions of another account are not compared with the dialect of this one.
+        // The dialect is compared only with sessions of the same account.
         table.enter(guid, "bob", Dialect::SMB_3_1_1).unwrap();
     }
 }

@@ -104,7 +104,7 @@ impl Scan {
     /// Gives up the reader of the names: it is large, and clients keep directories open.
     pub(super) fn close(&mut self) {
         self.listing = None;
-        // A smaller charge is never refused.
+        // Shrinking a charge cannot fail.
         let _ = self.charge.resize(SCAN_BYTES);
     }
 }

@@ -44,7 +44,7 @@ impl FileOpen {
             return;
         }
         match self.node.show_lock(HostLock { first: 0, last: u64::MAX, mode: None }) {
-            // AccessDenied: a file that was opened for attributes alone never had locks.
+            // AccessDenied: the file was opened for attributes only, so it has no host locks.
             Ok(_) | Err(Fault::AccessDenied) => {}
             Err(fault) => {
                 tracing::warn!(target: "frevo::lock", %fault, "cannot release a client's locks; the file stays locked for other programs")

@@ -52,8 +52,7 @@ pub async fn contend(
         if !contention.waits {
             return Ok(());
         }
-        // The future is boxed: few requests wait for other clients, and unboxed it would enlarge
-        // the state of every request.
+        // The future is boxed, because few requests wait for other clients and its state is large.
         Box::pin(settled(cancellation, cell, actor)).await?;
     }
 }

@@ -297,7 +297,8 @@ impl Ledger {
         let mut holders = self.holders();
         holders.sort_by(|a, b| b.bytes().cmp(&a.bytes()).then_with(|| a.name.cmp(&b.name)));
         let Some(biggest) = holders.first().filter(|holder| holder.bytes() >= limit / 8) else {
-            // No holder has an eighth of the memory: no client in particular causes the shortage.
+            // No client uses more than an eighth of the memory, so none in particular causes the
+            // shortage.
             return;
         };
         let mut told = self.0.relief.told.lock();
@@ -380,7 +381,7 @@ impl Holder {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         all.fetch_add(1, Ordering::Relaxed);
-        // From here on, dropping the charge subtracts the count that was added.
+        // Dropping the charge subtracts the count that was added above.
         let mut charge = Charge { holder: Arc::clone(self), kind, bytes: 0 };
         charge.resize(bytes)?;
         Ok(charge)
@@ -424,8 +425,7 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         let mut holders = self.books.holders.lock();
-        // A new holder of the same name may have replaced this one since its last reference was
-        // dropped.
+        // A new holder of the same name may have replaced this one meanwhile.
         if holders.get(&self.name).is_some_and(|holder| holder.strong_count() == 0) {
             holders.remove(&self.name);
         }

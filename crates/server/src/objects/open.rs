@@ -305,7 +305,8 @@ impl Open {
         let mut actor = None;
         steps.take(|| {
             file.hide_locks();
-            // An Open that is closed takes no further lock.
+            // The Open is closed already, so it cannot get another lock while its locks are
+            // released.
             let has_more =
                 || file.cell.lock().ranges.release_some(self.id(), LOCKS_RELEASED_AT_ONCE);
             while has_more() {}
@@ -317,13 +318,13 @@ impl Open {
                 self.record_written(file);
             }
             actor = files.leases.has_directories().then(|| file.in_directory());
-            // MS-FSA 2.1.5.5 phase 3: a close updates the entry that the directory keeps of the
-            // file.
+            // MS-FSA 2.1.5.5 phase 3: closing a written file updates its entry in the directory.
             if let Some(actor) = actor.filter(|_| file.written.load(Ordering::Acquire)) {
                 files.entry_changed(&*file.vfs, &file.name(), actor);
             }
         });
-        // A stream is closed before its file: closing the stream may delete the file as well.
+        // The stream's cell comes before the file's cell: closing the stream may delete the file,
+        // too.
         for cell in core::iter::once(&file.cell).chain(&file.base) {
             steps.take(|| left.extend(self.leave(file, cell, files, actor, patience)));
         }
@@ -361,7 +362,7 @@ impl Open {
     /// Waits until it is closed: for requests that wait by nature.
     pub async fn closed(&self) {
         let mut closing = std::pin::pin!(self.closing.notified());
-        // The listener is registered before the check, so that a close in between is not missed.
+        // Registers for the notification before the check, so that a close is not missed.
         closing.as_mut().enable();
         if !self.is_closed() {
             closing.await;

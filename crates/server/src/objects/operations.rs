@@ -53,8 +53,7 @@ impl Operations {
     pub fn ask(&self, id: OperationId) -> Result<Outcome, Status> {
         self.with(id, |slot| {
             if slot.sequence > id.sequence {
-                // The client has begun its next operation, so it has received the response to this
-                // one.
+                // The client has begun a later operation, so it has the response to this one.
                 return at(Progress::BROKEN_OFF, Status::SUCCESS);
             }
             if slot.sequence < id.sequence {

@@ -70,7 +70,7 @@ impl Scan {
                 }
             }
             Stage::List => {
-                // If listing fails, the stage stays and the next call tries it again.
+                // If listing fails, the stage does not change and the next call tries again.
                 if self.pattern.literal().is_none() {
                     self.list(file)?;
                 }
@@ -107,15 +107,15 @@ impl Scan {
             return Ok(());
         };
         let name = child(&file.name(), literal, self.posix)?;
-        // If opening fails, the next call tries the same name again.
+        // If opening fails, the next call tries again.
         match file.vfs.open(&name, &protection::LOOK) {
             Ok(opened) => {
                 self.stage = Stage::End;
                 self.name.replace_range(.., opened.name.last());
                 self.held = Some(opened.stat);
             }
-            // A host process has moved the directory, so its name leads nowhere: its entries are
-            // listed instead.
+            // The directory was moved on the host, so the path is not valid: lists the open
+            // directory instead.
             Err(Fault::PathNotFound | Fault::PathNotDirectory) => {
                 self.list(file)?;
                 self.stage = Stage::Names;
@@ -139,7 +139,7 @@ impl Scan {
                 {
                     self.name.clear();
                     self.name.push_str(name);
-                    // The state is None if the entry was removed since its name was read.
+                    // None: the entry was removed after its name was read.
                     self.held = listing.entry_stat()?;
                     if asks && self.held.is_some() {
                         self.plain = listing.plain_access();

@@ -287,8 +287,8 @@ impl ServerState {
         if sessions.len() >= SESSIONS {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        // The id has 32 bits, as some clients keep only 32 bits of it (smbtorture's session-id). It
-        // need not be secret: the messages of a session are signed.
+        // The id has only 32 bits, because some clients keep no more (smbtorture's session-id). It
+        // need not be secret, since a session's messages are signed.
         let id = loop {
             let id = self.ambient.random_u64() & u64::from(u32::MAX);
             if id != 0 && id != u64::from(u32::MAX) && !sessions.contains_key(&id) {
@@ -386,7 +386,7 @@ impl ServerState {
             if let Some(deletion) = deletion {
                 closed.finish(&server.files, deletion);
             }
-            // The receiver may have been dropped.
+            // The send fails if the receiver was dropped.
             let _ = ended.send(());
         });
         if given.is_err()

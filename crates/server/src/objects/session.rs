@@ -183,7 +183,8 @@ impl Session {
 
     /// MS-SMB2 3.3.5.2.8: it has asked for something.
     pub fn use_now(&self) {
-        // Most requests find the flag set, and so avoid writing to shared memory.
+        // The flag is read first, because writing shared memory is slow and most requests find it
+        // set.
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
@@ -279,7 +280,7 @@ impl Session {
         make: impl FnOnce(u32) -> TreeConnect,
     ) -> Result<Arc<TreeConnect>, Status> {
         let mut trees = self.trees.write();
-        // The session may have ended while the folder of its user was opened.
+        // The session may have ended while its user's folder was opened.
         if self.state() == State::Closed {
             return Err(Status::USER_SESSION_DELETED);
         }
@@ -332,8 +333,8 @@ impl Session {
     pub fn add_open(&self, open: &Arc<Open>, files: &FileTable) -> Result<(), Status> {
         let refused = {
             let mut opens = self.opens.write();
-            // The state is read under the lock that an ending session holds while it removes its
-            // Opens.
+            // An ending session removes its Opens under the same lock, so the state read here is
+            // reliable.
             if self.state() == State::Closed {
                 Some(Status::USER_SESSION_DELETED)
             } else if open.tree().is_disconnected() {
@@ -483,8 +484,8 @@ impl Session {
         }
         self.under_way.end();
         let mut steps = Steps::default();
-        // The map is emptied first: closing files takes time, and other threads look for Opens
-        // meanwhile.
+        // The map is emptied first, so that other threads need not wait for the lock while files
+        // are closed.
         let opens = std::mem::take(&mut *self.opens.write());
         for open in in_order(opens) {
             steps.take(|| {

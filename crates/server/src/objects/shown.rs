@@ -25,8 +25,8 @@ impl Shown {
 
     /// The host has just said that the file's state is `stat`.
     pub(crate) fn note(&self, file: &FileOpen, stat: &Stat) {
-        // An Open whose times are fixed shows other times than the file has, and its close may
-        // change them.
+        // An Open with fixed times reports other times than the file has, so its close cannot use
+        // this stat.
         if !file.times.has_any() {
             self.0.set(Some((file.id, *stat)));
         }

@@ -71,19 +71,19 @@ pub(crate) async fn serve(
     let drain = stop.await;
     accepting.shutdown().await;
     drop(door);
-    // Joining threads blocks, so it runs on a blocking thread.
+    // Joining the core threads blocks, so it runs on a blocking thread.
     let stopped = tokio::task::spawn_blocking(move || cores.stop(drain)).await;
     if stopped.is_err() {
         tracing::error!(target: "frevo::connection", "a core thread ended by a panic");
     }
     tracing::debug!(target: "frevo::watchdog", polls = %server.watchdog.polls(),
         "polls by the time that each held its core");
-    // Connections close their sessions when they end; these sessions had no connection left.
+    // Sessions without a connection are closed here; a connection closes its own sessions.
     for session in server.sessions() {
         panics::contained(|| server.close_session(&session));
     }
     let deadline = Instant::now() + drain;
-    // Closing a large session may use the blocking pool: waits for that work.
+    // Closing a large session may use the blocking pool, which is awaited.
     if !server.blocking_pool.settled(deadline).await {
         tracing::error!(target: "frevo::blocking_pool",
             "a long request did not end in time; it was cut off");
@@ -109,7 +109,7 @@ async fn give_back(server: Arc<ServerState>) {
         let now = server.ledger.bytes().max(budget::in_use());
         most = now.max(most);
         let is_due = most - now >= GIVE_BACK_BYTES;
-        // A burst ends gradually: later looks return the memory that it frees after the first look.
+        // Memory of a burst is freed gradually, so several looks follow the first one.
         let is_rest = looks_left > 0 && (now < last || looks_left == GIVE_BACK_LOOKS);
         looks_left = if is_due { GIVE_BACK_LOOKS } else { looks_left.saturating_sub(1) };
         last = now;
@@ -133,7 +133,7 @@ async fn accept(door: Arc<Door>, listener: Listener) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // A panic must not end the accept loop while the address is still bound.
+                // A panic must not end the accept loop.
                 panics::contained(|| door.admit(stream, peer));
             }
             Err(error) => {
@@ -221,7 +221,7 @@ impl Door {
         };
         let limit = u32::try_from(Stage::New.frame_limit()).unwrap_or(u32::MAX);
         let mut reader = FrameReader::new(limit);
-        // Boxed, since this future lives as long as the connection.
+        // The future is boxed, because this task's own state lives as long as the connection.
         let Some(first) = Box::pin(self.first_frame(&stream, &mut reader, &ticket, peer)).await
         else {
             return;
@@ -291,7 +291,7 @@ impl Door {
                 None
             }
             Err(_elapsed) => {
-                // Probably a port scan, on which an administrator need not act.
+                // This is probably a port scan, which is not worth a warning.
                 let why = "did not negotiate in time";
                 tracing::debug!(target: "frevo::connection", %peer, why, "disconnected");
                 None

@@ -68,7 +68,7 @@ pub(crate) fn mode_asked(
 /// ones know that older servers leave the type out.
 const fn mode(stat: &Stat) -> u32 {
     let kind = match stat.kind {
-        // Symbolic links that clients made are stored as files with a reparse point.
+        // A client's symbolic link may be stored as a file with a reparse point.
         Kind::File if stat.reparse_tag == ReparseTag::SYMLINK.0 => 2,
         Kind::File | Kind::Directory => 0,
         Kind::Symlink => 2,
@@ -82,7 +82,7 @@ const fn mode(stat: &Stat) -> u32 {
 
 /// Makes FilePosixInformation, level 100.
 pub(crate) fn attributes(stat: &Stat) -> PosixAttributes {
-    // Packs the device number as the Linux kernel does: 12 bits major, 20 bits minor.
+    // The device number has 12 bits major and 20 bits minor, as in the Linux kernel.
     let device = stat.key.device >> 32 << 20 | stat.key.device & 0xF_FFFF;
     PosixAttributes {
         creation_time: stat.created,
@@ -122,7 +122,7 @@ pub(crate) fn create_answer<'a>(
     stat: &Stat,
     [owner, group]: &'a [Vec<u8>; 2],
 ) -> PosixResponse<'a> {
-    // Clients do not derive `st_mode` from this field, so of all types only the directory is set.
+    // Only the type "directory" is set, because clients do not read the type from this field.
     let kind = if matches!(stat.kind, Kind::Directory) { 1 << TYPE_SHIFT } else { 0 };
     PosixResponse {
         nlink: stat.links,

@@ -27,7 +27,7 @@ const PATH: &str = "$Extend\\$Quota";
 /// The file system that a name means: the share's, or the one in which there is
 /// nothing but the quota index.
 pub(crate) fn choose<'a>(vfs: Arc<dyn Vfs>, text: Cow<'a, str>) -> (Arc<dyn Vfs>, Cow<'a, str>) {
-    // Fast path: nearly all names differ from NAME in the first character.
+    // Most names are excluded by their first character, which is fast.
     if !text.starts_with('$') || !eq_ignore_case(&text, NAME) {
         return (vfs, text);
     }

@@ -209,12 +209,12 @@ mod tests {
         for images in [TIME_MACHINE_IMAGES - 1, TIME_MACHINE_IMAGES, TIME_MACHINE_IMAGES + 1] {
             assert_eq!(counted(images, 1), images.min(TIME_MACHINE_IMAGES) as u64);
         }
-        // The name of the image counts as one of the names that are looked at.
+        // The name of the image itself counts, too.
         let most = TIME_MACHINE_NAMES - 1;
         for bands in [most - 1, most, most + 1] {
             assert_eq!(counted(1, bands), bands.min(most) as u64);
         }
-        // The bands of all images together count against the limit.
+        // Bands of all images count together.
         assert_eq!(counted(3, TIME_MACHINE_NAMES / 2), (TIME_MACHINE_NAMES - 3) as u64);
     }
 

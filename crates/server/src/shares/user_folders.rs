@@ -44,12 +44,12 @@ impl UserFolders {
         if let Some(vfs) = self.known.lock().get(&key).and_then(Weak::upgrade) {
             return Some(vfs);
         }
-        // Opens the folder without the lock: its file server may not answer.
+        // The lock is free while the folder is opened, because its file server may hang.
         let vfs = (self.open)(account)?;
         let mut known = self.known.lock();
         known.retain(|_, vfs| vfs.strong_count() != 0);
-        // Another session may have opened the folder meanwhile. All sessions of a user share one
-        // Vfs.
+        // Another session of the user may have opened the folder meanwhile. All sessions of a user
+        // share one Vfs.
         if let Some(vfs) = known.get(&key).and_then(Weak::upgrade) {
             return Some(vfs);
         }

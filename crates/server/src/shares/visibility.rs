@@ -52,7 +52,7 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
     match vfs.open(&file, &LOOK) {
         Ok(opened) => {
             let rights = rights(&*opened.node, opened.stat.kind, viewer);
-            // The owner can give itself the right to read, so it may know of the file.
+            // The owner may grant itself the right to read, so the file is no secret to it.
             let knows = |rights| shows(rights) || rights.contains(AccessMask::WRITE_DAC);
             if rights.is_some_and(knows) { status } else { absence(vfs, &file, viewer) }
         }
@@ -63,8 +63,8 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
             | Fault::AccessDenied
             | Fault::Stale,
         ) => {
-            // Asks for the rights of the directory as often as the other branch asks for those of a
-            // hidden file, so that the time of the answer does not reveal the file.
+            // Asks for the directory's rights as often as the other branch asks for rights of a
+            // hidden file: the time of the answer must not reveal the file.
             if let Ok(around) = &around {
                 for _ in 0..2 {
                     let _ = rights(&*around.node, around.stat.kind, viewer);
@@ -72,7 +72,7 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
             }
             absence(vfs, &file, viewer)
         }
-        // The path contains a link, or the file system fails.
+        // The path contains a link, or the file system failed.
         Err(_) => status,
     }
 }

@@ -91,14 +91,15 @@ async fn heeded_of_a_flood(addresses: impl Fn(u32) -> IpAddr) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_sockets_gains_nothing() {
-    // The delay of one address doubles up to a minute.
+    // If all attempts come from one address, its delay doubles up to a minute.
     let one = heeded_of_a_flood(|_| HERE).await;
     assert!((5..=10).contains(&one), "{one}");
-    // With one attempt every two seconds, 300 seconds allow 150 attempts.
+    // With attempts from many networks the account is tried once in two seconds: 150 times in 300
+    // seconds.
     let network = |number: u32| IpAddr::V4(Ipv4Addr::from_bits(0xC000_0200 + number % 256));
     let many = heeded_of_a_flood(network).await;
     assert!((120..=151).contains(&many), "{many}");
-    // A client that has a /48 of IPv6 has more addresses than it needs for its guesses.
+    // A client with an IPv6 /48 has a new /64 network for each guess.
     let within = |number: u32| {
         let bits = 0x2001_0DB8 << 96 | u128::from(number) << 64 | u128::from(number);
         IpAddr::V6(Ipv6Addr::from_bits(bits))
@@ -179,17 +180,17 @@ async fn a_recent_good_logon_passes_by() {
     let all = || (0..=255).map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
     flood(&throttle, all().filter(|address| *address != HERE), "ann");
     sleep(Duration::from_millis(1)).await;
-    // The client is known by its address, or by its ClientGuid if the address is another one.
+    // The client is recognised by its address, or by its ClientGuid if it has a new address.
     assert_eq!(waits(&throttle, attempt(HERE, "ann", true)).await, seconds(0));
     let moved = Attempt { client: client(7), ..attempt(NEIGHBOUR, "ann", true) };
     assert_eq!(waits(&throttle, moved).await, seconds(0));
-    // The good logon of another account does not shorten the wait of this one, nor does a logon
-    // with a ClientGuid of zeros.
+    // A good logon of another account, or with a ClientGuid of zeros, does not spare a client the
+    // delay.
     let other = Attempt { client: client(8), ..attempt(NEIGHBOUR, "bob", true) };
     assert_eq!(waits(&throttle, other).await, seconds(0));
     let stranger = Attempt { client: client(8), ..attempt(all().next().unwrap(), "ann", true) };
     assert!(waits(&throttle, stranger).await.0 >= LOGON_DELAY);
-    // A known client passes without delay until a logon fails.
+    // A recognised client waits for nothing until one of its logons fails.
     let wrong = waits(&throttle, attempt(HERE, "ann", false));
     let next = async {
         sleep(Duration::from_millis(1)).await;

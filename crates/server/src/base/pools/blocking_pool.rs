@@ -50,7 +50,7 @@ pub(crate) enum Permits {
     Closing { _permit: OwnedSemaphorePermit },
 }
 
-// Each thread has a flag: a blocking thread belongs to one pool.
+// The flag belongs to a thread, because each blocking thread serves one pool.
 thread_local! {
     static IS_BLOCKING_THREAD: Cell<bool> = const { Cell::new(false) };
 }
@@ -196,7 +196,7 @@ impl fmt::Debug for BlockingPool {
 
 /// Prepares a thread.
 fn begin_thread() {
-    // The thread may have been started while the core thread impersonated a user.
+    // A new thread inherits the user that the core thread impersonated when it started this thread.
     host::begin_thread();
     IS_BLOCKING_THREAD.set(true);
     file_io::stay_on_this_thread();

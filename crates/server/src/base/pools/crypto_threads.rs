@@ -53,7 +53,8 @@ impl CryptoThreads {
     pub(crate) fn new(cores: usize) -> Self {
         let most = cores.saturating_sub(1).clamp(1, CRYPTO_THREADS);
         Self {
-            // `begin_thread`: a thread may be started while the core thread impersonates a user.
+            // `begin_thread` ends the impersonation that a new thread inherits from its core
+            // thread.
             threads: Arc::new(Threads::new("crypto", most, host::begin_thread)),
             most,
             permits: Arc::new(Semaphore::new(CRYPTO_JOBS)),
@@ -186,7 +187,7 @@ impl CryptoThreads {
         let job = move || {
             let done = work();
             drop(permit);
-            // The connection may have ended meanwhile; its receiver is then dropped.
+            // The send fails if the connection has ended meanwhile.
             drop(answer.send(done));
         };
         if let Err(job) = self.threads.give(Box::new(job)) {

@@ -60,7 +60,8 @@ impl Threads {
                 waiting.is_refused = false;
             }
             Err(error) => {
-                // Logs the error once, since there can be thousands of jobs in a second.
+                // Reports the error once, because thousands of jobs a second may fail in the same
+                // way.
                 if !mem::replace(&mut waiting.is_refused, true) {
                     tracing::error!(
                         target: "frevo::threads",
@@ -92,14 +93,14 @@ impl Threads {
 
     /// Runs calls until none has come for a while.
     fn work(&self) {
-        // A core thread, which is bound to a processor, may have started this thread.
+        // The new thread inherits the processor binding of the core thread that started it.
         cores::unbind();
         (self.begin)();
         let mut waiting = self.waiting.lock();
         loop {
             if let Some(job) = waiting.jobs.pop_front() {
                 MutexGuard::unlocked(&mut waiting, || {
-                    // A job that panics does not affect other jobs.
+                    // A panic of this job must not end the thread that runs further jobs.
                     let _ = panics::contained(job);
                 });
                 continue;

@@ -23,7 +23,7 @@ pub(super) fn grant(
 ) -> Result<AccessMask, Status> {
     let read_only = opened.stat.attributes.contains(FileAttributes::READONLY);
     let is_file = opened.stat.kind != Kind::Directory;
-    // A new stream changes a file that existed before.
+    // A new stream of an existing file changes that file, so the same checks apply.
     let existed = !opened.file_created;
     let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
     if existed
@@ -44,7 +44,8 @@ pub(super) fn grant(
     }
     let token = create.token();
     if !existed && create.name.stream().is_none() {
-        // MS-FSA 2.1.5.1.1: a CREATE that makes a file gets all the access that it asked for.
+        // MS-FSA 2.1.5.1.1: a CREATE that makes a new file is granted all the access that it asks
+        // for.
         let most = if create.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
             within_share(create, AccessMask::FILE_ALL)
         } else {
@@ -92,8 +93,8 @@ fn granted(
     if !missing.without(by_parent).is_empty() {
         return Err(Status::ACCESS_DENIED);
     }
-    // The rights that a directory gives on its entries do not count for a file that is hidden from
-    // the user.
+    // A directory grants some rights on its entries, such as deletion. They do not make a hidden
+    // file visible.
     let own = maximal_of(descriptor, token);
     let given = if hides(create, own) {
         if own.without(AccessMask::SYNCHRONIZE).is_empty() {
@@ -232,7 +233,7 @@ pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
     }
     let parent = match protection::parent(&**create.vfs, &create.name) {
         Ok(Some(parent)) => parent,
-        // The open itself reports the error.
+        // The parent cannot be opened: the CREATE itself will report the error.
         _ => return Ok(Nursery::OPEN),
     };
     let descriptor = protection::stored_of(&parent)?;
@@ -260,7 +261,7 @@ fn of_stream(create: &Create<'_>) -> Result<Option<Nursery>, Status> {
     let file = match create.vfs.open(&create.name.with_stream(None), &protection::LOOK) {
         Ok(file) => file,
         Err(Fault::NotFound) => return Ok(None),
-        // The open itself reports the error.
+        // The file cannot be opened: the CREATE itself will report the error.
         Err(_) => return Ok(Some(Nursery::OPEN)),
     };
     let stored = protection::stored_of(&file)?;

@@ -84,8 +84,8 @@ pub(super) fn answer(query: &AaplQuery, share: &Share, model: &str) -> Vec<u8> {
     if share.is_case_sensitive {
         volume |= AaplVolumeCapabilities::CASE_SENSITIVE;
     }
-    // FLUSH always reaches the drive. macOS takes this capability as permission for Time Machine,
-    // which the owner of the share gives.
+    // FLUSH always syncs the drive's cache. macOS offers such a volume for Time Machine, so only
+    // shares with `time_machine` announce it.
     if share.time_machine {
         volume |= AaplVolumeCapabilities::SUPPORTS_FULL_SYNC;
     }

@@ -157,7 +157,7 @@ impl Create<'_> {
         if record::keep(self.rq.server(), open).await.is_err() {
             self.rq.server().durables.not_kept(open);
         }
-        // The other Opens of its lease may cache more or less now.
+        // The lease state of other Opens may have changed, too, so the whole file is recorded.
         let _ = record::keep_file(self.rq.server(), &file.cell).await;
         Ok(())
     }
@@ -233,7 +233,7 @@ impl Create<'_> {
             let timeout = u32::try_from(timeout).unwrap_or(u32::MAX);
             return Some(ResponseContext::DurableV2(DurableResponseV2 { timeout, flags }));
         }
-        // Windows: since Windows 8 a reconnect gets no such context in its answer.
+        // Windows 8 and later answer a reconnect without this context.
         (wanted.request && !wanted.is_reconnect()).then_some(ResponseContext::Durable)
     }
 }

@@ -76,24 +76,25 @@ impl Create<'_> {
         open.set_promise(promise);
         let files = &self.rq.server().files;
         let fresh = Fresh { open, files, is_kept: false };
-        // From here on a close no longer removes the file.
+        // The file stays from here on: dropping `entered` no longer removes it.
         entered.stays = true;
         let open = &fresh.open;
         if blocking_pool::is_here() {
-            // The look-up of the data's mount may block, so it is done here and not on a core.
+            // The look-up of the data's mount may block, so it runs here on the blocking thread and
+            // not on a core.
             let _ = open.file()?.io();
         }
         let applied = open.file().and_then(|file| {
             let changed = self.apply(file, &*node, action, stat.attributes)?;
             let makes_stream = action == CreateAction::CREATED && file.base.is_some();
             if makes_stream && !file_created {
-                // MS-FSA 2.1.5.1.2: a file that gets a stream is marked for the archive.
+                // MS-FSA 2.1.5.1.2: a file gets the ARCHIVE attribute when a stream is added.
                 file.set_archive();
             }
             if changed || file.base.is_some() { file.stat() } else { Ok(stat) }
         });
         let stat = applied.inspect_err(|_| {
-            // A file that this request made is removed with it.
+            // Applying the request failed: a file that it created is deleted with its Open.
             let file = open.file().ok();
             if let (CreateAction::CREATED, Some(file)) = (action, file) {
                 file.cell.lock().set_delete_pending(open.id(), true);
@@ -149,7 +150,8 @@ impl Create<'_> {
         let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
         if overwritten {
             if self.name.stream().is_some() {
-                // Only an overwrite of the unnamed stream changes the file's attributes.
+                // An overwrite of a named stream leaves the file's attributes as they are, except
+                // for ARCHIVE.
                 node.set_end_of_file(0).map_err(Fault::status)?;
                 file.set_archive();
             } else {
@@ -161,7 +163,7 @@ impl Create<'_> {
         if !made {
             return Ok(false);
         }
-        // Directories have no data, hence no allocation.
+        // AllocationSize is ignored for directories, which have no data.
         let data = !self.has(CreateOptions::DIRECTORY_FILE);
         if let Some(bytes) = self.wanted.allocation.filter(|bytes| data && *bytes != 0) {
             node.set_allocation(bytes).map_err(Fault::status)?;
@@ -192,8 +194,8 @@ impl Create<'_> {
             let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
             node.set_basic(&change)
         };
-        // Only FSCTL_SET_SPARSE makes a file sparse. MS-FSA 2.1.5.1.2 takes NOT_CONTENT_INDEXED
-        // away.
+        // Only FSCTL_SET_SPARSE makes a file sparse, and MS-FSA 2.1.5.1.2 clears
+        // NOT_CONTENT_INDEXED.
         let ignored = FileAttributes::NORMAL
             | FileAttributes::SPARSE_FILE
             | FileAttributes::NOT_CONTENT_INDEXED;

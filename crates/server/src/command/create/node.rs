@@ -46,7 +46,7 @@ impl Create<'_> {
         let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
         let mut attributes = self.request.file_attributes.without(FileAttributes::SPARSE_FILE);
         if kind != KindWanted::Directory {
-            // MS-FSA 2.1.5.1.1: a new file gets ARCHIVE.
+            // MS-FSA 2.1.5.1.1: a new file gets the ARCHIVE attribute.
             attributes |= FileAttributes::ARCHIVE;
         }
         let how = OpenHow {
@@ -63,7 +63,7 @@ impl Create<'_> {
         if !self.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
             return open(&how);
         }
-        // Tries the most access first, then what the host allows.
+        // Tries to open for reading and writing first, then with less access if the host refuses.
         let best = OpenHow { read: true, write: !self.read_only(), ..how };
         match open(&best) {
             Err(Fault::AccessDenied | Fault::IsADirectory | Fault::ReadOnly) => {}

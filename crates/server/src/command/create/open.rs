@@ -47,7 +47,7 @@ impl Create<'_> {
             return Err(status.into());
         }
         self.check_lease()?;
-        // The charges come before anything is created that would have to be removed again.
+        // Charges the ledger first, while there is nothing that a refusal would have to remove.
         let (charge, promise) = self.charges()?;
         let mut nursery = access::nursery(self)?;
         let (mut attempts, mut awaited) = (0, 0);
@@ -55,13 +55,13 @@ impl Create<'_> {
         while attempts < ATTEMPTS {
             attempts += 1;
             let removals = files.removals();
-            // The name hold keeps renames and removals away until the Open is admitted.
+            // The hold keeps the name from being renamed or removed until the Open is admitted.
             let held = self.hold_name()?;
-            // An attempt that had to wait walks the path again.
+            // Only the first attempt uses the opened parent: later ones resolve the path again.
             let parent = nursery.parent.take();
             let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {
                 Err(Fault::Stale) => continue,
-                // No lease: the look-up takes long, and is repeated on another thread.
+                // The look-up takes too long for a core; it is repeated on a blocking thread.
                 Err(Fault::Leased) if host::has_given_up() => {
                     return Err(Fault::Leased.status().into());
                 }
@@ -87,7 +87,8 @@ impl Create<'_> {
             drop(held);
             self.rq.server().announce_breaks(&cell, breaks);
             if waits {
-                // The file may be renamed or removed during the wait: the attempt starts again.
+                // During the wait the file may be renamed or removed: the next attempt starts
+                // again.
                 drop((entered, opened));
                 awaited += 1;
                 if awaited > BREAKS_AWAITED {
@@ -141,7 +142,7 @@ impl Create<'_> {
         let granted = access::grant(self, opened, action);
         let granted = granted.and_then(|granted| {
             if self.has(CreateOptions::DELETE_ON_CLOSE) {
-                // MS-FSA 2.1.5.1.2.1.
+                // MS-FSA 2.1.5.1.2.1: DELETE_ON_CLOSE needs a file that can be deleted.
                 opened.node.takes_changes().map_err(|_| Status::CANNOT_DELETE)?;
                 impersonation::check_removal(&**self.vfs, &*opened.node, &opened.name)?;
             }
@@ -261,7 +262,8 @@ impl Create<'_> {
         // attribute.
         let mut guard = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
         if opened.node.is_hidden_by_name() {
-            // The new file will be hidden by its name too.
+            // A new file of this name is hidden by its name as well, so HIDDEN is not required of
+            // the request.
             guard = FileAttributes::SYSTEM;
         }
         let guarded = !self.request.file_attributes.contains(opened.stat.attributes & guard);

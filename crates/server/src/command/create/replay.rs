@@ -56,8 +56,8 @@ impl Create<'_> {
                 if is_persistent && !durable::is_continuous(rq)? {
                     return Err(Status::DUPLICATE_OBJECTID);
                 }
-                // The Open has no session to compare with that of the replay: MS-SMB2 3.3.5.9.10
-                // attaches it to the connection of the replay.
+                // A disconnected Open has no session to compare: MS-SMB2 3.3.5.9.10 attaches it to
+                // the replay's connection.
                 self.take_up(open)
             }
             Replay::New(creating) => {
@@ -86,7 +86,7 @@ impl Create<'_> {
             Caching::Lease { key, .. } => Some(key),
             _ => None,
         };
-        // Windows: a replay that asks for a lease where the Open has none is denied, too.
+        // Windows denies a replay that asks for a lease if the Open has none, and the reverse.
         if asked != has {
             return Err(Status::ACCESS_DENIED);
         }
@@ -179,9 +179,10 @@ impl Create<'_> {
         let may_read = self.may_read();
         let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
         for (open, session) in opens {
-            // Deviation: MS-SMB2 3.3.5.9.13 closes an Open without a CreateGuid whatever
-            // rights the new one has (some versions of Windows do not). The id is no
-            // secret, and whoever may not read the file would close it for its users.
+            // Deviation: MS-SMB2 3.3.5.9.13 closes an Open without a CreateGuid whatever access the
+            // new Open has. The application instance id is no secret, so a user without access
+            // could close files of others; this server requires the right to read or the same
+            // owner.
             let is_plain = |s: &Survival| s.create_guid.is_none() && s.is_owned_by(&identity.user);
             let is_own_plain = open.survival().is_some_and(is_plain);
             if may_read || (is_own_plain && !rq.tree()?.share.continuous) {
@@ -194,7 +195,7 @@ impl Create<'_> {
     fn force_closed(&self, open: &Arc<Open>, session: Option<u64>) {
         let server = self.rq.server();
         match session.and_then(|id| server.session(id)) {
-            // A CLOSE that comes at the same time has the same effect.
+            // A concurrent CLOSE does the same, so errors are ignored.
             Some(session) => {
                 for deletion in session.close_open(open, &server.files).unwrap_or_default() {
                     drop(server.finish_deletion(open, deletion));

@@ -38,7 +38,7 @@ pub(super) fn choose<'a>(
         };
     };
     let moment = Moment::of(time).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
-    // The same snapshot in path and context counts once.
+    // A snapshot may be named by the path and by the create context, if both name the same one.
     let rest = found.filter(|(same, _)| *same == moment).map(|(_, rest)| rest);
     Ok((snapshot(live, moment)?, rest.unwrap_or(Cow::Borrowed(text))))
 }
@@ -77,7 +77,8 @@ fn is_warped(live: &Arc<dyn Vfs>, text: &str) -> Result<bool, Status> {
         return Ok(false);
     }
     match live.snapshots(&Name::root()) {
-        // Too many snapshots for a core: the request starts again on a thread.
+        // `Leased` means that looking through the snapshots takes too long for a core: the request
+        // starts again on a blocking thread.
         Err(Fault::Leased) => Err(Fault::Leased.status()),
         found => Ok(found.is_ok_and(|all| !all.is_empty())),
     }

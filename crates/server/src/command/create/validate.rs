@@ -50,10 +50,10 @@ pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
     let removing = AccessMask::DELETE | AccessMask::MAXIMUM_ALLOWED;
     let deletes = options.contains(CreateOptions::DELETE_ON_CLOSE);
     if is_supported && deletes && !map_generic(request.desired_access).intersects(removing) {
-        // MS-FSA 2.1.5.1: this check precedes those of undefined access bits and of the name.
+        // MS-FSA 2.1.5.1: this check comes before those of undefined access bits and of the name.
         return Err(Status::INVALID_PARAMETER);
     }
-    // Windows: this check precedes that of the attributes, unlike MS-FSA 2.1.5.1.
+    // Windows checks the access bits before the attributes, unlike MS-FSA 2.1.5.1.
     if is_supported && request.desired_access.0 & BAD_ACCESS != 0 {
         return Err(Status::ACCESS_DENIED);
     }
@@ -123,7 +123,7 @@ pub(super) fn stream_type(
     request: &mut Request<'_>,
 ) -> Result<(), Status> {
     let directory = match text.split(':').nth(2) {
-        // A named stream is a data stream, also without a type in its name.
+        // A stream name without a type means a data stream.
         None if name.stream().is_some() => false,
         None => return Ok(()),
         Some(kind) => !kind.eq_ignore_ascii_case("$DATA"),
@@ -160,7 +160,7 @@ pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<Access
     }
     let deletes = options.contains(CreateOptions::DELETE_ON_CLOSE);
     if deletes && !tree.maximal_access.contains(AccessMask::DELETE) {
-        // MS-SMB2 3.3.5.9
+        // MS-SMB2 3.3.5.9: DELETE_ON_CLOSE needs the right DELETE on the share.
         return Err(Status::ACCESS_DENIED);
     }
     // MS-FSA 2.1.5.1.1, 2.1.5.1.2: a disposition that creates or overwrites needs these rights,

@@ -29,7 +29,7 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
     let able = file.vfs.volume().compresses;
     let compressed = match CompressionState::parse(call.input)?.format {
         CompressionFormat::NONE => false,
-        // Windows: the status of ReFS.
+        // Windows: NOT_SUPPORTED, as on ReFS, which cannot compress.
         _ if !able => return Err(Status::NOT_SUPPORTED.into()),
         CompressionFormat::DEFAULT | CompressionFormat::LZNT1 => true,
         _ => return Err(Status::INVALID_PARAMETER.into()),

@@ -122,8 +122,8 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     if !is_within_limits(&request.chunks) {
         return limits();
     }
-    // The target's rights are in the table. Samba: the right to execute allows copying, as it
-    // allows reading.
+    // The table checks the rights on the target. The source may be readable or executable, as in
+    // Samba.
     from.require_any(AccessMask::READ_DATA | AccessMask::EXECUTE)?;
     if source.is_directory || target.is_directory {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
@@ -175,13 +175,14 @@ fn check_locks(
             let range = Range { offset: c.source_offset, length: length(c) };
             range.check().is_ok_and(|range| shared.ranges.may_read(from.id(), range))
         };
-        // A range beyond the largest offset is refused later, by the copy itself.
+        // A range beyond the largest offset is not checked for locks: the copy itself refuses it
+        // later.
         let beyond = |c: &Chunk| c.source_offset > MAX_OFFSET;
         if !chunks.iter().all(|c| beyond(c) || may(c)) {
             return Err(Status::FILE_LOCK_CONFLICT);
         }
     }
-    // The end of the target after each chunk.
+    // `end` is the end of the target after each chunk, for chunks that append.
     let mut end = target.stat()?.end_of_file;
     let mut ranges = chunks.iter().map(|c| {
         let offset = if c.target_offset == AT_THE_END { end } else { c.target_offset };
@@ -191,7 +192,8 @@ fn check_locks(
     let shared = target.cell.lock();
     let is_free =
         |range: Range| range.check().is_ok_and(|range| shared.ranges.may_write(to.id(), range));
-    // A chunk beyond the largest file is refused by the copy, after the chunks before it.
+    // A chunk beyond the largest file size is not checked: the copy refuses it, after the chunks
+    // before it.
     let is_too_far = |range: &Range| range.offset.saturating_add(range.length) > target.max_size;
     if ranges.all(|range| is_too_far(&range) || is_free(range)) {
         Ok(())
@@ -223,7 +225,7 @@ async fn copy(
     let from = Arc::clone(from);
     let node = Arc::clone(&target.node);
     let copied = into.run_blocking(move |into| {
-        // The written blocks count for the user's quota.
+        // The copy runs as the user, so that the written blocks count for the user's quota.
         let _acting = match impersonation::act_for(&*node) {
             Ok(acting) => acting,
             Err(status) => return Ok(Err(status)),
@@ -302,7 +304,8 @@ impl Job {
         let (source_end, target_end) = pair.ends()?;
         let last = chunk.source_offset.checked_add(u64::from(chunk.length));
         if last.is_none_or(|last| last > source_end) {
-            // Windows: the range reaches beyond the source.
+            // Windows: a chunk that reaches beyond the end of the source fails with
+            // INVALID_VIEW_SIZE.
             return Err(Status::INVALID_VIEW_SIZE);
         }
         let at_the_end = chunk.target_offset == AT_THE_END;
@@ -343,11 +346,13 @@ impl Pair for Descriptors<'_> {
                 left,
             );
             match copied {
-                // The source became shorter, or the file system reports so.
+                // copy_file_range copied nothing: the source has become shorter, or the file system
+                // only says so.
                 Ok(0) => return self.copy_through(chunk, done),
                 Ok(count) => *done += count as u32,
                 Err(Errno::INTR) => {}
-                // Overlapping ranges of one file, two file systems, or one without copy_file_range.
+                // copy_file_range cannot copy here: overlapping ranges, different file systems, or
+                // no support.
                 Err(Errno::INVAL | Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => {
                     return self.copy_through(chunk, done);
                 }

@@ -63,8 +63,8 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     let copy = ranges(request, is_atomic)?;
     let cluster = u64::from(volume.cluster);
     let is_aligned = |number: u64| number.is_multiple_of(cluster);
-    // Deviation: MS-FSA wants ByteCount aligned, too. Linux clients ask for whole files, and behind
-    // the end of the source there is no further cluster.
+    // Deviation: MS-FSA wants ByteCount aligned, too. Linux clients clone whole files, whose last
+    // cluster is incomplete.
     let source_end = if source.is_directory { 0 } else { source.stat()?.end_of_file };
     let ends_with_source = copy.source_offset.checked_add(copy.length) == Some(source_end);
     if !is_aligned(copy.source_offset)
@@ -77,12 +77,12 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
         return NO_OUTPUT;
     }
     check_pair(&from, source, target, &copy, source_end)?;
-    // MS-FSA 2.1.5.10.4 has no check for an oplock break; the target's data
-    // changes as by MS-FSA 2.1.5.4, which has.
+    // MS-FSA 2.1.5.10.4 breaks no oplocks, but the target's data changes as in a WRITE, which
+    // breaks them (MS-FSA 2.1.5.4).
     call.rq.contend(target, Cause::Write).await?;
     call.rq.still_served()?;
-    // Windows: ReFS, which alone has this, does not look at byte-range locks (MS-FSA
-    // 2.1.5.10.4, notes 91 and 92).
+    // Byte-range locks are not checked: only ReFS supports this request, and it ignores locks
+    // (MS-FSA 2.1.5.10.4, notes 91 and 92).
     share_within(call, source, target, copy).await?;
     written(call, target).await
 }
@@ -132,7 +132,7 @@ fn check_pair(
     if sparse(source)? && !sparse(target)? {
         return Err(Status::NOT_SUPPORTED);
     }
-    // MS-FSCC 2.3.8
+    // MS-FSCC 2.3.8: source and target ranges in one file must not overlap.
     if a == b && copy.source_offset.abs_diff(copy.target_offset) < copy.length {
         return Err(Status::NOT_SUPPORTED);
     }
@@ -205,8 +205,8 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     if request.ranges().count() > TRIM_RANGES {
         return Err(Status::INSUFFICIENT_RESOURCES.into());
     }
-    // Freed ranges read as zeros: data changes, MS-FSA 2.1.5.4. And data that its cachers have to
-    // write may move the end.
+    // A freed range reads as zeros, so its data changes: oplocks break as for a WRITE (MS-FSA
+    // 2.1.5.4). A client that cached the file may write and move its end.
     call.rq.contend(file, Cause::Write).await?;
     call.rq.still_served()?;
     let end = file.stat()?.end_of_file.next_multiple_of(PAGE);
@@ -298,7 +298,7 @@ pub(super) fn integrity(call: &Call<'_>) -> Answer {
     if (call.max_output as usize) < IntegrityInformation::SIZE {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    // Clients cannot switch off the checksums of btrfs.
+    // The answer says that there are no checksums: clients cannot control those of btrfs.
     let information = IntegrityInformation {
         checksum_algorithm: CHECKSUM_TYPE_NONE,
         flags: IntegrityFlags::EMPTY,
@@ -316,7 +316,7 @@ pub(super) fn set_integrity(call: &Call<'_>) -> Answer {
     }
     let request = SetIntegrityInformation::parse(call.input)?;
     if !request.flags.is_empty() {
-        // The request has unknown values, or is about checksums that the file does not have.
+        // Well-formed requests for checksums are NOT_SUPPORTED, all others INVALID_PARAMETER.
         let known = request.flags == IntegrityFlags::CHECKSUM_ENFORCEMENT_OFF;
         let wants = matches!(request.checksum_algorithm, CHECKSUM_TYPE_CRC32 | CHECKSUM_TYPE_CRC64);
         let status = if known && wants { Status::NOT_SUPPORTED } else { Status::INVALID_PARAMETER };

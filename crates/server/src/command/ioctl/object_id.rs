@@ -82,7 +82,7 @@ fn create_or_get(call: &Call<'_>) -> Answer {
             audited::attributes(call.open()?, "object_id", Ok(()));
             Ok((id.to_vec(), Status::SUCCESS))
         }
-        // Another request has given the file an object ID meanwhile.
+        // A concurrent request has set an object ID: returns that one.
         Err(Fault::Exists) => get(call),
         Err(fault) => Err(status(fault).into()),
     }
@@ -90,7 +90,7 @@ fn create_or_get(call: &Call<'_>) -> Answer {
 
 fn set(call: &Call<'_>) -> Answer {
     let id = call.input.try_into().map_err(|_| Status::INVALID_PARAMETER)?;
-    // Open.HasRestoreAccess.
+    // MS-FSA: Open.HasRestoreAccess is needed to set a chosen object ID.
     if !call.rq.tree()?.token().holds(Privileges::RESTORE) {
         return Err(Status::ACCESS_DENIED.into());
     }
@@ -105,7 +105,7 @@ fn change(call: &Call<'_>, change: ObjectIdChange) -> Answer {
 /// [`Fault::Exists`] is OBJECT_NAME_COLLISION as it is.
 const fn status(fault: Fault) -> Status {
     match fault {
-        // Volume.IsObjectIDsSupported.
+        // MS-FSA: the status for a volume whose IsObjectIDsSupported is FALSE.
         Fault::NotSupported => Status::VOLUME_NOT_UPGRADED,
         Fault::NotFound => Status::OBJECTID_NOT_FOUND,
         other => other.status(),

@@ -114,7 +114,7 @@ fn check_file(file: &FileOpen, refused: Status) -> Result<u64, Status> {
     if stat.links == 0 || file.cell.lock().is_going(file.id) {
         return Err(Status::FILE_DELETED);
     }
-    // MS-FSCC 2.3.42 and 2.3.44
+    // MS-FSCC 2.3.42 and 2.3.44: offloads need a file of at least one sector.
     if (1..SECTOR).contains(&stat.end_of_file) {
         return Err(Status::INVALID_PARAMETER);
     }
@@ -134,7 +134,7 @@ async fn settled(call: &Call<'_>, file: &FileOpen) -> Result<Content, Status> {
         tokio::time::sleep(left).await;
         content = Content::of(&file.stat()?);
     }
-    // The file changed at each attempt; a token would be invalid at once.
+    // The file changed at each attempt, so that a token would be invalid at once.
     Err(Status::INSUFFICIENT_RESOURCES)
 }
 
@@ -160,8 +160,8 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
         return Ok((write_reply(0), Status::SUCCESS));
     }
     check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
-    // The target's data changes as by MS-FSA 2.1.5.4, and clients that cache the file may write
-    // beyond its end first.
+    // The target's data changes as in a WRITE (MS-FSA 2.1.5.4): clients that cache the file write
+    // it back first, maybe beyond its end.
     call.rq.contend(file, Cause::Write).await?;
     call.rq.still_served()?;
     let end = check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
@@ -185,10 +185,10 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
         let from = what.offset + request.transfer_offset;
         (length, transfer(call, &what, from, offset, length.min(end - offset)).await?)
     };
-    // Also a copy that fails may have changed some of the data.
+    // Reports the change even if the copy failed, because a part may have been written.
     extents::written(call, file).await?;
-    // MS-FSCC 2.3.44: a copy of a part succeeds, and tells its length; MS-FSA 2.1.5.10.21 has it as
-    // StorageOffloadBytesWritten.
+    // MS-FSCC 2.3.44: a partial copy succeeds and returns its length (StorageOffloadBytesWritten in
+    // MS-FSA 2.1.5.10.21).
     match done.failure {
         None => Ok((write_reply(length), Status::SUCCESS)),
         Some(_) if done.bytes >= SECTOR => {
@@ -235,7 +235,8 @@ async fn transfer(
     let held = length.min(source_end.saturating_sub(from));
     let source = what.source.file()?;
     if source.node.key() == file.node.key() && from.abs_diff(to) < held {
-        // The first part of the copy would overwrite the source of the next.
+        // Overlapping ranges are refused: the first piece of the copy would overwrite the source of
+        // later pieces.
         return Err(Status::INVALID_PARAMETER);
     }
     let step = u64::from(COPY_CHUNK_BYTES);
@@ -247,8 +248,8 @@ async fn transfer(
     let chunks = (0..held.div_ceil(step)).map(|n| chunk(n * step)).collect();
     let is_same = source.node.key() == file.node.key();
     let mut copied = copychunk::copy_counted(call, chunks, source, file).await;
-    // A source that was written to meanwhile may have been copied partly old and partly new: nothing
-    // of it counts.
+    // The source was written to during the copy, so the copied data may be partly old and partly
+    // new: the copy fails.
     if !is_same && let Err(changed) = check_source(call, what) {
         return Ok(Copied::failed(changed));
     }

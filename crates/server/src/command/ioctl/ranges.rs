@@ -33,7 +33,7 @@ pub(super) async fn set_sparse(call: &Call<'_>) -> Answer {
         return NO_OUTPUT;
     }
     if !sparse {
-        // A file that is not sparse has space for all of its data.
+        // A file that stops being sparse gets disk space for all of its data.
         let node = Arc::clone(&file.node);
         let reserve = move || node.set_allocation(now.end_of_file);
         call.rq.beside_core(reserve).await?.map_err(Fault::status)?;
@@ -75,7 +75,8 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     let open = call.open()?;
     call.rq.contend(file, Cause::Write).await?;
     call.rq.still_served()?;
-    // Clients that cached the file may have written behind its old end.
+    // The file's size is read after the break, because clients that cached the file may have
+    // extended it.
     let stat = file.stat()?;
     let length = inside(stat.end_of_file);
     if length == 0 {
@@ -92,7 +93,8 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
         Fault::NotSupported => Status::INVALID_DEVICE_REQUEST,
         fault => fault.status(),
     })?;
-    // MS-FSA 2.1.5.10.39; what FILE_WRITE_THROUGH demands is done for every control code.
+    // MS-FSA 2.1.5.10.39: the zeros are synced for an unbuffered Open; the caller syncs for
+    // WRITE_THROUGH.
     if file.has_mode(CreateOptions::NO_INTERMEDIATE_BUFFERING)
         && !file.has_mode(CreateOptions::WRITE_THROUGH)
     {
@@ -130,7 +132,7 @@ pub(super) async fn query_allocated(call: &Call<'_>) -> Answer {
     let (ranges, complete) = if sparse {
         allocated(call, file, first, beyond, limit).await?
     } else if limit > 0 {
-        // A file without holes has one range.
+        // A file that is not sparse is one allocated range.
         (vec![(first, beyond)], true)
     } else {
         (Vec::new(), false)

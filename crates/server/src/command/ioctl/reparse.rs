@@ -79,7 +79,8 @@ fn shown(kept: Vec<u8>, separator: Separator) -> Vec<u8> {
         let names = [link.substitute_name.decode().ok()?, link.print_name.decode().ok()?];
         let [substitute, print] = names.clone().map(|name| separator.show_kept(name));
         if names == [&*substitute, &*print] {
-            // The buffer is read as the client wrote it.
+            // The link has this client's separators already, so the stored buffer is returned
+            // unchanged.
             return None;
         }
         let link = Symlink { substitute_name: &*substitute, print_name: &*print, relative: true };
@@ -110,7 +111,7 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
     let file = call.file()?;
     let stat = file.stat_with_eas()?;
     if file.base.is_some() {
-        // A file with streams cannot become a reparse point, which has none.
+        // A reparse point has no streams here, so a file with streams is refused.
         return Err(Status::NOT_SUPPORTED.into());
     }
     if buffer.tag == ReparseTag::MOUNT_POINT && !is_directory(&stat) {
@@ -125,7 +126,8 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
     if buffer.tag == ReparseTag::SYMLINK && stat.end_of_file != 0 {
         return Err(invalid.into());
     }
-    // Windows: WSL's special files go with attributes ($LXDEV and its like).
+    // Windows refuses a reparse point on a file with extended attributes, except WSL's special
+    // files, which need $LXDEV and similar ones.
     if stat.reparse_tag == 0 && stat.ea_size != 0 && !is_wsl(buffer.tag) {
         return Err(Status::EAS_NOT_SUPPORTED.into());
     }
@@ -133,8 +135,8 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
         check_same(file, stat.reparse_tag, &buffer)?;
     }
     let whole = call.input.to_vec();
-    // Another thread may hold the name while it searches a large folder, so this runs beside the
-    // core.
+    // Runs on a blocking thread: the lock of the name may be held while another thread searches a
+    // large folder.
     let placed = beside_core(call, move |file, name| {
         let buffer = ReparseBuffer::parse(&whole).map_err(|_| Fault::Invalid)?;
         let meaning = buffer.meaning().map_err(|_| Fault::Invalid)?;
@@ -181,12 +183,14 @@ fn place(
         _ if tag == ReparseTag::AF_UNIX => Some(Replacement::Socket),
         _ => None,
     };
-    // Other Opens keep the file that they have opened, and what hangs on the file stays with it.
+    // The file is replaced only if this Open is alone: other Opens, attributes and streams belong
+    // to the old file.
     let is_bare = stat.ea_size == 0 && file.node.streams()?.is_empty();
     let is_alone = is_bare && file.cell.lock().is_alone(file.id);
     match by.filter(|_| is_alone) {
         Some(by) => match replace(file, name, &by) {
-            // The host has no such objects here, or the file has data.
+            // The host cannot store this object, or the file has data: a plain reparse buffer is
+            // stored instead.
             Err(Fault::NotSupported | Fault::Invalid) if plain => {}
             other => return other,
         },
@@ -206,7 +210,7 @@ fn replace(file: &FileOpen, name: &Name, by: &Replacement<'_>) -> Result<(), Fau
     file.vfs.replace(name, &*file.node, by)?;
     file.turned.store(true, Ordering::Release);
     if !file.is_directory {
-        // MS-FSA 2.1.5.10.3 and 2.1.5.10.37.
+        // MS-FSA 2.1.5.10.3 and 2.1.5.10.37: the file gets the ARCHIVE attribute.
         file.set_archive_anew();
     }
     Ok(())
@@ -258,7 +262,7 @@ pub(super) async fn delete(call: &Call<'_>) -> Answer {
     let file = call.file()?;
     let stat = file.stat()?;
     if stat.reparse_tag == 0 {
-        // Windows: not IO_REPARSE_TAG_MISMATCH.
+        // Windows returns NOT_A_REPARSE_POINT here, not IO_REPARSE_TAG_MISMATCH.
         return Err(Status::NOT_A_REPARSE_POINT.into());
     }
     check_same(file, stat.reparse_tag, &ReparseBuffer { tag, guid, data: &[] })?;

@@ -19,7 +19,7 @@ pub(super) fn handle(call: &Call<'_>) -> Answer {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
     }
     let request = resiliency::Request::parse(call.input).map_err(|_| Status::INVALID_PARAMETER)?;
-    // The specification compares whole seconds.
+    // The limit is compared in whole seconds, as MS-SMB2 does.
     let timeout = Duration::from_millis(u64::from(request.timeout));
     if timeout.as_secs() > RESILIENCY_TIMEOUT_MAX.as_secs() {
         return Err(Status::INVALID_PARAMETER.into());

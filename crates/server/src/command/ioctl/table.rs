@@ -180,24 +180,24 @@ const CHANGES_FILE: AccessMask = AccessMask(WRITE.0 | WRITE_ATTRIBUTES.0);
 
 /// The rows of all known codes.
 pub static TABLE: &[Row] = &[
-    // MS-SMB2 2.2.31.
-    // MS-SMB2 3.3.5.15.2: IsDfsCapable is FALSE.
+    // DFS is not served (MS-SMB2 3.3.5.15.2, IsDfsCapable is FALSE), so referrals are refused.
     global(CtlCode::DFS_GET_REFERRALS, Act::Refuse(Status::FS_DRIVER_REQUIRED)),
     global(CtlCode::DFS_GET_REFERRALS_EX, Act::Refuse(Status::FS_DRIVER_REQUIRED)),
     global(CtlCode::VALIDATE_NEGOTIATE_INFO, Act::ValidateNegotiate),
     global(CtlCode::QUERY_NETWORK_INTERFACE_INFO, Act::NetworkInterfaces),
     global(CtlCode::FREVO_QUERY_OPERATION, Act::Operation),
     global(CtlCode::PIPE_WAIT, Act::PipeWait),
-    // Both check the rights that READ and WRITE check.
+    // The handlers of PIPE_TRANSCEIVE and PIPE_PEEK check the rights that WRITE and READ need.
     pipe(CtlCode::PIPE_TRANSCEIVE, Act::PipeTransceive),
     pipe(CtlCode::PIPE_PEEK, Act::PipePeek),
-    // MS-SMB2 3.3.5.15.6: on a pipe the answer has the limits.
+    // MS-SMB2 3.3.5.15.6: SRV_COPYCHUNK also needs the right to read the target. On a pipe both
+    // codes return the limits.
     Row { all: AccessMask::READ_DATA, ..copies(CtlCode::SRV_COPYCHUNK) },
     copies(CtlCode::SRV_COPYCHUNK_WRITE),
-    // The rights that the key needs are checked where it is used.
+    // The resume key needs no right: the rights are checked when it is used for a copy.
     shows(CtlCode::SRV_REQUEST_RESUME_KEY, Act::ResumeKey),
     shows(CtlCode::SRV_ENUMERATE_SNAPSHOTS, Act::Snapshots),
-    // MS-SMB2 3.3.5.15.7: there is no branch cache here.
+    // MS-SMB2 3.3.5.15.7: hashes are only for branch caches, which this server does not have.
     blocked(CtlCode::SRV_READ_HASH),
     shows(CtlCode::LMR_REQUEST_RESILIENCY, Act::Resiliency),
     blocked(CtlCode::LMR_SET_LINK_TRACKING_INFORMATION),
@@ -214,7 +214,7 @@ pub static TABLE: &[Row] = &[
         "object_id",
         Act::ObjectId(Asked::SetExtended),
     ),
-    // MS-FSCC 2.3.4 has the right.
+    // MS-FSCC 2.3.4: deleting an object ID needs the right to write data or attributes.
     changes(CtlCode::DELETE_OBJECT_ID, CHANGES_FILE, "object_id", Act::ObjectId(Asked::Delete)),
     shows(CtlCode::GET_REPARSE_POINT, Act::GetReparsePoint),
     changes(CtlCode::SET_REPARSE_POINT, CHANGES_FILE, "reparse_point", Act::SetReparsePoint),
@@ -233,14 +233,14 @@ pub static TABLE: &[Row] = &[
     absent(CtlCode::GET_RETRIEVAL_POINTERS),
     absent(CtlCode::GET_RETRIEVAL_POINTER_COUNT),
     absent(CtlCode::GET_RETRIEVAL_POINTERS_AND_REFCOUNT),
-    // MS-FSA 2.1.5.10.18: success for every name.
+    // MS-FSA 2.1.5.10.18: every name is valid, so the handler does nothing.
     shows(CtlCode::IS_PATHNAME_VALID, Act::Nothing),
     absent(CtlCode::FILESYSTEM_GET_STATISTICS),
     blocked(CtlCode::MARK_HANDLE),
     reads(CtlCode::OFFLOAD_READ, Act::OffloadRead),
     writes(CtlCode::OFFLOAD_WRITE, WRITE, Act::OffloadWrite),
     reads(CtlCode::QUERY_ALLOCATED_RANGES, Act::AllocatedRanges),
-    // Windows: blocked.
+    // Windows blocks this code over SMB.
     blocked(CtlCode::QUERY_FILE_REGIONS),
     absent(CtlCode::QUERY_FAT_BPB),
     absent(CtlCode::QUERY_ON_DISK_VOLUME_INFO),
@@ -251,7 +251,7 @@ pub static TABLE: &[Row] = &[
     absent(CtlCode::REFS_STREAM_SNAPSHOT_MANAGEMENT),
     absent(CtlCode::SET_DEFECT_MANAGEMENT),
     absent(CtlCode::SET_ENCRYPTION),
-    // Samba: an Open that may only append may do this too.
+    // As in Samba, an Open with only the right to append may make its file sparse.
     changes(CtlCode::SET_SPARSE, AccessMask(CHANGES_FILE.0 | APPEND.0), "sparse", Act::SetSparse),
     writes(CtlCode::SET_ZERO_DATA, WRITE, Act::SetZeroData),
     absent(CtlCode::SET_ZERO_ON_DEALLOCATION),

@@ -55,7 +55,7 @@ pub(super) async fn handle(
         }
         (FSP_ASYNC_SLEEP, [milliseconds]) => {
             rq.open()?;
-            // A CLOSE that comes meanwhile is answered after this request.
+            // A CLOSE that arrives during this pause is answered after this request.
             tokio::time::sleep(Duration::from_millis((*milliseconds).into())).await;
         }
         (GLOBAL_READ_RESPONSE_BODY_PADDING8, []) => {

@@ -58,7 +58,7 @@ pub(super) fn row(class: FileInfoClass, dialect: Dialect) -> Result<Row, Status>
         FileInfoClass::FULL_EA => Row { access: AccessMask::READ_EA, min: 1 },
         FileInfoClass::MODE => open_to_all(FileModeInformation::SIZE),
         FileInfoClass::ALIGNMENT => open_to_all(FileAlignmentInformation::SIZE),
-        // MS-FSA counts structures with one character of their name, padded.
+        // MS-FSA: the minimum counts one character of the name, with padding.
         FileInfoClass::ALL => reads_attributes(104),
         FileInfoClass::ALTERNATE_NAME => open_to_all(8),
         FileInfoClass::STREAM => open_to_all(32),
@@ -78,10 +78,10 @@ pub(super) fn row(class: FileInfoClass, dialect: Dialect) -> Result<Row, Status>
 /// The status of classes that cannot be queried over the wire.
 const fn refusal(class: FileInfoClass) -> Status {
     match class.0 {
-        // Windows: directory classes and those that are only set are unknown
-        // here, although MS-SMB2 3.3.5.20.1 asks for NOT_SUPPORTED.
+        // Windows treats classes for directories or for SET_INFO as unknown, although MS-SMB2
+        // 3.3.5.20.1 asks for NOT_SUPPORTED.
         1..=3 | 10..=13 | 19 | 20 | 27 | 31 | 36..=40 | 50 => Status::INVALID_INFO_CLASS,
-        // Documented in MS-FSCC 2.4, but not for this use or this dialect.
+        // MS-FSCC 2.4 defines these classes, but not for QUERY_INFO or not for this dialect.
         9 | 26 | 29 | 32 | 33 | 44..=46 | 48 | 54 | 59 | 60 | 64 | 65 | 78..=81 => {
             Status::NOT_SUPPORTED
         }
@@ -116,7 +116,7 @@ pub(super) fn query(
         }
         FileInfoClass::STREAM => streams(file, output)?,
         FileInfoClass::NORMALIZED_NAME => {
-            // The buffer ends at a whole code unit.
+            // A code unit has two bytes, so an odd byte at the end of the buffer is not used.
             output.room &= !1;
             let name = shown_name(open, file);
             FileNameInformation { name: name.as_str() }.encode(&mut output.writer());
@@ -173,9 +173,9 @@ fn fixed(
 }
 
 fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
-    // Windows: up to Server 2012 R2 the path is told, later no name at all (MS-SMB2 3.3.5.20.1, note
-    // 420). It is told here as smbd does: cifs.ko of Linux 6.1 mounts nothing when the answer has
-    // less than a character of it, and other clients that ask for it need it.
+    // Windows up to Server 2012 R2 returns the path, later versions an empty name (MS-SMB2
+    // 3.3.5.20.1, note 420). The path is returned here, as by smbd, because cifs.ko of Linux 6.1
+    // cannot mount without it.
     let name = format!("\\{}", shown_name(open, file));
     FileAllInformation {
         basic: basic(stat),
@@ -336,7 +336,7 @@ fn streams(file: &FileOpen, output: &mut Output<'_>) -> Result<(), Status> {
     for (name, size, allocation_size) in own.into_iter().chain(named) {
         let end = used.next_multiple_of(8) + STREAM_ENTRY + utf16_len(&name);
         overflowed = used > 0 && end > room;
-        // The first entry is cut off at the end of the buffer if it does not fit.
+        // If even the first entry does not fit, it is cut off at the end of the buffer.
         if overflowed
             || writer.push(&StreamEntry { name: &name, size, allocation_size }) == Pushed::Full
         {

@@ -56,7 +56,7 @@ pub(super) async fn query(
             let uid = uid.ok_or(Status::INVALID_PARAMETER)?;
             let there = vfs.quota(uid).map_err(Fault::status)?;
             there.ok_or(Status::INVALID_PARAMETER)?;
-            // MS-SMB2: the entries after the start SID; MS-FSA 2.1.5.21 would begin with that SID.
+            // MS-SMB2 starts after the start SID; MS-FSA 2.1.5.21 would start with it.
             all(vfs, map, u64::from(uid) + 1, most, &mut writer)?.0
         }
         Asked::All => {

@@ -22,7 +22,7 @@ use crate::shares::protection;
 
 /// Answers a query of the security descriptor.
 pub(super) fn query(open: &Open, asked: Asked, output: &mut Output<'_>) -> Result<(), Refusal> {
-    // MS-FSA 2.1.5.14.
+    // MS-FSA 2.1.5.14: reading these parts of the descriptor needs READ_CONTROL.
     let readable = Asked::OWNER | Asked::GROUP | Asked::DACL | Asked::LABEL | Asked::ATTRIBUTE;
     if asked.intersects(readable | Asked::BACKUP) {
         open.require(AccessMask::READ_CONTROL)?;
@@ -100,7 +100,8 @@ fn store(
     }
     let stat = file.stat()?;
     let mut old = protection::descriptor(&*file.node, &stat, &token)?;
-    // The old descriptor as clients see it, so that setting it again changes nothing.
+    // Replaces the SIDs of the old descriptor as clients see them, so that setting it again changes
+    // nothing.
     open.tree().share.id_map.show(&mut old);
     let merged = merge(&old, new, left, &token).map_err(refused)?;
     if merged == old {

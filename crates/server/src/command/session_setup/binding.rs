@@ -98,11 +98,11 @@ pub(super) fn bind(
         return Err(Status::NOT_SUPPORTED);
     }
     if session.state() != State::Valid {
-        // The session ended or expired after this exchange began.
+        // The session ended or expired after this binding began.
         return Err(Status::USER_SESSION_DELETED);
     }
     if connection.members.channel(session.id).is_some() {
-        // Another exchange for the same channel was faster.
+        // Another exchange has bound the same channel meanwhile.
         return Err(Status::REQUEST_NOT_ACCEPTED);
     }
     let terms = &rq.connection.negotiated()?.terms;

@@ -26,7 +26,8 @@ pub(super) async fn contend(
     let OpenTarget::File(target) = &open.target else { return Ok(()) };
     let Some(cause) = cause(open, request) else { return Ok(()) };
     if cause == Cause::Rename && target.is_directory {
-        // All open files are looked at.
+        // A rename of a directory looks at all open files: with many of them that takes long for a
+        // core.
         let many = rq.server().files.len() > OPEN_FILES_COMPARED;
         if many && host::gives_up(usize::MAX) {
             return Err(Fault::Busy.status());

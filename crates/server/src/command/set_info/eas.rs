@@ -112,7 +112,7 @@ impl Before {
                 EaChange { name: change.name, value, need: self.needed.contains(&key) }
             })
             .collect();
-        // Attributes that are removed make room for those that are restored.
+        // Removes added attributes first, to make room for the attributes that are restored.
         let (gone, kept): (Vec<_>, Vec<_>) =
             back.into_iter().partition(|change| change.value.is_empty());
         let _ = file.node.set_eas(&gone);

@@ -57,7 +57,7 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
             changes(AccessMask::WRITE_ATTRIBUTES, FileBasicInformation::SIZE, Basic)
         }
         FileInfoClass::RENAME | FileInfoClass::RENAME_EX => changes(AccessMask::DELETE, 24, Rename),
-        // MS-FSA 2.1.5.15.7 asks for no right on the file that gets a name.
+        // MS-FSA 2.1.5.15.7: adding a hard link needs no right on the file itself.
         FileInfoClass::LINK => changes(AccessMask::EMPTY, 24, Link),
         FileInfoClass::DISPOSITION => {
             changes(AccessMask::DELETE, FileDispositionInformation::SIZE, Removal)
@@ -78,13 +78,13 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
             let access = AccessMask::WRITE_ATTRIBUTES;
             Row { access, min: 8, modifies: false, recorded: Nothing }
         }
-        // A valid data length that passes the checks needs no change.
+        // If the checks succeed, there is nothing to do: the valid data length is not stored.
         FileInfoClass::VALID_DATA_LENGTH => {
             changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE, Nothing)
         }
-        // Nothing can be set.
+        // A short name cannot be set.
         FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4, Nothing),
-        // Documented as settable, but not over SMB2.
+        // MS-FSCC documents the class as settable, but not over SMB2.
         FileInfoClass::QUOTA => return Err(Status::NOT_SUPPORTED),
         _ => return Err(Status::INVALID_INFO_CLASS),
     })

@@ -45,7 +45,7 @@ pub(super) async fn set(
     writable(open)?;
     let entries = QuotaEntries::new(buffer).take(QUOTA_ENTRIES + 1);
     let entries: Result<Vec<QuotaEntry>, _> = entries.collect();
-    // MS-FSCC 2.4.41.
+    // MS-FSCC 2.4.41: a malformed quota entry gets INVALID_PARAMETER.
     let entries = entries.map_err(|_| Status::INVALID_PARAMETER)?;
     if entries.len() > QUOTA_ENTRIES {
         return Err(Status::INSUFFICIENT_RESOURCES);
@@ -56,14 +56,14 @@ pub(super) async fn set(
         if entry.sid != Sid::ADMINISTRATORS {
             wishes.push((entry.sid, wish));
         } else if entry.limit != NONE {
-            // MS-FSA 2.1.5.22.
+            // MS-FSA 2.1.5.22: administrators cannot have a limit.
             return Err(Status::ACCESS_DENIED);
         }
     }
     let sids = wishes.iter().map(|(sid, _)| *sid).collect();
     let users = known_users(rq, sids).await?;
     for (_, uid) in &users {
-        // An account without a user of the host has no files that could be counted.
+        // An account without a host user cannot own files, so it cannot have a quota.
         uid.ok_or(Status::INVALID_PARAMETER)?;
     }
     for ((_, uid), (_, wish)) in users.into_iter().zip(wishes) {
@@ -72,8 +72,8 @@ pub(super) async fn set(
             Wish::Limit(limits) => limits,
             Wish::Delete => {
                 vfs.quota(uid).map_err(Fault::status)?.ok_or(Status::NO_MATCH)?;
-                // Deviation: a user with files stays listed with their size, as the kernel
-                // goes on counting them.
+                // Deviation: a removed entry only loses its limits. A user with files stays listed,
+                // because the kernel goes on counting their size.
                 QuotaLimits::default()
             }
         };

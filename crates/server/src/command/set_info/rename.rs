@@ -123,7 +123,8 @@ pub(super) fn new_name(request: &Request<'_>, posix: bool) -> Result<Name, Statu
 /// Returns the access and sharing with which adding a name opens its directory.
 pub(super) const fn claim_on_directory(file: &FileOpen) -> Claim {
     let access = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
-    // An Open of the directory does not conflict with POSIX clients.
+    // A POSIX client may rename into a directory that another client has open without sharing
+    // DELETE.
     Claim { access, sharing: Sharing { read: true, write: true, delete: file.posix } }
 }
 
@@ -166,7 +167,8 @@ pub(super) fn rename(
             return Err(Status::SHARING_VIOLATION);
         }
         if state.has_open_streams() {
-            // Windows: the sharing modes do not matter.
+            // Windows: a file with open streams is not renamed, whatever sharing modes the streams'
+            // Opens have.
             return Err(Status::ACCESS_DENIED);
         }
         state.name_of(open.id()).clone()
@@ -174,17 +176,18 @@ pub(super) fn rename(
     let _names = name_holds::hold_both(files, file.folder_id(), &from, &wanted.name)
         .map_err(Fault::status)?;
     if from.stream().is_some() && wanted.name.stream().is_some() {
-        // Windows: the stream's file would be renamed, and it has an open stream, namely this one.
+        // Windows takes a full path with a stream as a rename of the file, which fails because the
+        // file has an open stream: this one.
         return Err(Status::SHARING_VIOLATION);
     }
     if from.stream().is_some() || wanted.name.stream().is_some() {
-        // MS-FSA 2.1.5.15.12: a stream is renamed by `:name` alone, and a file
-        // does not become one.
+        // MS-FSA 2.1.5.15.12: the new name of a stream is `:name` alone, and a file cannot become a
+        // stream.
         return Err(Status::INVALID_PARAMETER);
     }
     let parent = check_parent(open, file, files, &wanted.name)?;
     let key = file.key();
-    // Deviation: macOS, as POSIX clients, renames directories with open files.
+    // Deviation: macOS and POSIX clients may rename a directory that contains open files.
     let is_unix = file.posix || file.apple;
     if file.is_directory && !is_unix && files.open_below(file.folder_id(), &from) > 0 {
         return Err(Status::ACCESS_DENIED);
@@ -278,7 +281,7 @@ fn check_parent(
     {
         return Err(Status::OBJECT_PATH_NOT_FOUND);
     }
-    // A missing directory is reported by the operation itself.
+    // If the directory is missing, the operation itself reports the error.
     let Ok(Some(parent)) = protection::parent(&*file.vfs, to) else { return Ok(None) };
     // MS-FSA 2.1.5.15.12: adding a name needs a right on its directory; removing the old one needs
     // the handle's DELETE.
@@ -317,7 +320,8 @@ fn check_replaced(
         Ok(_) | Err(Fault::NotFound) => return Ok(None),
         Err(fault) => return Err(fault.status()),
     };
-    // MS-FSA 2.1.5.15.12: another case of one link is no collision.
+    // MS-FSA 2.1.5.15.12: a new name that differs only in case belongs to the same link, so it is
+    // no collision.
     if let Some(from) = from.filter(|from| eq_ignore_case(from.path(), wanted.name.path()))
         && file.vfs.is_one_entry(from, &wanted.name).map_err(Fault::status)?
     {

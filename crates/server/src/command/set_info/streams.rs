@@ -92,7 +92,7 @@ fn check_target(
         Err(fault) => return Err(fault.status()),
     };
     if there.kind == frevo_store::vfs::Kind::Directory {
-        // This type of stream has no data.
+        // A directory has no data stream that could be replaced.
         return Err(Status::INVALID_PARAMETER);
     }
     if !replace {

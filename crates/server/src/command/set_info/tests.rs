@@ -114,7 +114,7 @@ fn nothing_changes_without_right_or_in_a_read_only_share() {
             if access.is_empty() && !withheld.is_empty() || !modifies(class) {
                 continue;
             }
-            // Simulates a host that opens the file for reading only.
+            // Opens the file for reading only, but grants all rights: the host then refuses writes.
             let mut open = bench.open("f", granted.without(AccessMask::WRITE_DATA));
             open.granted_access = granted;
             let bytes = match class {
@@ -174,7 +174,7 @@ fn times_and_attributes_are_set() {
     send([created.0, accessed.0, written.0, 0], FileAttributes::EMPTY).unwrap();
     let now = file(&open).stat().unwrap();
     assert_eq!((now.accessed, now.written), (accessed, written));
-    // -1 and -2 change no time; lower values are invalid.
+    // -1 and -2 leave the times unchanged; lower values are invalid.
     send([u64::MAX, u64::MAX - 1, u64::MAX, u64::MAX - 1], FileAttributes::EMPTY).unwrap();
     assert_eq!(file(&open).stat().unwrap(), now);
     for field in 0..4 {
@@ -212,7 +212,7 @@ fn sizes_are_set() {
     assert_eq!(std::fs::read(bench.path().join("f")).unwrap(), b"0123\0\0");
     send(&open, FileInfoClass::ALLOCATION, 1 << 20).unwrap();
     assert_eq!(file(&open).stat().unwrap().end_of_file, 6);
-    // MS-FSA 2.1.5.15.1: the data in the last cluster stays.
+    // MS-FSA 2.1.5.15.1: the size is rounded up to clusters, so data within the last cluster stays.
     let cluster = file(&open).vfs.volume().cluster;
     send(&open, FileInfoClass::ALLOCATION, 3).unwrap();
     assert_eq!(file(&open).stat().unwrap().end_of_file, 6);
@@ -348,7 +348,7 @@ fn read_only_files_are_kept_unless_that_is_ignored() {
     assert_eq!(set(&open, extended, &[1, 0, 0, 0]), Err(Status::CANNOT_DELETE));
     let weak = bench.open("f", AccessMask::DELETE);
     assert_eq!(set(&weak, extended, &[0x11, 0, 0, 0]), Err(Status::CANNOT_DELETE));
-    // CANCEL without a pending delete, and an undefined flag.
+    // ON_CLOSE (0x08) without DELETE_ON_CLOSE, and an undefined flag (0x20), are not supported.
     for flags in [0x09, 0x21] {
         assert_eq!(set(&open, extended, &[flags, 0, 0, 0]), Err(Status::NOT_SUPPORTED));
     }
@@ -445,7 +445,7 @@ fn open_files_below_and_handles_of_the_parent_stop_renames() {
         set(open, &bench.files, FileInfoClass::RENAME, &rename_to(to, false))
     };
     assert_eq!(rename(&directory, "x"), Err(Status::ACCESS_DENIED));
-    // An Open with the right to delete the parent keeps names from being added to it.
+    // While an Open with the right DELETE on the parent exists, no name can be added to the parent.
     assert_eq!(rename(&inside, "d\\g"), Err(Status::SHARING_VIOLATION));
     directory.close(&bench.files);
     rename(&inside, "d\\g").unwrap();
@@ -558,7 +558,7 @@ fn a_descriptor_is_kept_or_refused_where_none_can_be() {
     send(&open, &bench.files, InfoType::SECURITY, 0, parts, &bytes).unwrap();
     let kept = now(&open).dacl.unwrap();
     assert_eq!(kept.aces[0].mask(), Some(AccessMask::FILE_GENERIC_READ));
-    // A mode that the host sets is in force again.
+    // A chmod on the host replaces the access list that the client set.
     let path = bench.path().join("f");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     assert_ne!(now(&open).dacl.unwrap(), kept);
@@ -611,7 +611,7 @@ fn nothing_of_a_volume_is_set() {
         };
         assert_eq!(try_class(class), Err(expected), "class {class}");
     }
-    // MS-FSA 2.1.5.16.8: the length is checked before whether object IDs are supported.
+    // MS-FSA 2.1.5.16.8: the length is checked before the support of object IDs.
     let open = bench.open("", AccessMask::WRITE_DATA);
     for (length, expected) in [(63, Status::INVALID_INFO_CLASS), (64, Status::INVALID_PARAMETER)] {
         let data = vec![0; length];

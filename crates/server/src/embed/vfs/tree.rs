@@ -122,7 +122,7 @@ impl ReadOnlyTree {
         let serial = u32::try_from(random >> 32).unwrap_or(0);
         let volume = Volume { read_only: true, ..Volume::plain(serial, file_system) };
         let volume = Arc::new(volume);
-        // No device of the host has this number, nor has another tree.
+        // The host uses no such device number, and random bits tell the trees apart.
         let device = 0xFFFE << 48 | random >> 16;
         let mut tree = Self { entries: BTreeMap::new(), device, last: 0, volume };
         tree.insert(String::new(), FileTime::ZERO, Body::folder());
@@ -175,7 +175,7 @@ impl ReadOnlyTree {
     fn insert(&mut self, path: String, written: FileTime, body: Body) {
         let folded = upcase_name(&path);
         if matches!(body, Body::File(_)) && self.is_folder(&path) {
-            // If a file replaces a folder, all entries below that folder are removed.
+            // A file that replaces a folder removes all entries below the folder.
             let below = format!("{folded}\\");
             self.entries.retain(|path, _| !path.starts_with(&below));
         }

@@ -29,7 +29,7 @@ impl Errors {
         for (of, count) in &self.slots {
             let mut now = of.load(Ordering::Relaxed);
             if now == Status::SUCCESS.0 {
-                // Another core may take the free slot first, perhaps for the same status.
+                // Another core may have taken the free slot meanwhile, perhaps for the same status.
                 let free = Status::SUCCESS.0;
                 let taken =
                     of.compare_exchange(free, status.0, Ordering::Relaxed, Ordering::Relaxed);
@@ -76,7 +76,7 @@ mod tests {
             errors.count(Status(0xc0ff_0000 + number));
         }
         let counts = errors.counts();
-        // The statuses counted above took two slots: two of the further statuses get no slot.
+        // Two slots are taken above, so two of the further statuses have no slot.
         assert_eq!(counts.len(), STATUSES_COUNTED + 1);
         assert_eq!(counts.iter().find(|(status, _)| status.is_none()), Some(&(None, 2)));
         let all: u64 = counts.iter().map(|(_, count)| count).sum();

@@ -130,8 +130,8 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut table = self.registry.table.lock();
-        // A later logon to the same session on this connection has an entry of its own, which
-        // stays.
+        // A later logon to the same session on this connection has its own entry, which is not
+        // removed.
         let is_own = |entry: &Entry| Arc::ptr_eq(&entry.activity, &self.activity);
         let ended = if table.channels.get(&self.key).is_some_and(is_own) {
             let ended = table.channels.remove(&self.key);
@@ -143,8 +143,7 @@ impl Drop for Registered {
         let totals = self.activity.totals();
         table.past.add(&totals);
         drop(table);
-        // The entry may own the last reference to facts of a connection, which are freed without
-        // the lock.
+        // Dropping the entry may free facts of a connection, which must not happen under the lock.
         drop(ended);
     }
 }

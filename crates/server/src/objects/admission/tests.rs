@@ -67,7 +67,7 @@ async fn fills_at(most: usize, address: impl Fn(usize) -> IpAddr, elsewhere: IpA
     assert!(!is_evicted(&other) && !is_evicted(&newcomer));
     assert_eq!(count(&admission), most + 1);
     is_sound(&admission);
-    // A new connection that gets a free place evicts no other connection.
+    // A new connection that takes a free place evicts no other connection.
     let gone = tickets.iter().position(|ticket| !is_evicted(ticket)).unwrap();
     tickets.swap_remove(gone);
     let _another = admission.enter(address(most)).expect("a free place");
@@ -89,7 +89,7 @@ async fn one_address_gets_its_share_and_no_more() {
 async fn a_network_of_ipv6_counts_as_one_address() {
     let host = |n: usize| v6(1, 1, 1, (n as u64) << 32 | n as u64);
     fills_at(UNAUTHENTICATED_PER_ADDRESS, host, v6(1, 1, 2, 0)).await;
-    // IPv4 addresses mapped into IPv6 look like one network, but are counted one by one.
+    // IPv4 addresses mapped into IPv6 share one IPv6 network, but are counted one by one.
     let admission = Admission::default();
     let mapped = |n: usize| {
         let IpAddr::V4(v4) = v4(n as u32, 1) else { unreachable!() };
@@ -109,7 +109,7 @@ async fn networks_have_growing_shares() {
         v6(2, 0, 0, 1),
     )
     .await;
-    // A private /24 has no limit of its own: only each address has one, and all addresses together.
+    // A /24 of private addresses has no limit of its own.
     let admission = Admission::default();
     let private = |n: usize| IpAddr::V4(Ipv4Addr::new(10, 0, 0, (n % 250) as u8));
     let tickets = entered(&admission, (0..UNAUTHENTICATED_PER_24 * 4).map(private));
@@ -155,8 +155,8 @@ async fn the_busiest_network_loses_its_oldest() {
     let innocent = [&alone, &calm, &near, &beside, &spread];
     assert!(innocent.iter().all(|tickets| survivors(tickets) == tickets.len()));
     assert!(!is_evicted(&newcomer));
-    // These newcomers belong to the busiest network: a busier part of that network loses
-    // connections, neither older connections elsewhere nor calm neighbours.
+    // These newcomers belong to the busiest network, so the busiest part of that network loses
+    // connections.
     let _near = entered(&admission, (0..8).map(|host| v6(9, 3, 0, host)));
     assert_eq!(survivors(&busy), 1);
     assert!(innocent.iter().all(|tickets| survivors(tickets) == tickets.len()));

@@ -158,7 +158,7 @@ fn write(database: &Database, jobs: &Receiver<Job>) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
         batch.extend(jobs.try_iter().take(STATE_BATCH));
-        // A transaction that panics before its commit is undone.
+        // A transaction that panics before its commit is rolled back.
         let bug = || Err(StateFault::Failed("a bug in the server; see the log".into()));
         match panics::contained(|| commit(database, &batch)).unwrap_or_else(bug) {
             Ok(effects) => {
@@ -302,7 +302,7 @@ mod tests {
         let store = DiskState::open(&folder.path().join("state")).unwrap();
         let [first, other] = ["a", "b"].map(|share| load(&store, share).ownership);
         wait(|done| store.put(&first, RecordId(1), vec![1], done)).unwrap();
-        // A change that is requested before the load is part of what the load returns.
+        // A change requested before the load is contained in the load's result.
         store.put(&first, RecordId(2), vec![2], Box::new(|_| {}));
         let second = load(&store, "a");
         assert_eq!(second.records, [(RecordId(1), vec![1]), (RecordId(2), vec![2])]);

@@ -62,7 +62,7 @@ pub(super) fn load(
     share: &str,
 ) -> mpsc::Receiver<Result<Loaded, StateFault>> {
     let (done, loaded) = mpsc::channel();
-    // Sending fails only after an earlier load has failed and the start has been abandoned.
+    // The send fails if the start was abandoned, after another load failed.
     store.load(share, Box::new(move |result| _ = done.send(result)));
     loaded
 }
@@ -98,10 +98,11 @@ pub fn restore_new(server: &Arc<ServerState>) -> Result<usize, StateFault> {
         let loaded = loading.recv().map_err(unanswered)??;
         let epoch = loaded.ownership.epoch;
         records.extend(read(server, &share.life, loaded));
-        // This cannot fail: no other task changes the state of a share that is just being started.
+        // No other task changes the state of a share that is being started, so this succeeds.
         let _ = share.life.own(epoch);
     }
-    // The Opens of all shares are restored together: caches and locks follow once all Opens exist.
+    // The Opens of all shares are restored together, since caching and locks can be restored only
+    // after all Opens exist.
     Ok(restore_all(server, records))
 }
 
@@ -137,7 +138,7 @@ impl Default for Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         for life in &self.lives {
-            // A share that is already served ignores this.
+            // A share that is already served stays served.
             let _ = life.fail(self.why.clone());
         }
     }
@@ -159,12 +160,13 @@ impl ServerState {
                 }
             };
             share.life.when_lost(move || match Handle::try_current() {
-                // The calling task may hold locks, so a task of its own cuts the share off.
+                // The caller may hold locks, so the share is cut off by a task of its own.
                 Ok(runtime) => {
                     let cut_off = cut_off.clone();
                     drop(runtime.spawn(async move { cut_off() }));
                 }
-                // A thread of the state store calls this, which holds no locks.
+                // Without a runtime the caller is a thread of the state store, which holds no
+                // locks.
                 Err(_) => cut_off(),
             });
         }
@@ -270,7 +272,8 @@ impl ServerState {
         }
         for life in &lives {
             self.cut_off(life);
-            // No request that has begun may change a file once the next owner serves the share.
+            // Requests that have begun must end before the next owner serves the share, since they
+            // may change files.
             let trees: Vec<_> = self.trees_of(life).into_iter().map(|(_, tree)| tree).collect();
             for tree in &trees {
                 tree.under_way.end();
@@ -306,8 +309,8 @@ impl ServerState {
     async fn flush(&self, life: &Arc<Life>) -> Result<(), NotMoved> {
         let Some(store) = self.durables.store() else { return Ok(()) };
         let (done, stable) = oneshot::channel();
-        // No Open has the number 0: the removal changes nothing, and ends after all earlier
-        // changes.
+        // No Open has the id 0, so nothing is removed. The call completes after all earlier changes
+        // are stored.
         store.remove(&life.ownership(), RecordId(0), Box::new(|result| _ = done.send(result)));
         match stable.await {
             Ok(result) => result.map_err(|fault| NotMoved::of(life.share(), &fault)),
@@ -350,7 +353,7 @@ impl ServerState {
         }
         for (session, _) in self.trees_of(life) {
             for channel in session.channel_handles() {
-                // A channel that has ended needs no notice.
+                // The send fails if the channel has ended, which needs no notice.
                 let _ = channel.send(Notice::Disconnect("another server serves the share"));
             }
         }

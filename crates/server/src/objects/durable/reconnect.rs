@@ -71,7 +71,7 @@ pub(super) struct Kept<'a> {
 /// connection, and the request is worth a short wait.
 pub(super) fn is_early(kept: Kept<'_>, asked: &Reconnect<'_>) -> bool {
     let detached = Kept { is_attached: false, ..kept };
-    // If a reconnect would be refused without the old session too, waiting for its end is useless.
+    // Waiting is useless if the reconnect would be refused even after the old session has ended.
     let is_other = [Status::OBJECT_NAME_NOT_FOUND, Status::ACCESS_DENIED].map(Err);
     kept.is_attached && !is_other.contains(&verdict(detached, asked))
 }
@@ -84,8 +84,8 @@ pub(super) fn verdict(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Statu
             second(kept, asked, create_guid, persistent)
         }
     }?;
-    // The specification has no such check: there an Open belongs to one share. A client must not
-    // reconnect to it through a share that grants other rights.
+    // MS-SMB2 has no such check. Without it a client could reconnect through a share that grants
+    // other rights.
     if !is_same_name(kept.share, asked.share) {
         return Err(Status::OBJECT_NAME_NOT_FOUND);
     }
@@ -97,7 +97,7 @@ fn first(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
     if is_other_clients_lease(kept, asked) {
         return Err(Status::OBJECT_NAME_NOT_FOUND);
     }
-    // Windows: the name is compared last, as for version 2 of the reconnect context.
+    // Windows: the name is compared last, as with reconnect contexts of version 2.
     check_state(kept, asked)?;
     check_name(kept, asked)
 }
@@ -112,8 +112,8 @@ fn second(
     let is_persistent = kept.survival.is_persistent();
     if is_other_clients_lease(kept, asked)
         || (is_persistent && !persistent)
-        // An Open made by DHnQ has a NULL Open.CreateGuid, that is the GUID of zeros: Windows lets
-        // DH2C reconnect to such an Open too (smbtorture's reopen2-lease).
+        // An Open made by DHnQ has a NULL Open.CreateGuid, the GUID of zeros. Windows lets DH2C
+        // with that GUID reconnect to it (smbtorture's reopen2-lease).
         || kept.survival.create_guid.unwrap_or_default() != create_guid
     {
         return Err(Status::OBJECT_NAME_NOT_FOUND);
@@ -142,7 +142,7 @@ fn check_name(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
 fn check_state(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
     let survival = kept.survival;
     let is_durable = survival.is_durable();
-    // A persistent Open needs no lease or oplock to be kept: MS-SMB2 3.3.7.1.
+    // MS-SMB2 3.3.7.1: a persistent Open survives without a lease or an oplock.
     let needs_handle = is_durable && !survival.is_persistent();
     let fits = match (kept.caching, asked.lease) {
         (Caching::Lease { .. }, None) | (Caching::Nothing | Caching::Oplock { .. }, Some(_)) => {

@@ -161,7 +161,7 @@ pub(super) async fn settle(server: &ServerState) -> Result<(), Status> {
     }
     for stable in asked {
         match stable.await {
-            // The sender was dropped unused: the Open no longer needs a record.
+            // The sender was dropped unused because the Open no longer needs a record.
             Err(_) => {}
             ended => stood(ended)?,
         }
@@ -179,7 +179,7 @@ pub fn renew(server: &ServerState, open: &Open) {
 fn put(server: &ServerState, open: &Open, done: Done) -> bool {
     let Some(survival) = open.survival() else { return false };
     let Some(store) = server.durables.store() else { return false };
-    // The lock keeps the records of an Open in order, and lets none follow the removal.
+    // The lock keeps the records of an Open in order, and no record can follow its removal.
     let _order = survival.recording.lock();
     if !survival.is_persistent() || open.is_closed() {
         return false;
@@ -244,7 +244,7 @@ pub(super) fn lost(server: &ServerState, id: RecordId, why: &str, holder: Option
 /// Returns their number.
 pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> usize {
     let mut opens = Vec::new();
-    // All look-ups of owners together have this one deadline.
+    // The look-ups of all owners share one deadline.
     let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
     let mut owners = Owners { patience, mapped: HashMap::new() };
     for recorded in records {
@@ -258,8 +258,7 @@ pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> 
         }
     }
     let count = opens.len();
-    // All Opens exist before caches, locks and deletions are restored, which would refuse later
-    // Opens.
+    // Caching, locks and deletions are restored after all Opens, because they could refuse an Open.
     for (open, recorded) in &opens {
         put_back(server, open, &recorded.record);
         if !server.durables.restore(open, recorded.deadline) {
@@ -402,7 +401,7 @@ impl Owners {
         let user = HostUser { unix, groups: Vec::new() };
         let known =
             self.mapped.entry(record.owner.clone()).or_insert_with(|| Arc::new(user.clone()));
-        // All Opens of a user share one copy of the user's groups, which may be a thousand.
+        // All Opens of a user share one list of groups, which may have a thousand entries.
         if **known != user {
             *known = Arc::new(user);
         }
@@ -460,7 +459,7 @@ fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
     let wish = match lease_owner(record) {
         Some(owner) => {
             let parent = Some(LeaseKey(lease.parent_key)).filter(|key| *key != LeaseKey::default());
-            // Granting the lease raises its epoch by one.
+            // Granting the lease raises its epoch by one, so it starts one lower.
             let v2 = V2 { epoch: lease.epoch.wrapping_sub(1), parent };
             let v2 = (lease.version == 2).then_some(v2);
             Wish::Lease(LeaseWish { owner, state: LeaseState(lease.state), v2 })
@@ -469,7 +468,8 @@ fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
         None => Wish::Nothing,
     };
     let route = Route { session: 0, persistent: open.file_id.persistent, sealed: true };
-    // The caching was granted before the restart: locks of other restored Opens do not prevent it.
+    // The caching was granted before the restart, so it is restored before locks that would prevent
+    // it.
     let shape = Shape { is_directory: false, allocation: 0 };
     server.files.grant(&file.cell, file.id, shape, wish, route);
     let mut state = file.cell.lock();

@@ -98,7 +98,7 @@ impl StoreBacklog {
         let note = move |result: Result<(), StateFault>| {
             holder.note(&result);
             let mut all = backlog.0.lock();
-            // Results arrive in the order of the requests, so the last result decides.
+            // Results arrive in the order of the requests, so only the last result counts.
             if matches!(result, Err(StateFault::Failed(_))) {
                 all.stale.insert(id);
             } else {

@@ -142,8 +142,8 @@ impl Durables {
     ) -> Result<Replay, Status> {
         let key = (fold_name(user), client_guid, create_guid);
         let mut table = self.table.lock();
-        // A running CREATE is looked for first: its Open may already be in the table, but not yet
-        // in its session or on record.
+        // Checks for a running CREATE first: its Open may be in the table but not yet in its
+        // session or stored.
         if table.creating.contains(&key) {
             return Err(if is_replay {
                 Status::FILE_NOT_AVAILABLE
@@ -208,7 +208,8 @@ impl Durables {
             table.by_file.adopt(key_of(open));
         }
         drop(table);
-        // A record may exist even so: any change to the file writes the records of all its Opens.
+        // A record may exist nevertheless, because a change of the file stores the records of all
+        // its Opens.
         self.remove_record(open, Box::new(|_| {}));
     }
 
@@ -217,7 +218,7 @@ impl Durables {
     pub(super) fn remove_record(&self, open: &Open, done: Done) {
         let (Some(store), Some(survival)) = (self.store(), open.survival()) else { return };
         let _order = survival.recording.lock();
-        // If another server owns the share, the records are that server's.
+        // The records belong to another server if that server owns the share.
         let Some(holder) = Holder::present(&open.tree().share.life) else {
             return done(Err(StateFault::Fenced));
         };
@@ -271,8 +272,8 @@ impl Durables {
         if table.opens.get(&id).is_some_and(|entry| Arc::ptr_eq(&entry.open, open)) {
             return true;
         }
-        // Two equal DurableFileIds of 64 random bits are not expected; if the ids were equal, the
-        // later Open would be refused, and never mistaken for the earlier one.
+        // Two DurableFileIds of 64 random bits should never be equal. If they are, the later Open
+        // is refused rather than mistaken for the earlier one.
         if table.opens.len() >= DURABLE_OPENS || table.opens.contains_key(&id) {
             return false;
         }
@@ -334,7 +335,7 @@ impl Durables {
         self.take_out(&mut self.table.lock(), open.file_id.persistent);
         self.detached.notify_waiters();
         if open.survival().is_some_and(Survival::is_persistent) {
-            // Callers that depend on the removal of the record wait for it themselves.
+            // This removal is not awaited; callers that depend on it wait themselves.
             self.remove_record(open, Box::new(|_| {}));
         }
     }

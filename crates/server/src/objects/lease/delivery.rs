@@ -24,8 +24,7 @@ pub fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
     }
     let is_over = |number| !parcel.cell.lock().oplocks.is_breaking(parcel.broken.owner, number);
     if !parcel.tried.is_empty() && parcel.broken.number.is_some_and(is_over) {
-        // The break was acknowledged, or its Open closed, or the wait given up, since the last
-        // attempt.
+        // Since the last attempt the break was acknowledged, its Open closed, or the wait given up.
         return;
     }
     while let Some((connection, handle, via)) = next_channel(server, &parcel) {

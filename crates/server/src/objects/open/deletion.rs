@@ -54,7 +54,7 @@ impl Open {
     ) -> Option<Deletion> {
         let links = match files.leave(cell, self.id(), &file.vfs) {
             Departure::Remove(links) => links,
-            // The directory will be deleted when its last Open is closed: its watches end now.
+            // The directory is deleted with its last Open, so its watches end now.
             _ if file.is_directory && cell.lock().is_delete_pending() => {
                 files.watches.deleting(cell.key());
                 return None;
@@ -90,8 +90,7 @@ impl Open {
                 if is_served {
                     file.remove(files, &cell, &link, &*vfs)
                 } else {
-                    // Another server owns the share now, and with it the file and its mark for
-                    // deletion.
+                    // Another server owns the share now, and deletes the file itself.
                     Err(Fault::Busy)
                 }
             };
@@ -137,8 +136,8 @@ impl Open {
         }
         self.record_removed(&link.name, file.is_directory);
         if let Some(mut actor) = by {
-            // One Open may have requested the deletion, and another Open may be closed last: the
-            // parent lease is spared only if both Opens name the same one.
+            // One Open may have requested the deletion and another one may be closed last. The
+            // parent lease keeps its caching only if both Opens name it.
             actor.lease = actor.lease.filter(|lease| Some(lease.key) == parent);
             files.entry_changed(&*vfs, &link.name, actor);
         }
@@ -148,8 +147,8 @@ impl Open {
     /// It was acknowledged that this would go, and it has not.
     fn not_removed(&self, name: &Name, fault: Fault) {
         tracing::debug!(%name, %fault, "a file was not deleted at its close");
-        // Other faults are no failure: the name is free or belongs to another file by now, or the
-        // directory has received new entries and stays.
+        // All other faults are no failure of the deletion: the name is free or used by another
+        // file, or the directory is no longer empty.
         let is_failure = matches!(
             fault,
             Fault::ReadOnly
@@ -160,7 +159,7 @@ impl Open {
                 | Fault::NoMemory
                 | Fault::TooManyOpen
         );
-        // An Open without the right to delete has not requested the deletion.
+        // An Open without the right DELETE did not request the deletion.
         if is_failure && self.granted_access.contains(AccessMask::DELETE) {
             let _ = self.removal_failure.set(fault.status());
         }

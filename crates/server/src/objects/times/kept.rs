@@ -43,8 +43,8 @@ impl Drop for KeptTimes<'_> {
         if let Err(fault) = self.file.node.set_basic(times) {
             tracing::debug!(%fault, "times that a client has set could not be restored");
         }
-        // Another Open may have changed the times meanwhile. Each Open raises its counter before it
-        // reads the counter of the other, so that at least one of them notices the other.
+        // Another Open may have changed the times meanwhile. Each Open raises its own counter
+        // before it reads the other counter, so at least one of them notices.
         cell.note_restoration();
         if cell.moves() != *moves {
             self.move_again();
@@ -71,7 +71,7 @@ impl FileOpen {
         changed: Setting,
     ) -> Result<(Option<FileTime>, Option<FileTime>), Status> {
         if self.posix {
-            // For POSIX clients a time that was set is not kept: the next write changes it again.
+            // For a POSIX client the next write changes the time even if it was set.
             return Ok((written.value(), changed.value()));
         }
         let is_left = |setting| matches!(setting, Setting::Leave);
@@ -146,7 +146,8 @@ impl FileOpen {
     }
 
     fn times_of(&self, keeps_written: bool, keeps_changed: bool) -> Option<Before> {
-        // The counter is read before the times: a change in between is then treated as a later one.
+        // The counter is read before the times, so that a change between the reads is noticed
+        // later.
         let moves = self.own_cell().moves();
         let stat = self.node_stat().ok()?;
         let written = keeps_written.then_some(stat.written);

@@ -23,9 +23,9 @@ pub(super) struct FolderLock {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // Another share that opens the folder must not fail on a lock of this process. HELD covers
-        // the time between the drop of the last Arc and the unlock, and a forked child that still
-        // has a copy of the descriptor.
+        // Another share may open the folder now and must not fail because of this lock. HELD covers
+        // the time until the unlock; a forked child may still have a copy of the descriptor, so
+        // closing would not unlock.
         let _held = HELD.lock();
         if let Some(folder) = self.folder.take().and_then(Arc::into_inner) {
             let _ = rustix::fs::flock(&folder, FlockOperation::Unlock);

@@ -92,7 +92,7 @@ impl ShareFolder {
                 lock: None,
                 is_claimed: false,
             }),
-            // The folder's own volume is set before a client can use the share.
+            // The volume is replaced before a client uses the share.
             volume: ArcSwap::from_pointee(Volume::plain(0, "NTFS")),
             folder_id: AtomicUsize::new(0),
             may_wait: AtomicBool::new(true),
@@ -119,7 +119,7 @@ impl ShareFolder {
     }
 
     fn try_open(&self, state: &mut State) -> Result<Arc<PosixVfs>, Unopened> {
-        // Users may not have the right to open the folder.
+        // Opens as the server, because users may not have the right to open the folder.
         let _server = credentials::as_server();
         let opened = self.open_settled(state);
         let before = state.place.as_ref();
@@ -175,7 +175,8 @@ impl ShareFolder {
         if let Some(vfs) = self.opened.load_full() {
             return Ok(vfs);
         }
-        // Users may not have the right to search the parent folders.
+        // Looks up as the server, because users may not have the right to search the parent
+        // folders.
         let _server = credentials::as_server();
         let mut state = self.state.lock();
         if let Some(vfs) = self.opened.load_full() {
@@ -217,11 +218,11 @@ impl ShareFolder {
             self.judge_briefly(&mut state, now);
             return;
         };
-        // This call holds one reference, `opened` holds the other.
+        // Two references are expected: the one of this call and the one in `opened`.
         let is_held = vfs.is_in_use() || Arc::strong_count(&vfs) > 2;
         let here = state.place.as_ref().map(|place| place.located);
         let is_here = now.as_ref().is_ok_and(|now| Some(*now) == here);
-        // Only timed looks count the time without use: other looks come at irregular times.
+        // Only timed looks measure the time without use, since other looks come at irregular times.
         if why == Look::Timed {
             let is_idle = !self.used.swap(false, Ordering::Relaxed) && !is_held;
             state.idle_looks = if is_idle { state.idle_looks + 1 } else { 0 };
@@ -248,7 +249,7 @@ impl ShareFolder {
     /// Closes the folder. False if a call has just begun to use it: it stays open, and locked.
     fn close(&self, state: &mut State, mut vfs: Arc<PosixVfs>) -> bool {
         self.opened.store(None);
-        // Calls that begin now wait for the lock of `state`, so no further call gets a reference.
+        // New calls wait for the lock of `state`, so no further reference is handed out.
         if Arc::get_mut(&mut vfs).is_none_or(|vfs| vfs.is_in_use()) {
             self.opened.store(Some(vfs));
             return false;
@@ -285,9 +286,9 @@ impl ShareFolder {
             (Ok(now), before)
                 if !state.has_failed
                     && before.as_ref().is_none_or(|before| {
-                        // The next use opens the folder again, and the automounter then mounts the
-                        // disk again. After a fault a disk that came back may have the numbers of
-                        // before (ids of mounts are used again), so only an opening tells.
+                        // An automounted disk is mounted again by the next use. After a fault, a
+                        // disk that came back may have its old numbers (mount ids are used again),
+                        // so only opening the folder tells.
                         before.is_automounted
                             || before.located == now && self.fault.load().is_none()
                     }) =>

@@ -137,8 +137,8 @@ impl<'a> Walk<'a> {
                 self.remove_empty(&folder);
                 continue;
             }
-            // Opens the folder to learn its kind: for a symbolic link, listings may report the kind
-            // of the target. The link itself expires as a file.
+            // Opens the folder to learn its kind, because for a symbolic link a listing may report
+            // the kind of the target. The link itself expires like a file.
             let Ok(opened) = self.vfs.open(&folder, &LOOK) else { continue };
             if opened.stat.kind != Kind::Directory {
                 if folder != *root && goes(&opened.stat) {
@@ -204,7 +204,7 @@ impl<'a> Walk<'a> {
                 self.removed.files += 1;
                 self.removed.bytes = self.removed.bytes.saturating_add(stat.end_of_file);
             }
-            // A client moved the file back or deleted it meanwhile.
+            // A client has restored or deleted the file meanwhile.
             Err(Fault::NotFound | Fault::PathNotFound | Fault::Stale) => {}
             Err(fault) => {
                 tracing::warn!(target: "frevo::recycle", %file, %fault,

@@ -16,7 +16,7 @@ pub(super) fn of_account(account: &str) -> String {
     for (at, c) in lower.chars().enumerate() {
         let is_edge = (at == 0 || at == last) && matches!(c, '.' | ' ');
         if c.is_control() || ESCAPED.contains(&c) || is_edge || c == '~' {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = write!(folder, "%{:02x}", u32::from(c));
         } else {
             folder.push(c);

@@ -205,7 +205,7 @@ fn one_of_two_names_goes_and_the_other_stays() {
     ann.remove(&name("a"), first).unwrap();
     assert_eq!(key(&*ann, "b"), Ok(first));
     assert_eq!(w.bin_of("ann"), pairs(&[("a", "data")]));
-    // Removes a second hard link of a file that is already in the bin.
+    // Removes the second hard link of a file whose first link is in the bin.
     ann.remove(&name("b"), first).unwrap();
     assert_eq!(w.bin_of("ann"), pairs(&[("a", "data"), ("b", "data")]));
 }
@@ -232,7 +232,7 @@ fn a_file_deleted_in_the_bin_is_gone() {
     delete(&*ann, ".recycle\\ann\\docs").unwrap();
     delete(&*ann, ".recycle\\ann").unwrap();
     assert!(w.path(".recycle").is_dir() && w.files(".recycle").is_empty());
-    // The next delete makes the folder of the bin again.
+    // Deleting a file creates the bin's folder again.
     w.write("b", "data");
     delete(&*ann, "b").unwrap();
     assert_eq!(w.bin_of("ann"), pairs(&[("b", "data")]));
@@ -286,7 +286,7 @@ fn nobody_reaches_the_bin_of_another() {
     for path in ["link\\bob with a long name\\new", "direct\\secret long name.txt", "direct\\new"] {
         cannot_reach(&*ann, path, Rules::Windows);
     }
-    // Opens the folders by their short names.
+    // The short names of the bin's folders lead nowhere either.
     let short = |text: &str| {
         let name = name(text);
         frevo_store::short_name::short_name(name.last()).unwrap()
@@ -405,7 +405,7 @@ fn a_large_bin_loses_its_oldest_files() {
         delete(&**user, path).unwrap();
     }
     let expire = || Walk::new(&*w.base, later(0), &mut || true).expire(&w.bin);
-    // The limit applies to each user: ann has twelve bytes in the bin, bob has four.
+    // The limit applies to the bin of each user: ann has twelve bytes in it, bob has four.
     assert_eq!(expire().files, 1);
     assert_eq!((w.bin_of("ann").len(), w.bin_of("bob").len()), (2, 1));
     assert_eq!(expire().files, 0);

@@ -149,7 +149,7 @@ impl RecyclingVfs {
         if !is_kept {
             return self.inner.remove(name, key);
         }
-        // The move may have to create each folder of the path in the bin.
+        // The move may have to create a folder for each component of the path.
         if host::gives_up(name.components().count()) {
             return Err(Fault::Busy);
         }
@@ -159,7 +159,7 @@ impl RecyclingVfs {
                 Ok(())
             }
             // If the bin is full, the file is deleted for good, so that clients can always free
-            // space. Another file system mounted below the share has no bin.
+            // space. CrossDevice: a file system mounted below the share has no bin.
             Err(fault @ (Fault::DiskFull | Fault::QuotaExceeded | Fault::CrossDevice)) => {
                 tracing::debug!(target: "frevo::recycle", file = %name, %fault,
                     "deleted for good: the recycle bin cannot take the file");
@@ -190,7 +190,7 @@ impl RecyclingVfs {
             return self.move_to(name, key, &flat);
         }
         match self.move_to(name, key, &to) {
-            // The path in the bin is too long, or contains a file where a folder is needed.
+            // The path in the bin is too long, or a file is in the way of a folder.
             Err(Fault::NameTooLong | Fault::PathNotDirectory | Fault::NotADirectory) => {
                 self.move_to(name, key, &flat)
             }
@@ -237,7 +237,7 @@ impl RecyclingVfs {
             };
             match self.inner.open(&way, &how) {
                 Ok(_) => {}
-                // The user's folder in the bin was removed since it was made.
+                // The user's folder in the bin was removed meanwhile.
                 Err(Fault::PathNotFound) => {
                     self.make_home()?;
                     self.inner.open(&way, &how)?;
@@ -245,7 +245,7 @@ impl RecyclingVfs {
                 Err(fault) => return Err(fault),
             }
         }
-        // The path consists of the user's folder in the bin only.
+        // The path has only the bin and the user's folder, so no folder below is needed.
         if folder.components().count() <= 2 { self.make_home() } else { Ok(()) }
     }
 
@@ -262,7 +262,8 @@ impl RecyclingVfs {
                 "it must belong to the server and be writable by its owner only (chmod 755)",
             );
         }
-        // The server has just made the folder, or stopped before it set the folder's owner.
+        // The folder belongs to the server until its owner is set; a crash may have come in
+        // between.
         let given =
             |stat: &Stat| self.owner.filter(|owner| *owner != stat.uid && stat.uid == server);
         let home = self.folder(&self.home(), 0o700, given)?;
@@ -303,7 +304,8 @@ impl RecyclingVfs {
         }
         let change = BasicChange { uid, mode: Some(mode), ..BasicChange::default() };
         match opened.node.set_basic(&change) {
-            // A file system without owners and modes needs no change.
+            // The file system has no owners and modes, and no owner is wanted: there is nothing to
+            // change.
             Err(Fault::NotSupported) if self.owner.is_none() => {}
             changed => changed?,
         }

@@ -101,7 +101,7 @@ fn another_user_is_denied_and_another_client_does_not_find_a_lease() {
         assert_eq!(verdict(kept(&durable, BATCH), &thief), Err(Status::ACCESS_DENIED));
         let elsewhere = |lease| Reconnect { client_guid: CREATE, ..asked(version, lease) };
         assert_eq!(verdict(kept(&durable, leased(2)), &elsewhere(Some(2))), GONE);
-        // Without a lease, a client with another client GUID may reconnect.
+        // Without a lease the client GUID is not compared.
         assert_eq!(verdict(kept(&durable, BATCH), &elsewhere(None)), Ok(()));
         let other_share = Reconnect { share: "other", ..asked(version, None) };
         assert_eq!(verdict(kept(&durable, BATCH), &other_share), GONE);
@@ -114,7 +114,8 @@ fn a_live_session_keeps_its_open() {
         let durable = survival(Is::Durable, guid);
         let attached = Kept { is_attached: true, ..kept(&durable, BATCH) };
         assert_eq!(verdict(attached, &asked(version, None)), GONE);
-        // The refusal does not reveal to another user who owns an Open that is in use.
+        // Another user gets the status of an unknown Open, so the refusal does not reveal that the
+        // Open exists.
         let thief = Reconnect { user: "bob", ..asked(version, None) };
         assert_eq!(verdict(attached, &thief), GONE);
     }
@@ -127,7 +128,7 @@ fn a_lease_is_named_as_it_was() {
         let asks = |lease| asked(version, lease);
         assert_eq!(verdict(kept(&durable, leased(2)), &asks(None)), GONE);
         assert_eq!(verdict(kept(&durable, BATCH), &asks(Some(2))), GONE);
-        // Windows: a lease context of the other version is accepted too.
+        // Windows also accepts a lease context of the other version.
         assert_eq!(verdict(kept(&durable, leased(1)), &asks(Some(2))), Ok(()));
         assert_eq!(verdict(kept(&durable, leased(2)), &asks(Some(1))), Ok(()));
         let lease = Some(AskedLease { key: LeaseKey([9; 16]), version: 2 });
@@ -138,7 +139,7 @@ fn a_lease_is_named_as_it_was() {
         assert_eq!(verdict(kept(&durable, leased(2)), &renamed), refused);
         let deletes = Caching::Lease { key: KEY, version: 2, handle: true, deletes: true };
         assert_eq!(verdict(kept(&durable, deletes), &renamed), Ok(()));
-        // The name is not compared for an Open with an oplock.
+        // The name is compared only for an Open with a lease.
         let renamed = Reconnect { lease: None, ..renamed };
         assert_eq!(verdict(kept(&durable, BATCH), &renamed), Ok(()));
     }

@@ -137,7 +137,7 @@ impl Durables {
         let deadline = Instant::now() + RECONNECT_PATIENCE;
         loop {
             let mut detached = pin!(self.detached.notified());
-            // From here on, an Open that is detached wakes this wait.
+            // Registers for the notification before the check, so that no detached Open is missed.
             detached.as_mut().enable();
             match self.try_reconnect(asked, session)? {
                 Met::Taken(open) => return Ok(open),

@@ -42,7 +42,8 @@ impl PlaceOpened {
         if self.located.is_mount_root && !now.is_mount_root {
             return true;
         }
-        // Compares real paths: a symbolic link that was changed is not an unmounted disk.
+        // A symbolic link that was changed must not look like an unmounted disk, so real paths are
+        // compared.
         now.mount != self.located.mount
             && self.mounts_above.contains(&now.mount)
             && real_path(path) == self.real
@@ -120,7 +121,7 @@ pub(super) enum Unopened {
 impl Unopened {
     /// The reason of the host's error at `path`, where the folder was opened at the place `before`.
     pub(super) fn of(error: io::Error, path: &Path, before: Option<&PlaceOpened>) -> Self {
-        // access(2) does not apply the Landlock rules of this process.
+        // access(2) checks modes but not the Landlock rules of this process.
         let is_allowed = || {
             let access = Access::READ_OK | Access::EXEC_OK;
             rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
