@@ -1,0 +1,176 @@
+"""What one account does to the others. An attack prepares the data of its server once, and then gets as many
+connections as a row has, and a time at which it ends.
+
+A new one is a class with `name`, `text` and `run`, in the list ATTACKS at the end.
+"""
+
+import select
+import struct
+import time
+
+from client import CLOSE, CREATE, ECHO, LOCK, QUERY_DIRECTORY, Gone, charge, close, create, lock, query_directory
+
+LIST = 0x100081
+DIRECTORY = 1
+
+
+class Attack:
+    """An attack with the settings of the server that it needs."""
+
+    name = text = ""
+    descriptors, settings, share, limits = 20000, "", "", ""
+    #: Files of the folder `many` in the share, empty.
+    files = 0
+    #: Seconds of an attack.
+    seconds = 10
+
+    def prepare(self, data):
+        """Makes the files of the share below `data`."""
+
+    def run(self, clients, end):
+        """Attacks with the connections of one account until `end`. Returns what it achieved, in a few words."""
+        raise NotImplementedError
+
+
+def keep_busy(clients, end, requests):
+    """Has each client make the requests of `requests(client, number)`, one after the other, until `end`.
+    Returns the number of answers. A request is of command, body and credit charge."""
+    numbers, waiting, answered = dict.fromkeys(clients, 0), {}, 0
+
+    def go_on(client):
+        command, body, cost = requests(client, numbers[client])
+        waiting[client] = client.send(command, body, charge=cost)
+        numbers[client] += 1
+
+    for client in clients:
+        go_on(client)
+    sockets = {client.socket: client for client in clients}
+    while time.time() < end and sockets:
+        for ready in select.select(list(sockets), [], [], 0.2)[0]:
+            client = sockets[ready]
+            try:
+                client.pump()
+                if waiting[client] in client.answers:
+                    client.answers.clear()
+                    answered += 1
+                    go_on(client)
+            except Gone:
+                del sockets[ready]
+    return answered
+
+
+class Searches(Attack):
+    """Listings whose pattern matches no name."""
+
+    name, files = "search", 200_000
+    text = "QUERY_DIRECTORY of 200,000 names with the pattern `*zzz*`, one request at a time on each connection"
+    pattern, level, length = "*zzz*", 1, 4096
+
+    def run(self, clients, end):
+        folders = {client: client.open("many", access=LIST, options=DIRECTORY) for client in clients}
+
+        def again(client, _):
+            body = query_directory(folders[client], self.pattern, self.level, 1, self.length)
+            return QUERY_DIRECTORY, body, charge(self.length)
+
+        return f"{keep_busy(clients, end, again)} answers"
+
+
+class Listings(Searches):
+    """Listings of all names in answers of 8 MiB."""
+
+    name = "list"
+    text = "QUERY_DIRECTORY of 200,000 names in answers of 8 MiB, one request at a time on each connection"
+    pattern, level, length = "*", 37, 8 << 20
+
+
+class Echoes(Attack):
+    """The cheapest request, as fast as it is answered."""
+
+    name, text = "echo", "ECHO, one request at a time on each connection"
+
+    def run(self, clients, end):
+        request = (ECHO, struct.pack("<HH", 4, 0), 1)
+        return f"{keep_busy(clients, end, lambda *_: request)} answers"
+
+
+class Folders(Attack):
+    """Handles of folders, which are kept, as many as the server gives."""
+
+    name, descriptors = "handles", 4000
+    text = "handles of a folder, kept open, where the server may have 4,000 descriptors"
+
+    def run(self, clients, end):
+        kept, refused = 0, set()
+
+        def again(client, _):
+            refused.update(status for status, _ in client.answers.values() if status)
+            return CREATE, create("", access=LIST, options=DIRECTORY), 1
+
+        before = [client.message_id for client in clients]
+        while time.time() < end and len(refused) == 0:
+            keep_busy(clients, min(end, time.time() + 0.5), again)
+            refused.update(status for client in clients for status, _ in client.answers.values() if status)
+        kept = sum(client.message_id for client in clients) - sum(before)
+        while time.time() < end:
+            time.sleep(0.2)
+        return f"{kept} CREATEs"
+
+
+class Locks(Attack):
+    """Locks that wait for one that is held."""
+
+    name, text = "locks", "16,000 LOCKs that wait for a range, and are given up with their connections"
+
+    def run(self, clients, end):
+        files = [client.open("locked", disposition=3) for client in clients]
+        holder = clients[0]
+        holder.call(LOCK, lock(files[0], [(0, 1, 2)]))
+        each = max(1, 16_000 // len(clients))
+        waiting = 0
+        for client, file in zip(clients, files, strict=True):
+            for _ in range(min(each, 1000)):
+                if client.credits < 2:
+                    client.pump(0.2)
+                if client.credits < 2:
+                    break
+                client.queue(LOCK, lock(file, [(0, 1, 2)]))
+                waiting += 1
+            client.flush()
+        while time.time() < end:
+            for client in clients:
+                client.pump()
+            time.sleep(0.05)
+        return f"{waiting} LOCKs"
+
+
+class Reopenings(Attack):
+    """Opens and closes, the usual work of a client, as fast as they are answered."""
+
+    name, text = "open-close", "CREATE and CLOSE of one file, one request at a time on each connection"
+
+    def run(self, clients, end):
+        opened = {}
+
+        def again(client, number):
+            if number % 2 == 0:
+                return CREATE, create("probe.bin", access=0x120089, disposition=1), 1
+            return CLOSE, close(opened.pop(client)), 1
+
+        class Noting(dict):
+            """The answers of one client, which notes the FileId of the last CREATE."""
+
+            def __init__(self, client):
+                super().__init__()
+                self.client = client
+
+            def __setitem__(self, message_id, answer):
+                super().__setitem__(message_id, answer)
+                opened[self.client] = answer[1][128:144]
+
+        for client in clients:
+            client.answers = Noting(client)
+        return f"{keep_busy(clients, end, again)} answers"
+
+
+ATTACKS = [Searches(), Listings(), Echoes(), Reopenings(), Folders(), Locks()]

@@ -1,0 +1,152 @@
+"""Measures how long others wait while one account attacks.
+
+Each row starts a server with default settings, one probe of the account `bob` (open, read 4 KiB, close), and one
+newcomer after the other (connect, log on, open). Then the account `ann` attacks with as many connections as the
+row says, and closes them. Figures are of the time before, during, and from 2 s after the end on: the median, the
+99th percentile and the longest time of both probes, in ms, and the server's descriptors and memory.
+"""
+
+import argparse
+import fnmatch
+import os
+import pathlib
+import platform
+import sys
+import time
+
+from client import Client
+from server import Server
+
+from attacks import ATTACKS
+
+REST, RECOVERY = 4, 2
+#: Milliseconds that the others may wait: bob at the median, bob at the 99th percentile, a newcomer at the 99th.
+GOALS = (("bob", 0.5, 5), ("bob", 0.99, 20), ("new", 0.99, 150))
+#: MiB that the server may keep when an attack is over.
+KEPT = 16
+HEAD = (
+    "| attack | connections | | bob, ms | newcomers, ms | descriptors | MiB | processor, % |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+
+
+def many_files(data, count):
+    """Makes the empty files of the folder `many`, unless they are there."""
+    folder = data / "many"
+    folder.mkdir(parents=True, exist_ok=True)
+    if len(os.listdir(folder)) < count:
+        for number in range(count):
+            (folder / f"file-{number:06}.txt").touch()
+
+
+def row(name, connections, phase, figures):
+    resident, descriptors = figures["resident"], figures["descriptors"]
+    return (
+        f"| {name} | {connections} | {phase} | {figures['bob']} | {figures['new']} "
+        f"| {descriptors[0]} | {resident[0]:.0f} | {figures['processor']:.0f} |"
+    )
+
+
+def faults(before, during, after):
+    """Yields what misses a goal."""
+    for kind, part, most in GOALS:
+        for phase, figures in (("during", during), ("after", after)):
+            if not figures[kind].at(part) <= most:
+                yield f"{kind} waits {figures[kind].at(part):.1f} ms at {part:.0%} {phase}, {most} are allowed"
+    if during["bob"].faults or during["new"].faults:
+        yield f"refused: {(during['bob'].faults + during['new'].faults)[0]}"
+    kept = after["resident"][1] - before["resident"][1]
+    if kept > KEPT:
+        yield f"{kept:.0f} MiB are kept, {KEPT} are allowed"
+    if after["descriptors"][1] > before["descriptors"][0] + 8:
+        yield f"{after['descriptors'][1] - before['descriptors'][0]} descriptors are kept"
+
+
+def measure(options, attack, connections):
+    """Returns the lines of one row, and the goals that it misses."""
+    data = options.dir / attack.name if not attack.files else options.dir / "files"
+    data.mkdir(parents=True, exist_ok=True)
+    if attack.files:
+        many_files(data, attack.files)
+    attack.prepare(data)
+    how = {key: getattr(attack, key) for key in ("descriptors", "settings", "share", "limits")}
+    server = Server(options.server, options.dir / "server", options.port, data, **how)
+    try:
+        server.start_probes()
+        time.sleep(2)
+        before = server.rest(REST)
+        clients = [Client(options.port, "ann") for _ in range(connections)]
+        begin = time.time()
+        done = attack.run(clients, begin + attack.seconds)
+        during = server.phase(begin, time.time())
+        for client in clients:
+            client.close()
+        time.sleep(RECOVERY)
+        after = server.rest(REST)
+        log = server.warnings()
+    finally:
+        server.stop()
+    lines = [row(attack.name, connections, "before", before)]
+    lines += [row("", "", "during", during), row("", "", "after", after)]
+    print(f"{attack.name} {connections}: {done}; {len(log)} warnings", *log[:3], sep="\n    ", file=sys.stderr)
+    return lines, list(faults(before, during, after))
+
+
+def page(options, lines, missed):
+    goals = f"{len(missed)} goals are missed:" if missed else "All goals are met."
+    texts = [f"- **{attack.name}**: {attack.text}" for attack in ATTACKS]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    return "\n".join(
+        [
+            "# One account and the rest: how long others wait",
+            "",
+            "While the account `ann` attacks, `bob` opens a file, reads 4 KiB and closes it, and newcomers connect,",
+            "log on and open it. Each cell has the median, the 99th percentile and the longest time. *after* begins",
+            "2 s after the end of the attack. The clients run on the same processors as the server: the attacker's at",
+            "the usual priority, the probes' at a higher one.",
+            f"{os.cpu_count()} processors, {memory} GiB, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}.",
+            "",
+            "```",
+            "dev/fair/run --server target/release/frevo --out docs/benchmarks/fair.md",
+            "```",
+            "",
+            *texts,
+            "",
+            "Goals: bob waits at most 5 ms at the median and 20 ms at the 99th percentile, newcomers 150 ms at the",
+            f"99th; afterwards the server keeps at most {KEPT} MiB more than before. {goals}",
+            *(f"- {fault}" for fault in missed),
+            "",
+            HEAD,
+            *lines,
+            "",
+        ]
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", type=pathlib.Path, required=True, help="the program frevo")
+    parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path("target/fair/run"), help="for its files")
+    parser.add_argument("--port", type=int, default=4800)
+    parser.add_argument("--rows", default="*", help="names of attacks, with wildcards")
+    parser.add_argument("--connections", default="1,16,128,1000")
+    parser.add_argument("--out", type=pathlib.Path, help="the page to write")
+    options = parser.parse_args()
+    options.dir = options.dir.resolve()
+    lines, missed = [], []
+    print(HEAD, flush=True)
+    for attack in ATTACKS:
+        if not any(fnmatch.fnmatchcase(attack.name, pattern) for pattern in options.rows.split(",")):
+            continue
+        for connections in map(int, options.connections.split(",")):
+            more, faulty = measure(options, attack, connections)
+            print(*more, *(f"MISSED: {fault}" for fault in faulty), sep="\n", flush=True)
+            lines += more
+            missed += [f"{attack.name}, {connections} connections: {fault}" for fault in faulty]
+    if options.out:
+        options.out.write_text(page(options, lines, missed))
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

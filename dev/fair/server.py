@@ -1,0 +1,151 @@
+"""The server that is attacked, the probes beside it, and their figures."""
+
+import ctypes
+import json
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from client import PASSWORDS
+
+HERE = pathlib.Path(__file__).resolve().parent
+TICKS = os.sysconf("SC_CLK_TCK")
+LIBC = ctypes.CDLL(None)
+
+
+def with_parent(niceness=0):
+    """Returns a function that has a child end with this process."""
+
+    def prepare():
+        LIBC.prctl(1, signal.SIGKILL)
+        if niceness:
+            os.setpriority(os.PRIO_PROCESS, 0, niceness)
+
+    return prepare
+
+
+class Figures:
+    """The waiting times of one probe within a phase, in milliseconds."""
+
+    def __init__(self, rows, begin, end):
+        rows = [row for row in rows if row[0] + row[1] >= begin and row[0] <= end]
+        self.times = sorted(row[1] * 1000 for row in rows if row[2] == "ok")
+        self.faults = [row[2] for row in rows if row[2] != "ok"]
+
+    def at(self, part):
+        return self.times[min(len(self.times) - 1, int(len(self.times) * part))] if self.times else float("nan")
+
+    def __str__(self):
+        if not self.times:
+            return "none: " + (self.faults[0] if self.faults else "no answer")
+        faults = f", {len(self.faults)} failed" if self.faults else ""
+        return f"{self.at(0.5):.1f} / {self.at(0.99):.1f} / {self.times[-1]:.0f}{faults}"
+
+
+class Server:
+    """A server with default settings in a directory of its own, with the accounts ann and bob."""
+
+    def __init__(self, program, directory, port, data=None, descriptors=20000, settings="", share="", limits=""):
+        self.directory, self.port = directory, port
+        shutil.rmtree(directory, ignore_errors=True)
+        (directory / "state").mkdir(parents=True, mode=0o700)
+        data = data or directory / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        self.data = data
+        (data / "probe.bin").write_bytes(os.urandom(65536))
+        users = ""
+        for user, password in PASSWORDS.items():
+            file = directory / f"{user}.password"
+            file.write_text(password + "\n")
+            file.chmod(0o600)
+            users += f'[[user]]\nname = "{user}"\npassword_file = "{file}"\n'
+        config = directory / "frevo.toml"
+        config.write_text(
+            f'[server]\nname = "FAIR"\nlisten = ["127.0.0.1:{port}"]\nstate_dir = "{directory}/state"\n{settings}\n'
+            f'{limits}\n[[share]]\nname = "share"\npath = "{data}"\n{share}\n{users}'
+        )
+        config.chmod(0o600)
+        self.log = directory / "log"
+
+        def prepare():
+            with_parent()()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+        with self.log.open("w") as log:
+            command = [program, "serve", "--config", config]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=prepare)
+        self.await_port()
+        self.probes, self.samples, self.runs = {}, [], True
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def await_port(self):
+        for _ in range(200):
+            try:
+                return socket.create_connection(("127.0.0.1", self.port), 1).close()
+            except OSError:
+                if self.process.poll() is not None:
+                    raise SystemExit("the server ended: " + self.log.read_text()[-2000:]) from None
+                time.sleep(0.05)
+        raise SystemExit("the server does not listen")
+
+    def sample(self):
+        """Returns time, resident MiB, descriptors and processor seconds."""
+        proc = pathlib.Path("/proc", str(self.process.pid))
+        fields = (proc / "stat").read_text().rsplit(")", 1)[1].split()
+        resident = int(fields[21]) * resource.getpagesize() / (1 << 20)
+        return time.time(), resident, len(os.listdir(proc / "fd")), (int(fields[11]) + int(fields[12])) / TICKS
+
+    def watch(self):
+        while self.runs:
+            try:
+                self.samples.append(self.sample())
+            except OSError:
+                return
+            time.sleep(0.25)
+
+    def start_probes(self):
+        for kind in ("bob", "new"):
+            out = self.directory / f"{kind}.jsonl"
+            command = [sys.executable, HERE / "probe.py", kind, str(self.port), out]
+            self.probes[kind] = subprocess.Popen(command, preexec_fn=with_parent(-10))
+
+    def phase(self, begin, end):
+        """Returns the figures between two times: of the probes, and of the process."""
+        figures = {}
+        for kind in self.probes:
+            lines = (self.directory / f"{kind}.jsonl").read_text().splitlines(keepends=True)
+            figures[kind] = Figures([json.loads(line) for line in lines if line.endswith("\n")], begin, end)
+        within = [sample for sample in self.samples if begin <= sample[0] <= end] or self.samples[-1:]
+        figures["resident"] = (max(sample[1] for sample in within), within[-1][1])
+        figures["descriptors"] = (max(sample[2] for sample in within), within[-1][2])
+        took = max(within[-1][0] - within[0][0], 0.01)
+        figures["processor"] = 100 * (within[-1][3] - within[0][3]) / took
+        return figures
+
+    def rest(self, seconds):
+        """Waits, and returns the figures of the time."""
+        begin = time.time()
+        time.sleep(seconds)
+        return self.phase(begin, time.time())
+
+    def warnings(self):
+        return [line for line in self.log.read_text().splitlines() if " WARN " in line or " ERROR " in line]
+
+    def stop(self):
+        self.runs = False
+        for probe in self.probes.values():
+            probe.kill()
+            probe.wait()
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
