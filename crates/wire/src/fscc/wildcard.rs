@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// `<` matches up to the last period.
+/// `<` matches up to the last period, and that period.
 const DOS_STAR: u16 = b'<' as u16;
 /// `>` matches one character, or none at a period or the end.
 const DOS_QM: u16 = b'>' as u16;
@@ -208,7 +208,7 @@ fn advance(expression: &[u16], unit: Unit, now: &mut [u64], next: &mut [u64]) ->
         let following = state.saturating_add(1);
         let (stay, pass, step) = match *element {
             STAR => (true, true, false),
-            DOS_STAR => (!unit.is_last_dot, true, false),
+            DOS_STAR => (!unit.is_last_dot, true, unit.is_last_dot),
             DOS_QM => (false, unit.is_dot, !unit.is_dot),
             DOS_DOT => (false, false, unit.is_dot),
             QM => (false, false, true),
