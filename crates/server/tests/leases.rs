@@ -215,6 +215,9 @@ fn oplock_acknowledgments_that_are_wrong() {
             one.on(&mine, oplock_ack(file, OplockLevel::II))
                 .await
                 .expect(Status::INVALID_DEVICE_STATE);
+            one.on(&mine, oplock_ack(file, OplockLevel::LEASE))
+                .await
+                .expect(Status::INVALID_DEVICE_STATE);
             let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
             notification(&mut one).await;
             let gone = FileId { persistent: file.persistent ^ 1, ..file };
@@ -225,6 +228,17 @@ fn oplock_acknowledgments_that_are_wrong() {
             let second = two.final_reply(waiting).await;
             two.close(&theirs, files::file_id(second.ok())).await;
             one.close(&mine, file).await;
+        }
+        // Windows: a level II oplock that nobody breaks.
+        let reply = one.on(&mine, with_oplock(&Want::file("f"), OplockLevel::II)).await;
+        assert_eq!(level(&reply), OplockLevel::II);
+        let file = files::file_id(&reply);
+        for (say, status) in [
+            (OplockLevel::LEASE, Status::INVALID_PARAMETER),
+            (OplockLevel::NONE, Status::INVALID_OPLOCK_PROTOCOL),
+            (OplockLevel::II, Status::INVALID_OPLOCK_PROTOCOL),
+        ] {
+            one.on(&mine, oplock_ack(file, say)).await.expect(status);
         }
     });
 }

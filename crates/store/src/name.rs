@@ -58,11 +58,13 @@ impl Name {
     ///
     /// # Errors
     /// The status to answer: INVALID_PARAMETER for a leading separator (MS-SMB2 2.2.13),
-    /// OBJECT_PATH_SYNTAX_BAD for `.` and `..`, OBJECT_NAME_INVALID for control and reserved
-    /// characters.
+    /// OBJECT_PATH_SYNTAX_BAD for `.` and `..` with [`Rules::Posix`], OBJECT_NAME_INVALID for
+    /// control and reserved characters.
     ///
     /// Windows: several separators count as one, those at the end as none. MS-FSCC 2.1.5 has no
-    /// empty components.
+    /// empty components. `.` and `..` are removed from the text before anything is looked up; a
+    /// `..` at the root means the root (MS-FSCC 2.1.5.1), and a name that begins like `x\..\` is
+    /// INVALID_PARAMETER (MS-SMB2 3.3.5.9 note 303).
     pub fn parse(text: &str, rules: Rules) -> Result<Self, Status> {
         let exact = rules == Rules::Posix;
         let separator = if exact { '/' } else { '\\' };
@@ -81,9 +83,19 @@ impl Name {
         if path.len() / 2 >= NAME_COMPONENTS && components().nth(NAME_COMPONENTS).is_some() {
             return Err(Status::OBJECT_NAME_INVALID);
         }
+        if rules == Rules::Windows && begins_with_a_return(path) {
+            return Err(Status::INVALID_PARAMETER);
+        }
         let mut stored = String::with_capacity(path.len());
         for component in components() {
-            check_component(component, rules)?;
+            match (component, rules) {
+                (".", Rules::Windows) => continue,
+                ("..", Rules::Windows) => {
+                    stored.truncate(stored.rfind('\\').unwrap_or(0));
+                    continue;
+                }
+                _ => check_component(component, rules)?,
+            }
             if !stored.is_empty() {
                 stored.push('\\');
             }
@@ -223,6 +235,13 @@ fn has_more_units(text: &str, most: usize) -> bool {
     text.len() > most && text.encode_utf16().take(most.saturating_add(1)).count() > most
 }
 
+/// True for a path that begins in the form `subfolder\..\`.
+fn begins_with_a_return(path: &str) -> bool {
+    let mut parts = path.split('\\').filter(|part| !part.is_empty());
+    let begins = !matches!(parts.next(), None | Some("." | "..")) && parts.next() == Some("..");
+    begins && (parts.next().is_some() || path.ends_with('\\'))
+}
+
 fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
     match component {
         "." | ".." => return Err(Status::OBJECT_PATH_SYNTAX_BAD),
@@ -240,6 +259,10 @@ fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
 /// Parses `name:stream:type` behind its first colon. `::$DATA` is the unnamed stream.
 fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
     let (stream, kind) = rest.split_once(':').unwrap_or((rest, "$DATA"));
+    if matches!(path.rsplit('\\').next(), Some("." | "..")) {
+        // MS-FSCC 2.1.5: a filename may be followed by a stream, a dot directory name may not.
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
     // MS-FSCC 2.1.5.3: stream names may contain control characters, unlike file names.
     if stream.chars().any(|c| matches!(c, '\0' | '/' | '\\' | ':')) || kind.contains('\\') {
         return Err(Status::OBJECT_NAME_INVALID);
@@ -250,10 +273,11 @@ fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
     if kind.eq_ignore_ascii_case("$INDEX_ALLOCATION") {
         // MS-FSCC 2.1.5.3: a client may name a directory's index, which means the directory itself.
         let is_index = stream.is_empty() || stream.eq_ignore_ascii_case("$I30");
-        return if is_index && !path.is_empty() {
-            Ok(None)
-        } else {
-            Err(Status::OBJECT_NAME_INVALID)
+        return match is_index {
+            true if path.is_empty() => Err(Status::OBJECT_NAME_INVALID),
+            true => Ok(None),
+            // MS-FSA 2.1.5.1 phase 7.
+            false => Err(Status::INVALID_PARAMETER),
         };
     }
     if !kind.eq_ignore_ascii_case("$DATA") {
@@ -327,9 +351,14 @@ mod tests {
     fn bad_names_get_their_status() {
         for (text, status) in [
             ("\\a", Status::INVALID_PARAMETER),
-            ("a\\..\\b", Status::OBJECT_PATH_SYNTAX_BAD),
-            ("..", Status::OBJECT_PATH_SYNTAX_BAD),
-            (".", Status::OBJECT_PATH_SYNTAX_BAD),
+            ("a\\..\\b", Status::INVALID_PARAMETER),
+            ("a\\\\..\\b", Status::INVALID_PARAMETER),
+            ("a\\..\\", Status::INVALID_PARAMETER),
+            ("a*\\b\\..\\..\\c", Status::OBJECT_NAME_INVALID),
+            ("a\\..:s", Status::OBJECT_NAME_INVALID),
+            (".:s", Status::OBJECT_NAME_INVALID),
+            ("a:x:$INDEX_ALLOCATION", Status::INVALID_PARAMETER),
+            (":$I30:$INDEX_ALLOCATION", Status::OBJECT_NAME_INVALID),
             ("a/b", Status::OBJECT_NAME_INVALID),
             ("a*", Status::OBJECT_NAME_INVALID),
             ("a\u{1}", Status::OBJECT_NAME_INVALID),
@@ -338,6 +367,37 @@ mod tests {
             ("a\0", Status::OBJECT_NAME_INVALID),
         ] {
             assert_eq!(parse(text), Err(status), "{text:?}");
+        }
+    }
+
+    /// MS-SMB2 3.3.5.9 note 303, MS-FSCC 2.1.5.1.
+    #[test]
+    fn dot_directories_are_removed_by_the_letter() {
+        for (text, same) in [
+            (".", ""),
+            ("..", ""),
+            ("a\\..", ""),
+            ("..\\a", "a"),
+            ("..\\..\\a", "a"),
+            (".\\..", ""),
+            ("a\\b\\..\\..\\..\\c", "c"),
+            (".\\a", "a"),
+            (".\\a\\..\\b", "b"),
+            ("a\\.\\b", "a\\b"),
+            ("a\\b\\..\\c", "a\\c"),
+            ("a\\b\\..\\..\\c", "c"),
+            ("a\\b\\\\..\\.\\c:s", "a\\c:s"),
+            ("a\\b\\.", "a\\b"),
+        ] {
+            assert_eq!(parse(text), parse(same), "{text}");
+        }
+        for text in ["a/../b", "..", ".", "a/."] {
+            let refused = Name::parse(text, Rules::Posix);
+            assert_eq!(refused, Err(Status::OBJECT_PATH_SYNTAX_BAD), "{text}");
+        }
+        // Names of more periods, or with other characters, are files.
+        for text in ["...", "a\\..b", "a\\.b"] {
+            assert_eq!(parse(text).unwrap().path(), text);
         }
     }
 
@@ -351,7 +411,6 @@ mod tests {
         }
         assert_eq!(parse("a\\\\b:s"), parse("a\\b:s"));
         assert_eq!(parse("\\\\a"), Err(Status::INVALID_PARAMETER));
-        assert_eq!(parse("a\\\\..\\b"), Err(Status::OBJECT_PATH_SYNTAX_BAD));
     }
 
     #[test]

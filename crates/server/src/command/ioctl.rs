@@ -42,6 +42,9 @@ const FIXED: usize = OUTPUT_AT - 64;
 /// Where the request says where its input begins.
 const INPUT_OFFSET_AT: usize = 88;
 
+/// FILE_DEVICE_FILE_SYSTEM, the upper half of the control codes for files and volumes.
+const DEVICE_FILE_SYSTEM: u32 = 9;
+
 /// Does what the control code says.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = ioctl::Request::parse(rq.message)?;
@@ -53,8 +56,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return test_hooks::handle(rq, &request, out).await;
     }
     rq.session()?;
-    // MS-SMB2 3.3.5.15.8: an unknown control code is answered with NOT_SUPPORTED.
-    let row = table::row(request.ctl_code).ok_or(Status::NOT_SUPPORTED)?;
+    let Some(row) = table::row(request.ctl_code) else {
+        // MS-SMB2 3.3.5.15: a control of a file system looks for the Open first. 3.3.5.15.8: an
+        // unknown code is refused.
+        let is_missed = rq.open.is_none() && request.ctl_code.0 >> 16 == DEVICE_FILE_SYSTEM;
+        return Err(if is_missed { Status::FILE_CLOSED } else { Status::NOT_SUPPORTED }.into());
+    };
     check_open(rq, &request, row)?;
     check_sizes(rq, &request)?;
     check_rights(rq, row)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use frevo_store::FileCell;
-use frevo_store::lease::{LeaseKey, LeaseOwner, LeaseState, Owner};
+use frevo_store::lease::{Granted, LeaseKey, LeaseOwner, LeaseState, Owner};
 use frevo_wire::Status;
 use frevo_wire::command::oplock_break::{self, LeaseBreak, OplockBreak, OplockLevel};
 use frevo_wire::dtyp::Guid;
@@ -39,7 +39,9 @@ fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status>
     let file = open.file().map_err(|_| Status::INVALID_DEVICE_STATE)?;
     let owner = Owner::Open(open.id());
     let mut state = file.cell.lock();
-    let held = state.oplocks.is_oplock_breaking(open.id()).ok_or(Status::INVALID_DEVICE_STATE)?;
+    let Some(held) = state.oplocks.is_oplock_breaking(open.id()) else {
+        return Err(not_breaking(state.oplocks.held(open.id(), None), request.oplock_level));
+    };
     let is_batch = held.contains(LeaseState::HANDLE);
     let (kept, refused) = match request.oplock_level {
         OplockLevel::II => (LeaseState::READ, None),
@@ -61,6 +63,18 @@ fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status>
     let reads = acknowledged.state.contains(LeaseState::READ);
     let oplock_level = if reads { OplockLevel::II } else { OplockLevel::NONE };
     Ok(OplockBreak { oplock_level, file_id: open.file_id })
+}
+
+/// The status for an acknowledgment without a break.
+///
+/// Windows: the levels are checked first for an Open that holds a level II oplock, whose break
+/// needs no acknowledgment, against the order of MS-SMB2 3.3.5.22.1.
+fn not_breaking(held: Granted, level: OplockLevel) -> Status {
+    match (held, level) {
+        (Granted::Oplock(OplockLevel::II), OplockLevel::LEASE) => Status::INVALID_PARAMETER,
+        (Granted::Oplock(OplockLevel::II), _) => Status::INVALID_OPLOCK_PROTOCOL,
+        _ => Status::INVALID_DEVICE_STATE,
+    }
 }
 
 /// The file of a lease that this client was told to give back, and the lease.

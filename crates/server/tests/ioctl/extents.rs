@@ -240,6 +240,8 @@ fn trimmed_pages_read_as_zeros() {
         for bytes in [vec![0; 8], [[0; 4], [255; 4]].concat(), input[..40].to_vec()] {
             ask(&mut peer, &mount, TRIM, target, &bytes, 4).await.expect(invalid);
         }
+        let with_key = [&[1, 0, 0, 0], &input[4..]].concat();
+        ask(&mut peer, &mount, TRIM, target, &with_key, 4).await.expect(invalid);
         let overflow = Status::INTEGER_OVERFLOW;
         for range in [(u64::MAX, 1), (4096, u64::MAX)] {
             ask(&mut peer, &mount, TRIM, target, &trim(&[range]), 4).await.expect(overflow);

@@ -123,10 +123,12 @@ fn interfaces_are_listed_to_the_room_there_is() {
         for id in [file, FileId { persistent: 0, volatile: 0 }, FileId { volatile: 1, ..none }] {
             ask(&mut peer, &mount, code, id, &[], 4096).await.expect(Status::INVALID_PARAMETER);
         }
-        // To who has no use for them they are not told.
-        let offer = Offer::only(Dialect::SMB_2_1);
-        let (mut old, mount) = world.session("ann", &offer).await;
-        ask(&mut old, &mount, code, none, &[], 4096).await.expect(Status::NOT_SUPPORTED);
+        // Windows: told also where several channels were not negotiated.
+        for dialect in [Dialect::SMB_2_0_2, Dialect::SMB_2_1] {
+            let (mut old, mount) = world.session("ann", &Offer::only(dialect)).await;
+            let reply = ask(&mut old, &mount, code, none, &[], 65_536).await;
+            assert_eq!(network_interface::parse_list(&output(reply.ok())).unwrap(), all);
+        }
     });
 }
 
@@ -143,9 +145,20 @@ fn what_is_not_here_says_so() {
         let blocked = Status::NOT_SUPPORTED;
         for code in [CtlCode::SRV_READ_HASH, CtlCode(0x0009_0000), CtlCode(0), CtlCode(u32::MAX)] {
             ask(&mut peer, &mount, code, file, &[0; 8], 4096).await.expect(blocked);
+            // MS-SMB2 3.3.5.15: a control of a file system misses its Open first.
+            let is_of_files = matches!(code.0, 0x0009_0000 | 0x0014_41BB);
+            let status = if is_of_files { Status::FILE_CLOSED } else { blocked };
+            ask(&mut peer, &mount, code, none, &[0; 8], 4096).await.expect(status);
         }
         let absent = Status::INVALID_DEVICE_REQUEST;
-        for code in [CtlCode::SIS_COPYFILE, CtlCode::QUERY_FAT_BPB, CtlCode::READ_FILE_USN_DATA] {
+        for code in [
+            CtlCode::SIS_COPYFILE,
+            CtlCode::QUERY_FAT_BPB,
+            CtlCode::READ_FILE_USN_DATA,
+            CtlCode::QUERY_SHARED_VIRTUAL_DISK_SUPPORT,
+            CtlCode::SVHDX_SYNC_TUNNEL_REQUEST,
+            CtlCode::SVHDX_ASYNC_TUNNEL_REQUEST,
+        ] {
             ask(&mut peer, &mount, code, file, &[0; 64], 4096).await.expect(absent);
         }
     });

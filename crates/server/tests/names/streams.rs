@@ -64,10 +64,13 @@ fn a_stream_has_its_own_data_and_its_files_attributes() {
             assert_eq!(peer.read(&mount, again, 0, 100).await, b"of the stream");
             peer.close(&mount, again).await;
         }
-        for name in ["f:Stream One:", "f:Stream One:$FOO", "f:Stream One:$INDEX_ALLOCATION", "f:"] {
+        for name in ["f:Stream One:", "f:Stream One:$FOO", "f:"] {
             let reply = peer.create(&mount, &Want::existing(name)).await;
             reply.expect(Status::OBJECT_NAME_INVALID);
         }
+        // MS-FSA 2.1.5.1 phase 7.
+        let index = Want::existing("f:Stream One:$INDEX_ALLOCATION");
+        peer.create(&mount, &index).await.expect(Status::INVALID_PARAMETER);
         peer.create(&mount, &Want::existing("f:two")).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         let directory = Want::existing("f:Stream One").options(CreateOptions::DIRECTORY_FILE);
         peer.create(&mount, &directory).await.expect(Status::NOT_A_DIRECTORY);

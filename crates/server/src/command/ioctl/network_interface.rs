@@ -9,7 +9,6 @@ use frevo_wire::Status;
 use frevo_wire::command::ioctl::network_interface::{
     ENTRY_LEN, InterfaceCapabilities, NetworkInterface, encode_list,
 };
-use frevo_wire::command::negotiate::GlobalCapabilities;
 
 use super::call::{Answer, Call, output};
 use crate::objects::data;
@@ -19,12 +18,11 @@ use crate::objects::settings::InterfaceOverride;
 const SPEED_UNKNOWN: u64 = 1_000_000_000;
 
 /// Lists the addresses that a client may open further connections to.
+///
+/// Windows: answered for each dialect, and to a client that did not negotiate several channels;
+/// MS-SMB2 3.3.5.15.11 lets a server refuse both.
 pub(super) async fn handle(call: &Call<'_>) -> Answer {
     let connection = call.rq.connection;
-    let capabilities = connection.negotiated()?.server_capabilities;
-    if !connection.is_smb3() || !capabilities.contains(GlobalCapabilities::MULTI_CHANNEL) {
-        return Err(Status::NOT_SUPPORTED.into());
-    }
     let found = call.rq.beside_core(socket::interfaces).await?;
     let mut found = found.map_err(|error| data::status(&error))?;
     let listening = call.rq.server().listening.get();

@@ -374,7 +374,9 @@ fn renames_follow_the_rules() {
     assert_eq!(to("\\b", true), Err(Status::INVALID_PARAMETER));
     assert_eq!(to("", true), Err(Status::INVALID_PARAMETER));
     assert_eq!(to("x*", true), Err(Status::OBJECT_NAME_INVALID));
-    assert_eq!(to("..\\x", true), Err(Status::OBJECT_PATH_SYNTAX_BAD));
+    assert_eq!(to("d\\..\\x", true), Err(Status::INVALID_PARAMETER));
+    assert_eq!(to("..", true), Err(Status::OBJECT_NAME_INVALID));
+    assert_eq!(to("none\\y\\..\\x", true), Err(Status::OBJECT_PATH_NOT_FOUND));
     assert_eq!(to(":stream", true), Err(Status::NOT_SUPPORTED));
     assert_eq!(to("none\\x", true), Err(Status::OBJECT_PATH_NOT_FOUND));
     to("a", false).unwrap();

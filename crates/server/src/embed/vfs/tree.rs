@@ -213,7 +213,8 @@ fn checked(path: &str) -> io::Result<String> {
     let path = path.trim_start_matches("./").trim_matches('/').replace('/', "\\");
     let name = Name::parse(&path, frevo_store::name::Rules::Windows);
     match name {
-        Ok(name) if is_separated && name.stream().is_none() && !name.is_root() => Ok(path),
+        // A name with `..` would be another one.
+        Ok(name) if is_separated && name.path() == path && !name.is_root() => Ok(path),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("no client could open an entry named {path:?}"),
