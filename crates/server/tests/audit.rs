@@ -218,7 +218,7 @@ fn scene(operations: Operations, test: impl AsyncFnOnce(&World)) -> Vec<Value> {
 
 async fn everything(world: &World) {
     let (mut ann, hers) = world.session("ann", &Offer::default()).await;
-    // A name that a terminal would show as another name (right-to-left override).
+    // The right-to-left override makes a terminal show this name as another name.
     let file = ann.open_file(&hers, &Want::file("a\u{202e}b")).await;
     ann.write(&hers, file, 0, b"data").await;
     ann.close(&hers, file).await;
@@ -266,7 +266,7 @@ async fn everything(world: &World) {
         let setup = Setup { password: String::from(WRONG), ..Setup::of("ann") };
         assert!(guesser.try_log_on(setup).await.is_err());
     }
-    // A frame that holds no SMB message.
+    // The frame contains no SMB message.
     let mut broken = world.connect();
     broken.negotiate(&Offer::default()).await;
     broken.send_frame(&[0; 64]).await;
@@ -274,7 +274,7 @@ async fn everything(world: &World) {
     frevo_server::internal::audited::limit(&world.server, broken_peer(), "test");
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
-    // The program emits these events itself; its own test checks them.
+    // The program `frevo` emits these events, and its own test checks them.
     let audit = world.server.audit.get().unwrap();
     audit.emit(Event::new(Kind::Start).with("version", "1"));
     audit.emit(Event::new(Kind::Reload));
@@ -318,12 +318,13 @@ fn what_happens_is_recorded_as_the_document_says() {
     found("disconnect", &[("user", "bob"), ("share", "data")]);
     found("logoff", &[("user", "ann")]);
     let seen: BTreeSet<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
-    // Tests of the command line cover these kinds: it stores accounts and shares.
+    // The events of passwords and shares are covered by tests of the command line, which stores
+    // accounts and shares.
     let is_there = |kind: &&Kind| matches!(kind, Kind::Password | Kind::Share);
     let here = Kind::ALL.iter().filter(|kind| !is_there(kind));
     let known: BTreeSet<&str> = here.map(|kind| kind.name()).collect();
     assert_eq!(seen, known, "a kind of event is not held to the document");
-    // No line holds a password, neither the wrong one that was tried nor the right ones.
+    // No audit line contains a password, not even the wrong one.
     for secret in [WRONG, &password("ann"), &password("bob")] {
         assert!(!lines.iter().any(|line| line.to_string().contains(secret)), "{secret}");
     }
@@ -340,7 +341,7 @@ fn evictions_are_recorded() {
         let (mut ann, hers) = world.session("ann", &Offer::default()).await;
         let folder = ann.open_file(&hers, &Want::directory("d")).await;
         let handle = world.server.sessions()[0].channel_handles().remove(0);
-        // No request waits yet, so that none is cancelled.
+        // No request is waiting yet, so this notice cancels none.
         handle.send(Notice::GiveUpWaiting).unwrap();
         ann.expect_alive().await;
         let request = change_notify::Request {
@@ -381,7 +382,7 @@ fn what_does_not_fit_is_counted() {
         let kept = Kept::default();
         kept.set(|state| state.is_held = true);
         let audit = kept.audit();
-        // The writer takes the first events from the queue and is held.
+        // The writer takes the first event and blocks, so the queue fills up.
         audit.emit(Event::new(Kind::Start));
         kept.wait_for_writes(1);
         for _ in 0..AUDIT_QUEUE + over {
@@ -420,7 +421,7 @@ fn lines_are_written_in_pieces() {
     let kept = Kept::default();
     kept.set(|state| state.is_held = true);
     let audit = kept.audit();
-    // JSON needs six bytes for each byte of this name.
+    // JSON needs six bytes for each byte of this name, so the lines are long.
     let name = "\u{7f}".repeat(AUDIT_VALUE_BYTES);
     for _ in 0..200 {
         audit.emit(Event::new(Kind::Open).with("path", &*name));
@@ -465,7 +466,7 @@ fn refusals_are_limited_and_counted() {
     audit.finish();
     let lines = kept.lines();
     let caused = LINES_AT_ONCE_PER_NETWORK as usize + 5 + 1;
-    // The writer adds a line for each half second in which events were left out.
+    // After each half second with dropped events, the writer adds a line that counts them.
     assert!((caused - 5..caused).contains(&lines.len()), "{}", lines.len());
     let left_out: u64 = lines.iter().filter_map(|line| line["left_out"].as_u64()).sum();
     assert_eq!(lines.len() + usize::try_from(left_out).unwrap(), caused);
@@ -485,7 +486,7 @@ fn a_file_is_its_owners_and_can_be_rotated() {
         std::thread::sleep(Duration::from_millis(5));
     }
     std::fs::rename(&path, &rotated).unwrap();
-    // Later lines go to the new file.
+    // After the log rotation, lines go to the new file.
     audit.reopen();
     audit.emit(Event::new(Kind::Stop));
     audit.finish();
@@ -495,7 +496,7 @@ fn a_file_is_its_owners_and_can_be_rotated() {
     assert_eq!((&of(&rotated)["event"], &of(&path)["event"]), (&"start".into(), &"stop".into()));
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // A file that another program made gets mode 0600.
+    // A log file that another program created gets mode 0600.
     let mode_of = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     File::check(&path).unwrap();
@@ -506,12 +507,12 @@ fn a_file_is_its_owners_and_can_be_rotated() {
     File::check(&other).unwrap();
     assert!(!other.exists(), "who only looks makes nothing");
     assert!(File::check(&dir.path().join("none/audit.log")).is_err());
-    // Opening a FIFO without a reader would block the server.
+    // A FIFO is refused, because opening it without a reader would block the server.
     let fifo = dir.path().join("fifo");
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, 0o600.into(), 0).unwrap();
     assert!(File::check(&fifo).is_err() && File::open(&fifo).is_err());
-    // A symbolic link could lead the server to write to another user's file.
+    // A symbolic link is refused, because it could lead to a file of another user.
     std::os::unix::fs::symlink(&rotated, dir.path().join("link")).unwrap();
     assert!(File::open(&dir.path().join("link")).is_err());
 }

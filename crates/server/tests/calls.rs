@@ -110,7 +110,7 @@ const OF_FILES: [&str; 44] = [
 ];
 
 fn is_of_files(call: &str) -> bool {
-    // 464 and 465: getxattrat and listxattrat, which older straces do not know.
+    // 464 and 465 are getxattrat and listxattrat, which old versions of strace do not know.
     let at = matches!(call, "syscall_0x1d0" | "syscall_0x1d1");
     at || OF_FILES.contains(&call) || call.contains("xattr")
 }
@@ -327,7 +327,8 @@ fn reads_of_little_are_not_copied() {
         found[what].iter().filter(|line| line.starts_with(call)).count()
     };
     let Some(mut found) = traced("reads") else { return };
-    // On a slow machine the core's turn may end among the many, so that a part of them leaves first.
+    // On a slow machine the core may send a part of the replies before it has handled all requests;
+    // the test is then repeated.
     for _ in 0..4 {
         if count(&found, "many", "preadv2(") == 0 {
             found = traced("reads").unwrap();
@@ -354,7 +355,7 @@ fn parse(trace: &str) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
     let mut current = None;
     for line in trace.lines() {
-        // "1234  openat2(3, "dir/made-0", ...) = 4"
+        // A line of strace looks like: 1234 openat2(3, "dir/made-0", ...) = 4
         let text = line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
         if let Some((_, rest)) = text.split_once(MARK) {
             let what = rest.split('"').next().unwrap_or_default();
@@ -365,9 +366,11 @@ fn parse(trace: &str) -> BTreeMap<String, Vec<String>> {
         let call = text.split('(').next().unwrap_or_default();
         if let Some(calls) = current.as_ref().and_then(|what| found.get_mut(what))
             && is_of_files(call)
-            // A debug build calls fcntl(F_GETFD) for each descriptor that it closes.
+            // A debug build of the standard library calls fcntl(F_GETFD) before it closes a
+            // descriptor.
             && !text.contains(", F_GETFD)")
-            // A core that wakes itself where a listing of a slow build gave up its turn.
+            // This write to an eventfd is a core waking itself after it has yielded, as it does in
+            // slow builds.
             && !text.contains(r#", "\1\0\0\0\0\0\0\0", 8)"#)
         {
             calls.push(text.to_owned());

@@ -173,7 +173,7 @@ async fn names(world: &World) {
         let name = |n: usize| format!("{folder}\\File-{n:07}");
         let open = Want::existing("").access(AccessMask::READ_DATA | AccessMask::DELETE);
         let create = Want { disposition: CreateDisposition::CREATE, ..open.clone() };
-        // The first new name has the whole folder read, once.
+        // The first new name needs one listing of the whole folder.
         let first = Want { name: utf16(&format!("{folder}\\first")), ..create.clone() };
         costs
             .of("first new name", size, size, async {
@@ -190,8 +190,8 @@ async fn names(world: &World) {
                 }
             })
             .await;
-        // Of so many names only a sketch is kept: the folder is read for each name that is looked for
-        // in another case, on another thread, and the answer is remembered.
+        // So many names are kept only as a sketch. A name in another case needs a listing of the
+        // folder, on another thread, and the result is remembered.
         let mut each = Costs::default();
         for what in ["first open in another case", "second open in another case"] {
             each.of(what, size, 3, async {
@@ -216,7 +216,8 @@ async fn names(world: &World) {
                 assert!(bytes > size * 100, "{bytes}");
             })
             .await;
-        // This step follows the listing, since it would load the attributes of a smaller folder.
+        // This step comes after the listing, because in a smaller folder it would load the
+        // attributes of all files.
         change_beside_listing(world, &mut costs, &folder, size).await;
         let grown = resident().saturating_sub(before);
         println!("{size} names: {grown} MiB more");
@@ -286,7 +287,7 @@ async fn opens(world: &World) {
         assert_eq!(world.server.watchdog.held(), 0, "{size}: a poll held its core");
     }
     costs.check();
-    // The Opens are closed with their connection.
+    // The Opens are closed by the end of their connection.
 }
 
 #[test]
@@ -369,7 +370,7 @@ async fn sparse(world: &World) {
     let stat = std::fs::metadata(world.path("sparse")).unwrap();
     assert_eq!(stat.len(), end);
     assert!(std::os::unix::fs::MetadataExt::blocks(&stat) < 2_048, "it has holes");
-    // Sizes above the limit of SMB, and above the limit of this file system.
+    // The sizes exceed the limit of SMB and the limit of this file system.
     let set = |end: u64| set_draft(FileInfoClass::END_OF_FILE, file, &end.to_le_bytes());
     peer.on(&mount, set(u64::MAX)).await.expect(Status::INVALID_PARAMETER);
     let reply = peer.on(&mount, set(i64::MAX as u64)).await;
@@ -390,7 +391,7 @@ fn a_file_of_sixteen_tebibytes() {
 
 async fn paths(world: &World) {
     let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-    // A name has at most 65,534 bytes, since its length field has two bytes.
+    // A name has at most 65,534 bytes, because its length field has two bytes.
     let units = 32_767;
     let deep = "a\\".repeat(units / 2) + "a";
     let long = "a".repeat(units);

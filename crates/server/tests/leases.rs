@@ -162,7 +162,7 @@ fn a_batch_oplock_is_given_back_before_the_next_open() {
         two.interim().await;
         let Notification::Oplock(told) = notification(&mut one).await else { panic!("a lease") };
         assert_eq!((told.oplock_level, told.file_id), (OplockLevel::II, file));
-        // Attributes alone are looked at meanwhile.
+        // Opening only for attributes does not wait for the break.
         let look = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
         let looked = one.open_file(&mine, &look).await;
         one.close(&mine, looked).await;
@@ -170,7 +170,7 @@ fn a_batch_oplock_is_given_back_before_the_next_open() {
         reply.ok();
         let second = two.final_reply(waiting).await;
         assert_eq!(level(second.ok()), OplockLevel::II);
-        // A write takes level II from all Opens, its own too, and waits for none.
+        // A write breaks level II of all Opens, including the writer's own, without waiting.
         two.on(&theirs, write_draft(files::file_id(&second), 0, b"x")).await;
         let Notification::Oplock(told) = notification(&mut one).await else { panic!("a lease") };
         assert_eq!(told.oplock_level, OplockLevel::NONE);
@@ -222,8 +222,7 @@ fn oplock_acknowledgments_that_are_wrong() {
             notification(&mut one).await;
             let gone = FileId { persistent: file.persistent ^ 1, ..file };
             one.on(&mine, oplock_ack(gone, OplockLevel::II)).await.expect(Status::FILE_CLOSED);
-            // Whatever was wrong with the acknowledgment, the break ends and the other client's
-            // open succeeds.
+            // Even a wrong acknowledgment ends the break, and the other client's open succeeds.
             one.on(&mine, oplock_ack(file, say)).await.expect(status);
             let second = two.final_reply(waiting).await;
             two.close(&theirs, files::file_id(second.ok())).await;
@@ -261,7 +260,7 @@ fn x6_a_lease_is_acknowledged_by_its_client_for_what_it_was_told() {
         two.on(&theirs, lease_ack(key(1), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         one.on(&mine, lease_ack(key(2), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         one.on(&mine, lease_ack(key(1), rwh())).await.expect(Status::REQUEST_NOT_ACCEPTED);
-        // The client's own Opens do not wait, and learn of the break.
+        // The client's own Opens do not wait, and report the break in progress.
         let again = one.on(&mine, with_lease(&Want::file("f"), key(1), rwh())).await;
         assert_eq!(lease(&again).lease.flags, LeaseFlags::BREAK_IN_PROGRESS);
         let kept = one.on(&mine, lease_ack(key(1), R)).await;
@@ -285,7 +284,7 @@ fn a_lease_by_another_link_is_not_of_the_request_that_removes_one() {
         world.file("f", b"linked");
         std::fs::hard_link(world.path("f"), world.path("g")).unwrap();
         let kept = one.on(&mine, with_lease(&Want::existing("f"), key(1), rh())).await;
-        // The lease holds for both links.
+        // Hard links of one file share the lease.
         let further = one.on(&mine, with_lease(&Want::existing("g"), key(1), rh())).await;
         assert_eq!(lease(&further).lease.lease_state, rh());
         one.close(&mine, files::file_id(&further)).await;
@@ -319,7 +318,7 @@ fn a_lease_key_is_for_one_file() {
                 .expect(Status::INVALID_PARAMETER);
             assert!(!world.path(other).exists());
         }
-        // Another client may use the same lease key, and so may this one afterwards.
+        // Another client may use the same lease key, and this client may use it again afterwards.
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         assert_eq!(
             lease(&two.on(&theirs, with_lease(&Want::file("g"), key(1), rh())).await)
@@ -340,20 +339,20 @@ fn a_sharing_violation_waits_for_who_keeps_closed_handles() {
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         let alone = Want::file("f").sharing(ShareAccess::READ);
         let got = one.on(&mine, with_lease(&alone, key(1), rwh())).await;
-        // The holder gives the lease up: the other client's open succeeds.
+        // The holder closes its cached handle, so the other client's open succeeds.
         let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
         let told = lease_notification(&mut one).await;
         assert_eq!(told.new_lease_state, R | LeaseState::WRITE);
         one.close(&mine, files::file_id(&got)).await;
         let second = two.final_reply(waiting).await;
         two.close(&theirs, files::file_id(second.ok())).await;
-        // A client that uses the file keeps its lease until it acknowledges.
+        // The holder is using the file, so it acknowledges and keeps the handle.
         one.on(&mine, with_lease(&alone, key(1), rwh())).await.ok();
         let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
         lease_notification(&mut one).await;
         one.on(&mine, lease_ack(key(1), R | LeaseState::WRITE)).await.ok();
         two.final_reply(waiting).await.expect(Status::SHARING_VIOLATION);
-        // A client that no longer has a lease is not notified again.
+        // The holder has no handle caching any more, so it gets no further break.
         two.create(&theirs, &Want::file("f")).await.expect(Status::SHARING_VIOLATION);
     });
 }
@@ -389,7 +388,8 @@ fn l4_whatever_the_holder_does_the_opener_gets_an_answer() {
             let expected = if end == End::Silence { 35 } else { 0 };
             assert_eq!(waited.as_secs(), expected, "{end:?}");
             if end == End::Silence {
-                // The server has acknowledged it for the client.
+                // The server has ended the break after the timeout, so the acknowledgment comes too
+                // late.
                 one.on(&mine, lease_ack(key(1), rh())).await.expect(Status::UNSUCCESSFUL);
             }
         });
@@ -517,7 +517,7 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
         assert_eq!(lease(&reply).parent(), Some(key(1)));
         let own = files::file_id(&reply);
         one.on(&mine, write_draft(own, 0, b"x")).await.ok();
-        // A file that another client makes breaks the lease.
+        // Another client makes a file, which breaks the directory lease.
         let other = two.open_file(&theirs, &Want::file("d\\other")).await;
         let told = lease_notification(&mut one).await;
         assert_eq!((told.lease_key, told.current_lease_state), (key(1), rh()));
@@ -525,8 +525,8 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
         one.on(&mine, lease_ack(key(1), NONE)).await.ok();
         let again = one.on(&mine, dir.clone()).await;
         assert_eq!(lease(&again).lease.lease_state, rh());
-        // Writing changes what is listed when it ends (MS-FSA 2.1.5.5), and so do
-        // deleting and the host.
+        // A write changes the listing only at its close (MS-FSA 2.1.5.5). A deletion and a change
+        // by the host break the lease, too.
         two.on(&theirs, write_draft(other, 0, b"y")).await.ok();
         one.expect_silence(Duration::from_secs(4)).await;
         two.close(&theirs, other).await;

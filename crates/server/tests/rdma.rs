@@ -172,7 +172,7 @@ fn chosen(reply: &client::Reply) -> Option<Vec<RdmaTransformId>> {
 #[test]
 fn transforms_are_negotiated_where_there_is_rdma() {
     in_world_with(open_settings(), async |world| {
-        // MS-SMB2 3.3.5.4: a server without RDMA ignores the context, whatever is in it.
+        // MS-SMB2 3.3.5.4: without RDMA the server ignores the context, even a malformed one.
         let reply = world.connect().try_negotiate(&offer(&[1, 2])).await;
         assert_eq!(chosen(&reply), None);
         let reach = Some(vec![Reach::of(IpAddr::from([192, 0, 2, 1]))]);
@@ -189,14 +189,15 @@ fn transforms_are_negotiated_where_there_is_rdma() {
             let reply = world.connect().try_negotiate(&offer(offered)).await;
             assert_eq!(chosen(&reply), expected, "{offered:?}");
         }
-        // With AES-CMAC the server would sign the content of files as if it were messages.
+        // AES-CMAC is not offered for RDMA data: a signature of file data could be taken for the
+        // signature of a message.
         let cmac = Offer { signing: vec![1], ..offer(&[1, 2]) };
         let reply = world.connect().try_negotiate(&cmac).await;
         assert_eq!(chosen(&reply), Some(vec![RdmaTransformId::ENCRYPTION]));
         let clear = Offer { ciphers: Vec::new(), ..offer(&[1, 2]) };
         let reply = world.connect().try_negotiate(&clear).await;
         assert_eq!(chosen(&reply), Some(vec![RdmaTransformId::SIGNING]));
-        // The list of transforms is empty, or the context is sent twice.
+        // A list without transforms, or a second context, is malformed.
         for ids in [vec![vec![]], vec![vec![1], vec![1]]] {
             let mut peer = world.connect();
             let contexts = std::iter::once(NegotiateContext::PreauthIntegrity {
@@ -326,7 +327,7 @@ fn altered_data_is_refused_and_not_written() {
                 let answer = guest.write(&bytes, Channel::RDMA_TRANSFORM, info, way).await;
                 assert_eq!(answer, status, "{way:?} {at}");
             }
-            // The buffer holds data of an earlier request.
+            // The proof belongs to the data of an earlier request.
             let mut earlier = pattern();
             let _ = guest.protected(kind, &mut earlier);
             let mut bytes = vec![9; LENGTH];
@@ -334,7 +335,7 @@ fn altered_data_is_refused_and_not_written() {
             let info: Info<'_> = &|at| described(Channel::RDMA_V1, vec![proof.transform()], at);
             let answer = guest.write(&earlier, Channel::RDMA_TRANSFORM, info, way).await;
             assert_eq!(answer, status, "{way:?}");
-            // The signature or the nonce has a wrong length.
+            // Signature or nonce have a wrong length.
             let wrong: [fn(RdmaCryptoTransform<'_>) -> RdmaCryptoTransform<'_>; 4] = [
                 |one| RdmaCryptoTransform { signature: &one.signature[..15], ..one },
                 |one| RdmaCryptoTransform { signature: &[], ..one },
@@ -473,7 +474,7 @@ fn a_foreign_key_reaches_nothing() {
             };
             let draft = thief.mount.put(draft).charge(2);
             thief.peer.send(vec![draft], Via::Plain).await;
-            // An answer to a READ that was sent before its data has failed may still come.
+            // Replies to earlier READs may still arrive.
             let mut replies = 0;
             while thief.peer.frame().await.is_some() {
                 replies += 1;

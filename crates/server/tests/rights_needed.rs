@@ -189,7 +189,8 @@ fn x2_what_each_class_of_a_volume_needs() {
             let draft = |file| set_info_draft(file, InfoType::FILESYSTEM, class, 0, &[0; 64]);
             let said = tried((world, &mut peer, &mount), false, ALL, &draft).await;
             assert_ne!(said, Status::SUCCESS, "set {class}");
-            // FileFsControlInformation and FileFsObjectIdInformation.
+            // Classes 6 and 8 (FileFsControlInformation and FileFsObjectIdInformation) need
+            // WRITE_DATA.
             let needs = if matches!(class, 6 | 8) { all(AccessMask::WRITE_DATA) } else { NOTHING };
             let at = (world, &mut peer, &mount);
             check(at, &format!("set {class}"), false, needs, &draft).await;
@@ -316,7 +317,7 @@ fn x2_what_each_part_of_a_descriptor_needs() {
                 };
                 let said = tried((world, &mut peer, &mount), false, ALL.without(needs.all), &draft);
                 assert_eq!(said.await, Status::ACCESS_DENIED, "{what} {part:?}");
-                // ACCESS_SYSTEM_SECURITY needs a privilege that Ann lacks.
+                // ACCESS_SYSTEM_SECURITY needs a privilege that ann does not have.
                 if needs != system {
                     let at = (world, &mut peer, &mount);
                     check(at, &format!("{what} {part:?}"), false, needs, &draft).await;
@@ -394,7 +395,7 @@ fn x2_what_the_other_commands_need() {
         for (what, is_directory, needs, draft) in cases {
             check((world, &mut peer, &mount), what, is_directory, needs, draft).await;
         }
-        // With the right it waits; that is looked at where changes are told.
+        // With the right, CHANGE_NOTIFY would wait: other tests do that.
         let watch = |file: FileId| {
             Draft::new(Command::CHANGE_NOTIFY).with(|w| {
                 change_notify::Request {
@@ -446,7 +447,7 @@ fn x2_every_bit_of_a_mask_stands_for_itself() {
         ann.close(&hers, folder).await;
         let file = ann.open_file(&hers, &Want::file("d\\f")).await;
         ann.close(&hers, file).await;
-        // The directory grants Bob no right on its entries.
+        // The directory gives bob no rights on its entries.
         protect(&mut ann, &hers, "d", NONE).await;
         for granted in bits(ALL) {
             for (list, alone) in [(granted, true), (ALL.without(granted), false)] {

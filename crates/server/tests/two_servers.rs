@@ -96,12 +96,12 @@ fn two_servers_have_nothing_in_common() {
         let two = Running::of(two.unwrap());
         assert_eq!(budget::limit(), 128 * MIB, "each adds its part");
 
-        // Each server has its own accounts.
+        // The servers have different accounts.
         let (mut ann, anns) = one.log_on(1, "ann").await.unwrap();
         let (mut bob, bobs) = two.log_on(2, "bob").await.unwrap();
         assert_eq!(one.log_on(3, "bob").await.err(), Some(Status::LOGON_FAILURE));
         assert_eq!(two.log_on(4, "ann").await.err(), Some(Status::LOGON_FAILURE));
-        // Each server has its own shares and Opens.
+        // The servers have different shares and Opens.
         let first = ann.mount(&anns, "first").await;
         let second = bob.mount(&bobs, "second").await;
         assert!(ann.try_mount(&anns, "second").await.is_err());
@@ -109,7 +109,7 @@ fn two_servers_have_nothing_in_common() {
         ann.open_file(&first, &Want::file("same")).await;
         bob.open_file(&second, &Want::file("same")).await;
         assert_eq!((one.server.metrics().files, two.server.metrics().files), (1, 1));
-        // Each server has its own limits.
+        // The servers have different limits.
         assert!(one.log_on(5, "ann").await.is_err(), "one session per account");
         assert!(two.log_on(6, "bob").await.is_ok());
         // A reload changes one server only.

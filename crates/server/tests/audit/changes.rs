@@ -69,7 +69,8 @@ fn input(code: CtlCode, key: [u8; 24]) -> Vec<u8> {
         CtlCode::FILE_LEVEL_TRIM => {
             encoded(|w| TrimRequest::encode(w, 0, &[TrimRange { offset: 0, length: 4 }]))
         }
-        // The test has no token, and not every file system can share extents.
+        // These requests fail: the offload token is invalid, and not every file system can share
+        // extents.
         CtlCode::OFFLOAD_WRITE => zeros(544),
         CtlCode::DUPLICATE_EXTENTS_TO_FILE => zeros(40),
         CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX => zeros(48),
@@ -111,11 +112,11 @@ fn each_class_of_set_info_leaves_a_line() {
             ann.on(&hers, set_draft(*class, file, bytes)).await.ok();
             ann.close(&hers, file).await;
         }
-        // Zeros leave the times and attributes as they are.
+        // Zeros mean that times and attributes do not change.
         let file = made(&mut ann, &hers, "nothing").await;
         ann.on(&hers, set_draft(FileInfoClass::BASIC, file, &basic(0, 0))).await.ok();
         ann.close(&hers, file).await;
-        // A file in the way of a new name is destroyed.
+        // A file that has the new name is deleted, which is an event of its own.
         for (class, name, old) in
             [(FileInfoClass::RENAME, "moved", "old"), (FileInfoClass::LINK, "linked", "older")]
         {
@@ -167,9 +168,9 @@ fn each_control_code_that_changes_a_file_leaves_a_line() {
         let found = about(&lines, &name);
         assert_eq!(found[..2], made, "{code:?}");
         let expected: &[(&str, &str)] = match recorded {
-            // An attempt that fails is recorded, too.
+            // A failed attempt to change attributes is recorded, too.
             Recorded::Attributes(parts) => &[("attributes", parts)],
-            // Of a cluster that is not trimmed whole nothing is.
+            // The trimmed range contains no whole cluster, so nothing is written.
             Recorded::Data if code == CtlCode::FILE_LEVEL_TRIM => &[],
             Recorded::Data if status == Status::SUCCESS => &[("write", "")],
             _ => &[],
@@ -190,16 +191,17 @@ fn each_command_has_its_events() {
             Command::TREE_CONNECT => &[Kind::Connect],
             Command::TREE_DISCONNECT => &[Kind::Disconnect],
             Command::CREATE => &[Kind::Open, Kind::Create],
-            // The changes made through the handle, and the deletion on close.
+            // Closing the handle reports the changes made through it, and the deletion on close.
             Command::CLOSE => &[Kind::Write, Kind::Delete],
-            // The handle notes it; requests to pipes have events of their own.
+            // The handle remembers a write until its close. A WRITE to a pipe can set passwords,
+            // change shares or kick clients.
             Command::WRITE => &[Kind::Write, Kind::Password, Kind::Share, Kind::Kick],
-            // The walks above have the classes and the codes.
+            // The tests above go through all classes and control codes.
             Command::SET_INFO => {
                 &[Kind::Rename, Kind::Create, Kind::Delete, Kind::Acl, Kind::Attributes]
             }
             Command::IOCTL => &[Kind::Attributes, Kind::Write],
-            // These commands change nothing that lasts.
+            // These commands change nothing permanent.
             Command::NEGOTIATE
             | Command::FLUSH
             | Command::READ

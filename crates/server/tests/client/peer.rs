@@ -185,8 +185,7 @@ impl Peer {
             let header = Header::parse(message).unwrap();
             assert!(header.is_response(), "{header:?}");
             self.credits += u64::from(header.credits);
-            // The server answers a request that was signed for an ended session in the same way,
-            // since it has no key for it.
+            // An ended session has no key, so this answer cannot be signed.
             let keyless = header.signature == [0; 16]
                 && matches!(
                     header.status,
@@ -194,8 +193,8 @@ impl Peer {
                         | Status::INVALID_PARAMETER
                         | Status::INVALID_HANDLE
                 );
-            // MS-SMB2 3.3.5.5 refuses a binding below SMB 3 before it looks for the
-            // session, which may have ended: then there is no key either.
+            // MS-SMB2 3.3.5.5: binding below SMB 3 is refused before the session is looked up.
+            // There may be no session and hence no key.
             let keyless = keyless
                 || (header.signature == [0; 16]
                     && header.status == Status::REQUEST_NOT_ACCEPTED

@@ -44,7 +44,7 @@ impl Medium {
             frevo_net::transport::Detached::Rdma(Box::new(detached)).attach().unwrap()
         };
         let (accepted, connected) = tokio::join!(accepting, rdma::connect(listener.addresses()[0]));
-        // The ends of accepted connections are events of their listener.
+        // The listener must be polled, because it receives the end of accepted connections, too.
         tokio::task::spawn_local(async move { while listener.accept().await.is_ok() {} });
         (accepted, connected.unwrap())
     }

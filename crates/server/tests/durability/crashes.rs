@@ -80,7 +80,7 @@ impl Content {
     fn write(&mut self, offset: usize, len: usize, byte: u8) {
         let end = offset + len;
         if end > self.now.len() {
-            // After a crash the bytes between the two ends are zeros or missing.
+            // After a crash the bytes between the old end and the new one are zeros or missing.
             self.doubt(self.now.len(), end);
             self.doubtful_end = true;
             self.now.resize(end, 0);
@@ -203,7 +203,7 @@ impl Client {
                 let reply = self.peer.create(&self.mount, &want).await;
                 let is_new = !self.model.names.contains_key(&name);
                 if reply.status() == Status::UNEXPECTED_IO_ERROR && through && is_new {
-                    // The file was made, could not be made stable, and was removed.
+                    // The CREATE made the file, could not make it stable and removed it again.
                     self.model.names_changed = true;
                     return;
                 }
@@ -279,7 +279,7 @@ impl Client {
         };
         let status = self.on(draft).await;
         if status == Status::DISK_FULL {
-            // The fault that was planned: nothing was written.
+            // The planned fault has prevented the write.
             return;
         }
         self.model.content(name).write(offset, len, byte);
@@ -387,7 +387,7 @@ fn survives(steps: &[Step]) {
         for step in steps {
             client.run(step).await;
         }
-        // Until a crash the client sees all data that it wrote.
+        // Without a crash the client reads everything that it wrote.
         client.disk.faults().heal();
         let expected: BTreeMap<_, _> = (client.model.names.iter())
             .map(|(name, id)| (*name, client.model.files[id].now.clone()))

@@ -29,7 +29,8 @@ fn a_creation_is_stable_when_it_is_answered() {
         let plain = peer.open_file(mount, &Want::file("plain")).await;
         assert!(left(disk).is_empty(), "nobody asked for more");
         let file = peer.open_file(mount, &through(Want::file("file"))).await;
-        // The file system in memory keeps the order of names, as a journal does.
+        // The file system in memory keeps the order of changes to names, as a journal does, so both
+        // names survive the crash.
         assert_eq!(left(disk), ["file", "plain"]);
         peer.close(mount, file).await;
         peer.close(mount, plain).await;
@@ -102,7 +103,7 @@ fn a_flush_covers_the_names_that_other_opens_gave() {
         assert_eq!(left(disk), ["b"]);
         assert_eq!(syncs(peer, other).await, 1);
         assert_eq!(syncs(peer, maker).await, 1, "the other Open has done it");
-        // The Open that renamed the file may be closed.
+        // The flush covers the rename even if the Open that renamed the file is closed.
         let rename = rename_draft(FileInfoClass::RENAME, maker, "c", false);
         peer.on(mount, rename).await.ok();
         peer.close(mount, maker).await;
@@ -138,7 +139,7 @@ fn a_size_is_stable_when_it_is_answered() {
         peer.on(mount, end_draft(file, 5)).await.ok();
         assert_eq!(contents(&disk.vfs.crash()), [("a".into(), vec![0; 5])]);
         peer.close(mount, file).await;
-        // Without write-through, only a FLUSH makes the change stable.
+        // Without write-through, a new size survives a crash only after a FLUSH.
         let file = peer.open_file(mount, &Want::file("a")).await;
         peer.on(mount, end_draft(file, 9)).await.ok();
         assert_eq!(contents(&disk.vfs.crash()), [("a".into(), vec![0; 5])]);
@@ -163,7 +164,7 @@ fn a_removal_is_stable_when_the_close_is_answered() {
         }
         let file = peer.open_file(mount, &through(Want::file("a"))).await;
         peer.close(mount, file).await;
-        // This Open has no write-through: its removal is not stable yet.
+        // Without write-through, a removal does not survive a crash yet.
         let file = peer.open_file(mount, &Want::existing("a")).await;
         peer.on(mount, delete_draft(file)).await.ok();
         peer.on(mount, close_draft(file)).await.ok();
@@ -186,7 +187,7 @@ fn a_failure_to_make_it_stable_is_told() {
         peer.on(mount, delete_draft(file)).await.ok();
         fail();
         peer.on(mount, close_draft(file)).await.expect(Status::UNEXPECTED_IO_ERROR);
-        // The FileId is closed in spite of the error.
+        // The CLOSE returned an error, but has closed the FileId.
         peer.on(mount, flush_draft(file)).await.expect(Status::FILE_CLOSED);
     });
 }

@@ -53,18 +53,19 @@ fn s2_a_replayed_create_gets_the_open_that_is_there() {
         assert_eq!(response.file_id, file);
         assert_eq!(response.create_action, CreateAction::CREATED, "the answer is the first one");
         assert_eq!(world.server.durables.counts().0, 1);
-        // Another session of the client has no business with it. To another
-        // user's the CreateGuid says nothing.
+        // Another session of the same client cannot use the CreateGuid; another user's replay is an
+        // ordinary CREATE.
         let (mut twin, own) = back(world, peer.guid, "ann", "data").await;
         twin.on(&own, replay(&want)).await.expect(Status::DUPLICATE_OBJECTID);
         let (mut bob, theirs) = back(world, peer.guid, "bob", "data").await;
         let refused = bob.on(&theirs, replay(&want)).await;
         refused.expect(Status::OBJECT_NAME_COLLISION);
-        // For another client the CreateGuid has no meaning.
+        // For another client the CreateGuid means nothing: its replay is an ordinary CREATE.
         let (mut far, elsewhere) = back(world, guid(0x77), "ann", "data").await;
         let refused = far.on(&elsewhere, replay(&want)).await;
         refused.expect(Status::OBJECT_NAME_COLLISION);
-        // Use of the handle shows that its CREATE was answered: a replay is refused.
+        // Using the handle proves that the client has the response to CREATE, so a later replay is
+        // refused.
         peer.write(&mount, file, 0, b"x").await;
         let late = peer.on(&mount, replay(&want)).await;
         late.expect(Status::OBJECT_NAME_COLLISION);
@@ -106,7 +107,7 @@ fn a_replay_of_what_never_came_is_carried_out() {
         let reply = peer.on(&mount, replay(&want)).await;
         reply.ok();
         peer.close(&mount, files::file_id(&reply)).await;
-        // After the close, the CreateGuid can be used again.
+        // After the CLOSE the same CreateGuid can be used again.
         let file = peer.open_file(&mount, &want).await;
         peer.close(&mount, file).await;
     });
@@ -143,7 +144,7 @@ fn s1_an_application_takes_over_from_its_former_self() {
             refused.expect(Status::FILE_FORCED_CLOSED);
         }
         old.write(&mount, file, 0, b"still here").await;
-        // The Open of another application instance conflicts as usual.
+        // An Open of another application instance is not closed: it conflicts as usual.
         let other = with(Want::file("f"), &app(2, Some((9, 9))));
         new.create(&theirs, &other).await.expect(Status::SHARING_VIOLATION);
         let taken = new.open_file(&theirs, &ask(Some((1, 6)))).await;
@@ -151,7 +152,7 @@ fn s1_an_application_takes_over_from_its_former_self() {
         late.expect(Status::FILE_CLOSED);
         new.write(&theirs, taken, 0, b"later here").await;
         assert_eq!(world.content("f"), b"later here");
-        // The same client is not another machine: it shares as it asked.
+        // The same client does not take over its own Opens: their share modes conflict.
         new.create(&theirs, &ask(Some((2, 0)))).await.expect(Status::SHARING_VIOLATION);
         new.close(&theirs, taken).await;
         assert_eq!(world.server.durables.counts(), (0, 0));

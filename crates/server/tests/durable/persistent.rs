@@ -139,7 +139,7 @@ impl StateStore for Late {
 #[test]
 fn no_record_comes_after_its_removal() {
     in_world(async |world| {
-        // Nobody listens yet: the first records are put at once.
+        // The channel `begins` has no receiver yet, so the first records are stored at once.
         let (begins, begun) = std::sync::mpsc::sync_channel(0);
         let store = Arc::new(Late { memory: MemoryState::default(), begins });
         owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
@@ -320,7 +320,7 @@ fn what_failed_is_made_good_before_the_next_promise() {
         store.set_failing(false);
         bob.on(&his, numbered_lock(own, LockSequence::new(5, 9))).await.ok();
         assert_eq!(locks(store), [(guid(3), 0), (guid(4), 1)]);
-        // The same of what has closed.
+        // A record whose removal failed on CLOSE is removed before the next change is acknowledged.
         store.set_failing(true);
         bob.close(&his, own).await;
         store.set_failing(false);
@@ -396,10 +396,10 @@ fn a_file_whose_client_stays_away_is_not_available() {
         let file = peer.open_file(&mount, &want).await;
         drop(peer);
         lost(&world, 1).await;
-        // The client itself is to take up its Open.
+        // The client must reconnect its Open instead of opening the file again.
         let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
         peer.create(&mount, &Want::existing("f")).await.expect(Status::FILE_NOT_AVAILABLE);
-        // An open for attributes breaks no lease, so that it does not wait.
+        // Reading attributes breaks no lease, so this CREATE is refused without waiting.
         let (mut other, theirs) = back(&world, guid(0x32), "bob", "lasting").await;
         let look = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
         let began = tokio::time::Instant::now();
@@ -436,7 +436,7 @@ fn x5_s3_a_crash_costs_no_handle_lock_lease_or_byte() {
 
         let world = start();
         assert_eq!(world.server.durables.counts(), (1, 1));
-        // Other clients cannot take the Open over.
+        // Another user cannot reconnect to these Opens.
         let (mut other, theirs) = back(&world, guid(0x32), "bob", "lasting").await;
         let named = |name: &str, key, id, persistent| {
             leased(Want::existing(name), key, RWH, &[dh2c(file, guid(id), persistent)])
@@ -463,7 +463,7 @@ fn x5_s3_a_crash_costs_no_handle_lock_lease_or_byte() {
         assert_eq!(again.persistent, file.persistent);
         assert_ne!(again.volatile, file.volatile, "S3");
         assert_eq!(peer.read(&mount, again, 0, 64).await, b"acknowledged");
-        // The lock is there, and asking for it again with its number is known.
+        // The lock was restored, and the LOCK with the same sequence is recognised as a repetition.
         let lock = lock_draft(again, &[(0, 4, EXCLUSIVE)]);
         peer.on(&mount, lock).await.expect(Status::LOCK_NOT_GRANTED);
         peer.on(&mount, numbered_lock(again, sequence)).await.ok();
@@ -615,7 +615,7 @@ fn what_cannot_be_kept_is_not_promised() {
         assert!(durable_v2(&reply).is_none_or(|(_, persistent)| !persistent));
         let lock = || lock_draft(kept, &[(0, 4, EXCLUSIVE)]);
         peer.on(&mount, lock()).await.expect(Status::INSUFFICIENT_RESOURCES);
-        // One with a sequence that failed is no replay when it comes again.
+        // A LOCK whose record could not be stored has failed: repeating its sequence is no replay.
         let numbered = || numbered_lock(kept, LockSequence::new(5, 7));
         peer.on(&mount, numbered()).await.expect(Status::INSUFFICIENT_RESOURCES);
         store.set_failing(false);

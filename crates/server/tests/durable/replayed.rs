@@ -54,7 +54,7 @@ fn s2_stale_requests_change_nothing() {
             let unlock = LockFlags::UNLOCK;
             peer.on(&mount, at(sequence, lock_draft(file, &[(0, 1, unlock)]))).await.ok();
         }
-        // The later operation is kept, also after the ChannelSequence wraps.
+        // The later write stays, even when the ChannelSequence has wrapped around.
         for sequence in [6, 0x7000, 0xE000, 2] {
             peer.on(&mount, at(sequence, write_draft(file, 0, b"later"))).await.ok();
         }
@@ -120,7 +120,7 @@ fn s2_a_waiting_lock_that_comes_again_is_granted_with_the_first() {
         bob.on(&theirs, lock_draft(other, &[(0, 4, free)])).await.ok();
         peer.final_reply(first).await.ok();
         channel.final_reply(second).await.ok();
-        // One lock: unlocking once frees the range.
+        // The two requests made one lock, so one UNLOCK frees the range.
         channel.on(&there, lock_draft(file, &[(0, 4, free)])).await.ok();
         bob.on(&theirs, lock_draft(other, &[(0, 4, EXCLUSIVE)])).await.ok();
     });
@@ -135,7 +135,7 @@ fn s2_a_lock_that_comes_again_is_carried_out_once() {
         assert_eq!(make_resilient(&mut peer, &mount, file, 60_000).await, Status::SUCCESS);
         let (mut bob, theirs) = world.session("bob", &Offer::default()).await;
         let other = bob.open_file(&theirs, &Want::file("f")).await;
-        // LockSequenceIndex 1 and a number.
+        // The byte holds LockSequenceIndex 1 and a number.
         let numbered = |draft: Draft, number: u8| draft.patch(68, &[0x10 | number]);
         let lock = || lock_draft(file, &[(0, 4, EXCLUSIVE)]);
         let unlock = || lock_draft(file, &[(0, 4, LockFlags::UNLOCK)]);
@@ -149,7 +149,7 @@ fn s2_a_lock_that_comes_again_is_carried_out_once() {
             for _ in 0..3 {
                 peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
             }
-            // The range was unlocked only once: a lock that another client took since is kept.
+            // The repeated UNLOCK is not carried out again: the lock that bob took meanwhile stays.
             bob.on(&theirs, taken.clone()).await.ok();
             peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
             peer.on(&mount, lock()).await.expect(Status::LOCK_NOT_GRANTED);
@@ -170,9 +170,9 @@ fn s2_a_lock_that_comes_late_is_refused() {
             at(sequence, lock_draft(file, &[(0, 4, flags)]).patch(68, &[0x10 | number]))
         };
         let (lock, unlock) = (EXCLUSIVE, LockFlags::UNLOCK);
-        // The repetition, on another channel, arrives first.
+        // The repetition arrives first, on another channel.
         peer.on(&mount, numbered(1, lock, 1)).await.ok();
-        // The late original of a request that was carried out gets the same answer.
+        // The original request arrives after its repetition and gets the same answer.
         peer.on(&mount, numbered(0, lock, 1)).await.ok();
         peer.on(&mount, numbered(1, unlock, 2)).await.ok();
         peer.on(&mount, numbered(0, lock, 1)).await.expect(Status::FILE_NOT_AVAILABLE);
@@ -185,10 +185,10 @@ fn s2_a_lock_that_comes_late_is_refused() {
         let other = bob.open_file(&theirs, &Want::file("f")).await;
         let taken = lock_draft(other, &[(0, 4, EXCLUSIVE)]);
         bob.on(&theirs, taken.clone()).await.expect(Status::LOCK_NOT_GRANTED);
-        // One that was only overtaken, on a channel that lives, is carried out.
+        // This request was only overtaken by others, on a live channel: it is carried out.
         peer.on(&mount, numbered(0, unlock, 4)).await.ok();
         bob.on(&theirs, taken).await.ok();
-        // A refused request is not carried out later either.
+        // A LOCK that was refused is not granted later either.
         peer.on(&mount, numbered(2, lock, 5)).await.expect(Status::LOCK_NOT_GRANTED);
         bob.on(&theirs, lock_draft(other, &[(0, 4, unlock)])).await.ok();
         peer.on(&mount, numbered(1, lock, 5)).await.expect(Status::FILE_NOT_AVAILABLE);

@@ -23,8 +23,7 @@ fn l5_times_are_counted_from_the_break_and_from_the_loss() {
             let began = Instant::now();
             let open = theirs.put(Want::file("f").draft());
             let waiting = two.send(vec![open], theirs.via()).await[0];
-            // The server notifies the client of the lease break; the client does not acknowledge
-            // it.
+            // The client receives the lease break but does not acknowledge it.
             one.reply().await;
             two.final_reply(waiting).await.ok();
             assert_eq!(began.elapsed().as_secs(), 35, "held for {held} s");
@@ -65,7 +64,8 @@ fn l5_of_a_reconnect_and_the_scavenger_one_has_the_open() {
             let (mut twin, own) = back(world, client, "ann", "data").await;
             drop(peer);
             lost(world, OPENS).await;
-            // Half of the clients reconnect shortly before the timeout, the others around it.
+            // The clients reconnect at about the time at which the timeout ends, so some come too
+            // late.
             let wait = u64::try_from(1_000 - 60 + late).unwrap();
             tokio::time::sleep(Duration::from_millis(wait)).await;
             for (number, file) in files.into_iter().enumerate() {
@@ -81,7 +81,7 @@ fn l5_of_a_reconnect_and_the_scavenger_one_has_the_open() {
                     let own_file = files::file_id(&reply);
                     twin.write(&own, own_file, 0, b"kept").await;
                     twin.close(&own, own_file).await;
-                    // Released with it, once.
+                    // The close of the reconnected Open released its lock.
                     twin.on(&own, lock_draft(other, &[(0, 4, EXCLUSIVE)])).await.ok();
                 } else {
                     scavenged += 1;

@@ -92,7 +92,8 @@ fn x5_a_durable_open_is_its_owners() {
             let right = kind.again(file, 3, 1);
             let none = Status::OBJECT_NAME_NOT_FOUND;
 
-            // While its session lives, no client can take the Open over, not even its owner.
+            // No session can take the Open over while its session exists, not even one of its
+            // owner.
             let (mut bob, bobs) = back(world, client, "bob", kind.share()).await;
             bob.create(&bobs, &right).await.expect(none);
             let (mut twin, own) = back(world, client, "ann", kind.share()).await;
@@ -103,9 +104,9 @@ fn x5_a_durable_open_is_its_owners() {
 
             drop(ann);
             lost(world, 1).await;
-            // Another user fails with the right parameters, too.
+            // Another user fails even with the right parameters.
             bob.create(&bobs, &right).await.expect(Status::ACCESS_DENIED);
-            // The owner fails with a wrong parameter.
+            // The owner fails with a wrong FileId.
             let wrong = [
                 FileId { persistent: file.persistent ^ 1, ..file },
                 FileId { persistent: file.persistent ^ 1 << 63, ..file },
@@ -114,8 +115,8 @@ fn x5_a_durable_open_is_its_owners() {
                 FileId { persistent: 0, ..file },
             ];
             for id in wrong {
-                // A persistent Open is found by its CreateGuid as well
-                // (MS-SMB2 3.3.5.9.12), which is then what has to be guessed.
+                // MS-SMB2 3.3.5.9.12: a persistent Open is also found by its CreateGuid, so a wrong
+                // CreateGuid is tried here.
                 let create = if kind == Kind::Persistent { 4 } else { 3 };
                 for (peer, mount) in [(&mut twin, &own), (&mut bob, &bobs)] {
                     peer.create(mount, &kind.again(id, create, 1)).await.expect(none);
@@ -126,7 +127,7 @@ fn x5_a_durable_open_is_its_owners() {
             }
             if kind.has_lease() {
                 twin.create(&own, &kind.again(file, 3, 2)).await.expect(none);
-                // Open.ClientGuid counts where there is a lease.
+                // With a lease, the ClientGuid must match Open.ClientGuid.
                 let (mut far, there) = back(world, guid(0x66), "ann", kind.share()).await;
                 far.create(&there, &right).await.expect(none);
             }
@@ -134,12 +135,12 @@ fn x5_a_durable_open_is_its_owners() {
                 let plain = with(Want::existing("f"), &[dh2c(file, guid(3), false)]);
                 twin.create(&own, &plain).await.expect(none);
             }
-            // The owner fails through a share with other rights.
+            // The owner fails through another share, which grants other rights.
             let (mut other, elsewhere) = back(world, client, "ann", "readonly").await;
             let status = other.create(&elsewhere, &right).await.status();
             assert_eq!(status, none, "{kind:?}");
 
-            // The refused attempts have left the Open as it was.
+            // The failed attempts have not changed the Open.
             let again = twin.open_file(&own, &right).await;
             assert_eq!(again.persistent, file.persistent);
             assert_eq!(twin.read(&own, again, 0, 9).await, b"mine", "{kind:?}");
@@ -160,7 +161,7 @@ fn x5_ids_cannot_be_guessed_from_others() {
         for bit in 0..64 {
             let is_set = |id: &&u64| **id >> bit & 1 == 1;
             let ones = ids.iter().filter(is_set).count();
-            // Ten standard deviations.
+            // The bound is ten standard deviations: random bits do not exceed it.
             assert!(ones.abs_diff(COUNT / 2) < 708, "bit {bit}: {ones}");
             let changes = ids.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1);
             assert!(changes.count().abs_diff(COUNT / 2) < 708, "bit {bit} goes on");

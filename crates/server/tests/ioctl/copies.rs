@@ -111,7 +111,7 @@ fn shares_of_one_session_may_be_copied_between() {
         let target = peer.open_file(&data, &Want::file("target")).await;
         let chunks = [chunk(0, 0, 10_000)];
         assert_eq!(copy(&mut peer, &data, target, key, &chunks).await, done(1, 10_000));
-        // A copy into the read-only share is refused.
+        // The target is on a read-only share, so the copy is refused.
         let own = copy(&mut peer, &readonly, source, key, &chunks).await;
         assert_eq!(own.0, Status::ACCESS_DENIED);
     });
@@ -124,8 +124,8 @@ fn limits_are_told_to_those_who_exceed_them() {
         let (source, target) = files(world, &mut peer, &mount).await;
         let key = key(&mut peer, &mount, source).await;
         let limits = (Status::INVALID_PARAMETER, Some(LIMITS));
-        // The limits n - 1 and n are accepted, n + 1 is refused: number of chunks, bytes of a
-        // chunk, bytes of all.
+        // For each limit (number of chunks, bytes of a chunk, bytes of all chunks), n - 1 and n are
+        // accepted and n + 1 is refused.
         let many = |n: u32| vec![chunk(0, 0, 1); n as usize];
         for n in [COPY_CHUNKS - 1, COPY_CHUNKS] {
             assert_eq!(copy(&mut peer, &mount, target, key, &many(n)).await, done(n, n));
@@ -314,7 +314,7 @@ fn a_copy_that_fails_says_how_far_it_came() {
         const MOST: u64 = 1 << 20;
         let (mut peer, _) = world.session("ann", &Offer::default()).await;
         let logon = peer.log_on("ann").await;
-        // In a share where no file can be longer than 1 MiB.
+        // In the share "late" no file can be longer than 1 MiB.
         let mount = peer.mount(&logon, "late").await;
         let (source, target) = files(world, &mut peer, &mount).await;
         let key = key(&mut peer, &mount, source).await;
@@ -333,7 +333,7 @@ fn a_copy_that_fails_says_how_far_it_came() {
         let answer = copy(&mut peer, &mount, target, key, &chunks).await;
         assert_eq!(answer, partly(Status::INVALID_VIEW_SIZE, 1, 10));
         assert!(world.content("target") == pattern()[..30]);
-        // A negative offset is refused before any chunk is copied.
+        // A chunk with a negative offset fails the request before anything is copied.
         let chunks = [chunk(0, 0, 10), chunk(0, 1 << 63, 1)];
         let answer = copy(&mut peer, &mount, target, key, &chunks).await;
         assert_eq!(answer, (Status::INVALID_PARAMETER, Some(LIMITS)));

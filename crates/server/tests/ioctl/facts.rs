@@ -83,7 +83,7 @@ fn links_say_where_they_lead() {
         let ReparseData::Symlink(symlink) = buffer.meaning().unwrap() else { panic!("{buffer:?}") };
         assert!(symlink.relative);
         assert_eq!(symlink.substitute_name.decode().unwrap(), "d\\target");
-        // As much as fits.
+        // A small buffer gets the part that fits.
         let reply = ask(&mut peer, &mount, code, link, &[], 12).await;
         assert_eq!(output(reply.expect(Status::BUFFER_OVERFLOW)), whole[..12]);
         ask(&mut peer, &mount, code, link, &[], 7).await.expect(Status::BUFFER_TOO_SMALL);
@@ -123,7 +123,7 @@ fn interfaces_are_listed_to_the_room_there_is() {
         for id in [file, FileId { persistent: 0, volatile: 0 }, FileId { volatile: 1, ..none }] {
             ask(&mut peer, &mount, code, id, &[], 4096).await.expect(Status::INVALID_PARAMETER);
         }
-        // Windows: told also where several channels were not negotiated.
+        // Windows returns the interfaces even if multichannel was not negotiated.
         for dialect in [Dialect::SMB_2_0_2, Dialect::SMB_2_1] {
             let (mut old, mount) = world.session("ann", &Offer::only(dialect)).await;
             let reply = ask(&mut old, &mount, code, none, &[], 65_536).await;

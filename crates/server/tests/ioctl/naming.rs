@@ -45,7 +45,7 @@ impl Accounts for Slow {
         if user == "no such user" {
             let mut state = self.state.lock();
             state.0 = true;
-            // If the name lookup ran on the core, the test could not end the wait.
+            // A look-up on the core would block this test, so it waits only for a while.
             let patience = Duration::from_secs(20);
             let hung = self.turn.wait_while_for(&mut state, |state| !state.1, patience);
             assert!(!hung.timed_out(), "the core waited");
@@ -86,7 +86,7 @@ fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
         let is_announced = timeout(Duration::from_secs(5), peer.interim()).await;
         assert_eq!(is_announced.expect("announced").header.message_id, asked);
         assert!(slow.state.lock().0, "the question is asked");
-        // The connection stays usable, and the pipe can be queried.
+        // The connection is still served, and the pipe can be peeked.
         let file = peer.open_file(&data, &Want::file("f")).await;
         peer.write(&data, file, 0, b"as always").await;
         let peeked = ask(&mut peer, &ipc, CtlCode::PIPE_PEEK, pipe, &[], 64).await;

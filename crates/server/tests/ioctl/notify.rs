@@ -56,7 +56,7 @@ fn changes_are_told_while_a_request_waits_and_kept_while_none_does() {
         let id = watch(&mut ann, &mount, ask()).await;
         let file = bob.open_file(&bobs, &Want::file("d\\new")).await;
         assert_eq!(changes(ann.final_reply(id).await.ok()), pairs(&[(1, "new")]));
-        // No request waits now.
+        // These changes happen while no CHANGE_NOTIFY waits, so they are stored.
         bob.write(&bobs, file, 0, b"not watched for").await;
         let rename = |to: &str| files::rename_draft(FileInfoClass::RENAME, file, to, false);
         bob.on(&bobs, rename("d\\newer")).await.ok();
@@ -93,7 +93,7 @@ fn what_does_not_fit_is_to_be_looked_for() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let root = peer.open_file(&mount, &Want::existing("")).await;
-        // The first request sets the greatest length of the stored changes.
+        // The buffer size of the first request limits the changes stored for later requests.
         let id = watch(&mut peer, &mount, notify_draft(root, 4096)).await;
         cancel(&peer, &mount, id, None).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
@@ -118,7 +118,7 @@ fn what_does_not_fit_is_to_be_looked_for() {
             reply.expect(status);
             assert_eq!(changes(&reply).len(), usize::from(status == Status::SUCCESS));
             peer.close(&mount, file.unwrap()).await;
-            // The removal was stored for the next request.
+            // The removal that did not fit is stored for the next request.
             let reply = peer.on(&mount, notify_draft(root, 4096)).await;
             assert_eq!(changes(reply.ok()), pairs(&[(2, "f")]));
         }
@@ -176,7 +176,7 @@ fn a_watch_can_be_cancelled() {
         let interim = peer.interim().await;
         cancel(&peer, &mount, id, Some(async_id(&interim))).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
-        // The directory is as it was.
+        // Cancelling the watch does not affect the directory's Open.
         peer.close(&mount, root).await;
     });
 }
@@ -219,7 +219,8 @@ fn watches_of_a_session_are_bounded() {
         let (mut one, mount) = world.session("ann", &Offer::default()).await;
         let root = one.open_file(&mount, &Want::existing("")).await;
         let mut channels = vec![(one, mount.clone())];
-        // A connection has fewer places than the session.
+        // One connection may have fewer waiting requests than a session may have watches, so
+        // several are used.
         for _ in 0..NOTIFIES_PER_SESSION / WAITING_PER_CONNECTION {
             let mut more = world.connect();
             more.guid = channels[0].0.guid;

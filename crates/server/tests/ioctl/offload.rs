@@ -87,12 +87,12 @@ async fn copies(world: &World) {
     let (mut peer, mount) = world.session("ann", &Offer::default()).await;
     let (source, target) = pair(&mut peer, &mount).await;
     let all = token(&mut peer, &mount, source, 0, 1 << 30).await;
-    // Sectors, the last of them filled up; behind it nothing but zeros.
+    // The token covers whole sectors: the rest of the last one is zeros.
     assert_eq!((all.transfer_length, all.flags), (10_240, 1));
     let part = token(&mut peer, &mount, source, 512, 1024).await;
     assert_eq!((part.transfer_length, part.flags), (1024, 0));
     assert_ne!(all.token, part.token);
-    // The handle through which the token was made may be closed.
+    // The token stays valid after the handle of its source is closed.
     peer.close(&mount, source).await;
     let reply = write(&mut peer, &mount, target, &writes(all.token, 512, 1 << 20, 0)).await;
     assert_eq!(written(&reply), 10_240);
@@ -163,22 +163,22 @@ fn a_token_is_good_for_what_it_was_made_of() {
         let mut other = made;
         other.bytes[511] ^= 1;
         write(&mut peer, &mount, target, &writes(other, 0, 512, 0)).await.expect(bad);
-        // A token is invalid in another session, even of the same user.
+        // Another session cannot use the token, not even one of the same user.
         let (mut second, theirs) = world.session("ann", &Offer::default()).await;
         let file = second.open_file(&theirs, &Want::file("target")).await;
         write(&mut second, &theirs, file, &writes(made, 0, 512, 0)).await.expect(bad);
         write(&mut peer, &mount, target, &writes(made, 0, 512, 0)).await.ok();
-        // A token is invalid after its data was changed.
+        // A change of the source makes the token invalid.
         peer.write(&mount, source, 9_000, b"x").await;
         write(&mut peer, &mount, target, &writes(made, 512, 512, 0)).await.expect(bad);
-        // A token is invalid after its time to live.
+        // The token becomes invalid at the end of its time to live.
         let request = OffloadReadRequest { token_time_to_live_ms: 50, ..reads(0, 512) };
         let short = read(&mut peer, &mount, source, &request).await;
         let short = OffloadReadReply::parse(&output(short.ok())).unwrap().token;
         write(&mut peer, &mount, target, &writes(short, 512, 512, 0)).await.ok();
         tokio::time::sleep(Duration::from_millis(60)).await;
         write(&mut peer, &mount, target, &writes(short, 512, 512, 0)).await.expect(bad);
-        // With too many tokens, the oldest one becomes invalid.
+        // Each session has a limited number of tokens: a further one makes the oldest one invalid.
         let first = token(&mut peer, &mount, source, 0, 512).await.token;
         let mut last = first;
         for _ in 0..OFFLOAD_TOKENS_PER_SESSION {
@@ -186,7 +186,7 @@ fn a_token_is_good_for_what_it_was_made_of() {
         }
         write(&mut peer, &mount, target, &writes(first, 0, 512, 0)).await.expect(bad);
         write(&mut peer, &mount, target, &writes(last, 0, 512, 0)).await.ok();
-        // A token ends with the tree connect through which it was made.
+        // The end of the tree connect makes its tokens invalid.
         let again = peer.mount(&mount.logon, "data").await;
         let same = peer.open_file(&again, &Want::existing("source")).await;
         let by = token(&mut peer, &again, same, 0, 512).await.token;
@@ -243,7 +243,7 @@ fn numbers_and_files_that_make_no_sense() {
         ask(&mut peer, &mount, WRITE, target, &[0; 544], 15).await.expect(small);
         read(&mut peer, &mount, source, &reads(0, 0)).await.ok();
         assert_eq!(written(&write(&mut peer, &mount, target, &writes(made, 0, 0, 0)).await), 0);
-        // Files for which offload is not supported.
+        // These files do not support offload.
         let directory = peer.open_file(&mount, &Want::directory("d")).await;
         let refused = Status::OFFLOAD_READ_FILE_NOT_SUPPORTED;
         read(&mut peer, &mount, directory, &reads(0, 512)).await.expect(refused);

@@ -24,12 +24,12 @@ fn x6_nobody_else_acknowledges() {
     in_frozen_world(settings(), async |world| {
         let ((mut one, mine), (mut two, theirs), waiting) = broken(world).await;
         let unknown = Status::OBJECT_NAME_NOT_FOUND;
-        // Another client cannot acknowledge, whichever user it has.
+        // Another client cannot acknowledge, whichever user it logs on.
         for user in ["ann", "bob"] {
             let (mut other, there) = world.session(user, &Offer::default()).await;
             other.on(&there, lease_ack(key(1), rh())).await.expect(unknown);
         }
-        // Another user cannot acknowledge with the same ClientGuid, which is no secret.
+        // The ClientGuid is no secret, so another user with the same ClientGuid cannot acknowledge.
         let mut thief = world.connect();
         thief.guid = one.guid;
         thief.negotiate(&Offer::default()).await;
@@ -38,14 +38,14 @@ fn x6_nobody_else_acknowledges() {
         for state in [rh(), R, NONE] {
             thief.on(&there, lease_ack(key(1), state)).await.expect(unknown);
         }
-        // Lease keys that differ in one bit.
+        // A lease key that differs in one bit is unknown.
         for at in [0, 15] {
             let mut near = key(1);
             near.0[at] ^= 1;
             one.on(&mine, lease_ack(near, rh())).await.expect(unknown);
         }
         two.expect_silence(Duration::from_secs(1)).await;
-        // Another session of the same user can acknowledge, and so can another channel.
+        // Another session of the same user and another channel can acknowledge.
         let mut own = world.connect();
         own.guid = one.guid;
         own.negotiate(&Offer::default()).await;
@@ -101,7 +101,7 @@ fn x6_a_stale_epoch_is_ignored() {
             let again = one.on(&mine, with_oplock(&want, OplockLevel::LEASE)).await;
             assert_eq!(lease(&again).epoch, began, "said {epoch}");
         }
-        // The epoch counts changes of the lease.
+        // Each change of the lease raises the epoch by one.
         let more = one.on(&mine, with_lease(&Want::existing("f"), key(1), rh())).await;
         assert_eq!(lease(&more).epoch, began.wrapping_add(1));
     });

@@ -48,7 +48,7 @@ fn a_channel_that_never_takes_a_break_ends() {
             broken(world).await;
         lease_notification(&mut second).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        // The break that was sent arrives, then the connection ends.
+        // The break arrives on the first channel, which is then disconnected.
         lease_notification(&mut first).await;
         first.expect_disconnect().await;
         second.on(&also_mine, lease_ack(key(1), rh())).await.ok();

@@ -61,7 +61,7 @@ fn a_deletion_by_one_open_and_a_close_by_another_breaks_both_leases() {
             let parent = |same| Some(if same { key(1) } else { key(2) });
             let setter = with_parent(&Want::file("d\\f"), key(3), R, parent(true));
             let setter = file_id(two.on(&theirs, setter).await.ok());
-            // The creation of the file changed the directory too.
+            // Making the file in the directory has broken the directory's lease already.
             assert_eq!(lease_notification(&mut one).await.lease_key, key(2));
             one.on(&mine, lease_ack(key(2), NONE)).await.ok();
             one.close(&mine, second).await;

@@ -78,7 +78,7 @@ fn macos_renames_a_folder_with_open_files_below() {
     in_frozen_world(settings(), async |world| {
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
-        // A server query for the capabilities.
+        // macOS asks for the server's capabilities in the context AAPL.
         let query = [&1_u32.to_le_bytes()[..], &[0; 4], &1_u64.to_le_bytes(), &[0; 8]].concat();
         let contexts = CreateContexts::build(&[(b"AAPL", &query)]).as_bytes().to_vec();
         let root = two.open_file(&theirs, &Want { contexts, ..Want::existing("") }).await;

@@ -51,7 +51,7 @@ fn a_create_waits_for_the_lease_of_another_program() {
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
         let draft = mine.put(Want::existing("f").draft());
         let waiting = one.send(vec![draft], mine.via()).await[0];
-        // Other requests do not wait: this one is answered while the program holds its lease.
+        // A request for another file is answered while the first one waits for the program's lease.
         one.open_file(&mine, &Want::file("g")).await;
         holder.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         assert_eq!(&line, b"asked\n");
@@ -83,7 +83,7 @@ fn another_program_that_changes_a_file_breaks_what_is_cached_of_it() {
         ] {
             let got = one.on(&mine, with_lease(&Want::existing("f"), key(1), held)).await;
             assert_eq!(lease(&got).lease.lease_state, held);
-            // The client's own change breaks nothing.
+            // A client's own change does not break its lease.
             let file = files::file_id(&got);
             one.on(&mine, write_draft(file, 0, b"own")).await.ok();
             one.expect_silence(Duration::from_millis(50)).await;
@@ -96,11 +96,11 @@ fn another_program_that_changes_a_file_breaks_what_is_cached_of_it() {
                 one.on(&mine, lease_ack(key(1), left)).await.ok();
             }
             one.close(&mine, file).await;
-            // A script makes several changes, and the host tells of the last one
-            // when it likes: it must not be taken for one of the next round.
+            // The script makes several changes, and the host reports the last one late: without
+            // this pause it would count in the next round.
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
-        // No client caches the file: no break is sent, and nothing is watched.
+        // Without a caching client, the file is not watched and no break is sent.
         let file = one.open_file(&mine, &Want::existing("f")).await;
         host(world, "echo more >> f");
         one.expect_silence(Duration::from_millis(50)).await;

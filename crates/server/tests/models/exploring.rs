@@ -68,7 +68,7 @@ impl Ambient for Same {
 
     fn random(&self, bytes: &mut [u8]) {
         for part in bytes.chunks_mut(8) {
-            // splitmix64
+            // The numbers come from splitmix64.
             let mut z = self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
             z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -166,7 +166,7 @@ impl Model {
 
 /// Runs `model` in many orders: half of them random, half with few preemptions (PCT).
 pub fn explore(model: impl AsyncFn(&Model) + Clone + Send + Sync + 'static) {
-    // Real time decides nothing: all cores are one thread of the host here.
+    // All cores run on this thread, so that real time cannot decide the order.
     frevo_net::file_io::stay_on_this_thread();
     let run = move || {
         let runtime =
@@ -183,7 +183,7 @@ pub fn explore(model: impl AsyncFn(&Model) + Clone + Send + Sync + 'static) {
         });
         schedule(None);
         drop(entered);
-        // Ends the timers of breaks, which have not expired.
+        // Dropping the runtime drops the timers of pending breaks.
         drop(runtime);
     };
     let mut config = shuttle::Config::new();

@@ -266,7 +266,7 @@ async fn walk(world: &World, ways: &[Way]) {
         peer.write(&mount, file, 0, &[1; 4 * CLUSTER as usize]).await;
         let (peer, mount) = (&mut peer, &mount);
         let mut bench = Bench { peer, mount, name: name.clone(), file, source };
-        // The states that the ways begin with.
+        // Brings the file into the state in which the way begins.
         match way {
             Way::LinkGone => bench.change(Way::Link).await,
             Way::StreamWrite | Way::StreamOverwritten | Way::StreamRename => {
@@ -280,7 +280,7 @@ async fn walk(world: &World, ways: &[Way]) {
         let seen = attributes(bench.peer, bench.mount, backup).await;
         assert!(seen.contains(ARCHIVE), "{way:?}: {seen:?}");
         let empties = matches!(way, Way::Overwritten | Way::Superseded);
-        // MS-FSA 2.1.5.1.2: an overwritten file loses it.
+        // MS-FSA 2.1.5.1.2: overwriting clears NOT_CONTENT_INDEXED.
         assert_eq!(seen.contains(FileAttributes::NOT_CONTENT_INDEXED), !empties, "{way:?}");
         for id in [backup, file] {
             bench.peer.close(bench.mount, id).await;
@@ -300,7 +300,7 @@ fn the_host_keeps_the_mark_as_samba_does() {
         WAYS.into_iter().filter(|way| !matches!(way, Way::Extents | Way::Trim)).collect();
     in_world(async |world| {
         walk(world, &ways).await;
-        // user.DOSATTRIB, version 5: the attributes are its bytes 12 to 16.
+        // The extended attribute user.DOSATTRIB (version 5) has the attributes in bytes 12 to 16.
         let mut value = [0; 64];
         let path = world.path("Write");
         rustix::fs::getxattr(&path, "user.DOSATTRIB", &mut value).unwrap();
@@ -321,7 +321,8 @@ fn files_of_the_host_are_marked_too() {
             peer.write(&mount, file, 0, b"x").await;
             let now = attributes(&mut peer, &mount, file).await;
             assert_eq!(now, before.without(FileAttributes::NORMAL) | ARCHIVE);
-            // A file that its name hides is not hidden by another name.
+            // A name with a leading dot hides the file; after a rename to another name it is not
+            // hidden.
             let to = rename_draft(FileInfoClass::RENAME, file, &format!("shown{name}"), false);
             peer.on(&mount, to).await.ok();
             peer.close(&mount, file).await;
@@ -375,7 +376,7 @@ fn what_changes_nothing_marks_nothing() {
         let times = [&7_000_000_000_u64.to_le_bytes()[..], &[0; 32]].concat();
         peer.on(&mount, set_draft(FileInfoClass::BASIC, file, &times)).await.ok();
         assert_eq!(attributes(&mut peer, &mount, file).await, FileAttributes::HIDDEN);
-        // Nor do folders get it with another name.
+        // Renaming a folder does not set its ARCHIVE attribute.
         let folder = peer.open_file(&mount, &Want::directory("d")).await;
         let to = rename_draft(FileInfoClass::RENAME, folder, "e", false);
         peer.on(&mount, to).await.ok();

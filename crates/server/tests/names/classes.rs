@@ -7,28 +7,28 @@ use crate::client::*;
 
 /// The status of a query of a file, class by class.
 const QUERIES: [(&[u8], Status); 4] = [
-    // Basic, Standard, Internal, Ea, Access, Position, Mode, Alignment, All,
-    // AlternateName (the name is one), Stream, Compression, NetworkOpen,
+    // Queries that succeed: Basic, Standard, Internal, Ea, Access, Position, Mode, Alignment, All,
+    // AlternateName (the name is its own short name), Stream, Compression, NetworkOpen,
     // AttributeTag, NormalizedName, Id.
     (&[4, 5, 6, 7, 8, 14, 16, 17, 18, 21, 22, 28, 34, 35, 48, 59], Status::SUCCESS),
-    // FullEa of a file without extended attributes.
+    // FullEa fails, because the file has no extended attributes.
     (&[15], Status::NO_EAS_ON_FILE),
-    // The classes of pipes.
+    // These classes are for pipes only.
     (&[23, 24, 25], Status::INVALID_PARAMETER),
-    // Known classes that are not available over the network, or not for this kind of file.
+    // These classes are known but not available over the network, or not for this kind of file.
     (&[9, 26, 29, 32, 33, 44, 45, 46, 54, 60, 64, 65, 78, 79, 80, 81], Status::NOT_SUPPORTED),
 ];
 
 /// The same for setting, of a buffer of zeros that is long enough.
 const SETS: [(&[u8], Status); 5] = [
-    // Basic, Disposition (not to be deleted), Position, EndOfFile, Allocation,
-    // DispositionEx, Mode.
+    // Settings that succeed with zeros: Basic, Disposition (do not delete), Position, EndOfFile,
+    // Allocation, DispositionEx, Mode.
     (&[4, 13, 14, 19, 20, 64], Status::SUCCESS),
-    // No name: Rename, Link, RenameEx. Zeros are no mode of this handle's.
+    // Rename (10), Link (11) and RenameEx (65) need a name.
     (&[10, 11, 65], Status::INVALID_PARAMETER),
     (&[39, 40], Status::PRIVILEGE_NOT_HELD),
     (&[32], Status::NOT_SUPPORTED),
-    // An attribute without a name.
+    // FullEa with an entry without a name.
     (&[15], Status::INVALID_EA_NAME),
 ];
 
@@ -43,10 +43,11 @@ fn every_class_is_answered_or_refused() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("FILE.TXT")).await;
         for class in 0..=100 {
-            // QUERY_DIRECTORY classes and POSIX classes are refused here.
+            // Classes of QUERY_DIRECTORY and of POSIX clients are not for QUERY_INFO.
             let reply = peer.on(&mount, query_draft(FileInfoClass(class), file)).await;
             assert_eq!(reply.status(), expected(&QUERIES, class), "query {class}");
-            // Modes and pipes have rules of their own.
+            // Class 16 (Mode) depends on the handle, and class 23 is for pipes: both are tested
+            // elsewhere.
             if !matches!(class, 16 | 23) {
                 let reply = peer.on(&mount, set_draft(FileInfoClass(class), file, &[0; 64])).await;
                 assert_eq!(reply.status(), expected(&SETS, class), "set {class}");
@@ -88,7 +89,8 @@ fn f4_extended_attributes_reach_no_private_ones() {
                 assert_eq!(reply.status(), Status::ACCESS_DENIED, "{name}");
             }
         }
-        // Prefixes are part of a name, not a way to another name space.
+        // A prefix such as "security." is only a part of the name: it does not reach the host's
+        // other name spaces.
         for name in ["security.NTACL", "user.DOSATTRIB", "system.posix_acl_access"] {
             let list = entry(name, b"mine");
             peer.on(&mount, set_draft(FileInfoClass::FULL_EA, file, &list)).await.ok();

@@ -66,7 +66,8 @@ fn targets_have_the_separator_of_the_client() {
             ("by-posix", "d/e", "d\\e"),
             ("by-windows", "d/e", "d\\e"),
             ("by-older-posix", "d/e", "d\\e"),
-            // These are not made links of the host, since they could lead out of the share.
+            // These targets lead out of the folder, so they are kept as files and not made symbolic
+            // links of the host.
             ("kept-by-posix", "../e", "..\\e"),
             ("kept-by-windows", "../e", "..\\e"),
         ];

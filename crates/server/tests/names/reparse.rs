@@ -62,8 +62,9 @@ fn a_link_becomes_one_of_the_host() {
             let set = link("target", true);
             ask(&mut peer, &mount, SET, file, &set, 0).await.ok();
             let to = std::fs::read_link(world.path(name)).unwrap();
-            // As MS-FSA 2.1.5.10.37 has it, a link is a file's or a directory's; the host's own
-            // programs see that by the separator, and follow it as well.
+            // MS-FSA 2.1.5.10.37: a link is that of a file or of a directory. On the host a
+            // trailing separator marks a directory; programs of the host follow the link
+            // nevertheless.
             let is_directory = !options.is_empty();
             assert_eq!(to.to_str(), Some(if is_directory { "target/" } else { "target" }));
             // The Open now shows the file as a link.
@@ -79,7 +80,7 @@ fn a_link_becomes_one_of_the_host() {
             } else {
                 Status::INVALID_DEVICE_REQUEST
             });
-            // Another target, as long as the tag is the same.
+            // The target may be changed while the tag stays the same.
             ask(&mut peer, &mount, SET, file, &link("d\\e", true), 0).await.ok();
             let to = std::fs::read_link(world.path(name)).unwrap();
             assert_eq!(to.to_str(), Some(if is_directory { "d/e/" } else { "d/e" }));
@@ -109,7 +110,7 @@ fn a_link_becomes_one_of_the_host() {
             assert!(world.path(name).symlink_metadata().is_err(), "{name}");
         }
         assert_eq!(world.content("target"), b"content");
-        // Deleted on close through the Open that made it.
+        // The link is deleted by the Open that made it.
         let file = peer.open_file(&mount, &Want::file("gone")).await;
         ask(&mut peer, &mount, SET, file, &link("target", true), 0).await.ok();
         peer.on(&mount, set_draft(FileInfoClass::DISPOSITION, file, &[1])).await.ok();
@@ -199,11 +200,11 @@ fn f1_no_rename_makes_a_link_lead_out() {
             let link = std::fs::read_link(world.path(name));
             assert!(link.is_err(), "{name} leads to {link:?}");
         }
-        // Clients still follow the links.
+        // Clients can still resolve the renamed links.
         let stopped = peer.create(&mount, &Want::existing("b\\two")).await;
         stopped.expect(Status::STOPPED_ON_SYMLINK);
 
-        // A link of a local program is judged when it is renamed.
+        // A link that a program of the host made is checked when it is renamed.
         std::os::unix::fs::symlink("../x", world.path("b/theirs")).unwrap();
         let denied = Status::ACCESS_DENIED;
         assert_eq!(rename(&mut peer, &itself("b\\theirs"), "theirs").await, denied);
@@ -273,7 +274,7 @@ fn what_is_no_reparse_point_is_refused() {
         for bad in [&whole[..7], &whole[..whole.len() - 1], &long, &[0; 16_385][..], &[]] {
             ask(&mut peer, &mount, SET, file, bad, 0).await.expect(invalid);
         }
-        // Names that are not in it; a tag with no GUID.
+        // The offset of the name points outside of the buffer; the tag needs a GUID.
         let mut outside = whole.clone();
         outside[8..10].copy_from_slice(&[0xF0, 0xFF]);
         ask(&mut peer, &mount, SET, file, &outside, 0).await.expect(invalid);
@@ -375,7 +376,8 @@ fn no_name_leads_through_a_link_that_is_kept() {
             let name = format!("up\\l{at}");
             let file = peer.open_file(&mount, &Want::file(&name).options(options)).await;
             if options == directory {
-                // A name that was seen below the folder while it was one is no answer later.
+                // The folder had this entry while it was a folder: as a link it must not find the
+                // cached name.
                 let below = format!("{name}\\below");
                 let inner = peer.open_file(&mount, &Want::directory(&below)).await;
                 peer.close(&mount, inner).await;
@@ -417,7 +419,8 @@ fn no_name_leads_through_a_link_that_is_kept() {
                 let path = world.path(&name.replace('\\', "/"));
                 assert_eq!(std::fs::read_dir(path).unwrap().count(), 0);
             }
-            // A folder moved to where another was: its links count there.
+            // A folder takes the place of the link that is renamed away: links inside of it must
+            // work under the new path.
             let file = peer.open_file(&mount, &itself(&name)).await;
             let away = format!("away{at}");
             peer.on(&mount, rename_draft(FileInfoClass::RENAME, file, &away, false)).await.ok();

@@ -79,7 +79,7 @@ fn folders_of_other_shares_are_others() {
                 peer.on(one, back).await.ok();
             }
             peer.close(one, folder).await;
-            // The file of the other share still goes by its own name.
+            // The file opened through the other share keeps its own name.
             peer.on(two, rename_draft(FileInfoClass::RENAME, open, "docs\\new", false)).await.ok();
             peer.on(two, rename_draft(FileInfoClass::RENAME, open, "docs\\file", false)).await.ok();
             if is_posix {
@@ -130,7 +130,7 @@ fn a_folder_is_listed_by_the_name_of_its_share() {
                 let reply = peer.on(second, list_draft(folder, class, restart, pattern)).await;
                 let found = query_directory::Response::parse(&reply.ok().message).unwrap();
                 let mut entries = DirectoryEntries::new(found.output, class).unwrap();
-                // `all` has another file of that name, which is empty.
+                // The share "all" has another file of this name, which is empty.
                 assert_eq!(entries.next().unwrap().unwrap().end_of_file, 3, "{name}");
             }
             peer.close(second, folder).await;

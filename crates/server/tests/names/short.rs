@@ -71,18 +71,19 @@ fn files_are_found_by_their_short_names() {
         let short = alternate(&mut peer, &mount, file).await.unwrap();
         assert_eq!(Some(&short), short_name("Some long name.html").as_ref());
         peer.close(&mount, file).await;
-        // The file is found by its long or short name, in any case, also as a folder of the path.
+        // The file is found by its long and its short name, in any case, also as a folder in the
+        // path.
         let short_folder = short_name(folder).unwrap();
         let by_short = format!("{}\\{}", short_folder.to_lowercase(), short);
         let file = peer.open_file(&mount, &Want::existing(&by_short)).await;
         assert_eq!(peer.read(&mount, file, 0, 10).await, b"long");
         peer.close(&mount, file).await;
-        // A listing reports the short name, and its pattern matches it.
+        // A listing shows the short name, and a pattern matches it.
         for pattern in ["*", &short_folder, "a*~*"] {
             let bytes = listing(&mut peer, &mount, pattern).await.unwrap();
             assert!(holds(&bytes, folder) && holds(&bytes, &short_folder), "{pattern}");
         }
-        // A file that is made by a short name that has just gone gets the long name again.
+        // A file created by the short name of a deleted file gets its long name again.
         let gone = Want::existing(&by_short)
             .access(AccessMask::DELETE)
             .options(CreateOptions::DELETE_ON_CLOSE);
@@ -93,7 +94,7 @@ fn files_are_found_by_their_short_names() {
         peer.close(&mount, made).await;
         let file = peer.open_file(&mount, &Want::existing(long)).await;
         peer.close(&mount, file).await;
-        // Windows programs can open these files only by their short names.
+        // Windows programs can open names that end in a dot or a space only by the short name.
         for odd in ["a.", "b ", "c..", "a long folder\\d."] {
             let file = peer.open_file(&mount, &Want::file(odd)).await;
             assert!(world_path.join(odd.replace('\\', "/")).exists(), "{odd}");
@@ -103,7 +104,7 @@ fn files_are_found_by_their_short_names() {
             let file = peer.open_file(&mount, &Want::existing(&short)).await;
             peer.close(&mount, file).await;
         }
-        // A name that is short already is its own short name.
+        // A short name is its own alternate name.
         let file = peer.open_file(&mount, &Want::file("SHORT.TXT")).await;
         assert_eq!(alternate(&mut peer, &mount, file).await.unwrap(), "SHORT.TXT");
         peer.close(&mount, file).await;
@@ -155,7 +156,8 @@ fn hidden_names_are_overwritten_by_anybody() {
             let basic = FileBasicInformation::parse(output).unwrap();
             assert_eq!(basic.attributes.contains(FileAttributes::HIDDEN), is_hidden, "{name}");
             peer.close(&mount, file).await;
-            // MS-FSA 2.1.5.1.2: what a client hid is overwritten by the like alone.
+            // MS-FSA 2.1.5.1.2: a file that a client has hidden can be overwritten only with the
+            // HIDDEN attribute.
             let over = Want::file(name).disposition(CreateDisposition::OVERWRITE_IF);
             let file = peer.open_file(&mount, &over).await;
             let hide = [&[0; 32][..], &FileAttributes::HIDDEN.0.to_le_bytes(), &[0; 4]].concat();
@@ -218,7 +220,7 @@ fn what_nobody_can_is_refused_in_windows_order() {
             peer.create(&mount, &want).await.expect(status);
             assert!(!world.path("secret").exists());
         }
-        // Nothing is made of what is there.
+        // ENCRYPTED is ignored when an existing file is opened, because no file is made.
         world.file("there", "");
         let want = Want { attributes: encrypted, ..Want::existing("there") };
         let file = peer.open_file(&mount, &want).await;

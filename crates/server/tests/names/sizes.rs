@@ -28,7 +28,7 @@ fn no_file_becomes_larger_than_the_share_lets_it() {
             peer.on(&mount, set(MOST)).await.ok();
             peer.on(&mount, set(MOST + 1)).await.expect(invalid);
         }
-        // Nor by a copy: a chunk of two bytes to the last byte.
+        // A server-side copy that would write behind the last byte is refused, too.
         let key = ask(&mut peer, &mount, CtlCode::SRV_REQUEST_RESUME_KEY, file, &[], 32).await;
         key.ok();
         let mut copy = output(&key)[..24].to_vec();

@@ -138,7 +138,7 @@ fn writes_that_come_together_are_checked_together_where_it_pays() {
             let content = world.content("data");
             assert!((0..COUNT).all(|at| is_written(&content, at)), "{by:?}");
             let checked = batches.take();
-            // The last message may be checked alone.
+            // The last message may arrive alone and is then checked alone.
             let expected = if by.gains() { COUNT - 2..=COUNT } else { 0..=0 };
             assert!(expected.contains(&checked), "{by:?}: {checked} checked together");
             writer.peer.expect_alive_in(&writer.mount).await;
@@ -162,7 +162,7 @@ fn replies_to_reads_that_come_together_are_protected_together_where_it_pays() {
             batches.take();
             let read = |at| read_draft(writer.file, (at * LEN) as u64, LEN as u32);
             let mut drafts: Vec<Draft> = (0..COUNT).map(read).collect();
-            // A small reply among the READ replies keeps its place in the order.
+            // The small reply keeps its place between the READ replies.
             drafts.insert(5, Draft::echo());
             let frames = writer.frames(drafts);
             writer.send_all(&frames).await;
@@ -194,7 +194,7 @@ fn a_wrong_signature_among_right_ones_is_refused_alone() {
             let mut writer = Protected::open(world, by).await;
             batches.take();
             let mut frames = writer.writes();
-            // The change is in the data or in the Signature.
+            // The changed byte lies in the data, or in the Signature.
             frames[wrong][if wrong % 2 == 0 { 200 } else { 50 }] ^= 1;
             writer.send_all(&frames).await;
             let mut expected = [Status::SUCCESS; COUNT];
@@ -260,7 +260,8 @@ fn requests_behind_a_logoff_find_no_session() {
                     assert_eq!(statuses[..3], [Status::SUCCESS; 3]);
                     assert_eq!(statuses[3..], [Status::USER_SESSION_DELETED; 2]);
                 }
-                // No key is left: a disconnect, which may overtake the replies.
+                // After LOGOFF there is no key for further replies: the server disconnects, perhaps
+                // before the replies arrive.
                 By::Seal(_) => {
                     assert!(statuses.len() <= 3, "{statuses:?}");
                     assert!(statuses.iter().all(|status| *status == Status::SUCCESS));
@@ -344,7 +345,7 @@ fn a_malformed_frame_does_not_spoil_those_before_it() {
             batches.take();
             let mut frames = writer.writes();
             match by {
-                // StructureSize of the header; Flags of the transform header.
+                // Changes StructureSize in the SMB2 header, or Flags in the transform header.
                 By::Sign(_) => frames[3][4] ^= 1,
                 By::Seal(_) => frames[3][42] = 2,
             }

@@ -51,7 +51,7 @@ fn nobody_holds_more_than_the_window() {
             peer.expect_alive().await;
         }
         assert_eq!(peer.credits, u64::from(WINDOW_MAX));
-        // A client that asks for one credit a request keeps the credits that it has.
+        // A client that asks for one credit in each request keeps its number of credits.
         peer.asks = 1;
         for _ in 0..5 {
             peer.expect_alive().await;
@@ -83,11 +83,11 @@ fn a_number_outside_the_window_disconnects() {
             let mut peer = world.connect();
             peer.asks = 10;
             peer.negotiate(&Offer::default()).await;
-            // The window is 1..11: ten were granted.
+            // Ten credits were granted, so the window is 1..11.
             assert_eq!(peer.credits, 10);
             assert!(echo(&mut peer, 9).await, "n - 1");
             assert!(echo(&mut peer, 10).await, "n");
-            // Each answer has granted one more: 1..13.
+            // Each of the two answers has granted one credit, so the window is 1..13.
             assert!(!echo(&mut peer, 13 + beyond).await, "n + 1");
         }
         let mut peer = world.connect();
@@ -127,7 +127,7 @@ fn a_multi_credit_request_takes_all_its_numbers() {
             peer.send_frame(&pack(&[draft], mount.via())).await;
             peer.frame().await.is_some()
         });
-        // The CreditCharge of this request reaches past the window.
+        // CreditCharge reaches beyond the window.
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let charge = u16::try_from(peer.credits).unwrap() + 1;
         peer.send(vec![mount.put(Draft::echo()).charge(charge)], mount.via()).await;
@@ -197,7 +197,7 @@ fn eight_mebibytes_at_once() {
             assert!(world.content("f") == content);
             assert!(peer.read(&mount, file, 0, 8 << 20).await == content);
         }
-        // A READ of one byte more than the limit fails, whatever its CreditCharge is.
+        // A READ of one byte more than the limit fails with any CreditCharge.
         let read = read_draft(file, 0, (8 << 20) + 1).charge(200);
         peer.on(&mount, read).await.expect(Status::INVALID_PARAMETER);
     });

@@ -154,13 +154,13 @@ fn what_takes_long_goes_elsewhere_and_nothing_else() {
             let mut other = Protected::open(world, by).await;
             let range = lock_draft(user.file, &[(1 << 40, 1, LockFlags::EXCLUSIVE_LOCK)]);
             let same = lock_draft(other.file, &[(1 << 40, 1, LockFlags::EXCLUSIVE_LOCK)]);
-            // Shorter messages are not measured.
+            // Messages up to this length are always processed on the core.
             for len in [4_096, 200_000] {
                 user.ask(write_draft(user.file, 0, &content[..len])).await.ok();
                 user.ask(read_draft(user.file, 0, len as u32)).await.ok();
             }
             assert_eq!(world.server.messages_elsewhere(), 0, "{by:?}");
-            // This client has another request in progress.
+            // The LOCK of the user now waits, so the connection has another request in progress.
             other.ask(same).await.ok();
             user.send(range).await;
             user.peer.interim().await;
@@ -181,7 +181,7 @@ fn a_wrong_signature_is_refused_alone() {
             for at in 0..4 {
                 frames.push(user.frame(user.write_long(at)));
             }
-            // The change is in the data or in the Signature.
+            // The changed byte lies in the data, or in the Signature.
             frames[wrong][if wrong % 2 == 0 { 5000 } else { 50 }] ^= 1;
             for frame in &frames {
                 user.peer.send_frame(frame).await;
@@ -280,7 +280,7 @@ fn nothing_overtakes_on_its_connection() {
 /// Replies keep their order, whichever is ready first, and their nonces count up.
 #[test]
 fn replies_keep_their_order() {
-    // The second reply is ready long before the first one.
+    // The second reply is ready before the first one.
     let place = |bytes| match bytes {
         0..LONG => CryptoPlace::Core,
         LONG..60_000 => CryptoPlace::After(AWAY),
@@ -293,7 +293,7 @@ fn replies_keep_their_order() {
             for (len, is_echo) in [(LONG, false), (65_536, false), (0, true), (100, false)] {
                 let read = read_draft(user.file, 0, len as u32);
                 user.send(if is_echo { Draft::echo() } else { read }).await;
-                // They do not come together: nor are they sealed together.
+                // The requests arrive one by one, so their replies are not sealed together.
                 settle().await;
             }
             let (mut order, mut nonces) = (Vec::new(), Vec::new());
@@ -354,7 +354,7 @@ fn a_session_that_ends_meanwhile_is_gone_when_the_turn_comes() {
                     let statuses = user.statuses(1).await;
                     assert_eq!(statuses, [Status::USER_SESSION_DELETED]);
                 }
-                // No key is left to protect a reply: the server disconnects.
+                // After LOGOFF there is no key for the reply: the server disconnects.
                 By::Seal(_) => user.peer.expect_disconnect().await,
             }
             assert!(world.content("data").is_empty(), "{by:?}: it has no effect");
@@ -377,7 +377,7 @@ fn a_connection_may_end_meanwhile() {
             world.wind_up().await;
             assert!(is_written(&world.content("data"), 0), "{by:?}");
         });
-        // With a reply elsewhere.
+        // The connection ends while its reply is being protected on another thread.
         away(async |world| {
             world.file("data", vec![7; LONG]);
             let mut user = Protected::open(world, by).await;
@@ -405,7 +405,8 @@ fn few_messages_of_a_connection_are_elsewhere() {
             }
             settle().await;
             let held = world.server.ledger.bytes() - idle;
-            // Buffers of 64 KiB and some; what was received ahead of the row is small.
+            // Each message needs a buffer of somewhat more than 64 KiB; data received ahead needs
+            // little.
             let each = (64 << 10) + 4096;
             assert!(held >= most * LONG, "{by:?}: {held} bytes");
             assert!(held <= (most + 1) * each, "{by:?}: {held} bytes of {most} messages");
@@ -426,7 +427,7 @@ fn a_malformed_frame_does_not_spoil_those_before_it() {
             let (first, mut second) =
                 (user.frame(user.write_long(0)), user.frame(user.write_long(1)));
             match by {
-                // StructureSize of the header; Flags of the transform header.
+                // Changes StructureSize in the SMB2 header, or Flags in the transform header.
                 By::Sign(_) => second[4] ^= 1,
                 By::Seal(_) => second[42] = 2,
             }

@@ -67,7 +67,7 @@ fn reads_that_come_at_once_are_signed_each() {
             let mut wire = Vec::new();
             let mut asked = Vec::new();
             for at in 0..11_u64 {
-                // The READs have different lengths; some are too short to be answered off the core.
+                // The READs have different lengths; the short ones are answered on the core.
                 let (offset, length) = (at * 31_000, [60_000, 8_192, 100, 33_333][at as usize % 4]);
                 let draft = if at == 5 { Draft::echo() } else { read_draft(file, offset, length) };
                 let mut draft = mount.put(draft);
@@ -96,8 +96,8 @@ fn parameters_that_make_no_sense() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let draft = Want::file("f").draft();
-        // ImpersonationLevel 68, DesiredAccess 88, attributes 92, sharing 96,
-        // disposition 100, options 104.
+        // The offsets are ImpersonationLevel 68, DesiredAccess 88, attributes 92, sharing 96,
+        // disposition 100 and options 104.
         for (at, value, status) in [
             (68, 4, Status::BAD_IMPERSONATION_LEVEL),
             (68, u32::MAX, Status::BAD_IMPERSONATION_LEVEL),
@@ -125,10 +125,10 @@ fn parameters_that_make_no_sense() {
         let want = want.options(CreateOptions::DELETE_ON_CLOSE);
         peer.create(&mount, &want).await.expect(Status::INVALID_PARAMETER);
         assert!(!world.path("f").exists());
-        // MS-FSA 2.1.5.1: the server checks the right before the name.
+        // MS-FSA 2.1.5.1: the access is checked before the name.
         let want = Want { name: Want::file("f::$BAD").name, ..want };
         peer.create(&mount, &want).await.expect(Status::INVALID_PARAMETER);
-        // The server reports a missing folder on the path before it refuses encryption.
+        // A missing folder in the path is reported before the refusal of encryption.
         let attributes = FileAttributes::ENCRYPTED;
         for (name, status) in
             [("f", Status::ACCESS_DENIED), ("none\\f", Status::OBJECT_PATH_NOT_FOUND)]
@@ -197,7 +197,7 @@ fn rights_that_were_not_granted() {
             }
             peer.close(&mount, file).await;
         }
-        // An append-only handle cannot overwrite existing data.
+        // An Open with only APPEND_DATA cannot overwrite existing data.
         let file =
             peer.open_file(&mount, &Want::existing("f").access(AccessMask::APPEND_DATA)).await;
         peer.on(&mount, write_draft(file, 0, b"!")).await.expect(Status::ACCESS_DENIED);
@@ -258,7 +258,7 @@ fn reads_at_the_edges() {
             (100, 1, 0, None),
             (101, 1, 0, None),
             (1 << 40, 1, 0, None),
-            // A READ of length 0 succeeds at every offset.
+            // A READ of zero bytes succeeds at every offset.
             (0, 0, 0, Some(0)),
             (100, 0, 0, Some(0)),
             (5000, 0, 0, Some(0)),
@@ -294,14 +294,14 @@ fn writes_at_the_edges() {
         assert_eq!(world.content("f"), b"\0\0\0abc");
         peer.write(&mount, file, 1, b"xyz").await;
         assert_eq!(world.content("f"), b"\0xyzbc");
-        // Negative offsets are refused, also with no data.
+        // A negative offset is refused, even without data.
         for (offset, data) in [(u64::MAX, &b"!"[..]), (1 << 63, b""), ((1 << 63) - 1, b"!")] {
             let draft = write_draft(file, offset, data);
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
         }
         peer.write(&mount, file, 6, b"!").await;
         assert_eq!(world.content("f"), b"\0xyzbc!");
-        // Write-through and flush of all kinds.
+        // Write-through and each kind of FLUSH succeed.
         let through = write_draft(file, 0, b"!").patch(108, &[1, 0, 0, 0]);
         peer.on(&mount, through).await.ok();
         peer.on(&mount, flush_draft(file)).await.ok();
@@ -355,7 +355,7 @@ fn read_only_takes_nothing_from_the_maximal_access() {
         let told = told.unwrap();
         assert_eq!(told.query_status, Status::SUCCESS);
         assert!(told.maximal_access.contains(writes), "{:?}", told.maximal_access);
-        // READONLY is checked on open: MS-FSA 2.1.5.1.2.1.
+        // MS-FSA 2.1.5.1.2.1: READONLY refuses the CREATE, but not the maximal access.
         let refused = peer.create(&mount, &Want::existing("f").access(writes)).await;
         refused.expect(Status::ACCESS_DENIED);
     });
@@ -366,7 +366,7 @@ fn a_handle_is_closed_once() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("f")).await;
-        // Both halves of the FileId must match.
+        // A FileId with one wrong half is refused.
         for wrong in [
             FileId { persistent: file.persistent ^ 1, ..file },
             FileId { volatile: file.volatile ^ 1, ..file },
@@ -398,7 +398,7 @@ fn bodies_cut_short_are_invalid() {
         ] {
             let whole = draft.body.len();
             for length in 0..whole {
-                // StructureSize of a READ includes one byte that may be absent.
+                // StructureSize of READ includes one byte that may be missing.
                 let spare = draft.header.command == Command::READ && length == whole - 1;
                 if spare {
                     continue;
@@ -413,7 +413,7 @@ fn bodies_cut_short_are_invalid() {
                     reply.header.command
                 );
             }
-            // The StructureSize is that of another command.
+            // A wrong StructureSize is refused.
             for size in [0_u16, 1, 4, 0xFFFF] {
                 let draft = draft.clone().patch(64, &size.to_le_bytes());
                 peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);

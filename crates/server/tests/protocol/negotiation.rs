@@ -24,7 +24,7 @@ fn every_dialect_by_itself() {
             let has = |bit| peer.server_capabilities.contains(bit);
             let three = dialect >= Dialect::SMB_3_0;
             assert_eq!(has(Capabilities::MULTI_CHANNEL), three);
-            // SMB 3.1.1 announces encryption by a negotiate context, not by this capability.
+            // SMB 3.1.1 negotiates encryption in a context, not by this capability.
             assert_eq!(has(Capabilities::ENCRYPTION), three && dialect != Dialect::SMB_3_1_1);
             assert!(peer.server_mode.contains(SecurityMode::SIGNING_REQUIRED));
             assert_eq!(peer.server_guid, Guid([0xF0; 16]));
@@ -58,7 +58,7 @@ fn the_highest_common_dialect_wins() {
             }
         },
     );
-    // The world of this test has no second client, since that would speak 3.1.1.
+    // This world has no second client, because that client would speak 3.1.1.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let world = World::new(settings);
@@ -81,7 +81,7 @@ fn below_the_floor_is_not_supported() {
             let mut peer = world.connect();
             let offer = Offer { dialects, ..Offer::default() };
             peer.try_negotiate(&offer).await.expect(Status::NOT_SUPPORTED);
-            // The client may negotiate again with an acceptable offer.
+            // After the refusal the client may send an acceptable NEGOTIATE.
             peer.negotiate(&Offer::default()).await;
             peer.log_on("ann").await;
         }
@@ -121,7 +121,7 @@ fn a_second_negotiation_ends_the_connection() {
                 frames.extend(message);
             }
             peer.send_bytes(&frames).await;
-            // The server may have answered the first message.
+            // The answer to the first NEGOTIATE may come before the disconnect.
             let answered = peer.frame().await;
             if let Some(frame) = answered {
                 assert_eq!(peer.open(frame)[0].header.message_id, 0);
@@ -185,18 +185,18 @@ fn contexts_of_the_response() {
             assert_eq!(hash_algorithms, &[HashAlgorithm::SHA_512]);
             assert_eq!(salt.len(), 32);
             salts.push(salt.to_vec());
-            // The server chooses by its own preference, not by the client's order.
+            // The server chooses by its own order of preference.
             assert_eq!(encryption, &NegotiateContext::Encryption(vec![Cipher::AES_128_GCM]));
             assert_eq!(signing, &NegotiateContext::Signing(vec![SigningAlgorithm::AES_GMAC]));
         }
         assert_ne!(salts[0], salts[1]);
-        // A context that is not offered is not answered.
+        // A context that the client did not send is not answered.
         let mut peer = world.connect();
         let offer = Offer { ciphers: vec![], signing: vec![], ..Offer::default() };
         let reply = peer.ask(offer.draft(peer.guid), Via::Plain).await;
         let response = negotiate::Response::parse(&reply.ok().message).unwrap();
         assert_eq!(response.negotiate_contexts.len(), 1);
-        // Without a common algorithm the reply says that there is none.
+        // Without a common algorithm the server answers with the value for "none".
         let mut peer = world.connect();
         let offer = Offer { ciphers: vec![0x99], signing: vec![0x99], ..Offer::default() };
         let reply = peer.ask(offer.draft(peer.guid), Via::Plain).await;
@@ -261,7 +261,7 @@ fn settings_are_those_of_the_beginning() {
         let (shares, accounts) = (world.server.shares().as_ref().clone(), world.server.accounts());
         world.server.reload(strict, shares, accounts);
         peer.open_file(&mount, &Want::file("f")).await;
-        // A connection that is accepted, but has not negotiated yet, keeps the old settings.
+        // A connection that was accepted before the reload keeps the old settings.
         let draft = Offer::only(Dialect::SMB_2_1).draft(silent.guid);
         silent.send_frame(&pack(&[draft], Via::Plain)).await;
         silent.reply().await.ok();

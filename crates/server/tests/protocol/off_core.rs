@@ -152,8 +152,8 @@ fn a_share_that_hangs_stalls_no_other() {
         gated.shut(true);
         let (mut other, theirs) = world.session("bob", &Offer::default()).await;
         let asked = peer.send(vec![away.put(Want::existing("everyday").draft())], away.via()).await;
-        // It is announced as what takes long, and all others go on: of the same
-        // connection, and of others on the same core.
+        // The hung request gets an interim response. Other requests of this connection and of the
+        // core are still served.
         let interim = soon(peer.interim()).await;
         assert_eq!(interim.header.message_id, asked[0]);
         soon(works(&mut other, &theirs)).await;
@@ -194,7 +194,7 @@ fn a_user_whose_folder_hangs_stalls_no_other() {
         let gated = Gated::new();
         let (hung, held) = (Arc::clone(&gated), Arc::clone(&gated));
         let open = move |account: &str| {
-            // It waits at the gate as any name does.
+            // Opening the folder hangs at the gate, too.
             let _ = hung.stat(&Name::from_stored(account.to_owned()));
             Some(Arc::clone(&hung) as Arc<dyn Vfs>)
         };
@@ -245,7 +245,8 @@ fn closes_that_hang_are_few() {
         soon(peer.on(&away, close_draft(first))).await.ok();
         for file in [last, second] {
             asked.extend(peer.send(vec![away.put(close_draft(file))], away.via()).await);
-            // The second has no place: it is told to wait, though its file is not stuck.
+            // The close of "second" must wait for a place in the pool, although its own file does
+            // not hang.
             soon(peer.interim()).await;
         }
         gated.shut(false);
@@ -342,7 +343,7 @@ fn a_hung_share_does_not_hold_up_the_end() {
         world.embedded.stop_within(Duration::from_millis(300));
         soon(serving).await.unwrap().unwrap();
     });
-    // The threads of the pool must end with the test.
+    // The gate is opened so that the threads of the pool end with the test.
     gated.shut(false);
 }
 
@@ -376,7 +377,7 @@ fn r4_one_user_leaves_threads_of_the_core_to_others() {
             for _ in 0..300 {
                 asked.extend(peer.send(vec![here.put(snapshots(*file))], here.via()).await);
             }
-            // All requests have begun, or wait for a place.
+            // Every request has begun or waits for a place in the pool.
             for _ in 0..300 {
                 soon(peer.interim()).await;
             }

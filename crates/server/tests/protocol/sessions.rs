@@ -27,7 +27,7 @@ fn authentication_anew_is_for_the_same_user() {
         let file = peer.open_file(&mount, &Want::file("f")).await;
         let refused = peer.log_on_again(Setup::again("bob", &mount.logon)).await;
         refused.expect(Status::ACCESS_DENIED);
-        // MS-SMB2 3.3.5.5.3: the session ends with a failure.
+        // MS-SMB2 3.3.5.5.3: a failed re-authentication ends the session.
         let read = mount.put(read_draft(file, 0, 1));
         peer.ask(read, mount.via()).await.expect(Status::USER_SESSION_DELETED);
         assert!(!world.server.sessions().iter().any(|session| session.id == mount.logon.id));
@@ -100,7 +100,8 @@ fn who_logs_on_as_nobody_gets_next_to_nothing() {
             let open = Want::existing(pipe).draft().session(id).tree(tree);
             other.ask(open, Via::Plain).await.expect(Status::ACCESS_DENIED);
         }
-        // Nobody takes over from nobody, and does not become somebody: the keys are known.
+        // An anonymous session cannot be taken over by an anonymous logon. It cannot seal either,
+        // since everyone knows its keys.
         let mut third = world.connect();
         third.negotiate(&Offer::default()).await;
         let setup = Setup { previous: id, ..Setup::of("") };
@@ -168,7 +169,7 @@ fn an_expired_session_may_end_or_return() {
 fn the_same_users_new_session_takes_over() {
     in_world(async |world| {
         let (mut old, mount) = world.session("ann", &Offer::default()).await;
-        // The Open shares no access.
+        // The Open shares no access, so the old session must end before it can be opened again.
         let want = Want::file("f").sharing(Default::default());
         let file = old.open_file(&mount, &want).await;
         let mut new = world.connect();
@@ -181,9 +182,9 @@ fn the_same_users_new_session_takes_over() {
         new.open_file(&after, &want).await;
         let read = mount.put(read_draft(file, 0, 1));
         old.ask(read, mount.via()).await.expect(Status::USER_SESSION_DELETED);
-        // The old connection stays usable.
+        // The old connection can still log on.
         old.log_on("ann").await;
-        // A PreviousSessionId that names the session itself, or no session, is ignored.
+        // A PreviousSessionId is ignored if it names no session or the new session itself.
         for previous in [0x77, u64::MAX] {
             new.try_log_on(Setup { previous, ..Setup::of("ann") }).await.unwrap();
         }
@@ -222,7 +223,7 @@ fn channels_share_what_is_open() {
                 assert_eq!(one.read(&mount, other, 0, 100).await, b"from the second");
             }
             assert_eq!(two.read(&there.sealed(), file, 0, 100).await, b"from the first");
-            // Each channel has a signing key of its own.
+            // Each channel has its own signing key.
             let wrong = mount.put(read_draft(file, 0, 1));
             two.ask(wrong, Via::Signed(&mount.logon)).await.expect(Status::ACCESS_DENIED);
             one.close(&mount, other).await;
@@ -266,7 +267,7 @@ fn logoff_ends_the_session_on_every_channel() {
             peer.ask(logoff, mount.via()).await.expect(Status::USER_SESSION_DELETED);
             peer.expect_alive().await;
         }
-        // The session's files are closed.
+        // LOGOFF closes the session's files.
         let logon = one.log_on("ann").await;
         let mount = one.mount(&logon, "data").await;
         one.open_file(&mount, &want).await;
@@ -343,7 +344,8 @@ fn a_client_speaks_one_dialect() {
         two.negotiate(&Offer::only(Dialect::SMB_3_0)).await;
         let refused = two.try_log_on(Setup::of("ann")).await.err().expect("refused");
         refused.expect(Status::USER_SESSION_DELETED);
-        // 2.0.2 has no ClientGuid, and when the others are gone it may change.
+        // SMB 2.0.2 has no ClientGuid, so it is not compared. After the first session has ended,
+        // the client may change its dialect.
         let mut old = world.connect();
         old.guid = one.guid;
         old.negotiate(&Offer::only(Dialect::SMB_2_0_2)).await;

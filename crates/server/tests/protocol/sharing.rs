@@ -68,7 +68,7 @@ fn overwriting_needs_more_than_the_handle_keeps() {
     in_world(async |world| {
         world.file("f", b"content");
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // The Open reads and shares reading only.
+        // The first Open reads, and shares only reading.
         let want = Want::existing("f").access(access(READ)).sharing(ShareAccess::READ);
         let file = peer.open_file(&mount, &want).await;
         for disposition in [CreateDisposition::OVERWRITE, CreateDisposition::SUPERSEDE] {
@@ -90,7 +90,8 @@ fn delete_on_close_waits_for_the_last_handle() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let one = peer.open_file(&mount, &delete_on_close("f")).await;
         let two = peer.open_file(&mount, &Want::existing("f")).await;
-        // It is pending only when its own handle has been closed.
+        // Closing another handle does not delete the file. The deletion becomes pending when the
+        // DELETE_ON_CLOSE handle is closed.
         let three = peer.open_file(&mount, &Want::existing("f")).await;
         peer.close(&mount, three).await;
         peer.close(&mount, one).await;
@@ -101,7 +102,7 @@ fn delete_on_close_waits_for_the_last_handle() {
         assert_eq!(peer.read(&mount, two, 0, 100).await, b"content");
         peer.close(&mount, two).await;
         assert!(!world.path("f").exists());
-        // The name can be used again.
+        // The name is free after the deletion.
         let want = Want::file("f").disposition(CreateDisposition::CREATE);
         peer.open_file(&mount, &want).await;
     });
@@ -129,7 +130,7 @@ fn a_readonly_file_that_deletes_itself_is_not_made() {
         let want = Want { attributes: FileAttributes::READONLY, ..delete_on_close("there") };
         let collision = want.clone().disposition(CreateDisposition::CREATE);
         peer.create(&mount, &collision).await.expect(Status::OBJECT_NAME_COLLISION);
-        // The attributes are those of new files: this one is opened.
+        // READONLY is meant for a new file, but OPEN_IF opens the existing one.
         let open_if = want.disposition(CreateDisposition::OPEN_IF);
         peer.open_file(&mount, &open_if).await;
     });

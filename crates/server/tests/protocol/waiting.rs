@@ -59,7 +59,7 @@ fn a_lock_is_granted_when_the_other_goes() {
         replies.iter().for_each(|reply| _ = reply.ok());
         assert_eq!(peer::async_id(&replies[0]), async_id);
         assert!(replies[0].is_signed());
-        // The lock is held now.
+        // The waiting client has the lock now.
         c.peer
             .on(&c.mount, lock_draft(c.holder, &[(0, 1, EXCLUSIVE)]))
             .await
@@ -76,7 +76,7 @@ fn a_lock_is_granted_when_the_other_closes_or_goes_away() {
         let closed = c.peer.send(vec![close], c.mount.via()).await[0];
         let replies = c.peer.collect(&[id, closed]).await;
         replies.iter().for_each(|reply| _ = reply.ok());
-        // Another client holds the lock; its connection breaks.
+        // The connection that holds the lock breaks.
         let (mut other, mount) = world.session("bob", &Offer::default()).await;
         let file = other.open_file(&mount, &Want::existing("f")).await;
         let lock = mount.put(lock_draft(file, &[(0, 1, WAITS)]));
@@ -93,7 +93,7 @@ fn a_lock_is_granted_when_the_other_closes_or_goes_away() {
 fn the_locks_of_a_session_are_bounded() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // So many that a request has the size of any other; 32 fill an Open.
+        // 32 requests with this many locks fill an Open, and each request has an ordinary size.
         let many = vec![(0, 1, SHARED); LOCKS_PER_OPEN / 32];
         let mut files = Vec::new();
         for number in 0..LOCKS_PER_SESSION / LOCKS_PER_OPEN {
@@ -131,7 +131,7 @@ fn cancel_by_async_id_and_by_message_id() {
         let mut c = Contest::new(world).await;
         for by_message in [false, true] {
             let (id, async_id) = c.wait().await;
-            // A CANCEL with an unknown id is ignored.
+            // CANCEL with an unknown id is ignored.
             c.cancel(id, Some(async_id + 100)).await;
             c.cancel(id + 100, None).await;
             c.peer.expect_silence(Duration::from_millis(30)).await;
@@ -139,11 +139,11 @@ fn cancel_by_async_id_and_by_message_id() {
             let end = c.peer.final_reply(id).await;
             end.expect(Status::CANCELLED);
             assert_eq!(peer::async_id(&end), async_id);
-            // A CANCEL that comes too late is ignored.
+            // CANCEL after the final response is ignored.
             c.cancel(id, Some(async_id)).await;
             c.peer.expect_silence(Duration::from_millis(30)).await;
         }
-        // The cancelled request did not get the lock.
+        // The cancelled LOCK was not granted later.
         c.peer.close(&c.mount, c.holder).await;
         let third = c.peer.open_file(&c.mount, &Want::file("f")).await;
         c.peer.on(&c.mount, lock_draft(third, &[(0, 1, EXCLUSIVE)])).await.ok();
@@ -221,7 +221,7 @@ fn in_the_middle_of_a_compound_nothing_waits() {
         let replies = c.peer.ask_all(drafts, c.mount.via()).await;
         replies[0].expect(Status::INTERNAL_ERROR);
         replies[1].ok();
-        // A free lock is granted at once, at every place of a compound.
+        // A lock that is free is granted within a compound, too.
         let drafts = vec![
             c.mount.put(lock_draft(c.waiter, &[(5, 1, WAITS)])),
             c.mount.put(read_draft(c.waiter, 0, 0)),
@@ -243,7 +243,7 @@ fn waiting_requests_are_limited() {
         }
         let lock = lock_draft(c.waiter, &[(0, 1, WAITS)]);
         c.peer.on(&c.mount, lock).await.expect(Status::INSUFFICIENT_RESOURCES);
-        // The other requests still wait; a request that ends makes room for one more.
+        // The other requests go on waiting. The end of one request makes room for another one.
         let (id, async_id) = ids.pop().unwrap();
         c.cancel(id, Some(async_id)).await;
         c.peer.final_reply(id).await.expect(Status::CANCELLED);
@@ -295,14 +295,14 @@ fn locks_and_their_flags() {
             (&[(9, 1, LockFlags(0xFFFF_FFFF))], Status::INVALID_PARAMETER),
             (&[(9, 1, shared | WAITS)], Status::INVALID_PARAMETER),
             (&[(9, 1, unlock | now)], Status::INVALID_PARAMETER),
-            // Only a request with a single lock may wait.
+            // A LOCK with several locks may not wait.
             (&[(9, 1, WAITS), (11, 1, WAITS)], Status::INVALID_PARAMETER),
             (&[(9, 1, WAITS | now), (11, 1, unlock)], Status::INVALID_PARAMETER),
             (&[(u64::MAX, 2, EXCLUSIVE)], Status::INVALID_LOCK_RANGE),
             (&[(9, 1, unlock)], Status::RANGE_NOT_LOCKED),
             (&[(0, 1, EXCLUSIVE)], Status::LOCK_NOT_GRANTED),
             (&[(0, 1, shared | now)], Status::LOCK_NOT_GRANTED),
-            // When the second lock fails, the first one is released.
+            // If a lock of the request fails, its earlier locks are released.
             (&[(9, 1, EXCLUSIVE), (0, 1, EXCLUSIVE)], Status::LOCK_NOT_GRANTED),
             (&[(9, 1, EXCLUSIVE), (11, 1, shared | now)], Status::SUCCESS),
             (&[(9, 1, unlock), (11, 1, unlock)], Status::SUCCESS),
@@ -310,14 +310,14 @@ fn locks_and_their_flags() {
             let reply = c.peer.on(&c.mount, lock_draft(c.waiter, locks)).await;
             assert_eq!(reply.status(), status, "{locks:?}");
         }
-        // A locked range refuses READ and WRITE of other Opens.
+        // READ and WRITE of other Opens fail in a locked range.
         let read = read_draft(c.waiter, 0, 1);
         c.peer.on(&c.mount, read).await.expect(Status::FILE_LOCK_CONFLICT);
         let write = files::write_draft(c.waiter, 0, b"x");
         c.peer.on(&c.mount, write).await.expect(Status::FILE_LOCK_CONFLICT);
         c.peer.write(&c.mount, c.holder, 0, b"xy").await;
         c.peer.write(&c.mount, c.waiter, 1, b"z").await;
-        // LockCount must match the number of locks in the message.
+        // A LockCount that does not match the message is refused.
         let lie = lock_draft(c.waiter, &[(9, 1, EXCLUSIVE)]).patch(66, &[2, 0]);
         c.peer.on(&c.mount, lie).await.expect(Status::INVALID_PARAMETER);
     });

@@ -43,7 +43,8 @@ impl Cores {
                     .build()
                     .unwrap();
                 LocalSet::new().block_on(&runtime, async {
-                    // Records that the core is running: no task keeps it for long.
+                    // The task shows that the core still runs: it fails to beat if another task
+                    // blocks the core.
                     let life = tokio::task::spawn_local(async move {
                         loop {
                             beat.store(began.elapsed().as_millis() as u64, Ordering::Relaxed);
@@ -70,7 +71,7 @@ impl Cores {
                 let now = began.elapsed().as_millis() as u64;
                 for beat in &beats {
                     let silent = now.saturating_sub(beat.load(Ordering::Relaxed));
-                    // L6: a core that blocks here waits for itself.
+                    // L6: a core that blocks itself is detected by its missing beat.
                     assert!(silent < STALLED_MS, "a core has not lived for {silent} ms");
                 }
             }

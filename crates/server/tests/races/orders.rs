@@ -57,14 +57,14 @@ async fn one(world: &World, order: &[bool]) {
     for is_first in order {
         let step = *if *is_first { ones.next() } else { twos.next() }.unwrap();
         let ended = world.server.session(logon.id).is_none();
-        // A session that has lost its channels has ended as well.
+        // A session ends with its last channel.
         is_over |= ended;
         let (peer, via) =
             if *is_first { (&mut one, Some(mount.clone())) } else { (&mut two, bound.clone()) };
         match (step, via) {
             (Step::Disconnect, _) => {
                 drop(peer.take());
-                // The server notices the lost connection before the next message.
+                // Lets the server notice the lost connection before the next message.
                 for _ in 0..50 {
                     tokio::task::yield_now().await;
                 }
@@ -85,7 +85,7 @@ async fn one(world: &World, order: &[bool]) {
                     status => panic!("{what}: a binding is answered {status}"),
                 }
             }
-            // This connection never became a channel.
+            // This connection was never bound to the session.
             (_, None) => {}
             (step, Some(mount)) => {
                 let peer = peer.as_mut().unwrap();
@@ -118,7 +118,7 @@ async fn one(world: &World, order: &[bool]) {
         tokio::task::yield_now().await;
     }
     assert!(world.server.session(logon.id).is_none(), "{what}");
-    // The Open was closed exactly once: the file is free, and no other Open was closed.
+    // The file can be opened alone: its Open was closed, exactly once.
     let path = world.path("f");
     let (mut other, theirs) = world.session("bob", &Offer::default()).await;
     let alone = Want::existing("f").sharing(Default::default());

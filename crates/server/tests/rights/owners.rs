@@ -44,7 +44,7 @@ fn as_root(name: &str, test: impl AsyncFnOnce(&World) + Send) {
         println!("skipped: {name}: {why}");
         return;
     }
-    // A separate thread, since it gives up privileges that other tests may need.
+    // The test gives up privileges, so it runs on a thread of its own.
     std::thread::scope(|scope| {
         let run = scope.spawn(|| {
             credentials::begin_thread();
@@ -110,7 +110,7 @@ fn x9_an_owner_or_group_of_the_host_takes_a_privilege() {
             }
         }
         assert_eq!(owner(world, "f"), (0, 0));
-        // Setting the owner that the file already has changes nothing.
+        // Setting the present owner again changes nothing.
         for sid in spellings(1, 0) {
             let said = set(&mut bob, &his, file, Parts::OWNER, &owned_by(sid)).await;
             assert_eq!(said, Status::SUCCESS, "{sid}");
@@ -119,12 +119,12 @@ fn x9_an_owner_or_group_of_the_host_takes_a_privilege() {
             let said = set(&mut bob, &his, file, Parts::GROUP, &grouped_with(sid)).await;
             assert_eq!(said, Status::SUCCESS, "{sid}");
         }
-        // Whatever the account, an owner that is an account is no chown.
+        // An owner that is an account of Frevo changes nothing on the host.
         let own = world.server.token("bob", None);
         let said = set(&mut bob, &his, file, Parts::OWNER, &owned_by(*own.user())).await;
         assert_eq!(said, Status::SUCCESS);
         assert_eq!(owner(world, "f"), (0, 0));
-        // Nor is the way through a stored descriptor open.
+        // Now a descriptor is stored: the owner still cannot be set to a user of the host.
         for sid in spellings(1, 61_001) {
             let said = set(&mut bob, &his, file, Parts::OWNER, &owned_by(sid)).await;
             assert_eq!(said, Status::INVALID_OWNER, "{sid}");
@@ -132,7 +132,7 @@ fn x9_an_owner_or_group_of_the_host_takes_a_privilege() {
         assert_eq!(owner(world, "f"), (0, 0));
         bob.close(&his, file).await;
 
-        // Ann has SeRestorePrivilege.
+        // Ann has SeRestorePrivilege, which allows any owner.
         world.file("g", "content");
         let file = ann.open_file(&hers, &Want::existing("g")).await;
         let uid = Sid::unix_user(61_001);
@@ -156,11 +156,11 @@ fn x9_set_user_id_goes_with_every_change_and_never_comes_back() {
             chown(world.path(name), Some(61_001), Some(61_001)).unwrap();
             set_mode(&world.path(name), 0o6755);
         };
-        // A new access list removes set-user-ID.
+        // Setting an access list clears set-user-ID.
         program("list");
         protect(&mut bob, &his, &Want::existing("list"), &everyone(AccessMask::FILE_ALL)).await;
         assert_eq!(mode(world, "list"), 0o777);
-        // A write of data removes set-user-ID.
+        // Writing data clears set-user-ID.
         program("data");
         let want = Want::existing("data").access(AccessMask::WRITE_DATA);
         let file = bob.open_file(&his, &want).await;
@@ -168,12 +168,12 @@ fn x9_set_user_id_goes_with_every_change_and_never_comes_back() {
         bob.write(&his, file, 0, b"#!/bin/ksh ").await;
         assert_eq!(mode(world, "data"), 0o755);
         bob.close(&his, file).await;
-        // A new owner removes set-user-ID, set by a user with that right.
+        // Setting an owner (by a user who may) clears set-user-ID.
         program("owner");
         let file = ann.open_file(&hers, &Want::existing("owner")).await;
         let said = set(&mut ann, &hers, file, Parts::OWNER, &owned_by(Sid::unix_user(0))).await;
         assert_eq!((said, mode(world, "owner")), (Status::SUCCESS, 0o755));
-        // A new mode, as POSIX clients set it, removes set-user-ID.
+        // Setting the mode, as POSIX clients do, clears set-user-ID.
         for kind in 1..=2 {
             program("mode");
             let sid = Sid::new(5, &[88, 3, 0o6755]).unwrap();

@@ -278,7 +278,8 @@ fn x7_every_call_to_a_file_system_is_its_users() {
             );
         }
         let missing: Vec<_> = probe.seen.check().into_iter().collect();
-        // They ask nobody, or are tried where their file system is.
+        // These methods make no system call (`without_call`), or are tested with their own file
+        // systems (`elsewhere`).
         let without_call = [
             "bytes",
             "data_device",
@@ -301,11 +302,11 @@ fn x7_every_call_to_a_file_system_is_its_users() {
             "set_quota_defaults",
             "snapshot",
         ];
-        // No Open has a lease on a directory here.
+        // The test uses no directory leases.
         let for_leases = ["parent_key"];
-        // The server sets extended attributes by whole lists.
+        // The server sets extended attributes as whole lists.
         let by_lists = ["set_ea", "set_ea_needed"];
-        // These calls are made for macOS, and for shares that hide files.
+        // This call is made for macOS and for shares that hide files.
         let for_access = ["plain_access"];
         let mut expected: Vec<_> =
             [&without_call[..], &elsewhere, &for_leases, &by_lists, &for_access].concat();
@@ -329,7 +330,7 @@ fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
         let mut peers = vec![arrive("ann").await, arrive("bob").await];
         for _ in 0..10 {
             for (peer, mount, user) in &mut peers {
-                // The connection whose request panics ends.
+                // The panic ends its connection.
                 let (mut lost, theirs, _) = arrive(user).await;
                 let fatal = theirs.put(Want::file(&format!("{user}-fatal")).draft());
                 assert!(lost.ask_or_lose(fatal, theirs.via()).await.is_none());
@@ -337,7 +338,7 @@ fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
                 peer.on(mount, query(InfoType::FILE, FileInfoClass::ALL.0, file)).await.ok();
                 peer.close(mount, file).await;
             }
-            // A request that has begun is carried out, even if its client cancels it.
+            // A request that has begun is finished even if its client cancels it.
             probe.seen.shut(true);
             let mut waiting = Vec::new();
             for (peer, mount, user) in &mut peers {
@@ -380,8 +381,7 @@ fn x7_changes_are_told_from_one_user_to_another() {
             assert_eq!(changes(told.expect("told").ok()), [name]);
             ann.close(&anns, file).await;
         }
-        // The watch reports no names in a folder that its user may not list, at any depth; the user
-        // lists the other folders again.
+        // In a folder that the watching user may not list, changes are reported without names.
         folder(world, "shown/open", "ann", 0o755);
         folder(world, "shown/private", "ann", 0o711);
         for (way, is_told) in [("open\\one", true), ("private\\two", false), ("open\\three", true)]
@@ -398,7 +398,7 @@ fn x7_changes_are_told_from_one_user_to_another() {
             }
             ann.close(&anns, file).await;
         }
-        // A user who may not list a folder may not watch it.
+        // A user who may not list a folder cannot watch it.
         folder(world, "hidden", "ann", 0o711);
         let want = Want::existing("hidden").access(AccessMask::READ_DATA);
         assert_eq!(status(&mut bob, &bobs, &want).await, Status::ACCESS_DENIED);
@@ -428,14 +428,15 @@ fn x7_a_deletion_is_his_who_asked_for_it() {
                 }
                 ann.close(&anns, file).await;
                 assert!(world.path("shown/f").exists());
-                // A removal to which Bob no longer has the right does not happen.
+                // Bob has lost the right to remove the file, so it is not removed.
                 set_mode(&world.path("shown"), if stays { 0o555 } else { 0o755 });
                 bob.close(&bobs, held).await;
                 assert_eq!(world.path("shown/f").exists(), stays, "on close: {on_close}");
                 set_mode(&world.path("shown"), 0o755);
             }
         }
-        // The reverse case: the right to read does not include the right to remove.
+        // Ann asked for the deletion, and bob, who may only read, closes last: the file is removed
+        // with ann's right.
         let file = ann.open_file(&anns, &Want::file("shown\\f")).await;
         let held = bob.open_file(&bobs, &reads.access(AccessMask::READ_DATA)).await;
         ann.close(&anns, file).await;
@@ -470,7 +471,8 @@ fn x7_data_is_written_by_its_user_on_every_road() {
         let plain = ann.mount(&anns.logon, "plain").await;
         let reads = AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES;
         let writes = reads | AccessMask::WRITE_DATA;
-        // As the server nothing is taken away: the mark tells one from the other.
+        // Control: a write as the server keeps set-user-ID, so a cleared set-user-ID proves a write
+        // as the user.
         marked(world, "control");
         let control = Want::existing("control").access(writes);
         let control = ann.open_file(&plain, &control).await;
@@ -501,7 +503,7 @@ fn x7_data_is_written_by_its_user_on_every_road() {
             ann.close(&anns, file).await;
             ann.close(&anns, source).await;
         }
-        // Ann may not copy from a source that she may not read.
+        // Ann cannot copy from a source that ann may not read.
         set_mode(&world.path("source"), 0o600);
         let source = Want::existing("source").access(reads);
         assert_eq!(status(&mut ann, &anns, &source).await, Status::ACCESS_DENIED);
@@ -645,7 +647,7 @@ fn x7_what_is_counted_for_all_is_counted_by_the_server() {
             let (mut peer, mount) = session(world, user).await;
             let want = Want::directory("").access(AccessMask::READ_ATTRIBUTES);
             let root = peer.open_file(&mount, &want).await;
-            // FileFsSizeInformation
+            // The class is FileFsSizeInformation.
             let reply = peer.on(&mount, query(InfoType::FILESYSTEM, 3, root)).await;
             let told = query_info::Response::parse(&reply.ok().message).unwrap().output;
             let word = |at: usize| u32::from_le_bytes(told[at..at + 4].try_into().unwrap());

@@ -17,7 +17,7 @@ fn a5_the_keys_stay() {
             let (mut peer, mount) = world.session("ann", &Offer::only(dialect)).await;
             let file = peer.open_file(&mount, &Want::file("f")).await;
             for _ in 0..3 {
-                // The client verifies this reply and all later ones with the old key.
+                // The old signing key stays in use after re-authentication.
                 peer.log_on_again(Setup::again("ann", &mount.logon)).await.ok();
                 peer.write(&mount, file, 0, b"x").await;
             }
@@ -116,7 +116,7 @@ fn a5_an_encrypted_session_is_renewed_encrypted() {
             }
             peer.log_on_again(Setup::again("ann", &mount.logon)).await.ok();
             peer.mount(&mount.logon, "data").await;
-            // A channel is bound signed and in the clear.
+            // The binding is signed but not encrypted.
             let mut second = world.connect();
             second.guid = peer.guid;
             second.negotiate(&offer).await;
@@ -134,7 +134,7 @@ fn a5_another_account_does_not_take_a_client_guid() {
         owner.guid = peer.guid;
         owner.negotiate(&Offer::default()).await;
         owner.log_on("ann").await;
-        // All sessions of one client must use the same dialect.
+        // All sessions of a client must use the same dialect.
         let mut other = world.connect();
         other.guid = peer.guid;
         other.negotiate(&Offer::only(Dialect::SMB_3_0)).await;

@@ -82,7 +82,7 @@ fn a1_binding_with_another_dialect_is_invalid() {
             let setup = Setup::binding("ann", victim.logon());
             first_answer(&mut peer, setup).await.expect(Status::INVALID_PARAMETER);
         }
-        // SMB 2.x has no channels.
+        // SMB 2.x has no channels, so a binding is refused.
         for dialect in [Dialect::SMB_2_0_2, Dialect::SMB_2_1] {
             let mut peer = victim.second(world, &Offer::only(dialect)).await;
             let setup = Setup { via: Via::Plain, ..Setup::binding("ann", victim.logon()) };
@@ -103,7 +103,7 @@ fn a1_another_client_finds_no_session() {
         first_answer(&mut peer, setup).await.expect(Status::USER_SESSION_DELETED);
         let setup = Setup { session_id: 0xDEAD, ..Setup::binding("ann", victim.logon()) };
         first_answer(&mut peer, setup).await.expect(Status::USER_SESSION_DELETED);
-        // The session is used without a binding.
+        // Uses the session without binding the connection to it.
         let setup = Setup { session_id: victim.logon().id, ..Setup::of("ann") };
         first_answer(&mut peer, setup).await.expect(Status::USER_SESSION_DELETED);
         victim.assert_untouched().await;
@@ -117,12 +117,12 @@ fn a1_another_user_cannot_bind() {
         let mut peer = victim.second(world, &Offer::default()).await;
         let refused = peer.try_log_on(Setup::binding("bob", victim.logon())).await;
         refused.err().expect("refused").expect(Status::NOT_SUPPORTED);
-        // Bob's attempt gains nothing.
+        // After the failed binding, bob's connection still cannot use ann's session.
         let read = victim.mount.put(read_draft(victim.file, 0, 8));
         let reply = peer.ask(read, victim.mount.via()).await;
         reply.expect(Status::USER_SESSION_DELETED);
         victim.assert_untouched().await;
-        // Ann herself may bind, even here.
+        // Ann can bind this connection.
         let bound = peer.try_log_on(Setup::binding("ann", victim.logon())).await.unwrap();
         let data = peer.read(&victim.mount.on(&bound), victim.file, 0, 8).await;
         assert_eq!(data, b"precious");
@@ -173,7 +173,7 @@ fn a1_a_session_in_progress_cannot_be_bound() {
         let id = exchange.session_id;
         let setup = Setup { session_id: id, ..Setup::binding("ann", &mount.logon) };
         first_answer(&mut second, setup).await.expect(Status::REQUEST_NOT_ACCEPTED);
-        // The first exchange continues undisturbed.
+        // The first connection can finish its logon.
         exchange.round(&mut first).await.ok();
         exchange.logon(&mut first);
     });
@@ -204,7 +204,7 @@ fn a1_binding_with_a_bad_signature_is_denied() {
         let setup =
             Setup { via: Via::Signed(&stranger.logon), ..Setup::binding("ann", victim.logon()) };
         first_answer(&mut peer, setup).await.expect(Status::ACCESS_DENIED);
-        // The second round is checked like the first one.
+        // The second message of the binding is verified, too.
         let mut exchange = Exchange::new(&peer, Setup::binding("ann", victim.logon()));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
         exchange.setup.via = Via::Signed(&stranger.logon);
@@ -313,7 +313,7 @@ fn a1_channels_are_limited() {
         let refused = peer.try_log_on(Setup::binding("ann", victim.logon())).await;
         refused.err().expect("refused").expect(Status::INSUFFICIENT_RESOURCES);
         victim.assert_untouched().await;
-        // A channel that ends makes room for another.
+        // The end of a channel makes room for another one.
         drop(channels.pop());
         tokio::task::yield_now().await;
         let mut peer = victim.second(world, &Offer::default()).await;
@@ -328,7 +328,7 @@ fn a1_a_client_that_goes_meanwhile_leaves_nothing() {
     in_frozen_world(settings(), async |world| {
         let mut victim = Victim::new(world).await;
         for bind in [false, true] {
-            // A wrong password delays the next answer.
+            // The wrong password delays the answer to the next logon.
             let guess = Setup { password: "wrong".into(), ..Setup::of("ann") };
             let mut guesser = world.connect();
             guesser.negotiate(&Offer::default()).await;
@@ -349,8 +349,8 @@ fn a1_a_client_that_goes_meanwhile_leaves_nothing() {
             tokio::time::sleep(LOGON_DELAY * 4).await;
         }
         victim.assert_untouched().await;
-        // With its only channel the session ends: `World` finds nothing left.
-        // Nor is the client held to its dialect by a session that never was.
+        // The session ends with its only channel, and `World` finds nothing left. The binding that
+        // was never completed does not keep the client to its dialect.
         let guid = victim.peer.guid;
         drop(victim);
         tokio::time::sleep(LOGON_DELAY).await;
@@ -388,7 +388,7 @@ async fn authenticate(
     change(&mut exchange.token);
     let draft = exchange.setup.draft(&exchange.token, exchange.session_id);
     let reply = peer.ask(draft, Via::Plain).await;
-    // Whatever the status, a refused session no longer exists.
+    // A refused session does not exist any more.
     if reply.status() != Status::SUCCESS {
         let draft = Draft::echo().session(exchange.session_id).flags(HeaderFlags::SIGNED);
         peer.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
@@ -401,7 +401,7 @@ async fn authenticate(
 fn a2_fields_that_lie_are_invalid() {
     in_frozen_world(settings(), async |world| {
         let mut number = 0;
-        // Of LM, NT, domain, user, workstation and key: length, then offset.
+        // The fields of LM, NT, domain, user, workstation and key hold a length and an offset.
         for field in [12, 20, 28, 36, 44, 52] {
             for (at, value) in [
                 (0, &[0xFF, 0xFF][..]),
@@ -414,7 +414,7 @@ fn a2_fields_that_lie_are_invalid() {
                 number += 1;
                 let reply = authenticate(world, number, Setup::of("ann"), |token| {
                     let at = ntlm(token) + field + at;
-                    // A length of zero makes the offset meaningless.
+                    // If the length is zero, the offset does not matter.
                     let empty = token[ntlm(token) + field..][..2] == [0, 0];
                     if !empty || value.len() == 2 {
                         token[at..at + value.len()].copy_from_slice(value);
@@ -498,13 +498,13 @@ fn a2_another_connections_challenge_is_no_good() {
         let mut second = fresh(world, 2).await;
         let mut two = Exchange::new(&second, Setup::of("ann"));
         two.round(&mut second).await.expect(Status::MORE_PROCESSING_REQUIRED);
-        // The answer to the first challenge goes to the second's connection, under either session's
-        // id.
+        // The answer to the first connection's challenge is sent on the second connection, with the
+        // id of either session.
         let draft = two.setup.draft(&one.token, one.session_id);
         second.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
         let draft = two.setup.draft(&one.token, two.session_id);
         second.ask(draft, Via::Plain).await.expect(Status::LOGON_FAILURE);
-        // The first connection still accepts the answer, but only once.
+        // The first connection accepts the answer, but only once.
         let draft = one.setup.draft(&one.token, one.session_id);
         first.ask(draft.clone(), Via::Plain).await.ok();
         let (mut third, mut three) = (fresh(world, 3).await, one.token.clone());
@@ -543,7 +543,7 @@ fn a2_refusals_look_alike() {
 #[test]
 fn a2_tokens_out_of_turn_are_refused() {
     in_frozen_world(settings(), async |world| {
-        // AUTHENTICATE without a challenge.
+        // The token AUTHENTICATE comes without a challenge.
         let mut peer = fresh(world, 1).await;
         let mut exchange = Exchange::new(&peer, Setup::of("ann"));
         let first = exchange.token.clone();
@@ -551,10 +551,10 @@ fn a2_tokens_out_of_turn_are_refused() {
         let mut other = fresh(world, 2).await;
         let draft = exchange.setup.draft(&exchange.token, 0);
         other.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);
-        // NEGOTIATE twice.
+        // The token NEGOTIATE comes twice.
         let draft = exchange.setup.draft(&first, exchange.session_id);
         peer.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);
-        // This error has ended the exchange.
+        // The error has ended the exchange.
         let draft = exchange.setup.draft(&exchange.token, exchange.session_id);
         peer.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
         for token in [&b""[..], b"\0", &[0x60, 0x84, 0xFF, 0xFF, 0xFF, 0xFF], &[0x30; 2000]] {
@@ -612,7 +612,7 @@ fn a3_a_session_in_progress_is_none_yet() {
 fn anonymous() -> Vec<u8> {
     let mut message = SIGNATURE.to_vec();
     message.extend_from_slice(&3_u32.to_le_bytes());
-    // LM is one zero byte at 88, the rest is empty.
+    // The LM response is one zero byte at offset 88; the other fields are empty.
     message.extend_from_slice(&[1, 0, 1, 0, 88, 0, 0, 0]);
     for _ in 0..5 {
         message.extend_from_slice(&[0, 0, 0, 0, 88, 0, 0, 0]);
@@ -642,7 +642,7 @@ fn a3_previous_session_is_only_its_users() {
         peer.negotiate(&Offer::default()).await;
         let bob = peer.try_log_on(Setup { previous, ..Setup::of("bob") }).await.unwrap();
         victim.assert_untouched().await;
-        // The previous session ends only after the password was verified.
+        // The previous session may end only after the password was verified.
         let setup = Setup { previous, password: "wrong".into(), ..Setup::of("ann") };
         peer.try_log_on(setup).await.err().expect("refused").expect(Status::LOGON_FAILURE);
         victim.assert_untouched().await;

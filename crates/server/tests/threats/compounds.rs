@@ -100,7 +100,7 @@ fn p7_mixed_styles_start_new_chains() {
                 vec![
                     mount.put(Want::file("first").draft()),
                     mount.put(close_draft(PREVIOUS)).related().session(mount.logon.id),
-                    // This request is not related, so that a FileId of all ones names no Open.
+                    // An unrelated request with a FileId of all ones names no Open.
                     mount.put(close_draft(PREVIOUS)),
                     mount.put(Want::file("second").draft()),
                     mount.put(close_draft(PREVIOUS)).related().session(mount.logon.id),
@@ -119,7 +119,7 @@ fn p7_nothing_to_go_on_from_is_invalid() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let related = |draft: Draft| mount.put(draft).flags(HeaderFlags::RELATED_OPERATIONS);
-        // ECHO has neither session nor tree.
+        // ECHO leaves neither a session nor a tree connect to the next element.
         let drafts = vec![
             mount.put(Draft::echo()),
             related(Want::file("p7").draft()),
@@ -130,7 +130,7 @@ fn p7_nothing_to_go_on_from_is_invalid() {
         replies[1].expect(Status::INVALID_PARAMETER);
         replies[2].expect(Status::INVALID_PARAMETER);
         assert!(!world.path("p7").exists());
-        // TREE_CONNECT has a session and a tree, but no file.
+        // TREE_CONNECT leaves a session and a tree connect, but no file.
         let drafts = vec![
             tree_connect_draft("\\\\frevo\\data").session(mount.logon.id),
             related(close_draft(PREVIOUS)),
@@ -156,7 +156,7 @@ fn p7_a_failed_create_fails_what_needs_its_file() {
             related(ioctl_draft(CtlCode::SET_SPARSE, PREVIOUS)),
             related(ioctl_draft(CtlCode::SET_SPARSE, other)),
             related(close_draft(other)),
-            // This IOCTL needs no Open: it fails for another reason.
+            // This IOCTL needs no Open, so it does not inherit the failure of CREATE.
             related(ioctl_draft(CtlCode::DFS_GET_REFERRALS, PREVIOUS)),
         ];
         let mut replies = peer.ask_all(drafts, mount.via()).await;
@@ -177,7 +177,7 @@ fn p7_every_element_needs_its_session_and_tree() {
         let bobs = peer.mount(&bobs, "bobs").await;
         let file = peer.open_file(&mount, &Want::file("p7")).await;
         let sign = |peer: &mut Peer, parts: Vec<(Draft, &Logon)>| {
-            // Each request is signed with the key of its own session.
+            // Each element is signed with the key of its own session.
             let mut frame = Vec::new();
             let last = parts.len() - 1;
             for (at, (mut draft, logon)) in parts.into_iter().enumerate() {
@@ -190,7 +190,7 @@ fn p7_every_element_needs_its_session_and_tree() {
             }
             frame
         };
-        // The session of the first request does not apply to the second.
+        // The second element must not use the session of the first one.
         let parts = vec![
             (mount.put(read_draft(file, 0, 0)), &*mount.logon),
             (bobs.put(read_draft(file, 0, 0)), &*bobs.logon),
@@ -287,7 +287,7 @@ fn p8_nothing_works_after_tree_disconnect() {
             }
             assert!(!world.path("made").exists());
             assert_eq!(world.content("p8"), b"");
-            // The session stays usable, but its handle is closed.
+            // The session can connect to the share again, but the old FileId is closed.
             let again = peer.mount(&mount.logon, "data").await;
             peer.on(&again, read_draft(file, 0, 1)).await.expect(Status::FILE_CLOSED);
         }
@@ -318,7 +318,7 @@ fn p8_nothing_works_after_logoff() {
                 assert!(if sealed { replies[0].sealed } else { replies[0].is_signed() });
                 for reply in &replies[1..] {
                     assert!(
-                        // Requests that are related to a chain that has failed.
+                        // A related request may also fail because its chain has failed.
                         matches!(
                             reply.status(),
                             Status::USER_SESSION_DELETED | Status::INVALID_PARAMETER
@@ -328,7 +328,7 @@ fn p8_nothing_works_after_logoff() {
                 }
                 assert!(!world.path("made").exists());
                 assert_eq!(world.content("p8"), b"");
-                // The connection may be used for another session.
+                // The connection can be used for another session.
                 peer.expect_alive().await;
                 peer.log_on("ann").await;
             }

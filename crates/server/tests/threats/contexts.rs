@@ -53,7 +53,7 @@ fn p3_lists_that_lie_are_invalid() {
             vec![raw(PREAUTH.0, &[0, 0, 4, 0, 1, 2, 3, 4])],
             // SaltLength is beyond the data.
             vec![raw(PREAUTH.0, &[1, 0, 0xFF, 0xFF, 1, 0, 7, 7])],
-            // The context lacks its data.
+            // The list needs data that is missing.
             vec![raw(PREAUTH.0, &[])],
             vec![preauth(), raw(2, &[])],
             vec![preauth(), raw(2, &[3, 0, 1, 0, 2, 0])],
@@ -76,7 +76,7 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
     in_world(async |world| {
         let offer = Offer::default();
         let draft = |peer: &Peer| offer.draft(peer.guid);
-        // NegotiateContextOffset lies at 92, the count at 96; the dialects start at 100.
+        // NegotiateContextOffset is at 92, NegotiateContextCount at 96; the dialects begin at 100.
         for offset in [0_u32, 64, 100, 108, 113, 0x1000, u32::MAX - 7, u32::MAX] {
             refused(
                 world,
@@ -89,7 +89,7 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
             refused(world, |p| draft(p).patch(96, &count.to_le_bytes()), Status::INVALID_PARAMETER)
                 .await;
         }
-        // DataLength is that of the first context, which starts at 112.
+        // DataLength of the first context is at 114.
         for length in [0_u16, 5, 0x7FFF, 0xFFFF] {
             refused(
                 world,
@@ -98,12 +98,12 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
             )
             .await;
         }
-        // DialectCount is zero, or beyond the body.
+        // DialectCount is zero, or too large for the body.
         for count in [0_u16, 0x4000, 0xFFFF] {
             refused(world, |p| draft(p).patch(66, &count.to_le_bytes()), Status::INVALID_PARAMETER)
                 .await;
         }
-        // The message is cut at each third byte.
+        // The message is cut off after every third byte.
         let whole = pack(&[offer.draft(world.connect().guid)], Via::Plain).len();
         for length in (64..whole).step_by(3) {
             let mut peer = world.connect();
@@ -125,7 +125,7 @@ fn p3_unknown_contexts_are_ignored() {
         let mut peer = world.connect();
         let draft = Offer::default().draft_with(peer.guid, list.clone());
         peer.ask(draft, Via::Plain).await.ok();
-        // The list has one context more than the limit.
+        // The list has one context too many.
         list.push(raw(9, &[]));
         let mut peer = world.connect();
         let draft = Offer::default().draft_with(peer.guid, list);
@@ -171,7 +171,7 @@ fn p4_lists_that_lie_are_invalid() {
         for length in [9_u32, 0x100, 0x7FFF_FFFF, u32::MAX] {
             lists.push(patched(one, 12, &length.to_le_bytes()));
         }
-        // The data has a wrong length for the context's name.
+        // The length of the data is wrong for the context.
         for (name, lengths) in [
             (name::DHNC, &[0, 15, 17][..]),
             (name::RQLS, &[0, 31, 33, 51, 53]),
@@ -186,14 +186,14 @@ fn p4_lists_that_lie_are_invalid() {
                 lists.push(CreateContexts::build(&[(name, &vec![0; *length])]).as_bytes().to_vec());
             }
         }
-        // The list has the same context twice.
+        // Two contexts have the same name.
         lists.push(CreateContexts::build(&[one[0], one[0]]).as_bytes().to_vec());
         lists.push(CreateContexts::build(&[(b"abcd", &[]), (b"abcd", &[])]).as_bytes().to_vec());
-        // One context more than the limit, each with another name.
+        // The list has one context too many.
         let names: Vec<_> = (0..65_u32).map(|i| (0x6161_0000 + i).to_be_bytes()).collect();
         let many: Vec<(&[u8], &[u8])> = names.iter().map(|n| (&n[..], &[][..])).collect();
         lists.push(CreateContexts::build(&many).as_bytes().to_vec());
-        // The list is shorter than one context.
+        // The list is too short for a context.
         lists.extend((1..16).map(|length| vec![0; length]));
 
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
@@ -221,7 +221,7 @@ fn p4_the_lists_place_is_checked() {
             let draft = draft.clone().patch(116, &length.to_le_bytes());
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
         }
-        // NameOffset and NameLength are wrong.
+        // NameOffset or NameLength is wrong.
         for (at, value) in [(108, 0_u16), (108, 119), (108, 0xFFFF), (110, 3), (110, 0xFFFE)] {
             let draft = draft.clone().patch(at, &value.to_le_bytes());
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
@@ -282,7 +282,8 @@ fn p4_versions_of_durable_handles_are_not_mixed() {
 fn p4_ea_lists_that_lie_make_nothing() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // NextEntryOffset, Flags, EaNameLength, EaValueLength, name, NUL, value.
+        // The fields of the entry are NextEntryOffset, Flags, EaNameLength, EaValueLength, name,
+        // NUL and value.
         let good = [0, 0, 0, 0, 0, 1, 2, 0, b'a', 0, b'v', b'w'];
         let change = |at: usize, to: u8| {
             let mut list = good.to_vec();

@@ -23,13 +23,14 @@ fn long_echo(peer: &mut Peer, length: usize) -> Vec<u8> {
 #[test]
 fn p1_first_byte_not_zero_disconnects() {
     in_world(async |world| {
-        // Session request, keep-alive and positive response of NetBIOS, TLS, HTTP.
+        // The first byte belongs to a NetBIOS session request, keep-alive or response, to TLS or to
+        // HTTP.
         for first in [1, 0x81, 0x82, 0x85, 0x16, b'G', 0xFF] {
             let mut peer = world.connect();
             peer.send_bytes(&[first, 0, 0, 64]).await;
             peer.expect_disconnect().await;
         }
-        // The same in the middle of a session.
+        // A wrong first byte also ends a connection with a session.
         let (mut peer, _) = world.session("ann", &Offer::default()).await;
         peer.send_bytes(&[1, 0, 0, 64]).await;
         peer.expect_disconnect().await;
@@ -86,7 +87,7 @@ fn p1_length_after_authentication_is_capped() {
         };
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("p1")).await;
-        // Too much to write, but a message of a length that may be.
+        // The data is too long for a WRITE, but the message is not too long for the connection.
         let refused = peer.ask(write(&mount, file, message), mount.via()).await;
         refused.expect(Status::INVALID_PARAMETER);
         peer.send(vec![write(&mount, file, message + 1)], mount.via()).await;
@@ -224,7 +225,7 @@ fn p2_second_negotiate_disconnects() {
             peer.send(vec![draft], Via::Plain).await;
             peer.expect_disconnect().await;
         }
-        // Also from within a session, which ends with its connection.
+        // A NEGOTIATE inside a session also ends the connection.
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let draft = Offer::default().draft(peer.guid);
         peer.send(vec![mount.put(draft)], Via::Plain).await;
@@ -238,7 +239,7 @@ fn p2_signed_negotiate_is_refused() {
         let mut peer = world.connect();
         let draft = Offer::default().draft(peer.guid).flags(HeaderFlags::SIGNED);
         peer.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);
-        // The refused message changed nothing: an unsigned NEGOTIATE may follow.
+        // The refused message has no effect: the client may negotiate again without a signature.
         peer.negotiate(&Offer::default()).await;
         peer.log_on("ann").await;
     });
@@ -296,7 +297,7 @@ fn p2_smb1_after_smb2_disconnects() {
             peer.send_frame(&smb1(dialects)).await;
             peer.expect_disconnect().await;
         }
-        // A second SMB 1 negotiation is refused.
+        // A second SMB 1 NEGOTIATE is refused.
         let mut peer = world.connect();
         peer.send_frame(&smb1(&["SMB 2.???"])).await;
         peer.reply().await.ok();

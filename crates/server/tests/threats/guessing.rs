@@ -72,8 +72,8 @@ fn a4_no_byte_of_authenticate_tells_the_password() {
         let mut length = 0;
         let mut number = 0;
         while number == 0 || number <= length {
-            // Another length or place of a name makes other bytes the name, which are
-            // random and may be none; the acceptor's own tests have them.
+            // A changed length or offset of a name would select other bytes as the name, with
+            // random results; tests of the acceptor cover that.
             let what = format!("byte {number}");
             let seen = Rc::new(std::cell::Cell::new(0));
             compare(world, number, &what, &|token| {
@@ -92,7 +92,7 @@ fn a4_no_byte_of_authenticate_tells_the_password() {
             compare(world, number, &format!("a key of {keys} bytes"), &|token| {
                 let at = ntlm(token) + 52;
                 token[at] = keys;
-                // It may as well be in front, so that it is inside the message.
+                // An offset of 88 keeps the key inside the message, whatever its length is.
                 token[at + 4..at + 8].copy_from_slice(&88_u32.to_le_bytes());
             })
             .await;
@@ -145,7 +145,7 @@ async fn guess_on(mut peer: Peer, first: u64, heeded: Rc<std::cell::Cell<u64>>) 
         let setup = Setup { password: "wrong".into(), ..Setup::of("ann") };
         let refused = peer.try_log_on(setup).await.err().expect("refused");
         refused.expect(Status::LOGON_FAILURE);
-        // A cancel that is ignored is answered after a minute.
+        // An answer after a minute or more means that the guess was not judged.
         if began.elapsed() < Duration::from_secs(60) {
             heeded.set(heeded.get() + 1);
         }
@@ -174,7 +174,7 @@ fn a4_guesses_of_a_thousand_sockets_are_few_and_hinder_nobody() {
             let mut peer = world.connect_from(network(1 + socket % 20)).expect("admitted");
             peer.guid = Guid([0xA0; 16]);
             peer.negotiate(&Offer::default()).await;
-            // The guesser has an account of its own, which gains it nothing.
+            // The guesser has an account of its own, which does not help.
             peer.log_on("bob").await;
             let heeded = Rc::clone(&heeded);
             guessers.push(tokio::task::spawn_local(guess_on(peer, socket as u64, heeded)));
@@ -184,13 +184,13 @@ fn a4_guesses_of_a_thousand_sockets_are_few_and_hinder_nobody() {
             let elsewhere = IpAddr::V4(Ipv4Addr::new(198, 51, 100, round + 1));
             let took = log_on(elsewhere, round).await;
             assert!(took <= Duration::from_millis(50), "elsewhere: {took:?}");
-            // Each time an address of the guesser's network that was not there before. It
-            // is told from the guesser's twenty once each of those has failed.
+            // From round 6 on, a new address of the guesser's network logs on quickly, because by
+            // then each of the guesser's 20 addresses has failed.
             if round >= 6 {
                 let took = log_on(network(100 + usize::from(round)), 0x40 + round).await;
                 assert!(took <= LOGON_DELAY, "from the same network: {took:?}");
             }
-            // Among the guessers, but known by its ClientGuid.
+            // The address belongs to a guesser, but the client is known by its ClientGuid.
             let took = log_on(network(3), 0x33).await;
             assert!(took <= Duration::from_millis(50), "known there: {took:?}");
         }
@@ -199,7 +199,7 @@ fn a4_guesses_of_a_thousand_sockets_are_few_and_hinder_nobody() {
         }
         let heeded = heeded.get();
         println!("{heeded} guesses were heeded in {SECONDS} seconds");
-        // The last answers arrive up to a minute later.
+        // Answers may arrive up to a minute after the attack.
         assert!((40..=(SECONDS + 60) / 2 + 1).contains(&heeded), "{heeded}");
     });
 }

@@ -44,7 +44,8 @@ fn p5_answers_with_attributes_stay_in_their_buffer() {
         let file = peer.open_file(&mount, &Want::file("p5")).await;
         peer.on(&mount, set_draft(FileInfoClass::FULL_EA, file, &eas(40))).await.ok();
         for room in 0_u32..200 {
-            // OutputBufferLength; the first entry again each time.
+            // Sets OutputBufferLength, and the index of the first entry, so that each query begins
+            // there.
             let draft = query_draft(FileInfoClass::FULL_EA, file);
             let draft = draft.patch(68, &room.to_le_bytes()).patch(84, &1_u32.to_le_bytes());
             let reply = peer.on(&mount, draft).await;
@@ -64,7 +65,7 @@ fn p5_lists_of_attributes_are_bounded() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("p5")).await;
-        // A file may have 64 KiB of attributes; a longer list is refused.
+        // The list exceeds the 64 KiB that a file may have.
         let draft = set_draft(FileInfoClass::FULL_EA, file, &eas(4_200));
         let reply = peer.on(&mount, draft.charge(2)).await;
         assert_ne!(reply.status(), Status::SUCCESS);

@@ -54,12 +54,12 @@ fn a6_another_user_takes_nothing_over() {
     in_world(async |world| {
         let mut old = Old::new(world).await;
         let mut peer = connected(world).await;
-        // The logon succeeds, but ends no session of another user.
+        // The logon succeeds but ends no session of another user.
         let logon = peer.try_log_on(taking("bob", old.id())).await.unwrap();
         assert_ne!(logon.id, old.id());
         peer.mount(&logon, "bobs").await;
         old.assert_untouched().await;
-        // The victim's ClientGuid does not help either.
+        // Using the victim's ClientGuid does not help.
         let mut peer = world.connect();
         peer.guid = old.peer.guid;
         peer.negotiate(&Offer::default()).await;
@@ -72,7 +72,8 @@ fn a6_another_user_takes_nothing_over() {
 fn a6_nothing_is_taken_over_before_the_logon_succeeds() {
     in_world(async |world| {
         let mut old = Old::new(world).await;
-        // A name is no proof: the first round, and one that ends in a refusal.
+        // The user name alone proves nothing: neither the first message nor a failed logon ends the
+        // old session.
         let mut peer = connected(world).await;
         let mut exchange = Exchange::new(&peer, taking("ann", old.id()));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
@@ -93,7 +94,7 @@ fn a6_nothing_is_taken_over_before_the_logon_succeeds() {
             assert!(!matches!(reply.status(), Status::SUCCESS), "{reply:?}");
             old.assert_untouched().await;
         }
-        // Only the second round by the rightful user counts, whatever earlier rounds named.
+        // The old session ends only when the rightful user has completed a logon.
         let mut peer = connected(world).await;
         let mut exchange = Exchange::new(&peer, taking("ann", old.id()));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
@@ -110,16 +111,16 @@ fn a6_the_same_user_takes_over_however_he_spells_himself() {
         let mut peer = connected(world).await;
         let logon = peer.try_log_on(taking("ANN", old.id())).await.unwrap();
         old.assert_gone(world).await;
-        // The open file is closed: another client can open it at once.
+        // The old session's file is closed, so it can be opened again at once.
         let mount = peer.mount(&logon, "data").await;
         let want = Want::existing("precious").sharing(Default::default());
         peer.open_file(&mount, &want).await;
-        // An expired session of Ann's can be taken over as well.
+        // An expired session of ann can also be taken over.
         world.server.session(logon.id).unwrap().expire();
         let mut next = connected(world).await;
         let last = next.try_log_on(taking("ann", logon.id)).await.unwrap();
         assert!(world.server.session(logon.id).is_none());
-        // Of two logons at once that name the old session, both succeed, and the old session ends.
+        // Two concurrent logons name the old session: both succeed, and the old session ends.
         let (mut a, mut b) = (connected(world).await, connected(world).await);
         let (one, two) = tokio::join!(
             a.try_log_on(taking("ann", last.id)),
@@ -141,7 +142,7 @@ fn a6_ids_of_nothing_are_no_news() {
             peer.mount(&logon, "data").await;
             old.assert_untouched().await;
         }
-        // A session without a completed logon belongs to no user.
+        // An unfinished logon belongs to no user, so nobody can end it.
         let mut unfinished = connected(world).await;
         let mut exchange = Exchange::new(&unfinished, Setup::of("ann"));
         exchange.round(&mut unfinished).await.expect(Status::MORE_PROCESSING_REQUIRED);
@@ -150,7 +151,7 @@ fn a6_ids_of_nothing_are_no_news() {
         exchange.round(&mut unfinished).await.ok();
         let logon = exchange.logon(&mut unfinished);
         unfinished.mount(&logon, "data").await;
-        // A session that is authenticated again, or bound, takes over no other session.
+        // Re-authentication and binding do not end the session that PreviousSessionId names.
         let (mut other, mount) = world.session("ann", &Offer::default()).await;
         let setup = Setup { previous: old.id(), ..Setup::again("ann", &mount.logon) };
         other.log_on_again(setup).await.ok();

@@ -44,7 +44,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
     let mut starting = Vec::new();
     for path in all {
         let whole = std::fs::read_to_string(&path).unwrap();
-        // Tests are at the end of a file.
+        // Only the text before the test modules is searched.
         let text = whole.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
         let starts: Vec<&str> = text
             .lines()
@@ -65,8 +65,8 @@ fn f3_no_code_of_the_server_starts_a_program() {
             }
             continue;
         }
-        // `frevo import` and `frevo man` start a program of a fixed name, the server starts only
-        // itself.
+        // `frevo import`, `frevo man` and the look-up of the machine SID start programs with fixed
+        // names; the server starts only itself.
         let fixed = [
             ("cli/src/import/host_look.rs", "Command::new(\"testparm\")"),
             ("cli/src/machine_sid.rs", "Command::new(\"net\")"),
@@ -80,8 +80,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
             assert_eq!(text.matches("Command::new(").count(), 1, "{name}");
             continue;
         }
-        // The process for that asks winbind by two programs of fixed names; `winbind_domains` turns
-        // it on.
+        // These files ask winbind with two programs of fixed names, if `winbind_domains` is set.
         if ["cli/src/serve/ask_winbind.rs", "cli/src/serve/wbinfo.rs"].contains(&&*name) {
             let programs = usize::from(name.ends_with("wbinfo.rs"));
             assert_eq!(text.matches("Command::new(").count(), programs, "{name}");
@@ -92,7 +91,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
             }
             continue;
         }
-        // A fork without a program, and the tries of the confinement to start one.
+        // A fork starts no program, and the list of system calls only names execve.
         let is_fork = |line: &&str| line.contains("libc::fork()");
         if name == "posix/src/name_service.rs" && starts.iter().all(is_fork) {
             continue;
@@ -104,7 +103,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
         if name == "cli/src/serve/confine/trial.rs" {
             continue;
         }
-        // ExitCode and the number of this process start nothing.
+        // ExitCode and the process id start no program.
         let harmless = |line: &&str| line.contains("std::process::{") && !line.contains("Command");
         if !starts.iter().all(harmless) {
             starting.push((name, starts.join("; ")));

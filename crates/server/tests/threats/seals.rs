@@ -37,7 +37,7 @@ fn p10_headers_that_lie_disconnect() {
             peer.send_frame(&frame[..length]).await;
             peer.expect_disconnect().await;
         }
-        // Flags, OriginalMessageSize, SessionId.
+        // The changed fields are Flags, OriginalMessageSize and SessionId.
         let size = u32::try_from(whole.len() - 52).unwrap();
         let changes: [(usize, Vec<u8>); 9] = [
             (42, vec![0, 0]),
@@ -111,7 +111,7 @@ fn p10_contents_that_do_not_belong_disconnect() {
         drop((peer, mount));
         for content in contents {
             let (mut peer, mount, _) = sealed_echo(world, &Offer::default()).await;
-            // The old session's id becomes the new one's where it was right.
+            // The contents were made for an earlier session, so its id is replaced by the new one.
             let mut content = content;
             let old = id.to_le_bytes();
             while let Some(at) = content.windows(8).position(|w| w == old) {

@@ -87,8 +87,7 @@ impl Create<'_> {
             drop(held);
             self.rq.server().announce_breaks(&cell, breaks);
             if waits {
-                // During the wait the file may be renamed or removed: the next attempt starts
-                // again.
+                // During the wait the file may be renamed or removed: the attempt starts again.
                 drop((entered, opened));
                 awaited += 1;
                 if awaited > BREAKS_AWAITED {
