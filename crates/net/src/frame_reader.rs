@@ -12,7 +12,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
@@ -20,12 +20,18 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::buffer::{Buf, HEADROOM};
 use crate::limits::{
     FRAME_BYTES_MAX, FRAME_PROGRESS_TIMEOUT, FRAME_RATE_MIN, FRAME_WAKE_BYTES, FRAME_WAKE_PATIENCE,
-    GATE_PAUSE, RECEIVE_SCRATCH_BYTES,
+    GATE_PAUSE, RECEIVE_SCRATCH_BYTES, SESSION_REQUEST_BYTES_MAX,
 };
 use crate::transport::Stream;
 
 /// Bytes before every frame: zero, and a 24-bit big-endian length.
 pub const PREFIX_BYTES: usize = 4;
+
+/// Type of a NetBIOS session request, RFC 1002 4.3.2.
+const SESSION_REQUEST: u8 = 0x81;
+
+/// A positive session response, RFC 1002 4.3.3.
+const POSITIVE_SESSION_RESPONSE: [u8; PREFIX_BYTES] = [0x82, 0, 0, 0];
 
 /// The reason why a connection gives no further frame. All are final.
 #[derive(Debug)]
@@ -101,10 +107,24 @@ enum Partial {
     Body { buf: Buf, len: usize },
 }
 
+/// The part of a NetBIOS session request that has arrived. It may come once, before all frames.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SessionRequest {
+    /// It is no longer accepted, or never was.
+    Refused,
+    /// It may come next.
+    Accepted,
+    /// Its body is being received, to be dropped.
+    Begun,
+    /// It is complete, and the response is still to be sent.
+    Complete,
+}
+
 /// Cuts one connection's stream into frames. It is `Send`: it moves with its connection to another
 /// core, with all bytes that it holds.
 pub struct FrameReader {
     limit: u32,
+    session_request: SessionRequest,
     progress_timeout: Duration,
     partial: Partial,
     /// The next complete frame. Most come alone, and need no queue.
@@ -136,6 +156,7 @@ impl FrameReader {
     pub fn new(limit: u32) -> Self {
         Self {
             limit: limit.min(FRAME_BYTES_MAX),
+            session_request: SessionRequest::Refused,
             progress_timeout: FRAME_PROGRESS_TIMEOUT,
             partial: Partial::Nothing,
             next: None,
@@ -158,6 +179,12 @@ impl FrameReader {
     /// may until this is called.
     pub fn allow_room(&mut self, may: bool) {
         self.has_room = may;
+    }
+
+    /// Accepts a NetBIOS session request before the first frame, and answers it positively, whatever
+    /// names it has (RFC 1002 4.3). Clients that know only port 139 send one on port 445, too.
+    pub fn accept_session_request(&mut self) {
+        self.session_request = SessionRequest::Accepted;
     }
 
     /// Sets the limit for frames whose prefix has not arrived yet. It is raised after the logon.
@@ -263,6 +290,10 @@ impl FrameReader {
         may_receive: impl Fn(usize, bool) -> bool,
     ) -> Result<Option<Buf>, ReceiveError> {
         loop {
+            if self.session_request == SessionRequest::Complete {
+                self.session_request = SessionRequest::Refused;
+                send_session_response(stream)?;
+            }
             if let Some(frame) = self.try_next() {
                 return Ok(Some(frame));
             }
@@ -386,6 +417,14 @@ impl FrameReader {
 
     /// Hands out the frame if it is complete.
     fn finish_body(&mut self) {
+        if self.session_request == SessionRequest::Begun {
+            if matches!(&self.partial, Partial::Body { buf, len } if buf.len() == *len) {
+                self.partial = Partial::Nothing;
+                self.waited = Duration::ZERO;
+                self.session_request = SessionRequest::Complete;
+            }
+            return;
+        }
         match std::mem::replace(&mut self.partial, Partial::Nothing) {
             Partial::Body { buf, len } if buf.len() == len => {
                 self.waited = Duration::ZERO;
@@ -431,7 +470,18 @@ impl FrameReader {
     fn begin_body(&mut self, prefix: [u8; PREFIX_BYTES]) {
         let [first, high, middle, low] = prefix;
         let len = u32::from_be_bytes([0, high, middle, low]);
-        if first != 0 {
+        let is_session_request = first == SESSION_REQUEST
+            && len <= SESSION_REQUEST_BYTES_MAX
+            && self.session_request == SessionRequest::Accepted;
+        match self.session_request {
+            SessionRequest::Accepted if is_session_request => {
+                self.session_request = SessionRequest::Begun;
+            }
+            SessionRequest::Accepted => self.session_request = SessionRequest::Refused,
+            // The answer is still to be sent.
+            SessionRequest::Complete | SessionRequest::Begun | SessionRequest::Refused => {}
+        }
+        if first != 0 && !is_session_request {
             self.fault = Some(Fault::NotAFrame { first });
         } else if len > self.limit {
             self.fault = Some(Fault::TooLong { len, limit: self.limit });
@@ -441,6 +491,14 @@ impl FrameReader {
             self.finish_body();
         }
     }
+}
+
+/// Sends the answer to a session request. Nothing was sent before it, so that it fits into the send
+/// buffer, or the connection is lost.
+fn send_session_response(stream: &Stream) -> Result<(), ReceiveError> {
+    let response = IoSlice::new(&POSITIVE_SESSION_RESPONSE);
+    let sent = stream.try_write_vectored(&[response], false).map_err(ReceiveError::Io)?;
+    if sent == PREFIX_BYTES { Ok(()) } else { Err(ReceiveError::Truncated) }
 }
 
 #[cfg(test)]

@@ -22,6 +22,10 @@ pub const RECEIVE_SCRATCH_BYTES: usize = 16 << 10;
 /// Largest length in four prefix bytes (MS-SMB2 2.1).
 pub const FRAME_BYTES_MAX: u32 = 0x00ff_ffff;
 
+/// Largest NetBIOS session request before the first frame, bytes: two names of 255 bytes, RFC 1002
+/// 4.3.2.
+pub const SESSION_REQUEST_BYTES_MAX: u32 = 510;
+
 /// Time between two checks whether a connection may receive.
 pub const GATE_PAUSE: Duration = Duration::from_millis(5);
 

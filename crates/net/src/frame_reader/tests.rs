@@ -151,6 +151,49 @@ async fn what_is_not_a_frame_is_refused() {
     assert!(matches!(error, ReceiveError::NotAFrame { first: 0x81 }));
 }
 
+/// RFC 1002 4.3: clients of port 139 begin with it, in one packet with the next frame or in pieces.
+#[tokio::test]
+async fn a_session_request_is_answered_once() {
+    let request = [&[0x81, 0, 0, 68][..], &body(68, 1)].concat();
+    let after = framed(&[body(10, 2)]);
+    for cut in [1, 3, 4, 40, 72, 74, 86] {
+        let (client, server) = memory(1000);
+        let mut reader = FrameReader::new(1000);
+        reader.accept_session_request();
+        let wire = [&request[..], &after].concat();
+        let (first, second) = wire.split_at(cut);
+        write_all(&client, first).await;
+        let frame = async {
+            let frame = reader.next(&server).await.unwrap().unwrap();
+            assert_eq!(&frame[..], body(10, 2), "{cut}");
+        };
+        let write = async {
+            tokio::task::yield_now().await;
+            write_all(&client, second).await;
+        };
+        tokio::join!(frame, write);
+        let mut answer = [0; 8];
+        let count = client.try_read_vectored(&mut [IoSliceMut::new(&mut answer)]).unwrap();
+        assert_eq!(answer[..count], [0x82, 0, 0, 0], "{cut}");
+        // A second one is no frame.
+        write_all(&client, &request).await;
+        let error = reader.next(&server).await.unwrap_err();
+        assert!(matches!(error, ReceiveError::NotAFrame { first: 0x81 }));
+    }
+    for (wire, is_after_a_frame) in [(&b"\x81\0\x01\xFF"[..], false), (&request, true)] {
+        let (client, server) = memory(1000);
+        let mut reader = FrameReader::new(1000);
+        reader.accept_session_request();
+        if is_after_a_frame {
+            write_all(&client, &after).await;
+            reader.next(&server).await.unwrap().unwrap();
+        }
+        write_all(&client, wire).await;
+        let error = reader.next(&server).await.unwrap_err();
+        assert!(matches!(error, ReceiveError::NotAFrame { first: 0x81 }));
+    }
+}
+
 #[tokio::test]
 async fn an_end_inside_a_frame_is_told_from_an_orderly_one() {
     for cut in [1, 3, 4, 7] {

@@ -233,7 +233,8 @@ impl Server {
         let stream = stream.into();
         let ticket =
             self.0.state.admit(stream.peer_addr()?.ip()).ok_or(io::ErrorKind::ConnectionRefused)?;
-        let reader = FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX);
+        let mut reader = FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX);
+        reader.accept_session_request();
         let accepted = Accepted { stream, reader, first: None, ticket };
         Ok(Box::pin(connection::run(Arc::clone(&self.0.state), accepted)))
     }

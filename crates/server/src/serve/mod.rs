@@ -221,6 +221,7 @@ impl Door {
         };
         let limit = u32::try_from(Stage::New.frame_limit()).unwrap_or(u32::MAX);
         let mut reader = FrameReader::new(limit);
+        reader.accept_session_request();
         // The future is boxed, because this task's own state lives as long as the connection.
         let Some(first) = Box::pin(self.first_frame(&stream, &mut reader, &ticket, peer)).await
         else {
