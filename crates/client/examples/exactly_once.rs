@@ -162,7 +162,8 @@ async fn watch(share: Share, directory: String, left: Arc<AtomicU64>) -> Outcome
         let path = format!("{directory}/{name}");
         for is_there in [true, false] {
             let (change, done) = tokio::join!(next(&mut watch, &name, is_there), async {
-                // The first request starts the watch.
+                // The first call of `next_changes` starts the watch, so the first change waits for
+                // it.
                 tokio::time::sleep(Duration::from_millis(if number == 0 { 500 } else { 0 })).await;
                 match is_there {
                     true => share.create_dir(&path).await,
@@ -176,7 +177,8 @@ async fn watch(share: Share, directory: String, left: Arc<AtomicU64>) -> Outcome
                 missed += 1;
                 let entries = share.list_dir(&directory).await?;
                 if entries.iter().any(|entry| entry.file_name() == name) != is_there {
-                    // It was done after the answer that went astray.
+                    // The change came after the listing that this answer lost, so the watch must
+                    // report it.
                     next(&mut watch, &name, is_there).await?;
                 }
             }

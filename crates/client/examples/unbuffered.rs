@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut offset = 0;
     while offset < bytes {
         if writes {
-            // No two pieces are equal.
+            // Each piece begins with its offset, so no two pieces are equal.
             piece[..8].copy_from_slice(&offset.to_le_bytes());
             file.write_all_at(&piece, offset).await?;
         } else {

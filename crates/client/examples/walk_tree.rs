@@ -19,7 +19,7 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut total = 0;
     walk(&share, &top, |path, metadata| {
         total += metadata.len();
-        // Names are the server's: what a terminal would obey is escaped.
+        // A file name may contain control characters that terminals obey, so it is escaped.
         println!("{:12} {}", metadata.len(), path.escape_debug());
     })
     .await?;
@@ -35,12 +35,13 @@ pub(crate) async fn walk(
 ) -> Result<()> {
     let mut directories = vec![top.trim_end_matches('/').to_owned()];
     while let Some(directory) = directories.pop() {
-        // One by one, not as a whole: a directory may be large.
+        // The directory is read entry by entry, because it may be too large to keep as a whole.
         let mut entries = share.read_dir(&directory).await?;
         while let Some(entry) = entries.next_entry().await? {
             let slash = if directory.is_empty() { "" } else { "/" };
             let path = format!("{directory}{slash}{}", entry.file_name());
-            // A link to a directory is none, so there is no going round in circles.
+            // A link to a directory does not count as a directory, so the walk cannot go in
+            // circles.
             if entry.metadata().is_dir() {
                 directories.push(path);
             } else {

@@ -34,7 +34,7 @@ pub(crate) async fn watch(
 ) -> Result<()> {
     let mut watch = share.watch(path, RecursiveMode::Recursive).await?;
     loop {
-        // The server keeps changes between two calls.
+        // The server stores the changes that happen between two calls.
         for change in watch.next_changes().await? {
             if told(change).is_break() {
                 return Ok(());

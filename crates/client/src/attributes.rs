@@ -315,7 +315,8 @@ impl Share {
             let set = match answers.first().map(Message::status) {
                 Some(Status::SUCCESS) => Ok(()),
                 Some(status) => Err(Error::new(status, operation, &*open.url)),
-                // The CREATE was repeated, and sent without the further requests.
+                // The CREATE had to be repeated and was sent alone, so the request of this
+                // operation follows now.
                 None => control(&open, operation, CODE, &data, 0, &[]).await.map(drop),
             };
             if let Err(error) = set {
@@ -325,7 +326,8 @@ impl Share {
             }
             let looked = seen(answers.get(1..).unwrap_or_default(), posix).ok();
             let told = looked.map(|found| open.share.found(found, false));
-            // A CLOSE on another channel could come after the next request.
+            // With several channels, a CLOSE in the background could arrive after the next request:
+            // it is awaited.
             let is_alone = share.session().channels().len() == 1;
             if is_alone {
                 tokio::spawn(async move { open.close(Haste::WithNext).await });

@@ -113,10 +113,11 @@ impl Share {
         };
         let also = [Status::BUFFER_OVERFLOW];
         let mut ask = look_at(change.access());
-        // MS-FSA 2.1.5.1.2: an open for attributes alone breaks no lease.
+        // MS-FSA 2.1.5.1.2: a CREATE for attributes only breaks no lease, so it needs none.
         let lease = lease.filter(|lease| !parts.is_empty() && !lease.wire_state().is_empty());
         if let Some(lease) = lease {
-            // Requests the smallest lease state: the lease keeps its state (MS-SMB2 3.3.5.9.11).
+            // The CREATE joins the lease and asks for READ only: the lease keeps its present state
+            // (MS-SMB2 3.3.5.9.11).
             (ask.shared, ask.lease) = (Some(Arc::clone(lease)), LeaseState::READ);
         }
         let answers = self.chain(operation, path, Replay::Settled, &ask, &also, calls).await?;
@@ -216,11 +217,12 @@ impl File {
                 let found = seen(looked, posix);
                 match found {
                     Ok(found) => Ok(open.share.found(found, false)),
-                    // Only the second request was refused.
+                    // The change succeeded; only the query after it was refused.
                     Err(_) => self.metadata().await,
                 }
             }
-            // MS-SMB2 3.3.5.2.10: a channel was lost meanwhile. A single request handles that.
+            // MS-SMB2 3.3.5.2.10: the server refused the request because a channel was lost. A
+            // single request can be repeated.
             Err(error) if is_of_channel(&error) => {
                 self.set_info(class, operation, data.to_vec()).await?;
                 self.metadata().await

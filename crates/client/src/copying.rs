@@ -56,7 +56,7 @@ impl File {
         to: u64,
         len: u64,
     ) -> Result<Option<CopyMethod>> {
-        // Later sums cannot overflow.
+        // These checks keep later sums from overflowing.
         for end in [from.saturating_add(len), to.saturating_add(len)] {
             signed(end)?;
         }
@@ -85,12 +85,14 @@ struct Copying<'a> {
 impl Copying<'_> {
     /// Tries one way after the other, each from where the last one ended.
     async fn by_server(&mut self) -> Result<Option<CopyMethod>> {
-        // A server with shared extents uses them for an offloaded copy too.
+        // An offloaded copy is tried first: a server that can share extents also does it for an
+        // offloaded copy.
         self.offload().await?;
         if self.done == self.len {
             return Ok(Some(CopyMethod::Offloaded));
         }
-        // The last bytes, less than a sector, remain: then the caller copies all.
+        // A rest of less than a sector remains. Between two sessions the server cannot copy it, so
+        // the caller copies everything.
         if !self.source.share().session().is_same(self.target.share().session()) {
             return Ok(None);
         }
@@ -133,7 +135,8 @@ impl Copying<'_> {
         while self.done < self.len {
             let count = (self.len - self.done).min(PART);
             let mut input = Vec::new();
-            // The FileId of the present session: the source may have to be reconnected.
+            // The FileId must be that of the present session, so a lost source is reconnected
+            // first.
             self.source.confirm().await?;
             DuplicateExtents {
                 source_file_id: self.source.open.file_id(),
@@ -149,9 +152,10 @@ impl Copying<'_> {
                 continue;
             };
             match error.status() {
-                // MS-FSCC 2.3.8: NOT_SUPPORTED concerns only these two files.
+                // These statuses say that the file system cannot clone at all, which is remembered.
+                // NOT_SUPPORTED concerns only these two files (MS-FSCC 2.3.8).
                 Some(Status::INVALID_DEVICE_REQUEST | Status::NOT_IMPLEMENTED) => refused.note(),
-                // The files or the alignment do not allow it.
+                // Only these files, or their alignment, do not allow a clone: it is not remembered.
                 Some(_) => {}
                 None => return Err(error),
             }
@@ -249,7 +253,7 @@ impl Copying<'_> {
             let asked = request.chunks.iter().map(|chunk| u64::from(chunk.length)).sum::<u64>();
             let mut input = Vec::new();
             request.encode(&mut Writer::new(&mut input));
-            // WRITE: the target need not be open for reading.
+            // SRV_COPYCHUNK_WRITE does not need the right to read the target.
             let code = CtlCode::SRV_COPYCHUNK_WRITE;
             let also = [
                 Status::INVALID_PARAMETER,
@@ -260,7 +264,8 @@ impl Copying<'_> {
             ];
             let message = control(&target.open, "copy to", code, &input, 12, &also).await?;
             let status = message.status();
-            // MS-SMB2 3.3.5.15.6: the key is unknown; it may have ended with its session.
+            // MS-SMB2 3.3.5.15.6: the resume key is unknown, perhaps because its session has ended:
+            // asks for a new key.
             if status == Status::OBJECT_NAME_NOT_FOUND
                 && target.open.generation() != keyed
                 && keys_left > 0
@@ -281,7 +286,7 @@ impl Copying<'_> {
                 {
                     self.done += u64::from(reply.total_bytes_written);
                 }
-                // The server names its limits.
+                // The server has answered with its limits, which apply from now on.
                 (Status::INVALID_PARAMETER, Ok(said)) if !lowered && said.chunks_written > 0 => {
                     lowered = true;
                     limits = Limits {
@@ -311,7 +316,7 @@ async fn offloaded(
     room: u32,
 ) -> Result<Message> {
     let done = control(&file.open, operation, code, input, room, &[]).await;
-    // MS-FSCC 2.3.42 and 2.3.44: these statuses concern the volume.
+    // MS-FSCC 2.3.42 and 2.3.44: these statuses mean that the volume cannot offload.
     if let Err(error) = &done
         && error.status().is_some_and(|status| CANNOT.contains(&status))
     {

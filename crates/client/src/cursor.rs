@@ -114,7 +114,7 @@ async fn read_piece(file: File, at: u64, want: u64) -> Result<Bytes> {
     let (most, _) = file.sizes().await?;
     let first = file.read_bytes(at, u32::try_from(want).unwrap_or(most).min(most)).await?;
     let got = first.len();
-    // At most READ_PIECE.
+    // The cast cannot fail, because `want` is at most READ_PIECE.
     let want = usize::try_from(want).unwrap_or(got);
     if got >= want || got == 0 {
         return Ok(first);
@@ -162,7 +162,7 @@ impl Cursor {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         while self.piece.is_empty() {
             if self.ahead.is_empty() && self.asked >= self.end {
-                // Another client may have appended to the file.
+                // Another client may have appended data, so the length is read again.
                 self.end = ready!(self.poll_length(cx))?;
                 if self.asked >= self.end {
                     return Poll::Ready(Ok(()));
@@ -184,7 +184,7 @@ impl Cursor {
             };
             self.depth = (self.depth * 2).min(AHEAD_MAX);
             if (came.len() as u64) < want {
-                // The file has become shorter: the READs ahead begin too far.
+                // The file has become shorter: the reads ahead have wrong offsets and are dropped.
                 self.ahead = FuturesOrdered::new();
                 self.asked = self.position + came.len() as u64;
                 self.end = self.asked;
@@ -247,7 +247,7 @@ impl AsyncRead for Cursor {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        // Reads see the data that was written before.
+        // Waits for the gathered writes, so that the read returns their data.
         io(ready!(this.poll_written(cx)))?;
         if into.remaining() == 0 {
             return Poll::Ready(Ok(()));
@@ -273,11 +273,11 @@ impl AsyncWrite for Cursor {
         this.gathered.extend_from_slice(data.get(..count).unwrap_or_default());
         this.position += count as u64;
         this.end = this.end.max(this.position);
-        // The write may change data that was read ahead.
+        // The write may change data that was read ahead, so that data is dropped.
         this.forget_ahead();
         if this.gathered.len() >= WRITE_PIECE {
             this.send_gathered();
-            // Polling sends the gathered writes. An error is returned by the next call.
+            // Polling moves the writes forward; the next call returns their errors.
             if let Poll::Ready(done) = this.poll_writes(cx, WRITES_MAX) {
                 io(done)?;
             }
@@ -307,7 +307,7 @@ impl AsyncSeek for Cursor {
     fn poll_complete(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
         let this = &mut *self;
         let Some(to) = this.seek else { return Poll::Ready(Ok(this.position)) };
-        // The end of the file is behind all data that was written.
+        // Waits for the gathered writes, because they may extend the file.
         io(ready!(this.poll_written(cx)))?;
         let position = match to {
             SeekFrom::Start(at) => Ok(at),

@@ -104,7 +104,8 @@ pub trait Dial: Send + Sync + fmt::Debug {
 
 impl Dial for Dialer {
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
-        // The method of the value, which this one is named like.
+        // Calls the method of the type `Dialer`, not this method of the trait, which has the same
+        // name.
         Box::pin(Self::dial(self, &server.host, server.port))
     }
 

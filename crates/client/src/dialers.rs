@@ -66,7 +66,8 @@ impl Dial for Dialers {
 
     fn dial_further<'a>(&'a self, server: &'a ServerName, transport: Transport) -> Dialing<'a> {
         Box::pin(async move {
-            // An address that is not reached says nothing about the session's server.
+            // Nothing is noted about the session's server if only this address of it cannot be
+            // reached.
             match self.order.iter().find(|choice| choice.transport == transport) {
                 Some(choice) => choice.dial(server).await,
                 None => Err(io::ErrorKind::Unsupported.into()),

@@ -146,7 +146,8 @@ pub(crate) async fn snapshots(open: &Open) -> Result<Vec<String>> {
     const OPERATION: &str = "list the snapshots of";
     let code = CtlCode::SRV_ENUMERATE_SNAPSHOTS;
     let mut room = 16;
-    // Snapshots may be made between two requests.
+    // If snapshots were made between two requests, the buffer is too small again: tries up to four
+    // times.
     for _ in 0..4 {
         let message = control(open, OPERATION, code, &[], room, &[]).await?;
         let output = output(&message).during(OPERATION, &open.url)?;

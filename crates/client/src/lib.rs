@@ -174,7 +174,7 @@
 //! come back in time. Open such a file again by its path; another target may have another
 //! version of it.
 #![forbid(unsafe_code)]
-// The server may be hostile.
+// The server may be hostile, so no input of it may make this crate panic.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)

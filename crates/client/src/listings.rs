@@ -79,7 +79,7 @@ impl HeldBytes<'_> {
     pub(crate) async fn wait(&mut self, count: usize) -> bool {
         loop {
             let mut changed = std::pin::pin!(self.budget.given_back.notified());
-            // Subscribes before the check, so that no notification is missed.
+            // Registers for the notification before the check, so that none is missed.
             changed.as_mut().enable();
             if self.add(count) {
                 return true;
@@ -119,7 +119,8 @@ impl Keeping<'_> {
         held.kept = held.kept.saturating_add(count);
         self.count += count;
         drop(held);
-        // A listing may wait for room that will not become free.
+        // A listing may be waiting for memory that will not become free now: wakes it to look
+        // again.
         self.budget.given_back.notify_waiters();
         true
     }
@@ -212,7 +213,7 @@ mod tests {
         assert!(tokio::time::timeout(minute, waits.wait(5)).await.is_err());
         drop(other);
         assert!(waits.wait(5).await);
-        // No other listing holds entries: waiting would never end.
+        // No other listing holds entries, so waiting would never end.
         assert!(!waits.wait(2).await);
         assert_eq!(budget.held.lock().all, 9);
     }

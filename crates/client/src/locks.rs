@@ -154,7 +154,8 @@ async fn try_until_locked(
             outcome => return outcome,
         }
         drop(sequence);
-        // Ends early when the caller gives up; the next request then returns that error.
+        // The pause ends early if the caller's patience ends; the next request then returns the
+        // error.
         let _ = timeout(pause, patience.ended()).await;
         pause = (pause * 2).min(REPEAT_PAUSE_MAX);
     }

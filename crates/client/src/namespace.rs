@@ -106,7 +106,8 @@ impl Share {
             let made = self.chain("make directory", part, Replay::Idempotent, &ask, &[], calls);
             let made = made.await.map(drop);
             let is_refused = |error: &Error| error.status().is_some() && !error.is_not_found();
-            // impacket's server answers ACCESS_DENIED for a directory that exists.
+            // The server of impacket answers ACCESS_DENIED if the directory exists, so the client
+            // checks.
             if made.as_ref().is_err_and(is_refused)
                 && self.metadata(&part.replace('\\', "/")).await.is_ok_and(|found| found.is_dir())
             {
@@ -117,9 +118,10 @@ impl Share {
         if whole.is_empty() {
             return Ok(());
         }
-        // Tries the whole path first: most often the parent exists, which takes one round trip.
+        // Tries the whole path first, in one round trip: usually the parent exists.
         match make(&whole).await {
-            // Some servers return the same status for a missing parent as for a missing file.
+            // Some servers report a missing parent like a missing file: then the parents are made,
+            // too.
             Err(error) if error.is_not_found() => {}
             done => return done,
         }
@@ -275,7 +277,8 @@ impl Share {
         let is_same = source.session().is_same(target.session())
             && eq_ignore_case(source.name(), target.name());
         if is_same {
-            // The source and the target use their paths on the link's target.
+            // Both names are behind the same link, so they are renamed with their paths on the
+            // link's target.
             return Ok((Self { reached: None, ..source }, from, to));
         }
         let cause = Cause::Status(Status::NOT_SAME_DEVICE);

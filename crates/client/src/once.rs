@@ -45,7 +45,8 @@ impl Live {
             }
             let outcome = self.outcome_of(bound, taken.id).await?;
             match (outcome.progress, outcome.status) {
-                // CANCELLED: a request that waited for others ended with its connection.
+                // CANCELLED: the server gave the request up because its connection ended while it
+                // waited for others.
                 (Progress::NOT_BEGUN, _) | (Progress::DONE, Status::CANCELLED) => {}
                 (Progress::DONE, _) if !once => {}
                 (Progress::DONE, Status::SUCCESS) => return Ok(Vec::new()),
@@ -80,7 +81,7 @@ impl Live {
                 answer => answer?,
             };
             if message.status() != Status::SUCCESS {
-                // A server that does not number operations.
+                // This server does not number operations.
                 return Err(Failure::Gone);
             }
             let outcome = ioctl::Response::parse(message.bytes())

@@ -206,7 +206,8 @@ impl OpenOptions {
             options,
             attributes: self.attributes.wire(),
             keep: durable,
-            // Only a durable Open keeps its lease when the connection is lost.
+            // A lease is requested only for a durable Open, because another Open loses it with the
+            // connection.
             lease: if durable { self.lease } else { LeaseState::EMPTY }.wire(),
             shared: self.shared.clone(),
             snapshot: None,

@@ -38,7 +38,7 @@ impl Session {
         let mut pipe = Pipe::open(self, "samr", SyntaxId::SAMR).await?;
         let answer = match pipe.call_if_known(samr::CHANGE_PASSWORD4, &stub).await? {
             Some(answer) => answer,
-            // The server is older than Windows Server 2022 or Samba 4.18.
+            // A server before Windows Server 2022 or Samba 4.18 knows only the older request.
             None => {
                 let stub = encrypted(self, user, &old, new).during(OPERATION, &path)?;
                 let mut pipe = Pipe::open(self, "samr", SyntaxId::SAMR).await?;

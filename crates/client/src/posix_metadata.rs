@@ -57,7 +57,8 @@ impl PosixMetadata {
     }
 
     fn new(mode: u32, owner: &Sid, group: &Sid) -> Self {
-        // The numbers of the extensions. 1, a directory, is left to the DOS attributes.
+        // The numbers are those of the POSIX extensions. 1 (directory) is not listed: the DOS
+        // attributes tell it.
         let kind = match mode >> TYPE_SHIFT {
             2 => PosixFileType::Symlink,
             3 => PosixFileType::CharDevice,

@@ -32,7 +32,7 @@ impl File {
                 Ok::<_, Error>((start, count, part.len()))
             });
         }
-        // The file ends in the first part that is not full.
+        // `end` is where the first part that is not full ends: the end of the file.
         let mut end = usize::MAX;
         let mut total = 0;
         while let Some(part) = parts.next().await {
@@ -92,7 +92,7 @@ impl File {
         let loan = message.take_loan();
         let parsed = read::Response::parse(message.bytes()).during("read", &self.open.url)?;
         let is_transformed = parsed.flags.contains(read::ReadResponseFlags::RDMA_TRANSFORM);
-        // MS-SMB2 3.2.5.11: RDMA has moved the data, which the response may describe.
+        // MS-SMB2 3.2.5.11: the data was moved by RDMA, and the response may only describe it.
         let moved = loan.filter(|_| parsed.data.is_empty() || is_transformed);
         let is_long = moved.is_none() && parsed.data.len() > len as usize;
         if is_long || parsed.data_remaining > len {
@@ -115,7 +115,7 @@ impl File {
             if chunk.is_empty() {
                 break;
             }
-            // `read_chunk` returns no more than `len` bytes.
+            // `read_chunk` never returns more than `len` bytes.
             if let Some(place) = rest.get_mut(..chunk.len()) {
                 place.copy_from_slice(&chunk);
             }
@@ -178,7 +178,7 @@ impl File {
         for _ in 0..SHORT_WRITES {
             let rest = len - done;
             match self.write_rest(offset, len, done, &mut fill).await? {
-                // A server that has space writes at least one byte.
+                // A server with free space writes at least one byte, so 0 means a full disk.
                 0 if rest > 0 => {
                     return Err(Error::new(Status::DISK_FULL, "write", &*self.open.url));
                 }

@@ -79,7 +79,7 @@ impl Drop for Inner {
         let live = self.session.inner.current();
         let Some(live) = live.filter(|live| live.generation == bound.generation) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        // The task keeps the session until the request is sent.
+        // The task keeps the session alive until the request is sent.
         let session = self.session.clone();
         runtime.spawn(async move {
             let call = Call::new(Command::TREE_DISCONNECT, |w| tree_disconnect::Request.encode(w));
@@ -243,7 +243,8 @@ impl Share {
     /// MS-SMB2 3.2.4.3 and 2.2.13.
     pub(crate) fn named(&self, path: &str, bound: Bound, is_posix: bool) -> (String, bool) {
         if is_posix {
-            // A share of a DFS namespace never is.
+            // A share of a DFS namespace has no POSIX extensions, so the path needs no server and
+            // share.
             return (posix_path(path), false);
         }
         if !bound.is_dfs {
@@ -323,7 +324,8 @@ impl Share {
             message.status(),
             Status::FILE_CLOSED | Status::INVALID_DEVICE_REQUEST | Status::NOT_SUPPORTED
         ) {
-            // A signed refusal: a server older than 3.0 does not know the request.
+            // The signed refusal shows that the server is older than SMB 3.0 and does not know the
+            // request.
             return Ok(());
         }
         let lowered = Cause::Security(
@@ -459,7 +461,7 @@ impl<'a> Attempts<'a> {
                 self.broken += 1;
                 if self.broken >= BROKEN_MAX { error(cause) } else { None }
             }
-            // The tree connect has ended: the server has reloaded the share.
+            // The tree connect has ended because the server has reloaded the share: connects again.
             Err(Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED))) => {
                 self.share.unbind(bound);
                 None

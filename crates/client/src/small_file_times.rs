@@ -57,15 +57,15 @@ impl Dates {
         }
         let shown = closed.last_write_time;
         if shown == wanted {
-            // A share that another file has shown to need `Last` stays there.
+            // If another file has shown that this share needs `Last`, that result stays.
             let _ = self.0.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
             return Shown::Dated;
         }
         let (a, b) = (system_time(shown), system_time(wanted));
         let apart = a.duration_since(b).or_else(|_| b.duration_since(a)).unwrap_or_default();
         if apart < COARSEST {
-            // A coarse timestamp, or a write at this moment: the result does not apply to other
-            // files.
+            // The share stores coarse timestamps, or the write happened at this very time: nothing
+            // is learned for other files.
             return Shown::Dated;
         }
         self.0.store(2, Ordering::Relaxed);

@@ -65,7 +65,8 @@ impl Share {
         };
         match found {
             Ok(special) => Ok(Metadata { special, ..known }),
-            // The server refuses, or its data has an unknown form.
+            // The server refuses the request, or returns unknown data: the kind stays as it is
+            // known.
             Err(error) if matches!(error.cause(), Cause::Status(_) | Cause::Protocol(_)) => {
                 Ok(known)
             }

@@ -59,7 +59,7 @@ impl Pace {
         self.fastest = self.fastest.min(took);
         self.bytes += bytes;
         let window = self.since.elapsed();
-        // A window lasts at least as long as two answers take, and holds several.
+        // A window must last as long as two answers and hold several.
         if window < self.fastest * 2 || self.bytes < bytes * self.depth as u64 {
             return;
         }
@@ -67,7 +67,7 @@ impl Pace {
         self.rate = if rate > self.rate { rate } else { self.rate * 0.9 + rate * 0.1 };
         let product = self.rate * self.fastest.as_secs_f64();
         let wanted = (2.0 * product / bytes.max(1) as f64).ceil();
-        // The cast saturates, and the number is clamped.
+        // A float that is too large becomes usize::MAX here, and is then clamped.
         self.depth = (wanted as usize).clamp(self.least, DEPTH_MAX);
         self.since = Instant::now();
         self.bytes = 0;
@@ -122,7 +122,8 @@ impl File {
                 continue;
             }
             pace.note(u64::from(want), took);
-            // A short answer means the end of the file, or a server with shorter reads.
+            // A short read means the end of the file, or a server with short reads: the next read
+            // tells.
             if buf.is_empty() {
                 ended = true;
                 continue;
@@ -130,7 +131,7 @@ impl File {
             let count = buf.len() as u64;
             done += count;
             if count < u64::from(want) {
-                // The reads in progress have wrong offsets; they are sent again.
+                // The reads in progress have wrong offsets now, so they are dropped and sent again.
                 next = done;
                 under_way = FuturesOrdered::new();
             }
@@ -182,10 +183,12 @@ impl File {
         fill: impl Fn(u64, usize, &mut Buf) -> io::Result<()> + Send + Sync + 'static,
         progress: impl Progress,
     ) -> Result<()> {
-        // Dropping the set when the caller gives up cancels what is not sent yet.
+        // The set is dropped if the caller gives up, which cancels all writes that are not sent
+        // yet.
         let mut under_way = JoinSet::new();
         let done = self.store_in(&mut under_way, offset, len, fill, progress).await;
-        // Waits, since otherwise a late write could follow the caller's next request.
+        // Waits for the writes in progress, so that no late write follows the next request of the
+        // caller.
         while done.is_err() && under_way.join_next().await.is_some() {}
         done
     }
@@ -243,13 +246,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn depth_follows_the_product() {
         let mut pace = Pace::new(DEPTH_MIN);
-        // 100 MB/s with 10 ms: 1 MB, so that two pieces of 1 MB cover it twice.
+        // 100 MB/s with 10 ms make 1 MB in flight: two pieces of 1 MB are twice that.
         for _ in 0..200 {
             tokio::time::advance(Duration::from_millis(10)).await;
             pace.note(1_000_000, Duration::from_millis(10));
         }
         assert_eq!(pace.depth, DEPTH_MIN);
-        // 1 GB/s with 20 ms: 20 MB.
+        // 1 GB/s with 20 ms make 20 MB in flight.
         let mut pace = Pace::new(DEPTH_MIN);
         for _ in 0..2_000 {
             tokio::time::advance(Duration::from_millis(1)).await;

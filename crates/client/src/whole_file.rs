@@ -66,7 +66,7 @@ impl Share {
             return Ok(whole);
         }
         let file = self.open(path).await?;
-        // The buffer grows with the data, since the server may report a false length.
+        // The buffer grows with the data, because the server may report a wrong length.
         let mut whole = Vec::new();
         let sink = |_: u64, piece: frevo_net::buffer::Buf| {
             whole.extend_from_slice(&piece);
@@ -174,13 +174,14 @@ impl Share {
         let Some(len) = u32::try_from(data.len()).ok().filter(|len| *len <= SMALL) else {
             return self.write_in_steps(whole, None).await;
         };
-        // A link may lead to a server about which nothing is known yet.
+        // Behind a link the file may be on a share whose behaviour is not known yet.
         let order = if self.way.is_some() { Order::Last } else { self.inner.dates.order() };
         let wanted = whole.modified.filter(|_| order == Order::Unknown && !data.is_empty());
         let answers = self.send_whole(&whole, len, order, wanted.is_some()).await?;
         match written(&answers.messages, len).during("write", &self.url(path))? {
             Written::All => {}
-            // Separate requests show the reason, or write the rest. The file exists by now.
+            // The compound wrote only a part: separate requests write the rest or report the
+            // reason. The file exists already.
             Written::Less => {
                 let copied =
                     |purpose| if purpose == Purpose::Content { purpose } else { Purpose::Copy };

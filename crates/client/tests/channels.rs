@@ -87,7 +87,7 @@ fn lost_channels_come_back_and_no_operation_fails() {
         let all = session.channels();
         let sum = |of: &dyn Fn(&ChannelInfo) -> u64| all.iter().map(of).sum::<u64>();
         assert!(sum(&|one| one.sent) > 500_000 && sum(&|one| one.received) > 400_000, "{all:?}");
-        // The first channel is cut too; its key signs the binding of further channels.
+        // Cuts the first channel, too, although its key signs the binding of further channels.
         for (round, cut) in [0, 1, 3, 2].into_iter().enumerate() {
             let before = session.channels();
             dial.cut(cut);
@@ -117,7 +117,7 @@ fn lost_channels_come_back_and_no_operation_fails() {
 #[test]
 fn a_session_chooses_its_channels_and_none_are_made_after_it() {
     in_world(async |world| {
-        // The dialer knows no addresses: one channel over the name.
+        // The dialer cannot connect to addresses, so there is one channel, to the server's name.
         let (session, dial) = session(world, 0).await;
         until(&session, &dial, 1, 1).await;
         session.share("data").await.unwrap().write("f", b"1").await.unwrap();
@@ -134,7 +134,7 @@ fn only_files_get_a_create_guid_for_several_channels() {
         let sent: Arc<Mutex<Vec<bool>>> = Arc::default();
         let seen = Arc::clone(&sent);
         let there = move |frame: Vec<u8>| {
-            // The command of a header of SMB 2 is 5: CREATE.
+            // The command at offset 12 of an SMB2 header is 5 for CREATE.
             if frame.starts_with(b"\xFESMB") && frame.get(12..14) == Some(&[5, 0]) {
                 seen.lock().push(frame.windows(4).any(|four| four == b"DH2Q"));
             }

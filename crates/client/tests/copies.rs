@@ -84,7 +84,7 @@ fn no_byte_of_a_copy_comes_here() {
         let server = Arc::clone(&world.wire) as Arc<dyn Dial>;
         let dial = counting(server, Arc::clone(&log));
         let client = Client::with_dialer(Options::default(), dial);
-        // The length is not a multiple of the sector size.
+        // The length is not a multiple of a sector.
         let data: Vec<u8> = (0..20_000_001_u32).map(|at| (at / 7) as u8).collect();
         std::fs::write(world.path("from"), &data).unwrap();
         let share = share_of(&client, "data").await;
@@ -97,13 +97,13 @@ fn no_byte_of_a_copy_comes_here() {
         assert!(!asked.iter().any(|what| what == "read" || what == "write"), "{asked:?}");
         let first = ["offload read", "size", "set size", "offload write"];
         assert_eq!(asked[..4], first, "that way first");
-        // The last bytes, less than a sector, are left for the other methods.
+        // Offloading leaves less than a sector, which another method copies.
         match how {
             CopyMethod::Offloaded => panic!("not all of it: {asked:?}"),
             CopyMethod::Cloned => assert_eq!(asked[4..], ["clone"]),
             _ => assert_eq!(asked[4..], ["clone", "key", "chunks"]),
         }
-        // A target in another share of the same session works as well.
+        // The target may be on another share of the same session.
         source.close().await.unwrap();
         target.close().await.unwrap();
         let other = share.session().share("sealed").await.unwrap();
@@ -124,7 +124,7 @@ fn scripted(
     ToEvil::new(Manners { keeps: true, ..Manners::default() }, move |asked| {
         let Some(what) = named(asked.message, asked.header.command) else { return Act::Honest };
         log.lock().push(what.clone());
-        // FileAllInformation of an empty file.
+        // The answer is a FileAllInformation of an empty file.
         if asked.header.command == Command::QUERY_INFO {
             return Act::Changed(Box::new(|message| {
                 message[8..12].fill(0);
@@ -238,7 +238,7 @@ fn a_copy_goes_on_in_the_next_session() {
                 let request = CopyRequest::parse(request.input).unwrap();
                 match (asked.connection, asked.nth) {
                     (0, nth) if nth > 5 => return Act::Close,
-                    // A resume key of an earlier session is no longer valid.
+                    // The resume key belongs to an earlier session.
                     _ if request.source_key != key => {
                         return Act::Refused(Status::OBJECT_NAME_NOT_FOUND);
                     }
@@ -259,7 +259,8 @@ fn a_copy_goes_on_in_the_next_session() {
         assert_eq!(how.unwrap(), Some(CopyMethod::OnServer));
         let count = |what: &str| log.lock().iter().filter(|one| *one == what).count();
         assert_eq!(count("key"), 2);
-        // Of four, one twice: lost, and refused.
+        // The copy needs four requests. One was sent three times: its first answer was lost and its
+        // repetition refused.
         assert_eq!(count("chunks"), 6);
     });
 }
@@ -293,7 +294,7 @@ fn a_long_copy_asks_for_the_size_once() {
     let part = ["offload read", "offload write"];
     let first = ["offload read", "size", "set size", "offload write"];
     assert_eq!(asked, [&first[..], &part, &part].concat());
-    // The server turns out not to support offload tokens.
+    // This server knows the request but cannot use its token.
     let (how, asked) = asked_of(&["offload write"], 3 << 28);
     assert_eq!(how.unwrap(), Some(CopyMethod::Cloned));
     assert_eq!(asked, [&first[..], &["clone"; 3]].concat());
@@ -315,7 +316,7 @@ fn a_file_system_that_cannot_is_not_asked_for_each_file() {
         for _ in 0..10 {
             assert_eq!(copied().await, ["key", "chunks"]);
         }
-        // By then the path may lead to another file system.
+        // After this time the path may lead to another file system, so all methods are tried again.
         tokio::time::advance(REFUSED_FOR).await;
         assert_eq!(copied().await, all);
         assert_eq!(copied().await, ["key", "chunks"]);

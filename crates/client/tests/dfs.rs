@@ -76,7 +76,7 @@ impl Host {
             Command::TREE_CONNECT if !self.roots.is_empty() => {
                 Act::Refused(Status::BAD_NETWORK_NAME)
             }
-            // SMB2_SHARE_CAP_DFS
+            // The server announces the capability SMB2_SHARE_CAP_DFS.
             Command::TREE_CONNECT if self.links.is_some() => {
                 Act::Changed(Box::new(|message| message[72..76].copy_from_slice(&[8, 0, 0, 0])))
             }
@@ -271,7 +271,7 @@ fn a_link_in_the_middle_of_a_path_is_crossed() {
                 "one open dir\\x\\known",
             ]
         );
-        // Every operation on a path uses the referral cache.
+        // All operations on paths use the cached referral.
         assert!(share.metadata("Docs/dir").await.unwrap().is_dir());
         assert_eq!(share.list_dir("docs").await.unwrap().len(), 0);
         share.write("docs/new", b"1").await.unwrap();
@@ -284,10 +284,10 @@ fn a_link_in_the_middle_of_a_path_is_crossed() {
         let asked = world.asked();
         assert!(asked.iter().all(|asked| asked.starts_with("one open dir")), "{asked:?}");
         assert_eq!(world.dialed("one"), 1);
-        // A file beside the link is opened in the root.
+        // A file that is not behind a link is opened on the root's server.
         share.read("known").await.unwrap();
         assert_eq!(world.asked(), ["root open root\\dfs\\known"]);
-        // The referral is used until it expires.
+        // After its lifetime the referral is requested again.
         tokio::time::advance(Duration::from_secs(u64::from(LIVES) + 1)).await;
         share.read("docs/known").await.unwrap();
         assert_eq!(world.asked().len(), 3);
@@ -306,11 +306,11 @@ fn a_dead_target_is_passed_over_and_the_next_one_stayed_with() {
         assert_eq!(nobody(&world.asked()), 1);
         share.read("docs/known").await.unwrap();
         assert_eq!(world.asked(), ["one open known"]);
-        // After a new referral the target that works is still preferred.
+        // A new referral does not change the preference for the target that works.
         tokio::time::advance(Duration::from_secs(u64::from(LIVES) + 1)).await;
         share.read("docs/known").await.unwrap();
         assert_eq!(nobody(&world.asked()), 0);
-        // An operation in progress continues at the next target.
+        // If the server is lost, the operation continues at the next target.
         world.host("one").is_down.store(true, Ordering::SeqCst);
         assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
         assert_eq!((world.dialed("two"), share.read("docs/known").await.is_ok()), (1, true));
@@ -341,7 +341,7 @@ fn an_operation_does_not_wait_for_a_dead_target_when_there_is_another() {
         assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         assert_eq!(world.dialed("one"), 2, "it was given one chance more");
-        // The first target works again.
+        // The first target can be reached again.
         world.host("one").falls.store(false, Ordering::SeqCst);
         world.host("one").is_down.store(false, Ordering::SeqCst);
         world.host("two").falls.store(true, Ordering::SeqCst);
@@ -370,8 +370,8 @@ fn the_first_that_comes_back_is_gone_on_with() {
             assert!(reads.iter().all(|read| read.as_ref().unwrap() == CONTENT), "at {first}");
             let took = began.elapsed().as_secs();
             assert!((60..65).contains(&took), "{took} s");
-            // One attempt each two seconds, and perhaps one by each that had its turn when the
-            // one before it left: not one each two seconds by each.
+            // All callers together try once in two seconds. When an attempt ends, one waiting
+            // caller may try at once; each of the 32 callers does so at most once.
             for name in ["one", "two"] {
                 assert!(world.dialed(name) < 30 + 10 + 32, "{} at {name}", world.dialed(name));
             }
@@ -412,7 +412,7 @@ fn nobody_waits_for_a_target_of_anothers_link() {
         }
         world.host("two").is_silent.store(true, Ordering::SeqCst);
         let other = async {
-            // The first call waits for the target that does not answer.
+            // The first call waits for a target that does not answer.
             tokio::time::sleep(Duration::from_secs(2)).await;
             assert_eq!(world.dialed("two"), 1);
             let began = tokio::time::Instant::now();
@@ -441,12 +441,12 @@ fn what_was_reached_by_a_link_is_gone_on_with_at_its_next_target() {
         world.asked();
         assert_eq!(share.read(&path).await.unwrap(), CONTENT);
         assert_eq!(world.asked().last().unwrap(), "two open dir\\known");
-        // Both names in one share, whatever the paths there.
+        // Both names lead to one share, so the rename needs one request.
         share.rename_if_not_exists("a", "b/c").await.unwrap();
         let asked = world.asked();
         assert_eq!(asked[asked.len() - 2..], ["two open dir\\a", "two set"]);
         assert!(asked.iter().all(|one| one.starts_with("two ")), "{asked:?}");
-        // Open files belong to the lost server.
+        // An open file belongs to the server that was lost, so it is lost, too.
         let error = file.read_bytes(0, 10).await.unwrap_err();
         assert!(matches!(error.cause(), Cause::Transport(_)), "{error}");
     });
@@ -460,7 +460,8 @@ fn what_may_have_been_done_is_not_done_at_another_target() {
         assert!(matches!(error.cause(), Cause::Unknown), "{error}");
         assert_eq!(world.dialed("two"), 0);
     });
-    // The directory exists, but this client may have made it.
+    // The directory exists on the second server: this client may have made it before the first
+    // server was lost.
     with_two(async |world, share| {
         world.host("one").falls.store(true, Ordering::SeqCst);
         world.host("two").collides.store(true, Ordering::SeqCst);
@@ -468,7 +469,7 @@ fn what_may_have_been_done_is_not_done_at_another_target() {
         options = options.write(true).create_new(true);
         let error = options.open(share, "docs/new").await.unwrap_err();
         assert!(matches!(error.cause(), Cause::Unknown), "{error}");
-        // If nothing was sent, the collision is reported.
+        // Nothing was sent to a lost server this time, so the collision is reported.
         let error = options.open(share, "docs/newer").await.unwrap_err();
         assert_eq!(error.status(), Some(frevo_client::Status::OBJECT_NAME_COLLISION));
     });
@@ -479,7 +480,7 @@ fn links_behind_links() {
     let root = Host::linked(&[("dfs\\a", &["\\two\\more\\dir"])]);
     let two = Host::linked(&[
         ("more\\dir\\b", &["\\three\\data"]),
-        // A link to the same share, and one that leads back to itself.
+        // One link leads to its own share, another one back to itself.
         ("more\\dir\\c", &["\\two\\more\\dir\\b\\dir"]),
         ("more\\dir\\round", &["\\root\\dfs\\a\\round"]),
     ]);
@@ -521,7 +522,7 @@ fn what_is_done_to_names() {
                 assert!(error.to_string().contains("different shares"), "{error}");
             }
         }
-        // Clients cannot remove or change a link of the namespace.
+        // Clients can neither remove nor change a link of the namespace.
         world.asked();
         for refused in [
             share.remove_dir("docs").await,
@@ -588,7 +589,7 @@ fn a_policy_bounds_where_links_lead() {
         assert_eq!(world.reach("root", "away/x").await.unwrap().0, "root/dfs");
         assert_eq!(world.dialed("one"), 0);
     });
-    // A guest's session does not prove the server's identity.
+    // The session of a guest does not prove which server it is.
     let guest =
         || hosts().map(|(name, host)| (name, Host { flags: SessionFlags::IS_GUEST, ..host }));
     let allowed = Options::new().allow_guest(true);
@@ -616,7 +617,7 @@ fn a_domains_namespace() {
             ("one", Host::default()),
         ]
     };
-    // The name of a domain leads to its controllers.
+    // The name of a domain leads to one of its controllers.
     with(hosts(), async |world| {
         let found = world.reach("corp.example", "docs/x").await.unwrap();
         assert_eq!(found, ("one/data".into(), "x".into()));
@@ -628,7 +629,7 @@ fn a_domains_namespace() {
         );
         assert_eq!(world.dialed("dc2"), 0);
     });
-    // One controller is asked for the list of controllers, the first of which is down.
+    // The given controller lists the controllers; the first one of the list is down.
     let dc = Some(ServerName::new("dc"));
     let options = Options::new().domain_controller(dc);
     with_options(hosts(), options.clone(), async |world| {
@@ -638,7 +639,7 @@ fn a_domains_namespace() {
         assert_eq!(asked[..2], ["dc refer \\corp.example", "nobody is gone"]);
         assert_eq!(asked[2], "dc2 refer \\corp.example\\dfs");
         assert_eq!(world.dialed("corp.example"), 0);
-        // A name that is not a domain's is a server's name.
+        // A name that is not a domain is a server.
         assert_eq!(world.reach("root", "y").await.unwrap().0, "root/dfs");
     });
     let same = options.clone().referrals(Referrals::SameHost);

@@ -88,7 +88,7 @@ fn locks_exclude_and_are_waited_for() {
         one.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
         let refused = two.try_lock(5, 1, LockKind::Shared).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::WouldBlock);
-        // The caller gives up: the request is cancelled, and the lock is not taken later.
+        // When the caller gives up, the request is cancelled and the lock is not granted later.
         let waiting = two.lock(5, 1, LockKind::Exclusive);
         assert!(tokio::time::timeout(Duration::from_millis(300), waiting).await.is_err());
         let (taken, ()) = tokio::join!(two.lock(5, 1, LockKind::Exclusive), async {
@@ -129,14 +129,14 @@ fn links_are_followed_within_the_share() {
         assert!(refused.status().is_some(), "{refused}");
         let target = share.read_link("link").await.unwrap();
         assert_eq!((&*target.path, target.relative), ("real/deep", true));
-        // Links made by this client, to a folder and to a file.
+        // This client makes a link to a folder and a link to a file.
         for (name, to, to_directory) in [("made", "real/deep", true), ("real/f", "deep/f", false)] {
             let made = match to_directory {
                 true => share.symlink_dir(to, name).await,
                 false => share.symlink_file(to, name).await,
             };
             made.unwrap();
-            // The server keeps a folder's link with a separator behind its target.
+            // The server stores a link to a folder with a separator at its end.
             let kept = if to_directory { format!("{to}/") } else { String::from(to) };
             assert_eq!(std::fs::read_link(world.path(name)).unwrap().to_str(), Some(&*kept));
             let target = share.read_link(name).await.unwrap();
@@ -146,7 +146,7 @@ fn links_are_followed_within_the_share() {
             let file = share.open(path).await.unwrap();
             assert_eq!(&*file.read_bytes(0, 100).await.unwrap(), b"found");
         }
-        // A link that leads out of the share is stored, and not followed.
+        // A link out of the share is stored but not followed.
         share.symlink_dir("/etc", "etc").await.unwrap();
         assert!(world.path("etc").symlink_metadata().unwrap().is_dir());
         assert!(share.open("etc/passwd").await.is_err());
@@ -166,11 +166,11 @@ fn who_signs_when_asked_does_as_the_server_requires() {
             let share = session.share("data").await.unwrap();
             share.write("x", b"one").await.unwrap();
             assert_eq!(share.read("x").await.unwrap(), b"one");
-            // VALIDATE_NEGOTIATE_INFO is signed even if nothing else is.
+            // VALIDATE_NEGOTIATE_INFO is signed even if signing is not required.
             let newest = frevo_client::Dialect::Smb300;
             let session = world.session(lax().newest(newest)).await;
             assert_eq!(session.share("data").await.unwrap().read("x").await.unwrap(), b"one");
-            // A server that requires it is told so by nobody but itself.
+            // Always signs, even if the server does not require it.
             let strict = world.session(lax().sign(Signing::Always)).await;
             assert!(strict.info().unwrap().signed);
         });
@@ -191,7 +191,7 @@ fn a_slow_cipher_is_helped_with_and_all_arrives() {
         share.write("one", &data).await.unwrap();
         assert!(std::fs::read(world.path("one")).unwrap() == data);
         assert!(share.read("one").await.unwrap() == data);
-        // A cancelled call leaves the connection usable.
+        // The connection stays usable after a cancelled call.
         let given_up = tokio::time::timeout(Duration::from_millis(5), share.write("two", &data));
         drop(given_up.await);
         assert!(share.read("one").await.unwrap() == data);
@@ -227,9 +227,10 @@ fn whoever_keeps_something_is_told_when_the_session_was_lost() {
         for session in world.server.sessions() {
             world.server.close_session(&session);
         }
-        // The server keeps no handle of a lost client when another client writes to the file.
+        // A write by another client breaks the lease of the lost client, whose handle the server
+        // then closes.
         other.write("f", b"new").await.unwrap();
-        // A new session, in which the file has not been taken up yet.
+        // The session is new, and the file has not been reconnected in it yet.
         share.metadata("f").await.unwrap();
         assert!(file.lease().is_empty(), "nothing may be kept before");
         assert!(told.0.lock().unwrap().is_empty());
@@ -254,7 +255,7 @@ fn nobody_waits_for_what_is_let_go_of() {
             assert_eq!(file.lease(), kept);
             let rival = async { other.write("f", b"new").await.unwrap() };
             let let_go = async {
-                // Before the break has been sent, or after.
+                // The file is dropped after some yields: before the break is sent, or after.
                 for _ in 0..turns {
                     tokio::task::yield_now().await;
                 }

@@ -43,7 +43,7 @@ impl Other {
             Self::WasThere if makes => |m| set(m, 4, &[3]),
             Self::HasItOpen if !makes => return Act::Refused(Status::SHARING_VIOLATION),
             Self::Wrote if !makes => |m| set(m, 48, &[5]),
-            // The first number in the context QFid, which is the only one.
+            // Changes the file's number in QFid, the only context of the answer.
             Self::Replaced if !makes => |m| set(m, 88 + 24, &[77]),
             _ => return Act::Honest,
         };
@@ -83,7 +83,7 @@ fn send(
                 }
             }
             Command::WRITE => said.push("write"),
-            // FileDispositionInformation
+            // Class 13 is FileDispositionInformation.
             Command::SET_INFO if asked.message[67] == 13 => said.push("remove"),
             _ => {}
         }
@@ -140,7 +140,7 @@ fn what_is_another_writers_is_not_removed() {
         for other in [Other::WasThere, Other::HasItOpen, Other::Wrote, Other::Replaced] {
             let (said, done) = send(Command::WRITE, does, true, other);
             assert!(!said.contains(&"remove"), "{other:?}: {said:?}");
-            // The client looks for another writer, unless there is nothing to remove.
+            // The client looks for changes by other writers, unless there is no file to remove.
             assert_eq!(said.contains(&"open"), other != Other::WasThere, "{other:?}: {said:?}");
             assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::DISK_FULL));
         }
@@ -152,7 +152,7 @@ fn what_was_not_made_is_not_removed() {
     let (said, done) = put(Command::CREATE, &[Does::Refuses(Status::DISK_FULL)]);
     assert!(!said.contains(&"remove"), "{said:?}");
     assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::DISK_FULL));
-    // Other errors say nothing about free space.
+    // Other errors do not mean a full disk.
     let (said, done) = put(Command::WRITE, &[Does::Refuses(Status::ACCESS_DENIED)]);
     assert!(!said.contains(&"remove"), "{said:?}");
     assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::ACCESS_DENIED));
@@ -164,7 +164,7 @@ fn less_than_all_is_not_taken_for_all() {
     let (said, done) = put(Command::WRITE, &[Does::Takes(40), Does::Takes(60)]);
     assert_eq!(said, ["make", "write", "make", "write", "write"]);
     done.unwrap();
-    // The disk has no space for the remaining data.
+    // The disk becomes full before the remaining data is written.
     let full = Does::Refuses(Status::DISK_FULL);
     let does: &'static [Does] = Box::leak(Box::new([Does::Takes(40), Does::Takes(40), full]));
     let (said, done) = put(Command::WRITE, does);

@@ -149,14 +149,14 @@ fn a_lock_that_is_given_up_is_not_held() {
             holder.unlock(0, 10).await.unwrap();
             until("a lock", async || third.try_lock(0, 10, LockKind::Exclusive).await).await;
             third.unlock(0, 10).await.unwrap();
-            // The lock is granted while the caller gives up.
+            // The caller gives up while the lock is being granted.
             if give_up(waiter.lock(0, 10, LockKind::Exclusive), polls).await.is_some() {
                 waiter.unlock(0, 10).await.unwrap();
             }
             until("a lock", async || third.try_lock(0, 10, LockKind::Exclusive).await).await;
             third.unlock(0, 10).await.unwrap();
         }
-        // The waiter can still take the lock.
+        // The waiter can still get the lock.
         waiter.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
         waiter.unlock(0, 10).await.unwrap();
     });
@@ -178,7 +178,7 @@ fn no_name_of_a_listing_is_missed() {
         for at in 0..8_000 {
             std::fs::write(world.path(&format!("entry-{at:05}")), b"").unwrap();
         }
-        // With eight credits the listing takes several replies.
+        // With eight credits the listing needs several replies.
         let options = Options::new().credits(8);
         let share = share_over(Arc::clone(&world.wire) as _, options).await;
         let mut dir = share.read_dir("").await.unwrap();
@@ -202,7 +202,7 @@ fn no_change_is_missed() {
     in_world(async |world: &World| {
         let share = world.share().await;
         let mut watch = share.watch("", RecursiveMode::NonRecursive).await.unwrap();
-        // The server keeps what happens from the first call on.
+        // The first call starts the watch: the server stores later changes.
         assert!(timeout(Duration::from_millis(100), watch.next_changes()).await.is_err());
         let writes = async {
             for at in 0..100 {
@@ -287,7 +287,7 @@ fn a_share_that_is_let_go_of_is_disconnected() {
             again.write("file", b"1").await.unwrap();
             let file = again.open("file").await.unwrap();
             drop(again);
-            // The tree connect belongs to the open file as well.
+            // The open file also uses the tree connect, which stays until the file is closed.
             assert_eq!(file.read_bytes(0, 1).await.unwrap(), &b"1"[..]);
         }
         let gone = async {
@@ -315,10 +315,11 @@ fn few_credits_are_enough_for_many_compounds() {
             for read in join_all((0..16).map(|_| share.read("known"))).await {
                 assert_eq!(read?, CONTENT);
             }
-            // Some of the calls are given up while they wait for credits.
+            // Some calls are given up while they wait for credits.
             join_all((0..16).map(|at| give_up(share.read("known"), at % 4))).await;
             assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-            // The client would still wait for an answer to an unsent request.
+            // If a request had been counted but not sent, the client would miss its answer by now
+            // and disconnect.
             sleep(Duration::from_secs(1_000)).await;
             share.read("known").await
         },

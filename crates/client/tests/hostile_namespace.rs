@@ -23,14 +23,14 @@ fn namespace(
 ) -> impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static {
     move |asked| match asked.header.command {
         Command::TREE_CONNECT if !is_good(asked.connection) => Act::Refused(Status::ACCESS_DENIED),
-        // SMB2_SHARE_CAP_DFS
+        // The server announces the capability SMB2_SHARE_CAP_DFS.
         Command::TREE_CONNECT => {
             Act::Changed(Box::new(|message| message[72..76].copy_from_slice(&[8, 0, 0, 0])))
         }
         Command::IOCTL => {
             let request = ioctl::Request::parse(asked.message).unwrap();
             assert_eq!(request.ctl_code, CtlCode::DFS_GET_REFERRALS);
-            // MaxReferralLevel before the path, a NUL behind it.
+            // The input has MaxReferralLevel before the path, and a NUL after it.
             let path_consumed = u16::try_from(request.input.len() - 4).unwrap();
             let referral = |at| Referral {
                 is_root: false,
@@ -59,7 +59,7 @@ async fn reach(client: &Client) -> Result<(), Error> {
 
 #[test]
 fn namespaces_that_lead_on_and_on() {
-    // No target can be used; some targets lead to other links.
+    // The targets for which `is_good` is false cannot be used; the others lead to further links.
     for is_good in [|at| at == 0, |at| at % 4 == 0, |_| true] {
         let (found, connections) = one_thing(
             Manners::default(),
@@ -82,7 +82,7 @@ fn referrals_that_are_not_proved_lead_nowhere() {
     assert!(found.is_err() && connections > 1, "a signed one is followed");
     let honest = namespace(1, |_| true);
     let forged = move |asked: &Asked<'_>| match (asked.header.command, honest(asked)) {
-        // The answer is an attacker's on the network, who has no key.
+        // The answer comes from an attacker on the network, who has no key.
         (Command::IOCTL, Act::Body(body)) => {
             Act::Bytes(evil::framed(&evil::said(&asked.header, Status::SUCCESS, &body)))
         }
@@ -92,7 +92,7 @@ fn referrals_that_are_not_proved_lead_nowhere() {
         one_thing(Manners::default(), unsigned, forged, async |client| reach(client).await);
     let error = found.unwrap_err();
     assert!(matches!(error.cause(), Cause::Security(_)), "{error}");
-    // A guest's session has no keys.
+    // The session of a guest has no key.
     let manners = Manners { flags: SessionFlags::IS_GUEST, ..Manners::default() };
     let guest = Options::new().allow_guest(true);
     let (found, connections) =

@@ -209,7 +209,7 @@ fn dialects_that_were_not_offered() {
         assert_clear(&tried, &format!("{dialect:#06x}"));
         assert_eq!(tried.outcomes.len(), 1);
     }
-    // The dialect is older than the client's offer.
+    // The server chooses a dialect older than those that the client offered.
     let manners = Manners { dialect: Dialect::SMB_2_1, cipher: None, ..Manners::default() };
     assert_clear(&against(manners, Options::default(), |_| Act::Honest), "2.1");
 }
@@ -254,7 +254,7 @@ fn negotiate_contexts_wrong_twice_and_missing() {
 
 #[test]
 fn numbers_of_a_negotiate_response_that_cannot_be() {
-    // The position in the message, and the bytes: offsets, lengths, counts, sizes.
+    // Each case has a position in the message and the bytes written there.
     let cases: [(usize, &[u8]); 10] = [
         (64, &[0, 0]),
         (70, &[0xFF, 0xFF]),
@@ -300,7 +300,7 @@ fn f6_frames_that_are_none() {
             let tried = lies(move |asked| {
                 if asked.header.command == at { Act::Bytes(bytes.clone()) } else { Act::Honest }
             });
-            // A server that sends half a frame and stops is detected by a time limit.
+            // Half a frame without an end is noticed by a time limit (`Cause::Unknown`).
             let error = tried.failed().unwrap_or_else(|| panic!("{what} was not noticed"));
             assert!(
                 is_clear(error) || matches!(error.cause(), Cause::Unknown),
@@ -335,7 +335,7 @@ fn silence_and_drops_end_in_time() {
                 (true, _) => Act::Drip(Duration::from_secs(3)),
             });
             let error = tried.failed().expect("an end");
-            // A server that stays connected and does not answer breaks the protocol.
+            // A server that stays connected without answering breaks the protocol.
             let is_ended = matches!(error.cause(), Cause::Transport(_) | Cause::Unknown);
             assert!(is_ended || is_clear(error), "{error}");
         }
@@ -364,7 +364,7 @@ fn requests_put_off_for_ever() {
         _ => Act::Honest,
     });
     assert_clear(&again, "interim responses without end");
-    // One interim response, and no final response.
+    // Each request gets an interim response but no final response.
     let once = lies(|asked| match asked.header.command {
         Command::READ | Command::WRITE => Act::Bytes(evil::framed(&evil::pending(&asked.header))),
         _ => Act::Honest,
@@ -453,7 +453,7 @@ fn f6_answers_without_the_protection_that_was_agreed_on() {
         _ => Act::Signed,
     };
     assert_clear(&against(sealed(), Options::default(), signed), "signed, not sealed");
-    // The logon's own answer.
+    // The final answer of the logon is unsigned.
     let unproved = |asked: &Asked<'_>| match asked.header.command {
         Command::SESSION_SETUP => Act::Bare,
         _ => Act::Honest,
@@ -479,13 +479,13 @@ fn nothing_is_said_in_the_clear_that_was_to_be_encrypted() {
             assert!(tried.overheard.is_empty());
         }
     }
-    // A guest is asked for, and encryption too.
+    // The client accepts a guest but requires encryption.
     let manners = Manners { flags: SessionFlags::IS_GUEST, ..Manners::default() };
     let options = must().allow_guest(true);
     let tried = against(manners, options, |_| Act::Honest);
     assert_clear(&tried, "an encrypted guest");
     assert!(tried.overheard.is_empty());
-    // Whatever the server answers, all requests are sealed.
+    // All requests are encrypted, whatever the server answers.
     let tried = against(Manners { seal: true, ..Manners::default() }, must(), |asked| {
         if asked.header.command == Command::READ { Act::Bare } else { Act::Honest }
     });
@@ -512,7 +512,7 @@ fn a_session_with_proof_does_not_become_a_guest_s() {
             let is_told = matches!(error.cause(), Cause::Security(why) if why.contains("guest"));
             assert!(is_told, "{error}");
         }
-        // No server was authenticated before.
+        // The first logon without proof succeeds, because no server was authenticated before.
         client.connect(ServerName::new("evil"), user()).await.unwrap();
     });
 }
@@ -546,7 +546,7 @@ fn f6_listings_that_lie() {
         let error = tried.of("list").as_ref().unwrap_err();
         assert!(is_clear(error), "{name:?}: {error}");
     }
-    // The position in the body, and the bytes.
+    // Each case has a position in the body and the bytes written there.
     let cases: [(usize, &[u8]); 9] = [
         (66, &[0, 0]),
         (66, &[0xFF, 0xFF]),
@@ -563,7 +563,7 @@ fn f6_listings_that_lie() {
         let error = tried.of("list").as_ref().unwrap_err();
         assert!(is_clear(error), "{bytes:?} at {at}: {error}");
     }
-    // The listing returns `.` and `..` for ever.
+    // The server lists `.` and `..` for ever.
     let dots = evil::buffer(&evil::entries(&[(".".into(), true), ("..".into(), true)]));
     let tried = lies(move |asked| match asked.header.command {
         Command::QUERY_DIRECTORY => {
@@ -608,7 +608,7 @@ fn a_listing_that_names_a_file_twice_ends() {
         let user = Credentials::new("ann", "secret");
         let session = client.connect(ServerName::new("evil"), user).await?;
         let share = session.share("data").await?;
-        // A stream keeps no names, and skips those that have come.
+        // The stream skips the repeated name.
         let streamed = share.read_dir("").await?.collect_all().await?.len();
         assert_eq!(streamed, 2);
         share.list_dir("").await
@@ -622,7 +622,8 @@ fn a_listing_that_names_a_file_twice_ends() {
     let manners = Manners { root, ..Manners::default() };
     let error = one_thing(manners, Options::default(), script, list).0.unwrap_err();
     assert!(matches!(error.cause(), Cause::Protocol(why) if why.contains("twice")), "{error}");
-    // The stream's, and three attempts: an honest directory may have changed meanwhile.
+    // The stream lists once; `list_dir` lists three times, because an honest directory may have
+    // changed meanwhile.
     assert_eq!(lists.load(Ordering::SeqCst), 4);
 }
 
@@ -693,12 +694,13 @@ fn stopped(target: &str, relative: bool) -> Vec<u8> {
 
 #[test]
 fn f6_sizes_and_counts_beyond_all_bounds() {
-    // A file size of 2^63: the client relies on the data that arrives, not on the size.
+    // The size is 2^63: the client relies on the data that arrives, not on the size.
     let tried = with_body(Command::CREATE, |message| {
         set(message, 64 + 48, &(u64::MAX >> 1).to_le_bytes());
     });
     assert!(tried.of("read").is_ok() || tried.failed().is_some());
-    // Offsets and lengths of READ, WRITE, IOCTL and CREATE responses.
+    // Each case has a command, a position in its response and the bytes written there: offsets and
+    // lengths.
     let cases: [(Command, usize, &[u8]); 12] = [
         (Command::READ, 66, &[0]),
         (Command::READ, 66, &[255]),
@@ -715,7 +717,7 @@ fn f6_sizes_and_counts_beyond_all_bounds() {
     ];
     for (command, at, bytes) in cases {
         let tried = with_body(command, move |message| set(message, at, bytes));
-        // The tree connect fails and so does the share; the connection stays usable.
+        // If TREE_CONNECT lies, the share fails but the connection stays usable.
         let errors = tried.outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().err());
         assert!(errors.clone().any(is_clear), "{command:?} {bytes:?} at {at}");
     }
@@ -735,7 +737,7 @@ fn f6_sizes_and_counts_beyond_all_bounds() {
 /// then signed by the server: nothing panics, hangs or takes much memory.
 #[test]
 fn whatever_is_signed_is_not_therefore_believed() {
-    // SplitMix64.
+    // The random numbers come from SplitMix64.
     let random = |mut x: u64| {
         x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
         x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -750,7 +752,7 @@ fn whatever_is_signed_is_not_therefore_believed() {
             }
             let seed = random(seed ^ asked.header.message_id << 20 ^ (asked.nth as u64) << 40);
             Act::Changed(Box::new(move |message| {
-                // Half of the answers bear a few wrong bytes.
+                // Half of the answers get a few wrong bytes.
                 if seed & 1 == 0 || message.len() <= 64 {
                     return;
                 }

@@ -67,7 +67,7 @@ fn a_changed_bit_never_changes_what_is_read() {
                     let (one, _) = client(world, options.clone(), tamper);
                     let read = tokio::time::timeout(Duration::from_secs(20), read(&one)).await;
                     match read.expect("it ends") {
-                        // The change was detected, and the client has reconnected.
+                        // The change was detected; the client has reconnected and read again.
                         Ok(data) => assert_eq!(data, KNOWN, "frame {target}, byte {place}"),
                         Err(_) => failed += 1,
                     }
@@ -126,7 +126,7 @@ fn what_the_server_would_not_send_is_refused() {
 #[test]
 fn protection_is_not_bargained_away() {
     in_world(async |world| {
-        // The response says 3.0.2 in the place of 3.1.1.
+        // Replaces the dialect 3.1.1 in the response by 3.0.2.
         let lower: Arc<Tamper> = Arc::new(|at, mut frame| {
             if at == 0 {
                 frame[68..70].copy_from_slice(&0x0302_u16.to_le_bytes());

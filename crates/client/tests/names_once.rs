@@ -51,7 +51,8 @@ async fn once_with(
         };
         check("at the end");
         if fault == Fault::Late {
-            // A later file of this name is not removed.
+            // If the operation made this name, a file put there later must not be removed by a late
+            // request.
             if !make.is_empty() {
                 std::fs::write(world.path(make), name).unwrap();
             }
@@ -166,7 +167,7 @@ fn changes_that_went_with_a_channel_are_missed() {
         until(&session, 2).await;
         let share = session.share("data").await.unwrap();
         let mut watch = share.watch("", RecursiveMode::NonRecursive).await.unwrap();
-        // These connections have no faults.
+        // This session uses connections without faults.
         let other = world.share().await;
         let soon = Duration::from_millis(300);
         let mut begun = Vec::new();
@@ -180,13 +181,14 @@ fn changes_that_went_with_a_channel_are_missed() {
             }
         }
         assert!(!begun.contains(&Change::Missed), "{begun:?}");
-        // The answer that is lost may be another one.
+        // The lost answer may be that of another request.
         for round in 0.. {
             until(&session, 2).await;
             let (lost, told) = (format!("lost-{round}"), format!("told-{round}"));
             *shared.fault.lock() = Some(Fault::Answer);
             other.create_dir(&lost).await.unwrap();
-            // A round before may have left no request that the server could answer: ask meanwhile.
+            // The watch asks meanwhile, because after an earlier round the server may have no
+            // request to answer.
             let mut changes = Vec::new();
             while shared.fault.lock().is_some() {
                 let moment = Duration::from_millis(10);
@@ -194,7 +196,7 @@ fn changes_that_went_with_a_channel_are_missed() {
                     changes.extend(more.unwrap());
                 }
             }
-            // Missed is told though nothing else happens.
+            // `Missed` is reported even if no further change happens.
             if changes.is_empty() {
                 changes = watch.next_changes().await.unwrap();
             }
@@ -218,11 +220,11 @@ fn a_listing_goes_on_without_its_channel() {
         for at in 0..5_000 {
             std::fs::write(world.path(&format!("entry-{at:05}")), b"").unwrap();
         }
-        // Eight credits allow less than one reply for the whole listing, so it takes several.
+        // With eight credits a reply cannot hold the whole listing, so there are several replies.
         let (session, shared) = session_with(world, Options::new().credits(8).channels(2)).await;
         let share = session.share("data").await.unwrap();
         for fault in [Fault::Answer, Fault::Request] {
-            // The fault is in the first reply or in a later one.
+            // The fault hits the first reply, or a later one.
             for after in [0, 1] {
                 until(&session, 2).await;
                 let mut dir = share.read_dir("").await.unwrap().max_entries(5_000);

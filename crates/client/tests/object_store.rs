@@ -159,7 +159,7 @@ fn names_that_smb_cannot_have_come_back() {
             futures_util::TryStreamExt::try_collect(store.list(None)).await.unwrap();
         let found: Vec<_> = found.into_iter().map(|meta| meta.location).collect();
         assert_eq!(found, [location]);
-        // A name that stands for another one, and those of the store itself.
+        // One name maps to another name, one is used by the store itself, one is empty.
         for name in ["a\u{F022}b", "frevo-lock~0123456789abcdef", ""] {
             let refused = store.put(&Path::parse(name).unwrap(), "x".into()).await;
             assert!(matches!(refused, Err(Error::Generic { .. })), "{name:?}: {refused:?}");

@@ -119,7 +119,7 @@ fn many_locks_wait_and_one_channel_is_lost() {
         let (session, shared) = session(world, 2).await;
         until(&session, 2).await;
         let file = both().open(&session.share("data").await.unwrap(), "f").await.unwrap();
-        // Not behind those that wait.
+        // This lock is granted at once, although other locks wait.
         let at_once = file.lock(5_000, 1, LockKind::Exclusive);
         let all = (0..100).map(|at| file.lock(at, 1, LockKind::Exclusive));
         let all = futures_util::future::join_all(all);
@@ -144,7 +144,7 @@ fn many_locks_wait_and_one_channel_is_lost() {
 fn shares_are_listed_though_a_channel_is_lost() {
     in_world(async |world| {
         let (session, shared) = session(world, 2).await;
-        // The tree connect, the pipe, its binding, and the call.
+        // The fault hits the tree connect, the opening of the pipe, its binding or the call.
         for (fault, skip) in FAULTS.into_iter().flat_map(|fault| (0..4).map(move |n| (fault, n))) {
             until(&session, 2).await;
             *shared.skip.lock() = skip;
@@ -198,11 +198,13 @@ fn a_channel_that_comes_after_the_last_one_was_lost_is_of_no_use() {
         let file = both().open(&share, "f").await.unwrap();
         *shared.fault.lock() = Some(Fault::Late);
         file.write_all_at(b"1", 0).await.unwrap();
-        // NEGOTIATE, SESSION_SETUP, and the SESSION_SETUP that binds.
+        // Skips NEGOTIATE and the first SESSION_SETUP; the fault hits the SESSION_SETUP that
+        // completes the binding.
         *shared.skip.lock() = 2;
         *shared.fault.lock() = Some(Fault::Held);
         struck(&shared).await;
-        // The server does not learn of the loss, and would take the channel.
+        // The server does not notice that the last channel is lost, so it still accepts a further
+        // channel.
         *shared.fault.lock() = Some(Fault::Late);
         let written = file.write_all_at(b"2", 1);
         let strike = async {

@@ -84,7 +84,8 @@ impl Dial for OverRdma {
                 Detached::Rdma(Box::new(detached)).attach().unwrap()
             };
             let (server, client) = tokio::join!(accepting, connect(listener.addresses()[0]));
-            // The ends of accepted connections are events of their listener.
+            // The listener must be polled, because it receives the end of accepted connections,
+            // too.
             tokio::spawn(async move { while listener.accept().await.is_ok() {} });
             tokio::spawn(evil.serve(server));
             Ok(Stream::Rdma(Arc::new(client?)))
@@ -109,7 +110,7 @@ fn with<T>(
     script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static,
     test: impl AsyncFnOnce(&Share) -> Result<T, Error>,
 ) -> Outcome<T> {
-    // The tests of a process share its counters.
+    // The counters belong to the process, so its tests run one after the other.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock();
     let before = rdma::counts();

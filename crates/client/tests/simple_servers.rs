@@ -33,7 +33,7 @@ fn in_share<T>(
 /// The success of a request that the server does not know, with this body.
 fn answered(body: Vec<u8>) -> Act {
     Act::Changed(Box::new(|answer| {
-        // The status: MS-SMB2 2.2.1.2.
+        // The bytes are the status in the header (MS-SMB2 2.2.1.2).
         answer[8..12].fill(0);
         answer.truncate(64);
         answer.extend(body);
@@ -56,7 +56,8 @@ fn size() -> Vec<u8> {
 #[test]
 fn the_space_of_a_server_without_the_newer_class_is_told() {
     const FILESYSTEM: u8 = 2;
-    // A refusal, and the shorter structure for both classes.
+    // The server refuses the newer class with either status, or answers both classes with the
+    // shorter structure.
     for refusal in [Some(Status::INVALID_INFO_CLASS), Some(Status::NOT_SUPPORTED), None] {
         let script = move |asked: &Asked<'_>| {
             if asked.header.command != Command::QUERY_INFO {
@@ -93,7 +94,7 @@ fn a_directory_that_exists_is_made_though_the_server_denies_it() {
         }
     };
     in_share(deny, async |share| share.create_dir_all("dir").await).unwrap();
-    // A file of that name is no directory.
+    // A file of that name is not a directory, so the refusal is reported.
     let refused = in_share(deny, async |share| share.create_dir_all("known").await).unwrap_err();
     assert_eq!(refused.status(), Some(frevo_client::Status::ACCESS_DENIED));
 }

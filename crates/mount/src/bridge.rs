@@ -51,7 +51,7 @@ fn name_in(parent: INodeNo, name: &OsStr) -> NameIn {
 #[allow(clippy::too_many_arguments, reason = "fuser's trait")]
 impl Filesystem for Bridge {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Older kernels lack some capabilities, which are optional.
+        // These capabilities are optional: older kernels lack some of them.
         for wanted in [
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -77,7 +77,8 @@ impl Filesystem for Bridge {
                 Ok(NameLookup::Found(EntryReply { attr, ttl }, name_ttl)) => {
                     reply.entry_with_ttls(&ttl, &name_ttl, &attr, GENERATION)
                 }
-                // The number 0 stands for an absent name, which the kernel caches.
+                // An entry with the number 0 tells the kernel to cache that the name does not
+                // exist.
                 Ok(NameLookup::Absent(ttl)) => {
                     reply.entry(&ttl, &EntryReply::negative(), GENERATION)
                 }
@@ -279,7 +280,7 @@ impl Filesystem for Bridge {
     ) {
         let size = size.min(limits::REQUEST_MAX);
         let work = async move |volume: Arc<Volume>| volume.read(handle.0, offset, size).await;
-        // Large reads are spread over all cores.
+        // Large reads are spread over all cores; small ones run on this thread.
         self.read(asks, size <= limits::INLINE_READ_MAX, work, |outcome| data(reply, outcome));
     }
 
@@ -297,7 +298,7 @@ impl Filesystem for Bridge {
     ) {
         let is_mapped = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if !is_mapped {
-            // Sending data spawns a task, which needs the runtime.
+            // Sending data spawns a task, so this thread enters the runtime.
             let _inside = self.works.enter();
             if let Some(count) = self.volume.write_now(handle.0, offset, data) {
                 return reply.written(count);
@@ -336,7 +337,8 @@ impl Filesystem for Bridge {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        // No program waits for the answer: the kernel need not remember the request meanwhile.
+        // The answer is sent first: no program waits for it, and the kernel need not keep the
+        // request.
         reply.ok();
         let volume = Arc::clone(&self.volume);
         self.works.begin(async move { volume.release(handle.0).await });
@@ -392,7 +394,7 @@ impl Filesystem for Bridge {
                     let name = entry.name(spelling);
                     let full = match entry {
                         Entry::Itself(..) => {
-                            // `.` and `..` do not count as lookups.
+                            // The kernel does not count `.` and `..` as look-ups.
                             let entry_reply = volume.attr_of_directory(&listed.node);
                             reply.add(
                                 entry_reply.ino,
@@ -436,7 +438,7 @@ impl Filesystem for Bridge {
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        // The server has completed changes of names when it answers.
+        // A change of a name is complete when the server answers, so there is nothing to sync.
         reply.ok();
     }
 
@@ -563,7 +565,7 @@ impl Filesystem for Bridge {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        // Programs ask whether the file is a terminal.
+        // Programs use an ioctl to ask if a file is a terminal.
         reply.error(Errno::ENOTTY);
     }
 

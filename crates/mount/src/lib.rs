@@ -4,7 +4,7 @@
 //! The kernel caches no reads (`FOPEN_DIRECT_IO`), only mapped pages. The cache is in this crate,
 //! next to the leases that decide what may be cached and for how long.
 #![forbid(unsafe_code)]
-// The server is not trusted.
+// The server is not trusted, so no input of it may make this crate panic.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)

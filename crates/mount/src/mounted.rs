@@ -193,7 +193,7 @@ pub async fn mount(
     std::thread::Builder::new()
         .name(String::from("frevo-mount"))
         .spawn(move || {
-            // The receiver may be gone.
+            // The send fails if the receiver is gone.
             let _ = tell.send(started.join());
         })
         .map_err(MountError::Refused)?;
@@ -215,7 +215,7 @@ async fn tidy(volume: Weak<Volume>) {
 }
 
 fn config(share: &Share, path: &str, settings: &Settings) -> Config {
-    // Commas and backslashes are special to fusermount3.
+    // The name must not contain commas or backslashes, which are special to fusermount3.
     let name = share.url(path).replace(['\\', ','], "_");
     let mut config = Config::default();
     config.mount_options = vec![
@@ -321,7 +321,7 @@ fn unmount(folder: &Path) -> io::Result<Unmount> {
     match rustix::mount::unmount(folder, UnmountFlags::NOFOLLOW) {
         Ok(()) => return Ok(Unmount::Done),
         Err(Code::BUSY) => return Ok(Unmount::Busy),
-        // Another program unmounted it first.
+        // Another program has unmounted it already.
         Err(Code::INVAL | Code::NOENT) => return Ok(Unmount::Done),
         Err(Code::PERM) => {}
         Err(error) => return Err(error.into()),

@@ -125,7 +125,7 @@ impl Node {
     pub(crate) fn path(&self) -> Outcome<String> {
         let mut parts: Vec<String> = Vec::new();
         let mut at: Option<Arc<Self>> = None;
-        // Names may be of different times and form a circle; the depth bounds the walk.
+        // Names known at different times may form a circle, so the depth is limited.
         for _ in 0..DEPTH_MAX {
             let node = at.as_deref().unwrap_or(self);
             if let Some(base) = &node.base {
@@ -256,7 +256,7 @@ impl Node {
         }
         let found = Some(TimedMetadata { metadata, at: asked });
         if is_ahead {
-            // Size and times lack the data that is not sent yet.
+            // Size and times in the answer lack the data that is not sent yet.
             learned.before_writes = found.filter(has_plain_mode);
         } else {
             (learned.known, learned.before_writes) = (found, None);
@@ -267,7 +267,7 @@ impl Node {
     pub(crate) fn set_listed_metadata(&self, metadata: Metadata, asked: Instant) {
         let links = match metadata.links() {
             0 => self.known().map_or(1, |known| known.metadata.links()),
-            // The POSIX extensions report the link count.
+            // With the POSIX extensions the server reports the number of links.
             links => links,
         };
         self.set_metadata(metadata.with_links(links.max(1)), asked);
@@ -388,10 +388,11 @@ impl Nodes {
         let mut table = self.table.lock();
         let id = match metadata.file_id() {
             0 => table.id_of(parent.id, name),
-            // The kernel reserves the root's number.
+            // The number of the root belongs to the mount, so a file with this number gets another
+            // one.
             ROOT => MADE_UP | ROOT,
-            // The root of another file system has the number of the directory where it is mounted;
-            // or the server lies, since no directory is below itself.
+            // A directory below itself: another file system may be mounted there, whose root has
+            // the same number, or the server lies. It gets a number from its name.
             id if kind == FileType::Directory && parent.is_within(id) => {
                 table.id_of(parent.id, name)
             }
@@ -401,7 +402,8 @@ impl Nodes {
         let node = known.unwrap_or_else(|| {
             let node = Node::new(id, kind, None);
             if let Some(old) = table.by_id.insert(id, Arc::clone(&node)) {
-                // The kernel forgets both nodes by one number.
+                // The kernel will forget both nodes under one number, so their look-ups are added
+                // up.
                 let lookups = old.lookups.load(Ordering::Acquire);
                 node.lookups.store(lookups, Ordering::Release);
                 table.left(&old);
@@ -477,7 +479,7 @@ impl Table {
         }
         let ids = self.seen_as.entry((parent.id, name.to_owned())).or_default();
         if ids.iter().all(|seen| seen.id != node.id) {
-            // The name leads to this node now: what the others were promised of it has ended.
+            // The name leads to this node now, so promises to other nodes of this name are void.
             ids.iter_mut().for_each(|seen| seen.promise = None);
             ids.push(SeenAs { id: node.id, promise: None });
         }
@@ -567,7 +569,7 @@ pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
             ReparseTag::LX_FIFO => FileType::NamedPipe,
             ReparseTag::LX_CHR => FileType::CharDevice,
             ReparseTag::LX_BLK => FileType::BlockDevice,
-            // Deduplicated, compressed or offline files are read like any other.
+            // Files that are deduplicated, compressed or offline are read like any other file.
             _ if metadata.attributes().contains(FileAttributes::DIRECTORY) => FileType::Directory,
             _ => FileType::RegularFile,
         },

@@ -76,13 +76,14 @@ impl Shared {
     }
 
     fn take(self: &Arc<Self>) {
-        // Only a running task makes a Taker: a task of an ended runtime is dropped, and must not
-        // begin another.
+        // A Taker exists only in a running task: a task that is dropped at the end of its runtime
+        // must not start another one.
         let _taker = Taker(self);
         for _ in 0..GO_ON_AT_ONCE {
             let mut ready = self.ready.lock();
             let Some((rest, work)) = ready.works.pop_front() else { return };
-            // A single waiting work is soon taken here; more of them are worth another thread.
+            // One waiting item is soon taken by this task; for more of them a further task is
+            // started.
             let is_much = ready.works.len() > ready.takers && ready.takers < self.takers_max;
             ready.takers += usize::from(is_much);
             drop(ready);
@@ -138,7 +139,7 @@ impl Rest {
                 *stage = Stage::Waiting(work);
                 return;
             }
-            // The answer has arrived meanwhile.
+            // The answer arrived meanwhile, so the work can go on.
         }
         self.shared.push(Arc::clone(self), work);
     }
@@ -189,7 +190,7 @@ mod tests {
         let teller = tell;
         works.begin(async move {
             waited.await.unwrap();
-            // The second wait happens in the task.
+            // The second wait happens in the task, on another thread.
             tokio::time::sleep(Duration::from_millis(5)).await;
             teller.send(std::thread::current().id()).unwrap();
         });
@@ -256,7 +257,7 @@ mod tests {
                     tell.send(tokio::task::id()).unwrap();
                 });
             }
-            // Sends the answers from one task, as the task that reads answers does.
+            // All answers are sent from one task, as the task that reads the connection does.
             runtime
                 .spawn(async move { answers.into_iter().for_each(|answer| _ = answer.send(())) });
             let tasks: HashSet<_> = (0..count).map(|_| in_time(&told)).collect();

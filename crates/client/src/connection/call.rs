@@ -91,7 +91,7 @@ impl Patience {
 
     /// Returns when it has ended.
     pub(crate) async fn ended(&self) {
-        // The sender is `self`.
+        // The wait cannot fail: `self` owns the sender.
         let _ = self.0.subscribe().wait_for(|has_ended| *has_ended).await;
     }
 }

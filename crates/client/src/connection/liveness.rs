@@ -23,7 +23,8 @@ pub(super) async fn keep_watch(connection: Weak<Connection>) {
             return;
         }
         if asleep.elapsed() >= HELD_UP {
-            // This program was suspended: answers may wait in the socket.
+            // The sleep took much longer than a second: this program was suspended, so answers may
+            // still wait in the socket.
             *connection.heard.lock() = Instant::now();
         }
         if connection.waiters.overdue(Instant::now()) {

@@ -161,7 +161,7 @@ mod tests {
             (described(vec![sealed.transform()]), described(vec![signed().transform()]));
         assert_eq!(judge(CONTENT, &signed, FLAG, signing), good());
         assert_eq!(judge(&data, &sealed, FLAG, sealing), good());
-        // The data arrives unprotected, or with the other protection.
+        // Refused: data without protection, or with another protection than its message.
         assert_eq!(judge(CONTENT, &[], NO_FLAG, signing), Outcome::Unsafe);
         assert_eq!(judge(CONTENT, &[], NO_FLAG, sealing), Outcome::Unsafe);
         assert_eq!(judge(CONTENT, &signed, FLAG, sealing), Outcome::Broken);
@@ -183,7 +183,7 @@ mod tests {
             altered[at] ^= 1;
             assert_eq!(judge(&altered, &sealed, FLAG, sealing), Outcome::Unsafe);
         }
-        // Fewer bytes arrive than were written.
+        // Refused: fewer bytes than were written.
         assert_eq!(judge(&CONTENT[1..], &signed, FLAG, signing), Outcome::Unsafe);
         assert_eq!(judge(&data[1..], &sealed, FLAG, sealing), Outcome::Unsafe);
         assert_eq!(judge(CONTENT, &sealed, FLAG, sealing), Outcome::Unsafe);

@@ -267,7 +267,8 @@ impl Connection {
         let (id, session_id) = (taken.message_id, call.session_id);
         let (message, reply) = self.enter(call, taken)?;
         let len = message.len();
-        // The nonce is taken here, whichever core seals the message.
+        // The nonce is taken on this thread, so that nonces keep their order whichever core seals
+        // the message.
         let Ok(work) = Guard::Sealed(key).begin(message, session_id).map(OutgoingFrame::shared)
         else {
             self.close();
@@ -296,7 +297,8 @@ impl Connection {
         let last = calls.len().saturating_sub(1);
         let charges: Vec<u16> = calls.iter().map(|call| self.charge(call)).collect();
         let all = self.take_all(&charges).await?;
-        // There is no await from here on until the frame is sent.
+        // There is no await from here to the end of the sending, so the MessageIds of the compound
+        // stay together.
         for (at, (call, taken)) in calls.into_iter().zip(all).enumerate() {
             let id = taken.message_id;
             let (mut message, reply) = self.enter(call, taken)?;
@@ -367,10 +369,10 @@ impl Connection {
     async fn ask_for_credits(&self, why: NoCredits) -> Result<(), Gone> {
         match (why, self.credits.total()) {
             (NoCredits::Closed, _) => Err(Gone),
-            // Not even an ECHO can be sent.
+            // There is no credit for an ECHO, which could ask for more.
             (NoCredits::TooFew, 0) => Err(self.starved()),
             (NoCredits::TooFew, _) => match self.echo().await {
-                // Other requests took the last credits: their answers bring more.
+                // Other requests took the credits; their answers will bring new ones.
                 Err(Gone) if !self.is_gone() => Ok(()),
                 asked => asked,
             },

@@ -154,7 +154,8 @@ fn judge(
     response: &negotiate::Response<'_>,
 ) -> Result<Agreed, Cause> {
     let dialect = response.dialect_revision;
-    // Some servers choose their dialect whatever the client offers.
+    // Some servers choose an old dialect that the client did not offer: the error then names the
+    // dialect.
     let is_older = offered.first().is_some_and(|oldest| dialect.0 < oldest.0);
     if is_older && matches!(dialect, Dialect::SMB_2_0_2 | Dialect::SMB_2_1) {
         return Err(Cause::TooOld(Some(dialect.into())));
@@ -172,7 +173,7 @@ fn judge(
         rdma_transforms = common_transforms(transforms, contexts, cipher, signing)?;
         (cipher, signing)
     } else {
-        // MS-SMB2 3.2.5.2: SMB 3.0 and 3.0.2 have this cipher only.
+        // MS-SMB2 3.2.5.2: in SMB 3.0 and 3.0.2 AES-128-CCM is the only cipher.
         let can = common.contains(GlobalCapabilities::ENCRYPTION)
             && options.ciphers.iter().any(|one| one.wire() == Cipher::Aes128Ccm);
         (can.then_some(Cipher::Aes128Ccm), Negotiated::default_signing_algorithm(dialect))
@@ -222,7 +223,7 @@ fn algorithms(
     let mut cipher = None;
     let mut signing = SigningAlgorithm::AesCmac;
     for context in contexts {
-        // MS-SMB2 3.2.5.2: at most one of each kind.
+        // MS-SMB2 3.2.5.2: the response has at most one context of each kind.
         if !matches!(context, NegotiateContext::Unknown { .. }) {
             if kinds.contains(&context.kind()) {
                 return Err(Cause::Protocol("it sent a negotiate context twice"));
@@ -310,7 +311,7 @@ mod tests {
         for wrong in [&[][..], &[Id(3)], &[Id::SIGNING, Id::NONE], &[Id::SIGNING; 3]] {
             assert_eq!(with(all, wrong), None, "{wrong:?}");
         }
-        // The client offered no RDMA transforms over TCP.
+        // Over TCP the client offers no RDMA transforms, so the server must not choose one.
         for wrong in [&[Id::NONE][..], &[Id::ENCRYPTION], &[]] {
             assert_eq!(with(None, wrong), None, "{wrong:?}");
         }

@@ -96,7 +96,8 @@ impl Outbox {
     /// # Errors
     /// Fails if the connection has ended.
     pub(super) fn drain(&self, stream: &Stream) -> io::Result<()> {
-        // The writing task looks again after it releases the lock: no frame is left behind.
+        // If another task is writing, it checks the queue again after it has released the lock, so
+        // no frame is left behind.
         while !self.waiting.lock().is_empty() {
             let Some(_writing) = self.writing.try_lock() else { return Ok(()) };
             match self.write(stream) {
@@ -159,8 +160,8 @@ impl Outbox {
             self.unhurried.notified().await;
             while self.is_looked_for.load(Ordering::Acquire) {
                 sleep(UNHURRIED_FOR).await;
-                // Done before the queue is read: a frame that is queued later is found the next
-                // time.
+                // The flag is cleared before the queue is read, so a frame that is queued later
+                // sets it again.
                 if !self.was_unhurried.swap(false, Ordering::AcqRel) {
                     self.is_looked_for.store(false, Ordering::Release);
                 }
@@ -233,7 +234,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (ours, theirs) = ends();
-            // No task looks for such frames.
+            // The task `send_unhurried` does not run in this test.
             let outbox = Outbox::new();
             outbox.push_unhurried(frame(b"close "), &ours).unwrap();
             outbox.push_unhurried(frame(b"both "), &ours).unwrap();
@@ -241,7 +242,7 @@ mod tests {
             assert!(!has_arrived(&theirs));
             outbox.push(frame(b"and create"), &ours).unwrap();
             assert_eq!(arrived(&theirs).await, b"close both and create");
-            // Not more than a batch of these frames is collected.
+            // At most BATCH such frames wait; the next one sends them all.
             for _ in 0..BATCH {
                 assert!(!has_arrived(&theirs));
                 outbox.push_unhurried(frame(b"x"), &ours).unwrap();
@@ -263,7 +264,7 @@ mod tests {
                 outbox.push_unhurried(frame(b"close"), &ours).unwrap();
                 assert_eq!(arrived(&theirs).await, b"close");
             }
-            // Without such frames the task does not look for them.
+            // Without such frames the task stops looking.
             while outbox.is_looked_for.load(Ordering::Acquire) {
                 sleep(UNHURRIED_FOR).await;
             }

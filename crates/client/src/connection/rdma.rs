@@ -79,8 +79,8 @@ impl Connection {
 
     /// Returns the transform with which data of such messages moves by RDMA. A message whose data
     /// would be unprotected outside has it inside.
-    // Deviation: MS-SMB2 3.2.4.6 and 3.2.4.7 move no data of sessions that sign or encrypt, and
-    // tell then how that data is protected.
+    // Deviation: MS-SMB2 3.2.4.6 and 3.2.4.7 use no RDMA for data of sessions that sign or encrypt,
+    // although they specify how such data is protected.
     fn moved_as(&self, protection: Protection) -> Result<Option<RdmaTransformType>, Unprotected> {
         self.agreed().terms.rdma_transforms.needed(protection)
     }
@@ -93,7 +93,7 @@ impl Connection {
         proof: Proof,
     ) -> Result<(), Cause> {
         match self.stream.rdma() {
-            // Boxed, so that requests over TCP do not hold its state.
+            // The future is boxed, so that requests over TCP need no memory for its state.
             Some(endpoint) => Box::pin(self.lend_over(endpoint, call, guard, proof)).await,
             None => Ok(()),
         }
@@ -182,7 +182,8 @@ impl Connection {
             Guard::Sealed(key) => {
                 let sealed =
                     measured(&self.sealing_pace, data.len(), || DataProof::encrypt(data, key));
-                // As for a message, the session must be made again.
+                // If the nonces of the key are used up, the session must be set up again, as for a
+                // message.
                 let exhausted =
                     |_| Cause::Transport(Arc::new(io::ErrorKind::ConnectionReset.into()));
                 sealed.map(Some).map_err(exhausted)

@@ -216,7 +216,7 @@ impl Connection {
         let id = header.message_id;
         if is_interim(&header) {
             let Route::Async { async_id } = header.route else { return Ok(()) };
-            // The final response may have been read first, on another core.
+            // Another core may have read the final response first; then `interim` finds no waiter.
             let count = self.waiters.interim(id, async_id, |taken| {
                 self.credits.answered(taken, header.credits, false);
             });
@@ -230,7 +230,7 @@ impl Connection {
             return Err(Cause::Protocol("it sent an answer without a request"));
         };
         self.credits.answered(&mut waiter.taken, header.credits, true);
-        // The caller may have given up.
+        // The send fails if the caller has given up.
         let loan = waiter.loan;
         #[cfg(feature = "plant")]
         let loan = super::loan::kept(loan, header.command);
@@ -240,7 +240,7 @@ impl Connection {
 
     fn on_unasked(&self, message: &[u8], header: &Header, is_sealed: bool) -> Result<(), Cause> {
         if header.command != Command::OPLOCK_BREAK {
-            // Unknown notifications are ignored.
+            // A notification of an unknown type is ignored.
             return Ok(());
         }
         let notification = Notification::parse(message)?;
@@ -248,7 +248,7 @@ impl Connection {
             Err(TrySendError::Full(_)) => {
                 Err(Cause::Protocol("it sent more than 1,024 lease breaks at once"))
             }
-            // The session has ended: it has no cache to give up.
+            // The session has ended, so there is no cache that the break could concern.
             Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
         }
     }

@@ -157,7 +157,8 @@ impl Waiters {
     pub(super) fn close(&self) {
         let Some(all) = self.all.lock().take() else { return };
         let mut all: Vec<_> = all.into_iter().collect();
-        // In the order of sending: the simulator needs the same order in every run.
+        // The waiters are dropped in the order of sending, because the simulator needs the same
+        // order in every run.
         all.sort_unstable_by_key(|(id, _)| *id);
         drop(all);
     }

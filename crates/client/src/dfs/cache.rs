@@ -47,7 +47,7 @@ impl Known {
         let consumed = usize::from(response.path_consumed) / 2;
         let prefix = String::from_utf16(asked.get(..consumed)?).ok()?;
         let rest = String::from_utf16(asked.get(consumed..)?).ok()?;
-        // Whole components, of the share at least.
+        // The prefix must end with a component and include at least server and share.
         let is_whole = rest.is_empty() || rest.starts_with('\\') || prefix.ends_with('\\');
         let depth = prefix.split('\\').filter(|part| !part.is_empty()).count();
         if !is_whole || depth < 2 {
@@ -56,14 +56,14 @@ impl Known {
         let mut targets = Vec::new();
         let mut begins_set = false;
         for referral in &response.referrals {
-            // If the first target of a set is left out, the next target begins the set.
+            // If the first target of a set is skipped, the next target begins the set.
             begins_set |= referral.begins_set;
             let target = DfsPath::of_target(&referral.target, &place.server);
             if let Some(place) = target.filter(&is_allowed) {
                 targets.push(Target { place, begins_set });
                 begins_set = false;
             }
-            // Further targets would not be tried, and would take memory.
+            // More targets would never be tried, and would take memory.
             if targets.len() == TARGETS_TRIED {
                 break;
             }
@@ -162,7 +162,7 @@ impl Referrals {
 
     pub(super) fn worked(&self, part: &Known, hint: usize) {
         let mut known = self.0.lock();
-        // A new referral may have replaced the entry meanwhile.
+        // A newer referral may have replaced the entry meanwhile, so it is looked for.
         let is_it = |one: &&mut Known| one.is_of(part) && one.targets == part.targets;
         if let Some(known) = known.iter_mut().find(is_it) {
             known.hint = hint;
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!((&*found.prefix, &*rest), ("\\files\\dfs\\link", "é\\x"));
         assert!(!found.is_of_root());
         assert!(known(&response(10, &["\\one\\data"])).unwrap().0.is_of_root());
-        // Half a component, less than a share, more than was asked.
+        // PathConsumed ends within a component, before the share, or beyond the path.
         for consumed in [14, 12, 6, 0, 400] {
             assert!(known(&response(consumed, &["\\one\\data"])).is_none());
         }
@@ -241,7 +241,7 @@ mod tests {
             all.keep(one);
         }
         assert_eq!(all.0.lock().len(), REFERRALS_KEPT);
-        // A referral with a lifetime of zero is used for its own request only.
+        // A referral with a lifetime of zero serves only the request that asked for it.
         let mut short = response(15, &["\\one\\data"]);
         short.referrals[0].time_to_live_s = 0;
         all.keep(known(&short).unwrap().0);
@@ -260,14 +260,15 @@ mod tests {
         assert_eq!(tried(&kept), ["a", "b", "c", "d"]);
         all.worked(&kept, 2);
         assert_eq!(tried(&all.find(&asked).unwrap().0), ["c", "a", "b", "d"]);
-        // A new answer in another order keeps the known target order.
+        // A new referral lists the targets in another order: the known order stays.
         tokio::time::advance(Duration::from_secs(61)).await;
         let turned = response(15, &["|\\b\\s", "\\a\\s", "|\\d\\s", "\\c\\s"]);
         assert_eq!(tried(&all.keep(known(&turned).unwrap().0)), ["c", "b", "a", "d"]);
-        // A target that the new answer lacks is removed.
+        // A target that is not in the new referral is removed.
         let fewer = response(15, &["|\\b\\s", "\\a\\s"]);
         assert_eq!(tried(&all.keep(known(&fewer).unwrap().0)), ["b", "a"]);
-        // Failback: one of the first set is as good as any, another is left.
+        // With failback, a target of the first set may stay in front, but a target of a later set
+        // may not.
         first.flags = ReferralHeaderFlags::TARGET_FAILBACK;
         let kept = all.keep(known(&first).unwrap().0);
         assert_eq!(tried(&kept), ["b", "a", "c", "d"]);

@@ -31,7 +31,7 @@ impl Share {
         let (message, url) = self.ask_referral(&format!("\\{domain}")).await?;
         let response = ioctl::Response::parse(message.bytes()).during(OPERATION, &url)?;
         let lists = NameList::parse_all(response.output).during(OPERATION, &url)?;
-        // MS-DFSC 3.1.5.4.2: the answer has one list.
+        // MS-DFSC 3.1.5.4.2: a referral for domain controllers has one list of names.
         let [list] = &*lists else { return Ok(Vec::new()) };
         let bare = |name: &String| name.trim_matches('\\').to_owned();
         Ok(list.controllers.iter().map(bare).filter(|name| !name.is_empty()).collect())
@@ -47,7 +47,7 @@ impl Share {
             let (live, bound) = attempts.next().await?;
             let call = fsctl(CtlCode::DFS_GET_REFERRALS, FileId::ALL_ONES, &input, REFERRAL_MAX);
             debug_assert!(call.command == Command::IOCTL);
-            // The answer decides where the credentials are used next.
+            // The request is signed, because the answer decides which servers get the credentials.
             let call = Call { tree_id: bound.tree_id, ..call.signed() };
             let outcome = live.ask(call, bound.seal, &[]).await;
             if let Some(end) = attempts.judge(outcome, bound) {

@@ -59,8 +59,9 @@ pub(super) async fn request(
     let session = &open.share.inner.session;
     let live = session.inner.live().await.during("list", &open.url)?;
     let most = listing_bytes(&live);
-    // Only the server knows the position of a scan that has begun, and one over another channel may
-    // move it later (MS-SMB2 3.3.5.2.10 refuses late changes, not late listings).
+    // A scan that has begun is never repeated: only the server knows its position, and a late
+    // request over another channel could move it (MS-SMB2 3.3.5.2.10 does not refuse late
+    // listings).
     let replay = if is_first && !live.is_wide { Replay::Idempotent } else { Replay::Never };
     let make = |id| calls(id, class, &pattern, is_first, most);
     open.ask_all(replay, "list", &LISTING_ENDS, make).await
@@ -122,7 +123,7 @@ pub(super) fn read(
         if !is_sound(&name) {
             return Err(Cause::Protocol("a directory contains a name that is not a file name"));
         }
-        // The targets of a namespace's links are directories (MS-FSCC 2.1.2.1).
+        // MS-FSCC 2.1.2.1: these tags are links of a DFS namespace, which lead to directories.
         let is_junction = share.way.is_some()
             && entry.attributes.contains(FileAttributes::REPARSE_POINT)
             && matches!(entry.reparse_tag, DFS | DFSR);

@@ -38,7 +38,8 @@ impl CacheName {
             Some((kind, path)) if !kind.contains('/') => (kind, path),
             _ => ("FILE", &*name),
         };
-        // A mount in the background has another working directory.
+        // The path is made absolute, because a mount in the background has another working
+        // directory.
         let whole = |path: &str| std::path::absolute(path).unwrap_or_else(|_| path.into());
         match (kind, path.strip_prefix(':')) {
             ("FILE", _) => Ok(Self::File(whole(path))),

@@ -34,7 +34,7 @@ pub(super) async fn services(ambient: &dyn Ambient, name: &str) -> Option<Vec<(S
     let question = question(id, name)?;
     for server in servers() {
         match timeout(DNS_ANSWER, exchange(server, &question)).await {
-            // If one name server fails, the next one is asked.
+            // If a name server does not answer or fails, the next one is asked.
             Ok(Ok(answer)) => match parse(&answer) {
                 Ok(found) => return Some(found),
                 Err(error) => tracing::debug!(%server, %error, "no answer of DNS"),
@@ -70,7 +70,7 @@ async fn exchange(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     let mut answer = vec![0; DNS_BYTES];
     loop {
         let length = socket.recv(&mut answer).await?;
-        // A late answer to an earlier question is skipped.
+        // The answer to an earlier question may arrive late; its id differs, so it is skipped.
         if answer.get(..2) == question.get(..2) {
             answer.truncate(length);
             break;
@@ -88,7 +88,7 @@ async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     let length = u16::try_from(question.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     stream.write_all(&[&length.to_be_bytes()[..], question].concat()).await?;
-    // The length field allows at most 64 KiB.
+    // The length field has 16 bits, so the answer has at most 64 KiB.
     let mut answer = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut answer).await?;
     if answer.get(..2) != question.get(..2) {
@@ -99,7 +99,7 @@ async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
 
 /// Makes the question for SRV records.
 fn question(id: [u8; 2], name: &str) -> Option<Vec<u8>> {
-    // RD, one question.
+    // The header: recursion desired (RD), one question.
     let mut bytes = [&id[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]].concat();
     for label in name.trim_end_matches('.').split('.') {
         let length = u8::try_from(label.len()).ok().filter(|length| (1..64).contains(length))?;
@@ -138,7 +138,7 @@ fn parse(bytes: &[u8]) -> Parsed<Vec<(String, u16)>> {
         if (kind, class) == (SRV, INTERNET) && found.len() < KDCS_MAX {
             let (priority, weight, port) = (reader.u16()?, reader.u16()?, reader.u16()?);
             let host = reader.name()?;
-            // RFC 2782: "." means that there is no such service.
+            // RFC 2782: the target "." means that the service does not exist.
             if !host.is_empty() {
                 found.push((priority, u16::MAX - weight, host, port));
             }
@@ -220,7 +220,7 @@ mod tests {
         bytes[2] |= 0x80;
         bytes[7] = records.len() as u8;
         for (priority, weight, port, host) in records {
-            // The name at 12, its last two labels at 27.
+            // Compressed names: the question's name is at 12, its last two labels are at 27.
             bytes.extend([0xc0, 12, 0, 33, 0, 1, 0, 0, 3, 132]);
             let mut data =
                 [priority.to_be_bytes(), weight.to_be_bytes(), port.to_be_bytes()].concat();
@@ -277,7 +277,7 @@ mod tests {
     fn odd_answers_are_refused() {
         let good = answer(&[(10, 5, 88, "c"), (0, 1, 89, "b")]);
         for cut in 0..good.len() {
-            // A record may be cut only between its fields; nothing panics.
+            // A prefix of the answer parses only if it ends between records. No prefix may panic.
             let _ = parse(&good[..cut]);
             for byte in [0, 1, 0x3f, 0x40, 0xc0, 0xff] {
                 let mut odd = good.clone();
@@ -285,7 +285,8 @@ mod tests {
                 let _ = parse(&odd);
             }
         }
-        // Failures: a name that does not exist has no hosts, and a question is no answer.
+        // Response code 3 (no such name) means no hosts; a message without the response bit is
+        // refused.
         let with = |at: usize, byte: u8| {
             let mut changed = good.clone();
             changed[at] = byte;
@@ -293,7 +294,7 @@ mod tests {
         };
         assert_eq!(with(3, 3).unwrap(), []);
         assert!(with(3, 2).is_err() && with(3, 5).is_err() && with(2, 1).is_err());
-        // A name that points at itself.
+        // The name is a pointer to itself.
         let mut circle = good;
         let at = circle.len() - 2;
         circle.splice(at.., [0xc0, at as u8]);

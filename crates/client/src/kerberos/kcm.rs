@@ -69,10 +69,11 @@ impl Daemon {
         };
         let name = [&name[..], &[0]].concat();
         let Some(principal) = self.ask(GET_PRINCIPAL, &name)? else { return Ok(None) };
-        // A daemon that has not measured the offset returns an error.
+        // A daemon that does not know the offset returns an error; 0 is used.
         let offset = self.ask(GET_KDC_OFFSET, &name)?.filter(|offset| offset.len() == 4);
         let offset = offset.unwrap_or_else(|| Zeroizing::new(vec![0; 4]));
-        // The version, the length of the header, and its field with the difference of the clocks.
+        // The header of a credential cache: version 5.4, header length, and the field with the
+        // clock offset.
         let mut file = Zeroizing::new(vec![5, 4, 0, 12, 0, 1, 0, 8]);
         file.extend_from_slice(&offset);
         file.extend([0; 4]);
@@ -82,7 +83,7 @@ impl Daemon {
             return Err(ErrorKind::FileTooLarge.into());
         }
         for uuid in list.chunks_exact(UUID) {
-            // A credential that has been removed meanwhile is skipped.
+            // The credential was removed meanwhile.
             let asked = [&name[..], uuid].concat();
             let Some(credential) = self.ask(GET_CRED_BY_UUID, &asked)? else { continue };
             if file.len() + credential.len() > MAX_CCACHE_LEN {
@@ -157,7 +158,7 @@ mod tests {
         let number = |at: usize| u32::from_be_bytes(FILE[at..at + 4].try_into().unwrap()) as usize;
         let header = 4 + usize::from(u16::from_be_bytes(FILE[2..4].try_into().unwrap()));
         let mut at = header + 8;
-        // The realm, and the components.
+        // Skips the realm and the components of the name.
         for _ in 0..=number(header + 4) {
             at += 4 + number(at);
         }
@@ -203,7 +204,8 @@ mod tests {
                 GET_PRINCIPAL if what == wanted => Some(FILE[header..client].to_vec()),
                 GET_KDC_OFFSET => Some(7i32.to_be_bytes().to_vec()),
                 GET_CRED_UUID_LIST => Some([[1; UUID], [2; UUID]].concat()),
-                // The second credential is gone. One answer may hold all credentials of the file.
+                // The second credential is gone. The answer for the first one may hold all
+                // credentials of the file.
                 GET_CRED_BY_UUID if what.ends_with(&[1; UUID]) => Some(FILE[client..].to_vec()),
                 _ => None,
             });

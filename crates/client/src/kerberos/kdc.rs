@@ -112,7 +112,7 @@ fn parse(text: &str) -> Option<(String, u16)> {
             let (host, rest) = rest.split_once(']')?;
             (host, rest.strip_prefix(':'))
         }
-        // More than one colon: an address of IPv6.
+        // A text with more than one colon is an IPv6 address without a port.
         None if text.matches(':').count() > 1 => (text, None),
         None => match text.split_once(':') {
             Some((host, port)) => (host, Some(port)),

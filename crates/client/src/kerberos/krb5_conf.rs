@@ -69,7 +69,7 @@ impl Krb5Conf {
             if let Some(realm) = named(name) {
                 return Some(realm);
             }
-            // `a.b.c`, `.b.c`, `b.c`, `.c`, `c`
+            // Tries the names `a.b.c`, `.b.c`, `b.c`, `.c`, `c` in this order.
             name = match name.strip_prefix('.') {
                 Some(rest) => rest,
                 None => name.find('.').and_then(|at| name.get(at..))?,
@@ -178,7 +178,7 @@ impl Reader {
 
     fn text(&mut self, text: &str) {
         let mut section = String::new();
-        // The names of the groups that are open; only the first one matters.
+        // The stack of open groups; only the name of the outermost group matters.
         let mut groups: Vec<String> = Vec::new();
         for line in text.lines().take(KRB5_CONF_LINES) {
             let line = line.trim();
@@ -311,7 +311,7 @@ mod tests {
         let conf = Krb5Conf::of([path("self"), path("none")].iter().map(PathBuf::as_path));
         assert_eq!(conf.default_realm.as_deref(), Some("D.TEST"));
         assert_eq!(conf.dns_lookup_kdc, None);
-        // The file includes itself until the limit is reached.
+        // The file includes itself, until the limit on files is reached.
         assert!(conf.kdcs("D.TEST").count() < KRB5_CONF_FILES);
     }
 

@@ -223,7 +223,7 @@ fn client_of(user: &str, conf: &Krb5Conf) -> Result<Principal, KerberosError> {
             "no Kerberos realm is known; write USER@REALM, or set default_realm in krb5.conf";
         Reason::Setting(text.into())
     };
-    // The short name of a domain is no realm.
+    // A domain name without a dot is a NetBIOS name and not a realm.
     let default = match domain {
         domain if domain.contains('.') => realm_of(domain, conf),
         _ => conf.default_realm.clone().unwrap_or_default(),
@@ -250,7 +250,7 @@ fn realm_of(name: &str, conf: &Krb5Conf) -> String {
 
 /// Returns the user of a keytab, or the first one in it.
 fn in_keytab(path: &Path, user: Option<&str>) -> Result<(Principal, Origin), KerberosError> {
-    // A mount in the background has another working directory.
+    // The path is made absolute, because a mount in the background has another working directory.
     let path = std::path::absolute(path);
     let path = &path.map_err(|error| Reason::Setting(format!("no keytab is named: {error}")))?;
     let keytab = read_keytab(path)?;

@@ -215,7 +215,8 @@ async fn log_on(
     secret: ClientSecret,
     etypes: &[EncryptionType],
 ) -> Result<ServiceTicket, KerberosError> {
-    // KDCs choose the first type in the list for which they have a key.
+    // KDCs choose the first encryption type for which they have a key: types with a key in the
+    // keytab come first.
     let mut etypes = etypes.to_vec();
     if let ClientSecret::Keys(keys) = &secret {
         etypes.sort_by_key(|etype| keys.iter().all(|key| key.etype() != *etype));

@@ -145,7 +145,7 @@ impl ObjectStore for SmbStore {
             PutMode::Update(version) => Target::Version(version.e_tag.unwrap_or_default()),
         };
         let staged = Staged::new(&self.share, location)?;
-        // Fails before the data is sent, if the write cannot succeed.
+        // Compares early, so that a write that cannot succeed sends no data.
         staged.compare(&target).await?;
         staged.write(&payload).await?;
         staged.publish(&target).await

@@ -44,7 +44,7 @@ pub(super) async fn get(share: &Share, location: &Path, options: &GetOptions) ->
         }
     } else if options.range.is_none() {
         let small = share.read_small_with(&path, true).await;
-        // A server that sends no number of the file is asked for it below.
+        // Some servers send no file number with the data: they are asked for it below.
         if let Some((data, metadata)) = small.map_err(|error| failure(error, location))?
             && metadata.file_id() != 0
             && metadata.len() == data.len() as u64
@@ -119,7 +119,7 @@ async fn piece(file: &File, range: Range<u64>) -> crate::error::Result<Bytes> {
     if at == range.end {
         return Ok(first);
     }
-    // A server with shorter reads, or an object that became shorter.
+    // The server returns short reads, or the object has become shorter.
     let mut whole = BytesMut::from(&*first);
     while at < range.end {
         let next = file.read_bytes(at, want(at)).await?;

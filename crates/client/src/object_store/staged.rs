@@ -88,7 +88,8 @@ impl Staged {
     pub(super) async fn write(&self, payload: &PutPayload) -> Result<()> {
         if payload.content_length() <= SMALL {
             let data: Vec<u8> = payload.iter().flatten().copied().collect();
-            // The write may be repeated after a lost answer: no other caller uses the name.
+            // The write may be repeated after a lost answer, because no other writer uses this
+            // name.
             let write = || self.share.write_dated(&self.part, &data, Some(SystemTime::now()));
             let written = match write().await {
                 Err(error) if error.is_not_found() => {
@@ -143,7 +144,7 @@ impl Staged {
         renamed.map_err(|error| self.failed(error))?;
         self.is_done = true;
         if let Some(lock) = lock {
-            // The lock ends with the session at the latest.
+            // If closing fails, the lock ends with the session.
             let _ = lock.close().await;
         }
         let e_tag = Some(e_tag(&metadata));
@@ -301,7 +302,7 @@ where
     let [mut pause, longest] = PAUSES;
     loop {
         let done = work().await;
-        // MS-FSA 2.1.5.15.11: ACCESS_DENIED for a target that is open.
+        // MS-FSA 2.1.5.15.11: replacing an open file is answered with ACCESS_DENIED.
         let is_in_use = done.as_ref().is_err_and(|error| {
             matches!(
                 error.status(),

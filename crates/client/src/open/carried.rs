@@ -45,7 +45,7 @@ impl<W: Future<Output: Send> + Send + 'static> Future for CarriedThrough<W> {
             Carrier::Task(task) => match Pin::new(task).poll(cx) {
                 Poll::Ready(Ok(output)) => Poll::Ready(output),
                 Poll::Ready(Err(failed)) if failed.is_panic() => resume_unwind(failed.into_panic()),
-                // The runtime ends, and this caller with it.
+                // The task was cancelled because the runtime ends; the caller ends with it.
                 Poll::Ready(Err(_)) => Poll::Pending,
                 Poll::Pending => Poll::Pending,
             },
@@ -92,7 +92,7 @@ mod tests {
         tokio::time::timeout(Duration::from_millis(5), work).await.unwrap_err();
         go_on.send(()).unwrap();
         assert_eq!(told.await, Ok(7));
-        // The caller gave up before the work began.
+        // The work is carried out even if the caller gives up before it begins.
         let (tell, told) = oneshot::channel();
         drop(carried_through(async { tell.send(8) }));
         assert_eq!(told.await, Ok(8));

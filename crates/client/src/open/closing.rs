@@ -63,7 +63,8 @@ impl Open {
         haste: Haste,
         flags: CloseFlags,
     ) -> Result<Option<close::Response>> {
-        // Left before the CLOSE: a lease that is granted after it is a new one.
+        // The lease is left before the CLOSE, so that a lease granted after the CLOSE counts as a
+        // new one.
         self.leave_lease();
         let done = self.send_close(haste, flags).await;
         self.state.lock().phase = Phase::Closed;
@@ -81,8 +82,8 @@ impl Open {
         let binding = self.state.lock().binding;
         let live = self.share.inner.session.inner.current();
         let is_here = live.is_some_and(|live| live.generation == binding.bound.generation);
-        // An ended session has closed the handle, unless it is durable: then it is reconnected to
-        // be closed.
+        // An ended session has closed its handles, except for a durable handle, which is
+        // reconnected to be closed.
         if !is_here && binding.durability == Durability::None {
             return Ok(None);
         }
@@ -92,10 +93,11 @@ impl Open {
             Ok(Call { is_unhurried: haste == Haste::WithNext, ..close_with(id, flags) })
         });
         match closed.await {
-            // The answer was lost, and the handle with it: the handle is closed.
+            // The answer to the CLOSE was lost, and the handle does not exist any more: it was
+            // closed.
             Err(error) if was_sent && matches!(error.cause(), Cause::HandleLost) => Ok(None),
             Err(error) => Err(error),
-            // An answer without attributes is no failure: the handle is closed.
+            // An answer without attributes still means that the handle is closed.
             Ok(answer) => {
                 let response = close::Response::parse(answer.bytes()).ok();
                 Ok(response.filter(|r| r.flags.contains(CloseFlags::POSTQUERY_ATTRIB)))
@@ -107,7 +109,7 @@ impl Open {
     fn taken_over(&mut self) -> Self {
         let old = self.state.get_mut();
         let state = State {
-            // Dropping this copy does nothing more.
+            // The other copy closes the handle: dropping this one must do nothing.
             phase: Phase::Closing,
             binding: old.binding,
             is_lost: false,
@@ -148,7 +150,7 @@ impl Drop for Open {
         };
         let is_closed = self.share.inner.session.inner.is_closed();
         if binding.durability != Durability::None && !is_lost && !is_closed {
-            // The server would keep the handle, which could block other clients.
+            // Without a CLOSE the server would keep the handle, which could block other clients.
             let left = self.taken_over();
             runtime
                 .spawn(async move { left.finish_closing(Haste::AtOnce, CloseFlags::EMPTY).await });
@@ -159,11 +161,11 @@ impl Drop for Open {
         let Some(live) = live.filter(|live| live.generation == binding.bound.generation) else {
             return;
         };
-        // The task keeps the session until the CLOSE is sent.
+        // The task keeps the session alive until the CLOSE is sent.
         let share = self.share.clone();
         runtime.spawn(async move {
-            // Again if its channel is lost: while another one works, the session goes on, and the
-            // server keeps the Open with its locks.
+            // A CLOSE whose channel is lost is repeated: as long as the session has another
+            // channel, the server keeps the Open and its locks.
             for _ in 0..ATTEMPTS {
                 let call = Call { tree_id: binding.bound.tree_id, ..close_call(binding.file_id) };
                 let closed = live.ask(call, binding.bound.seal, &[]).await;

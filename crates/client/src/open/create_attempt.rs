@@ -172,7 +172,7 @@ impl<'a> CreateAttempt<'a> {
     /// Returns true if the server recognises a repetition of this CREATE in one session. Frevo
     /// does; another server is expected to if it may make the handle durable.
     fn is_recognised(&self, live: &Live, bound: Bound) -> bool {
-        // Matches Frevo's server, see its `set_replay_eligible`.
+        // This must match `set_replay_eligible` in Frevo's server.
         let works = AccessMask::READ_DATA
             | AccessMask::EXECUTE
             | AccessMask::WRITE_DATA
@@ -189,9 +189,9 @@ impl<'a> CreateAttempt<'a> {
         let is_elsewhere = self.sent_in.is_some_and(|generation| generation != live.generation);
         self.outlived_session |= is_elsewhere;
         self.in_doubt |= is_elsewhere || (was_sent && !self.is_recognised(live, bound));
-        // A server keeps a persistent Open that its client never heard of, and recognises a
-        // replay in any session (MS-SMB2 3.3.5.9.10). Another Open cannot be had in this way:
-        // it would be in the way by its CreateGuid, and with another lease it gives way.
+        // A persistent Open exists on the server even if the client never got the answer, and a
+        // replay in any session finds it (MS-SMB2 3.3.5.9.10). A new CREATE would conflict with it.
+        // Any other CREATE that was sent in an earlier session gets a new CreateGuid.
         let is_kept = self.ask.keep && has_persistent(live, bound);
         if is_elsewhere && !is_kept {
             self.renew()?;
@@ -218,7 +218,8 @@ impl<'a> CreateAttempt<'a> {
         self.lease.asked(bound);
         let mut contexts = contexts_of(self.ask, live, bound, self.create_guid, &self.lease);
         if let Some(key) = self.share.directory.filter(|_| self.ask.lease.is_empty()) {
-            // Without random numbers the change breaks this client's lease on the directory.
+            // Without a random key the CREATE has no parent lease key, so it breaks this client's
+            // own lease on the directory.
             let parent = parent_context(live, key, &*self.share.session().options().ambient);
             contexts.extend(parent.ok().flatten());
         }
@@ -254,8 +255,8 @@ impl<'a> CreateAttempt<'a> {
     ) -> Result<Option<Answer>, Cause> {
         let Failure::Final(Cause::Status(status)) = failure else { return Ok(Some(Err(failure))) };
         match status {
-            // The server still carries the request out, or has the Open in a session that it
-            // does not know to be over.
+            // The server is still carrying out the earlier request, or the Open belongs to a
+            // session whose end it has not noticed.
             Status::FILE_NOT_AVAILABLE | Status::DUPLICATE_OBJECTID
                 if is_repetition && has_guid(self.ask, live, bound) && self.repeats < REPEATS =>
             {
@@ -263,15 +264,15 @@ impl<'a> CreateAttempt<'a> {
                 self.repeats += 1;
                 Ok(None)
             }
-            // The server has an Open that it could not keep over its own end and that cannot
-            // be had any more: this one becomes another.
+            // The server restarted and knows the CreateGuid, but the Open was not persistent and is
+            // lost: the request gets a new CreateGuid.
             Status::DUPLICATE_OBJECTID if is_repetition && self.outlived_session => {
                 self.outlived_session = false;
                 self.renew()?;
                 self.sent_in = None;
                 Ok(None)
             }
-            // Perhaps an earlier request of this CREATE made the file.
+            // An earlier copy of this CREATE may have made the file.
             Status::OBJECT_NAME_COLLISION
                 if self.in_doubt && self.ask.disposition == CreateDisposition::CREATE =>
             {

@@ -138,7 +138,7 @@ impl Open {
         mut followers: Option<Followers>,
     ) -> Result<(Arc<Self>, Opened, Vec<Message>)> {
         let mut at = share.located(path).await?;
-        // An earlier server may have carried the CREATE out before it was lost.
+        // A server that was lost before may have carried out the CREATE.
         let mut in_doubt = false;
         loop {
             at.check(&ask, operation, &url)?;
@@ -298,13 +298,14 @@ impl Open {
                 && live.knows_replay()
                 && begun.elapsed() < REPEAT_FOR
             {
-                // MS-SMB2 3.3.5.2.10: a request that was sent after the loss of a channel has
-                // overtaken this one, which the server refused for its ChannelSequence.
+                // MS-SMB2 3.3.5.2.10: a request sent after the loss of a channel overtook this one,
+                // which was refused for its ChannelSequence: it is sent again.
                 if live.losses() != losses {
                     sent_in = earlier;
                     continue;
                 }
-                // The server still carries out the request that it received over the lost channel.
+                // The server is still carrying out the request that it received over the lost
+                // channel.
                 if again {
                     sleep(pause).await;
                     pause = (pause * 2).min(REPEAT_PAUSE_MAX);

@@ -34,17 +34,18 @@ impl Open {
             return Err(Cause::HandleLost.into());
         }
         let opened = match self.reconnect(live, bound).await {
-            // The loss of the tree connect says nothing about the Open.
+            // The tree connect was lost, which does not mean that the Open is lost.
             Err(gone) if is_of_tree(&gone) => return Err(gone),
             Err(Failure::Final(_)) => {
-                // A new handle needs its own request for resiliency.
+                // A new handle must ask for resiliency again.
                 self.state.lock().asked_resiliency = false;
                 let opened = self.reopen(live, bound).await.inspect_err(|why| {
                     if matches!(why, Failure::Final(_)) && !is_of_tree(why) {
                         self.state.lock().is_lost = true;
                     }
                 })?;
-                // Another client may have written to the file meanwhile.
+                // The file was opened anew, so another client may have written to it meanwhile: the
+                // lease counts as a new one.
                 self.lease.granted(bound, opened.lease.unwrap_or(Granted::NOTHING));
                 opened
             }
@@ -77,7 +78,7 @@ impl Open {
     async fn reconnect(&self, live: &Arc<Live>, bound: Bound) -> Outcome<Opened> {
         let (old, is_leased, is_repetition) = {
             let mut state = self.state.lock();
-            // The answer may have been lost with a channel of this session.
+            // A repetition in the same session: the answer may have been lost with a channel.
             let sent_in = state.reconnect_sent_in.replace(live.generation);
             (state.binding, state.is_leased, sent_in == Some(live.generation))
         };
@@ -96,8 +97,8 @@ impl Open {
                 })
             }
         };
-        // MS-SMB2 3.3.5.9.12: the context is required as long as the Open has a Lease, even one
-        // without rights.
+        // MS-SMB2 3.3.5.9.12: the lease context is required as long as the Open has a lease, even
+        // one without rights.
         let lease = is_leased.then(|| lease_context(live, &self.lease, self.lease.wire_state()));
         let contexts: Vec<_> = [context].into_iter().chain(lease.flatten()).collect();
         let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };
@@ -107,7 +108,7 @@ impl Open {
             HeaderFlags::EMPTY
         };
         let mut opened = self.send_create(live, bound, &ask, &contexts, flags).await?;
-        // The answer need not repeat the durability.
+        // The answer may omit the durability, which is unchanged.
         opened.durability = old.durability;
         Ok(opened)
     }
@@ -128,7 +129,7 @@ impl Open {
             other => other?,
         };
         if opened.identity != Some(identity) {
-            // Another file has the name now.
+            // The name leads to another file now: that file is closed, and this handle is lost.
             let call = Call { tree_id: bound.tree_id, ..close_call(opened.file_id) };
             let _ = live.ask(call, bound.seal, &[]).await;
             return Err(lost());

@@ -26,7 +26,7 @@ impl Bound {
 
     /// True when the server said that the user may not change data in the share.
     pub(crate) const fn is_read_only(&self) -> bool {
-        // No rights at all mean that the server does not report them.
+        // An empty mask means that the server does not report the rights.
         !self.maximal_access.is_empty() && !self.maximal_access.intersects(Self::WRITES)
     }
 }

@@ -76,12 +76,12 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
         }
         match notification {
             Notification::Lease(lease) => {
-                // MS-SMB2 3.2.5.19.2: an unknown lease needs no answer. Its last Open is
-                // closed, and the CLOSE answers the break.
+                // MS-SMB2 3.2.5.19.2: a break of an unknown lease is not acknowledged. Its last
+                // Open is closed already, and the CLOSE ends the break.
                 let Some(holder) = session.leases.find(lease.lease_key) else { continue };
-                // Done at once: the lease counts as reduced from here on.
+                // The state is reduced at once: from here on the old rights are not used.
                 let (yields, bound) = holder.broken(&lease);
-                // Done in the background, since giving a cache up may take long.
+                // Giving up a cache may take long, so it runs in a task.
                 let places = Arc::clone(&places);
                 tokio::spawn(async move {
                     let _waits = waits;
@@ -100,7 +100,7 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
                     drop(holder);
                 });
             }
-            // This client asks for leases only, never for oplocks.
+            // This client never asks for oplocks.
             Notification::Oplock(_) => {}
         }
     }
@@ -128,7 +128,8 @@ async fn acknowledge(
         match live.call(&channel, call, bound.seal).await {
             Err(Failure::Unsent) => {}
             Err(Failure::Gone) => again = true,
-            // A repeated acknowledgment may be refused: the first one has ended the break.
+            // If the acknowledgment was repeated, a refusal means that the first one has ended the
+            // break.
             Ok(message) => return again || message.status() == Status::SUCCESS,
             Err(Failure::Final(_)) => return false,
         }

@@ -247,7 +247,7 @@ impl Live {
         mut call: Call<'_>,
         seal: bool,
     ) -> Result<Sent, Failure> {
-        // MS-SMB2 3.3.5.2.9: LOGOFF and CLOSE need no valid ticket.
+        // MS-SMB2 3.3.5.2.9: LOGOFF and CLOSE are allowed after the ticket has expired.
         if !matches!(call.command, Command::LOGOFF | Command::CLOSE) {
             self.fresh().await?;
         }
@@ -261,8 +261,8 @@ impl Live {
             })?;
         }
         let taken = channel.connection.number(&call).await.map_err(|Gone| Failure::Unsent)?;
-        // Not before the wait for credits: a channel may be lost meanwhile, and the server would
-        // take the request for one of that channel.
+        // The ChannelSequence is set after the wait for credits: if a channel is lost during the
+        // wait, the request must not look like one of the lost channel.
         self.stamp(&mut call);
         if let (Guard::Sealed(_), Some(key)) = (&guard, &self.security.sealing)
             && channel.connection.is_sealed_beside(call.payload_len())
@@ -285,7 +285,7 @@ impl Live {
         for (at, call) in calls.iter_mut().enumerate() {
             self.stamp(call);
             if at > 0 {
-                // MS-SMB2 3.2.4.1.4: a related request has the TreeId of the first request.
+                // MS-SMB2 3.2.4.1.4: a related request carries the TreeId of the first request.
                 call.flags |= HeaderFlags::RELATED_OPERATIONS;
                 call.tree_id = tree_id;
             }
@@ -296,7 +296,7 @@ impl Live {
         let mut answers = Vec::with_capacity(sent.len());
         for sent in sent {
             match self.checked(channel, sent.await?, seal, false) {
-                // The ticket ended between two requests, and the first ones were carried out.
+                // The ticket expired within the compound: its first requests were carried out.
                 Err(Failure::Unsent) if !answers.is_empty() => return Err(Failure::Gone),
                 answer => answers.push(answer?),
             }
@@ -359,7 +359,8 @@ impl Live {
                     message = &mut sent => return message,
                     _ = put_off => {}
                 }
-                // A server may find it only by its AsyncId from then on.
+                // After the interim response the server may find the request only by its AsyncId,
+                // so CANCEL is sent again.
                 self.cancel(channel, id, true, seal);
             }
             sent.await
@@ -401,13 +402,13 @@ impl Live {
         let demand = self.answer(channel, &message, request).demand();
         let is_good = is_met(demand, channel, &mut message);
         if status == Status::NETWORK_SESSION_EXPIRED && self.note_expiry() {
-            // The next request authenticates the user again. Forging this does no more harm than
-            // cutting the connection, either.
+            // The next request will authenticate again. An attacker who forges this status gains no
+            // more than by cutting the connection.
             return Err(Failure::Unsent);
         }
         if matches!(status, Status::USER_SESSION_DELETED | Status::NETWORK_SESSION_EXPIRED) {
-            // The server has no key left to sign this answer. Forging it does no more harm than
-            // cutting the connection.
+            // An ended session has no key, so this answer cannot be signed. An attacker who forges
+            // it gains no more than by cutting the connection.
             channel.connection.close();
             return Err(Failure::Gone);
         }
@@ -495,7 +496,7 @@ impl Drop for Waiting<'_> {
         if !waits {
             return self.live.cancel(self.channel, sent.id, waits, seal);
         }
-        // The server may send the interim response only now.
+        // A task waits for the answer, because the interim response may come only now.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (live, channel) = (Arc::clone(self.live), Arc::clone(self.channel));
         runtime.spawn(async move { live.cancelled(&channel, sent, seal).await.map(drop) });
@@ -504,7 +505,8 @@ impl Drop for Waiting<'_> {
 
 /// Sends a LOGOFF; errors are ignored.
 pub(crate) async fn log_off(live: &Arc<Live>) {
-    // LOGOFF ends compounds between two of their requests: a file would be made and not written.
+    // All answers are awaited first: LOGOFF would end a compound between its requests, and leave a
+    // file made but not written.
     let channels = live.channels.read().clone();
     for channel in &channels {
         channel.connection.answered().await;

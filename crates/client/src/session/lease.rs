@@ -93,7 +93,8 @@ impl Lease {
             watcher: Mutex::new(None),
             parent: Mutex::new(None),
         });
-        // Done before the CREATE: a break may arrive before the answer.
+        // The lease is registered before the CREATE is sent, because a break may arrive before the
+        // answer.
         inner.leases.enter(&lease);
         Ok(lease)
     }
@@ -178,7 +179,7 @@ impl Lease {
         now.epoch = granted.epoch;
         now.bound = Some(bound);
         drop(now);
-        // Reads and writes were cached under the old lease.
+        // Handles, reads and writes were cached under the old lease, which is over.
         self.lost(granted.state & WireState::HANDLE);
     }
 
@@ -187,7 +188,7 @@ impl Lease {
     pub(crate) fn kept(&self, bound: Bound, Granted { state, epoch, breaking }: Granted) {
         let mut now = self.now.lock();
         if now.opens == 0 {
-            // The last Open was closed meanwhile.
+            // The last Open was closed meanwhile, so the lease is not used.
             return;
         }
         let before = now.state;
@@ -203,7 +204,7 @@ impl Lease {
         }
         let left = now.state;
         drop(now);
-        // A break was missed while the session was lost.
+        // A break was missed while there was no session.
         if !same_session && !left.contains(before) {
             self.lost(left);
         }
@@ -212,7 +213,7 @@ impl Lease {
     /// Tells the cache of a loss that needs no acknowledgment.
     fn lost(&self, left: WireState) {
         if let Some(watcher) = self.watcher.lock().as_ref().and_then(Weak::upgrade) {
-            // Done in the background: the watcher may need the Open that is being reconnected.
+            // A task tells the watcher, which may need the Open that is just being reconnected.
             drop(tokio::spawn(watcher.broken(left.into())));
         }
     }
@@ -231,16 +232,17 @@ impl Lease {
             if planted!(StaleCache) {
                 return (None, now.asked);
             }
-            // Not granted in this session yet: the state of the session before is over.
+            // The lease is not granted in this session yet, so the state from the earlier session
+            // does not count any more.
             if let Some(asked) = now.asked.filter(|asked| !now.is_in(*asked)) {
                 now.set(WireState::EMPTY);
                 now.version += 1;
                 now.bound = Some(asked);
             }
-            // A break only reduces the state: its message is unsigned and may be forged.
+            // A break may only reduce the state, because its message is unsigned and may be forged.
             let to = told.new_lease_state & now.state;
             now.set(to);
-            // Zero means lease version 1, or a server without epochs.
+            // An epoch of zero means a lease of version 1, or a server without epochs.
             if told.new_epoch != 0 {
                 now.epoch = Some(told.new_epoch);
             }

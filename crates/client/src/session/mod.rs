@@ -371,7 +371,8 @@ impl Inner {
     /// Makes `live` the session. Returns false if the session was logged off meanwhile.
     fn is_kept(&self, live: &Arc<Live>) -> bool {
         let mut now = self.live.write();
-        // A logoff sets the flag before it takes the session.
+        // A logoff sets the flag `is_closed` before it takes the session, so no session is kept
+        // after it.
         let is_kept = !self.is_closed();
         if is_kept {
             *now = Some(Arc::clone(live));
@@ -398,7 +399,7 @@ impl Inner {
 
     /// Returns when the server was lost and an attempt to reach it again has failed.
     pub(crate) async fn found_unreachable(&self) {
-        // The sender is `self`.
+        // The wait cannot fail: `self` owns the sender.
         let _ = self.unreachable.subscribe().wait_for(|is_so| *is_so).await;
     }
 
@@ -429,7 +430,7 @@ impl Inner {
     /// Makes one attempt, with a time limit.
     async fn establish(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
         let limit = self.client.options.connect_timeout;
-        // KDCs have time limits of their own.
+        // The logon is not part of the limit, because KDCs have time limits of their own.
         let logon = self.connector.logon().await?;
         let live = match timeout(limit, self.establish_once(logon, previous)).await {
             Ok(outcome) => outcome?,
@@ -439,7 +440,7 @@ impl Inner {
         if live.is_wide {
             let mut ways = Ways::new(wanted == 0);
             if wanted > 1 {
-                // A session with one connection works too.
+                // Failing to add channels is no error: one channel is enough.
                 let _ = timeout(limit, ways.fill(&self.connector, &live)).await;
             }
             live.keep(&self.connector, ways);

@@ -54,7 +54,7 @@ impl Paths {
             .filter(is_usable)
             .filter(|one| Some(one.link_speed) == fastest)
             .collect();
-        // Takes of each interface the address in use, or else one of the same family.
+        // Of each interface the address in use comes first, then an address of the same family.
         candidates
             .sort_by_key(|one| (one.address != peer, one.address.is_ipv4() != peer.is_ipv4()));
         for one in candidates {
@@ -147,7 +147,7 @@ mod tests {
         let paths = Paths::choose(&found, "192.0.2.2".parse().unwrap(), Transport::Tcp);
         assert_eq!(addresses(&paths), ["192.0.2.2", "198.51.100.3"]);
         assert_eq!(paths.channels(), 5);
-        // The connection arrived on the slow interface: the fast ones are used from now on.
+        // The connection uses the slow interface; further channels use the fast ones.
         let paths = Paths::choose(&found, "::ffff:203.0.113.4".parse().unwrap(), Transport::Tcp);
         assert_eq!(addresses(&paths), ["192.0.2.2", "198.51.100.3"]);
         let paths = Paths::choose(&found, "2001:db8::2".parse().unwrap(), Transport::Tcp);
@@ -191,10 +191,10 @@ mod tests {
         let (first, second) = (Some("10.0.0.2".to_owned()), Some("10.0.1.2".to_owned()));
         assert_eq!(next(&["10.0.0.2"], ""), second);
         assert_eq!(next(&["10.0.0.2", "10.0.1.2"], ""), first);
-        // The second path has lost its channels: only it gets new ones.
+        // The second path has lost its channels, so new channels use it.
         assert_eq!(next(&["10.0.0.2", "10.0.0.2"], ""), second);
         assert_eq!(next(&["10.0.0.2", "10.0.0.2"], "10.0.1.2"), first);
-        // The first connection is on a path that is not chosen.
+        // The first connection uses a path that was not chosen.
         assert_eq!(next(&["10.9.9.9", "10.0.0.2", "10.0.0.2"], ""), second);
         let name = ServerName::new("box").at_port(4450);
         let path = paths.next(1, &[], |_| false).unwrap();

@@ -120,7 +120,7 @@ impl Live {
                     pause = (pause * 2).min(BACK_OFF_MAX);
                 }
                 Err(NotRenewed::Lost(why)) => {
-                    // A new logon reports the reason.
+                    // Renewing failed: a new session is set up, whose logon reports the reason.
                     tracing::debug!(%why, "the session could not be renewed");
                     self.abandon();
                     return Err(Failure::Unsent);
@@ -174,7 +174,7 @@ impl Live {
         let Some(renewal) = &self.renewal else { return };
         let _turn = renewal.turn.lock().await;
         let Term { end, ahead, .. } = *renewal.term.lock();
-        // A request that found the ticket expired has renewed it already.
+        // Another request has renewed the session already.
         if between(renewal.by.now(), end) > ahead {
             return;
         }
@@ -201,17 +201,17 @@ mod tests {
     fn another_ticket_is_looked_for_ahead_of_the_end() {
         let at = |seconds: u64| FileTime((1_000_000 + seconds) * 10_000_000);
         let seconds = Duration::from_secs;
-        // Ten hours: five minutes ahead.
+        // A ticket for ten hours is renewed five minutes before its end.
         let term = Term::new(at(36_000), at(0));
         assert_eq!(term.wait(at(0)), (RENEW_PAUSE_MAX, false));
         assert_eq!(term.wait(at(35_680)), (seconds(20), true));
         assert_eq!(term.wait(at(35_700)), (RENEW_PAUSE_MAX, true));
         assert_eq!(term.wait(at(40_000)), (RENEW_PAUSE_MAX, true));
-        // Twenty seconds: five seconds ahead.
+        // A ticket for twenty seconds is renewed five seconds before its end.
         let term = Term::new(at(20), at(0));
         assert_eq!(term.wait(at(0)), (seconds(15), true));
         assert_eq!(term.wait(at(16)), (Duration::from_millis(1_250), true));
-        // The ticket has expired already.
+        // The ticket has expired: the next attempt comes after a second.
         assert_eq!(Term::new(at(0), at(9)).wait(at(9)), (seconds(1), true));
     }
 }

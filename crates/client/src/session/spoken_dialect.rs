@@ -46,8 +46,8 @@ pub(super) async fn found(connector: &Connector, why: Cause) -> Cause {
 async fn spoken(connector: &Connector) -> Option<Cause> {
     let oldest = connector.options.oldest;
     if oldest > Dialect::Smb202 {
-        // All dialects: a server that can speak a newer one chooses it, and its connection was lost
-        // for another reason.
+        // Offers all dialects. If the server chooses a new one, the connection was lost for another
+        // reason.
         let options = Options {
             oldest: Dialect::Smb202,
             encryption: Encryption::AsServerAsks,
@@ -93,7 +93,7 @@ mod tests {
         let (prefix, message) = SMB1.split_at(4);
         assert_eq!(prefix, u32::try_from(message.len()).unwrap().to_be_bytes());
         assert!(message.starts_with(b"\xffSMBr") && message.ends_with(b"\x02NT LM 0.12\0"));
-        // The header has 32 bytes; then come WordCount and ByteCount.
+        // The header has 32 bytes; WordCount and ByteCount follow.
         assert_eq!(message.get(32..35), Some(&[0, 12, 0][..]));
     }
 }

@@ -220,7 +220,7 @@ impl Peer {
             } else if self.keys.is_some()
                 && Header::parse(&frame).is_ok_and(|header| header.command != Command::ECHO)
             {
-                // An ECHO has no content to overhear, and belongs to no session.
+                // The ECHO has no content that could be overheard, and no session.
                 self.evil.overheard.lock().extend_from_slice(&frame);
             }
             let parts: Vec<_> =
@@ -348,7 +348,7 @@ impl Peer {
             Command::CREATE => {
                 let request = create::Request::parse(message).unwrap();
                 let name = request.name.to_string_lossy();
-                // The name follows server and share.
+                // The path in the request begins with server and share.
                 let is_whole = header.flags.contains(HeaderFlags::DFS_OPERATIONS);
                 let name = match is_whole {
                     true => name.splitn(3, '\\').nth(2).unwrap_or_default(),

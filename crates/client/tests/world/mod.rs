@@ -75,7 +75,7 @@ impl World {
             encrypt,
             ..ServerShare::new(name, Target::Disk(Arc::clone(&vfs)))
         };
-        // Each request to this share runs on its own thread, so that others may overtake it.
+        // Each request to this share runs on its own thread, so requests can overtake each other.
         let away = share("away", false).off_core();
         let builder = Server::builder()
             .settings(settings)

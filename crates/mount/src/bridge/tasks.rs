@@ -106,7 +106,7 @@ impl Bridge {
     {
         let (volume, work) = (Arc::clone(&self.volume), work(Arc::clone(&self.volume)));
         let work = answered(volume, Caller::new(asks.pid()), work, answer, None);
-        // Runs on this thread: the work seldom waits, or does little before it waits.
+        // The work runs on this thread, because it seldom has to wait.
         if is_here {
             self.works.begin(work);
         } else {

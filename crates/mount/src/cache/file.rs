@@ -144,11 +144,13 @@ impl FileCache {
             return;
         }
         let len = at_open.len();
-        // A page that is read while the file grows may end too early.
+        // The first page is used only if it is complete: it may be too short if the file grew
+        // meanwhile.
         let is_page = |data: &Vec<u8>| data.len() as u64 == len.min(PAGE);
-        // The lease was not lost since the data was read, and nothing was written.
+        // The lease was held all the time since the page was read.
         let first_page = first_page.filter(is_page).filter(|_| before.version == grant.version);
-        // The answer may have granted the right to cache writes, which says nothing of the time before.
+        // The right to cache writes may be granted only by this open, which says nothing about
+        // earlier changes of others.
         let is_sole = before.is_sole && grant.state.contains(LeaseState::WRITE);
         let is_old = self.is_older(Stamp::of(at_open), is_sole);
         let new = self.with(|pages| {
@@ -178,7 +180,7 @@ impl FileCache {
     /// Returns true if the pages are older than the file, which is at `now`, and remembers that.
     /// `is_sole` is true if no other client can have changed it.
     fn is_older(&self, now: Stamp, is_sole: bool) -> bool {
-        // Unsent data is newer; the pages are compared when it is on the server.
+        // Unsent data is newer than the server's; the cache is compared after it has been sent.
         if self.is_unsent() {
             return false;
         }
@@ -238,7 +240,7 @@ impl FileCache {
         };
         self.begin(file, grant).await?;
         let mut jumps = None;
-        // While others write, the read goes to the server after some attempts.
+        // If others keep writing, the data is read from the server after READ_TRIES attempts.
         for _ in 0..READ_TRIES {
             if !self.is_still(grant) {
                 break;
@@ -387,7 +389,7 @@ impl ReadAhead {
     pub(crate) fn ahead(&self, offset: u64, len: u64) -> u64 {
         let expected = self.next.swap(offset + len, Ordering::AcqRel);
         let window = self.window.load(Ordering::Acquire);
-        // Requests of one reader may arrive out of order.
+        // Parallel reads of one reader may arrive out of order, so the offset may differ a little.
         let follows = offset.abs_diff(expected) <= window.max(len);
         let window = match (follows, window) {
             (false, _) => 0,

@@ -149,7 +149,7 @@ impl DirectoryCache {
         state.changed = Some(Instant::now());
         match name {
             Some(name) => {
-                // A removed name stays: the server is asked for it.
+                // Even the name of a removed file is added, so that the server is asked for it.
                 state.names.take_if(|names| !names.add(name));
             }
             None => {

@@ -35,7 +35,7 @@ impl Opens {
 
     pub(crate) fn best(&self, reads: bool, writes: bool) -> Option<&Opened> {
         let fits = |one: &&Opened| (one.reads || !reads) && (one.writes || !writes);
-        // Prefers an Open for writing: locks are taken with it.
+        // An Open for writing is preferred, because locks are taken through it.
         self.files.iter().filter(fits).max_by_key(|one| (one.writes, one.reads))
     }
 }

@@ -42,8 +42,8 @@ impl Volume {
 
     /// Asks the server for the current metadata of a node.
     pub(super) async fn refresh(&self, node: &Arc<Node>) -> Outcome<Metadata> {
-        // The server reports size and times only of sent data. Errors of sending are reported to
-        // the handles that wrote.
+        // Unsent data is sent first, because the server knows size and times only of sent data. Its
+        // errors are reported to the handles that wrote.
         let _ = self.send(node).await;
         let asked = Instant::now();
         let answer = match self.open_file(node) {
@@ -125,10 +125,11 @@ impl Volume {
         if let Some(told) = told {
             return Ok(self.reply(&node, &told));
         }
-        // Nothing was changed on the server: chmod(2) with the permissions that the file has.
+        // Nothing changed on the server, for instance a chmod(2) to the present permissions: the
+        // known attributes are returned.
         match node.known_before_writes().filter(|known| self.is_fresh(known.at)) {
             Some(known) if node.known().is_some() => Ok(self.reply(&node, &known.metadata)),
-            // The kernel asks again before a program sees the times.
+            // The times are outdated, so the kernel must ask again (TTL zero).
             Some(known) => {
                 Ok(EntryReply { ttl: Duration::ZERO, ..self.reply(&node, &known.metadata) })
             }
@@ -159,8 +160,8 @@ impl Volume {
     async fn change(&self, node: &Arc<Node>, change: Change) -> Outcome<Metadata> {
         let sets_times =
             change.basic.is_some_and(|basic| basic.modified.or(basic.accessed).is_some());
-        // Data that is sent later changes the modification time, and takes set-user-ID and
-        // set-group-ID away.
+        // Sends the data first: data sent later would change the times and clear set-user-ID and
+        // set-group-ID.
         if sets_times || change.mode.is_some_and(|mode| mode & SET_ID_BITS != 0) {
             let _ = self.send(node).await;
         }
@@ -187,13 +188,13 @@ impl Volume {
         });
         let share = self.share_of(node);
         let changed = share.change(&node.path()?, &by_name, lease.as_ref()).await;
-        // The lease stays, but the parent's listing holds the old attributes.
+        // The lease of the parent stays, but its cached listing has the old attributes.
         if let Some((parent, _)) = node.name() {
             parent.directory.state.lock().listing = None;
         }
         let found = match changed {
-            // MS-SMB2 3.3.5.9.8: the lease belongs to another file, so the name leads to another
-            // file now.
+            // MS-SMB2 3.3.5.9.8: the lease belongs to another file, so the name leads to a
+            // different file now.
             Err(error) if lease.is_some() && error.status() == Some(Status::INVALID_PARAMETER) => {
                 self.distrust(node);
                 return Err(Errno::from_i32(libc::ESTALE));
@@ -252,7 +253,7 @@ impl Volume {
         let before = node.known_before_writes().filter(|known| self.is_fresh(known.at));
         let found = match (before, self.open_file(node)) {
             (Some(before), _) => before.metadata,
-            // Without sending the data first.
+            // The attributes do not depend on unsent data, so it is not sent first.
             (None, Some(file)) => match file.metadata().await {
                 Err(error) if is_lost(&error) => self.refresh(node).await?,
                 found => found.map_err(|error| errno(&error))?,
@@ -275,7 +276,8 @@ impl Volume {
         }
         let node = self.nodes.find(id)?;
         let Some(known) = node.known_before_writes().filter(|_| !node.is_dir()) else {
-            // The server decides when the directory or file is used.
+            // Without known attributes every access is allowed here: the server decides at the use
+            // of the file.
             return Ok(());
         };
         let perm = u32::from(reply::attr(&node, &known.metadata, &self.settings).perm);
@@ -329,7 +331,7 @@ impl Volume {
         self.check_writable()?;
         let name = user_name(name)?;
         if value.is_empty() {
-            // An EA without a value does not exist (MS-FSCC 2.4.16).
+            // MS-FSCC 2.4.16: an extended attribute without a value does not exist.
             return Err(Errno::EINVAL);
         }
         if value.len() > XATTR_MAX {

@@ -115,7 +115,7 @@ impl Volume {
             None => (None, self.share.list_dir_of(&node.path()?, most).await),
         };
         let listed = match listed {
-            // The handle was lost with its session, or closed after a lease break.
+            // The handle was lost with its session, or closed by a lease break: lists by name.
             Err(error)
                 if held.is_some()
                     && (matches!(error.cause(), Cause::Unknown) || attributes::is_lost(&error)) =>
@@ -129,7 +129,8 @@ impl Volume {
         }
         let mut entries = listed.map_err(|error| errno(&error))?;
         let after = held.as_deref().and_then(LeasedDirectory::grant);
-        // A new lease is that of the listing: it cannot be granted again under one handle.
+        // A lease that changed during the listing does not cover it, because one handle gets only
+        // one lease.
         let is_one = |now: &Grant| before.is_none_or(|before| before.version == now.version);
         let grant = after.filter(is_one);
         let seen = node.directory.seen().filter(|seen| grant.is_some() && seen.is_of(changes));
@@ -180,7 +181,7 @@ impl Volume {
     pub(super) fn keep_listing(&self, node: &Arc<Node>, snapshot: DirectoryListing, changes: u64) {
         {
             let mut state = node.directory.state.lock();
-            // Under the mutex: a later change discards this listing.
+            // Checked under the mutex, so that a change that comes later discards this listing.
             if node.directory.changes() != changes {
                 return;
             }
@@ -248,7 +249,7 @@ impl Volume {
         let number = self.number();
         let held = Arc::new(LeasedDirectory { number, dir, lease, _holder: holder });
         if held.grant().is_none() {
-            // A server that never grants such a lease is not asked again.
+            // The server never grants directory leases, so it is not asked for them again.
             if self.held.lock().is_empty() && node.directory.state.lock().taken.is_none() {
                 self.holds_none.store(true, Ordering::Relaxed);
             }
@@ -258,7 +259,7 @@ impl Volume {
         node.directory.state.lock().held = Some(Arc::clone(&held));
         self.held.lock().push_back(Arc::downgrade(node));
         if held.grant().is_none() {
-            // The break came first and found no cache to discard.
+            // The break arrived before the cache was filled, so it discarded nothing.
             self.close_dir(node).await;
             return (None, listed);
         }
@@ -303,14 +304,14 @@ impl Volume {
             let is_quiet = is_over(state.changed, FILLED_FOR);
             (is_over(state.taken, LEASE_BREAK_PAUSE), is_quiet, state.is_long)
         };
-        // A directory that is just being filled is listed once, for its names.
+        // A directory that is being filled is listed once, to know its names.
         let seeks = is_quiet || (may_hold && parent.directory.seeks_names());
         if !seeks {
             return None;
         }
         if is_long {
             if may_hold && self.held(parent).await.is_none() {
-                // The lease speaks for absent names, without a listing too.
+                // The lease alone makes it known which names do not exist.
                 drop(self.hold(parent, 0).await);
             }
             return None;
@@ -329,7 +330,8 @@ impl Volume {
         if !holds || state.absent.len() >= ABSENT_MAX {
             return false;
         }
-        // Recorded before the kernel gets the answer, so that a later break finds the name.
+        // The name is recorded before the kernel gets the answer, so that a later lease break finds
+        // it.
         state.absent.insert(name);
         true
     }
@@ -342,7 +344,8 @@ impl Volume {
     /// Discards the cache of a directory after a lease break.
     async fn give_up_dir(&self, node: &Arc<Node>) {
         node.invalidate();
-        // The holder of `turn` may wait for the server, which waits for this.
+        // `turn` is not awaited here: its holder may wait for the server, which waits for this
+        // break.
         self.forget_dir(node);
         let held = node.directory.state.lock().held.take();
         if let Some(held) = held {
@@ -410,11 +413,11 @@ impl Volume {
         let Some(notifier) = self.notifier.get().cloned().filter(|_| !names.is_empty()) else {
             return;
         };
-        // In the background: the kernel locks a directory while it makes something in it, and that
-        // may wait for the server.
+        // Runs on another thread: the kernel locks a directory while it makes an entry, which may
+        // wait for the server.
         drop(tokio::task::spawn_blocking(move || {
             for (parent, name) in names {
-                // The kernel may have dropped the name itself.
+                // The call fails if the kernel has dropped the name itself.
                 let _ = notifier.inval_entry(INodeNo(parent), &name);
             }
         }));
@@ -429,7 +432,8 @@ impl Volume {
         let me = Weak::clone(&self.me);
         tokio::spawn(async move {
             let Some(volume) = me.upgrade() else { return };
-            // An ECHO would not show that the session has ended.
+            // statfs is a request in the session: an ECHO would not show that the session has
+            // ended.
             if let Err(error) = volume.statfs().await {
                 tracing::debug!(?error, "the server does not answer");
             }
@@ -456,7 +460,7 @@ impl Volume {
                 continue;
             }
             self.forget_dir(&node);
-            // A listing in progress notices the lost lease itself.
+            // If a listing is in progress, it notices the lost lease itself.
             if let Ok(_turn) = node.directory.turn.try_lock() {
                 self.close_dir(&node).await;
             }
@@ -482,7 +486,7 @@ mod tests {
     #[test]
     fn names_that_a_server_may_take_for_one() {
         assert!(may_be_same("Makefile", "makefile") && !may_be_same("a", "b"));
-        // A final sigma, a composed letter, the Kelvin sign.
+        // The pairs are a final sigma, a composed letter and the Kelvin sign.
         for (one, other) in [("ΟΔΟΣ", "οδοσ"), ("\u{e9}", "e\u{301}"), ("k", "\u{212a}")] {
             assert!(may_be_same(one, other) && may_be_same(other, one));
         }

@@ -61,8 +61,8 @@ impl Volume {
             self.close_all_with_next(&node).await;
         }
         match opened {
-            // The kernel has an old name. After ESTALE it looks the name up again, and makes the file
-            // if the program wants that.
+            // The kernel used an old name. After ESTALE it looks the name up again, and creates the
+            // file if the program wants that.
             Err(error) if error == Errno::ENOENT => {
                 self.distrust(&node);
                 Err(Errno::from_i32(libc::ESTALE))
@@ -101,7 +101,8 @@ impl Volume {
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
         let lease = self.share.lease_of(&path).await.map_err(|error| errno(&error))?;
-        // With the parent's lease key, this mount's own changes do not break the directory's lease.
+        // The parent's lease key keeps the mount's own changes from breaking its lease on the
+        // directory.
         lease.set_parent(parent.directory.lease().as_deref());
         let (asked, seen) = (Instant::now(), parent.directory.seen());
         let exclusive = flags & libc::O_EXCL != 0;
@@ -109,7 +110,7 @@ impl Volume {
         let options = options.mode(mode & MODE_BITS);
         let make = options.clone().create(true).create_new(exclusive);
         let file = match make.open(&self.share, &path).await {
-            // The file was made, by this request or by another client.
+            // The answer to CREATE was lost: this request or another client has made the file.
             Err(error) if matches!(error.cause(), Cause::Unknown) => {
                 options.open(&self.share, &path).await
             }
@@ -128,7 +129,7 @@ impl Volume {
         self.count_breaks(&node).await;
         self.keep(&node, lease);
         if let Some(content) = node.content() {
-            // The data cache of a file that was already open may have changed.
+            // If the file was open already, its cached data may be outdated.
             content.opened(&file, true, BeforeOpen::NEW, &metadata, None);
         }
         {
@@ -139,8 +140,8 @@ impl Volume {
             let file = file.clone();
             opens.files.push(Opened { id: self.number(), file, reads: true, writes: true });
         }
-        // Another client made the file since the kernel's look-up. The kernel leaves the truncation
-        // to the server.
+        // Another client made the file after the kernel's look-up, so O_TRUNC must still be carried
+        // out.
         if flags & libc::O_TRUNC != 0 && !file.was_created() {
             let resized = match node.content() {
                 Some(content) => content.resize(&file, 0).await.map(drop),
@@ -253,7 +254,7 @@ impl Volume {
         let handle = self.handle(number)?;
         let _ = self.send(&handle.node).await;
         self.unlock_all(&handle.node, owner).await;
-        // A handle that only reads must not take the report from a handle that wrote.
+        // A handle that only reads must not consume the error of a handle that wrote.
         if handle.can_write { handle.tell_failures() } else { Ok(()) }
     }
 
@@ -275,7 +276,7 @@ impl Volume {
         let _ = self.send(node).await;
         let synced = match self.syncer(node).await {
             Some(file) => file.sync_all().await.map_err(|error| errno(&error)),
-            // No handle can have written.
+            // There is no handle that could have written.
             None => Ok(()),
         };
         handle.tell_failures().and(synced)
@@ -291,7 +292,7 @@ impl Volume {
             return None;
         }
         let _turn = self.turn(node).await;
-        // Without the right to write, this mount has written nothing.
+        // If the file cannot be opened for writing, this mount has written nothing.
         self.open_on_server(node, false, true).await.ok()
     }
 
@@ -309,7 +310,7 @@ impl Volume {
             }
         }
         if let Err(error) = self.send(node).await {
-            // close(2) has reported the error, except for mapped pages.
+            // close(2) has reported the error already, except for data of mapped pages.
             tracing::warn!(?node, ?error, "written data is lost");
         }
         if !self.keeps(node) {

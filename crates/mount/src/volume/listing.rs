@@ -115,7 +115,7 @@ impl Volume {
             Some(known) if known.at >= listed.asked || self.is_fresh(known.at) => {
                 self.reply_known(&node, &known)
             }
-            // The metadata changed since: the kernel has to ask again.
+            // The metadata changed meanwhile, so the kernel must ask again (TTL zero).
             _ => EntryReply { ttl: Duration::ZERO, ..self.reply(&node, entry.metadata()) },
         }
     }

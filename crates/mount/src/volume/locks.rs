@@ -41,7 +41,7 @@ impl Volume {
         if let Some(found) = locks.conflict(&wanted) {
             return Ok(Some(found));
         }
-        // The owner's own locks never conflict.
+        // Locks of the same owner never conflict.
         let own = |range: &Range| range.owner == wanted.owner && range.overlaps(&wanted);
         if locks.held.iter().any(|held| own(&held.range)) {
             return Ok(None);
@@ -52,7 +52,7 @@ impl Volume {
                 file.unlock(wanted.start, wanted.len()).await.map_err(|error| errno(&error))?;
                 Ok(None)
             }
-            // The server does not report the owner.
+            // The server does not tell who owns the conflicting lock, so the pid is 0.
             Err(error) if errno(&error) == Errno::EAGAIN => {
                 Ok(Some(Range { pid: 0, exclusive: true, ..wanted }))
             }
@@ -69,7 +69,7 @@ impl Volume {
     ) -> Outcome<()> {
         let mut pause = LOCK_RETRY_FIRST;
         loop {
-            // The handle is gone after an unmount.
+            // After an unmount the handle does not exist any more.
             let node = Arc::clone(&self.handle(number)?.node);
             self.prepare_locker(&node, &wanted).await;
             let unlocked = node.unlocked.notified();
@@ -79,7 +79,8 @@ impl Volume {
                 (Err(error), Some(caller)) if error == Errno::EAGAIN => caller,
                 (other, _) => return other,
             };
-            // A lock request that waits on the server would block unlocks of this mount.
+            // The lock is polled: a request that waits on the server would block unlocks of this
+            // mount.
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = unlocked => {}
@@ -91,8 +92,8 @@ impl Volume {
 
     async fn try_lock(&self, node: &Arc<Node>, through: u64, wanted: Range) -> Outcome<()> {
         let mut locks = node.locks.lock().await;
-        // The caller may have been killed and the handle closed: the close has released its locks
-        // already, or waits here and will release this one.
+        // If the caller was killed, its handle may be closed: the close has released the locks, or
+        // will release this one after it.
         self.handle(through)?;
         if locks.conflict(&wanted).is_some() {
             return Err(Errno::EAGAIN);
@@ -151,12 +152,12 @@ impl Volume {
         if replaced.is_empty() {
             return Ok(());
         }
-        // The next holder of the lock must find the data written under it.
+        // Sends the data first, because the next owner of the lock must find it.
         let mut done = self.send(node).await;
         let mut left = Vec::new();
         for held in replaced {
-            // The range is unlocked for the program in any case: a failed unlock does not stop the
-            // others.
+            // The other locks are released even if this one fails: for the program the range is
+            // unlocked in any case.
             done = done.and(held.unlock().await);
             left.extend(held.without(&wanted));
         }

@@ -33,7 +33,7 @@ impl Volume {
     async fn give_up(&self, node: &Arc<Node>, to: LeaseState) {
         node.invalidate();
         if let Some(notifier) = self.notifier.get().cloned() {
-            // Mapped pages: the kernel writes them back, then drops them.
+            // The kernel writes mapped pages back and drops them.
             let number = INodeNo(node.id);
             let answer = tokio::task::spawn_blocking(move || notifier.inval_inode(number, 0, 0));
             if let Ok(Err(error)) = answer.await {
@@ -51,7 +51,7 @@ impl Volume {
             match node.opening.try_lock() {
                 Ok(_turn) => self.close_if_unused(node).await,
                 // The holder of `opening` waits for the server, which waits for this answer. It
-                // checks the lease itself; the task closes the file after it.
+                // checks the lease itself; the task then closes the file.
                 Err(_) => {
                     let (volume, node) = (Weak::clone(&self.me), Arc::clone(node));
                     tokio::spawn(async move {
@@ -69,7 +69,7 @@ impl Volume {
         for node in self.open_nodes() {
             let Some(content) = node.content() else { continue };
             if content.waiting().is_some_and(|since| since.elapsed() >= crate::limits::SEND_AFTER) {
-                // A slow send must not delay the other files.
+                // `send_soon` does not wait, so a slow file does not delay the others.
                 content.send_soon();
             }
         }

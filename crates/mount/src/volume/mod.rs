@@ -100,7 +100,7 @@ impl Volume {
 
     /// Returns the attributes of a node and their validity for the kernel.
     pub(crate) fn reply(&self, node: &Node, metadata: &Metadata) -> EntryReply {
-        // The server does not know the unsent data.
+        // The server's length does not include unsent data.
         let unsent = node.content().and_then(|content| content.unsent_len());
         let metadata = unsent.map_or(*metadata, |len| metadata.with_len(len));
         EntryReply {
@@ -147,7 +147,7 @@ impl Volume {
         };
         let node = self.nodes.found(&parent, &spelled, metadata, asked);
         self.promised(&parent, &spelled, &node, seen);
-        // Only after all data is sent does the server report the right size and times.
+        // Sends the unsent data first: only then does the server report size and times correctly.
         let is_ahead = node.content().is_some_and(|content| content.is_ahead_of(asked));
         let metadata =
             if is_ahead { self.refresh(&node).await.unwrap_or(metadata) } else { metadata };
@@ -158,7 +158,8 @@ impl Volume {
     /// Records that the server need not be asked for a name while the lease holds under which it was
     /// `before` it was asked.
     fn promised(&self, parent: &Node, name: &str, node: &Node, before: Option<Seen>) {
-        // A server that ignores case would know a removed file by other spellings.
+        // A server that ignores case knows a removed file by other spellings, too, so only exact
+        // names are promised.
         if self.spelling() == Spelling::Exact {
             self.nodes.promised(parent, name, node.id, before);
         }
@@ -171,7 +172,7 @@ impl Volume {
         match node.known().filter(|_| !node.is_open()) {
             Some(known) => Some(self.reply_known(&node, &known)),
             None => {
-                // This reply will not be sent to the kernel.
+                // This entry is not sent to the kernel, so its look-up is taken back.
                 self.forget(node.id, 1);
                 None
             }
@@ -187,7 +188,7 @@ impl Volume {
         match node.known().filter(|known| self.is_fresh(known.at)) {
             Some(known) => Some(self.reply_known(&node, &known)),
             None => {
-                // This reply will not be sent to the kernel.
+                // This entry is not sent to the kernel, so its look-up is taken back.
                 self.forget(node.id, 1);
                 None
             }

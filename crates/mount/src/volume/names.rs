@@ -110,7 +110,7 @@ impl Volume {
 
     /// Records that `name` in `parent` was removed.
     pub(super) fn removed(&self, parent: &Arc<Node>, name: &str) {
-        // Done first, so that an answer from before the change promises nothing.
+        // The change is counted first, so that an answer from before it promises nothing.
         self.changed(parent, name);
         self.nodes.removed(parent.id, name);
     }
@@ -122,7 +122,7 @@ impl Volume {
             return self.let_go_below(path).await;
         }
         for node in known {
-            // Also waits for a close in progress.
+            // If the file is just being closed, the close is awaited.
             if node.is_open() || node.opening.try_lock().is_err() {
                 self.let_go_before_next(&node).await;
             }
@@ -137,7 +137,7 @@ impl Volume {
                 let rest = found.strip_prefix(path)?.chars().next();
                 Some(rest.is_none_or(|next| next == '/'))
             };
-            // Also waits for a close in progress.
+            // If the file is just being closed, the close is awaited.
             let is_busy =
                 node.is_open() || node.directory.is_held() || node.opening.try_lock().is_err();
             if is_busy && is_below() == Some(true) {
@@ -159,7 +159,7 @@ impl Volume {
     ) -> Outcome<()> {
         self.check_writable()?;
         if flags & !libc::RENAME_NOREPLACE != 0 {
-            // SMB has no exchange and no whiteout.
+            // SMB has neither an exchange of names nor whiteouts.
             return Err(Errno::EINVAL);
         }
         let replace = flags & libc::RENAME_NOREPLACE == 0;
@@ -199,7 +199,7 @@ impl Volume {
                 other => return other.map_err(|error| errno(&error)),
             }
         }
-        // Windows does not replace an open file.
+        // Windows does not replace an open file, so the file is first renamed to a hidden name.
         if replace && let Some(node) = self.open_at(new_parent, new) {
             self.hide(new_parent, new, &node).await?;
             self.removed(new_parent, new);
@@ -221,7 +221,7 @@ impl Volume {
     async fn replace_target(&self, source: &str, target: &str, why: &Error) -> Outcome<()> {
         let source_is = self.share.lookup(source).await.map_err(|error| errno(&error))?;
         let target_is = match self.share.lookup(target).await {
-            // No target is in the way: the server refuses to move the source itself.
+            // There is no target, so the server refuses to move the source itself.
             Err(error) if error.is_not_found() => return Err(self.refused_rename(source, why)),
             found => found.map_err(|error| errno(&error))?,
         };
@@ -269,7 +269,7 @@ impl Volume {
         let (node, parent) = (self.nodes.find(id)?, self.nodes.find(parent)?);
         let name = self.wire(name)?;
         let (from, to) = (node.path()?, parent.below(&name)?);
-        // MS-SMB2 has a key for the directory of the Open only, which is that of `from`.
+        // MS-SMB2 has a lease key only for the directory of the Open, that of `from`.
         let is_here = node.name().is_some_and(|(at, _)| at.id == parent.id);
         let share = if is_here { self.share_in(&parent) } else { self.share.clone() };
         node.invalidate();
@@ -277,7 +277,7 @@ impl Volume {
         let link = || share.make_link(&from, &to);
         let linked = once(link, |found| found == Errno::EEXIST).await;
         let linked = linked.map_err(|error| errno(&error))?;
-        // Another file may have the name by now, or be behind a link of DFS.
+        // The name may lead to another file by now, or be behind a DFS link.
         let linked = linked.filter(|found| found.file_id() == node.id);
         self.made(NameAt { parent: &parent, name: &name }, linked, asked).await
     }
@@ -292,7 +292,7 @@ impl Volume {
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
         let target = target.to_str().ok_or(Errno::EINVAL)?;
-        // Windows stores whether the target is a directory.
+        // Windows distinguishes links to directories from links to files.
         let to_directory = match self.known_as_directory(&parent, target) {
             Some(known) => known,
             None => self.leads_to_directory(&parent, target).await,

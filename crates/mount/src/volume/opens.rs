@@ -97,7 +97,7 @@ impl Volume {
             let is_good = || !is_kept || content.lease.grant().state.contains(LeaseState::HANDLE);
             let Some((id, file)) = found.filter(|_| is_good()) else { break };
             match file.confirm().await {
-                // The locks are lost with the handle; the program must get an error.
+                // The locks were lost with the handle, so the program gets an error.
                 Err(error) if matches!(error.cause(), Cause::HandleLost) => {
                     if node.locks.lock().await.is_any() {
                         return Err(errno(&error));
@@ -106,7 +106,8 @@ impl Volume {
                 }
                 Err(error) => return Err(errno(&error)),
                 Ok(()) => {
-                    // Without this lease the server does not report other clients' changes.
+                    // Without a read lease the server does not report changes by other clients, so
+                    // the attributes are dropped.
                     if !content.lease.grant().state.contains(LeaseState::READ) {
                         self.forget_attributes(node);
                     }
@@ -182,7 +183,7 @@ impl Volume {
             }
             return Err(Errno::from_i32(libc::ESTALE));
         }
-        // After its removal, a file is reached only through its open handles.
+        // A removed file has no name and is reached only through its handles.
         let Some(now) = told else { return Ok(()) };
         self.share.session().breaks_counted().await;
         if let Some(content) = node.content() {
@@ -206,7 +207,7 @@ impl Volume {
     /// Makes the kernel ask for the attributes of a node when a program wants them.
     fn drop_kernel_attributes(&self, node: &Node) {
         if let Some(notifier) = self.notifier.get() {
-            // A negative offset: attributes only, which needs no page and so never waits.
+            // A negative offset drops only the attributes and no pages, so the call never waits.
             if let Err(error) = notifier.inval_inode(INodeNo(node.id), -1, 0) {
                 tracing::debug!(%error, "the kernel did not drop cached attributes");
             }
@@ -222,7 +223,8 @@ impl Volume {
         writes: bool,
     ) -> Outcome<(Opened, Option<Vec<u8>>)> {
         let path = node.path()?;
-        // The close of a file that this mount has written does not break its lease on the directory.
+        // The parent's lease key keeps the close of a written file from breaking this mount's lease
+        // on the directory.
         let parent = node.name().and_then(|(parent, _)| parent.directory.lease());
         content.lease.set_parent(parent.as_deref());
         let options = self.options(if writes { WRITING } else { READING });
@@ -245,10 +247,10 @@ impl Volume {
             Err(error) if writes && error.status() == Some(Status::ACCESS_DENIED) => {
                 (options.open(&self.share, &path).await.map_err(|e| errno(&e))?, false)
             }
-            // The lease belongs to another file: MS-SMB2 3.3.5.9.8.
+            // MS-SMB2 3.3.5.9.8: the lease belongs to another file.
             Err(error) if error.status() == Some(Status::INVALID_PARAMETER) => {
                 self.refresh_by_name(node).await?;
-                // Another file may have had the name for a moment; the next look-up finds out.
+                // Another file may have had the name for a moment; the next look-up tells.
                 self.distrust(node);
                 return Err(Errno::from_i32(libc::ESTALE));
             }
@@ -297,7 +299,7 @@ impl Volume {
         if let Ok(turn) = node.opening.try_lock() {
             return turn;
         }
-        // The holder may wait for a CLOSE that was held back.
+        // The holder may wait for a CLOSE that is held back: `hurry` sends it.
         self.share.hurry();
         node.opening.lock().await
     }
@@ -320,8 +322,8 @@ impl Volume {
             }
             (std::mem::take(&mut opens.files), std::mem::take(&mut opens.hidden))
         };
-        // Before the first wait: a task of its own may end after the next open has begun, whose data
-        // would then have no Open to be sent by.
+        // The cache is closed before the first wait: if that happened later, the next open may have
+        // begun, and its data would have no Open to be sent through.
         if let Some(content) = node.content() {
             content.closed();
         }

@@ -97,7 +97,7 @@ impl Volume {
         }
         let ranges = match file.allocated(offset, end - offset).await {
             Ok(ranges) => ranges,
-            // The server does not report holes.
+            // A server that does not report holes: the whole range counts as data.
             Err(error) if errno(&error) == Errno::EOPNOTSUPP => vec![(offset, end - offset)],
             Err(error) => return Err(errno(&error)),
         };
@@ -115,7 +115,7 @@ impl Volume {
 async fn reserve(file: &File, now: &Metadata, offset: u64, end: u64) -> Result<bool, Error> {
     let (from, to) = if end > now.len() { (0, now.len()) } else { (offset, end) };
     if now.allocation() < now.len() {
-        // A server reports no holes of a file without SPARSE_FILE (MS-FSA 2.1.5.10.22).
+        // MS-FSA 2.1.5.10.22: a server reports holes only for files with SPARSE_FILE.
         if !now.attributes().contains(FileAttributes::SPARSE_FILE) {
             return Ok(false);
         }

@@ -36,8 +36,8 @@ impl Volume {
                 Err(error) if error == Errno::ENOTEMPTY && tries > 0 => tries -= 1,
                 other => break other?,
             }
-            // The kernel reports a last close with a delay: until then a removed file still has its
-            // hidden name.
+            // The kernel reports the last close of a removed file late: until then the file has a
+            // hidden name in the directory.
             if !self.holds_hidden_only(&path).await {
                 return Err(Errno::ENOTEMPTY);
             }
@@ -77,7 +77,8 @@ impl Volume {
         self.let_go_at(parent, name, &path).await;
         let share = self.share_in(parent);
         let is_open = || self.open_at(parent, name).is_some();
-        // A first attempt that is refused costs a round trip.
+        // If the file is known as read-only, the attempt that would be refused is skipped, which
+        // saves a round trip.
         let mut is_read_only_file = self.is_known_read_only(parent, name) && !is_open();
         if !is_read_only_file && !self.plain.load(Ordering::Relaxed) {
             match once(|| share.unlink_file(&path), is_gone).await {
@@ -130,7 +131,8 @@ impl Volume {
         let (from, to) = (parent.below(name)?, parent.below(&hidden)?);
         let share = self.share_in(parent);
         let rename = || share.rename(&from, &to);
-        // Not under `opening`: the server may break the lease first.
+        // The rename comes before taking `opening`, because the server may break the lease during
+        // it.
         once(rename, is_gone).await.map_err(|error| errno(&error))?;
         let _turn = self.turn(node).await;
         if node.is_open() {

@@ -31,7 +31,7 @@ pub(super) fn attr(node: &Node, metadata: &Metadata, settings: &Settings) -> Fil
         (None, _) => settings.file_mode,
     };
     let is_read_only = posix.is_none() && metadata.attributes().contains(FileAttributes::READONLY);
-    // READONLY on a directory does not forbid writes in Windows.
+    // On Windows READONLY does not make a directory unwritable.
     if settings.read_only || (is_read_only && !node.is_dir()) {
         perm &= !(WRITE_BITS as u16);
     }

@@ -94,13 +94,13 @@ fn what_is_written_is_gathered_until_somebody_wants_it() {
         for at in 0..100 {
             one.write(writer, at * 10, &[b'a' + (at % 26) as u8; 10]).await.unwrap();
         }
-        // All data is unsent, and reads return it.
+        // No data has been sent yet, but reads return it.
         assert_eq!(std::fs::metadata(world.path("f")).unwrap().len(), 0);
         assert_eq!(&*one.read(writer, 15, 10).await.unwrap(), b"bbbbbccccc");
-        // An open by another client breaks the lease first.
+        // When another client opens the file, the lease breaks and the data is sent first.
         let reader = two.take("f", libc::O_RDONLY).await;
         assert_eq!(&*two.read(reader, 985, 100).await.unwrap(), b"uuuuuvvvvvvvvvv");
-        // Now every write goes to the server, and the reader caches nothing.
+        // The file is shared now: each write goes to the server, and reads are not cached.
         one.write(writer, 0, b"new").await.unwrap();
         assert_eq!(&std::fs::read(world.path("f")).unwrap()[..3], b"new");
         assert_eq!(&*two.read(reader, 0, 3).await.unwrap(), b"new");
@@ -118,7 +118,7 @@ fn close_and_attributes_see_what_was_gathered() {
         let now = one.getattr(found.attr.ino.0).await.unwrap();
         assert_eq!(now.attr.size, 70_003);
         one.write(handle, 0, b"begin").await.unwrap();
-        // The size is right in a look-up by name and in a listing.
+        // A look-up and a listing report the size including unsent data.
         one.write(handle, 80_000, b"!").await.unwrap();
         assert_eq!(one.lookup(ROOT, name("f")).await.unwrap().found().attr.size, 80_001);
         one.write(handle, 90_000, b"!").await.unwrap();
@@ -151,7 +151,7 @@ fn a_mode_keeps_the_mark_for_the_next_backup() {
         let changes = Changes { mode: Some(0o100_444), ..Default::default() };
         one.setattr(found.attr.ino.0, changes).await.unwrap();
         one.close(handle).await;
-        // Version 5 of Samba's attribute has FILE_ATTRIBUTE_* in its bytes 12 to 16.
+        // The attribute user.DOSATTRIB (version 5) has FILE_ATTRIBUTE_* in bytes 12 to 16.
         let mut value = [0; 64];
         rustix::fs::getxattr(world.path("f"), "user.DOSATTRIB", &mut value).unwrap();
         assert_eq!(value[12], 0x21, "READONLY and ARCHIVE");
@@ -205,7 +205,7 @@ fn what_was_read_is_not_believed_after_the_session_was_lost() {
         let writer = two.take("f", libc::O_RDWR).await;
         two.write(writer, 0, b"new and longer").await.unwrap();
         two.close(writer).await;
-        // This request finds that the session is gone.
+        // This request notices that the session is gone.
         one.statfs().await.unwrap();
         assert_eq!(&*one.read(reader, 0, 20).await.unwrap(), b"new and longer");
         one.close(reader).await;
@@ -272,21 +272,21 @@ fn names_are_found_by_directory_and_name() {
         let id = one.lookup(ROOT, name("a")).await.unwrap().found().attr.ino.0;
         one.link(id, ROOT, name("b")).await.unwrap();
         assert_eq!((known("a"), known("b")), (vec![(id, "b".into())], vec![(id, "b".into())]));
-        // The other link and its path stay.
+        // The other link of the file keeps its name.
         one.unlink(ROOT, name("b")).await.unwrap();
         assert_eq!((known("a"), known("b")), (vec![(id, "a".into())], vec![]));
-        // A replaced file loses its name.
+        // The replaced file loses its name.
         std::fs::write(world.path("c"), b"c").unwrap();
         let other = one.lookup(ROOT, name("c")).await.unwrap().found().attr.ino.0;
         one.rename((ROOT, name("a")), (ROOT, name("c")), 0).await.unwrap();
         assert_eq!((known("a"), known("c")), (vec![], vec![(id, "c".into())]));
         assert!(one.nodes.find(other).unwrap().path().is_err());
-        // A file that another client put there is a second node of the name.
+        // Another client puts a new file there: the name has a second node.
         std::fs::write(world.path("new"), b"new").unwrap();
         std::fs::rename(world.path("new"), world.path("c")).unwrap();
         let new = one.lookup(ROOT, name("c")).await.unwrap().found().attr.ino.0;
         assert_eq!(known("c"), [(id, "c".into()), (new, "c".into())]);
-        // The kernel was told of the first node by a look-up and by the link.
+        // The kernel has counted two look-ups of the first node: by name, and by the link.
         assert!(one.nodes.forget(id, 2).is_some());
         assert_eq!(known("c"), [(new, "c".into())]);
         one.unlink(ROOT, name("c")).await.unwrap();
@@ -379,7 +379,7 @@ fn what_was_written_makes_room_once_it_is_sent() {
         let one = volume(world, Settings { cache_bytes: limit, ..Settings::of(0, 0) }).await;
         let handle = one.make("f").await;
         let page = vec![1; PAGE_BYTES];
-        // More than the limit, and all of it unsent.
+        // More data than the limit is written, and nothing is sent yet.
         for at in 0..12 {
             one.write(handle, (at * PAGE_BYTES) as u64, &page).await.unwrap();
         }
@@ -388,7 +388,7 @@ fn what_was_written_makes_room_once_it_is_sent() {
         assert_eq!(one.budget.unsent(), 0);
         one.write(handle, 12 * PAGE_BYTES as u64, &page).await.unwrap();
         assert!(one.budget.bytes() <= limit, "{}", one.budget.bytes() / PAGE_BYTES);
-        // A cancelled send leaves no waiter.
+        // After a cancelled send no task is left waiting.
         one.close(handle).await;
         assert_eq!((one.budget.bytes(), one.budget.unsent()), (0, 0));
     });
@@ -424,7 +424,7 @@ fn what_the_kernel_forgets_is_closed() {
         let lease = node.content().unwrap().lease.clone();
         let works = crate::poll_inline::Works::on(tokio::runtime::Handle::current());
         let bridge = crate::bridge::Bridge { volume: Arc::clone(&one), works };
-        // The call comes from a thread outside the runtime, as those of fuser do.
+        // The call comes from a thread outside of the runtime, as those of fuser do.
         std::thread::spawn(move || bridge.forgotten(id, u64::MAX)).join().unwrap();
         assert!(one.nodes.find(id).is_err());
         for _ in 0..200 {
@@ -463,13 +463,13 @@ fn what_the_server_said_before_a_write_is_not_believed_after_it() {
         let asked = std::time::Instant::now();
         let old = one.share.lookup("f").await.unwrap();
         one.write(handle, 0, b"written meanwhile").await.unwrap();
-        // The attributes are old both before the send and after it.
+        // Attributes from before the write are refused, before the data is sent and after it.
         node.set_metadata(old, asked);
         assert!(node.known().is_none());
         one.flush(handle, 0).await.unwrap();
         node.set_metadata(old, asked);
         assert_eq!(one.getattr(node.id).await.unwrap().attr.size, 17);
-        // A listing that was read before it and is continued.
+        // The listing was read before the write, and is continued after it.
         std::fs::write(world.path("g"), b"").unwrap();
         let listing = one.opendir(ROOT).unwrap();
         let listed = one.entries(listing, 0, false).await.unwrap();
@@ -491,7 +491,7 @@ fn made_up_numbers_go_with_their_files() {
     in_world(async |world| {
         let one = plain(world).await;
         let (root, now) = (one.nodes.root().clone(), std::time::Instant::now());
-        // A server without file ids.
+        // This server reports no file ids.
         let metadata = frevo_client::Metadata::default();
         let found = |file| one.nodes.found(&root, file, metadata, now).id;
         let a = found("a");

@@ -55,7 +55,7 @@ impl FileCache {
         count: u64,
     ) -> Outcome<()> {
         let _marks = FetchGuard { content: self, first, count };
-        // A write may have come since: unsent data must be sent first, by the reader that needs
+        // A write may have come meanwhile. Its data must be sent first, by the reader that needs
         // these pages.
         let Some(changes) = self.pages.lock().before_fetch(first, count) else { return Ok(()) };
         let mut bytes = vec![0; count as usize * PAGE_BYTES];
@@ -79,7 +79,7 @@ impl FileCache {
         ahead: u64,
     ) {
         let Range { start: offset, end } = read;
-        // At the largest window, the pages ahead were checked when this page was entered.
+        // The largest window was filled when the read entered this page.
         let is_done = ahead >= READ_AHEAD_BYTES && offset / PAGE == end / PAGE;
         if ahead == 0 || is_done {
             return;
@@ -87,8 +87,8 @@ impl FileCache {
         let first = end.div_ceil(PAGE);
         let count = ahead.min(READ_AHEAD_BYTES) / PAGE;
         let unknown = self.pages.lock().unknown(first, count);
-        // One request for each run of pages. A run starts only where a whole request fits, so that
-        // the window does not move by single pages.
+        // Each run of unknown pages becomes one request. A run begins only where a whole request
+        // fits, so that the window moves in large steps.
         let mut runs: Vec<(u64, u64)> = Vec::new();
         {
             let mut fetching = self.fetching.lock();
@@ -107,7 +107,7 @@ impl FileCache {
             }
         }
         for (at, len) in runs {
-            // The marks belong to this cache, even if the node gets another one.
+            // The task keeps this cache, whose marks it sets, even if the node gets a new cache.
             let (content, file) = (Arc::clone(self), file.clone());
             tokio::spawn(async move {
                 if let Err(error) = content.fetch_marked(&file, grant, at, len).await {

@@ -47,7 +47,7 @@ impl FileCache {
                 return self.relieve().await;
             }
         }
-        // Failures of earlier writes are not reported by this write.
+        // Errors of earlier writes are reported by their own handles, not by this write.
         self.send_unasked().await;
         let offset = match offset {
             Some(offset) => offset,
@@ -64,7 +64,8 @@ impl FileCache {
     /// overlaps.
     fn gather(self: &Arc<Self>, grant: Grant, offset: Option<u64>, data: &[u8]) -> bool {
         let new = self.with(|pages| {
-            // Under the mutex: a lease break empties the pages after this.
+            // The lease is checked under the mutex, because a lease break empties the pages under
+            // it.
             let now = self.lease.grant();
             let offset = offset.unwrap_or(pages.len());
             if now.version != grant.version
@@ -141,7 +142,7 @@ impl FileCache {
         if !self.is_unsent() {
             return Ok(());
         }
-        // To its end: the waiting program may give up.
+        // The sending goes on even if the waiting program gives up.
         let content = Arc::clone(self);
         carried_through(async move { content.send_gathered().await }).await
     }
@@ -157,8 +158,8 @@ impl FileCache {
         let writer = self.writer.lock().clone();
         let (outcome, lost) = send_all(writer.as_ref(), extents).await;
         *self.sent.lock() = Some(std::time::Instant::now());
-        // Before the lock is released: the next caller would find no unsent data and report
-        // success.
+        // The error is recorded while the lock is held: otherwise the next caller would find no
+        // unsent data and report success.
         if let Err(error) = outcome {
             self.failures.note(error);
             self.budget.lose(lost);

@@ -58,7 +58,7 @@ fn whatever_is_done_it_reads_like_a_file() {
             let at = random(4 * PAGE);
             match random(8) {
                 kind @ 0..=2 => {
-                    // Some writes are large enough to be shared.
+                    // Some of the writes are large enough to share their copy.
                     let least = if kind == 0 && random(8) == 0 { SHARED_FROM } else { 1 };
                     let data = vec![random(256) as u8; least + random(PAGE + 100) as usize];
                     let end = at as usize + data.len();
@@ -145,7 +145,7 @@ fn what_is_long_is_there_once() {
     let shared = pages.dirty[&(PAGE / 2)].clone();
     let mut whole = 1..SHARED_FROM as u64 / PAGE;
     assert!(whole.all(|page| within(&pages.clean[&page], &shared)));
-    // A later write does not change the bytes that are being sent.
+    // A later write must not change the bytes that are being sent.
     pages.write(2 * PAGE, b"new");
     assert!(!within(&pages.clean[&2], &shared) && within(&pages.clean[&3], &shared));
     assert!(shared.as_slice() == data);
@@ -162,14 +162,14 @@ fn of_two_that_write_at_once_neither_is_kept() {
     pages.begin(1, 10, 0);
     let changes = pages.changes();
     assert!(pages.fetched(1, changes, 0, b"0123456789", 1).is_some());
-    // Answers may arrive in another order than the server wrote.
+    // Two writes overlap, and their answers may come in another order than the server wrote them.
     pages.pass(0, 3);
     pages.pass(2, 3);
     assert_eq!(pages.before_fetch(0, 1), None, "what it is nobody knows");
     pages.passed(2, b"two", true);
     pages.passed(0, b"one", true);
     assert_eq!(pages.read(0, 10), Err(Missing { first: 0, count: 1 }));
-    // Only this page is cached.
+    // The write at 8 extends beyond the cached end: only page 0 is cached.
     let changes = pages.before_fetch(0, 1).unwrap();
     assert!(pages.fetched(1, changes, 0, b"0123456789", 1).is_some());
     pages.pass(8, 3);

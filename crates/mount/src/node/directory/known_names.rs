@@ -34,14 +34,15 @@ impl KnownNames {
     pub(super) fn add(&mut self, name: &str) -> bool {
         let hash = self.hash(name);
         self.hashes.insert(hash);
-        // Which names outside ASCII a server takes for one is unknown.
+        // Servers compare names outside ASCII in unknown ways, so a directory with such names is
+        // not used.
         name.is_ascii() && self.hashes.len() <= KNOWN_NAMES_MAX
     }
 
     /// Returns true if no file has this name.
     pub(super) fn lack(&self, name: &str) -> bool {
-        // A server may find a file by its short name (MS-FSCC 2.4.46), and a stream behind a colon;
-        // neither is listed.
+        // These names are never listed but may exist: short names with `~` (MS-FSCC 2.4.46) and
+        // streams with `:`.
         let is_plain = name.is_ascii() && !name.contains(['~', ':']);
         is_plain && !self.hashes.contains(&self.hash(name))
     }

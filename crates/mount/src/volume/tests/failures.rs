@@ -16,7 +16,7 @@ fn a_write_that_failed_is_not_read() {
         std::fs::write(world.path("f"), b"there").unwrap();
         let reader = one.take("f", libc::O_RDONLY).await;
         let writer = one.take("f", libc::O_WRONLY).await;
-        // The file is shared with another machine: reads are cached, writes go to the server.
+        // Another mount has the file open: reads are cached, and writes go to the server at once.
         let other = two.take("f", libc::O_RDWR).await;
         for _ in 0..2 {
             assert_eq!(&*one.read(reader, 0, 10).await.unwrap(), b"there");
@@ -39,7 +39,7 @@ fn whoever_flushes_learns_of_what_another_could_not_send() {
         let content = node.content().unwrap();
         one.write(handle, 0, b"lost").await.unwrap();
         lose_opens(&one, "f").await;
-        // After this send a flush finds no unsent data.
+        // The send has failed, so the flush finds no unsent data but still reports the error.
         assert!(content.send().await.is_err());
         assert!(one.flush(handle, 0).await.is_err());
         one.release(handle).await;
@@ -56,7 +56,7 @@ fn who_only_looks_or_reads_is_not_told_in_the_place_of_who_wrote() {
             (one.take("f", libc::O_RDONLY).await, one.take("f", libc::O_RDWR).await);
         one.write(handle, 0, b"lost").await.unwrap();
         lose_opens(&one, "f").await;
-        // Data is sent before the size is requested.
+        // `getattr` sends the data first, to learn the size.
         assert_eq!(one.getattr(node.id).await.unwrap().attr.size, 0);
         one.flush(reader, 0).await.unwrap();
         assert!(one.write(handle, 0, b"more").await.is_err(), "a write says it too");
@@ -90,7 +90,7 @@ fn what_of_a_file_got_there_is_not_counted_as_lost() {
         let one = plain(world).await;
         let handle = one.make("f").await;
         let lease = one.node_of("f").content().unwrap().lease.clone();
-        // A lock by the same client, which keeps its lease.
+        // The lock is taken by the same client, so the mount keeps its lease.
         let options = one.options(WRITING).read(true).write(true).shared_lease(&lease);
         let other = options.open(&one.share, "f").await.unwrap();
         other.try_lock(100, 10, frevo_client::LockKind::Exclusive).await.unwrap();

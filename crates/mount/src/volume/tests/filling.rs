@@ -69,13 +69,13 @@ fn a_name_that_another_client_makes_is_found_and_not_made_twice() {
         begin(&one).await;
         assert!(is_absent(&one.lookup(ROOT, name("x")).await));
         let made = two.make("x").await;
-        // The server decides whether the name exists, whatever this mount has cached.
+        // O_EXCL is decided by the server, whatever this mount has cached.
         let exclusive = libc::O_RDWR | libc::O_EXCL;
         let made_again = one.create(ROOT, name("x"), exclusive, 0o644).await;
         assert_eq!(made_again.err(), Some(Errno::EEXIST));
         soon("it is found", async || one.lookup(ROOT, name("x")).await.is_ok()).await;
         two.close(made).await;
-        // The directory is not trusted again at once.
+        // After this the absence of names is not trusted at once.
         fill(&one, "more", b"data").await;
         assert!(one.nodes.root().directory.lacks("y").is_none());
     });
@@ -90,7 +90,7 @@ fn names_that_the_server_may_know_are_asked_for() {
         let before = requests(&one);
         assert!(is_absent(&one.lookup(ROOT, name("other")).await));
         assert_eq!(requests(&one), before);
-        // On this server the case of names does not matter.
+        // This server ignores the case of names.
         let found = one.lookup(ROOT, name("README")).await.unwrap().found();
         assert_eq!(found.attr.ino.0, one.node_of("Readme").id);
         for file in ["SHORTN~1.TXT", "\u{e9}"] {
@@ -98,7 +98,7 @@ fn names_that_the_server_may_know_are_asked_for() {
             assert!(!matches!(one.lookup(ROOT, name(file)).await, Ok(NameLookup::Found(..))));
             assert!(requests(&one) > before, "{file}");
         }
-        // A name outside ASCII may be equal to any other one.
+        // Once the directory has a name outside ASCII, no name counts as absent.
         fill(&one, "\u{212a}", b"data").await;
         assert!(one.nodes.root().directory.lacks("other").is_none());
     });
@@ -110,7 +110,7 @@ fn a_directory_that_this_mount_does_not_fill_is_asked_once_for_each_name() {
         let one = plain(world).await;
         names_of(&one, ROOT).await;
         assert!(one.nodes.root().directory.lacks("x").is_none());
-        // A program on the server's machine makes the file; the lease break has not arrived yet.
+        // A program on the server's host makes the file, and the lease break has not arrived yet.
         std::fs::write(world.path("x"), b"data").unwrap();
         assert_eq!(one.lookup(ROOT, name("x")).await.unwrap().found().attr.size, 4);
     });
@@ -126,7 +126,7 @@ fn what_follows_a_close_finds_the_file_closed() {
             let handle = one.make(&file).await;
             one.write(handle, 0, &data).await.unwrap();
             one.flush(handle, 0).await.unwrap();
-            // The kernel does not wait for the release, and goes on.
+            // The kernel goes on without waiting for the release.
             let volume = Arc::clone(&one);
             let released = tokio::spawn(async move { volume.release(handle).await });
             match round % 4 {

@@ -40,13 +40,13 @@ fn modes_and_owners_are_the_servers() {
         let changes = Changes { mode: Some(0o100_700), ..Changes::default() };
         let found = one.setattr(file.ino.0, changes).await.unwrap();
         assert_eq!((found.attr.perm, there().permissions().mode() & 0o7777), (0o700, 0o700));
-        // Only an administrator may give a file away.
+        // Only an administrator may change the owner of a file.
         let owners = (there().uid(), there().gid());
         let changes = Changes { uid: Some(12), gid: Some(34), ..Changes::default() };
         let refused = one.setattr(file.ino.0, changes).await.err();
         assert_eq!(refused, Some(Errno::EPERM));
         assert_eq!((there().uid(), there().gid()), owners);
-        // Changes by the host, by name and in a listing.
+        // A program on the host changes the mode: a look-up and a listing show it.
         std::fs::set_permissions(world.path("f"), PermissionsExt::from_mode(0o604)).unwrap();
         std::fs::hard_link(world.path("f"), world.path("g")).unwrap();
         let two = posix(world).await;
@@ -61,7 +61,7 @@ fn modes_and_owners_are_the_servers() {
             assert_eq!(found.attr.perm, wanted, "{}", named.file_name());
             assert!(is_dir || found.attr.nlink == 2);
         }
-        // Without the extensions the settings decide.
+        // Without the POSIX extensions, the mount's settings decide owner and mode.
         assert_eq!(seen(&*plain(world).await, "f").await.perm, 0o755);
     });
 }
@@ -93,7 +93,7 @@ fn names_and_kinds_are_posix_too() {
         assert_eq!(target.to_str(), Some("what?"));
         std::os::unix::net::UnixListener::bind(world.path("socket")).unwrap();
         assert_eq!(seen(&one, "socket").await.kind, FileType::Socket);
-        // A server without the POSIX extensions refuses the request.
+        // A server without the POSIX extensions refuses special files.
         let plain = plain(world).await;
         let refused = plain.mknod(ROOT, name("other"), libc::S_IFIFO | 0o622, 0).await;
         assert_eq!(refused.err(), Some(Errno::EPERM));
@@ -159,7 +159,7 @@ fn devices_have_the_numbers_that_the_server_tells() {
         assert_eq!((null.kind, null.rdev), (FileType::CharDevice, wanted(1, 3)));
         let large = seen(&one, "large").await;
         assert_eq!((large.kind, large.rdev), (FileType::BlockDevice, wanted(0xfff, 0xf_fffe)));
-        // The device number is right in a listing too, which is all that the kernel requests.
+        // A listing has the right device number, too, and the kernel asks for no more.
         for volume in [posix(world).await, plain(world).await] {
             let listing = volume.opendir(ROOT).unwrap();
             let listed = volume.entries(listing, 2, false).await.unwrap();
@@ -174,7 +174,7 @@ fn devices_have_the_numbers_that_the_server_tells() {
             assert_eq!((null.kind, null.rdev), (FileType::CharDevice, wanted(1, 3)));
             assert_eq!((large.kind, large.rdev), (FileType::BlockDevice, wanted(0xfff, 0xf_fffe)));
         }
-        // A file that is no device has no device number.
+        // A regular file has the device number 0.
         let handle = one.make("file").await;
         one.close(handle).await;
         assert_eq!(seen(&one, "file").await.rdev, 0);

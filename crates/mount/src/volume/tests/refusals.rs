@@ -12,7 +12,8 @@ fn a_directory_with_an_open_file_is_busy() {
         for flags in [0, libc::RENAME_NOREPLACE] {
             let refused = one.rename((ROOT, name("d")), (ROOT, name("e")), flags).await;
             assert_eq!(refused, Err(Errno::EBUSY), "{flags}");
-            // A mount does not know which files other clients have open.
+            // A mount does not know which files other clients have open, so it returns the server's
+            // refusal.
             two.lookup(ROOT, name("d")).await.unwrap();
             let refused = two.rename((ROOT, name("d")), (ROOT, name("e")), flags).await;
             assert_eq!(refused, Err(Errno::EACCES), "{flags}");

@@ -43,7 +43,7 @@ fn a_removed_file_costs_one_compound_and_the_lease_stays() {
             assert_eq!(found.attr.size, 9);
             one.unlink(ROOT, name(&file)).await.unwrap();
         }
-        // CREATE, SET_INFO and CLOSE.
+        // Each removal sends three requests: CREATE, SET_INFO and CLOSE.
         assert_eq!(requests(&one) - before, 30);
         assert_eq!(one.dir_grant(&root), grant);
         for at in 0..10 {
@@ -65,7 +65,7 @@ fn what_another_client_does_to_a_name_is_seen() {
         two.rename((ROOT, name("f1")), (ROOT, name("moved")), 0).await.unwrap();
         soon("it is moved", async || !is_there(&one, "f1").await).await;
         assert_eq!(one.lookup(ROOT, name("moved")).await.unwrap().found().attr.ino.0, id);
-        // Other names are requested too, since the lease is lost.
+        // Other names are requested from the server, too, because the lease is lost.
         assert!(asked(&one, "f2").await.1 > 0);
     });
 }
@@ -79,7 +79,7 @@ fn a_file_that_another_client_puts_in_its_place_is_seen() {
         two.rename((ROOT, name("f1")), (ROOT, name("f0")), 0).await.unwrap();
         let id = async || one.lookup(ROOT, name("f0")).await.unwrap().found().attr.ino.0;
         soon("it is another one", async || id().await == new).await;
-        // A program on the server's machine replaces a file.
+        // A program on the server's host replaces the file.
         fill(&one, "more", b"data").await;
         std::fs::write(world.path("f2"), b"more data").unwrap();
         std::fs::rename(world.path("f2"), world.path("f0")).unwrap();
@@ -133,7 +133,7 @@ fn an_answer_from_before_a_change_promises_nothing() {
             one.nodes.promised(&root, file, id, seen);
             assert!(!is_promised(file), "{file}");
         }
-        // The name led to another file than the lease promised.
+        // The name led to another file than expected, so its promise is dropped.
         one.distrust(&one.node_of("f1"));
         assert!(!is_promised("f1"));
     });
@@ -146,7 +146,7 @@ fn no_name_is_promised_after_the_session_was_lost() {
         assert_eq!(asked(&one, "f0").await.1, 0);
         end_sessions(world);
         std::fs::remove_file(world.path("f0")).unwrap();
-        // This request finds that the session is gone.
+        // This request notices that the session is gone.
         one.statfs().await.unwrap();
         assert!(!is_there(&one, "f0").await);
     });
@@ -158,7 +158,7 @@ fn a_file_is_not_found_by_another_spelling_after_it_was_removed() {
         let one = plain(world).await;
         begin(&one).await;
         fill(&one, "Readme", b"data").await;
-        // On this server the case of names does not matter.
+        // This server ignores the case of names.
         assert!(is_there(&one, "README").await && is_there(&one, "Readme").await);
         one.unlink(ROOT, name("README")).await.unwrap();
         assert!(!is_there(&one, "Readme").await && !is_there(&one, "README").await);
@@ -176,10 +176,10 @@ fn the_close_tells_what_became_of_the_file() {
         let (found, count) = asked(&one, "f").await;
         let found = found.unwrap().found();
         assert_eq!((count, found.attr.size, found.attr.perm), (0, 9, 0o640));
-        // The protocol counts in 100 ns.
+        // SMB times have units of 100 ns.
         let apart = there.modified().unwrap().duration_since(found.attr.mtime).unwrap();
         assert!(apart < Duration::from_nanos(100));
-        // A second later another client's changes of the file are seen.
+        // After the validity time, a change by another client is seen.
         std::fs::set_permissions(world.path("f"), PermissionsExt::from_mode(0o644)).unwrap();
         tokio::time::sleep(one.settings.attr_timeout + Duration::from_millis(10)).await;
         fill(&one, "more", b"data").await;
@@ -188,7 +188,7 @@ fn the_close_tells_what_became_of_the_file() {
                 assert_eq!((found.ttl, name_ttl), (Duration::ZERO, one.settings.attr_timeout));
                 one.getattr(found.attr.ino.0).await.unwrap()
             }
-            // The lease break arrived first.
+            // The lease break arrived before the request, so the server was asked.
             (found, _) => found.unwrap().found(),
         };
         assert_eq!(found.attr.perm, 0o644);
@@ -225,13 +225,13 @@ fn the_mode_of_a_written_program_is_asked_for() {
         for (mode, is_asked) in [(0o755, false), (0o4755, true), (0o2755, true)] {
             let (found, handle) = one.create(ROOT, name("f"), libc::O_RDWR, 0o644).await.unwrap();
             one.write(handle, 0, b"some").await.unwrap();
-            // A program on the server's machine changes the mode.
+            // A program on the server's host changes the mode.
             let bits = PermissionsExt::from_mode(mode);
             std::fs::set_permissions(world.path("f"), bits).unwrap();
             one.node_of("f").invalidate();
             let seen = one.getattr(found.attr.ino.0).await.unwrap().attr.perm;
             assert_eq!(u32::from(seen), mode);
-            // The removal may have broken the lease; the next file gets it again.
+            // The removal may have broken the lease; making a file gets it back.
             fill(&one, "more", b"data").await;
             one.unlink(ROOT, name("more")).await.unwrap();
             one.write(handle, 4, b" data").await.unwrap();

@@ -56,7 +56,7 @@ async fn count(near: TcpStream, far: TcpStream, trips: Arc<AtomicUsize>) {
             },
             _ = far.readable() => {
                 sleep(HELD).await;
-                // Requests that were sent meanwhile belong to this round trip.
+                // Requests sent before an answer belong to the same round trip.
                 while let Ok(count @ 1..) = near.try_read(&mut buffer) {
                     trips.fetch_add(usize::from(std::mem::take(&mut is_answered)), Ordering::SeqCst);
                     write(&far, &buffer[..count]).await;
@@ -116,7 +116,7 @@ impl Counted {
 
     /// Counts the round trips that a program waits for.
     async fn row<T>(&mut self, name: &'static str, work: impl AsyncFnOnce(&Volume) -> T) -> T {
-        // Requests that no call waits for have ended by then.
+        // After this pause, requests that no call waits for are finished.
         sleep(8 * HELD).await;
         let before = self.trips.load(Ordering::SeqCst);
         let done = work(&self.volume).await;
@@ -197,7 +197,7 @@ async fn read_rows(world: &World, one: &mut Counted) {
     }
     let large = one.volume.number_of(ROOT, "large").await;
     one.forget().await;
-    // About 1.4 MiB of entries.
+    // The entries take about 1.4 MiB.
     one.row("`ls -l`, for each MiB of entries after the first", async |v| {
         assert_eq!(v.list(large).await, 2_602);
     })
