@@ -90,7 +90,7 @@ impl Buf {
             return Self::new();
         }
         let block = match class_for(bytes) {
-            // The thread's pool no longer exists while the thread ends.
+            // While a thread ends, its pool may be dropped already: allocates without it.
             Some(class) => POOL
                 .try_with(|pool| pool.borrow_mut().take(class))
                 .unwrap_or_else(|_| Block::allocate(CLASSES[class])),
@@ -159,7 +159,7 @@ impl Buf {
             return;
         }
         let mut larger = Self::with_headroom(self.start, self.len() + additional);
-        // Copying may have changed the headroom to a length that is no multiple of the alignment.
+        // Copying keeps the headroom, which may not be a multiple of the alignment.
         larger.start = self.start;
         larger.end = self.start;
         let len = self.len();
@@ -293,8 +293,8 @@ impl Drop for Buf {
             budget::give(block.capacity);
         }
         let mut block = Some(block);
-        // A block that the pool refuses is freed here, outside the borrow of the pool. The same
-        // applies if the thread has no pool any more.
+        // A block that the pool refuses, or that has no pool at the end of its thread, is freed
+        // here, after the borrow of the pool has ended.
         let refused = POOL.try_with(|pool| match block.take() {
             Some(block) => pool.borrow_mut().put(block),
             None => Freed::new(),

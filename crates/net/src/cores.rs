@@ -113,7 +113,7 @@ pub async fn stopping() {
 }
 
 async fn stop_asked(stopping: &mut watch::Receiver<Stop>) {
-    // An error means that `Cores` was dropped, which also means stop.
+    // An error means that `Cores` was dropped, which also means "stop".
     drop(stopping.wait_for(|stop| *stop != Stop::No).await);
 }
 
@@ -171,7 +171,7 @@ impl Cores {
     fn join(&mut self) {
         self.handles.clear();
         for thread in self.threads.drain(..) {
-            // A core thread that panicked has already reported its panic.
+            // A core thread that panicked has reported it already.
             drop(thread.join());
         }
     }
@@ -294,8 +294,8 @@ fn start_one(
         let local = LocalSet::new();
         local.block_on(&runtime, work(queue, stopping, &polls));
         {
-            // Drops the remaining tasks before the runtime and within it, because their values may
-            // use the runtime when they are dropped.
+            // The remaining tasks are dropped before the runtime and inside of it, because their
+            // values may use it.
             let _within = runtime.enter();
             drop(local);
         }
@@ -333,7 +333,7 @@ async fn work(
         Stop::No => Duration::ZERO,
     };
     let all_ended = async {
-        // Jobs that were accepted before the queue closed still begin.
+        // Jobs accepted before the queue was closed still begin.
         while let Some(job) = queue.recv().await {
             tasks.spawn_local(Watched::new(job(), polls));
         }

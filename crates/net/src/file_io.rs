@@ -123,7 +123,7 @@ impl File {
         }
         match rustix::fs::seek(self.fd.as_fd(), rustix::fs::SeekFrom::Hole(offset)) {
             Ok(hole) if hole != offset => 0,
-            // The offset is at or behind the end of the file.
+            // The write extends the file (no data follows the offset), so the flag is useful.
             Ok(_) | Err(rustix::io::Errno::NXIO) => flag,
             Err(_) => 0,
         }
@@ -187,8 +187,8 @@ impl File {
                     self.mount.learn_cachestat(true);
                     return cached > last / page - offset / page;
                 }
-                // Old kernels do not have cachestat(2); newer kernels allow it only to the file's
-                // owner.
+                // Old kernels lack cachestat(2), and newer ones allow it only to the owner of the
+                // file.
                 Err(_) => self.mount.learn_cachestat(false),
             }
         }
@@ -220,7 +220,7 @@ impl File {
     /// If `len` is more than a [`Buf`] can hold.
     pub async fn read(&self, offset: u64, mut buf: Buf, len: usize) -> io::Result<Buf> {
         assert!(len <= BUF_BYTES_MAX, "read beyond every limit");
-        // The largest offset is behind the end of any file, so bytes beyond it need not be read.
+        // No file has bytes beyond the largest offset, so they are not requested.
         let len = len.min(usize::try_from(before_last_offset(offset)).unwrap_or(usize::MAX));
         buf.reserve(len);
         let (first, goal) = (buf.len(), buf.len() + len);
@@ -349,7 +349,7 @@ impl File {
                 self.mount.count_write(true);
                 return Ok(());
             }
-            // Yields to other tasks of the core during a long write.
+            // A long write lets other tasks of the core run.
             tokio::task::yield_now().await;
         }
         self.mount.count_write(false);

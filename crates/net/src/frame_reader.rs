@@ -226,7 +226,7 @@ impl FrameReader {
         self.ready_bytes -= frame.capacity();
         self.next = self.ready.pop_front();
         if self.next.is_none() && self.ready.capacity() > 0 {
-            // Frees the memory of an idle connection.
+            // Frees the memory of the queue while the connection is idle.
             self.ready = VecDeque::new();
         }
         Some(frame)
@@ -311,7 +311,7 @@ impl FrameReader {
                 let whole = !self.is_inside_frame();
                 return if whole { Ok(None) } else { Err(ReceiveError::Truncated) };
             }
-            // Yields to other tasks, since a peer may send without end.
+            // Lets other tasks run, because a peer may send without end.
             tokio::task::coop::consume_budget().await;
             if !may_receive(self.held_bytes(), self.is_inside_frame()) {
                 sleep(GATE_PAUSE).await;
@@ -344,9 +344,9 @@ impl FrameReader {
             if self.low_water_mark > 1 { FRAME_WAKE_PATIENCE } else { self.progress_timeout };
         match timeout_at(deadline.min(since + patience), stream.readable()).await {
             Ok(ready) => ready.map_err(ReceiveError::Io),
-            // The next wait ends at any byte. The bytes that have arrived are received first: below
-            // the low-water mark the runtime takes the socket for empty, and a passed deadline
-            // would end the connection.
+            // The low-water mark is reset, so the next byte ends the wait. Below the mark the
+            // runtime takes the socket for empty: without this, a passed deadline would end the
+            // connection although data has arrived.
             Err(_elapsed) if self.low_water_mark > 1 => {
                 self.is_slow = true;
                 self.is_untold = true;

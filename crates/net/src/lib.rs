@@ -10,7 +10,8 @@
 //! Types that move between cores are `Send`: [`Buf`], [`FrameReader`], [`transport::Detached`],
 //! [`CoreHandle`].
 #![deny(unsafe_op_in_unsafe_fn)]
-// Temporaries of a `for` or `match` live until its end, also the guard of a lock.
+// A temporary value in the head of a `for` or `match` lives to the end of the block, even the guard
+// of a lock.
 #![warn(clippy::significant_drop_in_scrutinee)]
 
 #[cfg(not(target_os = "linux"))]

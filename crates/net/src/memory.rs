@@ -138,7 +138,7 @@ impl MemoryStream {
         }
         let mut total = 0;
         for slice in slices {
-            // A VecDeque has two slices, and each read returns bytes of one.
+            // A VecDeque may consist of two slices, and each read takes bytes from one of them.
             let mut filled = 0;
             while filled < slice.len() && !pipe.bytes.is_empty() {
                 filled += pipe.bytes.read(&mut slice[filled..])?;
@@ -146,7 +146,7 @@ impl MemoryStream {
             total += filled;
         }
         if pipe.bytes.is_empty() {
-            // Frees the memory of an idle connection.
+            // Frees the memory of the queue while the connection is idle.
             pipe.bytes = VecDeque::new();
         }
         pipe.wake_writer();
@@ -205,7 +205,7 @@ impl Drop for MemoryStream {
     fn drop(&mut self) {
         self.shutdown_write();
         let mut pipe = self.incoming.lock();
-        // Later writes of the peer return an error.
+        // Later writes of the peer fail.
         pipe.finished = true;
         pipe.wake_writer();
     }

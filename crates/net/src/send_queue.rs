@@ -182,7 +182,7 @@ impl SendQueue {
     /// for too long.
     pub async fn flush(&self, stream: &Stream) -> io::Result<()> {
         loop {
-            // Yields to other tasks, since a fast peer could keep the core busy.
+            // Lets other tasks run, because a fast peer could keep this loop busy.
             tokio::task::coop::consume_budget().await;
             if self.try_flush(stream)? {
                 return Ok(());

@@ -42,7 +42,7 @@ impl Listener {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        // A restarted server can bind while connections of the earlier process time out.
+        // SO_REUSEADDR lets a restarted server bind while old connections time out.
         sockopt::set_socket_reuseaddr(&socket, true)?;
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&socket, true)?;
@@ -88,10 +88,10 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (stream, peer) = rustix::net::acceptfrom_with(socket, flags)?;
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-        // A connection without a peer address was already closed by the peer.
+        // No peer address: the peer has closed the connection already.
         let peer = peer.ok_or(rustix::io::Errno::CONNABORTED)?;
         prepare(stream.as_fd())?;
-        // A client that does not receive must not occupy the kernel's buffers for ever.
+        // A client that does not receive must not use kernel buffers for ever.
         let patience = u32::try_from(SEND_UNACKNOWLEDGED_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(&stream, patience)?;
         if let Some(paced) = &self.paced {
@@ -115,7 +115,7 @@ impl Listener {
     /// If the system cannot tell.
     pub fn reach(&self) -> io::Result<Reach> {
         let address = self.local_addr()?.ip();
-        // A socket that another process has passed may accept both IPv4 and IPv6.
+        // A socket passed by another process may accept IPv4 on an IPv6 address.
         let both = address.is_ipv6() && !sockopt::ipv6_v6only(&self.socket)?;
         Ok(Reach { address: address.to_canonical(), both })
     }
@@ -189,8 +189,8 @@ pub async fn connect(address: SocketAddr, local: Option<IpAddr>) -> io::Result<S
     if let Some(local) = local {
         socket.bind(SocketAddr::new(local, 0))?;
     }
-    // Before connecting, only loopback addresses are known to be on this machine. For other
-    // addresses of this machine, only the server's side is not paced.
+    // Before connecting, only a loopback address is known to belong to this machine. For its other
+    // addresses only the server's side sends without pacing.
     if address.ip().to_canonical().is_loopback() {
         Paced::replace(&socket);
     }
@@ -317,7 +317,7 @@ impl Stream {
         let bytes = match self {
             Self::Tcp(stream) => rustix::io::ioctl_fionread(stream).unwrap_or(0),
             Self::Memory(stream) => stream.unread() as u64,
-            // SMB Direct messages are small; the server fetches data by RDMA.
+            // SMB Direct messages are small; large data is fetched by RDMA.
             Self::Rdma(_) => 0,
         };
         usize::try_from(bytes).unwrap_or(0)
@@ -331,7 +331,7 @@ impl Stream {
         let socket = match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Memory(stream) => return Ok(stream.unread_by_peer()),
-            // SMB Direct sends only messages for which the peer has granted credits.
+            // SMB Direct sends only as many messages as the peer has granted credits.
             Self::Rdma(_) => return Ok(0),
         };
         let mut bytes: libc::c_int = 0;

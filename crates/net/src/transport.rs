@@ -139,7 +139,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.readable().await,
             Self::Memory(stream) => stream.readable().await,
-            // Boxed: connections over TCP do not need the state of this future.
+            // The future is boxed, because connections over TCP do not need memory for it.
             Self::Rdma(endpoint) => Box::pin(endpoint.readable()).await,
         }
     }
@@ -193,11 +193,12 @@ impl Stream {
             Self::Memory(stream) => return stream.try_write_vectored(slices),
             Self::Rdma(endpoint) => return endpoint.try_write_vectored(slices),
         };
-        // Not sendmsg(2), which may carry an address that no filter of a confined process can
-        // check. A broken connection is an error here, since the Rust runtime ignores SIGPIPE.
+        // writev(2) is used instead of sendmsg(2), whose address a filter of system calls cannot
+        // check. A broken connection is an error and no signal, since the Rust runtime ignores
+        // SIGPIPE.
         let offered: usize = slices.iter().map(|slice| slice.len()).sum();
         until_drained(stream, Interest::WRITABLE, offered, || match slices {
-            // The slice is a header, and data from a file follows it.
+            // This slice is a header; data from a file follows it, so MORE is set.
             [slice] if more => {
                 let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | SendFlags::MORE;
                 Ok(rustix::net::send(stream, slice, flags)?)

@@ -108,7 +108,7 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // The outer measurement of this poll ends at the time at which this inner one ended.
+        // The outer measurement of this poll ends where the inner one ends.
         let ended = self.outer.is_some().then(|| PRESENT.get()).flatten();
         PRESENT.set(ended.map(|present| Present { closed: true, ..present }));
     }
@@ -200,7 +200,7 @@ impl Histogram {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - micros.leading_zeros()) as usize;
         if let Some(count) = self.buckets.get(bucket.min(BUCKETS - 1)) {
-            // Only one thread writes to these counters, so no atomic addition is needed.
+            // Only this thread writes the counter, so no atomic addition is needed.
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }
@@ -239,7 +239,7 @@ impl Polls {
     #[must_use]
     pub fn from(&self, duration: Duration) -> u64 {
         let counted = self.0.iter().enumerate().filter(|(at, _)| {
-            // A poll in a bucket took at least half of the bucket's upper bound.
+            // A poll counted in a bucket took at least half of the bucket's limit.
             let least = if *at == 0 { 0 } else { 1_u64 << (at - 1) };
             Duration::from_micros(least) >= duration
         });

@@ -32,7 +32,7 @@ fn here(test: &impl AsyncFn(&Medium)) {
         let listener = Listener::bind(&[SocketAddr::new(address, 0)]);
         test(&Medium::Device(listener.map_err(|(_, error)| error).unwrap())).await;
     });
-    // Dropping the runtime waits for the threads on which connections end.
+    // Dropping the runtime has ended all connections.
     assert_eq!(rdma::registered_bytes(), 0, "registered memory is left");
     let counts = rdma::counts();
     assert_eq!((counts.regions, counts.windows), (0, 0), "regions or windows are left");
@@ -64,7 +64,7 @@ impl Medium {
             }
         };
         let connected = Stream::Rdma(Arc::new(connected));
-        // The negotiation makes progress only while a task polls each side.
+        // The negotiation needs a task that polls each side.
         tokio::select! {
             ready = connected.writable() => ready.unwrap(),
             _ = accepted.readable() => panic!("nothing was sent"),
@@ -132,7 +132,7 @@ fn a_peer_that_leaves_ends_the_stream() {
         let mut reader = FrameReader::new(100);
         assert_eq!(reader.next(&server).await.unwrap().as_deref(), Some(&b"last words"[..]));
         drop(client);
-        // The server's reader sees the end of the connection.
+        // The server's reader reports the end.
         let end = medium.hear(reader.next(&server)).await;
         assert!(matches!(end, Ok(None) | Err(_)));
     });
@@ -217,7 +217,7 @@ fn a_peer_uses_what_is_lent_to_it_and_no_more() {
         let back = loan.take_back().await.unwrap();
         assert!(back[..len - 1] == pattern(len - 1));
         assert_eq!(client.transfers(), 0);
-        // The key of the first loan is no longer valid.
+        // The key of the first loan is not valid any more.
         let (read, _) = both(server.read_from_peer(len, &remote), client).await;
         assert!(read.is_err());
     });
@@ -240,7 +240,7 @@ fn small_transfers_carry_their_own_bytes() {
                     let remote = [loan.remote()];
                     let read = server.read_from_peer(size, &remote);
                     if number % 10 == 9 {
-                        // The transfer has its slot, and its future is dropped.
+                        // The transfer has got its slot; then its future is dropped.
                         drop(tokio::time::timeout(Duration::ZERO, read).await);
                     } else {
                         assert!(*read.await.unwrap() == vec![byte; size], "{size}");
@@ -262,7 +262,7 @@ fn small_transfers_carry_their_own_bytes() {
                 }
             }
         }
-        // The connection has at most 64 slots of 8 KiB.
+        // A connection has at most 64 slots of 8 KiB.
         assert!(server.held_bytes() - held <= 64 * 8192, "{} bytes", server.held_bytes() - held);
     });
 }
@@ -323,14 +323,14 @@ fn a_window_is_invalidated_by_the_answer_or_by_its_owner() {
         let more = |after: u64, before: u64| after - before;
         assert_eq!(more(counts.binds, before.binds), 20);
         assert_eq!(more(counts.invalidations, before.invalidations), 15);
-        // The server registers memory for each transfer; both sides may register memory for
+        // The server registers memory for each transfer; a few more registrations may be for
         // messages.
         let registrations = more(counts.registrations, before.registrations) - 20;
         assert!(registrations <= 3, "{registrations}");
-        // Each key that was not invalidated costs one window, which is freed.
+        // A key that was not invalidated costs its window, which is freed.
         assert_eq!(more(counts.windows_made, before.windows_made), 5);
         assert_eq!(counts.windows, 0);
-        // The last key is no longer valid, although its memory is still registered.
+        // The last key is invalid, although its memory is still registered.
         let remote = [RemoteBuffer { address: 4096, key: stale[19], length: 1 }];
         assert!(both(from.read_from_peer(1, &remote), to).await.0.is_err());
     });
@@ -408,7 +408,8 @@ fn kept_registrations_are_bounded() {
         }
         let kept = rdma::registered_bytes() - idle;
         assert!(kept > 30 * len && kept <= frevo_net::limits::RDMA_KEPT_BYTES_MAX, "{kept}");
-        // These loans need nearly all memory that a connection may have, so kept memory is freed.
+        // The loans need almost all memory of the connection, so registrations kept for later are
+        // freed.
         let mut loans = Vec::new();
         for _ in 0..7 {
             let buf = Buf::with_capacity(8 * len);
@@ -429,7 +430,7 @@ fn windows_are_bounded() {
         for _ in 0..80 {
             let buf = Buf::with_capacity(4096);
             loans.push(to.lend_window(buf, Lending::PeerWrites(4096)).await.unwrap());
-            // Polls until the device has reported that the window is bound.
+            // Polls until the device has reported the bind.
             let _ = tokio::time::timeout(Duration::from_millis(1), client.readable()).await;
         }
         let windows = loans.iter().filter(|loan| loan.is_window()).count();

@@ -59,7 +59,7 @@ pub(crate) fn of(root: BorrowedFd<'_>, kind: u64, read_only: bool) -> Abilities 
     if WITH.contains(&kind) || read_only {
         return Abilities::ALL;
     }
-    // An ability that cannot be tested is assumed to exist.
+    // An ability that cannot be tested counts as present.
     tried(root).unwrap_or(Abilities::ALL)
 }
 
@@ -86,7 +86,8 @@ fn tried(root: BorrowedFd<'_>) -> Result<Abilities, Errno> {
         put_back_time(root, &before);
         !matches!(linked, Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS))
     } else {
-        // File systems with O_TMPFILE give a name to such a file by a hard link, so links exist.
+        // The file system has O_TMPFILE. Such files get their names by hard links, so it has hard
+        // links.
         true
     };
     Ok(Abilities { holes, hard_links })

@@ -143,7 +143,8 @@ impl NameCache {
                 names: CACHED_NAMES,
                 directories: CACHED_DIRECTORIES,
                 per_directory: CACHED_NAMES_PER_DIRECTORY,
-                // Computing a short name costs as much as reading the name itself.
+                // With short names, a core may read half as many names, because each takes twice
+                // the time.
                 on_core: match short_names {
                     ShortNames::Off => NAMES_READ_ON_CORE,
                     ShortNames::On(_) => NAMES_READ_ON_CORE / 2,
@@ -162,7 +163,8 @@ impl NameCache {
     /// Forgets all names, except those that are being read.
     pub(crate) fn clear(&self) {
         let count = self.state.read().directories.len();
-        // The lock is taken again for each directory, so that lookups wait for one removal at most.
+        // The lock is released after each directory, so that a look-up waits for the removal of one
+        // directory at most.
         for _ in 0..count {
             let mut state = self.write();
             let Some(oldest) = state.oldest(None) else { break };
@@ -175,8 +177,7 @@ impl NameCache {
         let hash = table::hash_of((dir, Folded::of(wanted).as_bytes()));
         let naming = &self.naming[hash as usize % NAMING_LOCKS];
         if patience::is_short() {
-            // The lock's holder may be reading a large directory, so this thread waits for a
-            // limited time.
+            // The holder may be reading a large directory, so the wait is limited.
             return naming.try_lock_for(NAMING_PATIENCE).ok_or_else(patience::give_up);
         }
         Ok(naming.lock())
@@ -205,7 +206,8 @@ impl NameCache {
     pub(crate) fn missed(&self, key: FileKey, stored: &[u8]) {
         let mut state = self.write();
         let Some(known) = state.directories.get(&key) else { return };
-        // Inotify will report the removal, or the file system has no inotify events.
+        // If the directory has no inotify watch, the name is removed; otherwise inotify will report
+        // what happened.
         let is_unwatched = known.trust.is_unwatched();
         let name = stored.into();
         let update = if is_unwatched { Update::Remove(name) } else { Update::Doubt(name) };
@@ -233,7 +235,7 @@ impl NameCache {
         } else {
             reading.lock()
         };
-        // Another thread may have read the directory while this thread waited.
+        // Another thread may have read the directory meanwhile.
         if let Some(found) = self.known(dir, seen, wanted) {
             return Ok(found);
         }
@@ -255,7 +257,7 @@ impl NameCache {
             self.missed(seen.key, &hint);
             return None;
         }
-        // The open that follows reports any other error.
+        // Other errors are reported by the open that follows.
         Some(Some(hint))
     }
 
@@ -286,11 +288,11 @@ impl NameCache {
             if asked > RETRIES {
                 return Known::Doubtful(doubtful);
             }
-            // The kernel reports changes from here on.
+            // From here on the kernel reports changes of this name.
             match sys::stat_at(dir.fd(), &doubtful) {
                 Ok(_) => state.update(seen.key, Update::Insert(doubtful.into())),
                 Err(Errno::NOENT) => state.update(seen.key, Update::Remove(doubtful.into())),
-                // The open that follows reports this error.
+                // The open that follows will report this error.
                 Err(_) => return Known::Doubtful(doubtful),
             }
         }
@@ -467,7 +469,7 @@ impl NameCache {
         let is_local = LOCAL.contains(&kind);
         let mut state = self.write();
         let before = state.directories.get(&key).map(|known| known.trust);
-        // Hints of an unwatched directory stay valid until it has been read completely.
+        // The names of an unwatched directory are used as hints until it has been read again.
         if !before.is_some_and(|trust| trust.is_unwatched()) {
             self.forget(&mut state, key);
         }
@@ -478,7 +480,7 @@ impl NameCache {
             let content = Content::Reading(Some(Vec::new()));
             let used = AtomicU64::new(self.age.load(Ordering::Relaxed));
             state.drop_directory(key);
-            // Some stacked file systems show one directory under two keys.
+            // In some stacked file systems one directory has two keys.
             if let Some(other) = state.watched.insert(watch, key) {
                 state.drop_directory(other);
                 state.watched.insert(watch, key);

@@ -122,7 +122,7 @@ fn give_up(capabilities: CapabilitySet) {
         held.permitted.remove(capabilities);
         held.effective.remove(capabilities);
         held.inheritable.remove(capabilities);
-        // A thread may always drop capabilities, so this call cannot fail.
+        // A thread may always drop capabilities, so the call succeeds.
         let _ = rustix::thread::set_capabilities(None, held);
     }
 }
@@ -180,8 +180,7 @@ pub fn check() -> Result<(), String> {
             return Err(format!("this process lacks {name}, which impersonation needs"));
         }
     }
-    // An impersonation is tried, because the capabilities alone do not prove that the kernel allows
-    // it.
+    // Capabilities do not prove that the kernel allows impersonation, so it is tried.
     let user = Credentials::new(u32::MAX - 1, u32::MAX - 1, &[]).map(Arc::new);
     let tried = user.map_or(Ok(()), |user| user.assume().map(drop));
     tried.map_err(|errno| format!("the kernel refuses impersonation: {errno}"))
@@ -200,8 +199,7 @@ impl Drop for Assumed {
             thread.wanted = self.before.take();
             IS_ACTING.set(thread.wanted.is_some());
             match thread.wanted.clone() {
-                // A failure must end the process: the thread would continue with another user's
-                // rights.
+                // The process must end: this thread would go on with another user's rights.
                 Some(before) => {
                     if thread.become_(Some(&before)).is_err() {
                         die("cannot act as the user that it acted as before");
@@ -287,8 +285,8 @@ impl Thread {
     fn new() -> Self {
         let server = server();
         let mut thread = Self { wanted: None, actual: None, scopes: 0, changes: 0 };
-        // The thread that created this thread may have impersonated a user. A process whose real
-        // and effective ids differ cannot impersonate.
+        // This thread may have inherited the user of the thread that created it; it cannot
+        // impersonate while real and effective ids differ.
         if server.uid.is_root() && !rustix::process::geteuid().is_root() {
             thread.leave();
         }
@@ -304,7 +302,7 @@ impl Thread {
         self.restore();
         if let Some(whom) = whom {
             self.changes += 1;
-            // Set before it is true, so that a later failure is undone.
+            // The field is set first, so that a failure in `enter` is undone by `restore`.
             self.actual = Some(Arc::clone(whom));
             if let Err(errno) = enter(whom) {
                 self.restore();
@@ -323,7 +321,7 @@ impl Thread {
     fn leave(&mut self) {
         let server = server();
         self.changes += 1;
-        // The user id is restored first; it brings back the capabilities that the other calls need.
+        // The user id comes first: it restores the capabilities that the other calls need.
         let left = set_thread_res_uid(None, server.uid, None)
             .and_then(|()| set_thread_res_gid(None, server.gid, None))
             .and_then(|()| set_thread_groups(&server.groups));
@@ -364,7 +362,7 @@ mod tests {
             let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
             line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
-        // The line lists the real, effective, saved and file system ids.
+        // The ids are real, effective, saved and file system id.
         let of = |ids: &[String]| {
             assert_eq!(ids[1], ids[3], "the file system's is the effective one");
             ids[1].parse::<u32>().unwrap()
@@ -413,8 +411,7 @@ mod tests {
                 assert_eq!(kernel(), before);
             }
             assert_eq!(kernel().0, 5_000);
-            // A running thread is not changed by it; a new thread is, until it calls
-            // `begin_thread`.
+            // Only a new thread inherits the impersonation, until it calls `begin_thread`.
             std::thread::spawn(|| {
                 assert_eq!(kernel().0, 5_000);
                 begin_thread();

@@ -130,7 +130,7 @@ impl PosixDirectory {
                 self.at = 0;
                 self.filled = match sys::read_directory(self.fd.as_fd(), &mut self.buffer) {
                     Ok(len) => len,
-                    // The directory itself was removed, so it has no more entries.
+                    // The directory itself was removed, so the listing ends.
                     Err(Errno::NOENT) => 0,
                     Err(errno) => return Err(fault_of(errno)),
                 };
@@ -138,7 +138,7 @@ impl PosixDirectory {
                     self.name = 0..0;
                     return Ok(false);
                 }
-                // The cached owners are dropped from time to time, so that the cache stays small.
+                // The cached owners are dropped after some time to keep the cache small.
                 self.read += self.filled;
                 if self.read > OWNERS_KEPT_BYTES {
                     self.owners.clear();
@@ -192,8 +192,7 @@ impl PosixDirectory {
             return extra;
         }
         let fd = self.fd.as_fd();
-        // A user without read access to the file gets the kernel's answer instead of the cached
-        // one.
+        // A user who may not read the file must get the kernel's refusal, not the cached attribute.
         let may_read = !seen.is_acting || seen.access.is_some_and(|access| access.read);
         let remembered = if may_read { seen.remembered } else { Remembered::NOTHING };
         if self.share.keeps_attributes() {
@@ -220,7 +219,7 @@ impl PosixDirectory {
         let mut seen =
             Seen { owner: Owner::of(stx), remembered, is_acting, names: None, access: None };
         if (self.tells_access || is_acting) && has_attributes(self.file_type) {
-            // For most files this one call shows that they have no attributes at all.
+            // For most files this one call shows that they have no attribute.
             if !remembered.is_known() {
                 seen.names = self.entry().and_then(|entry| self.names(entry));
             }

@@ -88,7 +88,7 @@ impl DosAttrib {
             | self.changed.map_or(0, |_| VALID_CHANGE_TIME)
             | self.times.map_or(0, |_| KEPT_TIMES)
             | if self.at_birth { AT_BIRTH } else { 0 };
-        // The text is empty; it and its pad byte are zero already.
+        // The text and its padding are zero already.
         out[2..4].copy_from_slice(&5u16.to_le_bytes());
         out[4..6].copy_from_slice(&5u16.to_le_bytes());
         out[8..12].copy_from_slice(&flags.to_le_bytes());
@@ -131,7 +131,7 @@ impl DosAttrib {
         let string = &value[..end];
         let mut ndr = Ndr { value, at: end.saturating_add(1) };
         let Some(version) = ndr.u16() else {
-            // Samba before 3.5 stored only the hexadecimal string.
+            // Samba before 3.5 stored only this hexadecimal text.
             return Some(Self { attributes: hexadecimal(string)?, ..Self::default() });
         };
         if ndr.u16()? != version {
@@ -145,7 +145,7 @@ impl DosAttrib {
             }
             2 => {
                 ndr.skip(4)?;
-                // Like smbd, ignores the timestamps of this version.
+                // This version's timestamps are ignored, as in smbd.
                 Some(Self { attributes: ndr.u32()?, ..Self::default() })
             }
             3 => {
@@ -174,7 +174,7 @@ impl DosAttrib {
 
     fn of_flags(flags: u32, attributes: u32, created: Option<FileTime>) -> Self {
         Self {
-            // Like smbd, uses the attributes without checking the flags.
+            // The attributes are used whatever the flags are, as in smbd.
             attributes,
             created: created.filter(|_| flags & VALID_CREATE_TIME != 0),
             ..Self::default()
@@ -280,7 +280,7 @@ mod tests {
         let z8 = "0000000000000000";
         let v1 = format!("0000 0100 0100 0000 22000000 00000000 {z8} {z8} {t} {z8}");
         let v2 = format!("0000 0200 0200 0000 01000000 22000000 00000000 {z8}{z8}{t}{z8}{z8}00");
-        // The string takes five bytes and one pad byte; two pad bytes follow the version.
+        // The text takes five bytes and one for padding; two more follow the version.
         let v3 = format!("3078323200 00 0300 0300 0000 31000000 22000000 00000000 {z8}{z8}{t}{z8}");
         let v4 = format!("0000 0400 0400 0000 51000000 22000000 {z8} {t}");
         for (version, hex) in [(1, v1), (2, v2), (3, v3), (4, v4)] {
@@ -314,7 +314,7 @@ mod tests {
         value[16] = 9;
         let read = DosAttrib::decode(&value).unwrap();
         assert_eq!(read, DosAttrib { created: Some(FileTime(9)), ..bare });
-        // The version-only flag that older versions of smbd set has no effect.
+        // A flag that only older smbd set has no effect.
         value[8] |= 0x20;
         assert_eq!(DosAttrib::decode(&value).unwrap(), read);
     }
@@ -337,7 +337,7 @@ mod tests {
         for birth in [at, at + 1, at + 20 * MS, at - 1, at - 2_000 * MS] {
             assert_eq!(of(at, Some(birth)), Some(birth));
         }
-        // A file copied together with this value, and a file system without birth times.
+        // The birth time differs (a copied file), or the file system has none.
         for birth in [Some(at + 20 * MS + 1), Some(at - 2_000 * MS - 1), None] {
             assert_eq!(of(at, birth), Some(at));
         }

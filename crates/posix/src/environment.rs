@@ -13,7 +13,7 @@ pub fn take_variable(name: &CStr) -> Option<OsString> {
         return std::env::var_os(OsString::from_vec(name.to_bytes().to_vec()));
     }
     let mut found = None;
-    // A variable may occur twice in the environment. The first value is returned, all are erased.
+    // A variable may occur twice: the first value is returned, and all are erased.
     loop {
         // SAFETY: the name is a C string, and no other thread changes the environment.
         let value = unsafe { libc::getenv(name.as_ptr()) };

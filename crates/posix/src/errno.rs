@@ -23,11 +23,11 @@ pub fn fault_of(errno: Errno) -> Fault {
         Errno::XDEV => Fault::CrossDevice,
         Errno::MLINK => Fault::TooManyLinks,
         Errno::BUSY | Errno::TXTBSY => Fault::Busy,
-        // The kernel is breaking a lease of a local process.
+        // The kernel is breaking the lease of a local process.
         Errno::AGAIN => Fault::Leased,
         Errno::STALE => Fault::Stale,
-        // Callers handle NODATA where an attribute may be absent. NXIO and NODEV mean a special
-        // file without its device.
+        // NODATA is handled where an attribute may be absent. NXIO and NODEV: a special file
+        // without a device.
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::NXIO | Errno::NODEV => {
             Fault::NotSupported
         }

@@ -109,8 +109,7 @@ impl Version {
         };
         let (seconds, nanoseconds) = self.changed;
         let age = ms(now.tv_sec, now.tv_nsec).saturating_sub(ms(seconds, nanoseconds.into()));
-        // Old ext4 inodes store whole seconds only. Either timestamp may have been cut to a
-        // millisecond.
+        // Old ext4 inodes have whole seconds. Either timestamp may be cut to a millisecond.
         let tick = if nanoseconds == 0 { 2_000 } else { TICK_MS };
         age > tick.cast_signed()
     }
@@ -150,7 +149,7 @@ impl Share {
         let key = stat::key_of(stx);
         let is_noted = self.keeps_facts && key.device == self.home;
         let changed = (stx.stx_ctime.tv_sec, stx.stx_ctime.tv_nsec);
-        // A file system with whole seconds gives one timestamp to many changes.
+        // A timestamp in whole seconds may belong to several changes.
         let is_exact = self.has_exact_times && stx.stx_ctime.tv_nsec != 0;
         is_noted.then_some(Version { key, changed, is_exact })
     }
@@ -231,8 +230,7 @@ impl Remembered {
         if let Some(known) = self.known.and_then(|known| known.dos()) {
             return known.map(StoredAttributes::dos_attrib);
         }
-        // The time is taken before the read, so that a change during the read gets another
-        // timestamp.
+        // The time is read first, so that a change during the read gets a later timestamp.
         let settled = self.settled();
         let mut value = [0; DOSATTRIB_BYTES];
         let read = read(&mut value);

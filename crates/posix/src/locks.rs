@@ -14,9 +14,9 @@ use crate::errno::fault_of;
 /// Shows a lock, replacing the lock shown for its range before; false if another program holds a
 /// conflicting one.
 pub(crate) fn show(fd: BorrowedFd<'_>, lock: HostLock) -> VfsResult<bool> {
-    // Files of the host end before such offsets, so local programs hold no locks at them.
+    // No file reaches such offsets, so no local program locks them.
     let Ok(start) = i64::try_from(lock.first) else { return Ok(true) };
-    // The length zero locks to the end of the file, even when the file grows.
+    // The length zero means "to the end", also after the file has grown.
     let len = i64::try_from(lock.last - lock.first).ok().and_then(|len| len.checked_add(1));
     let len = len.filter(|len| start.checked_add(*len).is_some()).unwrap_or(0);
     let kind = match lock.mode {
@@ -25,9 +25,8 @@ pub(crate) fn show(fd: BorrowedFd<'_>, lock: HostLock) -> VfsResult<bool> {
         Some(Mode::Exclusive) => libc::F_WRLCK,
     };
     match set(fd, kind, start, len) {
-        // A client may lock a file exclusively that it opened for reading; fcntl does not allow
-        // that. A shared lock keeps local writers out. A file opened only for writing gets no lock
-        // at all.
+        // An exclusive lock needs a descriptor for writing. A file opened for reading gets a shared
+        // lock, which keeps local writers out; a file opened only for writing gets none.
         Err(Errno::BADF) if lock.mode == Some(Mode::Exclusive) => {
             granted(set(fd, libc::F_RDLCK, start, len))
         }
@@ -41,7 +40,7 @@ fn granted(set: Result<(), Errno>) -> VfsResult<bool> {
         Ok(()) => Ok(true),
         Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
         Err(Errno::NOLCK) => Err(Fault::NoMemory),
-        // On a file system without locks no local program holds one either.
+        // The file system has no locks, so no local program has one.
         Err(Errno::NOTSUP | Errno::NOSYS) => Ok(true),
         Err(errno) => Err(fault_of(errno)),
     }
@@ -53,7 +52,7 @@ fn set(fd: BorrowedFd<'_>, kind: libc::c_int, start: i64, len: i64) -> Result<()
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: start,
         l_len: len,
-        // Locks of open file descriptions require the pid zero.
+        // Locks of open file descriptions need a pid of zero.
         l_pid: 0,
     };
     // SAFETY: the descriptor is open, and the structure outlives the call, which

@@ -67,7 +67,7 @@ pub fn start(confine: Confine) -> io::Result<()> {
             keep(&theirs, confine)
         }
         _ => {
-            // A second call has no effect: the first process stays in use.
+            // If a helper was started before, it stays in use.
             let _ = HELPER.set(Channels::new(ours));
             Ok(())
         }
@@ -81,7 +81,7 @@ pub fn finish() {
     if let Some(channels) = HELPER.get() {
         let free = channels.drain();
         for channel in &free {
-            // If shutdown fails, the processes see the hangup when this process ends.
+            // If the shutdown fails, the helper notices the hangup when this process ends.
             let _ = shutdown(channel, rustix::net::Shutdown::Write);
         }
         if let Some(channel) = free.first() {
@@ -96,7 +96,7 @@ fn has_ended(channel: BorrowedFd<'_>, patience: Duration) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let Ok(timeout) = Timespec::try_from(left) else { return false };
-        // POLLHUP needs no requested event; it is reported when the last peer end is closed.
+        // POLLHUP is always reported, once the last copy of the peer's end is closed.
         let mut polled = [PollFd::from_borrowed_fd(channel, PollFlags::empty())];
         match poll(&mut polled, Some(&timeout)) {
             Ok(0) => return false,
@@ -195,7 +195,7 @@ fn keep(channels: &[OwnedFd], confine: Confine) -> ! {
         if waited == child && libc::WIFEXITED(status) {
             exit(0);
         }
-        // The keeper reports that the crashed process will not answer its pending questions.
+        // The questions of the crashed process stay unanswered; the keeper tells the server.
         channels.iter().for_each(|channel| channel::tell_crash(channel.as_fd()));
         std::thread::sleep(AGAIN);
     }
@@ -209,11 +209,11 @@ fn exit(code: c_int) -> ! {
 
 /// Leaves the server's terminal and closes all of its descriptors but the channels.
 fn alone(channels: &[OwnedFd]) {
-    // The call cannot fail: a forked child is not a process group leader.
+    // setsid cannot fail, because a forked child does not lead a process group.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"frevo-names");
     if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
-        // On failure the helper keeps the server's standard streams.
+        // If a call fails, the helper keeps the server's stream.
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);
@@ -242,7 +242,8 @@ fn answer_all(channels: &[OwnedFd]) {
                 builder.spawn_scoped(scope, move || while answer_one(channel.as_fd()) {}).ok()
             })
             .collect();
-        // The first thread ends when the server ends; other threads may hang in an NSS module.
+        // The first thread ends with the server; other threads may hang in a module of the name
+        // service.
         match threads.into_iter().next() {
             Some(first) => drop(first.join()),
             None => {
@@ -276,7 +277,7 @@ fn answer_one(channel: BorrowedFd<'_>) -> bool {
             Err(error) => Answer::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         },
     };
-    // If the server has ended, reading the next question reports it.
+    // If the server has ended, the next read reports it.
     let _ = channel::answer(channel, asked.id, &answer, socket.as_ref());
     true
 }
@@ -308,7 +309,7 @@ mod tests {
     #[test]
     fn the_end_of_the_helper_is_waited_for() {
         let (ours, theirs) = Channel::pair().unwrap();
-        // The keeper holds a second copy of the socket and closes it after the asking process ends.
+        // The keeper has a copy of the socket and closes it after the asking process has ended.
         let (asks, keeps) = (theirs.try_clone().unwrap(), theirs);
         let (asked, ended) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
         shutdown(&ours, rustix::net::Shutdown::Write).unwrap();
@@ -333,14 +334,14 @@ mod tests {
         let (ours, theirs) = Channel::pair().unwrap();
         drop(theirs);
         assert!(Channels::new(vec![ours]).ask(&Question::UserName(0)).is_err());
-        // The helper crashes while it handles a question.
+        // The helper crashes in the middle of a question.
         let (ours, theirs) = Channel::pair().unwrap();
         let helper = Channels::new(vec![ours]);
         let ends = std::thread::spawn(move || {
             let asked = channel::question(theirs.as_fd()).unwrap().unwrap();
             assert_eq!(asked.question, Question::UserName(0));
             channel::tell_crash(theirs.as_fd());
-            // The new process answers the next question, not the lost one.
+            // A new helper answers the next question, not the lost one.
             channel::tell_crash(theirs.as_fd());
             while answer_one(theirs.as_fd()) {}
         });

@@ -165,13 +165,12 @@ fn push_component(
     } else {
         spelling.unmap(component, out);
         let again = map(&out[start..], spelling);
-        // Only names sent by POSIX clients contain reserved characters.
+        // POSIX clients send reserved characters as they are.
         let literal = posix || component.chars().any(|c| reserved::private(c).is_some());
         let canonical =
             if literal { spelling.canonical(component) } else { Cow::Borrowed(component) };
         if again != canonical {
-            // The name is an alternative spelling of a file name, and each file has one spelling
-            // only.
+            // This is another spelling of a name, and each file has only one.
             return Err(Fault::NameInvalid);
         }
     }
@@ -238,7 +237,7 @@ const PLAIN: [bool; 256] = {
 
 /// Like [`Spelling::is_plain`], for printable ASCII, which nearly all names are.
 fn is_plain_bytes(bytes: &[u8]) -> bool {
-    // Checks all bytes without a branch for each.
+    // All bytes are checked without a branch for each.
     bytes.iter().fold(true, |plain, &b| plain & PLAIN[usize::from(b)])
         && !matches!(bytes.last(), Some(b' ' | b'.'))
 }
@@ -277,7 +276,7 @@ mod tests {
             assert_eq!(on_windows(name, false).as_deref(), Ok(name.as_bytes()));
             assert_eq!(shown_by_windows(name.as_bytes()), name);
         }
-        // Other programs created names like these.
+        // Names like these come from other programs.
         for (bytes, client) in [
             (&b"a:b?"[..], "a\u{EF3A}b\u{EF3F}"),
             (b"end ", "end\u{EF20}"),
@@ -407,7 +406,7 @@ mod tests {
         }
 
         #[test]
-        // Only POSIX clients send reserved characters; two spellings then mean the same file.
+        // POSIX clients send reserved characters as they are, so two spellings would mean one file.
         fn no_two_client_names_meet(a in "[a-b. \u{EF80}-\u{EFFF}\u{F001}-\u{F030}é]{1,6}", b in "[a-b. \u{EF80}-\u{EFFF}\u{F001}-\u{F030}é]{1,6}") {
             if let (Ok(x), Ok(y)) = (disk(&a), disk(&b)) {
                 assert_eq!(x == y, a == b);

@@ -167,7 +167,7 @@ impl PosixNode {
     /// Returns the descriptor, if the node was opened for data.
     fn data(&self) -> VfsResult<BorrowedFd<'_>> {
         if self.successor.lock().is_some() {
-            // A handle opened to replace the object has no data.
+            // This handle was opened to replace the object, so it has no access to data.
             return Err(Fault::AccessDenied);
         }
         match self.kind {
@@ -341,7 +341,7 @@ impl Node for PosixNode {
     }
 
     fn is_synced_by_descriptor(&self) -> bool {
-        // Another thread holds this lock while it flushes the parent directory.
+        // The lock may be held by a thread that syncs the parent directory.
         let is_settled = self.created_in.try_lock().is_some_and(|parent| parent.is_none());
         is_settled && !self.altered.load(Ordering::Acquire) && self.data().is_ok()
     }
@@ -354,7 +354,7 @@ impl Node for PosixNode {
         }
         match retry_on_intr(|| rustix::fs::ftruncate(fd, end)) {
             Ok(()) => Ok(()),
-            // ftruncate returns EINVAL for a descriptor that was not opened for writing.
+            // ftruncate returns EINVAL for a file that is not open for writing.
             Err(Errno::INVAL) if i64::try_from(end).is_ok() => Err(Fault::AccessDenied),
             Err(errno) => Err(fault_of(errno)),
         }
@@ -371,15 +371,15 @@ impl Node for PosixNode {
             return Ok(());
         }
         check_room(fd, more)?;
-        // Space is reserved only behind the end; holes before it stay holes.
+        // Space is reserved only behind the end of the file: holes stay holes.
         let flags = FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {
-            // A reservation is optional: writes work on a file system without it, too.
+            // Without support the request succeeds, because writes work without a reservation.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(Errno::BADF) => Err(Fault::AccessDenied),
             Err(errno) => {
-                // Frees the space reserved before the failure. The size is read again, because
-                // another client may have appended data.
+                // Truncating frees the space reserved before the failure. The end is read again,
+                // because data may have been appended meanwhile.
                 let end = sys::stat_fd(fd).map_or(end, |stx| stx.stx_size);
                 let _ = retry_on_intr(|| rustix::fs::ftruncate(fd, end));
                 Err(fault_of(errno))

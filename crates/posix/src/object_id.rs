@@ -35,7 +35,7 @@ impl PosixNode {
         match (*change, old) {
             (ObjectIdChange::New(_), Some(_)) => Err(Fault::Exists),
             (ObjectIdChange::New(id), None) => {
-                // XATTR_CREATE lets only one of two concurrent calls set an id.
+                // XATTR_CREATE makes sure that only one of two concurrent calls sets an id.
                 match handle.set_if(ATTRIBUTE, &id, XattrFlags::CREATE) {
                     Err(Errno::EXIST) if self.kept_object_id()?.is_none() => {
                         handle.set(ATTRIBUTE, &id).map_err(fault_of)

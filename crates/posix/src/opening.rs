@@ -36,7 +36,7 @@ impl PosixVfs {
     ) -> VfsResult<(Handle, Statx)> {
         let follow = self.share().options.follow_symlinks_inside && !how.open_link;
         if how.kind == KindWanted::Directory {
-            // O_DIRECTORY opens nothing but directories, so the kind need not be known first.
+            // O_DIRECTORY opens only directories, so the kind need not be known.
             match self.open_as(dir, path, how, Some(Kind::Directory)) {
                 Err(Fault::NotADirectory | Fault::PathNotDirectory | Fault::Symlink) => {}
                 opened => return opened,
@@ -45,8 +45,8 @@ impl PosixVfs {
         let is_look = !how.read && !how.write && !follow;
         let known = is_look.then(|| self.share().path_below_root(dir, path)).flatten();
         if known.is_some_and(KnownPath::is_noted) {
-            // An O_PATH open has no side effects on any kind of object. It makes reads of extended
-            // attributes slower, but these are cached.
+            // O_PATH has no side effects on any kind of object. Extended attributes are read more
+            // slowly through it, but are usually cached.
             let found = self.open_as(dir, path, how, None)?;
             if self.share().knows(&found.1) {
                 return Ok(found);
@@ -71,13 +71,13 @@ impl PosixVfs {
     ) -> VfsResult<(Handle, Statx)> {
         let follow = self.share().options.follow_symlinks_inside && !how.open_link;
         let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        // Opening a FIFO or a device has side effects, so the kind must be known before. Only root
-        // can put a device in its place meanwhile, and the opened object is checked again below.
+        // Opening a FIFO or a device has side effects, so its kind is looked up first. Only root
+        // could exchange the object meanwhile, and its kind is checked again below.
         let kind = kind.filter(|&kind| how.check(kind).is_ok());
         let mut flags = kind.map_or(OFlags::PATH, |kind| data_flags(kind, how));
         let open = |flags| self.share().open_inside(dir, path, flags | link, follow);
         let fd = match open(flags) {
-            // Reading attributes needs no permission to read the file.
+            // Attributes can be read without permission to read the file.
             Err(Errno::ACCESS | Errno::PERM | Errno::AGAIN)
                 if kind.is_some_and(|kind| !needs_data(kind, how)) =>
             {
@@ -95,7 +95,7 @@ impl PosixVfs {
             how.check_link(&handle.link_target().map_err(fault_of)?)?;
         }
         if handle.is_path_only() && needs_data(kind, how) {
-            // The object has been replaced by one of another kind since the lookup.
+            // The object was replaced by one of another kind.
             return Err(Fault::Stale);
         }
         Ok((handle, stx))
@@ -109,7 +109,7 @@ impl PosixVfs {
         entry: &[u8],
     ) -> Opened {
         let dos = self.dos_attrib(&handle, &stx);
-        // The names are not listed here, because reading one attribute is cheaper.
+        // The attributes' names are not listed, because reading a single attribute is cheaper.
         let is_look = !how.read && !how.write && self.share().options.list_ea_sizes;
         let has_eas = matches!(stat::kind_of(&stx), Kind::File | Kind::Directory);
         let extra = Extra {
@@ -127,7 +127,7 @@ impl PosixVfs {
         if extra.reparse_tag != 0
             && let Ok(path) = DiskPath::of(&name, name.is_exact(), self.share().spelling)
         {
-            // The reparse point may have been created by another program.
+            // Another program may have made this object a reparse point.
             self.share().way_replaced(path.as_bytes());
         }
         let version = self.share().version(&stx);
@@ -162,8 +162,8 @@ impl PosixVfs {
         exact: bool,
         how: &OpenHow,
     ) -> VfsResult<Opened> {
-        // True if the last attempt found an entry that could not be opened. The kernel caches
-        // entries of FUSE for a second after another host removed them; the failed open ends that.
+        // True if the last attempt found a name that could not be opened. FUSE caches names for a
+        // second after another host has removed them; a failed open ends that.
         let mut was_gone = false;
         for attempt in 0..RETRIES {
             let parent = match seen.take().or(place.seen.take()) {
@@ -200,7 +200,7 @@ impl PosixVfs {
                 None => Err(Fault::NotFound),
             };
             match (attempt, &stored) {
-                // The entry was removed or created since the lookup, so the lookup is repeated.
+                // The entry was removed or made meanwhile, so it is looked up again.
                 (Err(fault @ (Fault::NotFound | Fault::Stale)), Some(stored)) => {
                     self.share().names.missed(parent.key, stored);
                     was_gone = fault == Fault::NotFound;
@@ -245,11 +245,11 @@ impl PosixVfs {
             self.settle_mode(fd.as_fd(), how)?;
         }
         let handle = Handle::new(fd, false);
-        // The open succeeds even if the attributes cannot be stored.
+        // The CREATE succeeds even if the attributes cannot be stored.
         let dos = self.new_dos_attrib(how, before);
         let dos = dos.filter(|dos| handle.set_dos_attrib(dos).is_ok());
-        // The stat comes last: once the change time was read, the kernel stores finer change times,
-        // which costs more.
+        // The stat comes last: after a change time was read, the kernel stores finer ones, which
+        // costs time.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         writable::note(stx.stx_mnt_id);
         if stat::birth_of(&stx).is_some_and(|birth| birth >= before) {
@@ -278,7 +278,7 @@ impl PosixVfs {
         };
         let stx = sys::stat_fd(fd).map_err(fault_of)?;
         let made = u32::from(stx.stx_mode) & 0o7777;
-        // A new directory inherits the set-group-ID bit from its parent.
+        // A new directory inherits the set-group-ID bit of its parent.
         let wanted = wanted | made & 0o2000;
         let acl = || rustix::fs::fgetxattr(fd, c"system.posix_acl_access", &mut [0; 0]).is_ok();
         if made == wanted || acl() {

@@ -69,7 +69,7 @@ impl PosixVfs {
         };
         let found = match opened {
             Ok(found) => found,
-            // The name may be stored in another case.
+            // The name may be stored with another case.
             Err(Fault::NotFound | Fault::Stale) if !path.is_root() => return self.open(&name, how),
             Err(fault) => return Err(fault),
         };

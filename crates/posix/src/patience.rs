@@ -27,7 +27,7 @@ impl Drop for Ending {
 /// whatever its fault, and has changed nothing.
 pub fn short<T>(calls: impl FnOnce() -> T) -> (T, bool) {
     let ending = Ending(IS_SHORT.replace(true));
-    // The calls of an enclosing scope keep their own flag, which is restored below.
+    // The flag of the enclosing scope is saved here and restored below.
     let before = GAVE_UP.replace(false);
     let made = calls();
     drop(ending);

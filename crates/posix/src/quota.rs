@@ -75,8 +75,7 @@ pub(crate) fn state(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaState>> {
     match asked {
         Ok(()) => Ok((stat.flags & IS_COUNTED != 0)
             .then_some(QuotaState { is_enforced: stat.flags & IS_ENFORCED != 0 })),
-        // Linux before 5.14, a kernel or file system without quotas, quotas turned off, or a
-        // sandbox that forbids the call.
+        // Linux before 5.14, no quotas, quotas switched off, or a sandbox that forbids the call.
         Err(
             Errno::NOSYS
             | Errno::OPNOTSUPP
@@ -124,7 +123,7 @@ pub(crate) fn set_defaults(root: BorrowedFd<'_>, limits: QuotaLimits) -> VfsResu
 }
 
 fn keeps_defaults(root: BorrowedFd<'_>) -> bool {
-    // XFS's magic number is positive in every width of the field.
+    // The magic number of XFS is positive, so the conversion does not change it.
     rustix::fs::fstatfs(root).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind == XFS))
 }
 
@@ -144,7 +143,7 @@ impl KernelQuota {
 
 fn ask(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<KernelQuota>> {
     let Some(block) = call(root, command, uid)? else { return Ok(None) };
-    // Q_GETQUOTA does not fill in the id.
+    // Q_GETQUOTA leaves the id empty.
     let is_root = if command == GET { uid == ROOT } else { block.id == ROOT };
     let limits =
         if is_root && keeps_defaults(root) { QuotaLimits::default() } else { block.limits() };
@@ -160,7 +159,7 @@ fn call(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<NextDq
     // nothing is kept.
     match unsafe { quotactl(root, command, uid, (&raw mut block).cast()) } {
         Ok(()) => Ok(Some(block)),
-        // No further user, no user with this id, or quotas are turned off.
+        // There is no further user, no entry for this user, or quotas are switched off.
         Err(Errno::NOENT | Errno::SRCH) => Ok(None),
         Err(errno) => Err(fault_of(errno)),
     }
@@ -174,13 +173,13 @@ fn limit(root: BorrowedFd<'_>, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
         ..NextDqblk::default()
     };
     if block.hard_blocks != 0 {
-        // XFS silently ignores a soft limit above the hard limit.
+        // XFS ignores a soft limit above the hard one, so it is lowered.
         block.soft_blocks = block.soft_blocks.min(block.hard_blocks);
     }
     // SAFETY: Q_SETQUOTA reads one struct if_dqblk, which `block` begins with, and
     // keeps nothing of it.
     unsafe { quotactl(root, SET, uid, (&raw mut block).cast()) }.map_err(|errno| match errno {
-        // Quotas are turned off.
+        // Quotas are switched off.
         Errno::SRCH => Fault::NotSupported,
         errno => fault_of(errno),
     })
@@ -193,7 +192,7 @@ fn blocks(bytes: Option<u64>) -> u64 {
 
 impl NextDqblk {
     fn limits(&self) -> QuotaLimits {
-        // The kernel stores "no limit" as 0.
+        // In the kernel 0 means "no limit".
         let bytes = |blocks: u64| (blocks != 0).then(|| blocks.saturating_mul(BLOCK));
         QuotaLimits { threshold: bytes(self.soft_blocks), limit: bytes(self.hard_blocks) }
     }

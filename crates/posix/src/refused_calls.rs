@@ -31,7 +31,7 @@ pub fn handle() -> io::Result<UnixStream> {
     let (bell, ours) = UnixStream::pair()?;
     bell.set_nonblocking(true)?;
     ours.set_nonblocking(true)?;
-    // The descriptor is never closed: a call may be refused as long as the process runs.
+    // The descriptor stays open for ever, because a call may be refused at any time.
     BELL.store(bell.into_raw_fd(), Ordering::Release);
     // SAFETY: all zeros is a valid sigaction; the needed fields are set below.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };

@@ -36,7 +36,7 @@ pub fn forget_remembered() {
             share.folders.upgrade().into_iter().for_each(|folders| folders.clear());
         }
     };
-    // Without this thread the old entries are dropped at the next call.
+    // Without this thread, old entries are dropped by the next call.
     let _ = std::thread::Builder::new().name("forget".into()).spawn(forget);
 }
 

@@ -62,7 +62,7 @@ impl PosixNode {
     fn mark_reparse(&self, marked: bool) -> VfsResult<()> {
         let old = self.handle().dos_attrib();
         let mut bits = old.map_or(0, |old| old.attributes) & STORED_ATTRIBUTES.0;
-        // MS-FSA 2.1.5.10.37: a file gets the ARCHIVE attribute.
+        // MS-FSA 2.1.5.10.37: a file that becomes a reparse point gets ARCHIVE.
         bits |= match self.kind() {
             Kind::Directory => FileAttributes::DIRECTORY.0,
             _ => FileAttributes::ARCHIVE.0,
@@ -96,7 +96,7 @@ impl PosixVfs {
         self.share().writable()?;
         let key = node.key();
         let any: &dyn Any = node;
-        // A stream has no reparse point of its own.
+        // A stream cannot be a reparse point.
         let opened: &PosixNode = any.downcast_ref().ok_or(Fault::NotSupported)?;
         if name.is_root() || name.stream().is_some() {
             return Err(Fault::NotSupported);
@@ -143,7 +143,7 @@ fn make(dir: BorrowedFd<'_>, by: &Replacement<'_>, old: &Statx) -> VfsResult<Vec
         return match made {
             Ok(()) => Ok(name.into_bytes()),
             Err(Errno::EXIST) => continue,
-            // File systems that do not support this kind of object return these errors.
+            // The file system does not support this kind of object.
             Err(Errno::PERM | Errno::OPNOTSUPP) => Err(Fault::NotSupported),
             Err(errno) => Err(fault_of(errno)),
         };

@@ -132,7 +132,7 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     if change.descriptor.is_some() && !share.volume.descriptors {
         return Err(Fault::NotSupported);
     }
-    // The server cannot replace the privileged descriptor, and a second one could contradict it.
+    // Only a privileged process can replace this descriptor, and a second one could contradict it.
     if change.descriptor.is_some()
         && share.ntacl != ntacl::PRIVILEGED
         && value(handle, ntacl::PRIVILEGED)?.is_some()
@@ -143,7 +143,7 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
         chown(handle, change.uid, change.gid)?;
     }
     if let Some(mode) = change.mode {
-        // The mode is read again, because it may have changed since the caller read it.
+        // The mode may have changed since the caller read it, so it is read again.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         let special = u32::from(stx.stx_mode) & settable(kind) & !0o777;
         chmod(handle, mode & 0o777 | special)?;
@@ -153,7 +153,7 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     let acl = host_acl(handle, &stx)?;
     let now = stat::coarse_clock();
     let value = ntacl::encode(descriptor, &permissions(&stx, &acl), now).ok_or(Fault::Invalid)?;
-    // The server writes the attribute with its own rights, so it checks the owner itself.
+    // The server writes with its own rights, so it checks the owner itself.
     if credentials::acting().is_some_and(|user| user.uid() != stx.stx_uid) {
         return Err(Fault::AccessDenied);
     }
@@ -181,7 +181,7 @@ fn drop_older(share: &Share, handle: &Handle) -> VfsResult<()> {
 pub(crate) fn chown(handle: &Handle, uid: Option<u32>, gid: Option<u32>) -> VfsResult<()> {
     use rustix::process::{Gid, Uid};
     if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
-        // The kernel interprets this id as "no change".
+        // For the kernel this id means "no change".
         return Err(Fault::Invalid);
     }
     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
@@ -213,9 +213,9 @@ pub(crate) fn chmod(handle: &Handle, mode: u32) -> VfsResult<()> {
         let path = ProcPath::of(handle.fd());
         return rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of);
     }
-    // The sandbox allows fchmod for open directories only, not chmod by path.
+    // The sandbox allows fchmod(2) on open directories but no chmod(2) by path.
     let opened = {
-        // The directory's owner may lack the permission to list it.
+        // The directory's owner may lack the right to read it, so the server opens it.
         let _server = credentials::as_server();
         sys::reopen(handle.fd(), OFlags::RDONLY | OFlags::DIRECTORY).map_err(fault_of)?
     };

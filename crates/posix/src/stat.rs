@@ -89,7 +89,7 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
         (time(&stx.stx_atime), time(&stx.stx_mtime), time(&stx.stx_ctime));
     let born = birth_of(stx).unwrap_or_else(|| accessed.min(written).min(changed));
     let data = kind == Kind::File;
-    // A change of the file after `until` makes the client's change time invalid.
+    // The client's change time is valid only if the file has not changed since.
     let set = extra.dos.and_then(|d| d.changed).filter(|set| changed <= set.until);
     let times = extra.dos.and_then(|d| d.times).filter(|times| written == times.at);
     Stat {

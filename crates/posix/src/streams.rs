@@ -162,7 +162,7 @@ impl PosixVfs {
         let file = self.open(&name.with_stream(None), &look)?;
         let opened = self.open_stream_of(&file, wanted, how);
         if opened.is_err() && file.created {
-            // The file was created only for the stream, so it is removed with it.
+            // The CREATE made the file only for the stream, so the file is removed.
             let _ = self.remove(&file.name, file.node.key());
         }
         opened
@@ -175,7 +175,7 @@ impl PosixVfs {
         if !matches!(file.stat.kind, Kind::File | Kind::Directory) {
             return Err(Fault::NotSupported);
         }
-        // The user's rights on the file's data also apply to its streams.
+        // A stream needs the same rights as the file's data.
         side::check(&handle, how.read, how.write)?;
         let key = stream_key(file.stat.key, wanted);
         let mut open = share.streams.open.lock();

@@ -150,7 +150,7 @@ impl PosixVfs {
     /// it: it is confined to another folder.
     pub fn is_confined_since(&self, before: Reach) -> bool {
         let now = self.reach();
-        // access(2) ignores Landlock rules of this process.
+        // access(2) does not know about Landlock rules of this process.
         let allows = |access| {
             rustix::fs::accessat(self.share.root.as_fd(), c".", access, AtFlags::EACCESS).is_ok()
         };
@@ -279,7 +279,7 @@ impl Vfs for PosixVfs {
             match self.open_existing(self.share.root.as_fd(), path.as_bytes(), how) {
                 Ok(found) => {
                     let name = if how.case_sensitive || name.is_exact() {
-                        // POSIX clients may send a reserved character in either spelling.
+                        // POSIX clients may send a reserved character in two spellings.
                         client_name(path.as_bytes(), self.share.spelling)
                     } else {
                         Name::from_stored(name.path().to_owned())
@@ -312,9 +312,9 @@ impl Vfs for PosixVfs {
                 }
                 Ok(())
             }
-            // The entry was removed or replaced by another kind of object.
+            // The entry was removed, or replaced by another kind of object.
             Err(Errno::NOTDIR | Errno::ISDIR | Errno::NOENT) => Err(Fault::Stale),
-            // Some file systems return EEXIST from rmdir.
+            // On some file systems rmdir returns EEXIST for a directory that is not empty.
             Err(Errno::EXIST) => Err(Fault::NotEmpty),
             Err(errno) => Err(fault_of(errno)),
         }
@@ -350,10 +350,11 @@ impl Vfs for PosixVfs {
         };
         let existing = existing.as_slice();
         if stat::key_of(there) == key {
-            // MS-FSA 2.1.5.15.12: the target is another link of this file, or its name in another
+            // MS-FSA 2.1.5.15.12: the target is another link of the file, or its name in another
             // case.
             if existing != stored || !same_directory(source_dir, target_dir)? {
-                // rename(2) of a link onto another link of the same file keeps both.
+                // rename(2) keeps both links if source and target are the same file, so the source
+                // is removed.
                 rustix::fs::unlinkat(source_dir, stored.as_slice(), AtFlags::empty())
                     .map_err(fault_of)?;
             }
@@ -362,7 +363,7 @@ impl Vfs for PosixVfs {
             let from = (source_dir, stored.as_slice());
             let posix = name.is_exact() && is_directory && replace;
             if posix && stat::kind_of(there) == Kind::Directory {
-                // POSIX lets a directory replace an empty directory.
+                // As in POSIX, a directory replaces an empty directory.
                 rename_entry(from, (target_dir, existing), RenameFlags::empty())?;
                 self.share.forget_side(side);
                 return Ok(target.place.name_of(existing));
@@ -375,7 +376,7 @@ impl Vfs for PosixVfs {
             }
             self.share.forget_side(side);
         }
-        // The entry takes the upper and lower case of the requested name.
+        // The entry gets the case of the requested name.
         if existing == to.1
             || rename_entry((target_dir, existing), to, RenameFlags::NOREPLACE).is_ok()
         {
@@ -536,8 +537,8 @@ pub(crate) fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -
         Ok(()) => Ok(()),
         Err(Errno::NOENT) => Err(Fault::Stale),
         Err(Errno::INVAL) if flags.contains(RenameFlags::NOREPLACE) => {
-            // Some file systems (NFS, old FUSE) support no rename flags. For a moment a new file of
-            // another program could be replaced.
+            // Some file systems (NFS, old FUSE) refuse rename flags. A file that another program
+            // makes just now could be replaced.
             if sys::stat_at(to.0, to.1).is_ok() {
                 return Err(Fault::Exists);
             }
@@ -552,7 +553,7 @@ pub(crate) fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -
 /// that nothing is lost if that fails, as for a move into the directory itself.
 fn replace_by_directory(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
     match rename_entry(from, to, RenameFlags::EXCHANGE) {
-        // FUSE and NFS do not support RENAME_EXCHANGE.
+        // RENAME_EXCHANGE does not exist on FUSE and NFS: the replacement takes several steps.
         Err(Fault::Invalid | Fault::NotSupported) => return replace_in_steps(from, to),
         exchanged => exchanged?,
     }
@@ -576,7 +577,7 @@ fn replace_in_steps(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
         return renamed;
     }
     match rustix::fs::unlinkat(aside.0, aside.1, AtFlags::empty()) {
-        // If the directory cannot be renamed back, the rename remains and succeeds.
+        // If the directory cannot be renamed back, the rename stays and counts as done.
         Err(errno)
             if errno != Errno::NOENT && rename_entry(to, from, RenameFlags::NOREPLACE).is_ok() =>
         {

@@ -89,7 +89,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
         posix_names: !(WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF))
             || kind == FUSE && is_fat_on_fuse(root)),
-        // Streams in the side folder need an extended attribute too.
+        // Streams need extended attributes, even those in the side folder.
         streams: xattrs && options.streams != Streams::Off,
         read_only,
         shares_extents: extents::can_share(root),
@@ -109,7 +109,7 @@ fn identity(
     minor: u32,
     uuid: impl FnOnce() -> Option<[u8; 16]>,
 ) -> VolumeIdentity {
-    // huge_encode_dev of linux/kdev_t.h.
+    // The formula is huge_encode_dev of linux/kdev_t.h.
     let device = u64::from(minor & 0xFF) | u64::from(major) << 8 | u64::from(minor & !0xFF) << 12;
     if id != 0 && id != device {
         let mut identity = VolumeIdentity::UNKNOWN;
@@ -136,7 +136,7 @@ fn serial(identity: VolumeIdentity, id: u64) -> u32 {
 /// a device of their own, such as btrfs and overlayfs, have none.
 fn physical_sector(major: u32, minor: u32) -> u32 {
     let device = format!("/sys/dev/block/{major}:{minor}");
-    // A partition shares the queue of its disk.
+    // For a partition the queue is that of its disk.
     let queue_size = ["queue", "../queue"].iter().find_map(|queue| {
         std::fs::read_to_string(format!("{device}/{queue}/physical_block_size")).ok()
     });

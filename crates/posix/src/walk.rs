@@ -80,7 +80,7 @@ impl Share {
     pub(crate) fn place(&self, path: &DiskPath, exact: bool) -> VfsResult<Location> {
         let (parent_path, wanted) = path.split();
         if wanted.is_empty() {
-            // The root has no location, since no directory contains it.
+            // No directory contains the root, so it has no location.
             return Err(Fault::AccessDenied);
         }
         let (parent, parent_path, seen) = self.directory(parent_path, exact)?;
@@ -145,7 +145,7 @@ impl Share {
             self.admit(&place.path_of(&entry))?;
             match sys::stat_at(place.parent.fd(), &entry) {
                 Ok(stx) => return Ok((entry, stx)),
-                // The entry was removed since the lookup.
+                // The entry was removed after the look-up.
                 Err(Errno::NOENT) => self.names.missed(parent.key, &entry),
                 Err(errno) => return Err(walk_fault(errno)),
             }
@@ -162,13 +162,13 @@ impl Share {
     ) -> VfsResult<Option<Vec<u8>>> {
         match self.names.find(dir, seen, wanted) {
             Ok(found) => Ok(found),
-            // A user without permission to list a directory finds exact names only.
+            // A user who may not list the directory finds exact names only.
             Err(Errno::ACCESS) => match sys::stat_at(dir.fd(), wanted) {
                 Ok(_) => Ok(Some(wanted.to_vec())),
                 Err(Errno::NOENT) => Ok(None),
                 Err(errno) => Err(walk_fault(errno)),
             },
-            // The directory was removed while it was open.
+            // The open directory was removed.
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(walk_fault(errno)),
         }
@@ -234,7 +234,8 @@ impl<'a> Walk<'a> {
             share.open_inside(self.dir.fd(), entry, DIRECTORY, false)
         };
         let fd = match near {
-            // A followed link may use ".." up to the share's root, so the walk must begin there.
+            // The walk starts at the root, because a followed link may contain "..", up to the
+            // root.
             Err(Errno::LOOP) if share.options.follow_symlinks_inside => {
                 self.linked = true;
                 share.open_inside(share.root.as_fd(), &self.stored, DIRECTORY, true)?

@@ -362,7 +362,7 @@ fn listed(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<Vec<CString>, Errno> {
-    // Few files have attributes, so the first call uses a small buffer.
+    // Most files have few attributes, so a small buffer is tried first.
     let mut small = [0; 512];
     match list(&mut small) {
         Ok(len) => Ok(split_names(small.get(..len).unwrap_or_default(), wanted)),

@@ -27,7 +27,7 @@ fn leaves_core(s: &common::Share, path: &str) -> bool {
 
 #[test]
 fn long_walks_go_to_a_thread() {
-    // The path is longer than one system call accepts.
+    // The path is longer than a system call accepts.
     let (s, path) = deep(share(), "Some-Folder", 500);
     assert!(leaves_core(&s, &path));
     assert!(leaves_core(&s, &path.to_lowercase()));

@@ -143,7 +143,7 @@ fn refusals_leave_nothing(kind: &str, megabytes: u64, make: &[&str]) {
     assert_eq!([byte(1 << 20), byte(far), byte(far + 65_535)], [0; 3], "{kind}");
     node.sync().unwrap();
     assert!(before.saturating_sub(free()) < 1 << 20, "{kind}: {before} {}", free());
-    // The zeroed range begins and ends inside existing data.
+    // The range begins and ends inside of existing data.
     node.write_at(0, &[7; 16_384]).unwrap();
     node.zero(100, 12_000, false).unwrap();
     assert_eq!([byte(99), byte(100), byte(12_099), byte(12_100)], [7, 0, 0, 7], "{kind}");
@@ -157,7 +157,7 @@ fn refusals_leave_nothing(kind: &str, megabytes: u64, make: &[&str]) {
 
 #[test]
 fn refused_requests_leave_no_space_taken() {
-    // Small blocks allow no file of 4 TiB.
+    // Small blocks limit the size of a file on ext4 to less than 4 TiB.
     refusals_leave_nothing("ext4", 64, &["-q", "-b", "4096"]);
     refusals_leave_nothing("xfs", 512, &["-q"]);
     refusals_leave_nothing("btrfs", 256, &["-q"]);

@@ -61,7 +61,7 @@ fn the_calling_threads_rights_decide() {
     chmod(&s.file("mine/locked", "l"), 0o400);
     chown(&s.path("mine/locked"), 4_242);
     as_user(4_242, || {
-        // Attributes can be queried without permission to read the file.
+        // Attributes can be read without the right to read the file.
         let found = s.open("secret", &how()).unwrap();
         assert_eq!(found.stat.end_of_file, 1);
         assert_eq!(found.stat.attributes, FileAttributes::NORMAL);
@@ -101,7 +101,7 @@ fn the_calling_threads_rights_decide() {
         let all = HostAccess { read: true, write: true, execute: true, owner: true };
         assert_eq!(access("mine"), all);
     });
-    // The user's rights apply to one thread only.
+    // The user's rights apply to this thread only; the server opens the file.
     assert_eq!(s.content("secret").unwrap(), "s");
     assert!(s.open("dark\\KNOWN", &how()).is_ok());
     as_user(4_243, || {
@@ -205,7 +205,7 @@ fn read_only_mounts_and_other_file_systems() {
     let vfs = mount.share(PosixOptions::default());
     assert!(vfs.volume().read_only);
     assert_eq!(vfs.open(&name("a"), &create()).unwrap_err(), Fault::ReadOnly);
-    // A mount inside a share is another device.
+    // A mount inside of the share is another device.
     let s = share();
     s.file("a", "a");
     let inner = s.mkdir("inner");
@@ -248,7 +248,7 @@ fn attributes_may_be_off() {
     let listed = listing.entry_stat().unwrap().unwrap();
     assert_eq!(listed.ea_size, 4 + 5 + 5 + 3);
     assert_eq!(listed, s.vfs.stat(&name(".a")).unwrap());
-    // A query for this single name returns the same facts as the listing.
+    // Asking for this single name returns the same facts as the listing.
     assert_eq!(s.open(".a", &how()).unwrap().stat, listed);
 }
 
@@ -258,12 +258,12 @@ fn local_leases_do_not_block() {
     let s = share();
     let path = s.file("leased", "x");
     let holder = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
-    // The value is from linux/fcntl.h.
+    // F_SETSIG is 10 in linux/fcntl.h.
     const F_SETSIG: libc::c_int = 10;
     // SAFETY: F_SETSIG and F_SETLEASE take an integer and touch no memory.
     let set = unsafe {
         use std::os::fd::AsRawFd as _;
-        // The default signal of a lease break would end the test.
+        // The default signal of a lease break would end the test, so another one is set.
         libc::fcntl(holder.as_raw_fd(), F_SETSIG, libc::SIGWINCH);
         libc::fcntl(holder.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
     };

@@ -40,7 +40,7 @@ fn open_below(path: &Path) -> usize {
 fn used() -> Share {
     let share = share();
     std::fs::create_dir_all(share.path("a/b")).unwrap();
-    // The folders are used one after the other, because both may share one cache slot.
+    // The folders are used one after the other, because they may share a cache slot.
     for folder in ["a", "a\\b"] {
         for n in 0..3 {
             make(&share, &format!("{folder}\\f{n}")).unwrap();
@@ -138,7 +138,7 @@ fn a_removed_folder_is_closed() {
     let key = share.vfs.stat(&name("a")).unwrap().key;
     share.vfs.remove(&name("a"), key).unwrap();
     assert_eq!(open_below(share.dir.path()), 0);
-    // The removed folder is not used again: no descriptor of it is cached.
+    // The cached descriptor of the removed folder is closed.
     assert_eq!(make(&share, "a\\new"), Err(Fault::PathNotFound));
 }
 

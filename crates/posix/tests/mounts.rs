@@ -45,7 +45,7 @@ fn files_of_other_file_systems_have_numbers_of_their_own() {
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     let stat = |name: &str| vfs.stat(&Name::from_stored(name.to_owned())).unwrap();
     let [here, one, two] = ["f", "one\\f", "two\\f"].map(stat);
-    // Each tmpfs numbers its inodes from the beginning.
+    // Each tmpfs counts its inodes from the beginning, so the numbers are equal.
     assert_eq!(one.key.inode, two.key.inode);
     assert_ne!(one.id, two.id);
     assert_eq!(here.id, here.key.inode, "those of the share's own are the host's");
@@ -104,7 +104,7 @@ fn a_mount_on_an_open_folder_is_used() {
         assert!(!at.join("mounted0").exists());
         made("below").unwrap();
         assert!(at.join("below").exists());
-        // The folder is mounted on itself read-only: the same files, in another mount.
+        // The folder is mounted on itself, read-only: the same files in another mount.
         assert!(mount(at.to_str().unwrap(), &at, libc::MS_BIND));
         assert!(mount("none", &at, libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY));
         assert_eq!(made("bound"), Err(Fault::ReadOnly));

@@ -124,7 +124,7 @@ fn a_listing_shows_the_access_of_an_open() {
     for round in 0..3 {
         let names = names_with_access(&share);
         assert_eq!(names, if tells { plain.clone() } else { Vec::new() }, "round {round}");
-        // After this pause the facts are cached.
+        // Facts are cached only after this pause.
         std::thread::sleep(SETTLED);
     }
 }

@@ -45,7 +45,8 @@ fn only_an_absent_list_is_no_list() {
         let looked = share.vfs.open(&name("f"), &how()).unwrap();
         let written = share.vfs.open(&name("f"), &write()).unwrap();
         refusing(errno.raw_os_error(), move || {
-            // The attribute is read by descriptor; if the file is not open for data, by path.
+            // The attribute is read through the descriptor, or by path if the file is not open for
+            // data.
             assert_eq!(looked.node.stored_security(), expected, "{errno}");
             assert_eq!(written.node.stored_security(), expected, "{errno}");
             assert_eq!(written.node.security().is_ok(), expected.is_ok(), "{errno}");

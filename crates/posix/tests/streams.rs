@@ -56,12 +56,12 @@ fn an_attribute_is_the_data_and_a_nul() {
     assert_eq!(content(&s, "f:theirs").unwrap(), b"of smbd");
     let found = listed(&s, "f");
     assert_eq!(found, [("empty".into(), 0), ("Theirs".into(), 7), ("Zone.Identifier".into(), 14)]);
-    // Clients do not see streams as extended attributes.
+    // Streams are not shown as extended attributes.
     let node = s.vfs.open(&name("f"), &how()).unwrap().node;
     assert!(node.eas().unwrap().is_empty());
     assert_eq!(node.set_ea("DosStream.x:$DATA", b"x"), Err(Fault::AccessDenied));
     assert_eq!(node.stat().unwrap().ea_size, 0);
-    // Another program removes the stream while a handle is open.
+    // Another program removes the stream while it is open.
     let held = s.vfs.open(&stream("f:theirs"), &read()).unwrap().node;
     rustix::fs::removexattr(s.path("f"), "user.DosStream.Theirs:$DATA").unwrap();
     assert_eq!(held.read_at(0, &mut [0; 4]), Err(Fault::Stale));
@@ -86,20 +86,20 @@ fn large_streams_are_in_the_side_folder() {
             assert_eq!(s.vfs.open(&name(path), &how).unwrap_err(), Fault::NameInvalid, "{path}");
         }
     }
-    // A long stream name does not fit into the name of an extended attribute.
+    // The name is too long for an extended attribute, so the stream is in the side folder.
     let long = format!("f:{}", "n".repeat(240));
     fill(&s, &long, b"long");
     assert_eq!(content(&s, &long).unwrap(), b"long");
     let longer = stream(&format!("f:{}", "n".repeat(255)));
     assert_eq!(s.vfs.open(&longer, &create()).unwrap_err(), Fault::NameTooLong);
-    // A copy that the host makes with all attributes does not share the large streams.
+    // A copy made by the host, with all attributes, does not share the large streams.
     s.file("copy", "");
     set(&s, "copy", "user.frevo.streams", mark.as_bytes());
     assert_eq!(listed(&s, "copy"), []);
     let other = s.vfs.stat(&name("copy")).unwrap().key;
     s.vfs.remove(&name("copy"), other).unwrap();
     assert!(stored.exists());
-    // Another server on the same folder finds the stream; removing the file removes it.
+    // Another server finds the stream in the folder. Removing the file removes the stream.
     let again = frevo_posix::PosixVfs::open_root(s.dir.path(), PosixOptions::default()).unwrap();
     let again = Share { dir: tempfile::tempdir().unwrap(), vfs: again };
     assert_eq!(content(&again, "f:large").unwrap().len(), 200_000);

@@ -38,7 +38,7 @@ fn allocation_reserves_and_cuts() {
     let s = share();
     let made = s.open("a", &create()).unwrap();
     made.node.set_allocation(1 << 20).unwrap();
-    // A request for more than the free space reserves nothing, not even for a moment.
+    // A request that exceeds the free space reserves nothing.
     let before = made.node.stat().unwrap().allocation;
     assert_eq!(made.node.set_allocation(1 << 60).unwrap_err(), Fault::DiskFull);
     assert_eq!(made.node.stat().unwrap().allocation, before);
@@ -65,7 +65,7 @@ fn case_is_ignored_and_kept() {
     let opened = s.open("sub\\GRÖßE\\datei.txt", &read()).unwrap();
     assert_eq!(opened.name, name("Sub\\Größe\\Datei.TXT"));
     assert_eq!(content(&opened.node), "1");
-    // An exact match wins; otherwise the first name in byte order.
+    // An exact match wins, then the first name in byte order.
     s.file("Sub/twin", "lower");
     s.file("Sub/TWIN", "upper");
     assert_eq!(s.content("Sub\\twin").unwrap(), "lower");
@@ -142,18 +142,18 @@ fn renaming() {
     assert_eq!(rename("a", key("b"), "c", false), Err(Fault::Stale));
     assert_eq!(rename("a", a, "b", false), Err(Fault::Exists));
     assert_eq!(rename("a", a, "no\\b", false), Err(Fault::PathNotFound));
-    // Only upper and lower case change.
+    // The rename changes only the case.
     assert_eq!(rename("a", a, "A", false), Ok(name("A")));
     assert_eq!(s.list(""), ["A", "b", "d"]);
     assert_eq!(rename("A", a, "A", false), Ok(name("A")));
-    // The file moves into another directory, whose name is sent in another case.
+    // The target directory is named in another case.
     assert_eq!(rename("A", a, "D\\x", false), Ok(name("d\\x")));
     assert_eq!(s.content("d\\x").unwrap(), "a");
-    // A file that replaces another takes the spelling of the request.
+    // The replaced entry gets the spelling of the request.
     assert_eq!(rename("d\\X", a, "B", true), Ok(name("B")));
     assert_eq!(s.list(""), ["B", "d"]);
     assert_eq!(s.content("b").unwrap(), "a");
-    // A directory is never replaced; it may replace a file.
+    // A directory is never replaced, but may replace a file.
     assert_eq!(rename("B", a, "d", true), Err(Fault::AccessDenied));
     assert_eq!(rename("d", key("d"), "b", false), Err(Fault::Exists));
     assert_eq!(rename("d", key("d"), "b", true), Ok(name("b")));
@@ -175,7 +175,8 @@ fn links_are_other_names_of_a_file() {
     s.vfs.link(&*a.node, &name("C"), true).unwrap();
     assert_eq!(s.content("c").unwrap(), "a");
     assert_eq!(s.list(""), ["a", "b", "c"]);
-    // A rename of a link onto another link leaves one; MS-FSA does not require ReplaceIfExists.
+    // MS-FSA: a rename of a link onto another link of the file leaves one, even without
+    // ReplaceIfExists.
     let renamed = s.vfs.rename(&name("b"), a.node.key(), &name("C"), false).unwrap();
     assert_eq!(renamed, name("C"));
     assert_eq!(s.list(""), ["C", "a"]);
@@ -209,7 +210,7 @@ fn long_names_and_paths() {
     let wide = format!("{}y", "é".repeat(127));
     s.open(&wide, &create()).unwrap();
     assert_eq!(s.open(&"é".repeat(128), &create()).unwrap_err(), Fault::NameTooLong);
-    // The path is longer than one system call accepts.
+    // The path is longer than a system call accepts.
     let mut path = String::new();
     for depth in 0..20 {
         if depth > 0 {
@@ -234,7 +235,7 @@ fn times_are_set_to_100_nanoseconds() {
     let stat = made.node.stat().unwrap();
     assert_eq!((Some(stat.created), Some(stat.accessed)), (at(1), at(2)));
     assert_eq!(Some(stat.written), at(3));
-    // Zero and the special values change nothing.
+    // Zero, -1 and -2 change no time.
     for same in [0, u64::MAX, u64::MAX - 1] {
         let same = Some(FileTime(same));
         let change = BasicChange { created: same, accessed: same, written: same, ..change };
@@ -242,7 +243,7 @@ fn times_are_set_to_100_nanoseconds() {
         let after = made.node.stat().unwrap();
         assert_eq!((after.created, after.written), (stat.created, stat.written));
     }
-    // The handle was opened without access to data.
+    // This handle has no access to data.
     let bare = s.open("a", &how()).unwrap();
     let change = BasicChange { written: at(9), mode: Some(0o640), ..BasicChange::default() };
     bare.node.set_basic(&change).unwrap();
@@ -263,14 +264,14 @@ fn a_change_time_is_stored_until_the_file_changes() {
         made.node.set_basic(&BasicChange { changed: Some(wanted), ..change }).unwrap();
         assert_eq!(made.node.stat().unwrap().changed, wanted);
         assert_eq!(change_time(), wanted);
-        // The wait covers the clock's tick and the tolerance for finer clocks.
+        // The pause exceeds the clock's tick and the tolerance for finer clocks.
         std::thread::sleep(std::time::Duration::from_millis(30));
     };
     set(BasicChange::default());
     let mut listing = s.open("", &read()).unwrap().node.directory().unwrap();
     listing.next_name().unwrap();
     assert_eq!(listing.entry_stat().unwrap().unwrap().changed, wanted);
-    // Every change makes the cached facts invalid, whoever makes it.
+    // Each change makes the cached facts invalid.
     made.node.write_at(0, b"x").unwrap();
     assert_ne!(change_time(), wanted);
     let all = BasicChange {
@@ -337,7 +338,7 @@ fn attributes_are_kept() {
     let normal = BasicChange { attributes: Some(FileAttributes::NORMAL), ..change };
     made.node.set_basic(&normal).unwrap();
     assert_eq!(s.vfs.stat(&name("a")).unwrap().attributes, FileAttributes::NORMAL);
-    // Local files have the attributes that smbd shows.
+    // A file made by the host has the attributes that smbd would show.
     s.file("local", "");
     s.file(".dot", "");
     s.mkdir(".hidden");
@@ -409,7 +410,7 @@ fn symbolic_links_lead_nowhere_by_default() {
             assert_eq!(s.open(text, &how).unwrap_err(), Fault::Symlink, "{text}");
         }
     }
-    // The fault does not reveal if a target outside the share exists.
+    // The fault does not reveal whether the target exists.
     assert_eq!(s.open("out\\no-such-file", &read()).unwrap_err(), Fault::Symlink);
     assert_eq!(s.open("out\\new", &create()).unwrap_err(), Fault::Symlink);
     let link = s.open("OUT", &OpenHow { open_link: true, ..how() }).unwrap();
@@ -459,8 +460,7 @@ fn special_files_are_never_opened() {
     for how in [read(), write(), either()] {
         assert_eq!(s.open("fifo", &how).unwrap_err(), Fault::AccessDenied);
     }
-    // The open must not have started a FIFO reader: a non-blocking open for writing still finds
-    // none.
+    // The open has not started a reader of the FIFO, so opening it for writing fails.
     let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
     let writer = rustix::fs::open(s.path("fifo"), flags, rustix::fs::Mode::empty());
     assert_eq!(writer.unwrap_err(), rustix::io::Errno::NXIO);

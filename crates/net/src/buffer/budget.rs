@@ -6,8 +6,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-// Process-wide, because the threads of all servers share one depot: a buffer that one server has
-// freed is used by another server.
+// The counter is global, because all servers of the process share one depot of buffers.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 /// The sum of the parts; 0 while there is none.

@@ -93,11 +93,11 @@ impl Drop for Block {
         #[cfg(feature = "rdma")]
         freed_at(self.ptr).fetch_add(1, Ordering::SeqCst);
         if self.capacity < MAPPED_BYTES_MIN {
-            // SAFETY: allocated in `allocate` with this very layout.
+            // SAFETY: the block was allocated in `allocate` with this layout.
             unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.capacity)) };
         } else {
-            // SAFETY: mapped in `allocate` with this very length, and nothing
-            // refers to it any more.
+            // SAFETY: the block was mapped in `allocate` with this length, and nothing refers to it
+            // any more.
             unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.capacity) };
         }
     }
@@ -195,7 +195,8 @@ impl Pool {
         let mut block = block;
         if let Some(class) = class.filter(|&c| is_mapped(c)) {
             self.surplus[class] = (self.surplus[class] + 1).min(SURPLUS_MAX);
-            // Other threads allocate these blocks, so the blocks go back to the depot.
+            // More blocks come back than this thread allocates: other threads need them, so they go
+            // to the depot.
             if self.surplus[class] > SURPLUS_KEPT {
                 match depot::put(class, block, self.retained_max) {
                     None => return Freed::new(),
@@ -276,7 +277,7 @@ pub fn release_unused() {
     let freed: Vec<Block> = POOL.with_borrow_mut(|pool| {
         let mut freed = Vec::new();
         for (class, unused) in pool.unused.iter_mut().enumerate() {
-            // The list is sorted by time: its first blocks were freed longest ago.
+            // The blocks are sorted by time: the first ones have been unused longest.
             let count = std::mem::take(unused);
             pool.stats.retained_bytes -= count * CLASSES[class];
             freed.extend(pool.free[class].drain(..count));

@@ -116,11 +116,11 @@ fn what_was_needed_lately_is_kept_whatever_its_length() {
     for (before, after) in
         LENGTHS.into_iter().flat_map(|before| LENGTHS.map(|after| (before, after)))
     {
-        // Skips these lengths: freeing blocks of 64 KiB cannot make room for one of 8 MiB.
+        // Skips these lengths: freed blocks of 64 KiB cannot make room for one of 8 MiB.
         if before == after || before < after / 9 {
             continue;
         }
-        // Runs on a new thread, whose pool has no blocks of other tests.
+        // A new thread has a pool without blocks of other tests.
         std::thread::spawn(move || {
             let many = |len: usize, count: usize| {
                 drop((0..count).map(|_| Buf::with_capacity(len)).collect::<Vec<_>>());
@@ -220,7 +220,7 @@ fn free_memory_goes_back_to_the_system() {
     const BLOCK: usize = 100 << 10;
     let mut blocks: Vec<Vec<u8>> = (0..640).map(|n| vec![n as u8; BLOCK]).collect();
     let full = resident();
-    // Keeps every eighth block, so that no large part of the heap is free as a whole.
+    // Keeps each eighth block, so that no large part of the heap becomes free as a whole.
     blocks = blocks.into_iter().enumerate().filter(|(n, _)| n % 8 == 0).map(|(_, b)| b).collect();
     release_free_memory();
     let freed = full.saturating_sub(resident());
@@ -231,7 +231,7 @@ fn free_memory_goes_back_to_the_system() {
 /// Tests the depot in one test, because it belongs to the whole process.
 #[test]
 fn what_one_thread_makes_and_another_drops_comes_back() {
-    // No other test uses this class.
+    // No other test uses buffers of this length.
     const LEN: usize = 2 << 20;
     let (there, dropped) = std::sync::mpsc::sync_channel::<Buf>(0);
     let dropper = std::thread::spawn(move || {
@@ -248,12 +248,11 @@ fn what_one_thread_makes_and_another_drops_comes_back() {
     }
     drop(there);
     let made = pool_stats().made - before.made;
-    // Allows the blocks that the freeing thread keeps, two that it may be using, and the first
-    // block.
+    // The limit allows for the blocks that the freeing thread keeps, two in use, and the first one.
     assert!(made <= SURPLUS_KEPT as u64 + 3, "{made} made");
     let kept = dropper.join().ok().map(|stats| stats.retained_bytes);
     assert_eq!(kept, Some(SURPLUS_KEPT as usize * ((2 << 20) + 4096)));
-    // Releases twice: the first call keeps blocks that were used since the last release.
+    // Two calls are needed, because the first one keeps blocks used since the previous release.
     release_unused();
     release_unused();
     let before = pool_stats();

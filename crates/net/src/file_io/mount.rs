@@ -148,12 +148,11 @@ impl Mount {
         if let Some(mount) = MOUNTS.lock().get_or_insert_default().get(&device) {
             return Ok(Arc::clone(mount));
         }
-        // Queries the file system without the lock: a server that does not answer would block all
-        // mounts.
+        // The file system is queried without the lock: a server that hangs would block all mounts.
         let magic = rustix::fs::fstatfs(fd)?.f_type as u64;
         let mut known = MOUNTS.lock();
         let known = known.get_or_insert_default();
-        // All mounts beyond the limit share one entry.
+        // Mounts beyond the limit share one entry.
         let device = if known.len() < MOUNTS_MAX { device } else { u64::MAX };
         let mount = known.entry(device).or_insert_with(|| Arc::new(Self::new(device, magic)));
         Ok(Arc::clone(mount))
@@ -276,7 +275,7 @@ impl Mount {
         let suspicion = self.suspicion.load(Ordering::Relaxed);
         if now.saturating_duration_since(began) < INLINE_WRITE_STALL {
             if suspicion > 0 {
-                // A lost update between two cores is harmless.
+                // Another core may store at the same time; the lost update is harmless.
                 self.suspicion.store(suspicion - 1, Ordering::Relaxed);
             }
             return;
@@ -291,8 +290,8 @@ impl Mount {
     fn send_away(&self, began: Instant, now: Instant) {
         let mut away = self.away.lock();
         let period = match *away {
-            // Soon after the last period off the core, an inline write was slow again: doubles the
-            // period.
+            // Inline writes were slow again soon after the last pause, so the next pause is twice
+            // as long.
             Some((until, last)) if began.saturating_duration_since(until) < last => last * 2,
             _ => INLINE_WRITE_AWAY_MIN,
         };
@@ -382,7 +381,7 @@ mod tests {
             now = back;
         }
         assert_eq!(mount.report().write_stalls, 9);
-        // Old stalls are forgotten after a long time without stalls.
+        // After a long time without a stall, earlier stalls are forgotten.
         let later = now + Duration::from_secs(1000);
         mount.wrote_inline(later, later + INLINE_WRITE_STALL, slept);
         let back = later + INLINE_WRITE_STALL + INLINE_WRITE_AWAY_MIN;
@@ -411,7 +410,7 @@ mod tests {
     fn media_are_known_by_their_magic() {
         assert_eq!(medium_of(0x0102_1994), Medium::Memory);
         assert_eq!(medium_of(0x6573_5546), Medium::Remote);
-        // A 32-bit statfs returns the number sign-extended.
+        // On 32-bit systems statfs returns the magic number with its sign extended.
         assert_eq!(medium_of(0xffff_ffff_9123_683e), Medium::Disk);
         assert_eq!(name_of(0x1234), "0x1234");
         let remote = Mount::new(1, 0x6969);

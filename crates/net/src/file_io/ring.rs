@@ -148,9 +148,8 @@ pub(super) async fn read(
     };
     let fd = types::Fd(file.as_fd().as_raw_fd());
     let entry = opcode::Read::new(fd, target, count).offset(offset).rw_flags(flags).build();
-    // SAFETY: `target` points into the block that `buf` owns; the block does
-    // not move with the Buf, and the Buf stays in the slot until the kernel
-    // is done.
+    // SAFETY: `target` points into the block that `buf` owns. The block does not move with the Buf,
+    // which stays in the slot until the kernel has finished.
     let started = unsafe { start(entry, KernelBuffer::Read(buf), file, mount) }.await;
     match started {
         Ok(op) => match op.await {
@@ -189,9 +188,8 @@ where
     };
     let fd = types::Fd(file.as_fd().as_raw_fd());
     let entry = opcode::Write::new(fd, source, count).offset(offset).rw_flags(flags).build();
-    // SAFETY: the bytes were borrowed from the boxed value, which neither
-    // moves nor is touched while it lies in the slot: as good as a borrow
-    // that lasts until the kernel is done.
+    // SAFETY: the bytes belong to the boxed value, which stays in the slot, unmoved and untouched,
+    // until the kernel has finished.
     let started = unsafe { start(entry, KernelBuffer::Write(data), file, mount) }.await;
     let (held, outcome) = match started {
         Ok(op) => op.await,
@@ -256,8 +254,8 @@ async unsafe fn start(
     };
     RING.with_borrow_mut(|state| {
         let State::Ready(ring) = state else { return Err((slot.held, gone())) };
-        // SAFETY: guaranteed by the caller; the slot keeps `held` until the
-        // completion has been reaped.
+        // SAFETY: the caller guarantees that the entry's memory belongs to `held`, which the slot
+        // keeps until the completion is handled.
         unsafe { ring.queue(entry, slot) }
     })
 }
@@ -265,7 +263,7 @@ async unsafe fn start(
 impl Ring {
     fn new() -> io::Result<Self> {
         let (ring, eventfd) = RestrictedRing::take()?.enable()?;
-        // Older kernels cannot set the limit; their default is good enough.
+        // Older kernels cannot limit the workers; their default limit is good enough.
         drop(ring.submitter().register_iowq_max_workers(&mut [RING_WORKERS_MAX, 0]));
         Ok(Self {
             ring,
@@ -289,11 +287,11 @@ impl Ring {
         }
         let key = self.slots.insert(slot);
         let entry = entry.user_data(key as u64);
-        // SAFETY: guaranteed by the caller of this function.
+        // SAFETY: the caller of this function guarantees that the entry's memory stays valid.
         let mut pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() && self.enter(0).is_ok() {
-            // The queue was full of what had not been submitted yet.
-            // SAFETY: guaranteed by the caller of this function.
+            // The queue was full and has been submitted now. SAFETY: the caller of this function
+            // guarantees that the entry's memory stays valid.
             pushed = unsafe { self.ring.submission().push(&entry) };
         }
         if pushed.is_err() {
@@ -322,8 +320,8 @@ impl Ring {
     fn enter(&mut self, at_least: u32) -> io::Result<()> {
         let queued = self.ring.submission().len() as u32;
         const GETEVENTS: u32 = 1;
-        // SAFETY: no argument but numbers; every queued entry was pushed
-        // under the promise of `start`.
+        // SAFETY: all arguments are numbers, and each queued entry was pushed with the guarantee of
+        // `start`.
         unsafe {
             self.ring.submitter().enter::<libc::sigset_t>(queued, at_least, GETEVENTS, None)?;
         }
@@ -336,8 +334,8 @@ impl Ring {
         for completion in self.ring.completion() {
             let key = completion.user_data() as usize;
             let Some(slot) = self.slots.get_mut(key) else { continue };
-            // Returns the permits now, so that the next operation need not wait for this
-            // operation's future.
+            // The permits are returned at once: the next operation need not wait until this future
+            // is polled.
             slot.permits = None;
             if let KernelBuffer::Sync(failure) = &slot.held {
                 note_failure(failure, completion.result());
@@ -384,7 +382,7 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
     struct Driven;
     impl Drop for Driven {
         fn drop(&mut self) {
-            // The thread's ring may already be dropped when the thread ends.
+            // At the end of the thread the ring may have been dropped already.
             let _ = RING.try_with(|state| {
                 if let Ok(mut state) = state.try_borrow_mut()
                     && let State::Ready(ring) = &mut *state
@@ -401,7 +399,7 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
             () = submit.notified() => {}
             ready = eventfd.readable() => {
                 let Ok(mut ready) = ready else { return };
-                // The count is not used; reading the eventfd arms it again.
+                // The count is not used: the read only clears the eventfd.
                 let _ = rustix::io::read(eventfd.get_ref(), &mut [0; 8]);
                 ready.clear_ready();
             }
@@ -411,8 +409,8 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
             let entered = ring.enter(0);
             ring.reap(&mut wakers, &mut freed);
             if entered.is_err() || !ring.ring.submission().is_empty() {
-                // The submission was interrupted, or lacked memory or room for completions.
-                // Handling the completions has made room, so the submission is tried again.
+                // The submission failed for lack of memory or room, or was interrupted. Handling
+                // completions has made room, so it is tried again.
                 ring.submit.notify_one();
             }
             true

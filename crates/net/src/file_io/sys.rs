@@ -104,8 +104,8 @@ pub(super) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Res
 /// Returns how often this thread has gone to sleep by itself.
 pub(super) fn voluntary_switches() -> libc::c_long {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call writes one structure, which lives until it returns.
+    // SAFETY: the call fills `usage`, which lives until it returns.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    // SAFETY: zeroed bytes are a good value of it, and so is what was written.
+    // SAFETY: zeros are a valid `rusage`, and so is the filled one.
     unsafe { usage.assume_init() }.ru_nvcsw
 }

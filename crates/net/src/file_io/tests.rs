@@ -130,13 +130,13 @@ async fn data_that_is_not_kept_leaves_the_cache() {
         }
         let pages = (LEN / rustix::param::page_size()) as u64;
         let cached = || sys::cached_pages(kept.fd.as_fd(), 0, LEN as u64).unwrap();
-        // Read-ahead may add pages after the last read.
+        // Read-ahead may add some pages after the last read.
         assert!(cached() <= pages / 4, "{choice:?}: {} pages after reads", cached());
-        // Writes to existing blocks do not use the flag.
+        // Writes to existing blocks need no flag.
         assert_eq!(file.write_flag(0), 0);
         raw.set_len(0).unwrap();
         assert_ne!(file.write_flag(0), 0);
-        // The kernel keeps a page that another task uses when its write ends, so the write is
+        // A page that another task uses at the end of the write stays in the cache, so the write is
         // repeated.
         let mut left = pages;
         for _ in 0..10 {
@@ -149,7 +149,7 @@ async fn data_that_is_not_kept_leaves_the_cache() {
             }
         }
         assert!(left <= pages / 4, "{choice:?}: {left} pages after a write");
-        // A read with the flag must keep pages that another reader has cached.
+        // Pages that another reader has cached must stay in the cache.
         kept.read(0, Buf::with_capacity(LEN), LEN).await.unwrap();
         let before = cached();
         assert!(before >= pages * 3 / 4, "{choice:?}: {before} pages");
@@ -241,7 +241,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     }
     crate::buffer::trim_pool();
     let (file, writer) = stalling_file();
-    // Reads from a pipe never complete at an offset, so the read waits.
+    // The read waits for ever, because nothing is written to the pipe.
     let waiting = {
         let permit = permit(&file.mount.ring_ops).await.unwrap();
         let fd = Arc::clone(&file.fd);
@@ -251,7 +251,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     };
     tokio::time::timeout(Duration::from_millis(30), waiting).await.unwrap_err();
     assert_eq!(ring::slots_in_use(), 1, "the slot outlives the future");
-    // A thread that allocates a block of that class must not get the block of the waiting read.
+    // A new buffer of this class must not get the block of the waiting read.
     let mut others: Vec<Buf> = (0..4)
         .map(|_| {
             let mut other = Buf::with_capacity(64 << 10);
@@ -265,7 +265,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     }
     assert!(others.iter().all(|other| other.iter().all(|&byte| byte == 0x55)));
     others.clear();
-    // Five blocks are in the pool again: the four of `others` and the block of the dropped read.
+    // The pool has five blocks again: the four of `others` and that of the dropped read.
     assert_eq!(crate::buffer::pool_stats().retained_bytes, 5 * ((64 << 10) + 4096));
 }
 
@@ -377,7 +377,7 @@ fn forbid_io_uring() {
     let statement =
         |code: u32, k: u32, jt: u8| libc::sock_filter { code: code as u16, jt, jf: 0, k };
     let filter = [
-        // Compares the number of the system call; if it differs, the refusal is skipped.
+        // If the system call has another number, the filter skips its refusal.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
         libc::sock_filter {
             code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
@@ -392,7 +392,7 @@ fn forbid_io_uring() {
     // SAFETY: all arguments are numbers.
     let private = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     assert_eq!(private, 0);
-    // SAFETY: the kernel copies the program, which lives until then.
+    // SAFETY: the kernel copies the program during the call.
     let filtered =
         unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
     assert_eq!(filtered, 0);
@@ -434,7 +434,7 @@ async fn a_failed_sync_is_told_even_if_nobody_waits() {
         let failure = SyncFailure::default();
         {
             let dropped = std::pin::pin!(file.sync(true, &failure));
-            // The thread may have ended the sync already.
+            // The thread may have finished the sync already.
             let _ = polled_once(dropped).await;
         }
         for _ in 0..500 {

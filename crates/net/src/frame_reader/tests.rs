@@ -247,7 +247,7 @@ async fn one_byte_every_nine_seconds_is_a_stall_in_the_end() {
         }
         () = drip => {}
     }
-    // 100 s for the bytes, and the 10 s that each frame may wait without progress.
+    // The bytes take 100 s, and the frame may then wait 10 s without progress.
     assert!((108..=112).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 
@@ -397,7 +397,7 @@ async fn a_failure_while_gathering_is_kept() {
     sleep(Duration::from_millis(20)).await;
     let mut reader = FrameReader::new(100);
     reader.next(&server).await.unwrap().unwrap();
-    // A socket that closes with unread bytes resets the connection.
+    // Closing a socket with unread bytes resets the connection.
     write_all(&server, b"x").await;
     sleep(Duration::from_millis(20)).await;
     drop(client);
@@ -455,7 +455,8 @@ async fn polls_of_a_large_frame() -> usize {
 
 #[test]
 fn a_large_frame_wakes_its_reader_seldom() {
-    // Takes the best of ten runs: a busy machine can delay a frame, which then causes more polls.
+    // On a busy machine a frame may be delayed, which causes more polls: the best of ten runs
+    // counts.
     let fewest = (0..10).map(|_| real_time().block_on(polls_of_a_large_frame())).min();
     let expected = (2 << 20) / WAKE_BYTES + 6;
     assert!(fewest <= Some(expected), "{fewest:?}, not {expected}");
@@ -478,8 +479,7 @@ fn what_comes_of_a_slow_frame_is_received() {
             }
         };
         tokio::join!(write_all(&client, first), receive);
-        // The receives of the other bytes, and of the next frame, end with the bytes that have
-        // arrived.
+        // A receive that times out must keep the bytes that have arrived.
         let (second, third) = rest.split_at(rest.len() / 2);
         let wait = tokio::time::timeout(FRAME_WAKE_PATIENCE, reader.next(&server));
         let (none, ()) = tokio::join!(wait, write_all(&client, second));

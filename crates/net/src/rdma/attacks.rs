@@ -227,7 +227,7 @@ const LATER: &[(&str, Attack)] = &[
     }),
     ("no credits", |a| a.send(&control(0))),
     ("more than the receive holds", |a| a.send(&data(24, 8000, 0, 8000))),
-    // These messages grant no send credits, so the server can send no credits to the attacker.
+    // None of the messages grants credits, so the server cannot send to the attacker.
     ("more messages than credits", |a| {
         (0..60).for_each(|_| a.send(&control(255)));
     }),
@@ -328,7 +328,7 @@ fn a_peer_that_gives_up_while_it_waits_does_not_hold_up_the_core() {
             let (detached, _) = listener.accept().await.unwrap();
             drop((link, begun));
             sleep(Duration::from_millis(50)).await;
-            // The attach runs on a separate thread, since it may block for ever.
+            // The call may block for ever, so it runs on a thread of its own.
             let (done, outcome) = std::sync::mpsc::channel();
             let runtime = tokio::runtime::Handle::current();
             std::thread::spawn(move || {
@@ -338,8 +338,8 @@ fn a_peer_that_gives_up_while_it_waits_does_not_hold_up_the_core() {
             });
             let outcome = outcome.recv_timeout(Duration::from_secs(5));
             refused += usize::from(outcome.expect("the core waits for ever"));
-            // Stops after three: over siw each round takes 10 s, because the kernel waits for a
-            // response that does not come.
+            // Three refusals are enough: over siw each takes 10 s, because the kernel waits for an
+            // answer that never comes.
             if refused == 3 {
                 return;
             }

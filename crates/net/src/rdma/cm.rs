@@ -284,7 +284,8 @@ impl Id {
     /// # Errors
     /// The call's.
     unsafe fn ask(&self, call: impl FnOnce(&Library, *mut CmId) -> c_int) -> io::Result<()> {
-        // SAFETY: guaranteed by the caller; the identifier is bound to no thread.
+        // SAFETY: the caller guarantees the rules of the call; an identifier is not bound to a
+        // thread.
         unsafe { threads::call(|| outcome(call(self.library(), self.raw.as_ptr()))) }
     }
 
@@ -297,7 +298,8 @@ impl Id {
     /// # Errors
     /// The device has too little of something.
     pub(super) unsafe fn create_qp(&self, pd: *mut Pd, wanted: &mut QpInitAttr) -> io::Result<()> {
-        // SAFETY: guaranteed by the caller; the attributes live during the call.
+        // SAFETY: the caller guarantees that the domain and its queues live; the attributes live
+        // during the call.
         unsafe { self.ask(|library, id| (library.rdma_create_qp)(id, pd, wanted)) }
     }
 
@@ -306,7 +308,7 @@ impl Id {
     /// # Safety
     /// The identifier has one, which is not used afterwards.
     pub(super) unsafe fn destroy_qp(&self) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the queue pair is not used afterwards.
         let _ = unsafe {
             self.ask(|library, id| {
                 (library.rdma_destroy_qp)(id);
@@ -358,7 +360,7 @@ impl Id {
     /// Begins to connect. `reads` is the number of RDMA reads that the peer may have under way.
     pub(super) fn connect(&self, reads: u8) -> io::Result<()> {
         let mut param = parameters(reads, 0);
-        // SAFETY: the identifier lives, has a queue pair, and the parameters live during the call.
+        // SAFETY: the identifier lives and has a queue pair; the parameters live during the call.
         unsafe { self.ask(|library, id| (library.rdma_connect)(id, &mut param)) }
     }
 
@@ -371,7 +373,7 @@ impl Id {
             param.private_data = words.as_ptr().cast();
             param.private_data_len = u8::try_from(words.len()).unwrap_or(0);
         }
-        // SAFETY: the identifier lives, has a queue pair, and the parameters live during the call.
+        // SAFETY: the identifier lives and has a queue pair; the parameters live during the call.
         unsafe { self.ask(|library, id| (library.rdma_accept)(id, &mut param)) }
     }
 

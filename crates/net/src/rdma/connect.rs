@@ -86,7 +86,8 @@ impl Way {
         loop {
             let tried = Instant::now();
             match Self::resolved(peer, limit).await {
-                // Accepts half of the limit, since the kernel's clock is coarser than this clock.
+                // Half of the limit is accepted, because the kernel's clock is coarser than this
+                // one.
                 Err(_)
                     if tried.elapsed() >= limit / 2 && begun.elapsed() < RDMA_RESOLVE_TIMEOUT =>
                 {

@@ -53,10 +53,10 @@ impl Drop for Device {
         let is_removed = device.is_removed;
         devices.remove(&address);
         if is_removed {
-            // SAFETY: librdmacm keeps the context, which no identifier uses any more; the device
-            // is being removed, so that no further one gets it.
+            // SAFETY: librdmacm keeps the context. No identifier uses it, and none will, since the
+            // device is being removed.
             let context = unsafe { self.0.as_ref() };
-            // If no descriptor is free, the removal of the device waits until the process ends.
+            // Without a free descriptor, the device is removed only when the process ends.
             let _ = close(context.cmd_fd).and_then(|()| close(context.async_fd));
         }
     }

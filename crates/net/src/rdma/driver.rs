@@ -76,7 +76,7 @@ impl Endpoint {
             self.pump();
             let looked = self.look(|state| (state.end(), state.deadline(), state.has_more()));
             let Some((None, until, has_more)) = looked else {
-                // The connection has ended; its readers and writers report the error.
+                // The connection has ended: readers and writers will report it.
                 return pending().await;
             };
             if has_more {
@@ -87,7 +87,7 @@ impl Endpoint {
                 biased;
                 told = self.told() => told,
                 noted = self.own_event() => noted,
-                // Work that completes at once causes no event.
+                // An operation that completes during the call sends no event.
                 () = self.rung() => Ok(()),
                 () = fate => Ok(()),
                 () = sleep_until(until) => Ok(()),
@@ -105,7 +105,7 @@ impl Endpoint {
 
     /// Ends when the device has been given requests.
     async fn rung(&self) {
-        // The task that rings the doorbell polls the driver next, so no waker is needed.
+        // The task that rings the doorbell polls the driver afterwards, so no waker is needed.
         poll_fn(|_| match self.look(|state| state.has_rung()) {
             Some(true) => Poll::Ready(()),
             _ => Poll::Pending,

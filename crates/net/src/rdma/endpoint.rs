@@ -95,8 +95,8 @@ impl Endpoint {
     fn accept(request: Request) -> io::Result<Self> {
         let Request { id, reads_there, private } = request;
         let state = State::passive(QueuePair::Device(Link::new(id)?))?;
-        // MS-SMBD 6.2: takes the smaller limit of both sides. SMB Direct clients issue no RDMA
-        // reads.
+        // MS-SMBD 6.2: the smaller limit of both sides applies. SMB Direct clients issue no RDMA
+        // reads, so their side offers at most one.
         let asked = private.map_or(u32::from(reads_there), |[ird, _]| ird);
         let reads = state.link.reads_max().min(u8::try_from(asked).unwrap_or(u8::MAX)).max(1);
         let header = private.map(|[_, ord]| [ord.min(1), u32::from(reads)]);
@@ -339,7 +339,7 @@ impl Endpoint {
         let counted = self.reserve(len).await?;
         let key = self.look(|state| state.link.begin_write(buf, counted));
         let key = key.ok_or(io::ErrorKind::NotConnected)??;
-        // The drop of `_posting` ends the transfer, also when this future is dropped.
+        // Dropping `_posting` ends the transfer, even if this future is dropped.
         let _posting = Posting { endpoint: self, key };
         self.post_all(key, &parts).await
     }
@@ -387,7 +387,7 @@ impl Endpoint {
         if let Some(taken) = self.look(&mut take).flatten() {
             return Ok(taken);
         }
-        // Boxed: most requests do not need the state of this future.
+        // The future is boxed, because most requests do not need memory for it.
         Box::pin(async {
             let bound = self.look(|state| state.link.bound()).ok_or(io::ErrorKind::NotConnected)?;
             let room = quota::wait(&bound, bytes, || self.look(&mut take).flatten());
@@ -449,7 +449,7 @@ struct Posting<'a> {
 
 impl Drop for Posting<'_> {
     fn drop(&mut self) {
-        // A finished transfer was already removed.
+        // A transfer that has finished is not in the list any more.
         self.endpoint.look(|state| {
             state.driven.forget(self.key);
             state.link.end_posting(self.key, true);

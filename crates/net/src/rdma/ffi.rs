@@ -223,7 +223,7 @@ pub(super) struct Doorbell {
 impl Doorbell {
     pub(super) const fn new(handle: u32) -> Self {
         Self {
-            // The number of IB_USER_VERBS_CMD_POST_SEND.
+            // 28 is IB_USER_VERBS_CMD_POST_SEND.
             command: 28,
             in_words: 8,
             out_words: 1,
@@ -240,7 +240,7 @@ impl Doorbell {
         let mut answer = 0_u32;
         self.response = u64::try_from((&raw mut answer).expose_provenance()).unwrap_or(0);
         let bytes = (&raw const self).cast::<u8>();
-        // SAFETY: a structure without padding; the kernel writes the answer during the call.
+        // SAFETY: the structure has no padding, so all of its bytes are initialised.
         let bytes = unsafe { std::slice::from_raw_parts(bytes, size_of::<Self>()) };
         rustix::io::write(device, bytes)?;
         Ok(())

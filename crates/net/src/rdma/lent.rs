@@ -196,11 +196,12 @@ impl LentMemory {
         if lent.state == State::Invalidated {
             self.free.push(window);
         } else {
-            // A bound window may be freed at once (ibv_alloc_mw(3)). A request that invalidates its
-            // key would have to be waited for.
+            // A bound window may be freed at once (ibv_alloc_mw(3)), whereas a request that
+            // invalidates its key would need to be awaited.
             self.windows = self.windows.saturating_sub(1);
             if !window.end() {
-                // The peer may still use the buffer, which is leaked.
+                // The device failed to free the window, so the peer may still use the buffer: it is
+                // leaked.
                 std::mem::forget(lent.region);
                 return Back::Gone;
             }
@@ -218,7 +219,8 @@ impl LentMemory {
             if lent.window.is_none_or(Window::end) {
                 self.closed.push(lent.region);
             } else {
-                // The peer may still use the buffer, which is leaked.
+                // The device failed to free the window, so the peer may still use the buffer: it is
+                // leaked.
                 std::mem::forget(lent.region);
             }
         }
@@ -269,7 +271,7 @@ mod tests {
         assert!(!memory.is_invalidated(0x101), "twice");
         assert!(is_back(memory.take_back(first)));
         assert!(!memory.is_invalidated(0x101), "after it was taken back");
-        // The peer's message can arrive before the device reports that the window is bound.
+        // The peer's message may arrive before the device reports the window as bound.
         assert!(memory.is_invalidated(0x201));
         assert!(is_back(memory.take_back(second)));
         memory.is_bound(0x201);
@@ -287,7 +289,7 @@ mod tests {
     fn a_window_that_is_not_invalidated_is_freed() {
         let memory = &mut LentMemory::default();
         let key = lend(memory, 0x101);
-        // The buffer cannot be taken back during the bind: the bind and the connection would fail.
+        // During the bind the buffer cannot be taken back, because that would break the connection.
         assert!(matches!(memory.take_back(key), Back::NotYet));
         memory.is_bound(0x101);
         assert!(is_back(memory.take_back(key)));
@@ -332,7 +334,7 @@ mod tests {
         let memory = &mut LentMemory::default();
         let large = 9 << 20;
         let take = |memory: &mut LentMemory| {
-            // The buffer is too large for a pool: its drop frees the memory.
+            // The buffer is too large for the pool, so dropping it frees the memory.
             let buf = Buf::with_capacity(large);
             let place = buf.memory();
             let bytes = buf.capacity();

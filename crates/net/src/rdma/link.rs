@@ -156,8 +156,8 @@ impl Link {
                 failed: false,
                 unacknowledged: 0,
             };
-            // Set first: dropping the link reads the remaining events, and must not wait for
-            // further ones.
+            // The channel must not block: dropping the link reads the remaining events and must not
+            // wait for more.
             link.set_nonblocking()?;
             link.make_queue_pair()?;
             Ok(link)
@@ -185,7 +185,7 @@ impl Link {
         unsafe { self.id.create_qp(self.pd.as_ptr(), &mut wanted) }?;
         self.has_qp = true;
         self.is_soft = self.attributes().is_none_or(|device| device.is_soft());
-        // rxe goes on with the queue in turn, others begin to tell of completions when asked.
+        // A device other than rxe reports completions only after it was asked to.
         self.arm()
     }
 
@@ -488,7 +488,7 @@ impl Drop for Link {
             unsafe { self.id.destroy_qp() };
             while self.take_event() {}
         }
-        // Without a queue pair no transfer is in progress.
+        // Without a queue pair no transfer is in progress, so its memory can be freed.
         self.transfers.clear();
         self.lent.clear();
         self.slots.clear();

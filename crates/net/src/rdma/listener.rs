@@ -122,7 +122,7 @@ impl Listener {
                 ready = self.watched.readable() => {
                     let mut ready = ready?;
                     ready.clear_ready();
-                    // The loop reads the event, which may have arrived before.
+                    // The event may have arrived before, so the loop reads it.
                 }
                 () = sleep_until(again), if !is_whole => {}
             }

@@ -223,7 +223,7 @@ impl QueuePair {
     pub(super) fn is_invalidated(&mut self, key: u32) -> bool {
         match self {
             Self::Device(link) => link.is_invalidated(key),
-            // The memory link has already refused all other keys.
+            // The link in memory refuses any other key by itself.
             Self::Memory(_) => true,
         }
     }

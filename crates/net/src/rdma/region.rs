@@ -129,11 +129,12 @@ impl Registration {
     }
 
     fn release(&mut self) -> bool {
-        // SAFETY: the region is registered, and `release` is called once.
+        // SAFETY: the region is registered; `release` is called once.
         let is_free = unsafe { (self.deregister)(self.mr.as_ptr()) } == 0;
         if is_free {
             REGIONS.remove();
-            // SAFETY: taken once. Memory that the device may still use stays counted.
+            // SAFETY: the field is taken once. The count of memory that the device may still use
+            // stays.
             drop(unsafe { ManuallyDrop::take(&mut self.counted) });
         }
         is_free
@@ -284,7 +285,7 @@ impl Region {
         if registration.end() {
             return buf;
         }
-        // The device may still use the old buffer, so the buffer is leaked.
+        // The device may still use the old buffer, so it is leaked and an empty one returned.
         std::mem::forget(buf);
         Buf::new()
     }

@@ -154,7 +154,7 @@ impl State {
 
     fn look_at_clock(&mut self) {
         self.now = match self.link {
-            // The time at which the present poll began is exact enough, and needs no system call.
+            // The start of the present poll is exact enough and needs no system call.
             QueuePair::Device(_) => Instant::from_std(watchdog::mark()) - self.epoch,
             QueuePair::Memory(_) => self.epoch.elapsed(),
         };
@@ -208,7 +208,8 @@ impl State {
                 if self.is_armed {
                     break;
                 }
-                // Completions from now on cause an event; completions before are polled once more.
+                // From here on a completion causes an event; earlier completions are polled once
+                // more.
                 if let Err(error) = self.link.arm() {
                     self.fail(&error);
                 }
@@ -286,7 +287,7 @@ impl State {
         if self.now >= self.machine.deadline() {
             match self.machine.on_time(self.now) {
                 Ok(()) => {
-                    // The connection was idle until the deadline.
+                    // The connection was idle for the whole time.
                     self.link.rest();
                     self.go_on();
                 }
@@ -302,11 +303,12 @@ impl State {
     fn take(&mut self, completion: Completion) {
         match completion {
             Completion::Received { slot, len, invalidated } => self.receive(slot, len, invalidated),
-            // A slot of the negotiation is too short for later messages, so it is not used again.
+            // Slots of the negotiation are too short for other messages, so they are not used
+            // again.
             Completion::Sent(slot) if slot.is_early() => {}
             Completion::Sent(slot) => self.send_free.push(slot),
             Completion::Moved => {}
-            // All other requests fail together with this one.
+            // All requests of the queue pair have failed together.
             Completion::Failed(status) => self.end = self.end.or(Some(End::Device(status))),
         }
     }

@@ -69,7 +69,7 @@ pub(super) unsafe fn call<T>(call: impl FnOnce() -> T) -> T {
     match result {
         Some(Ok(result)) => result,
         Some(Err(panic)) => resume_unwind(panic),
-        // The job was dropped without being run, so the caller has no result.
+        // No job was run, so there is no result: the process cannot go on.
         None => std::process::abort(),
     }
 }
@@ -152,7 +152,7 @@ impl Threads {
 }
 
 fn start_another() -> io::Result<()> {
-    // `rdma resource show qp` shows the name of the thread that created a queue pair.
+    // The name is shown by `rdma resource show qp` for queue pairs that this thread creates.
     std::thread::Builder::new().name(String::from("frevo-rdma")).spawn(|| THREADS.work()).map(drop)
 }
 
@@ -181,7 +181,7 @@ mod tests {
         let mut borrowed = vec![1];
         let outcome = call_here(|| {
             borrowed.push(2);
-            // A call within a call runs on the present thread.
+            // A call made from within a call runs on the same thread.
             (name(), call_here(name))
         });
         let there = Some(String::from("frevo-rdma"));

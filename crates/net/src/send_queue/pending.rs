@@ -128,7 +128,7 @@ impl Pending {
             }
         }
         if self.waiting.capacity() > 32 {
-            // Frees the memory of a burst when the connection is idle.
+            // Frees the memory of a burst.
             self.waiting = VecDeque::new();
         }
         Ok(true)
@@ -213,7 +213,7 @@ impl Pending {
         match sent {
             Ok(0) => self.front_ends_in_zeros(),
             Ok(count) => self.consume(count),
-            // The file system does not support splice: copies the data.
+            // The file system does not support splice, so the data is copied.
             Err(error) if cannot(&error) => {
                 self.copy_file(0)?;
             }
@@ -232,8 +232,8 @@ impl Pending {
             Some(pipe) => pipe,
             None => self.pipe.insert(Pipe::borrow()?),
         };
-        // The offset counts the bytes that the socket has accepted. The pipe holds the bytes that
-        // follow.
+        // `offset` counts the bytes that the socket has accepted; the pipe holds the bytes after
+        // them.
         let (at, wanted) = (*offset + pipe.held() as u64, *len - pipe.held());
         if wanted > 0 && pipe.room() > 0 {
             match pipe.fill(file.as_fd(), at, wanted) {

@@ -81,10 +81,10 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         // SAFETY: taken once, here, and never used again.
         let ends = unsafe { ManuallyDrop::take(&mut self.ends) };
-        // A pipe that still holds bytes of a connection must not be used by another one.
+        // A pipe with bytes of this connection must not be used for another connection.
         if self.held == 0 {
             let mut ends = Some(ends);
-            // The pipe is closed if its thread has no free list any more.
+            // At the end of the thread there is no free list, so the pipe is closed.
             let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 if free.len() < SPLICE_PIPES_RETAINED_MAX {
@@ -98,7 +98,7 @@ impl Drop for Pipe {
 impl Ends {
     fn open() -> io::Result<Self> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // An unprivileged process may have used up its pipe budget; the pipe is then smaller.
+        // An unprivileged user may have reached the limit on pipe memory: the pipe stays smaller.
         let capacity = rustix::pipe::fcntl_setpipe_size(&write, SPLICE_PIPE_BYTES)
             .or_else(|_| rustix::pipe::fcntl_getpipe_size(&write))?;
         Ok(Self { read, write, capacity })

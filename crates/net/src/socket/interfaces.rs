@@ -44,7 +44,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             continue;
         }
         let Some(Link { name, flags, .. }) = links.iter().find(|link| link.index == index) else {
-            // The interface was added after the links were listed.
+            // The interface was added after the list of links was read.
             continue;
         };
         if found.len() == INTERFACES_MAX {
@@ -78,7 +78,7 @@ fn read_number(path: &Path) -> Option<i64> {
 /// Converts megabits per second, -1 for unknown, to bits per second.
 fn speed_of(megabits: Option<i64>) -> Option<u64> {
     let megabits = u64::try_from(megabits?).ok().filter(|&megabits| megabits > 0)?;
-    // Some drivers report u32::MAX for an unknown speed.
+    // u32::MAX is what some drivers report for an unknown speed.
     if megabits >= u64::from(u32::MAX) { None } else { megabits.checked_mul(1_000_000) }
 }
 

@@ -56,7 +56,7 @@ const ADDRESS: usize = 8;
 /// The system's error.
 pub fn keep_socket() -> io::Result<()> {
     let socket = Socket::new()?;
-    // If the socket was set before, the first socket stays in use.
+    // If a socket was set before, it stays in use.
     let _ = KEPT.set(Mutex::new(socket));
     Ok(())
 }
@@ -83,7 +83,7 @@ pub(super) fn links_and_addresses() -> io::Result<(Vec<Link>, Vec<Address>)> {
 impl Socket {
     fn new() -> io::Result<Self> {
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
-        // The protocol number 0 is NETLINK_ROUTE.
+        // `None` is protocol number 0, NETLINK_ROUTE.
         let fd = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(PATIENCE))?;
         Ok(Self { fd, sequence: 0 })
@@ -92,7 +92,7 @@ impl Socket {
     /// Asks for all objects of a kind, and passes the type and the body of each message to `each`.
     fn dump(&mut self, kind: u16, room: usize, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        // NLM_F_REQUEST and NLM_F_DUMP request a list. The zero body means any address family.
+        // The flags ask for a list; a body of zeros means all address families.
         let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_DUMP).unwrap_or_default();
         let length = u32::try_from(HEADER + room).unwrap_or_default();
         let mut question = Vec::with_capacity(HEADER + room);
@@ -101,7 +101,7 @@ impl Socket {
         question.extend_from_slice(&flags.to_ne_bytes());
         question.extend_from_slice(&self.sequence.to_ne_bytes());
         question.resize(HEADER + room, 0);
-        // A netlink message without a destination address goes to the kernel.
+        // Without a destination address a netlink message goes to the kernel.
         send(&self.fd, &question, SendFlags::empty())?;
         let mut buffer = vec![0; ROOM];
         loop {
@@ -119,7 +119,7 @@ impl Socket {
         for message in (Parts { left: received, width: 4 }) {
             let (kind, sequence) = (half(message, 4), word(message, 8));
             let (Some(kind), Some(body)) = (kind, message.get(HEADER..)) else { continue };
-            // Skips responses to an earlier request whose caller gave up.
+            // Answers to an earlier request, whose caller gave up, are skipped.
             if sequence != Some(self.sequence) {
                 continue;
             }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_refusal_is_an_error() {
         let mut socket = Socket::new().unwrap();
-        // The kernel does not know this message type.
+        // 0xFFF0 is a message type that the kernel does not know.
         let error = socket.dump(0xFFF0, LINK, |_, _| ()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP));
     }

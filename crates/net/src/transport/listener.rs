@@ -50,8 +50,8 @@ impl Listener {
     pub fn reach(&self) -> io::Result<Vec<Reach>> {
         match self {
             Self::Tcp(listener) => Ok(vec![listener.reach()?]),
-            // An unspecified address stands for all RDMA devices, and only some addresses have a
-            // device.
+            // A listener on an unspecified address has all RDMA devices, but only some addresses of
+            // the host have one.
             Self::Rdma(listener) => {
                 let addresses = listener.addresses().into_iter().map(|address| address.ip());
                 Ok(addresses.filter(|address| !address.is_unspecified()).map(Reach::of).collect())

@@ -44,7 +44,7 @@ async fn exchange(server: &Stream, client: &Stream) {
 
 #[test]
 fn a_thread_with_other_credentials_goes_on() {
-    // Runs on a new thread, so that the threads of other tests keep their credentials.
+    // The test changes credentials, so it runs on a thread of its own.
     let test = std::thread::spawn(|| {
         here(&async |medium| {
             let (server, client) = used_pair(medium).await;
@@ -52,7 +52,7 @@ fn a_thread_with_other_credentials_goes_on() {
             for _ in 0..3 {
                 replace_credentials();
                 exchange(&server, &client).await;
-                // Connections can also be made and closed.
+                // With the new credentials, connections can be made and closed.
                 let (other_server, other_client) = used_pair(medium).await;
                 replace_credentials();
                 exchange(&other_server, &other_client).await;

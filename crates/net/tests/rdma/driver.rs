@@ -66,7 +66,7 @@ fn a_read_wakes_its_own_task() {
                 while reads.next().await.is_some() {}
             };
             both(driven(server, all), client).await;
-            // Each read is polled at the start, when a slot is free, and when the read is complete.
+            // A read is polled at its start, when it gets a slot, and when it completes.
             assert!(polls.get() <= 3 * READS as u32, "{} polls of {READS} reads", polls.get());
         }
     });

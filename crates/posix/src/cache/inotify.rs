@@ -61,7 +61,7 @@ impl Watches {
     }
 
     pub(super) fn remove(&self, watch: i32) {
-        // Removal fails only if the watch has ended already.
+        // The call fails only if the watch has ended already.
         let _ = inotify::remove_watch(&self.fd, watch);
     }
 
@@ -79,7 +79,7 @@ impl Watches {
 
     fn take_some(&self, most: usize, each: &mut impl FnMut(Note)) {
         let mut buffer = self.buffer.lock();
-        // The number of waiting bytes is requested only if one read was not enough.
+        // The rest is queried only after a first read, because one read is usually enough.
         let mut left = None;
         let (mut taken, mut is_lost) = (0, false);
         while left != Some(0) {
@@ -179,7 +179,8 @@ mod tests {
         let fd = rustix::fs::openat(CWD, folder.path(), flags, Mode::empty()).unwrap();
         let dir = Dir::Sub(Arc::new(fd));
         watches.add(&dir).unwrap();
-        // An event takes 16 + 256 bytes. `each_read` events and the earlier event fill one buffer.
+        // An event takes 16 + 256 bytes; `each_read` events and the one before them fill the
+        // buffer.
         let each_read = CHANGES_BUFFER_BYTES / (HEADER + 256);
         let name = |number: usize| format!("{number:0255}");
         for (made, lost) in [(each_read - 1, 0), (each_read, 0), (3 * each_read, 1)] {

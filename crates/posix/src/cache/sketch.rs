@@ -109,7 +109,7 @@ impl Sketch {
 
     fn places(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
         let mask = (self.bits.len() * 64).wrapping_sub(1) as u64;
-        // All probes are derived from two halves of one hash.
+        // Each probe combines the two halves of one hash.
         let (one, two) = (hash, hash.rotate_left(32) | 1);
         (0..SKETCH_PROBES).map(move |probe| {
             let bit = one.wrapping_add(two.wrapping_mul(probe)) & mask;
@@ -135,7 +135,7 @@ impl Sketch {
     pub(super) fn find(&self, wanted: &[u8]) -> Option<Lookup<'_>> {
         match self.answers.get(Folded::of(wanted).as_bytes()) {
             Some(Answer::Absent) => Some(Lookup::Absent),
-            // The entry has exactly this name, or no other spelling of the name exists.
+            // The name matches exactly, or there is no other spelling.
             Some(Answer::Present { stored, alone }) if *alone || **stored == *wanted => {
                 Some(Lookup::Present(stored))
             }
@@ -167,7 +167,7 @@ impl Sketch {
         match answer {
             Answer::Absent => *answer = Answer::Present { stored: name.into(), alone: true },
             Answer::Present { stored, .. } if **stored == *name => {}
-            // The entry may have another spelling than the known one, or is being removed.
+            // The entry may have another spelling, or is being removed.
             _ => self.doubt(name),
         }
     }
@@ -299,7 +299,7 @@ mod tests {
             for wanted in [stored, other.as_bytes()] {
                 assert_eq!(sketch.find(wanted), Some(Lookup::Present(stored)), "{round}");
             }
-            // A rename marks the old name as doubtful first.
+            // A rename first marks the old name as doubtful.
             if round > 0 {
                 sketch.doubt(stored);
                 assert_eq!(sketch.find(other.as_bytes()), None, "{round}");
@@ -307,14 +307,15 @@ mod tests {
             sketch.remove(stored);
             assert_eq!(sketch.find(other.as_bytes()), Some(Lookup::Absent), "{round}");
         }
-        // A second spelling appears while the first may be removed: the sketch knows neither.
+        // A second spelling appears while the first one may be removed, so the sketch knows
+        // neither.
         sketch.insert(stored);
         sketch.doubt(stored);
         sketch.insert(other.as_bytes());
         assert_eq!(sketch.find(stored), None);
         sketch.remove(stored);
         assert_eq!(sketch.find(stored), None);
-        // Two names with equal case folding cannot be distinguished by their hash.
+        // Names that differ only in case have the same hash.
         sketch.insert(stored);
         sketch.insert(other.as_bytes());
         assert_eq!(sketch.find(name.to_lowercase().as_bytes()), None);
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(sketch.find(b"NAME7"), Some(Lookup::Absent));
         sketch.insert(b"naMe7");
         assert_eq!(sketch.find(b"NAME7"), Some(Lookup::Present(b"naMe7")));
-        // Two spellings exist: only a directory read shows which comes first.
+        // Two spellings exist, so only reading the directory tells which one comes first.
         sketch.insert(b"NamE7");
         assert_eq!(sketch.find(b"NAME7"), None);
     }

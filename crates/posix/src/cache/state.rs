@@ -186,8 +186,8 @@ impl State {
         match note {
             Note::Lost => {
                 for directory in self.directories.values_mut() {
-                    // A directory that is being read is not cached afterwards; other directories
-                    // keep their watch until they are read again.
+                    // A directory that is being read now is not cached. The other directories keep
+                    // their watches until they are read again.
                     if let Trust::Watch(watch) = directory.trust {
                         directory.trust = Trust::Lost(watch);
                     }
@@ -210,7 +210,7 @@ impl State {
         let Some(directory) = self.directories.get_mut(&key) else { return };
         let Moves { came, went } = std::mem::take(&mut directory.moves);
         let (update, gone) = match change {
-            // The second half of an exchange begins, or a name is renamed a second time.
+            // This begins the second half of an exchange, or the name is renamed again.
             Change::MovedOut(name) if came.as_ref() == Some(&name) => {
                 directory.moves.went = went;
                 (Update::Doubt(name), None)
@@ -241,7 +241,7 @@ impl State {
                 update.apply(table);
                 self.names = self.names - before + table.weight();
                 if table.doubtful() > DOUBTFUL_NAMES {
-                    // Reading the directory again is cheaper than checking so many doubtful names.
+                    // With so many doubtful names, reading the directory again is cheaper.
                     self.names -= table.weight();
                     let names = std::mem::replace(&mut directory.content, Content::Reading(None));
                     self.dropped.push(names);

@@ -83,7 +83,7 @@ impl Table {
         let hash = hash_name(name);
         let Ok(entry) = self.names.find_entry(hash, |stored| **stored == *name) else { return };
         entry.remove();
-        // Names with equal case folding share one short name.
+        // Names that differ only in case have one short name.
         if let Some(short) = self.short_names.of(name)
             && self.names.find(hash, |stored| fold::alike(stored, name)).is_none()
         {

@@ -89,14 +89,14 @@ fn a_large_directory_is_not_read_for_absent_names() {
             f.cache.find(&f.dir, Seen::of(&stx), wanted.as_bytes())
         })
     };
-    // An async worker (core) does not read the directory itself.
+    // A core does not read a large directory.
     assert_eq!(quick("new"), (Err(Errno::AGAIN), true));
     assert_eq!(f.find("new"), None);
     let absent = (0..1_000).filter(|i| quick(&format!("new{i}")) == (Ok(None), false)).count();
     assert!(absent > 980, "{absent} of 1000");
     assert_eq!(f.find("NAME7").as_deref(), Some("Name7"));
     assert_eq!(quick("NAME7"), (Ok(Some(b"Name7".to_vec())), false), "remembered");
-    // The cache follows created, renamed and removed names.
+    // The cache learns of created, renamed and removed names.
     let absent = (0..).map(|i| format!("Fresh{i}")).find(|name| !quick(name).1).unwrap();
     f.find(&absent);
     f.touch(&absent);
@@ -131,11 +131,11 @@ fn short_names_of_a_small_directory_are_remembered() {
     assert_eq!(f.find(&short(&name(7))), None);
     let moved = short("another long name.text");
     assert_eq!(f.find(&moved).as_deref(), Some("another long name.text"));
-    // A name in another case has the same short name as the removed one.
+    // A name that differs only in case has the same short name.
     f.touch("ANOTHER long name.text");
     std::fs::remove_file(f.host.path().join("another long name.text")).unwrap();
     assert_eq!(f.find(&moved).as_deref(), Some("ANOTHER long name.text"));
-    // A file whose long name equals the short name is found first.
+    // A file whose long name equals the short name comes first.
     f.touch(&moved);
     assert_eq!(f.find(&moved.to_lowercase()).as_deref(), Some(&*moved));
     assert_eq!(f.readings(), 1);
@@ -168,7 +168,7 @@ fn short_names_of_a_large_directory_are_remembered() {
     assert!(known > 980, "{known} of 1000");
     assert_eq!(f.find(&short(&name(7))), Some(name(7)));
     assert_eq!(quick(&short(&name(7))), (Ok(Some(name(7).into())), false), "remembered");
-    // Inotify events update the answers about short names.
+    // Inotify events also update what is known about short names.
     f.rename(&name(7), "moved to a long name");
     assert_eq!(f.find(&short(&name(7))), None);
     assert_eq!(quick(&short(&name(7))), (Ok(None), false), "remembered");
@@ -336,7 +336,7 @@ fn names_of_a_silent_file_system_are_only_hints() {
     assert_eq!(f.find("FIRST"), None);
     f.touch("fIRST");
     assert_eq!(f.find("FIRST").as_deref(), Some("fIRST"));
-    // The cache knows names that this process creates without reading the directory.
+    // The cache knows a name that this process creates, without reading the directory.
     let key = stat::key_of(&sys::stat_fd(f.dir.fd()).unwrap());
     f.touch("Own");
     f.cache.came(key, b"Own");
@@ -371,7 +371,8 @@ fn lost_notes_mean_a_new_reading() {
     assert_eq!(f.find("KEEP").as_deref(), Some("Keep"));
     let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
-    // Each rename makes two events, and no event equals its predecessor.
+    // A rename makes two events, and no event equals the one before it (the kernel would merge
+    // them).
     f.touch("m0");
     for i in 0..limit / 2 + 10 {
         f.rename(&format!("m{i}"), &format!("m{}", i + 1));
@@ -435,7 +436,7 @@ fn the_cached_names_are_bounded() {
             assert_eq!(names, state.names, "the count agrees");
         }
     }
-    // Cached names that inotify events add are limited as well.
+    // Names that are added by inotify events count, too.
     let grows = &dirs[1];
     find_in(&f.cache, grows, "f0");
     for i in 0..200 {
@@ -469,7 +470,7 @@ fn threads_agree_on_what_there_is() {
         }
         for i in 0..8_000 {
             let (from, to) = if i % 2 == 0 { ("even", "odd") } else { ("odd", "even") };
-            // The version is odd while a rename is in progress.
+            // The version is odd during a rename.
             version.fetch_add(1, Ordering::SeqCst);
             f.rename(from, to);
             version.fetch_add(1, Ordering::SeqCst);
@@ -564,7 +565,7 @@ fn half_an_exchange_removes_no_name() {
         assert_eq!(f.find("AA").as_deref(), Some("Aa"));
         assert_eq!(f.find("BB").as_deref(), Some("Bb"));
     }
-    // A removed name is known to be absent after the next event, without a look at the file.
+    // After the next event, a removed name is known to be absent without a look at the disk.
     f.rename("Aa", "Cc");
     f.touch("Dd");
     assert_eq!(f.find("AA"), None);

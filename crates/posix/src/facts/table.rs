@@ -252,7 +252,7 @@ mod tests {
         assert!(facts.len() <= KNOWN_FILES, "{}", facts.len());
         let bytes: usize = facts.shards.iter().map(|shard| shard.lock().allocation_size()).sum();
         assert_eq!(facts.bytes(), bytes);
-        // The table takes little more memory than its entries.
+        // The table needs little more memory than its entries.
         let shard = 2 * PER_SHARD.next_power_of_two() * (size_of::<Known>() + 1) + 64;
         assert!(bytes <= SHARDS * shard, "{bytes}");
         facts.clear();

@@ -85,7 +85,7 @@ impl Fanotify {
     }
 
     pub(super) fn unmark(&self, dir: BorrowedFd<'_>) {
-        // Removal fails only if the mark does not exist any more.
+        // The call fails only if the mark is gone already.
         let _ = self.change_mark(libc::FAN_MARK_REMOVE, dir);
     }
 
@@ -107,13 +107,13 @@ impl Fanotify {
     }
 
     pub(super) fn unmark_file(&self, file: BorrowedFd<'_>) {
-        // Removal fails only if the mark does not exist any more.
+        // The call fails only if the mark is gone already.
         let _ = self.change_file(libc::FAN_MARK_REMOVE, file);
     }
 
     fn change_file(&self, flags: libc::c_uint, file: BorrowedFd<'_>) -> Result<(), Errno> {
         match self.change(flags, FILE_CHANGES, file) {
-            // The descriptor was opened with O_PATH, which fanotify refuses.
+            // fanotify refuses O_PATH descriptors, so the file is opened again.
             Err(Errno::BADF) => {
                 let opened = sys::reopen(file, rustix::fs::OFlags::RDONLY)?;
                 self.change(flags, FILE_CHANGES, opened.as_fd())
@@ -326,7 +326,7 @@ mod tests {
         use std::os::fd::AsFd as _;
         let fd = open(dir.path());
         let Ok(group) = Fanotify::new() else {
-            // Creating the group fails only in a sandbox.
+            // Without fanotify (in a sandbox) the test is skipped.
             return;
         };
         group.mark(fd.as_fd()).unwrap();

@@ -38,7 +38,7 @@ type DueReports = Vec<(Observer, Option<u64>)>;
 fn hub() -> Option<&'static Arc<Hub>> {
     static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
     HUB.get_or_init(|| {
-        // The thread serves all users, so it starts with the server's credentials.
+        // The thread works for all users, so it must not inherit the user of this thread.
         let _server = crate::credentials::as_server();
         let group = Fanotify::of_files().ok()?;
         let hub = Arc::new(Hub { group, state: Mutex::default() });
@@ -98,7 +98,8 @@ impl Drop for Guard {
             self.hub.group.unmark_file(self.fd.as_fd());
         }
         drop(state);
-        // The observer may own objects whose drop takes locks, so it is dropped without the lock.
+        // The observer may own objects that take locks when dropped, so it is dropped without the
+        // lock.
         drop(ended);
     }
 }

@@ -100,7 +100,7 @@ enum Owned {
 fn hub() -> Option<&'static Arc<Hub>> {
     static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
     HUB.get_or_init(|| {
-        // The thread serves all users, so it starts with the server's credentials.
+        // The thread works for all users, so it must not inherit the user of this thread.
         let _server = crate::credentials::as_server();
         let group = Fanotify::new().ok()?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
@@ -178,7 +178,8 @@ impl Drop for Guard {
             state.forget(&self.hub.group, self.id, ended, |_| true);
         }
         drop(state);
-        // The observer may own objects whose drop takes locks, so it is dropped without the lock.
+        // The observer may own objects that take locks when dropped, so it is dropped without the
+        // lock.
         drop(ended);
     }
 }
@@ -206,7 +207,7 @@ impl Observed {
 
 impl Hub {
     fn wake(&self) {
-        // The write fails only if the eventfd has been signalled very often already.
+        // The call fails only if the eventfd is signalled already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
@@ -222,7 +223,7 @@ impl Hub {
             let mut reports = DueReports::new();
             self.group.take(&mut buffer, &mut |event| self.handle(event, &mut reports));
             if reports.is_empty() && !was_woken && self.state.lock().unscanned.is_empty() {
-                // All events are of this process, so the next events are collected and read
+                // All events come from this process, so it waits a moment and reads more of them
                 // together.
                 std::thread::sleep(HOST_OWN_PAUSE);
             }
@@ -296,7 +297,7 @@ impl State {
     /// Returns the path of an entry in each observation that contains it.
     fn places(&self, entry: &Option<(Handle, Box<[u8]>)>) -> Vec<(u64, Vec<u8>)> {
         let Some((handle, name)) = entry else { return Vec::new() };
-        // Events of the parent report changes of the directory itself.
+        // A change of the directory itself is reported by events of its parent.
         if name.is_empty() || **name == *b"." {
             return Vec::new();
         }
@@ -329,8 +330,8 @@ impl State {
         let is_directory = event.mask & libc::FAN_ONDIR != 0;
         let came = event.mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
         let went = event.mask & (libc::FAN_DELETE | libc::FAN_MOVED_FROM) != 0;
-        // The kernel may have merged several events without their order, so the present state of
-        // the file decides.
+        // The kernel may merge events without their order, so the present state of the file
+        // decides.
         let is_there = came
             && (!went
                 || self
@@ -405,7 +406,7 @@ impl State {
                 self.tell(*id, come, reports);
             }
             if is_directory && !from_here {
-                // The entries moved together with the directory, so they are not reported as added.
+                // The entries have moved with the directory, so they are not reported as new.
                 self.add(*id, to, true);
             }
         }
@@ -457,8 +458,7 @@ impl State {
             let Member { path, .. } = members.swap_remove(at);
             if members.is_empty() {
                 self.directories.remove(handle);
-                // The mark of a moved or removed directory ends with the directory; until then its
-                // events match no observation.
+                // The mark of a directory that was moved or removed ends with it.
                 if let Ok(dir) = reopen(root, &path)
                     && fanotify::handle_of(dir.as_fd()).is_ok_and(|found| found == *handle)
                 {

@@ -77,10 +77,11 @@ fn losses(root: &Path, below: usize) -> usize {
     });
     let _watched = observe(opened(root).as_fd(), true, Spelling::Bytes, observer).unwrap();
     let until = Instant::now() + Duration::from_secs(20);
-    // Each directory is changed until every watch has reported a change or one reports a loss.
+    // The directories are changed until each watch has reported a change or one has reported a
+    // loss.
     for round in 0.. {
         assert!(Instant::now() < until, "neither a loss nor a change in each directory");
-        // Another program makes the files, because changes by this process are not reported.
+        // Changes by this process are not reported, so another program makes the files.
         let files = (0..below).map(|directory| root.join(format!("{directory}/f{round}")));
         assert!(Command::new("touch").args(files).status().unwrap().success());
         std::thread::sleep(Duration::from_millis(20));
@@ -104,7 +105,7 @@ fn so_many_files_are_watched() {
     };
     let mut held: Vec<_> = (0..HOST_FILES).map(|number| watch(number).unwrap()).collect();
     assert_eq!(watch(HOST_FILES).map(drop), Err(Fault::NoMemory));
-    // A second watch of the same file does not count against the limit.
+    // A second watch of a file does not count.
     let again = watch(0).unwrap();
     held.pop();
     held.push(watch(HOST_FILES).unwrap());

@@ -98,7 +98,7 @@ impl Answer {
         match self {
             Self::Nobody => Ok(None),
             Self::Failed(errno) => Err(errno),
-            // The answer belongs to another kind of question.
+            // This answer belongs to another kind of question.
             _ => Err(Errno::IO),
         }
     }

@@ -129,8 +129,8 @@ impl PosixNode {
             return Ok(());
         }
         if !self.share.keeps_attributes() || !self.has_xattrs() {
-            // The file system cannot store the attributes. A copying client can do nothing about
-            // that, so the request succeeds, as with smbd.
+            // The file system cannot store the attributes. The request succeeds nevertheless, as
+            // with smbd, because a client that copies files cannot avoid it.
             return if let TimesSet::Refused(_) = times {
                 Err(Fault::AccessDenied)
             } else {
@@ -148,7 +148,7 @@ impl PosixNode {
             Some(new) => (new & STORED_ATTRIBUTES).0,
             None => before & STORED_ATTRIBUTES.0,
         };
-        // Only FSCTL_SET_REPARSE_POINT changes the REPARSE_POINT attribute.
+        // REPARSE_POINT is changed only by FSCTL_SET_REPARSE_POINT.
         let attributes = attributes | before & FileAttributes::REPARSE_POINT.0;
         let at_birth = created.is_none() && old.is_some_and(|old| old.at_birth);
         let created = match created.or_else(|| old.and_then(|old| old.created)) {
@@ -166,7 +166,7 @@ impl PosixNode {
             Some(changed) => self.keep_change_time(value, changed),
             None => self.store_attributes(&value),
         };
-        // The file system keeps its own timestamps, so a failure to store the client's is ignored.
+        // The file system keeps its own times, so the client's need not be stored.
         let is_optional = is_bare && matches!(times, TimesSet::Ignored(_));
         if is_optional { Ok(()) } else { stored }
     }
@@ -198,7 +198,7 @@ impl PosixNode {
                 return Ok(());
             }
         }
-        // The file system sets this timestamp from its own clock, which clients then see.
+        // The client sees the time that the file system has set.
         Ok(())
     }
 }

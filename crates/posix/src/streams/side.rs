@@ -112,7 +112,7 @@ impl Share {
         let Ok(dir) = sys::open_beneath(folder, &mark.0, DIRECTORY, Mode::empty(), false) else {
             return;
         };
-        // A directory filled by an earlier version may need several listings.
+        // A directory filled by earlier versions may need several listings.
         let is_removed = |entry: &Vec<u8>| {
             rustix::fs::unlinkat(&dir, entry.as_slice(), AtFlags::empty()).is_ok()
         };
@@ -226,7 +226,7 @@ impl Share {
             return Err(fault);
         }
         if let Some(attribute) = attribute(stream) {
-            // An attribute that remains is older than the file in the side folder and is ignored.
+            // If the attribute stays, it is ignored, because the side folder has newer data.
             let _ = file.remove(&attribute);
         }
         Ok(fd)

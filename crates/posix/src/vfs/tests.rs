@@ -39,7 +39,8 @@ fn older_kernels_list_the_same() {
         while let Some(entry) = listing.next_name().unwrap() {
             let entry = entry.to_owned();
             let mut stat = listing.entry_stat().unwrap().unwrap();
-            // The first lookup of a link may change the access time of its target.
+            // Looking up a link may change the access time of its target, so this time is not
+            // compared.
             stat.accessed = stat.created;
             found.push((entry, stat));
         }
@@ -97,8 +98,8 @@ fn no_descriptor_is_left_behind() {
         vfs.remove(&other, key).unwrap();
     };
     round(0);
-    // The next descriptor gets the lowest free number. Other tests of this process open and close
-    // descriptors too, so only a trend counts.
+    // The kernel hands out the lowest free number. Other tests open files, too, so only a trend
+    // counts.
     let next = || std::fs::File::open("/dev/null").unwrap().as_raw_fd();
     let before = next();
     for i in 1..300 {
@@ -123,7 +124,7 @@ fn a_replacement_in_steps_is_undone() {
         std::fs::create_dir(host.path().join(name)).unwrap();
     }
     std::fs::write(host.path().join("to/kept"), "").unwrap();
-    // unlinkat(2) without AT_REMOVEDIR removes no directory.
+    // The directory cannot be unlinked by unlinkat(2) without AT_REMOVEDIR, so this step fails.
     replace_in_steps(at(b"from"), at(b"to")).unwrap_err();
     assert_eq!(names(), ["from", "to"]);
     assert!(host.path().join("to/kept").exists());

@@ -24,7 +24,7 @@ pub(super) fn here(test: impl AsyncFn(AttackedServer)) {
     assert_eq!(fabric.registered_bytes(), 0, "registered memory is left");
     let Ok(text) = std::env::var("FREVO_RDMA_ADDRESS") else { return };
     let address: IpAddr = text.parse().unwrap();
-    // Runs one test at a time, since all tests of the process share the counters.
+    // The tests run one after the other, because they share the counters of the process.
     static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
     let _one = ONE.lock();
     let runtime = builder().enable_all().build().unwrap();
@@ -34,7 +34,7 @@ pub(super) fn here(test: impl AsyncFn(AttackedServer)) {
         let target = AttackedServer { medium: Medium::Device(listener), server };
         timeout(Duration::from_secs(300), test(target)).await.expect("the test takes too long");
     });
-    // Waits for the runtime's threads, on which connections end.
+    // Connections end on threads of the runtime, which are awaited here.
     drop(runtime);
     assert_eq!(registered_bytes(), 0, "registered memory is left");
     let counts = counts();
@@ -120,7 +120,7 @@ impl AttackedServer {
         self.hear(async {
             let mut reader = FrameReader::new(SMBD_FRAGMENTED_SIZE);
             while let Ok(Some(_)) = reader.next(&stream).await {}
-            // Ends the connection although its lent memory is still in use.
+            // The connection ends while its lent memory is in use.
             stream.abort();
         })
         .await;

@@ -101,8 +101,8 @@ impl Link {
         length: usize,
         counted: Counted,
     ) -> io::Result<TransferKey> {
-        // An iWARP device stores the data of a read like a write by the peer. The memory must then
-        // hold no other data, so the slots are not used.
+        // On iWARP the data of a read arrives like a write by the peer, so the memory may contain
+        // nothing else: the shared slots are not used.
         if !self.id.is_iwarp()
             && let Some(slot) = self.staged_slot(length)
         {
