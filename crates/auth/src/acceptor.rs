@@ -349,11 +349,11 @@ impl Acceptor {
         let needs_mic = position != 0;
         let mechanisms = init.mechanisms;
         let mut envelope = Envelope { mechanisms, chosen, needs_mic, has_answered: false };
-        // The first token belongs to the client's preferred mechanism (RFC 4178 4.2.1).
+        // RFC 4178 4.2.1: the first token belongs to the first mechanism of the client's list.
         match init.token {
             Some(first) if !needs_mic => self.on_first(first, envelope, init.mic, now),
-            // RFC 4178 5: without a token there is no key that could have signed the list. A MIC of
-            // a mechanism that was not chosen is ignored together with its token (4.2.1).
+            // RFC 4178 5: a MIC without a token is wrong, because there is no key for it yet. The
+            // MIC of a mechanism that was not chosen is ignored with its token (4.2.1).
             None if init.mic.is_some() => Err(Reason::WrongMechListMic.into()),
             _ => {
                 let state =
@@ -385,7 +385,7 @@ impl Acceptor {
         now: u64,
     ) -> Result<Step, Refusal> {
         match envelope.mechanism() {
-            // The first token of NTLM precedes any key that could sign the list.
+            // In NTLM the first token comes before there is a key, so a MIC cannot be right.
             Mechanism::Ntlm if mic.is_some() => Err(Reason::WrongMechListMic.into()),
             Mechanism::Ntlm => self.challenge(token, Some(envelope), now),
             Mechanism::Kerberos => self.on_ap_req(token, Some(envelope), mic, now),
@@ -451,8 +451,8 @@ impl Acceptor {
         }
         match envelope {
             Some(mut envelope) if envelope.needs_mic && mic.is_none() => {
-                // RFC 4178 5: the acceptor's context is established first, so it sends its MIC
-                // first.
+                // RFC 4178 5: the acceptor's context is established first, so the acceptor sends
+                // its MIC first.
                 let own = accepted.context.mic(End::Acceptor, envelope.mechanisms.as_bytes());
                 let reply = accepted.reply.take();
                 let token =

@@ -70,7 +70,7 @@ impl<'a> Elements<'a> {
     pub(crate) fn next(&mut self, what: &'static str) -> Parsed<Element<'a>> {
         let fault = Malformed::new(what);
         let (&tag, after) = self.rest.split_first().ok_or(fault)?;
-        // Tag numbers of 31 and more need further bytes; SPNEGO and Kerberos use none of them.
+        // A tag number of 31 or more needs further bytes; SPNEGO and Kerberos have none.
         if tag & 0x1f == 0x1f {
             return Err(fault);
         }

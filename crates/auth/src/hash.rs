@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use alloc::format;
 
-    // MS-NLMP 4.2.2.1.2.
+    // The expected hash is from MS-NLMP 4.2.2.1.2.
     const PASSWORD_HASH: &str = "A4F49C406510BDCAB6824EE7C30FD852";
 
     #[test]

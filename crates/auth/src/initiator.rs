@@ -318,7 +318,7 @@ impl Initiator {
         }
         let theirs = match answer.token {
             Some(theirs) => theirs,
-            // The server chose Kerberos before it received a Kerberos token.
+            // The server chose Kerberos before it got a Kerberos token, so the client begins again.
             None if answer.mechanism.is_some() && !is_second => {
                 return self.request_again(FileTime(now));
             }
@@ -365,7 +365,7 @@ impl Initiator {
         let message =
             NegTokenResp { token: Some(&proof), mic: mic.as_deref(), ..NegTokenResp::default() };
         let token = message.encode();
-        // A server that has checked the list sends its own.
+        // A server that checks the client's MIC of the list sends its own MIC.
         self.needs_mic = true;
         self.state = State::AwaitsEnd(established);
         Ok(Step::Continue(token))
@@ -421,7 +421,7 @@ impl Initiator {
             self.needs_mic = true;
         }
         let Some(challenge) = answer.token else {
-            // The server chose NTLM before it received an NTLM message.
+            // The server must choose NTLM in this answer.
             if answer.mechanism.is_none() {
                 return Err(Reason::OutOfTurn.into());
             }
@@ -432,8 +432,8 @@ impl Initiator {
         let mic = reply.mic(Mode::Client, self.mechanisms.as_bytes());
         let next = NegTokenResp {
             token: Some(&reply.message),
-            // Windows requires mechListMIC if the client's NTLM message has a MIC (MS-SPNG note
-            // <8>); otherwise mechListMIC is sent only if necessary.
+            // Windows requires mechListMIC if the NTLM message has a MIC (MS-SPNG note <8>).
+            // Otherwise it is sent only if needed.
             mic: mic.as_ref().map(<[u8; 16]>::as_slice).filter(|_| reply.has_mic || self.needs_mic),
             ..NegTokenResp::default()
         };
@@ -443,7 +443,7 @@ impl Initiator {
     }
 
     fn on_end(&mut self, token: &[u8], established: Established) -> Result<Step, Refusal> {
-        // A server without further data may omit the token, unless it must send mechListMIC.
+        // A server may omit the last token, unless it must send mechListMIC.
         let answer =
             if token.is_empty() { NegTokenResp::default() } else { NegTokenResp::parse(token)? };
         match answer.state {

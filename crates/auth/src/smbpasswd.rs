@@ -186,7 +186,8 @@ impl AccountFile {
 
     /// Returns the text of the file. It contains secrets, so it is wiped when dropped.
     pub fn to_text(&self) -> Zeroizing<String> {
-        // The text is allocated once, because growing it would leave copies of secrets in memory.
+        // The text is allocated at its final length: growing it would leave copies of secrets in
+        // memory.
         let mut out = Zeroizing::new(String::with_capacity(self.text_len()));
         if self.header != Header::default() {
             // Writing to a String cannot fail.
@@ -289,7 +290,7 @@ impl AccountFile {
     ) -> bool {
         let Some(entry) = self.find_mut(name) else { return false };
         entry.nt_hash = Some(nt_hash);
-        // Kerberos keys of the previous password are replaced or removed.
+        // The keys of the previous password must not stay.
         entry.kerberos = kerberos;
         entry.flags.retain(|c| c != 'N');
         entry.last_change = Some(now);
@@ -423,7 +424,7 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
     check_name(name)?;
     let uid =
         fields.next().and_then(|uid| uid.trim().parse().ok()).ok_or("the uid is no number")?;
-    // The LM hash is dropped: it is not needed and easy to break.
+    // The LM hash is ignored, because it is easy to break and not needed.
     let is_hash_field = |field: &str| field.len() == NO_HASH.len() && field.is_ascii();
     fields.next().filter(|lm| is_hash_field(lm)).ok_or("the LM hash field is not 32 characters")?;
     let nt = fields.next().filter(|nt| is_hash_field(nt));
@@ -431,7 +432,8 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
     let nt_hash = nt_hash(nt)?;
     let flags = match fields.next() {
         Some(letters) if letters.starts_with('[') => flags(letters)?,
-        // The oldest files end here or continue with the full name; all their accounts are users.
+        // In the oldest files the line ends here or goes on with the full name, and all accounts
+        // are users.
         _ => "U".to_owned(),
     };
     let last_change = match fields.next().and_then(|field| field.strip_prefix("LCT-")) {
@@ -468,7 +470,7 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
 fn nt_hash(text: &str) -> Result<Option<NtHash>, &'static str> {
     match NtHash::from_hex(text) {
         Some(hash) => Ok(Some(hash)),
-        // For an account without a password Samba writes "NO PASSWORD" padded with X.
+        // Samba writes "NO PASSWORD" and X for an account without a password.
         None if text == NO_HASH || text.starts_with("NO PASSWORD") => Ok(None),
         None => Err("the NT hash is not hexadecimal"),
     }

@@ -116,7 +116,7 @@ impl<'a> NegTokenInit<'a> {
         let mechanisms = MechList::parse(fields.expect(context(0), "mechTypes")?)?;
         fields.optional(context(1), "reqFlags")?;
         let token = octets(fields.optional(context(2), "mechToken")?, "mechToken")?;
-        // Field [3] is mechListMIC in RFC 4178 and negHints in MS-SPNG 2.2.1.
+        // Field [3] is mechListMIC (RFC 4178) or negHints (MS-SPNG 2.2.1).
         let third = fields.optional(context(3), WHAT)?;
         let mic = match third {
             Some(value) if value.first() == Some(&der::SEQUENCE) => {
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_example_of_ms_spng_4() {
-        // The list has NEGOEX and then NTLM; the mechToken is shortened to 0xfe zeros.
+        // The list offers NEGOEX and NTLM; the mechToken consists of 0xfe zeros.
         let mut bytes = vec![
             0x60, 0x82, 0x01, 0x5d, 0x06, 0x06, 0x2b, 6, 1, 5, 5, 2, 0xa0, 0x82, 0x01, 0x51, 0x30,
             0x82, 0x01, 0x4d, 0xa0, 0x1a, 0x30, 0x18, 0x06, 0x0a, 0x2b, 6, 1, 4, 1, 0x82, 0x37, 2,
@@ -323,7 +323,8 @@ mod tests {
             (MAX_MECH_LIST_LEN, true),
             (MAX_MECH_LIST_LEN + 1, false),
         ] {
-            // Two tags with lengths of three bytes enclose the identifier.
+            // Two tags are around the identifier, each with a length of three bytes: eight bytes in
+            // all.
             let mechanisms = MechList::of(&[vec![0x2b; length - 8].leak()]);
             assert_eq!(mechanisms.as_bytes().len(), length);
             let init = NegTokenInit { mechanisms, token: None, mic: None }.encode();

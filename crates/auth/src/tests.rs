@@ -145,8 +145,8 @@ fn an_optimistic_kerberos_token_is_passed_over() {
 
 #[test]
 fn a_list_that_lost_its_first_choice_on_the_way_is_refused() {
-    // The client offers Kerberos and NTLM with a first token that looks like NTLM; an attacker on
-    // the path leaves only NTLM. The client's mechListMIC reveals the change.
+    // The client offers Kerberos and NTLM with a token for NTLM. An attacker removes Kerberos from
+    // the list, which the client's mechListMIC reveals.
     let mut client = initiator().offering(&[KERBEROS, NTLM]);
     let reason = run(&mut client, &mut acceptor(), |turn, token| {
         if turn > 0 {
@@ -284,7 +284,7 @@ fn wrong_password_unknown_user_and_disabled_account() {
     assert_eq!(refused(initiator_as("ann", "wrong", spn()), acceptor()), Reason::WrongPassword);
     assert_eq!(refused(initiator_as("bob", "wrong", spn()), acceptor()), Reason::UnknownUser);
     assert_eq!(refused(initiator_as("gone", "correct horse", spn()), acceptor()), Reason::Disabled);
-    // Only the right password reveals that the account exists.
+    // Without the right password, a missing account and a wrong password look the same.
     assert_eq!(refused(initiator_as("gone", "wrong", spn()), acceptor()), Reason::WrongPassword);
 }
 
@@ -346,7 +346,7 @@ fn every_bit_of_the_mic_counts() {
 
 #[test]
 fn the_mic_covers_negotiate_and_challenge() {
-    // An attacker on the path weakens the client's offer.
+    // An attacker removes a flag from the client's offer.
     let (_, authenticate) = bare_exchange(|_| ());
     let mut weakened = bare_negotiate();
     weakened[15] &= !0x20; // NTLMSSP_NEGOTIATE_128
@@ -354,7 +354,7 @@ fn the_mic_covers_negotiate_and_challenge() {
     server.step(&weakened, NOW, &accounts()).unwrap();
     let refusal = server.step(&authenticate, NOW, &accounts()).unwrap_err();
     assert_eq!(refusal.reason, Reason::WrongMic);
-    // An attacker on the path weakens the server's choice.
+    // An attacker removes a flag from the server's choice.
     let (_, authenticate) = bare_exchange(|challenge| challenge[23] &= !0x20);
     assert_eq!(bare_refusal(&mut acceptor(), &authenticate).reason, Reason::WrongMic);
 }
@@ -378,8 +378,8 @@ fn taking_the_announcement_away_breaks_the_proof() {
 
 #[test]
 fn a_client_without_mic_passes_unless_it_is_required() {
-    // Without the server's timestamp the client sends no MIC. The server cannot detect that an
-    // attacker removed the timestamp, because nothing protects it.
+    // Without a timestamp from the server the client sends no MIC. An attacker can remove the
+    // timestamp, because nothing protects it.
     let strip_timestamp = |challenge: &mut Vec<u8>| {
         let mut pair = vec![AvId::TIMESTAMP.0 as u8, 0, 8, 0];
         pair.extend(NOW.to_le_bytes());
@@ -397,7 +397,7 @@ fn a_client_without_mic_passes_unless_it_is_required() {
     assert!(!done.has_mic);
     let mut strict = acceptor_with(AcceptorConfig { require_mic: true, ..config() });
     assert_eq!(bare_refusal(&mut strict, &authenticate).reason, Reason::MissingMic);
-    // The strict server accepts a client that sends a MIC.
+    // A server that requires a MIC accepts a client that sends one.
     let strict = AcceptorConfig { require_mic: true, ..config() };
     assert!(run(&mut initiator(), &mut acceptor_with(strict), unchanged).is_ok());
 }
@@ -428,7 +428,7 @@ fn channel_bindings_must_be_those_of_the_connection() {
     assert!(run(&mut client(Some([5; 16])), &mut server(), unchanged).is_ok());
     assert_eq!(refused(client(Some([6; 16])), server()), Reason::WrongChannelBindings);
     assert_eq!(refused(client(None), server()), Reason::WrongChannelBindings);
-    // A connection without channel bindings cannot compare the client's bindings.
+    // The server's connection has no channel bindings, so the client's are not compared.
     assert!(run(&mut client(Some([6; 16])), &mut acceptor(), unchanged).is_ok());
 }
 
@@ -499,7 +499,7 @@ fn lying_lengths_are_malformed() {
         assert!(refusal.is_malformed(), "field {field}: {refusal}");
         assert_eq!(refusal.status(), frevo_wire::Status::INVALID_PARAMETER);
     }
-    // One AV_PAIR is longer than the list.
+    // The length of an AV_PAIR exceeds the list.
     let mut bad = good;
     let pair = [AvId::TIMESTAMP.0 as u8, 0, 8, 0];
     let at = bad.windows(4).position(|w| w == pair).unwrap();
@@ -515,7 +515,7 @@ fn tokens_out_of_turn_are_refused() {
     let mut server = acceptor();
     server.step(&bare_negotiate(), NOW, &accounts()).unwrap();
     assert!(server.step(&bare_negotiate(), NOW, &accounts()).unwrap_err().is_malformed());
-    // A client that begins with SPNEGO must not continue with bare NTLM.
+    // After a token in SPNEGO the client must not send bare NTLM.
     let mut server = acceptor();
     let first = initiator().initial_token(&[], NOW).unwrap();
     server.step(&first, NOW, &accounts()).unwrap();
@@ -561,7 +561,7 @@ fn oem_logon(user: &str, domain: &str) -> Result<Done, Refusal> {
     };
     let read = message::Challenge::parse(&challenge).unwrap();
     assert!(read.flags.contains(Flags::OEM) && !read.flags.contains(Flags::UNICODE));
-    // TargetName is encoded in the code page too.
+    // The target name is also in the code page.
     assert_eq!(challenge[56..61], *b"FILES");
     let mut temp = vec![1, 1, 0, 0, 0, 0, 0, 0];
     temp.extend(NOW.to_le_bytes());
@@ -592,7 +592,7 @@ fn names_may_be_in_a_code_page() {
     let done = oem_logon("ANN", "WORKGROUP").unwrap();
     assert_eq!((&*done.identity.user, &*done.identity.workstation), ("Ann", "LAPTOP"));
     assert_eq!(oem_logon("bob", "").unwrap_err().reason, Reason::UnknownUser);
-    // The message does not name its code page, so only ASCII can be decoded.
+    // The code page is not named in the message, so only ASCII is accepted.
     assert!(oem_logon("\u{e4}nn", "").unwrap_err().is_malformed());
 }
 
@@ -607,7 +607,7 @@ fn a_mic_before_any_key_is_refused() {
         let refusal = acceptor().step(&first.encode(), NOW, &accounts()).unwrap_err();
         assert_eq!(refusal.reason, Reason::WrongMechListMic);
     }
-    // The MIC of a mechanism that was not chosen is ignored with its token.
+    // The MIC belongs to Kerberos, which was not chosen, so it is ignored.
     let mechanisms = MechList::of(&[KERBEROS, NTLM]);
     let first = NegTokenInit { mechanisms, token: Some(b"ticket"), mic: Some(b"its MIC") };
     assert!(acceptor().step(&first.encode(), NOW, &accounts()).is_ok());
@@ -639,7 +639,7 @@ fn key_exchange_and_its_absence() {
         panic!("no challenge")
     };
     assert!(!message::Challenge::parse(&challenge).unwrap().flags.contains(Flags::KEY_EXCH));
-    // With KEY_EXCH, the key must have its length.
+    // With KEY_EXCH a key of 15 bytes is malformed.
     let (_, mut short) = bare_exchange(|_| ());
     short[52] = 15;
     assert!(bare_refusal(&mut acceptor(), &short).is_malformed());
@@ -705,7 +705,7 @@ fn a_malformed_message_names_its_user() {
     let refusal = server.step(&message, NOW, &accounts()).unwrap_err();
     assert!(refusal.is_malformed());
     assert_eq!((&*refusal.user, &*refusal.account), ("ann", "Ann"));
-    // The account's name is known even if other fields are wrong.
+    // The account's name is read even if another field is malformed.
     for field in [12, 20, 28, 44, 52] {
         let (mut server, message) = authenticate_with("wrong", |message| message[field + 7] = 0xff);
         let refusal = server.step(&message, NOW, &accounts()).unwrap_err();
@@ -786,7 +786,7 @@ proptest! {
         let mut server = acceptor();
         server.step(&bare_negotiate(), NOW, &accounts()).unwrap();
         if server.step(&token, NOW, &accounts()).is_ok() {
-            // Two changes of one byte may cancel each other.
+            // Two changes of one byte may cancel each other, and then the token is unchanged.
             prop_assert_eq!(token, good);
         }
     }

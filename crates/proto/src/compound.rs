@@ -38,22 +38,22 @@ where
     let is_mixed = rest.any(|(_, flags)| is_related(flags) != first_related);
     let refuse_all = is_mixed && mixed == MixedStyles::Refuse;
 
-    // True if the next related element can continue the element before it.
+    // `has_head` is true if a related element may continue the previous element.
     let mut has_head = false;
     elements.map(move |(command, flags)| {
         let verdict = if refuse_all {
             Verdict::Fail(Status::INVALID_PARAMETER)
         } else if is_chain && matches!(command, Command::NEGOTIATE | Command::SESSION_SETUP) {
-            // Deviation: MS-SMB2 allows these commands in a compound. No client compounds them, and
-            // an element that runs while its session is being made is dangerous.
+            // Deviation: MS-SMB2 allows these commands in a compound. No client sends that, and it
+            // would be dangerous to run requests while their session is being made.
             Verdict::Fail(Status::INVALID_PARAMETER)
         } else if !is_related(flags) {
             Verdict::Begin
         } else if has_head {
             Verdict::Continue
         } else {
-            // MS-SMB2 3.3.5.2.7.2: no element comes before this related one. All later related
-            // elements fail too.
+            // MS-SMB2 3.3.5.2.7.2: a related element at the beginning fails, and so do the related
+            // elements after it.
             Verdict::Fail(Status::INVALID_PARAMETER)
         };
         has_head = !matches!(verdict, Verdict::Fail(_));
@@ -167,7 +167,7 @@ impl<F: Copy> Chain<F> {
         let failed = match previous.file {
             FileOutcome::None => false,
             FileOutcome::Some(_) => is_error(previous.status),
-            // Without a handle, a warning such as STOPPED_ON_SYMLINK also counts as a failure.
+            // Without a handle, even a warning such as STOPPED_ON_SYMLINK counts as a failure.
             FileOutcome::NotMade => previous.status.0 >> 31 == 1,
         };
         failed.then_some(previous.status)
@@ -233,7 +233,7 @@ mod tests {
         });
         for _ in 0..2 {
             assert_eq!(chain.inherit(file), Err(status));
-            // An element that did not run has no tree connect.
+            // The element did not run, so it has no tree connect.
             chain.end(Outcome {
                 session_id: Some(1),
                 tree_id: None,
@@ -297,7 +297,7 @@ mod tests {
         let (windows, paper) = judge(&[U, U, R]);
         assert_eq!(windows, [BEGIN, BEGIN, CONTINUE]);
         assert_eq!(paper, [BAD; 3]);
-        // These flags have the order of smbtorture's test compound.invalid4.
+        // smbtorture's compound.invalid4 has these flags: related, related, unrelated.
         let (windows, paper) = judge(&[R, R, U]);
         assert_eq!(windows, [BAD, BAD, BEGIN]);
         assert_eq!(paper, [BAD; 3]);
@@ -346,7 +346,7 @@ mod tests {
             Outcome { session_id: None, tree_id: None, file: FileOutcome::None, status: Status(0) };
         let mut chain = after(echo);
         assert_eq!(chain.inherit(TREE), Err(Status::INVALID_PARAMETER));
-        // Later elements fail too, until a new chain begins.
+        // All later related elements fail, until a new chain begins.
         chain.end(outcome(FileOutcome::Some(7), Status::SUCCESS));
         assert_eq!(chain.inherit(ALL), Err(Status::INVALID_PARAMETER));
         chain.begin();

@@ -117,7 +117,8 @@ impl LockSequences {
         if place(sequence).is_none() || self.entries.is_none() {
             return true;
         }
-        // The repetition was answered with success, and the client has since used another number.
+        // There is no such entry if the repetition was answered with success and the client has
+        // used another number since.
         let is_executed = |entry: &Entry| entry.executed().is_some() && !entry.has(Entry::PROMISED);
         if !self.entry(sequence).as_ref().is_some_and(is_executed) {
             return false;
@@ -234,7 +235,7 @@ mod tests {
         assert!(sequences.promise(first));
         assert!(!sequences.undone(first));
         assert!(sequences.has(first));
-        // The client has received the answer and now uses another number.
+        // The client has the answer and uses another number now.
         sequences.begin(second);
         assert!(!sequences.undone(first));
         sequences.carried_out(second);

@@ -62,7 +62,7 @@ impl ChannelSequence {
         let is_counted = match (Age::of(sequence, self.current), is_replay) {
             (Age::Older, _) => false,
             (Age::Same, false) => self.count(),
-            // A replay must not run before the first attempt of its request has ended.
+            // A replay waits until the first attempt of its request has ended.
             (Age::Same, true) => self.outstanding_before == 0 && self.count(),
             (Age::Newer, is_replay) => {
                 self.outstanding_before = self.outstanding_before.saturating_add(self.outstanding);
@@ -81,8 +81,8 @@ impl ChannelSequence {
     /// Records the answer to a request, MS-SMB2 3.3.4.1.
     #[allow(clippy::needless_pass_by_value)] // finished once
     pub fn finish(&mut self, counted: Counted) {
-        // The specification subtracts every response from a count, also if the request was never
-        // counted. Here only counted requests are subtracted.
+        // MS-SMB2 subtracts every response, even of a request that was not counted. Here only
+        // counted requests are subtracted.
         let count = match counted.sequence {
             None => return,
             Some(sequence) if sequence == self.current => &mut self.outstanding,
@@ -153,10 +153,11 @@ mod tests {
     fn a_replay_waits_for_what_ran_before() {
         let mut open = ChannelSequence::new(0);
         let first = open.start(Command::WRITE, 0, false).unwrap();
-        // The client lost the channel and replays the request; the first attempt is still running.
+        // The client repeats a request whose first attempt still runs, because the channel was
+        // lost.
         assert_eq!(open.start(Command::WRITE, 1, true), STALE);
         assert_eq!(open.start(Command::WRITE, 1, true), STALE);
-        // A request that is not a replay may run.
+        // Requests that are no replays may run.
         let other = open.start(Command::WRITE, 1, false).unwrap();
         open.finish(first);
         let replay = open.start(Command::WRITE, 1, true).unwrap();

@@ -140,7 +140,7 @@ impl Client {
         let mut input = core::mem::take(&mut self.input);
         input.extend_from_slice(bytes);
         let mut rest = input.as_slice();
-        // Fragments from a server may use the full range of their length field.
+        // A server may use the full range of the length field.
         while let Some((header, body, after)) = split_first(rest, u16::MAX)? {
             rest = after;
             if header.call_id != self.call_id {
@@ -169,8 +169,7 @@ impl Client {
                 };
             }
             if part.is_empty() {
-                // An empty fragment makes no progress, and `stub.is_empty()` would take the next
-                // fragment for the first one.
+                // An empty fragment would look as if no fragment had come yet, so it is refused.
                 return Err(Malformed::new("RPC response fragments").into());
             }
         }

@@ -201,7 +201,7 @@ impl Security {
         if self.signs_header
             && let Some(flags) = pdu.get_mut(3)
         {
-            // PFC_SUPPORT_HEADER_SIGN: this server supports header signing too.
+            // The bit means PFC_SUPPORT_HEADER_SIGN here: the server signs headers, too.
             *flags |= PduFlags::PENDING_CANCEL.0;
         }
         let trailer = Trailer { kind: self.kind, level: self.level, context: self.context };

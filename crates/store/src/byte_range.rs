@@ -353,7 +353,7 @@ impl State {
     fn verdict(&self, owner: OpenId, range: Range, mode: Mode) -> Verdict {
         let conflicts = !range.is_nothing()
             && match mode {
-                // The owner of an exclusive lock may take a shared lock on the same bytes.
+                // A shared lock does not conflict with an exclusive lock of the same owner.
                 Mode::Shared => self.exclusive.any_other(owner, range),
                 Mode::Exclusive => self.exclusive.any(range) || self.shared.any(range),
             };
@@ -426,8 +426,8 @@ impl State {
         }
         freed.retain(|range| !range.is_nothing());
         freed.sort_unstable_by_key(|range| (range.offset, range.length));
-        // Overlapping ranges are joined, so that each waiter is compared with one range only: the
-        // last range that begins before the waiter's end.
+        // Overlapping ranges are joined, so that each waiter is compared with only one: the last
+        // one that begins before the waiter's end.
         let mut joined: Vec<Range> = Vec::new();
         for range in freed {
             match joined.last_mut().filter(|last| last.overlaps(range)) {

@@ -165,8 +165,8 @@ impl FileTable {
         let (key, mut shard) = self.shard_of(cell);
         let mut file = cell.lock();
         file.forget_deleted(links);
-        // Meanwhile another Open may have found the file by another link, or the same removal ended
-        // twice.
+        // Another Open may have found the file by another link meanwhile, or the removal was
+        // reported twice.
         if file.open_count() == 0 && !file.is_delete_pending() && !file.is_retired() {
             file.retire();
             shard.remove(&key);
@@ -200,7 +200,7 @@ impl FileTable {
             return is_moved;
         }
         drop(old);
-        // The shards are locked in a fixed order, so that two threads cannot deadlock.
+        // The two shards are locked in a fixed order, so that two threads cannot deadlock.
         let (mut first, mut second) = if Self::number(from) < Self::number(to) {
             let first = self.shard(from).lock();
             (first, self.shard(to).lock())
@@ -282,7 +282,7 @@ impl FileTable {
     }
 
     fn number(key: FileKey) -> usize {
-        // Inode numbers are consecutive, so they are mixed before the top bits are taken.
+        // Inode numbers are consecutive, so their bits are mixed first.
         let mixed = (key.inode ^ key.device.rotate_left(32) ^ key.stream)
             .wrapping_mul(0x9E37_79B9_7F4A_7C15);
         usize::try_from(mixed >> 58).unwrap_or(0)
@@ -398,7 +398,7 @@ mod tests {
         let between = table.admit(KEY, &name("a"), ask(4, Sharing::ALL, false));
         assert_eq!(between.unwrap_err(), Status::DELETE_PENDING, "until it is removed");
         table.unlinked(&cell, &[link("a")]);
-        // The removed name can be created again.
+        // A new file may have the removed name.
         table.admit(KEY, &name("a"), ask(4, Sharing::ALL, true)).unwrap();
         for (id, departure) in [
             (2, Departure::StillOpen),
@@ -410,7 +410,7 @@ mod tests {
         table.unlinked(&cell, &[link("a")]);
         assert!(table.is_empty());
         table.unlinked(&cell, &[link("a")]);
-        // An Open by another link arrives while the last Open's link is being removed.
+        // While the last link is being removed, an Open arrives by another link.
         let cell = table.admit(KEY, &name("a"), ask(5, Sharing::ALL, true)).unwrap().cell;
         assert_eq!(table.leave(&cell, OpenId(5), &mine), Departure::Remove(vec![link("a")]));
         let late = table.admit(KEY, &name("b"), ask(6, Sharing::ALL, false)).unwrap();
@@ -432,7 +432,8 @@ mod tests {
             if forgotten {
                 cell.lock().forget_delete_on_close(OpenId(1));
             }
-            // MS-FSA 2.1.5.5: FILE_DELETE_ON_CLOSE is a mode of the Open and is not cleared.
+            // MS-FSA 2.1.5.5: DELETE_ON_CLOSE belongs to the Open and is not cleared by the
+            // disposition.
             let left = table.leave(&cell, OpenId(1), &vfs());
             assert_eq!(left == Departure::Closed, is_saved, "{left:?}");
             table.unlinked(&cell, &[link("a")]);
@@ -457,7 +458,7 @@ mod tests {
             (table.open_below(HERE, &name("e")), table.open_below(there, &name("e"))),
             (0, 1)
         );
-        // The deletion of a name of one share is carried out in that share.
+        // The name belongs to the other share, so it is removed through that share.
         cell.lock().set_delete_pending(OpenId(2), true);
         let (its, mine) = (vfs(), vfs());
         assert_eq!(table.leave(&cell, OpenId(2), &its), Departure::StillOpen);
@@ -486,7 +487,7 @@ mod tests {
         assert_eq!(table.leave(&cell, OpenId(2), &vfs()), Departure::Remove(both.clone()));
         table.unlinked(&cell, &both);
         assert!(table.is_empty());
-        // POSIX semantics: closing an Open removes its own name, not the name of another Open.
+        // POSIX semantics: a close removes the name of its own Open only.
         let cell = table.admit(KEY, &name("sub\\a"), ask(3, Sharing::ALL, false)).unwrap().cell;
         table.admit(KEY, &name("b"), other(4)).unwrap();
         cell.lock().set_delete_pending(OpenId(3), true);

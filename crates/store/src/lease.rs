@@ -154,7 +154,7 @@ impl Cause {
     fn takes(self, holder: &Grant) -> LeaseState {
         let is_lease = holder.is_lease();
         match self {
-            // MS-FSA 2.1.4.12: an Open for attributes alone breaks nothing.
+            // MS-FSA 2.1.4.12: an Open for attributes only breaks nothing.
             Self::Open(access) if is_stat(access, is_lease) => NONE,
             Self::Open(_) => W,
             Self::Overwrite | Self::Write | Self::Entry => ALL,
@@ -288,7 +288,7 @@ impl Oplocks {
                 to => to,
             };
             match &mut grant.breaking {
-                // The client gets one break at a time; the next follows its acknowledgement.
+                // The client gets one break at a time: the next one follows its acknowledgment.
                 Some(breaking) => {
                     let needed = breaking.needed & to;
                     breaking.needed = if needed.contains(R) { needed } else { NONE };
@@ -329,8 +329,7 @@ impl Oplocks {
         let kept = grant.caching;
         let mut next = None;
         if !breaking.needed.contains(kept) {
-            // Like Windows, breaks a lease with more than read caching to read caching first, and
-            // only then to none.
+            // As in Windows, a lease breaks first to read caching and then to none.
             let step = if kept == R { NONE } else { R };
             self.last_number = self.last_number.wrapping_add(1);
             next = Some(grant.begin(breaking.needed | step, self.last_number));
@@ -405,8 +404,7 @@ impl Oplocks {
             _ => NONE,
         };
         let beside = self.held_by_others(Owner::Open(open));
-        // MS-FSA 2.1.5.18.2: a level II oplock is granted beside read caching, never beside handle
-        // or write caching.
+        // MS-FSA 2.1.5.18.2: level II is not granted beside handle or write caching of others.
         if room.is_directory || beside.intersects(H | W) {
             return Granted::Nothing;
         }
@@ -432,7 +430,7 @@ impl Oplocks {
         room: Room,
     ) -> Granted {
         if room.is_directory && wish.v2.is_none() {
-            // MS-SMB2 3.3.5.9.11: only version 2 leases apply to directories.
+            // MS-SMB2 3.3.5.9.11: a lease on a directory needs version 2.
             return Granted::Nothing;
         }
         let owner = Owner::Lease(wish.owner);
@@ -452,8 +450,7 @@ impl Oplocks {
         }
         if let Some(grant) = self.grants.iter_mut().find(|grant| grant.owner == owner) {
             grant.opens.push((open, route));
-            // MS-SMB2 3.3.5.9.8 and .11: a request adds caching rights to a lease or leaves them as
-            // they are.
+            // MS-SMB2 3.3.5.9.8 and 3.3.5.9.11: a further request may only add rights to a lease.
             let grows = granted == wanted && granted.contains(grant.caching);
             if grows && granted != grant.caching && grant.breaking.is_none() {
                 grant.caching = granted;
@@ -505,7 +502,7 @@ impl Oplocks {
             self.grants.iter_mut().for_each(|grant| grant.opens.retain(|(id, _)| *id != open));
             self.grants.retain(|grant| !grant.opens.is_empty());
         }
-        // Requests that wait for a share mode are woken here too.
+        // Wakes the requests that wait for a share mode.
         self.changed();
     }
 

@@ -8,7 +8,8 @@
 //! its doc says so, and no lock is held across I/O that may block for long.
 #![no_std]
 #![forbid(unsafe_code)]
-// A temporary of a `for` or `match` lives until its end, including a lock guard.
+// A temporary value in the head of a `for` or `match` lives to the end of the block, even the guard
+// of a lock.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![deny(
     clippy::unwrap_used,
@@ -29,7 +30,7 @@
 )]
 
 extern crate alloc;
-// Only builds with assertions record the locks that a thread holds.
+// Builds with assertions record which locks a thread holds.
 #[cfg(any(test, debug_assertions))]
 extern crate std;
 

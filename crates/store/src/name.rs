@@ -79,7 +79,8 @@ impl Name {
             _ => (text, None),
         };
         let components = || path.split(separator).filter(|component| !component.is_empty());
-        // A separator follows each component but the last, so short paths need no count.
+        // A short path has too few separators to exceed the limit, so its components are not
+        // counted.
         if path.len() / 2 >= NAME_COMPONENTS && components().nth(NAME_COMPONENTS).is_some() {
             return Err(Status::OBJECT_NAME_INVALID);
         }
@@ -231,7 +232,7 @@ const fn is_reserved(byte: u8, rules: Rules) -> bool {
 
 /// True if the text has more than `most` code units of UTF-16.
 fn has_more_units(text: &str, most: usize) -> bool {
-    // A character has at most as many UTF-16 units as bytes of UTF-8.
+    // A character has no more UTF-16 units than UTF-8 bytes, so most texts need no counting.
     text.len() > most && text.encode_utf16().take(most.saturating_add(1)).count() > most
 }
 
@@ -263,7 +264,7 @@ fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
         // MS-FSCC 2.1.5: a filename may be followed by a stream, a dot directory name may not.
         return Err(Status::OBJECT_NAME_INVALID);
     }
-    // MS-FSCC 2.1.5.3: stream names may contain control characters, unlike file names.
+    // MS-FSCC 2.1.5.3: unlike a file name, a stream name may have control characters.
     if stream.chars().any(|c| matches!(c, '\0' | '/' | '\\' | ':')) || kind.contains('\\') {
         return Err(Status::OBJECT_NAME_INVALID);
     }
@@ -271,7 +272,8 @@ fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
         return Err(Status::OBJECT_NAME_INVALID);
     }
     if kind.eq_ignore_ascii_case("$INDEX_ALLOCATION") {
-        // MS-FSCC 2.1.5.3: a client may name a directory's index, which means the directory itself.
+        // MS-FSCC 2.1.5.3: $INDEX_ALLOCATION names a directory's index, which means the directory
+        // itself.
         let is_index = stream.is_empty() || stream.eq_ignore_ascii_case("$I30");
         return match is_index {
             true if path.is_empty() => Err(Status::OBJECT_NAME_INVALID),
@@ -341,7 +343,7 @@ mod tests {
         assert_eq!(id("a:one"), id("b:ONE:$data"));
         assert_eq!(id("a:é"), id("a:É"));
         assert_ne!(id("a:one"), id("a:two"));
-        // Stored leases of durable opens contain this id, so its value must not change.
+        // Records of durable Opens contain this id, so it must not change.
         assert_eq!(id("a:Zone.Identifier"), 0x872F_B356_0C0C_DF88);
         assert_eq!(parse("a").unwrap().with_stream(Some("s")), parse("a:s").unwrap());
         assert_eq!(parse("a:s").unwrap().with_stream(None), parse("a").unwrap());

@@ -141,7 +141,7 @@ mod checked {
     /// Calls `look` with the locks that this thread holds.
     fn with_held<T>(look: impl FnOnce(&mut [u8; RANKS]) -> T) -> Option<T> {
         let thread = model::thread();
-        // The counts may not exist any more when the thread ends.
+        // At the end of the thread the counts may be dropped already.
         let looked = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
             if held.len() <= thread {
@@ -291,7 +291,8 @@ mod tests {
             let _shard = shard.lock();
             let _session = session.read();
         }));
-        // Two locks of one rank, except for ranks that define an order of their own.
+        // A thread must not hold two locks of one rank, except where the rank has an order of its
+        // own.
         assert!(caught(|| {
             let (one, other) = (file(), file());
             let _one = one.lock();
@@ -301,7 +302,7 @@ mod tests {
             let (one, other) = (shard(), shard());
             let (_one, _other) = (one.lock(), other.lock());
         }));
-        // A panic releases the lock.
+        // A panic releases its locks.
         assert!(!caught(|| {
             let (session, shard, file) = (session(), shard(), file());
             *session.write() += 1;

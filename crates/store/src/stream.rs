@@ -136,13 +136,13 @@ mod tests {
         let delete = ask(2, AccessMask::DELETE, Sharing::ALL);
         let refused = table.admit(FILE, &name("f"), delete);
         assert_eq!(refused.unwrap_err(), Status::SHARING_VIOLATION);
-        // The share mode of an Open of the file's data does not affect the stream.
+        // The Open of the file's main data does not restrict its streams.
         table.admit(FILE, &name("f"), ask(3, AccessMask::WRITE_DATA, Sharing::NONE)).unwrap();
         assert_eq!(table.leave(&file, OpenId(1), &vfs()), Departure::StillOpen);
         table.admit(FILE, &name("f"), ask(4, AccessMask::READ_ATTRIBUTES, Sharing::ALL)).unwrap();
         assert_eq!(table.leave(&file, OpenId(3), &vfs()), Departure::StillOpen);
         table.admit(FILE, &name("f"), delete).unwrap();
-        // The share mode of the file's Open does not restrict a stream.
+        // The file's Open shares nothing, which does not restrict its streams.
         table.attach(FILE, &name("f"), ask(5, AccessMask::DELETE, Sharing::NONE)).unwrap();
     }
 
@@ -184,7 +184,7 @@ mod tests {
     fn a_renamed_stream_is_found_under_its_new_name() {
         let table = FileTable::default();
         let all = ask(1, AccessMask::READ_DATA, Sharing::ALL);
-        // The number of files is large enough for all pairs of shards.
+        // With so many names, each pair of shards occurs.
         for n in 0..200 {
             let (old, new) = (std::format!("f:a{n}"), std::format!("f:b{n}"));
             let cell = table.admit(key(&old), &name(&old), all).unwrap().cell;

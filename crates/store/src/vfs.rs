@@ -162,7 +162,7 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
         false
     }
 
-    // Quotas.
+    // The following methods are about quotas.
 
     /// Returns the state of quotas; None on a file system without quotas. It can change at any
     /// time.
@@ -200,7 +200,7 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
         Err(Fault::NotSupported)
     }
 
-    // Snapshots.
+    // The following methods are about snapshots.
 
     /// Returns the times of the snapshots that contain a file of this name, newest first.
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {

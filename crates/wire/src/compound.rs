@@ -90,7 +90,7 @@ mod tests {
             assert!(parts.next().unwrap().is_err(), "{next}");
             assert!(parts.next().is_none(), "{next}");
         }
-        // The last NextCommand points to the end of the frame, where no header follows.
+        // NextCommand points to the end of the frame, where no header is.
         let bytes = chain(&[(64, 128), (64, 0)]);
         let mut parts = Compound::new(&bytes);
         assert!(parts.next().unwrap().is_ok());

@@ -221,7 +221,7 @@ impl<'a> Payloads<'a> {
     fn split(&mut self) -> Parsed<Payload<'a>> {
         let r = &mut Reader::new(self.rest);
         let algorithm = CompressionAlgorithm(r.u16("payload CompressionAlgorithm")?);
-        // Only the flag of the first payload makes a message chained; later flags are ignored.
+        // The first flag makes a message chained; the flags of later payloads are ignored.
         r.skip(2, "payload Flags")?;
         let length = r.u32("payload Length")?;
         let data = r.take(usize::try_from(length).unwrap_or(usize::MAX), "payload Length")?;
@@ -252,7 +252,7 @@ impl<'a> Iterator for Payloads<'a> {
         if self.is_done() {
             return None;
         }
-        // The constructor has checked the chain, so no error occurs here.
+        // The constructor has checked the chain, so this cannot fail.
         self.split().ok()
     }
 }

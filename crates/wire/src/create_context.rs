@@ -183,7 +183,7 @@ impl<'a> Iterator for Iter<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        // The constructor has checked the list, so no error occurs here.
+        // The constructor has checked the list, so this cannot fail.
         let (name, data, next) = split(self.raw, self.at?).ok()?;
         self.at = next;
         Some((name, data))

@@ -82,7 +82,7 @@ impl<'a> ErrorResponse<'a> {
         let r = &mut Reader::new(data);
         let mut contexts = Vec::with_capacity(count);
         for _ in 0..count {
-            // The fixed part has 8 bytes, so this alignment equals that in the message.
+            // The fixed part has 8 bytes, so the alignment is the same as in the message.
             r.skip(r.position().wrapping_neg() % 8, "error context padding")?;
             let length = usize::try_from(r.u32("ErrorDataLength")?).unwrap_or(usize::MAX);
             let error_id = ErrorId(r.u32("ErrorId")?);
@@ -112,7 +112,7 @@ impl<'a> ErrorResponse<'a> {
         let length = w.offset().saturating_sub(data_at);
         w.patch_u32(length_at, field_u32(length));
         if length == 0 {
-            // Like Windows, sends one byte of ErrorData although ByteCount is zero; clients expect
+            // Windows sends one byte of ErrorData, although ByteCount is zero, and clients expect
             // it.
             w.u8(0);
         }

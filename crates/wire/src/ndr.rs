@@ -110,7 +110,7 @@ impl<'a> NdrReader<'a> {
         self.align(4)?;
         let (length, maximum) = (self.0.u16(what)?, self.0.u16(what)?);
         let points = self.pointer(what)?;
-        // MS-DTYP 2.3.10: Length is even and at most MaximumLength.
+        // MS-DTYP 2.3.10: Length is even and not larger than MaximumLength.
         if length % 2 != 0 || length > maximum || (length > 0 && !points) {
             return Err(Malformed::new(what));
         }
@@ -293,7 +293,7 @@ impl NdrWriter {
         if !points {
             return self.u32(0);
         }
-        // Referent identifiers only have to be unique; these are the ones that Windows uses.
+        // Referent identifiers need only be unique; these are the values of Windows.
         let referent = 0x0002_0000u32.wrapping_add(self.referents.wrapping_mul(4));
         self.referents = self.referents.wrapping_add(1);
         self.u32(referent)

@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_messages_of_the_specification_have_these_bytes() {
-        // The first two messages of MS-SMBD 4.1, and the message with 500 bytes of 4.2.
+        // The messages are the first two of MS-SMBD 4.1, and that with 500 bytes of 4.2.
         let request = NegotiateRequest {
             min_version: SmbdVersion::V1,
             max_version: SmbdVersion::V1,

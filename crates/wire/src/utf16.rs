@@ -55,7 +55,7 @@ impl<'a> Utf16<'a> {
 
     /// True if all characters are ASCII, as nearly always.
     fn is_ascii(&self) -> bool {
-        // All units are combined without an early exit, so that the loop is vectorised.
+        // The units are combined without an early exit, which is vectorised.
         self.units().fold(0, |all, unit| all | unit) < 0x80
     }
 

@@ -66,7 +66,7 @@ impl Challenged {
         now: u64,
     ) -> Result<Self, Refusal> {
         let offered = Negotiate::parse(negotiate)?.flags;
-        // MS-NLMP 2.2.2.5: without either flag, names cannot be decoded.
+        // MS-NLMP 2.2.2.5: without both flags the names have no encoding.
         if !offered.intersects(Flags::UNICODE | Flags::OEM) {
             return Err(Reason::TooWeak("neither Unicode nor OEM names").into());
         }
@@ -102,12 +102,13 @@ impl Challenged {
         response: &NtlmV2<'_>,
         found: Option<&Account>,
     ) -> (Key, bool) {
-        // Deviation: the client's TimeStamp is not compared with the server's clock, as MS-NLMP
-        // 3.2.5.1.2 suggests with a tolerance of 36 hours. The challenge is fresh and answered
-        // once, so no response is old, and devices without a clock can log on.
+        // Deviation: MS-NLMP 3.2.5.1.2 suggests to refuse a TimeStamp that differs by more than 36
+        // hours. It is not compared: the challenge is new and used once, so no response can be old,
+        // and devices without a clock can log on.
         let zero_hash = NtHash::from_bytes([0; 16]);
         let hash = found.map_or(&zero_hash, |account| &account.nt_hash);
-        // MS-NLMP 3.2.5.1.2: some clients send a domain but compute the response without it.
+        // MS-NLMP 3.2.5.1.2: some clients send a domain but compute the response without it, so
+        // both are tried.
         let [as_sent, without] = [message.domain.as_str(), ""].map(|domain| {
             let key = crypt::response_key(hash, &message.user, domain);
             let proof = crypt::proof(&key, &self.server_challenge, response.temp);
@@ -158,7 +159,8 @@ impl Judge<'_> {
         finish: impl FnOnce(Proven) -> Result<T, Reason>,
     ) -> Result<T, Refusal> {
         let (user, domain) = Authenticate::claim(token);
-        // An unreachable domain controller has not checked the password, so this is no wrong guess.
+        // If the domain controller is unreachable, nobody has checked the password: this counts as
+        // no guess.
         let is_guess = !matches!(answer, Err(Reason::DomainSilent(_)));
         let account = if is_guess { account } else { String::new() };
         let prove = |_: &Authenticate<'_>, _: &NtlmV2<'_>| Proof::of_domain(answer);
@@ -336,7 +338,7 @@ impl<'a> Form<'a> {
         let av_flags = response.av_pairs.flags()?;
         let bindings = response.av_pairs.channel_bindings()?;
         let target = response.av_pairs.target_name()?;
-        // A target name that the client itself marks as untrusted counts as missing.
+        // A target name that the client itself flags as untrusted is ignored.
         let target = target.filter(|_| !av_flags.contains(AvFlags::UNTRUSTED_TARGET));
         let mic = av_flags.contains(AvFlags::MIC).then(|| message.mic()).transpose()?;
         Ok(Ok(Self { response, mic, target, bindings }))

@@ -203,7 +203,7 @@ impl Judge<'_> {
         let end = self.check_times(&ticket, authenticator.time)?;
         let pac = self.check_pac(&ticket, known)?;
         let expires = self.check_kick_off(end, pac.as_ref())?;
-        // The replay cache is updated last, so that it holds accepted requests only.
+        // The replay cache comes last, so that it contains only accepted requests.
         let until = authenticator.time.seconds.saturating_add(self.now.skew);
         let replay = Replay::new(request.authenticator.cipher, &ticket.client, until);
         self.service.replays.record(replay, self.now.moment.seconds)?;
@@ -237,7 +237,8 @@ impl Judge<'_> {
             Some(other) => return Err(Fault::ChecksumType(other.number)),
         };
         let is_dce = wanted.flags.contains(ContextFlags::DCE_STYLE);
-        // MS-KILE 3.4.5.1: the server's proof is one of the three messages.
+        // MS-KILE 3.4.5.1: DCE style has three messages, one of which is the server's proof, so the
+        // client must ask for it.
         if is_dce && !(self.carrier.is_dce && wanted.flags.contains(ContextFlags::MUTUAL)) {
             return Err(Fault::DceStyle);
         }
@@ -317,8 +318,8 @@ impl Judge<'_> {
         };
         match &info {
             None if policy == PacPolicy::Required => Err(Fault::MissingPac),
-            // MS-KILE 3.1.5.4: the KDC of a domain has checked the transited realms even without
-            // the flag.
+            // MS-KILE 3.1.5.4: a domain's KDC has checked the transited realms even if the flag is
+            // missing.
             None if ticket.has_transited
                 && ticket.client.realm != known.principal.realm
                 && !ticket.flags.contains(TicketFlags::TRANSITED_POLICY_CHECKED) =>
@@ -356,7 +357,7 @@ impl Proven {
             if self.is_dce { message } else { gss::framed(gss::AP_REP, &message) }
         });
         let key = own.unwrap_or_else(|| base.clone());
-        // Without an AP-REP both directions count from the client's sequence number.
+        // Without an AP-REP, both directions begin with the client's sequence number.
         let acceptor = if self.is_mutual { sequence } else { self.sequence };
         let context = Context { key, is_acceptor_subkey, sequence: [self.sequence, acceptor] };
         let owed = self.is_dce.then(|| Owed { session_key: self.session_key.clone(), sequence });

@@ -103,7 +103,7 @@ pub(super) fn text<'a>(bytes: &'a [u8], what: &'static str) -> Parsed<&'a str> {
 /// Reads KerberosFlags: bit 0 of the specification is the highest. Bits beyond 32 mean nothing yet.
 pub(super) fn flags(bytes: &[u8], what: &'static str) -> Parsed<u32> {
     match only(bytes, der::BIT_STRING, what)? {
-        // RFC 4120 section 5.2.8: a KerberosFlags string has at least 32 bits, in whole bytes.
+        // RFC 4120 section 5.2.8: KerberosFlags has at least 32 bits, in whole bytes.
         [0, a, b, c, d, more @ ..] if more.len() <= 4 => Ok(u32::from_be_bytes([*a, *b, *c, *d])),
         _ => Err(Malformed::new(what)),
     }
@@ -298,7 +298,7 @@ pub(super) fn principal_field(n: u8, principal: &Principal) -> Vec<u8> {
 pub(super) fn time_field(n: u8, seconds: i64) -> Vec<u8> {
     let seconds = seconds.clamp(-11_644_473_600, 253_402_300_799);
     let (day, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // The estimated year is never later than the day's year, so the loop only counts up.
+    // The estimate is never too late, so the loop only counts upwards.
     let mut year = day.saturating_sub(366).div_euclid(366).saturating_add(1_970).max(1_601);
     while days(year.saturating_add(1), 1, 1) <= day {
         year = year.saturating_add(1);
@@ -417,7 +417,7 @@ mod tests {
         ] {
             assert_eq!(read(&alloc::vec!["a"; count], "R").is_ok(), fits, "{count}");
         }
-        // A realm of one byte and a separator are counted as well.
+        // The length includes a realm of one byte and a separator.
         for (length, fits) in [(MAX_PRINCIPAL_LEN - 2, true), (MAX_PRINCIPAL_LEN - 1, false)] {
             assert_eq!(read(&[&"x".repeat(length)], "R").is_ok(), fits, "{length}");
         }

@@ -135,7 +135,7 @@ fn credential(file: &mut BigEndian<'_>, version: u16) -> Parsed<Option<ServiceTi
     let server = principal(file)?;
     let etype = file.u16("credentials cache: encryption type")?;
     if version == 0x0503 {
-        // Version 3 stores the encryption type twice.
+        // In version 3 the encryption type is stored twice.
         file.u16("credentials cache: encryption type")?;
     }
     let length = file.u32("credentials cache: length of a key")?;
@@ -167,7 +167,7 @@ fn credential(file: &mut BigEndian<'_>, version: u16) -> Parsed<Option<ServiceTi
     }
     let Some(etype) = EncryptionType::from_number(etype.into()) else { return Ok(None) };
     let session_key = Key::new(etype, key).ok_or(Malformed::new("credentials cache: key"))?;
-    // RFC 4120 section 5.3: a missing start time means the time of the logon.
+    // RFC 4120 section 5.3: if the start time is missing, it is the time of the logon.
     let start_time = if start_time == FileTime::ZERO { auth_time } else { start_time };
     let ticket = ticket.to_vec();
     Ok(Some(ServiceTicket {
@@ -220,14 +220,14 @@ mod tests {
             assert_eq!(granting.end_time, at(36_000));
             assert_eq!(granting.renew_till, at(86_400));
             assert_eq!(granting.ticket.first(), Some(&0x61));
-            // The service is found in any realm and in any case.
+            // The realm and the case of the service's name do not matter.
             let mut wanted = Principal::parse(&service.to_uppercase(), "").unwrap();
             assert!(cache.find(&wanted, 0, at(1)).is_some());
             wanted.realm.clear();
             assert!(cache.find(&wanted, 0, at(1)).is_some());
             wanted.realm = "OTHER".into();
             assert!(cache.find(&wanted, 0, at(1)).is_none());
-            // A ticket is not returned before its start time or if it ends too soon.
+            // A ticket is not used before its start or if it ends within the next 60 seconds.
             assert!(cache.ticket_granting(60, at(-61)).is_none());
             assert!(cache.ticket_granting(60, at(35_939)).is_some());
             assert!(cache.ticket_granting(60, at(35_940)).is_none());
@@ -239,7 +239,8 @@ mod tests {
     fn a_truncated_file_is_refused_whole() {
         let whole = |end: &usize| CredentialsCache::parse(&V4[..*end]).is_ok();
         let ends: Vec<usize> = (0..=V4.len()).filter(whole).collect();
-        // A file may end after the client's name, after each of two settings and two tickets.
+        // A cut file is valid only after the client's name, two settings and two tickets: five
+        // places.
         assert_eq!(ends.len(), 5, "{ends:?}");
     }
 

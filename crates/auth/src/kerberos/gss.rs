@@ -69,7 +69,7 @@ pub(super) fn unframed(token: &[u8]) -> Parsed<([u8; 2], &[u8])> {
 
 /// True if `token` is an AP-REQ without a frame, as DCE RPC has it (MS-KILE 3.4.5.1).
 pub(crate) fn is_frameless(token: &[u8]) -> bool {
-    // APPLICATION 14 of RFC 4120 section 5.5.1.
+    // 0x6e is the tag APPLICATION 14 (RFC 4120 section 5.5.1).
     token.first() == Some(&0x6e)
 }
 
@@ -99,7 +99,7 @@ impl ContextChecksum {
         let bindings = reader.array(WHAT)?;
         let flags = ContextFlags(reader.u32(WHAT)?);
         if flags.contains(ContextFlags::DELEGATE) {
-            // The optional field delegates a ticket of the client; this server ignores it.
+            // The optional field delegates a ticket to the server, which ignores it.
             let (option, length) = (reader.u16(WHAT)?, reader.u16(WHAT)?);
             reader.take(usize::from(length), WHAT)?;
             if option != 1 {
@@ -171,7 +171,7 @@ impl Context {
 
 /// Returns the MIC of RFC 4757 section 7.2, in its frame.
 fn rc4_mic(key: &Key, from: End, sequence: u32, message: &[u8]) -> Vec<u8> {
-    // The header: TOK_ID, SGN_ALG of HMAC, and Filler.
+    // The header has TOK_ID, SGN_ALG (HMAC) and Filler.
     const HEAD: [u8; 8] = [1, 1, 0x11, 0, 0xff, 0xff, 0xff, 0xff];
     const TOKEN: [u8; 2] = [1, 1];
     let checksum = key.checksum(KeyUsage(15), &[&HEAD[..], message].concat());

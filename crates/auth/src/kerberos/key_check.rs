@@ -112,7 +112,7 @@ impl KeyQuestion<'_> {
             &text_field(2, &self.client.realm),
             &principal_field(3, self.server),
             &time_field(5, seconds.saturating_add(LIFE_SECONDS)),
-            // The nonce has 31 bits, because some KDCs read it as a signed number.
+            // Some KDCs read the nonce as a signed number, so it has 31 bits.
             &number(7, i64::from(self.nonce >> 1)),
             &field(8, &der::element(der::SEQUENCE, &etypes.concat())),
         ]);
@@ -143,7 +143,7 @@ impl KeyAnswer {
         let error = KrbError::parse(bytes)?;
         let time =
             FileTime::from_unix(error.time.seconds, error.time.microseconds.saturating_mul(1_000));
-        // Other refusals have data of another form, which lists no encryption types.
+        // Refusals of other kinds have data that lists no encryption types.
         let etypes = error.data.and_then(|data| etypes(data).ok()).unwrap_or_default();
         Ok(Self::Refused { code: KdcErrorCode(error.code.0), time, etypes })
     }

@@ -49,7 +49,7 @@ impl Keytab {
             return Err(Malformed::new("keytab: version"));
         }
         let mut keytab = Self::default();
-        // MIT's library appends entries and stops reading at a length of zero.
+        // MIT's library stops at an entry of length zero, to which it appends new entries.
         while !file.is_empty() {
             let length = file.i32("keytab: length of an entry")?;
             let record = file.take(length.unsigned_abs(), "keytab: entry")?;
@@ -73,7 +73,7 @@ impl Keytab {
         let etype = record.u16("keytab: encryption type")?;
         let length = record.u16("keytab: length of a key")?;
         let bytes = record.take(length.into(), "keytab: key")?;
-        // A key version of 32 bits may follow; zero means that it is absent.
+        // A key version of 32 bits may follow; zero means "none".
         let long_kvno =
             if record.remaining() >= 4 { record.u32("keytab: key version")? } else { 0 };
         let kvno = if long_kvno == 0 { short_kvno.into() } else { long_kvno };
@@ -157,7 +157,7 @@ mod tests {
                 "ho\\@st/a\\/b@FREVO.TEST kvno 2 aes128-cts-hmac-sha256-128",
             ]
         );
-        // The expected key is the output of ktutil's `list -k`, derived from the password.
+        // The expected key was printed by ktutil (`list -k`).
         let mut text = String::new();
         to_hex(keytab.entries[1].key.key.expose(), &mut text).unwrap();
         assert_eq!(text.to_lowercase(), "197d4618dc7fa9eb2a477995cdcc4e1f");
@@ -192,7 +192,7 @@ mod tests {
     fn a_truncated_file_is_refused_whole() {
         for end in 0..TYPES.len() {
             let parsed = Keytab::parse(&TYPES[..end]);
-            // A file may end after any record.
+            // A file that ends after a record is valid.
             let ends_well = [2, 0x61, 0xb2].contains(&end);
             if let Ok(keytab) = parsed {
                 assert!(ends_well || keytab.entries.len() < 5, "{end}");
@@ -200,7 +200,8 @@ mod tests {
         }
         let cut: Vec<usize> =
             (0..TYPES.len()).filter(|end| Keytab::parse(&TYPES[..*end]).is_ok()).collect();
-        // A file can be cut after the version and after each record but the last.
+        // The file can be cut after the version and after each record except the last one: five
+        // places.
         assert_eq!(cut.len(), 5, "{cut:?}");
     }
 
@@ -208,13 +209,13 @@ mod tests {
     fn other_versions_and_types() {
         assert_eq!(Keytab::parse(&[5, 1]).unwrap_err().what, "keytab: version");
         assert_eq!(Keytab::parse(&[]).unwrap_err().what, "keytab: version");
-        // A DES key has 8 bytes.
+        // The key has 8 bytes, the length of a DES key.
         let mut des = alloc::vec![5, 2, 0, 0, 0, 28, 0, 1, 0, 1, b'R', 0, 1, b'u', 0, 0, 0, 1];
         des.extend([0, 0, 0, 0, 7, 0, 3, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
         des[5] = (des.len() - 6) as u8;
         let keytab = Keytab::parse(&des).unwrap();
         assert_eq!((keytab.entries.len(), &keytab.unknown_types[..]), (0, &[3][..]));
-        // The entry is marked as AES but has a key of DES length.
+        // The type is AES but the key is too short.
         des[24] = 17;
         assert_eq!(Keytab::parse(&des).unwrap_err().what, "keytab: length of a key");
         assert!(Keytab::parse(&alloc::vec![0; MAX_KEYTAB_LEN + 1]).is_err());

@@ -194,9 +194,9 @@ impl<'a> EncTicketPart<'a> {
         let start_time = fields.optional(6, WHAT)?.map(|t| time(t, "starttime")).transpose()?;
         let end_time = time(fields.required(7, WHAT)?, "endtime")?;
         fields.optional(8, WHAT)?.map(|t| time(t, "renew-till")).transpose()?;
-        // Deviation: RFC 4120 section 3.2.3 compares caddr (section 7.5.1) with the client's
-        // address. KDCs no longer put addresses into tickets, because networks translate them, and
-        // a client may always ask for a ticket without one.
+        // Deviation: RFC 4120 section 3.2.3 compares caddr with the client's address. It is
+        // ignored, because KDCs no longer send addresses (networks translate them) and clients may
+        // ask for a ticket without any.
         fields.optional(9, "caddr")?;
         let authorization_data = fields.optional(10, "authorization-data")?;
         fields.end(WHAT)?;

@@ -78,7 +78,7 @@ impl<'a> Pac<'a> {
             buffers.push((kind, start..end.ok_or(fault)?));
         }
         let header = reader.position();
-        // MS-PAC 2.4: buffers follow the array, on boundaries of eight bytes.
+        // MS-PAC 2.4: buffers lie behind the array, at multiples of eight bytes.
         let is_placed =
             |range: &Range<usize>| range.start >= header && range.start.is_multiple_of(8);
         if !buffers.iter().all(|(_, range)| is_placed(range)) {
@@ -100,8 +100,8 @@ impl<'a> Pac<'a> {
     /// signatures, by the key that the ticket is encrypted with.
     pub(super) fn verify(&self, key: &Key) -> Result<(), Fault> {
         let (server, cleared) = self.cleared()?;
-        // MS-PAC 2.8.4: only the signature type of the key is accepted. Old controllers use
-        // HMAC-MD5, which belongs to RC4 keys only.
+        // MS-PAC 2.8.4: the signature type must belong to the key. Old controllers use HMAC-MD5,
+        // which belongs to RC4 only.
         if server.kind != key.etype().checksum_type() {
             return Err(Fault::PacSignatureType(server.kind));
         }
@@ -156,7 +156,7 @@ impl<'a> Pac<'a> {
         let time = FileTime(reader.u64(WHAT)?);
         let length = usize::from(reader.u16(WHAT)?);
         let name = WireName::new(reader.take(length, WHAT)?)?.decode()?;
-        // MS-KILE 3.1.5.7: names are compared without case.
+        // MS-KILE 3.1.5.7: the case of the name does not matter.
         let expected = fold_name(&client.components.join("/"));
         let name = fold_name(&name);
         let with_realm = || alloc::format!("{expected}@{}", fold_name(&client.realm));

@@ -147,7 +147,7 @@ impl Wrap {
         let [_, _, _, _, extra0, extra1, rotation0, rotation1, ..] = *header;
         let extra = u16::from_be_bytes([extra0, extra1]);
         let rotation = u16::from_be_bytes([rotation0, rotation1]);
-        // The rest of the header has one value for each message.
+        // The other fields of the header have only one valid value for this message.
         if extra != EXTRA || *header != *self.header(self.other(), sequence, rotation) {
             return None;
         }
@@ -161,7 +161,8 @@ impl Wrap {
         let plain = self.context.key.unwrap(usage(self.other()), around, &sealed, text.len())?;
         let (opened, end) = plain.split_at_checked(text.len())?;
         let inner = end.get(usize::from(extra)..)?;
-        // RFC 4121 section 4.2.4: the encrypted header is the one in the clear, before rotation.
+        // RFC 4121 section 4.2.4: the encrypted header must equal the header in the clear, before
+        // rotation.
         if inner != self.header(self.other(), sequence, 0) {
             return None;
         }
@@ -259,7 +260,7 @@ mod tests {
         let mut again = message;
         assert!(server.unseal(&mut message, 8..32, &token));
         assert!(!server.unseal(&mut again, 8..32, &token));
-        // An own message does not come back.
+        // The client must not accept its own message.
         let (mut client, _) = fresh();
         let mut message = *MESSAGE;
         let token = client.seal(&mut message, 8..32).unwrap();

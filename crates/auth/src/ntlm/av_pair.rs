@@ -74,7 +74,7 @@ impl<'a> AvPairs<'a> {
             if pairs.len() >= MAX_AV_PAIR_COUNT {
                 return Err(Malformed::new("number of AV_PAIRs"));
             }
-            // Two pairs with one AvId are refused, because it is unclear which one applies.
+            // Two pairs with the same AvId are refused, because they may contradict each other.
             if pairs.iter().any(|&(seen, _)| seen == id) {
                 return Err(Malformed::new("AV_PAIR list: the same AvId twice"));
             }

@@ -58,7 +58,7 @@ impl AccountFile {
             return parse(text);
         }
         let mut file = Self::parse(text)?;
-        // In Frevo's own files the time 0 means "unknown".
+        // In Frevo's own files a time of 0 means "unknown".
         let is_samba = file.header == super::Header::default();
         let rules = file.entries().map(|entry| {
             let must_change = is_samba && entry.last_change == Some(0);
@@ -99,7 +99,7 @@ fn is_end(time: &str) -> bool {
     if matches!(time, "" | "never" | "0") {
         return false;
     }
-    // The format is `Thu, 01 Jan 2026 00:00:00 UTC`.
+    // The time looks like `Thu, 01 Jan 2026 00:00:00 UTC`.
     let year = time.split_whitespace().nth(3).and_then(|year| year.parse::<u32>().ok());
     year.is_none_or(|year| year < YEAR_WITHOUT_END)
 }

@@ -263,7 +263,7 @@ fn kerberos_keys_stay_with_their_password() {
     assert_eq!(again.find("ann").unwrap(), file.find("ann").unwrap());
     assert_eq!(again.find("ann").unwrap().kerberos, Some(keys.clone()));
     assert!(!format!("{keys:?}").contains("165"), "it prints no key");
-    // A password set by its hash alone has no Kerberos keys.
+    // A password that is set by its hash only leaves no Kerberos keys.
     assert!(file.set_password("ann", hash, None, 6));
     assert!(!file.to_text().contains("KRB5-"));
     for bad in ["", "1", "1,00,00,00", "1,zz,00,00", "x,,,"] {
@@ -313,7 +313,7 @@ fn rules_of_samba_are_found() {
         (rules_of("DU", never, set, "never", "", &all), SambaRule::Disabled),
         (rules_of("UL", never, set, "never", "", &all), SambaRule::Locked),
         (rules_of("U", past, set, "never", "", &all), SambaRule::Ends(text(past))),
-        // A time that cannot be parsed counts as an end, too.
+        // A time that cannot be parsed counts as the end of the account.
         (rules_of("U", "2026-01-01", set, "never", "", &all), SambaRule::Ends(text("2026-01-01"))),
         (rules_of("U", never, "0", "0", "", &all), SambaRule::MustChange),
         (rules_of("U", never, set, past, "", &all), SambaRule::PasswordEnds(text(past))),
@@ -325,7 +325,7 @@ fn rules_of_samba_are_found() {
     ] {
         assert_eq!(found, [rule]);
     }
-    // A password that never expires, or is not required, need not be changed.
+    // These flags (never expires, not required) exempt the user from changing the password.
     for exempt in ["UX", "NU"] {
         assert_eq!(rules_of(exempt, never, "0", past, "", &all), []);
     }
@@ -337,7 +337,7 @@ fn rules_of_samba_are_found() {
     assert_eq!(plain("00000000", "U"), [SambaRule::MustChange]);
     assert_eq!(plain("00000000", "UX"), []);
     assert_eq!(plain("65A1B2C3", "UL"), [SambaRule::Locked]);
-    // In Frevo's own files the time 0 means "unknown".
+    // In Frevo's own files a time of 0 means "unknown".
     let own = format!(
         "#!frevo accounts 2 sid={MACHINE}\nann:1000:{X}:{HASH}:[U          ]:LCT-00000000:\n"
     );

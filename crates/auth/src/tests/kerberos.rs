@@ -122,7 +122,7 @@ fn a_ticket_logs_on_with_every_encryption_type() {
         assert_eq!(key, done.session_key, "{etype}");
         assert_eq!(key.len(), etype.key_len());
         assert_eq!(client.mechanism(), Some(Mechanism::Kerberos));
-        // MS-KILE 3.1.1.2: the key is the acceptor's subkey, but with RC4 the client's.
+        // MS-KILE 3.1.1.2: the session key is the acceptor's subkey, with RC4 the client's.
         let byte = if etype == EncryptionType::Rc4Hmac { 3 } else { 7 };
         assert_eq!(*key, vec![byte; etype.key_len()], "{etype}");
         let identity = done.identity.clone();
@@ -159,7 +159,7 @@ fn kerberos_without_spnego() {
     let mut server = acceptor(service());
     let Ok(AcceptorStep::Done(done)) = server.step(&bare, NOW, &accounts()) else { panic!("?") };
     assert_eq!(&*done.identity.user, "ann");
-    // The client expects the reply inside SPNEGO.
+    // The client expects the server's answer inside of SPNEGO.
     let wrapped = NegTokenResp {
         state: Some(NegState::ACCEPT_COMPLETED),
         token: Some(&done.token),
@@ -177,7 +177,7 @@ fn a_second_choice_is_proved_by_both_ends() {
     assert!(done.has_mic);
     assert_eq!(key, done.session_key);
 
-    // An attacker removes the first mechanism of the list; the client's MIC reveals it.
+    // An attacker removes the first mechanism from the list, which the client's MIC reveals.
     let mut client = initiator(forge().issue()).offering(offered);
     let refusal = run_at(&mut client, &mut acceptor(service()), NOW, |turn, token| {
         if turn > 0 {
@@ -188,7 +188,7 @@ fn a_second_choice_is_proved_by_both_ends() {
     });
     assert_eq!(refusal.unwrap_err().reason, Reason::WrongMechListMic);
 
-    // The MIC is missing or changed.
+    // The server's MIC is missing or wrong.
     for (change, reason) in
         [(None, Reason::MissingMechListMic), (Some(&b"another MIC"[..]), Reason::WrongMechListMic)]
     {
@@ -234,7 +234,7 @@ fn a_server_without_kerberos_gets_ntlm_where_the_user_allows_it() {
 
     let refusal = run(&mut initiator(forge().issue()), &mut ntlm_only()).unwrap_err();
     assert_eq!(refusal.reason, Reason::NoCommonMechanism);
-    // The server's hint already lists no common mechanism.
+    // The server's hint offers only NTLM.
     let hint = Acceptor::initial_token(false, true);
     let mut client = initiator(forge().issue());
     assert_eq!(client.initial_token(&hint, NOW).unwrap_err().reason, Reason::NoCommonMechanism);
@@ -242,8 +242,7 @@ fn a_server_without_kerberos_gets_ntlm_where_the_user_allows_it() {
     let first = client.initial_token(&hint, NOW).unwrap();
     assert_eq!(NegTokenInit::parse(&first).unwrap().mechanisms, MechList::of(&[NTLM]));
 
-    // An attacker cannot make the client use NTLM: the server prefers Kerberos, and the forged
-    // answer has no valid MIC.
+    // An attacker cannot switch the client to NTLM: the forged answer has no valid MIC.
     let mut client = or_ntlm(initiator(forge().issue()));
     client.initial_token(&[], NOW).unwrap();
     let switch = NegTokenResp {
@@ -252,7 +251,7 @@ fn a_server_without_kerberos_gets_ntlm_where_the_user_allows_it() {
         ..NegTokenResp::default()
     };
     assert!(matches!(client.step(&switch.encode(), NOW), Ok(InitiatorStep::Continue(_))));
-    // A client that never offered NTLM refuses the switch at once.
+    // A client that did not offer NTLM refuses the switch at once.
     let mut client = initiator(forge().issue());
     client.initial_token(&[], NOW).unwrap();
     let refusal = client.step(&switch.encode(), NOW).unwrap_err();
@@ -347,7 +346,7 @@ fn the_session_ends_with_the_ticket_or_when_the_controller_says() {
     assert_eq!(end(&forge), FileTime(NOW + 60 * SECOND));
     forge.pac.as_mut().unwrap().logon.as_mut().unwrap().kick_off = FileTime(0);
     assert_eq!(end(&forge), forge.end_time);
-    // An expired ticket is accepted as long as the allowed clock difference covers it.
+    // The ticket has expired, but within the allowed clock difference it is accepted.
     forge.end_time = FileTime(NOW - 100 * SECOND);
     assert_eq!(end(&forge), FileTime(NOW + 200 * SECOND));
 }
@@ -362,7 +361,7 @@ fn a_client_whose_clock_is_wrong_learns_the_time_and_tries_again() {
         let ahead = (client_now as i64 - NOW as i64) / SECOND as i64;
         assert_eq!(retried, [Reason::Kerberos(Fault::Skew(ahead))]);
     }
-    // A client that does not correct its clock is refused a second time, and gets no third try.
+    // A client that does not correct its clock is refused twice and does not try again.
     let old = |time| initiator(forge().issue()).initial_token(&[], time).unwrap();
     let old_request = |time| {
         let token = old(time);
@@ -395,7 +394,7 @@ fn a_server_that_cannot_read_the_ticket_proves_nothing() {
     let Ok(AcceptorStep::Done(done)) = acceptor(service()).step(&first, NOW, &accounts()) else {
         panic!("?")
     };
-    // The AP-REP belongs to another exchange, or one byte of it is changed.
+    // The AP-REP belongs to another exchange. Then one byte of the right AP-REP is changed.
     let mut other = initiator(forge().issue());
     other.initial_token(&[], NOW + SECOND).unwrap();
     let refusal = other.step(&done.token, NOW).unwrap_err();
@@ -405,12 +404,12 @@ fn a_server_that_cannot_read_the_ticket_proves_nothing() {
         client.initial_token(&[], NOW).unwrap();
         let mut changed = done.token.clone();
         changed[byte] ^= 1;
-        // supportedMech has two valid values; a changed byte gives neither.
+        // Two values of supportedMech are valid; no change of one byte turns one into the other.
         if let Ok(InitiatorStep::Done(key)) = client.step(&changed, NOW) {
             panic!("byte {byte} of {} does not matter: {}", done.token.len(), key.len());
         }
     }
-    // The server sends no AP-REP.
+    // The server's last answer has no AP-REP.
     let mut client = initiator(forge().issue());
     client.initial_token(&[], NOW).unwrap();
     let state = Some(NegState::ACCEPT_COMPLETED);

@@ -106,7 +106,7 @@ pub struct Verdict {
     right: u128,
 }
 
-// A frame has at most as many verified messages as `Verdict::right` has bits.
+// `Verdict::right` has one bit for each verified message of a frame.
 const _: () = assert!(VERIFIED_AHEAD == 128);
 
 impl Verdict {

@@ -204,7 +204,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> W
     fn algorithm(&self) -> Option<Algorithm> {
         match &self.step {
             Step::None => None,
-            // All signatures of a connection use the same algorithm.
+            // A connection has one signing algorithm.
             Step::Sign(messages) => {
                 let key = &messages.first()?.key;
                 Some(Algorithm::Signing(key.as_ref().algorithm()))
@@ -214,12 +214,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> W
     }
 
     fn run(mut self) -> Self::Done {
-        // MS-SMB2 3.1.4.1: the signature covers the message before its compression.
+        // MS-SMB2 3.1.4.1: the signature is computed before the compression.
         self.sign()?;
         let Self { mut buffer, step, compression, .. } = self;
         let message = compressed(buffer.as_mut(), compression);
         if let Step::Seal(key, sealing) = step {
-            // MS-SMB2 3.1.4.3: a message is compressed first and then encrypted.
+            // MS-SMB2 3.1.4.3: encryption comes after the compression.
             let whole = buffer.as_mut().get_mut(..message.end);
             let whole = whole.ok_or(ProtectError::Length(message.end))?;
             sealing.finish(whole, key.as_ref())?;

@@ -108,8 +108,8 @@ impl Pace {
         }
         let time = self.time_of(algorithm, bytes);
         let gains = algorithm.is_chain() && bytes >= CRYPTO_GAINS_BYTES_MIN;
-        // Short work stays on this thread, unless its algorithm gains on another core. Longer work
-        // stays only while no other task waits for this thread.
+        // Short work stays here, unless its algorithm gains on another core. Longer work stays only
+        // if no other task waits for this thread.
         if !gains && time <= CRYPTO_HELD_MAX || time <= CRYPTO_HELD_ALONE_MAX && is_alone() {
             return Site::Here;
         }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_holds_a_core_goes_whatever_its_algorithm() {
-        // GCM is slow here, as on a processor without AES instructions.
+        // GCM is slow, as without AES instructions.
         let (gcm, ccm) = (Pace::new(), Pace::new());
         for _ in 0..64 {
             gcm.note(MIB, CRYPTO_HELD_MAX * 2);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(place(&gcm, GCM, MIB, true), Site::Elsewhere);
         assert_eq!(place(&gcm, GCM, CRYPTO_ELSEWHERE_BYTES_MIN, true), Site::Here);
         assert_eq!(place(&gcm, GCM, CRYPTO_ELSEWHERE_BYTES_MIN - 1, true), Site::Here);
-        // CCM is fast here.
+        // CCM is fast in this test.
         ccm.note(8 * MIB, CRYPTO_HELD_MAX / 4);
         assert_eq!(place(&ccm, CCM, 8 * MIB, true), Site::Elsewhere, "a thread is free");
         assert_eq!(place(&ccm, CCM, 8 * MIB, false), Site::HereAtOnce, "it holds no core for long");

@@ -33,11 +33,13 @@ pub struct Request {
 impl Request {
     /// Returns the protection of the request.
     pub const fn protection(&self) -> Protection {
-        // MS-SMB2 3.2.4.1.8
+        // MS-SMB2 3.2.4.1.8: a request is encrypted if its session or its tree connect demands
+        // that.
         if self.session_seals || self.tree_seals {
             return Protection::Sealed;
         }
-        // MS-SMB2 3.2.4.1.1
+        // MS-SMB2 3.2.4.1.1: a request is signed if the session signs, or if this request must be
+        // signed.
         if self.has_signing_key && (self.session_signs || self.must_sign) {
             return Protection::Signed;
         }
@@ -111,21 +113,21 @@ impl Response {
         if self.is_unsigned || self.is_sealed() {
             return None;
         }
-        // MS-SMB2 3.3.5.5.3: the last response of a logon proves that the server has the key.
+        // MS-SMB2 3.3.5.5.3: the last response of a logon is signed, to prove that the server has
+        // the key.
         let is_granted = self.answer.is_setup() && status == Status::SUCCESS;
         let is_asked = matches!(self.request, Protection::Signed);
         if self.has_channel_key && (is_asked || is_granted) {
             return Some(Signer::Channel);
         }
-        // All responses of a session binding, also failures, are signed with the session's key.
+        // All responses to a binding, even failures, are signed with the session's key.
         self.is_binding.then_some(Signer::Session)
     }
 
     /// Returns true if the header of the message says that it is signed.
     pub fn has_signed_flag(&self) -> bool {
-        // As in Windows, an error response to a signed request has the signed flag, although there
-        // is no key. Without the flag, clients that demand signatures drop the response, and never
-        // learn that their session has ended.
+        // Windows sets the flag on errors although it has no key. Without the flag, clients that
+        // demand signatures ignore the response and do not learn that their session has ended.
         let is_keyless_refusal = match self.answer {
             Answer::Final(_, status) => {
                 status.is_error() && !self.is_sealed() && matches!(self.request, Protection::Signed)
@@ -185,8 +187,8 @@ mod tests {
             (Response { request: Protection::Sealed, ..RESPONSE }, true),
             (seals, true),
             (Response { is_smb3: false, ..seals }, false),
-            // MS-SMB2 3.3.4.1.4: the responses of NEGOTIATE and SESSION_SETUP are sealed only if
-            // their request was.
+            // MS-SMB2 3.3.4.1.4: responses to NEGOTIATE and SESSION_SETUP are encrypted only if the
+            // request was.
             (Response { answer: setup(Command::NEGOTIATE), ..seals }, false),
             (Response { answer: setup(Command::SESSION_SETUP), ..seals }, false),
             (Response { answer: setup(Command::TREE_CONNECT), ..seals }, true),
@@ -229,7 +231,8 @@ mod tests {
             (binding, Some(Signer::Session)),
             (Response { answer: logon(Status::ACCESS_DENIED), ..binding }, Some(Signer::Session)),
             (Response { has_channel_key: true, ..binding }, Some(Signer::Session)),
-            // Another message, which has the same MessageId, is not signed.
+            // Interim responses and notifications are not signed: they share their MessageId with
+            // another message.
             (Response { answer: Answer::Interim, ..asked }, None),
             (Response { answer: Answer::Notification(false), ..asked }, None),
         ] {

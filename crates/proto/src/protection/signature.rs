@@ -148,7 +148,7 @@ mod tests {
     fn unsigned_flag_or_short_message_never_verifies() {
         let key = SigningKey::new(SigningAlgorithm::AesCmac, &[3; 16]);
         let mut signed = message(Command::READ, HeaderFlags::EMPTY);
-        // The flag is set after the signature was computed, so the signature does not match.
+        // The flag SIGNED was set after the signature was computed, so the signature is wrong.
         let nonce = nonce(&header(Command::READ, HeaderFlags::EMPTY), Sender::Client);
         key.sign(&mut signed, nonce).unwrap();
         assert!(!verify(&mut signed, &key, Sender::Client));

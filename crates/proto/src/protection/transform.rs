@@ -285,7 +285,7 @@ fn conclude(
 /// and belongs to the session that it was sealed for.
 pub fn check_unsealed(message: &[u8], session_id: u64, from: Sender) -> Result<(), Disconnect> {
     if !message.starts_with(&PROTOCOL_ID) {
-        // The content is sealed or compressed a second time, is SMB1, or is empty.
+        // The content is encrypted or compressed once more, is SMB1, or is empty.
         return Err(Disconnect::Sealed("ProtocolId"));
     }
     let mut is_first = true;
@@ -297,8 +297,8 @@ pub fn check_unsealed(message: &[u8], session_id: u64, from: Sender) -> Result<(
         let is_good = match from {
             Sender::Client if is_first => !is_related && is_same,
             Sender::Client => is_related || is_same,
-            // MS-SMB2 3.3.4.7: lease break notifications are sealed too, although their SessionId
-            // is 0.
+            // MS-SMB2 3.3.4.7: lease break notifications are encrypted, although their SessionId is
+            // 0.
             Sender::Server => is_same || (header.message_id == u64::MAX && header.session_id == 0),
         };
         if !is_good {

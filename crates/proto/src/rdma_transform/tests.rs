@@ -43,7 +43,7 @@ fn protected_data_never_moves_in_the_clear() {
     }
     assert_eq!(RdmaTransforms::ALL.needed(Protection::Sealed), Ok(Some(ENCRYPTION)));
     assert_eq!(RdmaTransforms::ALL.needed(Protection::Signed), Ok(Some(SIGNING)));
-    // A signing transform does not encrypt, so it cannot replace sealing.
+    // A signing transform does not encrypt, so it is not enough for an encrypted session.
     let signing = RdmaTransforms { signing: true, ..none };
     assert_eq!(signing.needed(Protection::Sealed), Err(Unprotected));
     let encryption = RdmaTransforms { encryption: true, ..none };
@@ -156,7 +156,7 @@ proptest! {
         let mut altered = data.clone();
         altered[at.index(data.len())] ^= change;
         prop_assert!(received.decrypt(&mut altered, &opening).is_err());
-        // The proof of another transform with the same key does not decrypt this data.
+        // The proof of other data with the same key does not fit.
         let mut again = content.clone();
         let later = DataProof::encrypt(&mut again, &sealing).unwrap();
         prop_assert!(later.decrypt(&mut data.clone(), &opening).is_err());

@@ -63,16 +63,16 @@ impl Reassembly {
         invalidated: Option<u32>,
         now: Duration,
     ) -> Result<Option<Fragment>, Disconnect> {
-        // Deviation: in MS-SMBD 3.1.5.8 the second token of a message overwrites the first, and the
-        // request of the first token never completes. By 3.1.5.4 a message has one token.
+        // Deviation: in MS-SMBD 3.1.5.8 a second token replaces the first one, whose request then
+        // never completes. MS-SMBD 3.1.5.4 allows one token for each message, so the second one is
+        // an error.
         if let Some(token) = invalidated
             && self.invalidated.replace(token).is_some()
         {
             return Err(Disconnect::Token);
         }
         if header.data_length == 0 {
-            // Peers send messages without data to grant credits, also between the fragments of a
-            // message.
+            // A message without data only grants credits, and may come between fragments.
             return Ok(None);
         }
         let is_first = self.deadline.is_none();

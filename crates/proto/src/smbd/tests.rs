@@ -90,7 +90,7 @@ fn the_listening_side_agrees_and_grants_what_it_has_posted() {
     assert_eq!(response.max_read_write_size, 8_388_608);
     assert_eq!(response.max_fragmented_size, 1_048_576);
     assert_eq!(machine.parameters().max_fragmented_send_size, 131_072);
-    // The machine has no send credit yet.
+    // The machine has no send credit, so it must wait.
     assert!(machine.is_established() && machine.begin(10, None).is_ok());
     assert_eq!(machine.next_send(START), None);
 }
@@ -213,7 +213,7 @@ fn data_outside_its_message_ends_the_connection() {
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         accepted().on_message(&bytes, None, START).unwrap_err()
     };
-    // Sets invalid values of DataOffset and DataLength.
+    // Sets DataOffset and then DataLength to invalid values.
     for value in [25, 28, 32, 64, u32::MAX - 7] {
         assert_eq!(field(12, value), Disconnect::DataPlace, "{value}");
     }
@@ -235,7 +235,7 @@ fn a_message_without_a_credit_ends_the_connection() {
     let mut machine = accepted();
     for _ in 0..3 {
         machine.on_message(&data(0, 8, 0), None, START).unwrap();
-        // The receives are posted, but the credits for them were not sent to the peer.
+        // The receives are posted, but the peer does not know of their credits yet.
         machine.posted(machine.receives_wanted());
     }
     assert_eq!(machine.on_message(&data(0, 8, 0), None, START), Err(Disconnect::Credits));
@@ -279,7 +279,7 @@ fn an_invalidated_token_comes_with_the_end_of_its_message() {
     assert_eq!(token(&mut machine, 100, 8, Some(5)), None);
     assert_eq!(token(&mut machine, 8, 0, None), Some(5));
     assert_eq!(token(&mut machine, 8, 0, None), None);
-    // The next message may carry a token again; a second token in that message is an error.
+    // The next message may have a token, but only one.
     let mut machine = accepted();
     assert_eq!(token(&mut machine, 100, 16, Some(5)), None);
     let again = machine.on_message(&data(0, 8, 8), Some(6), START);
@@ -315,15 +315,14 @@ fn a_message_longer_than_the_peer_takes_is_not_sent() {
 #[test]
 fn the_last_send_credit_grants_one() {
     let mut machine = accepted();
-    // Nothing is sent: there is no data, and the peer holds enough credits.
+    // Nothing is sent without data while the peer has enough credits.
     machine.on_message(&data(1, 0, 0), None, START).unwrap();
     machine.posted(machine.receives_wanted());
     assert_eq!((machine.send_credits(), machine.next_send(START)), (1, None));
     machine.begin(10, None).unwrap();
     let header = DataTransfer::parse(machine.next_send(START).unwrap().header()).unwrap();
     assert_eq!(header.credits_granted, 1);
-    // All credits are granted. The next message from the peer uses one, so a receive can be posted
-    // and granted again.
+    // All credits are granted. The next message of the peer uses one, so one can be granted again.
     machine.on_message(&data(1, 0, 0), None, START).unwrap();
     machine.posted(machine.receives_wanted());
     machine.begin(10, None).unwrap();
@@ -341,7 +340,7 @@ fn the_last_send_credit_waits_for_a_receive() {
     machine.begin(3_000, None).unwrap();
     let first = DataTransfer::parse(machine.next_send(START).unwrap().header()).unwrap();
     assert_eq!((first.credits_granted, machine.send_credits()), (1, 1));
-    // The last credit can grant nothing before one receive beyond the target is posted.
+    // The last credit must grant a credit, for which one more receive is posted.
     assert_eq!((machine.next_send(START), machine.receives_wanted()), (None, 1));
     machine.posted(1);
     let second = DataTransfer::parse(machine.next_send(START).unwrap().header()).unwrap();
@@ -397,7 +396,7 @@ fn a_silent_peer_is_asked_and_then_lost() {
     let end = idle + SMBD_IDLE_TIMEOUT;
     answered.on_message(&data(0, 0, 0), None, end - Duration::from_secs(1)).unwrap();
     assert_eq!(answered.on_time(end), Ok(()));
-    // The second keepalive request gets no response.
+    // The peer does not answer the second keepalive.
     let idle = answered.deadline();
     assert_eq!(answered.on_time(idle), Ok(()));
     assert_eq!(answered.on_time(idle + SMBD_IDLE_TIMEOUT), Err(Disconnect::Silent));
@@ -410,7 +409,7 @@ fn a_begun_message_must_be_completed_in_time() {
     let deadline = START + SMBD_MESSAGE_TIMEOUT + Duration::from_secs(2);
     assert_eq!(machine.deadline(), deadline);
     assert_eq!(machine.on_time(deadline - Duration::from_millis(1)), Ok(()));
-    // Messages without data do not count as progress.
+    // Messages without data are no progress.
     machine.on_message(&data(0, 0, 0), None, START).unwrap();
     assert_eq!(machine.on_time(deadline), Err(Disconnect::Stalled));
 }

@@ -55,9 +55,8 @@ impl CreditPool {
             return None;
         }
         self.next = next;
-        // 3.2.4.1.2: after all responses, the held credits have grown by CreditRequest minus the
-        // charge. Requests at least one credit, so that no response leaves the pool without
-        // credits.
+        // MS-SMB2 3.2.4.1.2: once all responses are in, the credits have changed by CreditRequest
+        // minus the charge. At least one credit is requested, so that the pool never runs dry.
         let expected = self.available().saturating_add(u64::from(self.asked));
         let missing = u64::from(self.target).saturating_sub(expected);
         let credit_request = u16::try_from(missing).unwrap_or(self.target).max(1);
@@ -107,13 +106,13 @@ mod tests {
         let mut first = pool.take(1).unwrap();
         assert_eq!(first.credit_request, 10);
         pool.on_response(&mut first, 10);
-        // At the target, a request asks for as many credits as it takes.
+        // At the target, a request asks for the credits that it uses.
         assert_eq!(pool.take(1).unwrap().credit_request, 1);
         assert_eq!(pool.take(4).unwrap().credit_request, 4);
         pool.set_target(20);
         assert_eq!(pool.take(1).unwrap().credit_request, 11);
         assert_eq!(pool.take(1).unwrap().credit_request, 1);
-        // Above the target the pool shrinks, but never asks for zero.
+        // Above the target the pool shrinks, but each request asks for one credit or more.
         pool.set_target(2);
         assert_eq!(pool.take(1).unwrap().credit_request, 1);
     }
@@ -160,8 +159,8 @@ mod tests {
                     if let Some(taken) = pool.take(charge) {
                         break taken;
                     }
-                    // The credits are fewer than the charge and nothing is in flight: sends a
-                    // request that costs one credit, as clients do.
+                    // The credits are too few for the charge and nothing is in flight: like other
+                    // clients, sends a request of one credit first.
                     let mut answered = if unanswered.is_empty() {
                         let small = pool.take(1).unwrap();
                         window.take(small.message_id, 1).unwrap();

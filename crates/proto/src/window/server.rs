@@ -51,7 +51,7 @@ impl CommandSequenceWindow {
         if header.command == Command::CANCEL {
             return Ok(0);
         }
-        // Without multi-credit support, CreditCharge is a reserved field.
+        // Without multi-credit support CreditCharge is reserved and ignored.
         let charge = if is_multi_credit { header.credit_charge.max(1) } else { 1 };
         self.take(header.message_id, charge)?;
         Ok(charge)
@@ -89,11 +89,12 @@ impl CommandSequenceWindow {
         let held = self.available.saturating_add(self.in_flight);
         let width = u16::try_from(self.end.saturating_sub(self.low)).unwrap_or(u16::MAX);
         let room = self.max.saturating_sub(held.max(width));
-        // 3.3.1.2: a client without credits could never request any, so it gets at least one.
+        // MS-SMB2 3.3.1.2: a client without credits gets at least one, since it could not ask for
+        // more.
         let at_least = u16::from(held == 0);
         let granted = requested.min(room).max(at_least);
-        // 3.3.1.1: the connection ends when the 64-bit MessageId wraps. No credit is granted beyond
-        // the last number, so the client then has no MessageId left.
+        // MS-SMB2 3.3.1.1: MessageIds do not wrap. No credit is granted beyond the last number, so
+        // the connection cannot go on after it.
         let end = self.end.saturating_add(u64::from(granted));
         let granted = u16::try_from(end.saturating_sub(self.end)).unwrap_or(granted);
         self.end = end;
@@ -209,7 +210,7 @@ mod tests {
             assert_eq!(window.grant(max - 1, 1), (max - 1).max(1));
             let left = max - window.available();
             assert!(left <= 1);
-            // A request for one credit more than the maximum gets the maximum.
+            // A request for more than the maximum gets the maximum.
             let mut window = CommandSequenceWindow::new(max);
             window.take(0, 1).unwrap();
             assert_eq!(window.grant(max.saturating_add(1), 1), max);
@@ -225,7 +226,7 @@ mod tests {
         let mut window = CommandSequenceWindow::new(4);
         window.take(0, 1).unwrap();
         assert_eq!(window.grant(0, 1), 1);
-        // Two requests in flight ask for no credits: the response to the last one still grants one.
+        // Two requests ask for no credits: the last response still grants one.
         let mut window = with_credits(2);
         window.take(1, 1).unwrap();
         window.take(2, 1).unwrap();
@@ -242,7 +243,7 @@ mod tests {
             window.grant(1, 1) == 0
         });
         assert_eq!(stopped, Some(u64::from(WINDOW_MAX)));
-        // Receiving that number opens the window again.
+        // When the missing number arrives, the window opens again.
         window.take(1, 1).unwrap();
         assert_eq!(window.grant(10, 1), 10);
     }

@@ -57,7 +57,7 @@ impl Endpoint {
 
     pub(super) fn refuse_bind(&mut self, reason: RejectReason, call_id: u32) {
         self.send(encode_bind_nak(reason, call_id));
-        // A client whose authentication type is not supported may bind again without
+        // If only the authentication type is unknown, the client may bind again without
         // authentication.
         if reason != RejectReason::AUTHENTICATION_TYPE_NOT_RECOGNIZED {
             self.close();
@@ -134,8 +134,8 @@ impl Endpoint {
         if let [only] = context.transfer.as_slice()
             && let Some(features) = only.bind_time_features()
         {
-            // Only one of the optional features is supported: the connection survives an orphaned
-            // PDU.
+            // Of the optional features, only this one is supported: the connection survives an
+            // orphaned PDU.
             let reason = u16::from(features & KEEP_CONNECTION_ON_ORPHAN);
             let code = ContextResultCode::NEGOTIATE_ACK;
             return ContextResult { code, reason, transfer: SyntaxId::ZERO };
@@ -147,7 +147,7 @@ impl Endpoint {
             return reject(REASON_TRANSFER_SYNTAXES);
         }
         match self.contexts.iter().find(|(id, _)| *id == context.id) {
-            // A context keeps its interface for the life of the association.
+            // A context keeps its interface until the association ends.
             Some((_, known)) if *known != interface => return reject(0),
             Some(_) => {}
             None if self.contexts.len() >= MAX_CONTEXTS => return reject(0),

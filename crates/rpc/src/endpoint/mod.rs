@@ -227,7 +227,7 @@ impl Endpoint {
             return bytes;
         }
         let header = match Header::read(&mut Reader::new(&self.input)) {
-            // The length in the header is accepted only up to the limit that bind_ack announced.
+            // A fragment may have at most the length that bind_ack announced.
             Ok(header) if header.frag_length <= longest(header.kind) => header,
             _ => {
                 self.break_off(0, 0);

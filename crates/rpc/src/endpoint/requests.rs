@@ -32,15 +32,16 @@ impl Endpoint {
                 fragments: 0,
             },
             Some(call) if !is_first && call.id == header.call_id => call,
-            // Refuses a second first fragment, and a fragment of a call that has not begun or is
-            // pending.
+            // A second first fragment, or a fragment of a call that has not begun or is pending,
+            // breaks the protocol.
             _ => return self.break_off(header.call_id, request.context_id),
         };
         let waiting = Waiting { id: call.id, context_id: call.context_id };
         call.fragments = call.fragments.saturating_add(1);
         let length = call.stub.len().saturating_add(request.stub.len());
         if length > MAX_REQUEST_STUB || call.fragments > MAX_FRAGMENTS {
-            // MS-RPCE 3.3.3.5.4
+            // MS-RPCE 3.3.3.5.4: a call with too many bytes or fragments is denied, and the
+            // association closed.
             return self.fault_and_close(FaultStatus::ACCESS_DENIED, waiting);
         }
         call.stub.extend_from_slice(request.stub);
@@ -64,7 +65,8 @@ impl Endpoint {
         };
         let level = self.level();
         if level < interface.least_level.max(self.terms.least_level) {
-            // MS-RPCE 3.3.1.5.2.2: the server decides which level it demands.
+            // MS-RPCE 3.3.1.5.2.2: the server demands a higher level of protection for this
+            // interface.
             return self.fault(FaultStatus::ACCESS_DENIED, waiting);
         }
         if self.pending.len() >= MAX_PENDING {
@@ -107,7 +109,7 @@ impl Endpoint {
     /// Sends stub data in as many fragments as the client's limit asks for.
     fn respond(&mut self, waiting: Waiting, stub: &[u8]) {
         let frag = usize::from(self.max_xmit_frag.unwrap_or(MIN_FRAG));
-        // All fragments but the last have stub data whose length is a multiple of eight.
+        // The data of each fragment but the last one is a multiple of eight bytes.
         let overhead = Response::OVERHEAD.saturating_add(self.protected_overhead());
         let room = frag.saturating_sub(overhead) & !7;
         let mut flags = PduFlags::FIRST_FRAG;

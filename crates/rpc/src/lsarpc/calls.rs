@@ -79,7 +79,7 @@ fn call(
         lsa::LOOKUP_NAMES => names(stub, NamesForm::Names, handles, services),
         lsa::LOOKUP_NAMES2 => names(stub, NamesForm::Names2, handles, services),
         lsa::LOOKUP_NAMES3 => names(stub, NamesForm::Names3, handles, services),
-        // MS-LSAT 3.1.4.5 and 3.1.4.9: only domain controllers answer these two calls.
+        // MS-LSAT 3.1.4.5 and 3.1.4.9: only a domain controller answers these calls.
         lsa::LOOKUP_SIDS3 => {
             let failed = LookupReply::<TranslatedName>::failed(Status::INVALID_SERVER_STATE);
             Ok(failed.encode(SidsForm::Sids2))
@@ -250,7 +250,7 @@ fn names(
             TranslatedSid { kind: account.kind, sid: Some(account.sid), domain }
         }
         None => {
-            // If the domain part of a qualified name is known, the reply includes the domain.
+            // If the domain of `DOMAIN\name` is known, the reply includes it.
             let domain = name.split_once('\\').and_then(|(domain, _)| services.find_name(domain));
             let domain = domain.filter(|found| found.kind == SidNameUse::DOMAIN);
             let domain = domain.as_ref().map(Account::in_domain).map(|it| domains.index(it));

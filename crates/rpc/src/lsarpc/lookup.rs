@@ -59,10 +59,10 @@ impl LookupSids {
         let entries = r.u32(WHAT)?;
         let mut sids = Vec::new();
         if r.pointer(WHAT)? {
-            // An entry has at least 16 bytes: a pointer, a count and the shortest SID.
+            // An entry has at least 16 bytes: pointer, count and the shortest SID.
             let count = r.array(entries, 16, WHAT)?;
             for _ in 0..count {
-                // MS-LSAT 2.2.17: a SID is not NULL.
+                // MS-LSAT 2.2.17: the pointer to a SID is not null.
                 if !r.pointer(WHAT)? {
                     return Err(Malformed::new(WHAT));
                 }
@@ -142,7 +142,7 @@ impl LookupNames {
             options = r.u32("LsarLookupNames LookupOptions")?;
             r.u32("LsarLookupNames ClientRevision")?;
         }
-        // MS-LSAT 3.1.4.7: LsarLookupNames2 ignores its options.
+        // MS-LSAT 3.1.4.7: only LsarLookupNames3 looks at the options.
         let known = form != NamesForm::Names3 || matches!(options, 0 | LOCAL_NAMES_ONLY);
         Ok(Self { policy, names, is_local: level == LOOKUP_WKSTA && known })
     }
@@ -266,7 +266,7 @@ impl<T> LookupReply<T> {
     /// ReferencedDomains, then how many entries follow.
     fn start(&self) -> NdrWriter {
         let mut w = NdrWriter::new();
-        // MS-LSAT 3.1.4.9: with an error other than STATUS_NONE_MAPPED the reply has no domains.
+        // MS-LSAT 3.1.4.9: a reply with an error has no domains, except with STATUS_NONE_MAPPED.
         let is_told = !self.status.is_error() || self.status == Status::NONE_MAPPED;
         w.pointer(is_told);
         if is_told {
@@ -409,7 +409,7 @@ impl LookupReply<TranslatedSid> {
         for (kind, rid, domain) in heads {
             let in_domain = || domains.get(domain?)?.sid;
             let sid = match (form, kind) {
-                // In LsarLookupNames3 this field is the referent identifier of the whole SID.
+                // In LsarLookupNames3 the field is a pointer to the whole SID.
                 (NamesForm::Names3, _) if rid != 0 => r.sid_or_none(WHAT)?,
                 (NamesForm::Names3, _) | (_, SidNameUse::UNKNOWN) => None,
                 (_, SidNameUse::DOMAIN) => in_domain(),

@@ -36,8 +36,8 @@ impl OpenPolicy {
         r.u32("LSAPR_OBJECT_ATTRIBUTES Attributes")?;
         let descriptor = r.pointer("LSAPR_OBJECT_ATTRIBUTES SecurityDescriptor")?;
         let quality = r.pointer("LSAPR_OBJECT_ATTRIBUTES SecurityQualityOfService")?;
-        // MS-LSAD 3.1.4.4.1: RootDirectory must be NULL, the other members are ignored. Deviation:
-        // ObjectName and SecurityDescriptor must be NULL too; no client sends them.
+        // MS-LSAD 3.1.4.4.1: RootDirectory must be NULL. Deviation: ObjectName and
+        // SecurityDescriptor must be NULL, too, because no client sends them.
         if root || name || descriptor {
             return Ok(Self { desired: None });
         }
@@ -54,7 +54,7 @@ impl OpenPolicy {
     pub fn encode(desired: AccessMask, server: &str) -> Vec<u8> {
         let mut w = NdrWriter::new();
         w.unique_string(Some(server));
-        // LSAPR_OBJECT_ATTRIBUTES has 24 bytes; all its members but the length are zero.
+        // LSAPR_OBJECT_ATTRIBUTES: the length of 24 bytes, and zeros.
         w.u32(24).u32(0).u32(0).u32(0).u32(0).u32(0).u32(desired.0);
         w.into_stub()
     }
@@ -76,7 +76,7 @@ impl OpenPolicy3 {
         let what = "LsarOpenPolicy3 InVersion";
         let mut r = NdrReader::new(stub);
         let open = OpenPolicy::read(&mut r, true)?;
-        // If the request names an object below the policy, the rest of the request is not parsed.
+        // If the object attributes are not empty, the call fails and the rest is not parsed.
         let version = if open.desired.is_some() { r.u32(what)? } else { 1 };
         if open.desired.is_some() && version == 1 {
             let revision = "LSAPR_REVISION_INFO";
@@ -160,7 +160,7 @@ pub fn encode_information(
             w.u16(ROLE_PRIMARY);
         }
         PolicyInformation::DNS_DOMAIN | PolicyInformation::DNS_DOMAIN_INT => {
-            // A machine outside a domain has no DNS domain name, no forest name and no domain GUID.
+            // A machine without a domain has no DNS names and no domain GUID.
             w.unicode_head(&primary.name, 1).unicode_head("", 0).unicode_head("", 0);
             w.u32(0).u32(0).u32(0).u32(0).pointer(primary.sid.is_some());
             w.unicode(&primary.name, 1).unicode("", 0).unicode("", 0);
@@ -195,7 +195,7 @@ impl UserName {
     pub fn parse(stub: &[u8]) -> Parsed<Self> {
         let mut r = NdrReader::new(stub);
         r.unique_string("LsarGetUserName SystemName")?;
-        // MS-LSAT 3.1.4.4: the server ignores both names of the request.
+        // MS-LSAT 3.1.4.4: both names in the request are ignored.
         skip_name(&mut r)?;
         let wants_domain = r.pointer("LsarGetUserName DomainName")?;
         if wants_domain {

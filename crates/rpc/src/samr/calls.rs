@@ -193,7 +193,7 @@ fn connect(
         return Ok(handle_reply(opened));
     }
     let mut w = NdrWriter::new();
-    // OutVersion and OutRevisionInfo: revision 3, without optional features.
+    // OutVersion and OutRevisionInfo: revision 3, no optional features.
     w.u32(1).u32(1).u32(3).u32(0);
     w.handle(&opened.unwrap_or(ContextHandle::NULL)).u32(status_of(&opened).0);
     Ok(w.into_stub())
@@ -216,7 +216,7 @@ fn open(
     services: &dyn Sam,
 ) -> Result<ContextHandle, Status> {
     let all = if services.may_list_accounts() { all } else { all.without(to_list(all)) };
-    // GENERIC_READ requests all rights that the server can grant on the object.
+    // GENERIC_READ means all rights that this server can grant.
     let generic = AccessMask::GENERIC_READ;
     let desired = if desired.contains(generic) { desired.without(generic) | all } else { desired };
     let access = granted(desired, all)?;
@@ -382,7 +382,7 @@ fn enumerate(request: &Enumerate, all: Result<Vec<Entry>, Status>) -> Vec<u8> {
     let rest = all.get(start..).unwrap_or(&[]);
     let mut room = usize::try_from(request.max_len).unwrap_or(usize::MAX);
     let fits = |entry: &&Entry| {
-        // An entry takes a SAMPR_RID_ENUMERATION and the UTF-16 text of its name.
+        // An entry takes a SAMPR_RID_ENUMERATION and its name in UTF-16.
         let size = entry.name.len().saturating_mul(2).saturating_add(ENTRY);
         room.checked_sub(size).inspect(|left| room = *left).is_some()
     };
@@ -412,7 +412,7 @@ fn lookup_names(request: &LookupNames, handles: &Handles<Object>, services: &dyn
         Ok(domain) => domain,
         Err(status) => return Ok(samr::encode_rids(&[], status)),
     };
-    // Indexes the accounts by name, since a client asks for a thousand names at a time.
+    // A client asks for up to a thousand names at once, so the accounts are indexed by name.
     let all = services.accounts_in(&domain);
     let named = |account: &Account| (upcase_name(&account.name), (rid(&account.sid), account.kind));
     let known: BTreeMap<_, _> = all.iter().rev().map(named).collect();

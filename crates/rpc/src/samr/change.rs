@@ -57,7 +57,7 @@ impl ChangePassword {
         w.unicode_head(&self.user, 0).unicode(&self.user, 0);
         w.pointer(true).fixed(&*self.password);
         w.pointer(true).fixed(&self.proof);
-        // LmPresent is 0, and the pointers to the LM password and its proof are null.
+        // LmPresent is 0; the LM password and its proof are null.
         w.u8(0).pointer(false).pointer(false);
         w.into_stub()
     }
@@ -95,7 +95,8 @@ impl ChangePasswordAes {
         }
         let head = r.unicode_head(WHAT)?;
         let user = r.unicode(head, WHAT)?.decode()?;
-        // The structure is aligned to eight bytes, as its member PBKDF2Iterations is.
+        // The structure has an eight-byte member (PBKDF2Iterations), so it is aligned to eight
+        // bytes.
         r.align(8)?;
         let (auth_data, salt) = (r.fixed(WHAT)?, r.fixed(WHAT)?);
         let length = r.u32(WHAT)?;

@@ -16,7 +16,7 @@ pub(super) fn query(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) 
     let request = QueryDisplay::parse(stub)?;
     let class = request.class;
     if !(Display::USER..=Display::OEM_GROUP).contains(&class) {
-        // The union has no arm for this class.
+        // The union of the reply has no such class, so the call is malformed.
         return Err(FaultStatus::NDR);
     }
     let domain = match listed_domain(&request.handle, handles, services)? {
@@ -31,7 +31,7 @@ pub(super) fn query(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) 
     let start = usize::try_from(request.index).unwrap_or(usize::MAX);
     let rest = all.get(start..).unwrap_or(&[]);
     let told = rest.get(..count(rest, &request)).unwrap_or(rest);
-    // MS-SAMR returns SUCCESS here. Windows returns MORE_ENTRIES, and so does this server.
+    // MS-SAMR has SUCCESS for an incomplete list; MORE_ENTRIES is returned as in Windows.
     let status = if told.len() < rest.len() { Status::MORE_ENTRIES } else { Status::SUCCESS };
     let is_oem = matches!(class, Display::OEM_USER | Display::OEM_GROUP);
     let available = if is_oem { 0 } else { bytes(&all) };
@@ -53,7 +53,7 @@ fn list(class: Display, domain: &Sid, services: &dyn Sam) -> Vec<Shown> {
     let (kind, is_group) = match class {
         Display::USER | Display::OEM_USER => (SidNameUse::USER, false),
         Display::GROUP | Display::OEM_GROUP => (SidNameUse::GROUP, true),
-        // Only this machine has accounts here, so the list of other machines is empty.
+        // The class lists machines: accounts of other machines do not exist here.
         _ => return Vec::new(),
     };
     let mut all = of_kind(domain, kind, services);
@@ -81,7 +81,7 @@ pub(super) fn index(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) 
             let name = upcase_name(&shown.name);
             prefix.chars().zip(name.chars()).take_while(|(a, b)| a == b).count()
         };
-        // If several names match equally well, the first one is returned.
+        // Of several equally good matches the first one is returned.
         let best =
             all.iter().rev().map(|shown| (alike(shown), shown.index)).max_by_key(|best| best.0);
         let best = best.filter(|(alike, _)| prefix.is_empty() || *alike > 0);

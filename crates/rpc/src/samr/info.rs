@@ -128,12 +128,12 @@ fn name(w: &mut NdrWriter, text: &str) {
 /// The reply of SamrQueryInformationDomain and its successor.
 pub fn encode_domain(class: DomainInformation, of: &DomainFacts<'_>) -> Option<Vec<u8>> {
     const ENABLED: u32 = 1;
-    // DomainServerRolePrimary
+    // The value is DomainServerRolePrimary.
     const PRIMARY: u32 = 3;
     answer(class.0, |w| {
         match class {
             DomainInformation::PASSWORD => {
-                // The policy has no minimum length, no password history and no maximum age.
+                // The policy: no minimum length, no history, no maximum age.
                 w.u16(0).u16(0).u32(0);
                 time(w, [0, 0x8000_0000]);
                 time(w, [0, 0]);
@@ -161,8 +161,8 @@ pub fn encode_domain(class: DomainInformation, of: &DomainFacts<'_>) -> Option<V
                 w.u32(ENABLED);
             }
             DomainInformation::LOCKOUT => {
-                // LockoutDuration and LockoutObservationWindow are LARGE_INTEGERs
-                // in a structure that is aligned as they are.
+                // LockoutDuration and LockoutObservationWindow are LARGE_INTEGERs, so the structure
+                // is aligned to eight bytes.
                 w.align(8);
                 time(w, [0, 0]);
                 time(w, [0, 0]);
@@ -239,26 +239,26 @@ pub fn encode_user(class: UserInformation, of: &UserFacts<'_>) -> Option<Vec<u8>
 
 /// SAMPR_USER_ALL_INFORMATION, MS-SAMR 2.2.6.6.
 fn all(w: &mut NdrWriter, of: &UserFacts<'_>) {
-    // LastLogon, LastLogoff, PasswordLastSet, AccountExpires, PasswordCanChange
-    // and PasswordMustChange.
+    // The times are LastLogon, LastLogoff, PasswordLastSet, AccountExpires, PasswordCanChange and
+    // PasswordMustChange.
     for at in [[0, 0], NEVER, [0, 0], NEVER, [0, 0], NEVER] {
         time(w, at);
     }
-    // From UserName and FullName to Parameters.
+    // The strings are UserName and nine empty ones, from FullName to Parameters.
     w.unicode_head(of.name, 0);
     for _ in 0..9 {
         w.unicode_head("", 0);
     }
-    // The server never returns the two passwords or the private data.
+    // The two passwords and the private data are never returned.
     for _ in 0..3 {
         w.u16(0).u16(0).pointer(false);
     }
     w.u32(0).pointer(false);
     w.u32(of.rid).u32(of.primary_group).u32(of.control).u32(WHICH_FIELDS);
     w.u16(0).pointer(false);
-    // BadPasswordCount, LogonCount, CountryCode and CodePage.
+    // The numbers are BadPasswordCount, LogonCount, CountryCode and CodePage.
     w.u16(0).u16(0).u16(0).u16(0);
-    // LmPasswordPresent, NtPasswordPresent, PasswordExpired, PrivateDataSensitive.
+    // The flags are LmPasswordPresent, NtPasswordPresent, PasswordExpired and PrivateDataSensitive.
     w.u8(0).u8(0).u8(0).u8(0);
     w.unicode(of.name, 0);
     for _ in 0..9 {

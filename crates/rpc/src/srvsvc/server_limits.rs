@@ -26,39 +26,40 @@ const NO_BOUND: u32 = u32::MAX;
 impl ServerLimits {
     /// Writes the fields that SERVER_INFO_502 and SERVER_INFO_503 begin with.
     pub(super) fn encode_common(&self, w: &mut NdrWriter) {
-        // sessopens, sessvcs, opensearch, sizreqbuf.
+        // The fields are sessopens, sessvcs, opensearch and sizreqbuf.
         w.u32(self.opens.clamp(1, 16_384)).u32(1).u32(2_048).u32(BUFFER_BYTES);
-        // initworkitems, maxworkitems, rawworkitems: limits of SMB 1, set to the ends of their
-        // ranges.
+        // The fields initworkitems, maxworkitems and rawworkitems are limits of SMB 1, so they have
+        // the ends of their ranges.
         w.u32(512).u32(65_535).u32(1);
-        // irpstacksize, maxrawbuflen, sessusers, sessconns.
+        // The fields are irpstacksize, maxrawbuflen, sessusers and sessconns.
         w.u32(11).u32(BUFFER_BYTES);
         w.u32(self.users.clamp(1, 2_048)).u32(self.tree_connects.clamp(1, 2_048));
-        // maxpagedmemoryusage, maxnonpagedmemoryusage.
+        // The fields are maxpagedmemoryusage and maxnonpagedmemoryusage.
         w.u32(NO_BOUND).u32(NO_BOUND);
-        // enablesoftcompat, enableforcedlogoff, timesource, acceptdownlevelapis, lmannounce: a
-        // session ends when its credentials end.
+        // The fields are enablesoftcompat, enableforcedlogoff (sessions end with their
+        // credentials), timesource, acceptdownlevelapis and lmannounce.
         w.u32(0).u32(1).u32(0).u32(0).u32(0);
     }
 
     /// Writes the fields that SERVER_INFO_503 has besides, up to the text of the domain.
     pub(super) fn encode_rest(&self, w: &mut NdrWriter) {
-        // domain, maxcopyreadlen, maxcopywritelen.
+        // The fields are domain, maxcopyreadlen and maxcopywritelen.
         w.pointer(true).u32(0).u32(0);
-        // minkeepsearch, maxkeepsearch, minkeepcomplsearch, maxkeepcomplsearch: seconds, of SMB 1.
+        // The fields minkeepsearch, maxkeepsearch, minkeepcomplsearch and maxkeepcomplsearch are
+        // seconds in SMB 1.
         w.u32(5).u32(10).u32(1).u32(2);
-        // threadcountadd and numblockthreads are unused; scavtimeout, minrcvqueue,
+        // The fields are threadcountadd and numblockthreads (unused), scavtimeout, minrcvqueue and
         // minfreeworkitems.
         w.u32(0).u32(0).u32(30).u32(0).u32(0);
-        // xactmemsize, threadpriority, maxmpxct.
+        // The fields are xactmemsize, threadpriority and maxmpxct.
         w.u32(0x0100_0000).u32(0).u32(self.requests.clamp(1, 65_535));
-        // oplockbreakwait, oplockbreakresponsewait.
+        // The fields are oplockbreakwait and oplockbreakresponsewait.
         let seconds = self.break_seconds.clamp(10, 180);
         w.u32(seconds).u32(seconds);
-        // enableoplocks, enableoplockforceclose, enablefcbopens, enableraw,
+        // The fields are enableoplocks, enableoplockforceclose, enablefcbopens, enableraw and
         // enablesharednetdrives.
         w.u32(1).u32(0).u32(0).u32(0).u32(0);
-        // minfreeconnections, maxfreeconnections.
+        // The fields are minfreeconnections and maxfreeconnections.
         w.u32(2).u32(2);
     }
 }

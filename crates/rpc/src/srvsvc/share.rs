@@ -178,7 +178,7 @@ impl ShareInfo {
             Field::Name => Some(&self.name),
             Field::Remark => Some(&self.remark),
             Field::Path => Some(&self.path),
-            // MS-SRVS 2.2.4.27
+            // MS-SRVS 2.2.4.27: "*" means that the share belongs to no particular server name.
             Field::ServerName => Some("*"),
             _ => None,
         }
@@ -438,7 +438,7 @@ impl ShareGetInfo<&str> {
 pub fn encode_share_info(level: u32, share: Result<&ShareInfo, WinError>) -> Vec<u8> {
     let mut w = NdrWriter::new();
     w.u32(level);
-    // The default arm of SHARE_INFO (MS-SRVS 2.2.3.6) is empty.
+    // MS-SRVS 2.2.3.6: for an unknown level the union is empty.
     if let Some(fields) = fields(level) {
         w.pointer(share.is_ok());
         if let Ok(share) = share {

@@ -15,7 +15,7 @@ const NAME_UNITS: usize = 80;
 /// Longest comment, in UTF-16 units.
 const REMARK_UNITS: usize = 48;
 
-// Members of SHARE_INFO as ParmErr names them, MS-SRVS 2.2.2.11.
+// MS-SRVS 2.2.2.11: the numbers by which ParmErr names members of SHARE_INFO.
 const NETNAME: u32 = 1;
 const TYPE: u32 = 3;
 const REMARK: u32 = 4;
@@ -125,7 +125,7 @@ impl ShareChange {
         let info = self.info.as_ref().ok_or((WinError::INVALID_LEVEL, 0))?;
         let remark = matches!(self.level, 1 | 2 | 502 | 1004).then(|| info.remark.clone());
         let max_uses = matches!(self.level, 2 | 502 | 1006).then_some(info.max_uses);
-        // Only levels 502 and 1501 have a descriptor. Other levels leave the access list unchanged.
+        // Only levels 502 and 1501 have a descriptor; with other levels the access list stays.
         let security_descriptor = info.security_descriptor.clone();
         match self.level {
             1005 => return Err((WinError::NOT_SUPPORTED, 0)),

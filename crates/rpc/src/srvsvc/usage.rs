@@ -152,7 +152,8 @@ impl Entry for ConnectionInfo {
 fn size(cells: &[CellOf<'_>]) -> usize {
     cells.iter().fold(0, |size: usize, CellOf(cell)| {
         let text = match cell {
-            // A text takes MaxCount, Offset, ActualCount, and its terminator with the padding.
+            // A text takes MaxCount, Offset, ActualCount, the characters, and a terminator with
+            // padding.
             Text(text) => utf16_len(text).saturating_add(16),
             Number(_) => 0,
         };
@@ -167,7 +168,7 @@ fn write_entries(w: &mut NdrWriter, entries: &[Vec<CellOf<'_>>]) {
             Text(_) => w.pointer(true),
         };
     }
-    // The texts of all entries follow the array, in the order of the entries.
+    // The texts follow the array, in the order of its entries.
     for CellOf(cell) in entries.iter().flatten() {
         if let Text(text) = cell {
             w.string(text);
@@ -202,7 +203,7 @@ impl UsageEnum {
         if r.u32(what)? != level {
             return Err(Malformed::new(what));
         }
-        // The container of a request is empty: a null pointer, or an array without entries.
+        // The list in a request is empty: a null pointer, or an array without entries.
         if r.pointer(what)? && (r.u32(what)? != 0 || (r.pointer(what)? && r.u32(what)? != 0)) {
             return Err(Malformed::new(what));
         }
@@ -255,7 +256,7 @@ impl UsageEnum {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let mut w = NdrWriter::new();
         w.u32(self.level).u32(self.level);
-        // The union has no arm for an unknown level, so the reply then ends here.
+        // For an unknown level the union is empty.
         if E::default().cells(self.level).is_some() {
             w.pointer(true).u32(number(told.len())).pointer(!told.is_empty());
             if !told.is_empty() {
@@ -275,7 +276,7 @@ impl UsageEnum {
 
 fn name(r: &mut NdrReader<'_>, what: &'static str) -> Parsed<Option<String>> {
     let name = r.unique_string(what)?.map(|name| name.to_string_lossy());
-    // An empty name means the same as an absent name.
+    // An empty name counts as no name.
     Ok(name.filter(|name| !name.is_empty()))
 }
 

@@ -275,8 +275,8 @@ fn auth3_has_no_answer() {
 
 #[test]
 fn without_a_right_proof_nothing_is_answered() {
-    // MS-RPCE 3.3.1.5.2.1: a wrong proof in alter_context is answered by a fault at once, a wrong
-    // proof in auth3 by a fault on the first request.
+    // MS-RPCE 3.3.1.5.2.1: a wrong proof in alter_context gets a fault at once; one in auth3 gets a
+    // fault with the first request.
     let mut wrong = Peer::new(AuthLevel::PRIVACY, 0, "guess");
     let (mut end, mut judge) = asking(&mut wrong, PduKind::ALTER_CONTEXT);
     let verdict = judge.judge(&end.token().unwrap());
@@ -306,19 +306,20 @@ fn a_call_that_is_not_protected_as_agreed_is_denied() {
     };
     for level in [AuthLevel::INTEGRITY, AuthLevel::PRIVACY] {
         let length = protected(0, level).1.len();
-        // Changes one byte each of the call ID, operation, stub data, level, context and token.
+        // Changes one byte of the call ID, the operation, the stub, the level, the context or the
+        // token.
         for at in [12, 22, 24, 100, length - 30, length - 23, length - 20, length - 1] {
             let (end, mut pdu) = protected(HEADER_SIGN, level);
             pdu[at] ^= 1;
             is_denied(end, &pdu);
         }
-        // Sets wrong lengths of the padding and of the token.
+        // Sets a wrong length of the padding or the token.
         for (at, value) in [(length - 22, 255), (10, 15), (10, 17), (11, 0xFF)] {
             let (end, mut pdu) = protected(HEADER_SIGN, level);
             pdu[at] = value;
             is_denied(end, &pdu);
         }
-        // Replays a call that was already answered.
+        // Sends the call again after it was answered.
         let (mut end, pdu) = protected(HEADER_SIGN, level);
         end.write(&pdu, &fixture()).unwrap();
         end.complete(2, Ok(Vec::new()));
@@ -336,7 +337,7 @@ fn the_next_pdu_waits_for_the_verdict() {
     let verdict = judge.judge(&end.token().unwrap());
     end.judge(verdict);
     assert_eq!(end.write_some(b"more", &fixture()), Ok(&[][..]));
-    // Sends one token too many, and a token without a bind that has begun.
+    // A token is sent that is one too many, or that belongs to no bind.
     let mut end = accepted(&mut Peer::new(AuthLevel::PRIVACY, 0, "secret"));
     let peer = Peer::new(AuthLevel::PRIVACY, 0, "secret");
     end.write(&peer.carrying(PduKind::AUTH3, b"proof"), &fixture()).unwrap();
@@ -447,7 +448,7 @@ fn pending_calls_are_bounded_completed_and_cancelled() {
         end.complete(call_id, Ok(Vec::new()));
         assert!(end.read(100).is_none(), "{call_id} is answered or given up");
     }
-    // A call ID that is pending cannot be used again.
+    // The ID of a pending call cannot be used for another call.
     pending(&mut end, 6);
     assert_eq!(parse_fault(&next(&mut end).1[16..]), Ok(FaultStatus::PROTO_ERROR));
     assert!(end.is_closed() && end.endpoint.pending().count() == 0);

@@ -58,7 +58,7 @@ fn binds_are_alike_to_the_byte() {
     let mut endpoint = End::new(&INTERFACE, assoc_group_id);
     endpoint.write(&hex(CLIENT_BIND), &fixture()).unwrap();
     let mut ours = endpoint.read(usize::MAX).unwrap().data;
-    // Samba writes the secondary address in lower case; Windows and this server do not.
+    // Only Samba writes the secondary address in lower case.
     ours[26..39].make_ascii_lowercase();
     assert_eq!(ours, theirs);
 }

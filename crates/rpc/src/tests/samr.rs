@@ -126,7 +126,7 @@ fn all_the_ways_to_connect() {
     assert_eq!(open(&mut ends, CONNECT, &w.into_stub()).1, Status::SUCCESS);
     server(&mut ends);
     for (stub, expected) in [
-        // No user gets SAM_SERVER_CREATE_DOMAIN or GENERIC_ALL.
+        // Nobody gets SAM_SERVER_CREATE_DOMAIN (8) or GENERIC_ALL.
         (connect5(8, 1), Status::ACCESS_DENIED),
         (connect5(0x1000_0000, 1), Status::ACCESS_DENIED),
         (connect5(MAXIMUM, 2), Status::NOT_SUPPORTED),
@@ -156,7 +156,7 @@ fn domains_and_who_is_in_them() {
     }
     let unknown = "S-1-5-21-1-2-3".parse().unwrap();
     assert_eq!(open_domain(&mut ends, unknown, MAXIMUM).1, Status::NO_SUCH_DOMAIN);
-    // DOMAIN_CREATE_USER
+    // 0x10 is DOMAIN_CREATE_USER, which nobody gets.
     assert_eq!(open_domain(&mut ends, machine(), 0x10).1, Status::ACCESS_DENIED);
     let ours = domain(&mut ends, machine());
     let list = |ends: &mut Ends, opnum, parts: &[u32], of| {
@@ -165,10 +165,10 @@ fn domains_and_who_is_in_them() {
     let users = [(1000, "root".into()), (1001, "smbuser".into()), (1002, "smbuser2".into())];
     let (_, all, said) = list(&mut ends, ENUMERATE_USERS, &[0, 0, u32::MAX], &ours);
     assert_eq!((&all[..], said), (&users[..], Status::SUCCESS));
-    // USER_ACCOUNT_DISABLED
+    // The filter 1 is USER_ACCOUNT_DISABLED.
     let (_, all, _) = list(&mut ends, ENUMERATE_USERS, &[0, 1, u32::MAX], &ours);
     assert_eq!(all, users[2..]);
-    // Reads the accounts one at a time, until the list ends.
+    // Each call returns one account, up to the end of the list.
     let mut context = 0;
     for (at, user) in users.iter().enumerate() {
         let (next, told, said) = list(&mut ends, ENUMERATE_USERS, &[context, 0, 0], &ours);
@@ -233,8 +233,8 @@ fn query_display(on_domain: &ContextHandle, class: u16, rest: [u32; 3]) -> Vec<u
 fn accounts_are_shown_by_name() {
     let mut ends = bound(&INTERFACE, &fixture());
     let ours = domain(&mut ends, machine());
-    // All accounts are normal accounts whose password does not expire; the last account is
-    // disabled.
+    // Each account is a normal account whose password does not expire (0x210); the last one is
+    // disabled as well (1).
     let all = [
         (1, 1000, 0x210, "root".into()),
         (2, 1001, 0x210, "smbuser".into()),
@@ -251,8 +251,7 @@ fn accounts_are_shown_by_name() {
         let stub = query_display(&ours, class, rest);
         asked(&mut ends, QUERY_DISPLAY_INFORMATION, &stub)
     };
-    // Reads one account for each call, limited by count or by size. Each reply has at least one
-    // entry.
+    // The limit, a count or a size, is so small that each call returns one account.
     for rest in [[1, u32::MAX], [u32::MAX, 36 + 16], [0, u32::MAX], [1000, 0]] {
         for (at, account) in (0..).zip(&all) {
             let (_, _, told, said) = display(&ask(1, [at, rest[0], rest[1]]).unwrap());
@@ -267,12 +266,12 @@ fn accounts_are_shown_by_name() {
     assert_eq!(display(&ask(2, whole).unwrap()), (0, 0, Vec::new(), Status::SUCCESS));
     let (_, _, groups, _) = display(&ask(3, whole).unwrap());
     assert_eq!(groups, [(1, 513, 7, "None".into())]);
-    // OEM entries have no full names, and one byte for each character.
+    // OEM entries have one byte for each character and no full names.
     let oem = ask(4, whole).unwrap();
     assert_eq!(oem[..12], [0, 0, 0, 0, 55, 0, 0, 0, 4, 0, 0, 0]);
     let text = |text: &[u8]| oem.windows(text.len()).any(|window| window == text);
     assert!(text(b"root") && text(b"smbuser2"));
-    // A call with a class that the union does not have is malformed.
+    // The union has no such class, so the call is malformed.
     for class in [0, 6, u16::MAX] {
         let mut ends = bound(&INTERFACE, &fixture());
         let ours = domain(&mut ends, machine());
@@ -354,7 +353,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
     let hiding = |is_administrator| Fixture { is_administrator, hides_accounts: true, ..fixture() };
     let user = hiding(false);
     let mut ends = bound(&INTERFACE, &fixture());
-    // Handles from before the change of the setting do not bypass the setting.
+    // These handles were opened before the setting changed, and must not bypass it.
     let before = domain(&mut ends, machine());
     let builtin_before = domain(&mut ends, Sid::BUILTIN);
     let group = account(&mut ends, OPEN_GROUP, &before, 513);
@@ -376,11 +375,11 @@ fn x8_accounts_are_listed_for_administrators_alone() {
             w.u32(desired).sid(&sid);
         })
     };
-    // DOMAIN_LIST_ACCOUNTS, GROUP_LIST_MEMBERS and ALIAS_LIST_MEMBERS by name.
+    // The rights DOMAIN_LIST_ACCOUNTS, GROUP_LIST_MEMBERS and ALIAS_LIST_MEMBERS are refused.
     assert_eq!(open(OPEN_DOMAIN, &on_domain(0x100, machine())).1, Status::ACCESS_DENIED);
     assert_eq!(open(OPEN_GROUP, &numbers(&before, &[0x10, 513])).1, Status::ACCESS_DENIED);
     assert_eq!(open(OPEN_ALIAS, &numbers(&builtin_before, &[4, 544])).1, Status::ACCESS_DENIED);
-    // GENERIC_READ and MAXIMUM_ALLOWED return all rights that the user has.
+    // GENERIC_READ and MAXIMUM_ALLOWED give all rights that the user may have.
     let mut most = |opnum, stub: &[u8]| {
         let (handle, said) = open(opnum, stub);
         assert_eq!(said, Status::SUCCESS, "{opnum}");
@@ -394,7 +393,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
     let own = most(OPEN_USER, &numbers(&ours, &[MAXIMUM, 1001]));
     let rid = |rid| machine().with_rid(rid).unwrap();
     for (opnum, stub) in lists(&ours, &group, &alias).into_iter().chain([
-        // The memberships of another account.
+        // These calls ask for memberships of other accounts.
         (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(1000)])),
         (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(1001), rid(1002)])),
         (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(4711)])),
@@ -405,7 +404,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
         let by_handle = opnum != GET_ALIAS_MEMBERSHIP;
         assert_eq!(status(&reply) == Status::ACCESS_DENIED, by_handle, "{opnum}");
     }
-    // The user may still look up one name or number, and read its own account.
+    // A user may look up single names and numbers, and read its own account.
     for (opnum, stub) in [
         (LOOKUP_IDS, numbers(&ours, &[1, 1000, 0, 1, 1000])),
         (QUERY_INFORMATION_USER, class(&own, 21)),
@@ -416,7 +415,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
         let reply = call(&mut ends, opnum, &stub, &user, usize::MAX).unwrap();
         assert_eq!(status(&reply), Status::SUCCESS, "{opnum}");
     }
-    // The descriptor shows that only Administrators have DOMAIN_LIST_ACCOUNTS.
+    // The descriptor gives DOMAIN_LIST_ACCOUNTS only to Administrators.
     let reply = call(&mut ends, QUERY_SECURITY_OBJECT, &numbers(&ours, &[4]), &user, usize::MAX);
     let reply = reply.unwrap();
     let mut r = NdrReader::new(&reply);
@@ -467,7 +466,7 @@ fn names_and_numbers_lead_to_each_other() {
     let reply = asked(&mut ends, LOOKUP_IDS, &ids(1000, &most)).unwrap();
     assert_eq!(status(&reply), Status::SUCCESS);
     for (opnum, stub) in [
-        // The first two counts are wrong; the third list is longer than allowed.
+        // Two counts are wrong, and one list is too long.
         (LOOKUP_IDS, ids(3, &[1, 2])),
         (LOOKUP_IDS, ids(u32::MAX, &[1, 2])),
         (LOOKUP_IDS, ids(1001, &vec![1; 1001])),
@@ -546,7 +545,7 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
         let stub = numbers(&ours, &[MAXIMUM, rid]);
         assert_eq!(open(&mut ends, opnum, &stub), (ContextHandle::NULL, absent));
     }
-    // USER_FORCE_PASSWORD_CHANGE, USER_CHANGE_PASSWORD.
+    // The rights are USER_FORCE_PASSWORD_CHANGE and USER_CHANGE_PASSWORD.
     for right in [0x80, 0x40] {
         let said = open(&mut ends, OPEN_USER, &numbers(&ours, &[right, 1000])).1;
         assert_eq!(said, Status::ACCESS_DENIED);
@@ -561,7 +560,7 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
         let reply = asked(&mut ends, opnum, &stub).unwrap();
         assert_eq!(status(&reply), Status::OBJECT_TYPE_MISMATCH, "{opnum}");
     }
-    // DOMAIN_READ_PASSWORD_PARAMETERS alone.
+    // The handle has only DOMAIN_READ_PASSWORD_PARAMETERS.
     let (weak, said) = open_domain(&mut ends, machine(), 1);
     assert_eq!(said, Status::SUCCESS);
     for (opnum, stub) in [
@@ -599,7 +598,8 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
 #[test]
 fn nothing_can_be_changed() {
     let mut ends = bound(&INTERFACE, &fixture());
-    // SetSecurityObject, CreateGroup, CreateUser, AddMember, Delete..., SetInformation, passwords.
+    // The operations set descriptors and passwords, create and delete groups and users, and change
+    // members.
     for opnum in [2, 9, 10, 12, 14, 21, 22, 23, 24, 29, 30, 31, 35, 37, 38, 50, 54, 58, 63, 66] {
         let faulted = asked(&mut ends, opnum, &[0; 64]);
         assert_eq!(faulted, Err(RpcError::Fault(FaultStatus::OP_RNG_ERROR)), "{opnum}");
@@ -639,7 +639,7 @@ proptest! {
             ContextHandle::NULL,
         ];
         let handle = &handles[kind].0[..];
-        // Small numbers pass more of the checks than random bytes.
+        // Small numbers get past more checks than random bytes.
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let _ = asked(&mut ends, opnum, &[handle, &words].concat());
         if !ends.1.is_closed() {

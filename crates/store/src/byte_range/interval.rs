@@ -65,8 +65,8 @@ impl Intervals {
             if node.key.range().overlaps(range) {
                 return true;
             }
-            // If no range of the left subtree reaches `range`, the left ranges end before `range`.
-            // If one does but none overlaps, all ranges on the right begin behind `range`.
+            // If no range on the left reaches `range`, only the right can overlap it. If one does
+            // reach it but none overlaps, all ranges on the right begin behind `range`.
             let reaches = node.left.as_ref().is_some_and(|left| left.last >= range.offset);
             tree = if reaches { &node.left } else { &node.right };
         }

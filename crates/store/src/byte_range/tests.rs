@@ -91,7 +91,7 @@ fn the_owner_conflicts_with_itself_only_exclusively() {
     r.lock(A, range(0, 8), Mode::Exclusive).unwrap();
     assert_eq!(r.lock(A, range(4, 8), Mode::Exclusive), Err(Status::LOCK_NOT_GRANTED));
     r.lock(A, range(0, 8), Mode::Shared).unwrap();
-    // The first unlock releases the exclusive lock.
+    // The first unlock releases the exclusive lock, the second one the shared lock.
     r.unlock(A, range(0, 8)).unwrap();
     assert!(r.may_read(B, range(0, 8)));
     r.unlock(A, range(0, 8)).unwrap();
@@ -148,7 +148,7 @@ fn waiters_are_granted_in_order_as_soon_as_possible() {
     r.unlock(A, range(20, 10)).unwrap();
     assert_eq!(poll(&mut r, both), Poll::Ready(Ok(())));
     r.unlock(B, range(0, 2)).unwrap();
-    // The lock is granted, but the request is cancelled before it reads the result.
+    // The request is cancelled after its lock was granted.
     r.give_up(second);
     assert_eq!((r.held_by(c), r.waiting_count()), (0, 0));
     r.lock(A, range(0, 2), Mode::Exclusive).unwrap();
@@ -165,7 +165,7 @@ fn an_open_that_goes_ends_its_waits_and_frees_for_others() {
     r.release(A);
     let late = r.lock_or_wait(B, range(0, 1), Mode::Exclusive).unwrap().unwrap();
     assert_eq!(poll(&mut r, c), Poll::Ready(Ok(())));
-    // The lock is granted, and the Open is closed before its request runs again.
+    // The Open is closed after its lock was granted.
     let d = r.lock_or_wait(A, range(9, 1), Mode::Exclusive);
     assert_eq!(d, Ok(None));
     r.release(B);
@@ -260,7 +260,7 @@ fn bench() {
             per(unlocked)
         );
     }
-    // Two Opens hold the maximum number of locks, alternately, taken in mixed order.
+    // Two Opens hold LOCKS_PER_FILE locks in turn, in mixed order.
     let mut r = ByteRanges::default();
     for i in 0..LOCKS_PER_FILE as u64 {
         let i = i.wrapping_mul(7919) % LOCKS_PER_FILE as u64;

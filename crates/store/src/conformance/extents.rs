@@ -41,18 +41,18 @@ pub fn extents_are_shared_or_not_at_all(s: &dyn Subject) {
         assert_eq!(bytes.len(), 3 * unit);
         let first = |at: usize| bytes[at * unit];
         assert_eq!([first(0), first(1), first(2)], [9, 3, 9]);
-        // A write to one file does not change the other file.
+        // After the copy each file changes on its own.
         target.write_at(cluster, &[7]).unwrap();
         source.write_at(2 * cluster + 1, &[8]).unwrap();
         assert_eq!(all_of(&*target)[unit..unit + 2], [7, 3]);
         assert_eq!(all_of(&*source)[2 * unit..2 * unit + 2], [3, 8]);
         source.write_at(2 * cluster + 1, &[3]).unwrap();
     }
-    // A copy up to the end of the source includes the last, unaligned cluster.
+    // A copy to the end of the source includes its last, incomplete cluster.
     target.share_extents(&*source, &copy(cluster, 2 * cluster, 3 * cluster + 4)).unwrap();
     let bytes = all_of(&*target);
     assert_eq!((bytes.len(), &bytes[5 * unit..]), (5 * unit + 4, &b"tail"[..]));
-    // Source and target are the same file.
+    // Source and target may be the same file.
     source.share_extents(&*source, &copy(0, 3 * cluster, cluster)).unwrap();
     assert_eq!(all_of(&*source)[3 * unit], 1);
     target.share_extents(&*source, &copy(0, 0, 0)).unwrap();
@@ -117,7 +117,7 @@ pub fn zeros_are_read_and_holes_are_seen(s: &dyn Subject) {
     assert_eq!(first, Allocated { ranges: vec![(10, PIECE)], has_more: true });
     let hole = made.allocated(PIECE, 2 * PIECE, 10).unwrap();
     assert_eq!(hole, Allocated::default());
-    // Zeroed space that stays allocated also reads as zeros.
+    // Zeroed space that stays allocated reads as zeros, too.
     made.zero(0, 4096, false).unwrap();
     assert_eq!(all_of(&*made)[..4097], [vec![0; 4096], vec![1]].concat());
     let reader = s.open("f", &READ).unwrap().node;

@@ -40,7 +40,7 @@ pub fn times_are_set(s: &dyn Subject) {
 /// Tests that DOS attributes are kept.
 pub fn attributes_are_kept(s: &dyn Subject) {
     let attributes = FileAttributes::ARCHIVE | FileAttributes::HIDDEN;
-    // Attributes that cannot be set are ignored.
+    // COMPRESSED and DIRECTORY cannot be set, so they are ignored.
     let asked = attributes | FileAttributes::COMPRESSED | FileAttributes::DIRECTORY;
     let made = s.open("a", &OpenHow { attributes: asked, ..CREATE }).unwrap();
     assert_eq!(made.stat.attributes, attributes);

@@ -47,24 +47,24 @@ pub fn renaming_moves_and_replaces(s: &dyn Subject) {
     assert_eq!(s.rename("a", a, "B", false), Err(Fault::Exists));
     assert_eq!(s.rename("a", a, "no\\b", false), Err(Fault::PathNotFound));
     assert_eq!(s.rename("a", a, "b\\c", false), Err(Fault::PathNotDirectory));
-    // Only upper and lower case change.
+    // The rename changes only the case.
     assert_eq!(s.rename("a", a, "A", false).as_deref(), Ok("A"));
     assert_eq!(s.list(""), ["A", "b", "d"]);
     assert_eq!(s.rename("a", a, "A", false).as_deref(), Ok("A"));
     assert_eq!(s.rename("D", dir, "D", false).as_deref(), Ok("D"));
-    // The file moves into another directory, whose name is sent in another case.
+    // The target directory is named in another case.
     assert_eq!(s.rename("A", a, "d\\x", false).as_deref(), Ok("D\\x"));
     assert_eq!(s.content("d\\x").unwrap(), "a");
-    // A file that replaces another takes the spelling of the request.
+    // The replaced entry gets the spelling of the request.
     assert_eq!(s.rename("d\\X", a, "B", true).as_deref(), Ok("B"));
     assert_eq!(s.list(""), ["B", "D"]);
     assert_eq!(s.content("b").unwrap(), "a");
-    // A directory is never replaced; it may replace a file.
+    // A directory is never replaced, but may replace a file.
     assert_eq!(s.rename("B", a, "d", true), Err(Fault::AccessDenied));
     assert_eq!(s.rename("d", dir, "b", false), Err(Fault::Exists));
     assert_eq!(s.rename("d", dir, "b", true).as_deref(), Ok("b"));
     assert_eq!(s.list(""), ["b"]);
-    // A directory cannot move into itself, and the attempt loses nothing.
+    // A directory cannot be moved into itself; a failed attempt changes nothing.
     s.mkdir("b\\c");
     s.file("b\\f", "f");
     assert_eq!(s.rename("b", dir, "b\\c\\b", false), Err(Fault::Invalid));

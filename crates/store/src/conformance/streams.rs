@@ -48,7 +48,7 @@ pub fn streams_are_data_of_their_own(s: &dyn Subject) {
     let reader = s.open("f:one", &READ).unwrap().node;
     assert_eq!(reader.write_at(0, b"x"), Err(Fault::AccessDenied));
     assert_eq!(reader.set_end_of_file(0), Err(Fault::AccessDenied));
-    // Unusual names, an empty stream, and a stream larger than an extended attribute.
+    // Streams may have unusual names, be empty, or be larger than an extended attribute.
     s.open("f:\u{5}Odd\n *?", &CREATE).unwrap();
     let large = s.open("f:Large", &CREATE).unwrap().node;
     let bytes: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8).collect();
@@ -65,7 +65,7 @@ pub fn streams_are_data_of_their_own(s: &dyn Subject) {
     let found: Vec<_> = found.iter().map(|f| (f.name.as_str(), f.size)).collect();
     assert_eq!(found, [("\u{5}Odd\n *?", 0), ("Large", 200_001), ("One", 2)]);
     assert_eq!(s.open("f:one", &LOOK).unwrap().node.streams().unwrap().len(), 3);
-    // All other facts belong to the file and not to the stream.
+    // Attributes and times belong to the file and not to the stream.
     let node = both.node;
     let change = BasicChange {
         created: Some(FileTime(0x01D0_0000_0000_0000)),
@@ -90,7 +90,7 @@ pub fn streams_go_with_their_file(s: &dyn Subject) {
     made.node.write_at(0, &[7; 100_000]).unwrap();
     drop(made);
     assert_eq!(s.stat("n").unwrap().end_of_file, 0);
-    // A directory can have streams; a stream of a directory is not a directory.
+    // A stream of a directory is not a directory itself.
     let dir = s.mkdir("d");
     let of_directory = s.open("d:s", &CREATE).unwrap();
     assert_eq!(of_directory.stat.kind, Kind::File);
@@ -99,12 +99,12 @@ pub fn streams_go_with_their_file(s: &dyn Subject) {
     assert_eq!(s.content("d:S").unwrap(), "on a directory");
     assert!(s.list("d").is_empty());
     assert_eq!(s.fault("d:s", &CREATE_DIRECTORY), Fault::NotADirectory);
-    // Renames and links keep a file's streams.
+    // A renamed or linked file keeps its streams.
     let key = s.key("n");
     s.rename("n", key, "d\\m", false).unwrap();
     s.vfs().link(&*s.open("d\\m:s", &LOOK).unwrap().node, &name("l"), false).unwrap();
     assert_eq!(s.stat("l:s").unwrap().end_of_file, 100_000);
-    // One stream is removed by its own key.
+    // The stream is removed by its own key.
     let stream = s.key("l:s");
     assert_eq!(s.remove("l:s", key), Err(Fault::Stale));
     let held = s.open("d\\m:s", &READ).unwrap().node;
@@ -114,13 +114,13 @@ pub fn streams_go_with_their_file(s: &dyn Subject) {
     assert_eq!(s.remove("l:s", stream), Err(Fault::NotFound));
     assert_eq!(names(s, "l"), [""; 0]);
     assert!(s.stat("l").is_ok());
-    // All streams are removed, large and small.
+    // All streams of the file are removed.
     s.open("l:small", &CREATE).unwrap().node.write_at(0, b"x").unwrap();
     s.open("l:large", &CREATE).unwrap().node.write_at(150_000, b"x").unwrap();
     assert_eq!(names(s, "d\\m"), ["large", "small"]);
     s.open("l", &LOOK).unwrap().node.clear_streams().unwrap();
     assert_eq!(names(s, "l"), [""; 0]);
-    // A new file with the name of a removed file has none of its streams.
+    // A new file of the same name has no streams of the old one.
     s.open("l:large", &CREATE).unwrap().node.write_at(150_000, b"x").unwrap();
     s.remove("l", key).unwrap();
     s.remove("d\\m", key).unwrap();
@@ -154,7 +154,7 @@ pub fn streams_are_renamed(s: &dyn Subject) {
     rename("f:large", "f:longer", false).unwrap();
     large.write_at(0, b"x").unwrap();
     assert_eq!(s.stat("f:longer").unwrap().end_of_file, 100_000);
-    // A stream is renamed over the file's own data.
+    // The stream replaces the file's own data.
     assert_eq!(rename("f:two", "f", true), Ok(name("f")));
     assert_eq!(s.content("f").unwrap(), "first");
     assert_eq!(names(s, "f"), ["longer"]);

@@ -105,7 +105,7 @@ fn the_table() {
             };
             let waits = if contention.waits { "w" } else { "" };
             write!(table, "{:<7}", std::format!("{broken}{waits}")).unwrap();
-            // An Open does not break its own oplock, except level II by a write.
+            // An Open breaks its own oplock only if that is level II and the Open writes.
             let mut own = Oplocks::default();
             own.request(OpenId(1), ROUTE, wish, FREE);
             let contention = own.contend(actor(1, Some(1)), cause);
@@ -256,7 +256,7 @@ fn a_break_expires_by_its_number_alone() {
     oplocks.expire(him, number);
     assert!(!oplocks.would_wait(actor(2, None)));
     assert!(oplocks.is_empty(), "an oplock that is broken to nothing is no more");
-    // A lease is removed when its last Open is closed.
+    // A lease ends with its last Open.
     oplocks.request(OpenId(3), ROUTE, wish(1, ALL), FREE);
     oplocks.request(OpenId(4), ROUTE, wish(1, ALL), FREE);
     let broken = oplocks.contend(actor(2, None), opened).breaks.remove(0);

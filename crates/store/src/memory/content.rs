@@ -146,7 +146,7 @@ impl Content {
         if first >= beyond {
             return;
         }
-        // The last page counts as complete if the range reaches the end of the file.
+        // If the range reaches the end of the file, its last page counts as whole.
         let whole = if beyond == self.end { pages_of(beyond) } else { locate(beyond).0 };
         let (from, to) = (pages_of(first), whole);
         if from < to {
@@ -202,7 +202,7 @@ impl Content {
             }
         }
         let end = if self.end != newer.end && survives() { newer.end } else { self.end };
-        // The next call removes the pages behind the new end.
+        // `set_end` then removes the pages behind the new end.
         self.end = u64::MAX;
         self.set_end(end);
     }

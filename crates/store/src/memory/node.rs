@@ -91,7 +91,7 @@ impl MemoryNode {
     /// (`allowed`).
     fn check_data(&self, allowed: bool) -> VfsResult<()> {
         match self.kind {
-            // The file may have become a symbolic link since it was opened.
+            // The open directory may have become a symbolic link meanwhile.
             Kind::Directory if self.look(|inode| Ok(inode.kind())) == Ok(Kind::Directory) => {
                 Err(Fault::IsADirectory)
             }
@@ -170,7 +170,7 @@ impl Node for MemoryNode {
     fn key(&self) -> FileKey {
         let key = self.hold.shared.key(self.hold.ino);
         let Some(id) = self.stream else { return key };
-        // The key of a removed stream is not used for another stream.
+        // The stream was removed: its key must not equal that of another stream.
         let removed = || FileKey { stream: u64::MAX, ..key };
         self.look(|inode| Ok(inode.streams.by_id(id).map_or_else(removed, |s| s.key(key))))
             .unwrap_or_else(|_| removed())
@@ -248,7 +248,7 @@ impl Node for MemoryNode {
             if let Some(mode) = change.mode {
                 meta.mode = mode & 0o7777;
             }
-            // As on the host, a symbolic link cannot store attributes and a creation time.
+            // As on Linux, a symbolic link has no attributes and no creation time.
             if !is_link {
                 if let Some(attributes) = change.attributes {
                     meta.attributes = storable(attributes);

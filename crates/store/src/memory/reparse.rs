@@ -51,7 +51,7 @@ impl MemoryVfs {
         let meta = &mut inode.meta;
         (meta.reparse, meta.written, meta.changed) = (None, now, now);
         if *by != Replacement::File {
-            // As on the host, a symbolic link or special file cannot store these values.
+            // As on Linux, links and special files have none of these.
             meta.attributes = frevo_wire::dtyp::FileAttributes::EMPTY;
             meta.eas.clear();
             meta.needed_eas.clear();

@@ -30,7 +30,7 @@ impl Shared {
     }
 
     pub(super) fn key(&self, ino: Ino) -> FileKey {
-        // No device of the host has a number this large.
+        // The host has no device with such a large number.
         FileKey::of_file(u64::from(self.options.serial) | 0xFFFF << 48, ino.0)
     }
 

@@ -88,7 +88,7 @@ fn a_crash_leaves_what_was_synced() {
     let again = open(&after, "D\\A");
     assert_eq!((again.key(), again.eas().unwrap()), (key, vec![("x".into(), b"y".to_vec())]));
     assert_eq!(again.stat().unwrap().links, 1);
-    // The original file system stays usable and separate from the copy.
+    // The copy after the crash does not affect the original.
     assert_eq!(contents(&vfs), pairs(&[("d\\a", "kelost"), ("d\\b", "lost")]));
     open(&after, "new").sync().unwrap();
     assert_ne!(open(&after, "new").key(), open(&vfs, "d\\b").key());
@@ -105,7 +105,7 @@ fn directories_change_in_order() {
     c.write_at(0, b"c").unwrap();
     vfs.remove(&name("b"), a.key()).unwrap();
     assert_eq!(contents(&vfs.crash()), pairs(&[("a", "a")]));
-    // The medium may hold any number of the changes, always in order from the first.
+    // A crash may keep any number of the changes, in their order.
     for (count, expected) in [
         (0, pairs(&[("a", "a")])),
         (1, pairs(&[("b", "a")])),
@@ -119,7 +119,7 @@ fn directories_change_in_order() {
         });
         assert_eq!(contents(&after), expected, "{count}");
     }
-    // A sync of any node also writes all earlier directory changes.
+    // A sync of any file makes all earlier changes of names durable.
     open(&vfs, "d").sync().unwrap();
     assert_eq!(contents(&vfs.crash()), pairs(&[("c", ""), ("d", "")]));
     assert_eq!(contents(&vfs.crash_with(&mut || true)), contents(&vfs));
@@ -280,7 +280,7 @@ proptest! {
     #[test]
     fn no_crash_takes_what_was_synced(steps in prop::collection::vec(step(), 1..40), seed: u64) {
         let vfs = memory(MemoryOptions::default());
-        // The content of each file at its last sync; None after later changes.
+        // `synced` has the content of each file at its last sync, or None after a later change.
         let mut synced: [Option<Vec<u8>>; 4] = [None, None, None, None];
         let whole = |vfs: &MemoryVfs, at: usize| {
             vfs.contents().into_iter().find(|(n, _)| n.path() == NAMES[at]).map(|(_, c)| c)
@@ -304,7 +304,7 @@ proptest! {
                 Step::Rename(a, b) => {
                     if a != b && vfs.stat(&name(NAMES[a])).is_ok() {
                         rename(&vfs, NAMES[a], NAMES[b]);
-                        // After a crash the file may have either name.
+                        // After a crash the file may have its old or its new name.
                         (synced[a], synced[b]) = (None, None);
                     }
                 }
@@ -323,7 +323,7 @@ proptest! {
                 prop_assert_eq!(whole(&after, f), Some(expected), "{}", NAMES[f]);
             }
         }
-        // The file system after the crash is consistent: every file can be opened and removed.
+        // Each file can be opened and removed after the crash.
         let used = after.contents().len();
         for (name, _) in after.contents() {
             let key = after.stat(&name).unwrap().key;

@@ -274,7 +274,7 @@ impl Tree {
             let (stored, ino, inode) =
                 self.find(dir, component, exact).ok_or(Fault::PathNotFound)?;
             if inode.meta.reparse.is_some() {
-                // MS-FSA 2.1.5.1: a path never leads through a reparse point.
+                // MS-FSA 2.1.5.1: a path cannot go through a reparse point.
                 return Err(Fault::Symlink);
             }
             match inode.kind() {
@@ -325,7 +325,7 @@ pub(super) fn check_name(name: &Name, posix: bool) -> VfsResult<()> {
     }
     name.components().try_for_each(|component| {
         let special = matches!(component, "." | "..") || component.contains(['\0', '/']);
-        // Windows would drop the final dot or space of such a name.
+        // Windows would drop the dot or space at the end of this name.
         let dropped = !posix && component.ends_with([' ', '.']);
         if special || dropped {
             return Err(Fault::NameInvalid);

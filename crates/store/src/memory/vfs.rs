@@ -92,7 +92,7 @@ impl MemoryVfs {
             state: Mutex::new(state),
             faults: Faults::new(self.shared.faults.capacity()),
             volume: Arc::clone(&self.shared.volume),
-            // A crash resets quotas to the options, because no rule makes their changes durable.
+            // No rule makes changes of quotas durable, so a crash resets them.
             quotas: Quotas::of(&self.shared.options),
             options: self.shared.options.clone(),
             clock: Arc::clone(&self.shared.clock),
@@ -296,12 +296,12 @@ impl Vfs for MemoryVfs {
         let target = state.live.place(to, to.is_exact())?;
         let mut edits = vec![Edit { dir: source.dir, name: stored, to: None }];
         if let Some((existing, other, other_kind)) = there(&state.live, &target, to.is_exact()) {
-            // MS-FSA 2.1.5.15.12: another link of this file, or its name in another case, needs no
-            // permission to replace; a directory is never replaced.
+            // MS-FSA 2.1.5.15.12: the target may be another link of the file or its name in another
+            // case. A directory is never replaced.
             if other != ino {
                 let directories = kind == Kind::Directory && other_kind == Kind::Directory;
                 if to.is_exact() && directories && replace {
-                    // POSIX lets a directory replace an empty directory.
+                    // As in POSIX, a directory replaces an empty directory.
                     if state.live.entries(other).is_some_and(|entries| !entries.is_empty()) {
                         return Err(Fault::NotEmpty);
                     }
@@ -312,10 +312,10 @@ impl Vfs for MemoryVfs {
             edits.push(Edit { dir: target.dir, name: existing, to: None });
         }
         if kind == Kind::Directory && target.chain.contains(&ino) {
-            // A directory cannot move into itself.
+            // A directory cannot be moved into itself.
             return Err(Fault::Invalid);
         }
-        // The entry takes the upper and lower case of the requested name.
+        // The entry gets the case of the requested name.
         edits.push(Edit { dir: target.dir, name: target.wanted.clone(), to: Some(ino) });
         state.change(Change { edits, made: None }, self.shared.now());
         Ok(target.parent.child(&target.wanted))
@@ -352,7 +352,7 @@ impl Vfs for MemoryVfs {
             name = existing;
         }
         if is_unnamed {
-            // A removed file cannot get a name again.
+            // A removed file gets no new name.
             return Err(Fault::NotFound);
         }
         let edits = vec![Edit { dir: place.dir, name, to: Some(ino) }];

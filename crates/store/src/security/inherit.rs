@@ -124,7 +124,7 @@ fn inherited(parent: Option<&Acl>, is_automatic: bool, heirs: &Heirs) -> Vec<Ace
             aces.push(again(ace, ace.sid().copied(), flags | mark));
             continue;
         }
-        // One entry applies to this object's creator, a second one to creators of objects below it.
+        // The entry for the creator applies to this object; a second entry is for objects below it.
         if applies {
             aces.push(again(ace, heir_of(ace, heirs), kept(ace.flags) | mark));
         }

@@ -146,7 +146,8 @@ impl OpenRecord {
     pub fn is_of_volume(&self, volume: &Volume) -> bool {
         match self.identity {
             Some(identity) if identity != VolumeIdentity::UNKNOWN => identity == volume.identity,
-            // The serial number is made of what is another one on each machine, or of nothing.
+            // The record's file system has no identity, and its serial number differs between
+            // machines or means nothing: each volume without an identity matches.
             Some(_) => volume.identity == VolumeIdentity::UNKNOWN,
             None => self.volume == volume.serial,
         }
@@ -410,7 +411,7 @@ mod tests {
         let (own, other) = (VolumeIdentity([6; 16]), VolumeIdentity([5; 16]));
         let volume = |serial, identity| Volume { identity, ..Volume::plain(serial, "NTFS") };
         let record = |identity| OpenRecord { identity, ..sample() };
-        // Another machine has another device number, and so another serial number.
+        // On another machine the device number differs, and hence the serial number.
         assert!(record(Some(own)).is_of_volume(&volume(8, own)));
         assert!(!record(Some(own)).is_of_volume(&volume(7, other)));
         assert!(!record(Some(own)).is_of_volume(&volume(7, VolumeIdentity::UNKNOWN)));

@@ -77,8 +77,8 @@ impl Fault {
             Self::NotEmpty => Status::DIRECTORY_NOT_EMPTY,
             Self::AccessDenied | Self::Symlink => Status::ACCESS_DENIED,
             Self::ReadOnly => Status::MEDIA_WRITE_PROTECTED,
-            // Like Windows, reports a full disk to a user over quota. QUOTA_EXCEEDED is about
-            // memory, and programs do not handle it.
+            // As in Windows, exceeding the quota looks like a full disk: programs do not expect
+            // QUOTA_EXCEEDED.
             Self::DiskFull | Self::QuotaExceeded => Status::DISK_FULL,
             Self::FileTooLarge | Self::Invalid => Status::INVALID_PARAMETER,
             Self::NameTooLong | Self::NameInvalid => Status::OBJECT_NAME_INVALID,

@@ -247,7 +247,7 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         Ok(true)
     }
 
-    // Space.
+    // The following method is about space.
 
     /// Returns the space of the file's volume if that is another one than the root's, with the
     /// enforced quota of the user `uid` there (MS-FSA 2.1.5.13.3, Open.File.Volume). None for a
@@ -257,7 +257,7 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    // Extents and holes.
+    // The following methods are about extents and holes.
 
     /// Makes a range of this file share the extents of a range of `source`. Both ranges are aligned
     /// to [`Volume::cluster`](super::Volume::cluster), except that they may end where both files end. The file grows if the

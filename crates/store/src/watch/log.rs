@@ -270,7 +270,7 @@ impl Log {
         let told = self.told;
         let is_again = |last: &Report| last.number >= told && last.is_repeated_by(&report);
         if self.reports.back().is_some_and(is_again) {
-            // Watches that have read the last report must read the changed report again.
+            // A watch that has read the old report must read the changed one again.
             let last = self.reports.pop_back();
             self.count(0, last.as_ref().map_or(0, Report::bytes));
         }
@@ -301,7 +301,8 @@ impl Log {
         let is_due = self.untidy >= self.readers.len().max(WAKES_AT_ONCE);
         if is_due || (self.paying.is_none() && self.bytes > 0) {
             self.untidy = 0;
-            // Among equally slow watches the first one is chosen, so that runs are repeatable.
+            // Of equally slow watches the one with the lowest id is chosen, so that runs can be
+            // repeated.
             let needs = self.readers.iter().map(|(id, reader)| (reader.first_needed(), *id));
             let slowest = needs.min();
             let first = slowest.map_or(self.next, |(first, _)| first);
@@ -372,7 +373,7 @@ impl Log {
         let others = readers.flat_map(|(id, reader)| {
             reader.waiting.iter_mut().filter_map(|w| Some((*id, w.waker.take()?)))
         });
-        // Each request has a map of its own, because a map holds one request per watch.
+        // Each request gets its own map, because a map has one request for each watch.
         self.to_wake.extend(others.map(|one| BTreeMap::from_iter([one])));
         self.hand_out(wakers);
     }
@@ -522,7 +523,7 @@ fn reader_spans(
         reports_from(reports, *cursor).find(|report| report.is_for(wants)).map(|r| r.number)
     };
     if returned.is_empty() && first.is_none() {
-        // No report up to here matches this watch, so the cursor skips all of them.
+        // No report so far matches this watch, so all of them are skipped.
         *cursor = next;
         return None;
     }

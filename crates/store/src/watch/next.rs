@@ -36,7 +36,7 @@ impl Future for Next<'_> {
             log.tell(id, &mut wakers);
             log.poll(id, ticket, cx.waker())
         };
-        // Each woken request wakes a few others, so that no request wakes thousands.
+        // Each woken request wakes some others, so that no request wakes thousands.
         log.hand_out(&mut wakers);
         drop(log);
         wake(wakers);

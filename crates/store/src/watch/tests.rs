@@ -47,7 +47,7 @@ impl Payer for Poor {
 
 impl Drop for Poor {
     fn drop(&mut self) {
-        // The clone that begins a watch is dropped with it; the test holds another clone.
+        // The watch drops its clone; the test keeps another one.
         if Arc::strong_count(&self.0) > 1 {
             self.0.store(0, Ordering::Relaxed);
         }
@@ -192,7 +192,7 @@ fn other_directories_cost_nothing() {
         let _ = watches.of(OpenId(i), HERE, &directory(&alloc::format!("d{i}"), i), wanted);
     }
     let index = watches.index.bare().read();
-    // The logs are locked, so a report that looks at one of them would never return.
+    // All logs are locked, so a report that touched one of them would hang.
     let guards: Vec<_> =
         index.by_open.values().map(|watch| watch.directory.log.bare().lock()).collect();
     let added = NotifyAction::ADDED;
@@ -327,7 +327,7 @@ fn watches_of_one_directory_share_its_log() {
         assert!(changes_of(watch).is_empty());
     }
     assert_eq!(changes_of(&other), pairs(&[(1, "sized")]));
-    // Reports that every watch has read are removed.
+    // Reports that all watches have read are removed.
     for i in 0..102 {
         report(&alloc::format!("d\\later {i}"), CompletionFilter::FILE_NAME);
         for watch in many.iter().chain([&other]) {
@@ -368,7 +368,7 @@ fn thousands_that_wait_are_woken_by_each_other() {
             (0..3_000).find(|i| waiting[*i].is_some() && woken[*i].0.load(Ordering::Relaxed) > 0);
         let at = next.expect("somebody is woken while there are some left");
         let mut next = waiting[at].take().unwrap();
-        // Every second request is polled; the drop below cancels the others.
+        // Every second request is polled; the others are cancelled by the drop.
         if at % 2 == 0 {
             let polled = Pin::new(&mut next).poll(&mut Context::from_waker(&wakers[at]));
             let a = Change { action: NotifyAction::ADDED, name: String::from("a") };
@@ -378,7 +378,7 @@ fn thousands_that_wait_are_woken_by_each_other() {
         assert!(count() <= (2 * done + 3) * WAKES_AT_ONCE);
         done += 1;
     }
-    // The next request of a watch returns the changes that its cancelled request missed.
+    // The changes of a cancelled request are returned by the next request of its watch.
     assert_eq!(changes_of(&many[1]), pairs(&[(1, "a")]));
     assert!(changes_of(&many[0]).is_empty());
 }
@@ -512,7 +512,7 @@ fn the_slowest_watch_pays_for_the_log() {
     (20..60).for_each(change);
     assert_eq!(changes_of(&slow).len(), 40);
     (60..400).for_each(change);
-    // The slower watch now has a limit of 4,000 bytes, so its other reports are dropped.
+    // The slower watch has too many bytes now, so its reports are dropped.
     assert_eq!(held(), [0, watches.bytes()]);
     assert!((1_000..=4_000).contains(&watches.bytes()), "{}", watches.bytes());
     assert_eq!(poll(&mut fast.next()), Poll::Ready(Reported::TooMany));

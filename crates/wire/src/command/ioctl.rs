@@ -105,7 +105,7 @@ impl<'a> Request<'a> {
         w.u32(self.max_input_response).u32(0).u32(0).u32(self.max_output_response);
         w.u32(self.flags.0).u32(0).bytes(self.input);
         if self.input.is_empty() {
-            // StructureSize counts one byte of the buffer, which some servers require.
+            // The StructureSize includes one byte of the buffer, and some servers require it.
             w.u8(0);
         }
     }

@@ -69,7 +69,7 @@ impl<'a> Request<'a> {
         let additional_information = r.u32("AdditionalInformation")?;
         let flags = QueryInfoFlags(r.u32("Flags")?);
         let file_id = FileId::read(r)?;
-        // MS-SMB2 2.2.37: other queries ignore the input fields.
+        // MS-SMB2 2.2.37: only these queries have input.
         let input = match (info_type, file_info_class) {
             (InfoType::QUOTA, _) | (InfoType::FILE, FILE_FULL_EA_INFORMATION) => {
                 pointed(message, input_offset.into(), input_length, REQUEST_FIXED, "InputBuffer")?
@@ -96,7 +96,7 @@ impl<'a> Request<'a> {
         self.file_id.encode(w);
         w.bytes(self.input);
         if self.input.is_empty() {
-            // StructureSize counts one byte of the buffer; Windows sends this byte too.
+            // The StructureSize includes one byte of the buffer, and Windows sends it.
             w.u8(0);
         }
     }
@@ -143,7 +143,7 @@ impl<'a> QueryQuotaInfo<'a> {
         let sids = match (list_length, start_length) {
             (0, 0) => QuotaSids::All,
             (0, _) => QuotaSids::From(pointed(buffer, start_offset, start_length, 0, "StartSid")?),
-            // MS-SMB2 3.3.5.20.4: a SID list has priority over StartSid.
+            // MS-SMB2 3.3.5.20.4: if there is a SID list, StartSid is ignored.
             _ => QuotaSids::List(pointed(buffer, 0, list_length, 0, "SidListLength")?),
         };
         Ok(Self { return_single, restart_scan, sids })

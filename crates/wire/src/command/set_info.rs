@@ -47,7 +47,7 @@ impl<'a> Request<'a> {
         self.file_id.encode(w);
         w.bytes(self.buffer);
         if self.buffer.is_empty() {
-            // StructureSize counts one byte of the buffer, which some servers require.
+            // The StructureSize includes one byte of the buffer, and some servers require it.
             w.u8(0);
         }
     }

@@ -95,7 +95,7 @@ impl<'a> Request<'a> {
         self.encode_fixed(field_u32(self.data.len()), w);
         w.bytes(self.data).bytes(self.channel_info);
         if self.data.is_empty() && self.channel_info.is_empty() {
-            // StructureSize counts one byte of the buffer, which Windows requires.
+            // The StructureSize includes one byte of the buffer, and Windows requires it.
             w.u8(0);
         }
     }

@@ -41,7 +41,7 @@ fn unchained_by_its_bytes() {
 #[test]
 fn unchained_faults() {
     let good = unchained(HEADER, &[1, 2, 3], &[4, 5]);
-    // NONE, PATTERN_V1 and unknown algorithms; an Offset past the end.
+    // The algorithm is NONE, PATTERN_V1 or unknown, or Offset is past the end.
     for (at, value) in [(8, 0), (8, 4), (8, 6), (9, 1), (12, 6), (15, 0xFF), (0, 0xFD)] {
         let mut bytes = good.clone();
         bytes[at] = value;
@@ -82,8 +82,8 @@ fn chained_by_its_bytes() {
 #[test]
 fn chains_that_lie() {
     let good = chained(&EXAMPLE);
-    // Wrong values for the sum, a pattern's length and repetitions, an algorithm, a payload's
-    // length (past the end, below OriginalPayloadSize) and the size of a payload.
+    // Each case has a wrong sum, pattern length, repetition, algorithm or payload length (too
+    // large, or below OriginalPayloadSize), or payload size.
     for (at, value) in
         [(4, 0x49), (12, 7), (12, 9), (20, 0x65), (8, 6), (28, 200), (28, 3), (32, 1), (23, 0xFF)]
     {
@@ -91,7 +91,7 @@ fn chains_that_lie() {
         bytes[at] = value;
         assert!(Compressed::parse(&bytes).is_err(), "{at} {value}");
     }
-    // MS-SMB2 3.1.5.3: trailing bytes up to the length of a payload header are ignored.
+    // MS-SMB2 3.1.5.3: up to the length of a payload header, bytes at the end are ignored.
     let mut bytes = good;
     bytes.extend([0xFF; 8]);
     assert!(Compressed::parse(&bytes).is_ok());
@@ -103,7 +103,7 @@ fn chains_that_lie() {
 fn sums_do_not_wrap() {
     let payload = Payload::Pattern { pattern: 0, repetitions: u32::MAX };
     let mut bytes = chained(&[payload, payload]);
-    // The value is 2 * (2^32 - 1) modulo 2^32.
+    // The value is the sum of two lengths of 2^32 - 1, modulo 2^32.
     bytes[4..8].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
     assert!(Compressed::parse(&bytes).is_err());
 }

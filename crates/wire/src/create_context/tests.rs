@@ -118,7 +118,7 @@ fn lengths_are_exact() {
         assert!(CreateContext::parse_typed(name, &data[..length - 1]).is_err(), "{name:?}");
         assert!(CreateContext::parse_typed(name, &data).is_err(), "{name:?}");
     }
-    // These two contexts begin with a StructureSize.
+    // The data of these contexts begins with a StructureSize.
     for (name, length) in [(name::APP_INSTANCE_ID, 20), (name::APP_INSTANCE_VERSION, 24)] {
         let mut data = vec![0; length + 1];
         assert!(CreateContext::parse_typed(name, &data[..length]).is_err(), "{name:?}");
@@ -155,8 +155,9 @@ fn duplicates_are_found() {
 fn chains_cannot_loop_leave_or_overlap() {
     let list = CreateContexts::build(&[(b"MxAc", &[]), (b"QFid", &[0xAB; 8])]);
     let good = list.as_bytes();
-    // Pairs of a byte's offset and its new value. Next points backwards, to itself, to an unaligned
-    // offset and past the end; names and data lie outside their context or over its fixed part.
+    // Each pair has an offset and the byte written there: Next points backwards, to itself, to an
+    // unaligned place or past the end; names and data lie outside of their context or in its fixed
+    // part.
     let faults = [
         (0, 8),
         (0, 4),
@@ -186,11 +187,11 @@ fn chains_cannot_loop_leave_or_overlap() {
         assert!(CreateContexts::parse(&bytes).is_err(), "{at} {value}");
     }
     for cut in 1..good.len() {
-        // After a cut behind the first context, Next points out of the list.
+        // If the list is cut after its first context, Next points out of it.
         assert!(CreateContexts::parse(&good[..cut]).is_err(), "{cut}");
     }
     assert!(CreateContexts::parse(&[]).unwrap().is_empty());
-    // The data offset of a context without data is ignored.
+    // Without data the offset of the data is ignored.
     let mut bytes = good.to_vec();
     bytes[10..12].fill(0xFF);
     assert!(CreateContexts::parse(&bytes).is_ok());
@@ -228,7 +229,7 @@ fn encoded(encode: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 
 #[test]
 fn aapl_query_by_its_bytes() {
-    // Finder's query asks for everything and sends all client capabilities.
+    // Finder asks for everything and announces all client capabilities.
     let bytes = [1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
     let query = AaplQuery::parse(&bytes).unwrap().unwrap();
     assert_eq!(query.requested, AaplRequested(7));

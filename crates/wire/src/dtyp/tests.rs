@@ -141,7 +141,7 @@ fn lies() {
     let mut overlap = EXAMPLE;
     overlap[12] = 0x30;
     assert!(SecurityDescriptor::parse(&overlap).is_err(), "SACL and DACL are the same bytes");
-    // Every cut removes a part of the group's SID, which is the last element.
+    // The last element is the group's SID, so each cut removes a part of it.
     for end in 0..EXAMPLE.len() {
         assert!(SecurityDescriptor::parse(&EXAMPLE[..end]).is_err(), "cut at {end}");
     }
@@ -225,7 +225,7 @@ proptest! {
             bytes[at] = value;
         }
         if let Ok(read) = SecurityDescriptor::parse(&bytes) {
-            // A list that was parsed can be encoded again.
+            // A parsed list can be encoded again.
             prop_assert_eq!(SecurityDescriptor::parse(&encode(&read)).unwrap().dacl, read.dacl);
         }
     }

@@ -90,7 +90,7 @@ impl<'a> Entries<'a> {
         if next == 0 {
             return Ok(bytes);
         }
-        // Each entry is at least as long as its fixed part, so that the loop ends.
+        // An entry is at least as long as its fixed part, so the loop ends.
         if next < self.min_size.max(4) {
             return Err(malformed);
         }

@@ -122,7 +122,7 @@ impl AsExchange {
             etypes: &self.etypes,
         };
         let proof = key.map(|key| {
-            // The value is PA-ENC-TS-ENC.
+            // The encoded structure is PA-ENC-TS-ENC.
             let microseconds = number(1, i64::from(nanoseconds / 1_000));
             let time = sequence(&[&time_field(0, seconds), &microseconds]);
             let cipher = key.encrypt(KeyUsage::AS_REQ_TIMESTAMP, &entropy.confounder, &time);

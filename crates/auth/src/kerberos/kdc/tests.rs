@@ -113,14 +113,14 @@ fn each_refused_logon_has_its_reason() {
     assert_eq!(fault, KdcFault::UnknownClient(Box::new(bob)));
     let fault = log_on(&kdc, ann(), ClientSecret::Keys(vec![]), &AES, same).unwrap_err();
     assert_eq!(fault, KdcFault::NoKey(Box::new(ann())));
-    // RC4 is not used without permission, even if the KDC chooses it.
+    // The KDC chooses RC4, which the client does not allow.
     let old = ForgedKdc::new("A.TEST", EncryptionType::Rc4Hmac, FileTime(NOW));
     let fault = log_on(&old, ann(), password("secret"), &AES, same).unwrap_err();
     assert_eq!(fault, KdcFault::EncryptionTypes { realm: "A.TEST".into() });
     let open = ForgedKdc { wants_proof: false, ..old };
     let fault = log_on(&open, ann(), password("secret"), &AES, same).unwrap_err();
     assert_eq!(fault, KdcFault::EncryptionTypes { realm: "A.TEST".into() });
-    // Without pre-authentication only the KDC's reply shows if the password is right.
+    // Without pre-authentication a wrong password shows only in the KDC's reply.
     let open = ForgedKdc { wants_proof: false, ..kdc };
     let fault = log_on(&open, ann(), password("wrong"), &AES, same).unwrap_err();
     assert_eq!(fault, KdcFault::WrongSecret(Box::new(ann())));
@@ -158,7 +158,7 @@ fn each_error_code_has_its_sentence() {
         assert!(text.contains(words), "{code}: {text}");
         assert!(said.insert(text));
     }
-    // The KDC accepts a smart card only.
+    // Type 16 asks for a smart card, which the client does not have.
     let methods = PaData::encode_list(&[PaData { kind: PaType(16), value: b"" }]);
     let fault = log_on(&kdc, ann(), password("secret"), &AES, |_, _| {
         error(ErrorCode::PREAUTH_REQUIRED, None, Some(&methods))
@@ -193,7 +193,7 @@ fn an_alias_is_looked_for_in_other_realms() {
         }
     }
     assert_eq!(ask.realm, format!("R{}", MAX_KDC_REFERRALS - 1));
-    // The KDC cannot send a name with an explicit realm to another realm.
+    // A name with an explicit realm must not be sent to another realm.
     let fault = log_on(&kdc("A.TEST"), ann(), password("secret"), &AES, |_, _| {
         error(ErrorCode::WRONG_REALM, Some("EVIL.TEST"), None)
     });
@@ -242,7 +242,7 @@ fn referrals_lead_through_a_limited_number_of_realms() {
             Err(fault) => assert!(matches!(fault, KdcFault::TooManyReferrals(_))),
         }
     }
-    // The referrals form a circle.
+    // The last realm refers back to the first one.
     let mut kdcs = chain(3);
     kdcs[2].services.clear();
     kdcs[2].trusts = vec![("files".into(), "A.TEST".into())];
@@ -253,7 +253,7 @@ fn referrals_lead_through_a_limited_number_of_realms() {
 #[test]
 fn a_named_realm_is_asked_for_directly() {
     let mut kdcs = [kdc("A.TEST"), kdc("B.TEST")];
-    // The client's own realm also has a service with this name; it is not used.
+    // The service "none" also exists in the client's own realm, but realm B.TEST was named.
     kdcs[0].trusts = vec![("none".into(), "B.TEST".into())];
     let server = Principal::service("cifs", "files", "B.TEST");
     let ticket = ticket_for(&kdcs, server, FileTime(NOW), |_, r| r).unwrap();
@@ -293,7 +293,7 @@ fn a_reply_to_another_request_is_refused() {
     // A failed exchange accepts no further reply.
     let fault = exchange.on_reply(&reply, &entropy(9), FileTime(NOW)).unwrap_err();
     assert_eq!(fault, KdcFault::OutOfTurn);
-    // The reply is for another service, with the same nonce and key.
+    // The reply has the right nonce and key but is for another service.
     let mut wide = kdc.clone();
     wide.services.push(kdc.services[0].clone());
     wide.services[1].principal.components[1] = "other".into();
@@ -320,7 +320,7 @@ fn lists_of_pre_authentication_data_are_bounded() {
 
 #[test]
 fn a_long_reply_is_not_read() {
-    // An unknown field fills the message up to the wanted length.
+    // An unknown field fills the message to the wanted length.
     let filled = |fill: usize| {
         let inner = crate::der::element(0xa9, &vec![0; fill]);
         crate::der::element(0x6d, &crate::der::element(0x30, &inner))

@@ -86,7 +86,7 @@ impl TgsExchange {
         if !granted.server.is_ticket_granting() {
             return Ok(KdcStep::Done(Box::new(granted)));
         }
-        // RFC 6806 section 8: the ticket is a referral to another realm.
+        // RFC 6806 section 8: the KDC returned a referral to another realm.
         let next: String = granted_realm(&granted.server).unwrap_or_default().into();
         if self.realms.contains(&next) || self.realms.len() > MAX_KDC_REFERRALS {
             return Err(KdcFault::TooManyReferrals(Box::new(self.server.clone())));
@@ -155,13 +155,13 @@ impl TgsExchange {
     fn accept(&self, reply: &KdcReply<'_>, sent: &Sent) -> Result<ServiceTicket, KdcFault> {
         let not_authentic = || KdcFault::NotAuthentic { realm: self.realm().into() };
         let (sealed, session) = (&reply.sealed, &self.granting.session_key);
-        // Some KDCs ignore the subkey and encrypt with the session key.
+        // Some KDCs ignore the subkey and use the session key.
         let part = (sent.subkey.decrypt(KeyUsage::TGS_REP_SUBKEY, sealed.cipher))
             .or_else(|| session.decrypt(KeyUsage::TGS_REP_SESSION_KEY, sealed.cipher))
             .filter(|_| sealed.etype == session.etype().number())
             .ok_or_else(not_authentic)?;
         let part = EncReplyPart::parse(&part)?;
-        // RFC 6806 section 8: with CANONICALIZE the KDC may return a referral instead of a ticket.
+        // RFC 6806 section 8: with CANONICALIZE the KDC may refer the client to another realm.
         let is_wanted = is_same(&part.server, &sent.wanted) || part.server.is_ticket_granting();
         let is_ours = part.nonce == sent.nonce
             && reply.client == self.granting.client

@@ -113,7 +113,7 @@ impl LogonInfo {
 
         let of = |domain: &Sid, rid: u32| domain.with_rid(rid).ok_or(Fault::Malformed("SID"));
         let (user, extra) = match (fixed.user, extra.split_first()) {
-            // MS-PAC 2.5: without a UserId, the first of ExtraSids is the account.
+            // MS-PAC 2.5: a UserId of zero means that the account is the first entry of ExtraSids.
             (0, Some((first, rest))) => (*first, rest.to_vec()),
             (0, None) => return Err(Fault::Malformed("UserId")),
             (rid, _) => (of(&domain_sid, rid)?, extra),
@@ -158,7 +158,7 @@ impl LogonInfo {
 /// Reads the headers of MS-RPCE 2.2.6.1 and 2.2.6.2 and the pointer behind them.
 fn serialized(bytes: &[u8]) -> Result<NdrReader<'_>, Fault> {
     let mut reader = Reader::new(bytes);
-    // Version 1, little-endian, a header of eight bytes, and four bytes of filler.
+    // The header: version 1, little-endian, length 8; four bytes of filler follow.
     if reader.array(WHAT)? != [1, 0x10, 8, 0] {
         return Err(Fault::Malformed(WHAT));
     }
@@ -181,20 +181,21 @@ impl Fixed {
         let [_, _, kick_off, ..] = times;
         let mut head = || ndr.unicode_head(WHAT);
         let names = [head()?, head()?, head()?, head()?, head()?, head()?];
-        // The two numbers are LogonCount and BadPasswordCount.
+        // Skips LogonCount and BadPasswordCount.
         ndr.u16(WHAT)?;
         ndr.u16(WHAT)?;
         let (user, primary_group) = (ndr.u32(WHAT)?, ndr.u32(WHAT)?);
         let (group_count, has_groups) = (ndr.u32(WHAT)?, ndr.pointer(WHAT)?);
         let flags = UserFlags(ndr.u32(WHAT)?);
-        // The field is UserSessionKey.
+        // Skips UserSessionKey.
         ndr.fixed::<16>(WHAT)?;
         let (logon_server, domain) = (ndr.unicode_head(WHAT)?, ndr.unicode_head(WHAT)?);
         let has_domain_sid = ndr.pointer(WHAT)?;
-        // The field is Reserved1.
+        // Skips Reserved1.
         ndr.fixed::<8>(WHAT)?;
         let control = UserAccountControl(ndr.u32(WHAT)?);
-        // SubAuthStatus, LastSuccessfulILogon, LastFailedILogon, FailedILogonCount and Reserved3.
+        // Skips SubAuthStatus, LastSuccessfulILogon, LastFailedILogon, FailedILogonCount and
+        // Reserved3.
         ndr.fixed::<28>(WHAT)?;
         let (extra_count, has_extra) = (ndr.u32(WHAT)?, ndr.pointer(WHAT)?);
         let has_resource_sid = ndr.pointer(WHAT)?;
@@ -295,11 +296,11 @@ fn trusted(mut groups: Vec<Sid>) -> Result<Vec<Sid>, Fault> {
 /// which no access list of a file names.
 fn may_come_from_a_controller(sid: &Sid) -> bool {
     match (sid.authority(), sid.sub_authorities()) {
-        // NT Account Domain: the three numbers of a domain, and a principal in it.
+        // A user or group of a domain: S-1-5-21, three numbers of the domain, and its own number.
         (5, [21, _, _, _, _]) => true,
-        // "This Organization" and "Other Organization".
+        // These SIDs are "This Organization" and "Other Organization".
         (5, [15]) | (5, [1000]) => true,
-        // Asserted identities such as S-1-18-1 (MS-DTYP 2.4.2.4).
+        // S-1-18-1 and similar SIDs tell how the identity was asserted (MS-DTYP 2.4.2.4).
         (18, [_]) => true,
         _ => false,
     }

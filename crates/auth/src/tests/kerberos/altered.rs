@@ -60,7 +60,7 @@ fn no_changed_bit_of_a_pac_is_accepted() {
         matches!(acceptor(service()).step(&first, NOW, &accounts()), Ok(AcceptorStep::Done(_)))
     };
     assert!(is_accepted(&pac));
-    // The last buffer is the KDC's signature: twelve bytes, which the server cannot check.
+    // The last 12 bytes are the KDC's signature, which the server cannot check.
     let start = pac.len() - 12;
     for bit in 0..pac.len() * 8 {
         let mut changed = pac.clone();
@@ -171,7 +171,7 @@ fn mutated_tokens_make_no_other_user_and_no_panic() {
             harmless += 1;
         }
     }
-    // The counts are printed by `cargo test -- --nocapture`.
+    // `cargo test -- --nocapture` shows the counts.
     #[allow(clippy::print_stdout, reason = "tests")]
     {
         std::println!("{count} mutated tokens, {harmless} of them without an effect");

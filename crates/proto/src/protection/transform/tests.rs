@@ -70,8 +70,8 @@ fn sealing_may_end_later_than_it_begins() {
 
 #[test]
 fn published_3_0_and_3_1_1_messages() {
-    // Microsoft, "Encryption in SMB 3.0: A protocol perspective" (the server's
-    // WRITE response) and "SMB 3.1.1 Encryption in Windows 10" (likewise).
+    // The messages are from Microsoft's articles "Encryption in SMB 3.0: A protocol perspective"
+    // and "SMB 3.1.1 Encryption in Windows 10": the server's WRITE response in each.
     let hex = |text: &str| -> Vec<u8> {
         let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).unwrap()).collect();
         digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
@@ -141,7 +141,7 @@ fn several_at_once_are_each_alone() {
         let mut frames: Vec<Vec<u8>> =
             together.into_iter().map(|mut buffer| buffer.split_off(PREFIX_LEN)).collect();
         *frames[1].last_mut().unwrap() ^= 1;
-        // Changes the low byte of Flags.
+        // Flags in the transform header are wrong.
         frames[3][42] = 2;
         frames.push(vec![0xFD; 20]);
         let sent = frames.clone();
@@ -202,7 +202,7 @@ fn lengths_around_the_header() {
         frame.truncate(len);
         assert!(open(&mut frame, Sender::Client).is_err(), "{len}");
     }
-    // A message shorter than an SMB2 header can be sealed, but is refused when it is opened.
+    // A message shorter than the SMB2 header can be encrypted, but the receiver refuses it.
     for len in [0, 1, 63] {
         assert!(!opens(&message(SESSION, HeaderFlags::EMPTY, 0)[..len], Sender::Client));
     }

@@ -98,7 +98,7 @@ impl ReferralResponse {
         w.u16(self.path_consumed).u16(count).u32(self.flags.0);
         let mut strings = Vec::new();
         for (at, referral) in self.referrals.iter().enumerate() {
-            // The distance from the beginning of this entry to the end of all entries.
+            // `ahead` is the distance from this entry to the end of all entries.
             let ahead = self.referrals.len().checked_sub(at)?.checked_mul(SIZE)?;
             let mut put = |text: &str| {
                 let offset = ahead.checked_add(strings.len())?;
@@ -151,7 +151,7 @@ impl NameList {
         }
         let mut out = Vec::new();
         let mut w = Writer::new(&mut out);
-        // MS-DFSC 3.3.5.3: PathConsumed, one entry, no flags; version 3.
+        // MS-DFSC 3.3.5.3: PathConsumed, one entry, no flags; then the entry, of version 3.
         w.u16(0).u16(1).u32(0).u16(3).u16(SIZE).u16(0).u16(NAME_LIST).u32(self.time_to_live_s);
         w.u16(SIZE).u16(u16::try_from(self.controllers.len()).ok()?).u16(behind);
         out.extend_from_slice(&names);
@@ -176,7 +176,7 @@ fn entries<T>(
         let mut r = Reader::new(rest);
         let this = r.u16("VersionNumber")?;
         let size = usize::from(r.u16("referral Size")?);
-        // MS-DFSC 2.2.5: all entries have the same version.
+        // MS-DFSC 2.2.5: all entries have one version.
         if *version.get_or_insert(this) != this {
             return Err(Malformed::new("VersionNumber"));
         }
@@ -191,7 +191,7 @@ fn name_list(bytes: &[u8], version: u16, size: usize) -> Parsed<NameList> {
     let own = bytes.get(..size).ok_or(Malformed::new("referral Size"))?;
     let mut r = Reader::new(own);
     r.skip(6, "referral entry")?;
-    // MS-DFSC 3.1.5.4.1 and 3.1.5.4.2: clients use name lists of versions 3 and 4 only.
+    // MS-DFSC 3.1.5.4.1 and 3.1.5.4.2: name lists have version 3 or 4.
     if r.u16("ReferralEntryFlags")? & NAME_LIST == 0 || !matches!(version, 3 | 4) {
         return Err(Malformed::new("NameListReferral"));
     }
@@ -241,7 +241,7 @@ fn entry(bytes: &[u8], version: u16, size: usize) -> Parsed<Referral> {
     let path = usize::from(r.u16("DFSPathOffset")?);
     r.skip(2, "DFSAlternatePathOffset")?;
     let target = usize::from(r.u16("NetworkAddressOffset")?);
-    // A string must not overlap the entry itself.
+    // The strings must not overlap the entry.
     if path < size || target < size {
         return Err(Malformed::new("referral string offset"));
     }
@@ -322,7 +322,7 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(NameList::parse_all(&bytes[..cut]).is_err(), "{cut}");
         }
-        // Wrong values for the number of entries, the size, the number of names and the offsets.
+        // Each case has a wrong number of entries, size, number of names or offset.
         for (at, lie) in [(2, 2), (10, 0), (10, 200), (22, 0xFF), (22, 3), (20, 2), (24, 2)] {
             let mut bad = bytes.clone();
             bad[at] = lie;
@@ -361,7 +361,7 @@ mod tests {
         for cut in 0..good.len() {
             assert!(ReferralResponse::parse(&good[..cut]).is_err(), "{cut}");
         }
-        // Wrong values for the number of entries, the version, the size and the offsets.
+        // Each case has a wrong number of entries, version, size or offset.
         let lies: [(usize, [u8; 2]); 8] = [
             (2, [0xFF, 0xFF]),
             (8, [9, 0]),

@@ -44,16 +44,16 @@ fn normalized(header: &Header, bytes: &[u8], len: usize) -> Vec<u8> {
     assert!(padding.iter().all(|&byte| byte == 0), "{header:?}");
     let mut body = body.to_vec();
     match (header.command, header.is_response()) {
-        // SmbCreateFlags is reserved, but smbtorture sometimes sets it.
+        // SmbCreateFlags is reserved, but smbtorture sets it at times.
         (Command::CREATE, false) => body[72..80].fill(0),
-        // InputOffset and OutputOffset of empty buffers may have any value.
+        // The offset of an empty buffer may have any value.
         (Command::IOCTL, false) => {
             if body[92..96] == [0; 4] {
                 body[88..92].copy_from_slice(&120u32.to_le_bytes());
             }
             body[100..104].fill(0);
         }
-        // ErrorData has one byte of any value, although ByteCount is zero.
+        // Although ByteCount is zero, ErrorData has one byte of any value.
         (_, true) if header.status == Status(0x103) => body[72] = 0,
         _ => {}
     }
@@ -203,7 +203,7 @@ fn a_lease_is_asked_for_and_granted() {
 
 #[test]
 fn a_create_request_by_its_bytes() {
-    // A CREATE that opens a pipe: MS-SMB2 4.4 in the layout of 2.2.13.
+    // The CREATE of a pipe from MS-SMB2 4.4, in the layout of 2.2.13.
     let mut bytes = vec![0; HEADER_LEN];
     bytes.extend(unhex(concat!(
         "3900",

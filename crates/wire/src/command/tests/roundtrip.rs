@@ -48,7 +48,7 @@ macro_rules! survives {
         for cut in 0..bytes.len() {
             let _ = $($parse)+(&bytes[..cut]);
         }
-        // A message without its complete fixed part is refused.
+        // A message without its whole fixed part is refused.
         prop_assert!($($parse)+(&bytes[..65]).is_err());
     }};
 }

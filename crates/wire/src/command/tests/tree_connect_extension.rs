@@ -35,7 +35,7 @@ fn faults_of_the_extension_are_returned_separately() {
     let context =
         TreeConnectContext { kind: TreeConnectContextType::REMOTED_IDENTITY, data: &[7; 9] };
     let bytes = message(|w| extended(vec![context]).encode(w));
-    // TreeConnectContextOffset is at 72, the count at 76, the context at 120.
+    // TreeConnectContextOffset is at 72, the count at 76 and the first context at 120.
     for (at, value) in [(72, 0), (72, 23), (72, 0xF0), (76, 2), (76, 17), (77, 0xFF), (122, 10)] {
         let mut bytes = bytes.clone();
         bytes[at] = value;

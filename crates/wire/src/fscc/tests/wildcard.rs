@@ -18,7 +18,7 @@ fn ms_fsa_2_1_4_4() {
         ("a?c", "a.c", true),
         ("f*o*o", "foo", true),
         ("f*o*o", "fo", false),
-        // The DOS pattern `*.` becomes `<`: names without an extension.
+        // The DOS pattern `*.` is sent as `<` and matches names without an extension.
         ("<", "readme", true),
         ("<", "readme.txt", false),
         ("<.txt", "a.b.txt", true),
@@ -34,7 +34,7 @@ fn ms_fsa_2_1_4_4() {
         ("<", "readme.", true),
         ("<<", "a.txt", true),
         ("a.<", "a.txt", true),
-        // The DOS pattern `????.*` becomes question marks of this kind.
+        // The DOS pattern `????` is sent as `>>>>`, which also matches shorter names.
         (">>>>.txt", "ab.txt", true),
         (">>>>.txt", "abcde.txt", false),
         (">>>", "a", true),
@@ -59,7 +59,7 @@ fn ms_fsa_2_1_4_4() {
         assert_eq!(matches(expression, name), expected, "{expression:?} against {name:?}");
     }
     assert!(!Pattern::new("*.TXT", false).matches("a.txt"));
-    // A character outside the basic plane has two code units.
+    // An emoji has two code units, so it needs two question marks.
     assert!(!matches("?", "\u{1F600}") && matches("??", "\u{1F600}"));
 }
 
