@@ -353,6 +353,11 @@ impl File {
         self.opens.iter().all(|e| e.id == id || !e.claim.contends() || e.claim.sharing.delete)
     }
 
+    /// True if an Open of the primary stream was granted DELETE.
+    pub(crate) fn is_open_for_deletion(&self) -> bool {
+        self.opens.iter().any(|e| e.claim.access.contains(AccessMask::DELETE))
+    }
+
     /// Sets or clears delete pending (FileDispositionInformation). It does not change an Open with
     /// FILE_DELETE_ON_CLOSE: MS-FSA 2.1.5.5 reads the mode of the Open.
     pub fn set_delete_pending(&mut self, id: OpenId, pending: bool) {

@@ -2,8 +2,8 @@
 //! and 2.1.5.5.
 //!
 //! Share modes, locks and caching rights belong to a stream, in a cell of its own. Deletion belongs
-//! to the file: a stream that does not share deletion keeps its file from being opened for
-//! deletion, a file that is about to go refuses further Opens of its streams, and it goes with the
+//! to the file: a stream that does not share deletion and a file that is open for deletion keep each
+//! other from being opened (2.1.5.1.2.1), a file that is about to go refuses further Opens of its streams, and it goes with the
 //! last Open of any of them. So each Open of a stream is listed in its file's cell as well.
 
 use alloc::sync::Arc;
@@ -22,7 +22,7 @@ use crate::vfs::FileKey;
 impl File {
     /// True if an Open of one of the file's streams forbids opening the file with `access`.
     ///
-    /// Windows: deletion is refused; MS-FSA 2.1.5.1.2.2 compares only Opens of one stream.
+    /// MS-FSA 2.1.5.1.2.1: deleting the primary stream deletes the others, too.
     pub(crate) fn is_held_by_stream(&self, access: AccessMask) -> bool {
         access.contains(AccessMask::DELETE) && self.streams.iter().any(|s| s.holds)
     }
@@ -42,6 +42,9 @@ impl File {
         }
         let claim = Claim { access: a.access, sharing: a.sharing };
         let holds = claim.contends() && !a.sharing.delete;
+        if holds && self.is_open_for_deletion() {
+            return Err(Status::SHARING_VIOLATION);
+        }
         self.streams.push(Attached { id: a.id, link, holds });
         Ok(())
     }
@@ -142,8 +145,17 @@ mod tests {
         table.admit(FILE, &name("f"), ask(4, AccessMask::READ_ATTRIBUTES, Sharing::ALL)).unwrap();
         assert_eq!(table.leave(&file, OpenId(3), &vfs()), Departure::StillOpen);
         table.admit(FILE, &name("f"), delete).unwrap();
-        // The file's Open shares nothing, which does not restrict its streams.
-        table.attach(FILE, &name("f"), ask(5, AccessMask::DELETE, Sharing::NONE)).unwrap();
+        // The file is open for deletion, which each Open of a stream must share, unless it is for
+        // attributes alone.
+        for access in [AccessMask::READ_DATA, AccessMask::APPEND_DATA, AccessMask::DELETE] {
+            let refused = table.attach(FILE, &name("f"), ask(5, access, UNSHARED_DELETE));
+            assert_eq!(refused.unwrap_err(), Status::SHARING_VIOLATION, "{access:?}");
+        }
+        let attributes = ask(5, AccessMask::READ_ATTRIBUTES, Sharing::NONE);
+        table.attach(FILE, &name("f"), attributes).unwrap();
+        // The other share modes of the file's Open do not restrict a stream.
+        let deletes = Sharing { delete: true, ..Sharing::NONE };
+        table.attach(FILE, &name("f"), ask(6, AccessMask::DELETE, deletes)).unwrap();
     }
 
     #[test]
