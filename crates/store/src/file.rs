@@ -254,8 +254,9 @@ impl File {
     /// DELETE_PENDING for a deleted link, whose file may have others (MS-FSA 2.1.5.1), or
     /// SHARING_VIOLATION (2.1.5.1.2.2).
     pub fn admit(&mut self, name: &Name, a: Admission) -> Result<(Admitted, Contention), Status> {
-        let link = Link { folder_id: a.folder_id, name: name.clone() };
-        if self.is_link_going(&link) {
+        let other = (!self.first.is(a.folder_id, name))
+            .then(|| Link { folder_id: a.folder_id, name: name.clone() });
+        if self.is_link_going(other.as_ref().unwrap_or(&self.first)) {
             return Err(Status::DELETE_PENDING);
         }
         let claim = Claim { access: a.access, sharing: a.sharing };
@@ -277,9 +278,8 @@ impl File {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         let Admission { id, delete_on_close, lease, .. } = a;
-        let link = (self.first != link).then_some(link);
         let claim = Claim { access: a.granted, ..claim };
-        self.opens.push(Entry { id, claim, lease, delete_on_close, link, unlinks: false });
+        self.opens.push(Entry { id, claim, lease, delete_on_close, link: other, unlinks: false });
         Ok((Admitted::In, contention))
     }
 

@@ -323,7 +323,7 @@ impl Assembly {
 
 /// The guard of a frame of `len` bytes whose messages have these signers.
 fn signed(parts: &[Part], len: usize) -> ReplyGuard<'_> {
-    let mut all = Signatures::new();
+    let mut all = Signatures::with_capacity(parts.len());
     for (at, part) in parts.iter().enumerate() {
         let end = parts.get(at + 1).map_or(len, |next| next.start);
         if let Some(key) = part.signer.as_ref().and_then(Signer::key) {

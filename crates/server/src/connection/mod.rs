@@ -134,6 +134,7 @@ impl Connection {
     }
 
     /// Counts a stall that ended. A connection rarely has two sessions: the first has it.
+    #[inline]
     fn note_stall(&self, stall: Stall, time: Option<std::time::Duration>) {
         if let (Some(time), Some(channel)) = (time, self.members.first()) {
             channel.registered.activity.stalled(stall, time);

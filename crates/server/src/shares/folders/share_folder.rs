@@ -51,14 +51,18 @@ pub(crate) struct ShareFolder {
     /// Facts of the volume that was opened last.
     volume: ArcSwap<Volume>,
     folder_id: AtomicUsize,
-    /// False if calls of the folder that was opened last wait for nobody.
+    /// False while the folder is open and its calls wait for nobody.
     may_wait: AtomicBool,
+    /// True if the folder that was opened last shows locks to other programs.
+    shows_locks: AtomicBool,
     /// The access of the process to the first folder.
     first_reach: OnceLock<Reach>,
     /// Set by each use, cleared by each look.
     used: AtomicBool,
     /// The reason why no file is opened; None while all is well.
     fault: ArcSwapOption<String>,
+    /// True while there is a fault. Each call asks, at the cost of one load.
+    has_fault: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -96,9 +100,11 @@ impl ShareFolder {
             volume: ArcSwap::from_pointee(Volume::plain(0, "NTFS")),
             folder_id: AtomicUsize::new(0),
             may_wait: AtomicBool::new(true),
+            shows_locks: AtomicBool::new(false),
             first_reach: OnceLock::new(),
             used: AtomicBool::new(true),
             fault: ArcSwapOption::empty(),
+            has_fault: AtomicBool::new(false),
         };
         let opened = folder.open_here(&mut folder.state.lock());
         opened.map_err(|why| match why {
@@ -136,10 +142,11 @@ impl ShareFolder {
         }
         self.folder_id.store(vfs.folder_id().0, Ordering::Release);
         let may_wait = FileSystem::of(&self.path).is_ok_and(|at| at.may_wait());
-        self.may_wait.store(may_wait, Ordering::Release);
+        self.shows_locks.store(vfs.shows_locks(), Ordering::Release);
         state.place = Some(PlaceOpened::of(&self.path, located));
         state.idle_looks = 0;
         self.opened.store(Some(Arc::clone(&vfs)));
+        self.may_wait.store(may_wait, Ordering::Release);
         Ok(vfs)
     }
 
@@ -161,7 +168,7 @@ impl ShareFolder {
 
     /// Returns the open folder for a call that finds files by their names.
     fn present(&self) -> VfsResult<Arc<PosixVfs>> {
-        if self.fault.load().is_some() {
+        if self.has_fault.load(Ordering::Acquire) {
             return Err(Fault::Dismounted);
         }
         self.in_use()
@@ -248,10 +255,12 @@ impl ShareFolder {
 
     /// Closes the folder. False if a call has just begun to use it: it stays open, and locked.
     fn close(&self, state: &mut State, mut vfs: Arc<PosixVfs>) -> bool {
+        let may_wait = self.may_wait.swap(true, Ordering::AcqRel);
         self.opened.store(None);
         // New calls wait for the lock of `state`, so no further reference is handed out.
         if Arc::get_mut(&mut vfs).is_none_or(|vfs| vfs.is_in_use()) {
             self.opened.store(Some(vfs));
+            self.may_wait.store(may_wait, Ordering::Release);
             return false;
         }
         drop(vfs);
@@ -321,7 +330,9 @@ impl ShareFolder {
             None => tracing::info!(target: "frevo::server",
                 path = %self.path.display(), "the share's files can be opened again"),
         }
+        let has_fault = fault.is_some();
         self.fault.store(fault.map(Arc::new));
+        self.has_fault.store(has_fault, Ordering::Release);
     }
 
     /// Keeps other servers out, from now on whenever the folder is open.
@@ -415,7 +426,7 @@ impl Vfs for ShareFolder {
 
     /// The opening may wait, too.
     fn may_wait(&self) -> bool {
-        self.may_wait.load(Ordering::Acquire) || self.opened.load().is_none()
+        self.may_wait.load(Ordering::Acquire)
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
@@ -451,7 +462,7 @@ impl Vfs for ShareFolder {
     }
 
     fn shows_locks(&self) -> bool {
-        self.opened.load().as_ref().is_some_and(|vfs| vfs.shows_locks())
+        self.shows_locks.load(Ordering::Acquire)
     }
 
     fn observe(
