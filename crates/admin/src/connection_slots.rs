@@ -110,7 +110,7 @@ mod tests {
     fn is_lost(slot: &PeerSlot) -> bool {
         let is_over = pin!(slot.lost()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
         if is_over {
-            // The check consumed the notification, so it is sent again for the next check.
+            // The check has consumed the notification, so it is sent again for the next check.
             slot.taken.lost.notify_one();
         }
         is_over

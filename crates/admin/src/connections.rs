@@ -35,7 +35,7 @@ pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
                 }
                 Err(error) => after_failure(&error).await,
             }
-            // Yields, so that connections that lost their slot end before the next accept.
+            // Yields, so that connections that lost their slot end before the next one is accepted.
             tokio::task::yield_now().await;
         }
     };

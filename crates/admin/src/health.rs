@@ -92,8 +92,7 @@ impl Health {
         table.looks.retain(|name, _| names.binary_search(name).is_ok());
         for name in names {
             let look = table.looks.entry(name.clone()).or_default();
-            // A folder that does not answer blocks one thread only, because a second probe waits
-            // for it.
+            // A hanging folder blocks only one thread: its next probe waits for this one.
             if !look.is_wanted {
                 look.is_wanted = true;
                 tokio::task::spawn_local(Arc::clone(self).probe(server.clone(), name));
@@ -126,7 +125,7 @@ impl Health {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        // Shares with a slower probe are reported as such.
+        // A share whose probe takes longer is reported as pending.
         let _ = timeout(PROBE_PATIENCE, settled).await;
     }
 
@@ -204,7 +203,7 @@ mod tests {
     async fn so_many_threads_look_and_none_more() {
         let (health, server) = (Arc::<Health>::default(), server(1));
         let look = async {
-            // Probes of folders that do not answer occupy all threads.
+            // Takes all threads, as probes of hanging folders do.
             let mut held = Vec::new();
             for _ in 0..PROBE_THREADS {
                 held.push(Arc::clone(&health.threads).try_acquire_owned().unwrap());
@@ -262,7 +261,7 @@ mod tests {
         assert!(later.reason.is_some_and(|reason| reason.contains("not answered for 5 s")));
         look.outcome = Some((Err("gone".into()), now, Duration::ZERO));
         let failed = look.health_of("data", now);
-        // A probe that still waits for a thread leaves the state unknown.
+        // While a first probe waits for a thread, the state of the share is unknown.
         look = Look { is_wanted: true, ..Look::default() };
         assert_eq!(look.health_of("data", now + PROBE_SLOW).state, State::Unknown);
         assert_eq!((failed.state, failed.reason), (State::Failed, Some("gone".into())));

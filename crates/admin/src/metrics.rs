@@ -230,7 +230,7 @@ impl Scrape {
         let mut counts: Vec<(&str, usize, usize)> =
             shown.iter().map(|share| (&*share.name, share.connections, share.opens)).collect();
         if !rest.is_empty() {
-            // A share's name cannot contain slashes, so this label is unique.
+            // A share's name has no slash, so this label cannot be the name of a share.
             let sum = |of: fn(&ShareStatus) -> usize| rest.iter().map(of).sum();
             counts.push(("/others/", sum(|share| share.connections), sum(|share| share.opens)));
         }

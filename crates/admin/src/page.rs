@@ -55,7 +55,7 @@ mod tests {
                 let legend = format!("{chart}-legend");
                 assert!(ids.contains(&&*legend), "{path} uses #{legend}, which the page has not");
             }
-            // The page must not insert text from clients as HTML.
+            // Text from clients must never become HTML.
             for bad in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
                 assert!(!script.contains(bad), "{path} has {bad}");
             }

@@ -101,7 +101,7 @@ fn quads<const R: usize, const Q: usize, const SEAL: bool>(
     for (wide, key) in round.iter_mut().zip(keys) {
         *wide = _mm512_broadcast_i32x4(load(key));
     }
-    // A counter block's number is big-endian. With its bytes reversed it is the last word of the
+    // The counter of a block is big-endian. With all bytes reversed it is the last word of the
     // register.
     let order = _mm_set_epi8(12, 13, 14, 15, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     let order = _mm512_broadcast_i32x4(order);
@@ -128,8 +128,8 @@ fn quads<const R: usize, const Q: usize, const SEAL: bool>(
         for q in 0..Q {
             let out = _mm512_xor_si512(text[q], stream[q]);
             let plain = if SEAL { text[q] } else { out };
-            // The plaintext is combined with the first key before the chain, which is the only
-            // input that is not ready yet.
+            // The plaintext is combined with the first round key here, because the chain's value
+            // comes later.
             chain[q] = _mm512_xor_si512(chain[q], _mm512_xor_si512(plain, round[0]));
             scatter(out, &mut all[q], at);
         }

@@ -33,7 +33,7 @@ pub(crate) fn expand_128(key: &[u8; 16]) -> [Block; 11] {
     let mut keys = [[0; BLOCK_LEN]; 11];
     let mut last = load(key);
     keys[0] = store(last);
-    // The round constant is part of the instruction, so this is a macro.
+    // The round constant must be a literal of the instruction, so this is a macro.
     macro_rules! round {
         ($at:literal, $constant:literal) => {
             let word = _mm_shuffle_epi32::<0xFF>(_mm_aeskeygenassist_si128::<$constant>(last));
@@ -67,7 +67,7 @@ pub(crate) fn expand_256(key: &[u8; 32]) -> [Block; 15] {
             even = _mm_xor_si128(sums(even), word);
             keys[$at] = store(even);
             if let Some(place) = keys.get_mut($at + 1) {
-                // This half step uses neither a constant nor a rotation.
+                // Every second step of AES-256 has no round constant and no rotation.
                 let word = _mm_shuffle_epi32::<0xAA>(_mm_aeskeygenassist_si128::<0>(even));
                 odd = _mm_xor_si128(sums(odd), word);
                 *place = store(odd);

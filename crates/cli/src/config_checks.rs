@@ -125,7 +125,7 @@ pub(crate) fn real(path: &Path) -> PathBuf {
         .find_map(|there| {
             let rest = path.strip_prefix(there).ok()?;
             let there = there.canonicalize().ok()?;
-            // Joined to nothing, a path would end in a slash, as if it were a folder.
+            // Joining an empty path would add a slash, as for a folder.
             Some(if rest.as_os_str().is_empty() { there } else { there.join(rest) })
         })
         .unwrap_or_else(|| path.clone())
@@ -141,7 +141,7 @@ pub(crate) fn folder_of_accounts(config: &Config) -> Option<Result<PathBuf, Stri
         return None;
     }
     let name = file.file_name()?.to_os_string();
-    // The file's lock and its replacement have names that begin with its name.
+    // The names of its lock file and of its replacement begin with its name.
     let is_of_it = |other: std::fs::DirEntry| {
         other.file_name().as_encoded_bytes().starts_with(name.as_encoded_bytes())
     };

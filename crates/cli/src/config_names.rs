@@ -20,8 +20,9 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
         .collect();
     let mut findings = Vec::new();
     for share in &config.shares {
-        // An unknown name that grants rights is a typing error, or a future user would get the
-        // rights; one that takes rights away does no harm.
+        // In a list that grants rights an unknown name is an error: it may be mistyped, and a
+        // future user of that name would get the rights. In a list that takes rights away it does
+        // no harm.
         let lists: [(&str, &[Who], bool); 4] = [
             ("allow", &share.allow, true),
             ("write_list", &share.write_list, true),
@@ -29,7 +30,7 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
             ("deny", &share.deny, false),
         ];
         for (key, listed, is_fault) in lists {
-            // Names of domains are resolved by their controllers.
+            // Names of a domain are resolved by its controllers, not here.
             for who in listed.iter().filter(|who| who.domain().is_none()) {
                 let unknown = match who.group() {
                     Some(group) => unknown_group(group, &groups),

@@ -57,7 +57,7 @@ impl Logging {
     /// Starts logging. Only once in a process.
     pub(crate) fn start(format: LogFormat, level: Option<&str>) -> Result<Self, Failure> {
         let layer: Box<dyn Layer<_> + Send + Sync> = match format {
-            // The journal adds the time itself.
+            // In the journal each line has its time already.
             LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
                 text_layer().without_time().boxed()
             }
@@ -88,7 +88,7 @@ impl Logging {
         level: Option<&str>,
     ) -> Result<Self, Failure> {
         let (filter, handle) = reload::Layer::new(Filters::new(filter(level)?));
-        // Lines of the log do not name the spans around them.
+        // Log lines do not contain the spans around them.
         #[cfg(feature = "traces")]
         let layer =
             layer.with_filter(filter_fn(|metadata| metadata.target() != levels::SPANS)).boxed();
@@ -158,7 +158,7 @@ pub(crate) fn filter(level: Option<&str>) -> Result<EnvFilter, Failure> {
     let words = ["off", "error", "warn", "info", "debug", "trace"];
     let is_typo = level.chars().all(char::is_alphanumeric)
         && !words.iter().any(|word| word.eq_ignore_ascii_case(level));
-    // EnvFilter would take the typing slip for the name of a target.
+    // EnvFilter would take a mistyped level for the name of a target.
     let parsed = if is_typo { Err(String::from("no such level")) } else { parse(level) };
     parsed.map_err(|why| {
         let known = "use error, warn, info, debug or trace, or a filter such as \
@@ -206,7 +206,8 @@ impl TextLine<'_> {
         let space = if self.is_first { "" } else { " " };
         self.is_first = false;
         let put = match field.name() {
-            // Our own text may quote a client's, whose line end would begin a new line.
+            // The text may contain text of a client, in which a line end would begin a new log
+            // line.
             "message" => write!(self.writer, "{space}{}", OneLineText(value)),
             name => write!(self.writer, "{space}{name}={}", Quoted(value)),
         };
@@ -221,7 +222,7 @@ impl Visit for TextLine<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         let text = format!("{value:?}");
-        // A value that may be missing is shown as itself, a missing one not at all.
+        // A missing optional value is not printed at all.
         if field.name() != "message" && text == "None" {
             return;
         }

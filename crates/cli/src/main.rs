@@ -56,7 +56,7 @@ fn find_vdso() {
 }
 
 fn main() -> ExitCode {
-    // Done before other threads start.
+    // These steps need a process with a single thread.
     passwords::leave_environment();
     find_vdso();
     let line = match remote::mount_options::command_line() {

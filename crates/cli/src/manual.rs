@@ -30,7 +30,7 @@ pub(crate) fn show() -> Done {
 fn formatted(page: &[u8]) -> std::io::Result<bool> {
     let mut man = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn()?;
     if let Some(mut input) = man.stdin.take() {
-        // The pager may have ended before it read the whole page.
+        // The pager may have ended before it has read the whole page.
         let _ = input.write_all(page);
     }
     Ok(man.wait()?.success())
@@ -42,7 +42,7 @@ fn page() -> std::io::Result<Vec<u8>> {
     let mut command = Arguments::command();
     command.build();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    // The commands have sections here, no pages of their own.
+    // The commands are sections of this page and have no pages of their own.
     let text = String::from_utf8_lossy(&page);
     let lines = text.lines().map(|line| {
         let name = line.strip_prefix("frevo\\-").and_then(|line| line.strip_suffix("(1)"));
@@ -58,7 +58,7 @@ fn sections(command: &clap::Command, page: &mut Vec<u8>) -> std::io::Result<()> 
         let name = sub.get_bin_name().unwrap_or_else(|| sub.get_name()).to_uppercase();
         writeln!(page, ".SH \"{name}\"")?;
         let man = clap_mangen::Man::new(sub.clone());
-        // Rendered as parts of the section above, not as separate sections.
+        // These parts belong to the section above, so they have no headings of their own.
         let mut part = Vec::new();
         man.render_synopsis_section(&mut part)?;
         man.render_description_section(&mut part)?;

@@ -116,7 +116,7 @@ impl NetworkShares {
         if let Some(shares) = shares_of(&mut document) {
             shares.retain(|share| self.is_permitted(share, taken));
         } else {
-            // The key `share` is not a list of sections.
+            // `share` is not a list of sections, so it is removed.
             document.remove("share");
         }
         Ok(Some(document.to_string()))
@@ -161,7 +161,7 @@ impl NetworkShares {
                     .or_insert(Item::ArrayOfTables(ArrayOfTables::new()))
                     .as_array_of_tables_mut();
                 let shares = shares.ok_or_else(|| not_toml(&self.file))?;
-                // The name belongs to a share that is not served now, because its folder is
+                // A share with this name exists but is not served now, because its folder is
                 // missing.
                 if shares.iter().any(|table| is_called(table, name)) {
                     return Err(NotEdited::Exists);
@@ -194,7 +194,7 @@ impl NetworkShares {
             }
         }
         let after = document.to_string();
-        // The server would not read a longer file.
+        // The server would refuse to read a longer file.
         if u64::try_from(after.len()).unwrap_or(u64::MAX) >= BYTES_MAX {
             let why = format!("{} would be too long; remove a share", self.file.display());
             return Err(NotEdited::Forbidden(why));
@@ -205,7 +205,7 @@ impl NetworkShares {
     /// The section of a new share.
     fn addition(&self, config: &Config, name: &str, path: &str) -> Result<Table, NotEdited> {
         let name: ShareName = name.parse().map_err(NotEdited::BadName)?;
-        // A brace would stand for the user's name.
+        // In a path a brace begins the placeholder of the user's name.
         if name.as_str().contains('{') {
             return Err(NotEdited::BadName(format!("the name {name} has a brace in it")));
         }
@@ -220,7 +220,8 @@ impl NetworkShares {
             let why = "is outside of the folders that share_roots in [server] names";
             NotEdited::Forbidden(format!("{} {why}", folder.display()))
         };
-        // A path outside the permitted folders is refused, existing or not.
+        // The same refusal for each folder outside of the permitted ones, so that it does not
+        // reveal which folders exist.
         if self.is_there(&folder).ok_or_else(forbidden)?.is_err() {
             return Err(NotEdited::NoFolder(format!("there is no folder {}", folder.display())));
         }
@@ -320,7 +321,7 @@ mod tests {
         assert!(matches!(edit(&text, &config, &add("NEW", &path("a"))), Err(NotEdited::Exists)));
         std::fs::create_dir(place.path().join("outside/there")).unwrap();
         let above = place.path().to_str().unwrap().to_owned();
-        // An administrator learns nothing of folders elsewhere, not even which ones there are.
+        // An administrator must not learn which folders exist elsewhere.
         for outside in [
             path("link"),
             path("link/there"),
@@ -356,7 +357,7 @@ mod tests {
         let set = edit(&text, &config, &set).unwrap();
         let set = &Config::parse(&set).unwrap().shares[0];
         assert_eq!((&*set.comment, set.max_connections), ("", None));
-        // A share of the configuration cannot be removed here.
+        // A share of the configuration cannot be removed over the network.
         let refused = edit("", &config, &remove("new"));
         assert!(
             matches!(&refused, Err(NotEdited::Forbidden(why)) if why.contains("frevo share rm"))

@@ -266,7 +266,7 @@ fn remove(config: &Path, name: &str) -> Done {
 
 /// Replaces a file by another one with its owner and mode, in one step.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
-    // Resolves a symbolic link, so that the link itself stays.
+    // A symbolic link is resolved first, so that it is not replaced itself.
     let file = fs::canonicalize(file)?;
     let old = fs::metadata(&file)?;
     let mut name = file.file_name().unwrap_or_default().to_owned();

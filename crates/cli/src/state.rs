@@ -39,7 +39,7 @@ pub(crate) fn session_socket() -> Option<PathBuf> {
 /// Where state is kept by default.
 pub(crate) fn default_dir() -> PathBuf {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    // systemd sets this for a unit with StateDirectory=.
+    // systemd sets STATE_DIRECTORY if the unit has StateDirectory=.
     if let Some(state) = folder("STATE_DIRECTORY") {
         return state;
     }
@@ -109,7 +109,7 @@ pub(crate) fn random_guid() -> Result<Guid, Failure> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
         .map_err(Failure::failed("cannot get random bytes from the system"))?;
-    // A random GUID says so in its version and variant bits (RFC 9562, 5.4).
+    // RFC 9562, 5.4: these bits mark a random GUID.
     bytes[7] = bytes[7] & 0x0F | 0x40;
     bytes[8] = bytes[8] & 0x3F | 0x80;
     Ok(Guid(bytes))

@@ -21,7 +21,7 @@ pub(crate) fn begin(width: f64, height: f64, left: f64, title: &str) -> String {
 /// A horizontal line of the grid with its label.
 pub(crate) fn grid_line(out: &mut String, ends: Range<f64>, y: f64, label: &str) {
     let Range { start: left, end: right } = ends;
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     let _ = writeln!(
         out,
         "<line x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\

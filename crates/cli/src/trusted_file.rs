@@ -60,15 +60,15 @@ pub(crate) fn directory_itself(path: &Path) -> Option<String> {
 /// The reason why others could change what a directory holds.
 pub(crate) fn directory(directory: &Path, for_what: &Path) -> Option<String> {
     let metadata = std::fs::metadata(directory).ok()?;
-    // No user can change a read-only file system, on which containers have configurations.
+    // On a read-only file system, as containers have it, no user can change the file.
     let is_read_only = rustix::fs::statvfs(directory)
         .is_ok_and(|fs| fs.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
     if is_read_only {
         return None;
     }
     let which = format!(", which holds {},", for_what.display());
-    // Others can add names to a sticky directory, but cannot replace our file. The directory's
-    // owner can.
+    // In a sticky directory other users can add files but not replace this one. The directory's
+    // owner can, so it is checked.
     if metadata.mode() & STICKY != 0 {
         return fault_of_owner(&metadata, directory, &which);
     }
@@ -183,7 +183,7 @@ mod tests {
         let path = folder.path().join("frevo.toml");
         std::fs::write(&path, "text").unwrap();
         if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
-            // Only root can give a file to another owner.
+            // Only root can change a file's owner, so the test ends for other users.
             return;
         }
         let why = refused(&path);

@@ -53,7 +53,7 @@ fn carry_out(command: &UserCommand, path: &Path, realm: &str) -> Done {
             let hash = NtHash::from_password(&password);
             change(path, |file| {
                 existing(file, name, path)?;
-                // The salt uses the name as it is stored.
+                // The keys depend on the name as it is stored.
                 let stored = file.find(name.as_str()).map_or(name.as_str(), |entry| &entry.name);
                 let keys = accounts::kerberos_keys(stored, &password, realm);
                 file.set_password(name.as_str(), hash, Some(keys), accounts::now());
@@ -211,7 +211,7 @@ fn list(file: &AccountFile) -> Done {
     let mut text = String::new();
     for entry in file.entries() {
         let state = state_of(entry);
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = match &*entry.groups {
             [] => writeln!(text, "{}\t{state}", entry.name),
             groups => writeln!(text, "{}\t{state}\t{}", entry.name, groups.join(", ")),
@@ -302,7 +302,7 @@ fn import_entry(file: &mut AccountFile, entry: &Entry, replace: bool) -> Result<
     let Some(hash) = entry.nt_hash.clone() else {
         return Err(String::from("the account has no NT hash; add it with frevo user add"));
     };
-    // Samba allows a logon without a password to this account.
+    // In Samba this account can log on without a password.
     if hash == NtHash::from_password("") {
         return Err(String::from("the password is empty, which Frevo does not allow"));
     }

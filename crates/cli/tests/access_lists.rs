@@ -56,7 +56,8 @@ fn the_sid_outlives_the_servers_identity() {
     assert!(!run(&place).contains("identity was lost"));
     assert_eq!(kept(&place), sid);
 
-    // An account file of an earlier version, without the identity that its SIDs came from.
+    // The account file was written by an earlier version and lacks the identity from which its SIDs
+    // were derived.
     let old = users(&place).lines().skip(1).collect::<Vec<_>>().join("\n");
     place.file("state/users", &old, 0o600);
     fs::remove_file(place.path("state/server-guid")).unwrap();
@@ -64,13 +65,13 @@ fn the_sid_outlives_the_servers_identity() {
     assert!(said.contains("identity was lost") && said.contains("docs/backup.md"), "{said}");
     assert_ne!(kept(&place), sid);
 
-    // With the identity the account gets its former SID, and no message is printed.
+    // Once the identity is stored, the account gets its former SID without a message.
     let sid = kept(&place);
     place.file("state/users", &old, 0o600);
     assert!(!run(&place).contains("identity was lost"));
     assert_eq!(kept(&place), sid);
 
-    // A SID in the configuration takes precedence, and is stored.
+    // A SID in the configuration takes precedence and is stored.
     configure(&place, &format!("sid = \"{SAMBA}\""), "");
     run(&place);
     configure(&place, "", "");
@@ -171,7 +172,7 @@ fn servers_without_rights_obey_the_lists_of_others() {
         assert_eq!(said.out, "content", "{what}: {said:?}");
         let said = client(&place, &server, &["cat", "URL/denied"]);
         assert!(said.code != 0 && said.out.is_empty(), "{what}: {said:?}");
-        // The list is neither replaced nor hidden by a second one.
+        // The list cannot be replaced, and no second list hides it.
         let said = client(&place, &server, &["acl", "URL/denied", "--set", "allow:Everyone:full"]);
         assert!(said.code != 0, "{what}: {said:?}");
         let second = rustix::fs::getxattr(share.join("denied"), c"user.NTACL", &mut [0; 8]);

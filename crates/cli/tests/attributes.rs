@@ -85,7 +85,8 @@ fn a_read_only_file_is_one_there_and_here() {
         assert_eq!(attributes(&world, "file"), R | A);
         world.run(&["get", &world.url("file"), "back"]).succeeds();
         assert_eq!(mode(&world.place.path("back")), 0o444);
-        // For a local target its folder decides; on the server the file itself is protected.
+        // A local file can be replaced if its folder is writable; on the server READONLY protects
+        // the file itself.
         make(&world.place.path("file"), &vec![2; size], 0o644);
         world.run(&["put", "file", &world.url("file")]).fails(1, &["read-only", "--force"]);
         assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
@@ -166,7 +167,7 @@ fn what_is_replaced_keeps_its_access_list() {
         world.run(&["put", "file", &url]).succeeds();
         assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
         assert_eq!(world.run(&["acl", &url]).succeeds(), list);
-        // A user without write access cannot replace the file.
+        // A user who may not write to the file cannot replace it.
         world.run(&["acl", &url, "--add", "deny:S-1-1-0:w"]).succeeds();
         make(&world.place.path("file"), &vec![2; size], 0o644);
         world.run(&["put", "file", &url]).fails(1, &["permission denied"]);
@@ -231,7 +232,7 @@ fn folders_keep_their_times() {
     world.run(&["sync", "here", &world.url("sync")]).succeeds();
     have(&world.there("sync"), 10);
     assert_eq!(world.run(&["sync", "-n", "here", &world.url("sync")]).succeeds(), "");
-    // Nothing but times has changed; then something in a folder that keeps its time has.
+    // First only times differ. Then a file in the folder changes, whose time must stay.
     set(&here, 20);
     world.run(&["sync", "here", &world.url("sync")]).succeeds();
     have(&world.there("sync"), 20);
@@ -243,7 +244,7 @@ fn folders_keep_their_times() {
     assert!(!world.there("sync/a/one").exists());
     world.run(&["sync", "--delete", &world.url("sync"), "back"]).succeeds();
     have(&world.place.path("back"), 20);
-    // As an interrupted run leaves them.
+    // The folders get wrong times, as an interrupted run leaves them.
     set(&world.there("sync"), 1);
     world.run(&["put", "-r", "here/a", &world.url("sync/")]).succeeds();
     world.run(&["sync", "here", &world.url("sync")]).succeeds();
@@ -287,12 +288,12 @@ fn links_are_copied_if_they_stay_in_the_tree() {
         assert_eq!(told, back != "cp", "{done:?}");
         world.run(&["get", "-r", "-l", &world.url(back), back]).succeeds();
         have(&world.place.path(back));
-        // Links that exist already are not made again.
+        // A link that exists already is not made again.
         world.run(line).succeeds();
     }
     let dry = world.run(&["sync", "-n", "-l", "here", &world.url("sync")]);
     assert!(!dry.succeeds().contains("to-file"), "{dry:?}");
-    // A link replaces a file, and --delete removes a link.
+    // In one place a link is replaced by a file, and --delete removes another link.
     fs::remove_file(here.join("to-file")).unwrap();
     fs::write(here.join("to-file"), "a file").unwrap();
     fs::remove_file(here.join("dangling")).unwrap();
@@ -304,7 +305,8 @@ fn links_are_copied_if_they_stay_in_the_tree() {
     assert_eq!(fs::read_to_string(back.join("to-file")).unwrap(), "a file");
     assert!(back.join("dangling").symlink_metadata().is_err());
     assert_eq!(fs::read_link(back.join("a/file")).unwrap(), Path::new("b"));
-    // A changed link, and links in place of directories; one of them leads out of the tree.
+    // One link has a new target, and two directories become links, one of which leads out of the
+    // tree.
     fs::remove_file(here.join("a/file")).unwrap();
     symlink("b/more", here.join("a/file")).unwrap();
     for (name, target) in [("in", "a"), ("over", "../secret")] {

@@ -49,7 +49,7 @@ fn a_command_line_that_makes_no_sense() {
     place.run(&["serve", "--name", "ipc$=."]).fails(2, &["reserved"]);
     let long = format!("{}=.", "x".repeat(81));
     place.run(&["serve", "--name", &long]).fails(2, &["longer than 80"]);
-    // A password cannot be given where other users can see it.
+    // A password on the command line would be visible to other users, so there is no such option.
     place.run(&["serve", ".", "--password", "x"]).fails(2, &["--password"]);
     place.run(&["user", "add", "ann", "secret"]).fails(2, &["secret"]);
 }
@@ -69,7 +69,7 @@ fn a_fake_mount_mounts_nothing() {
     for flags in [&["-f"][..], &["-s", "-f", "-n", "-v", "-o", "ro,uid=5"], &["-sfnv"]] {
         mount(flags).succeeds();
     }
-    // Options are looked at, and without -f there is no folder to mount on.
+    // The options are checked. Without -f, mounting fails because the folder is missing.
     mount(&["-f", "-o", "rad_only"]).fails(2, &["rad_only is unknown"]);
     mount(&["-v"]).fails(6, &["folder"]);
 }
@@ -182,7 +182,7 @@ fn a_bad_configuration_is_told_by_its_line() {
     check("[[user]]\nname = \"ann\"\npassword_file = \"/nowhere\"\n")
         .fails(3, &["user ann: there is no"]);
     place.run(&["check", "--config", "nowhere.toml"]).fails(6, &["cannot read", "nowhere.toml"]);
-    // serve reports the same faults as check.
+    // `serve` reports the same faults as `check`.
     place.file("frevo.toml", "[server]\nlisen = []\n", 0o644);
     place.run(&["serve", "--config", "frevo.toml"]).fails(3, &["frevo.toml:2:", "`listen`"]);
     place.file("frevo.toml", "[server]\nlog_level = \"loud\"\n", 0o644);
@@ -251,7 +251,7 @@ fn the_effective_configuration_is_shown() {
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line} not in\n{shown}");
     }
-    // The printed configuration has the same meaning.
+    // The printed configuration, read again, prints the same.
     fs::remove_dir_all(place.path("conf.d")).unwrap();
     place.file("frevo.toml", &shown, 0o644);
     let again = place.run(&["check", "-c", "frevo.toml", "--resolved"]);
@@ -290,7 +290,7 @@ fn shares_are_added_changed_listed_and_removed() {
     let json = share(&["list", "--json"]);
     let first: serde_json::Value = json.succeeds().lines().next().unwrap().parse().unwrap();
     assert_eq!((&first["name"], &first["line"]), (&"photos".into(), &7.into()));
-    // Invalid values are not written.
+    // Unknown keys and invalid values are not written.
     share(&["set", "music", "read_onyl=true"]).fails(3, &["unknown key `read_onyl`", "read_only"]);
     share(&["set", "music", "read_only=maybe"]).fails(3, &["`read_only` must be true or false"]);
     share(&["set", "musik", "read_only=true"]).fails(6, &["no share musik; did you mean music?"]);
@@ -303,7 +303,7 @@ fn shares_are_added_changed_listed_and_removed() {
     assert!(!read().contains("time_machine") && !read().contains("1G"), "{}", read());
     share(&["rm", "MUSIC"]).succeeds();
     assert_eq!(read(), wanted);
-    // A share is changed in the file that defines it.
+    // The change goes to the file that defines the share.
     let further = format!("[[share]]\nname = \"b\"\npath = \"{}\"\n", music.display());
     let further = place.file("conf.d/b.toml", &further, 0o644);
     share(&["set", "b", "hidden=true"]).succeeds();
@@ -455,11 +455,11 @@ fn accounts_that_samba_refuses_are_disabled() {
         lines.map(|line| line.split('\t').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(enabled("s"), ["ann", "hans"]);
-    // The same holds for an account that exists already.
+    // An account that exists already is disabled, too.
     place.run_with_input(&["user", "--state-dir", "t", "add", "bob", "--password-stdin"], "x\n");
     import("t", &["--replace"], &input).succeeds();
     assert_eq!(enabled("t"), ["ann", "hans"]);
-    // smbpasswd files have two of these rules.
+    // smbpasswd files can have two of these rules.
     let plain =
         smbpasswd("ann", "U").replace("LCT-65A1B2C3", "LCT-00000000") + &smbpasswd("bob", "UL");
     import("u", &[], &plain).succeeds();
@@ -480,7 +480,7 @@ fn accounts_of_samba_keep_their_sids() {
     let header = format!("#!frevo accounts 2 sid={SAMBA} samba");
     assert_eq!(users.lines().next(), Some(&*header), "{users}");
     assert!(users.contains("RID-3001:") && users.contains("RID-3000:"), "{users}");
-    // An identifier that another account has is not taken, nor given to another account.
+    // A RID that another account has is neither used nor assigned to another account.
     let told = import("s", &pdbedit("carl", 3_000));
     assert!(
         told.err.contains("skipped carl: another account has its relative identifier (RID 3000)")
@@ -488,7 +488,7 @@ fn accounts_of_samba_keep_their_sids() {
     place.run_with_input(&["user", "--state-dir", "s", "add", "dora", "--password-stdin"], "x\n");
     let users = fs::read_to_string(place.path("s/users")).unwrap();
     assert!(users.lines().any(|line| line.starts_with("dora:") && line.contains("RID-3002:")));
-    // The accounts that are there already keep their SIDs.
+    // Accounts that exist already keep their SIDs.
     place.run_with_input(&["user", "--state-dir", "t", "add", "dora", "--password-stdin"], "x\n");
     let told = import("t", &both);
     assert!(told.err.contains(&format!("has sid = \"{SAMBA}\"")), "{}", told.err);
@@ -507,7 +507,7 @@ fn accounts_of_samba_keep_their_sids() {
     let names: Vec<_> = all.as_array().unwrap().iter().map(|of| of["name"].as_str()).collect();
     assert_eq!(names, [Some("ann"), Some("bob"), Some("dora")]);
     assert!(!all.to_string().contains(HASH), "no secret is printed");
-    // The report mentions missing SIDs.
+    // The report says that SIDs are missing.
     assert!(import("u", &smbpasswd("ann", "U")).err.contains("the accounts get new SIDs"));
 }
 
@@ -529,12 +529,12 @@ fn who_cannot_act_as_others_is_told() {
         check("none.toml").fails(3, &absent);
         assert!(check("user.toml").succeeds().contains("ok (1 share,"));
     }
-    // The program and its files must lie where other users can reach them.
+    // The program and its files must be in a place that other users can reach.
     let copy = PathBuf::from("/tmp").join(format!("frevo-test-{}", std::process::id()));
     fs::create_dir(&copy).unwrap();
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o1777)).unwrap();
-    // By another program: one that is started beside this would have the file open for
-    // writing until it is executed, which keeps the copy from that (ETXTBSY).
+    // `cp` makes the copy: if this process had it open for writing, a process started at the same
+    // time could inherit the descriptor, and the copy could not be executed (ETXTBSY).
     let mut cp = std::process::Command::new("cp");
     cp.arg(env!("CARGO_BIN_EXE_frevo")).arg(copy.join("frevo"));
     assert!(cp.status().unwrap().success());
@@ -573,7 +573,7 @@ fn an_smb_conf_becomes_a_frevo_toml() {
     assert!(import.err.contains("[staff] line 8: valid users = %U: "), "{}", import.err);
     let mut check = place.command(&["check", "-c", "frevo.toml"]);
     let check = said(check.env("FREVO_SERVER_STATE_DIR", place.path("s")).output().unwrap());
-    // By default Samba acts as the user who has logged on, which needs root.
+    // Samba's default is to act as the logged-on user, which needs root.
     if rustix::process::geteuid().is_root() {
         assert!(check.succeeds().contains("ok (1 share, 0 users)"), "{check:?}");
     } else {

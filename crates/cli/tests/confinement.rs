@@ -106,7 +106,7 @@ fn files_of_others_are_out_of_reach() {
     ] {
         is_refused(&place, &attempt, denied);
     }
-    // A hard link in a share would give access to the file.
+    // A hard link inside of a share would give access to the file.
     let said = tried(&place, &format!("hard-link {outside}/b.txt {inside}/b.txt"));
     assert_eq!(said.code, 1, "{said:?}");
     assert_eq!(fs::read(place.path("out/b.txt")).unwrap(), b"b");
@@ -136,7 +136,8 @@ fn nobody_is_connected_to_and_nothing_else_is_listened_on() {
     is_refused(&place, &format!("connect {address}"), refused);
     is_refused(&place, "listen 127.0.0.1:0", refused);
     is_refused(&place, "udp 127.0.0.1:0", refused);
-    // A service of the host that obeys root, as those of systemd and of containers do.
+    // The socket stands for a service of the host that obeys root, such as systemd or a container
+    // engine.
     let service = place.path("out/service.sock");
     let _stream = UnixListener::bind(&service).unwrap();
     fs::set_permissions(&service, fs::Permissions::from_mode(0o600)).unwrap();
@@ -149,11 +150,12 @@ fn nobody_is_connected_to_and_nothing_else_is_listened_on() {
     is_refused(&place, &format!("unix-abstract {name}"), refused);
     is_refused(&place, "pair-of-datagrams", refused);
     is_refused(&place, &format!("fast-open {address}"), refused);
-    // AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK; MPTCP and SCTP.
+    // The families are AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG and AF_VSOCK; then
+    // MPTCP and SCTP.
     for socket in ["1 0", "2 0", "10 0", "16 0", "17 0", "38 0", "40 0", "2 262", "2 132"] {
         is_refused(&place, &format!("socket {socket}"), refused);
     }
-    // An io_uring could make each of these sockets.
+    // An io_uring could make such sockets, so it is refused.
     is_refused(&place, "ring", refused);
 }
 
@@ -180,11 +182,11 @@ fn the_host_is_left_alone() {
     is_refused(&place, "user", refused);
     is_refused(&place, "signal", refused);
     is_refused(&place, "privileges", refused);
-    // Limits of its processor time would end it.
+    // A limit of processor time would end the other process.
     let other = std::process::id();
     is_refused(&place, &format!("limits {other}"), refused);
     is_refused(&place, &format!("affinity {other}"), refused);
-    // The refused call is reported once, by its number.
+    // Each refused call is reported once, by its number.
     let said = tried(&place, "signal");
     assert!(said.out.contains("refused calls: ["), "{said:?}");
     assert!(!said.out.contains("refused calls: []"), "{said:?}");
@@ -200,7 +202,7 @@ fn hostile_calls_end_the_process() {
         let output = command(&place, attempt).output().unwrap();
         assert_eq!(output.status.signal(), Some(SIGSYS), "{attempt}: {output:?}");
     }
-    // `run` needs a new process, which the filter refuses.
+    // `run` would start a process, so the filter ends the program.
     let output = command(&place, "run /bin/true").output().unwrap();
     assert!(!output.status.success(), "{output:?}");
 }
@@ -306,7 +308,7 @@ fn every_thread_is_confined() {
     add_user(&place, "ann");
     let group = place.folder("in/group");
     if is_root() {
-        // Set-group-ID of a folder is the server's doing, with a capability of its own.
+        // The server keeps a capability to preserve set-group-ID on folders.
         std::os::unix::fs::chown(&group, None, Some(54_321)).unwrap();
         fs::set_permissions(&group, fs::Permissions::from_mode(0o2777)).unwrap();
     }
@@ -325,7 +327,7 @@ fn every_thread_is_confined() {
     assert!(confined.status("NoNewPrivs:").iter().all(|line| line == "1"));
     assert!(confined.status("Seccomp:").iter().all(|line| line == "2"));
     assert!(confined.status("Threads:").len() > 1);
-    // CAP_SYS_PTRACE, CAP_SETUID, CAP_NET_BIND_SERVICE, CAP_SYS_MODULE and CAP_MKNOD.
+    // The bits are CAP_SYS_PTRACE, CAP_SETUID, CAP_NET_BIND_SERVICE, CAP_SYS_MODULE and CAP_MKNOD.
     let gone = 1 << 19 | 1 << 7 | 1 << 10 | 1 << 16 | 1 << 27;
     for key in ["CapEff:", "CapPrm:"] {
         for line in confined.status(key) {
@@ -335,7 +337,7 @@ fn every_thread_is_confined() {
     let limits = fs::read_to_string(format!("/proc/{}/limits", confined.server.pid())).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
-    // Memory that no other process may read belongs to root.
+    // The file `mem` belongs to root if no other process of the user may read the memory.
     let owner = fs::metadata(format!("/proc/{}/mem", confined.server.pid())).unwrap().uid();
     assert_eq!(owner, 0);
     helpers::all_are_confined(confined.server.pid(), &["frevo-names", "frevo-names"]);
@@ -350,7 +352,7 @@ fn ring_operations(server: u32) -> u64 {
     let mut count = 0;
     for entry in fs::read_dir(format!("/proc/{server}/fd")).unwrap() {
         let entry = entry.unwrap();
-        // A descriptor may be closed meanwhile.
+        // The descriptor may have been closed meanwhile.
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         if target != Path::new("anon_inode:[io_uring]") {
             continue;
@@ -369,7 +371,7 @@ fn ring_operations(server: u32) -> u64 {
 #[test]
 fn a_ring_works_under_confinement() {
     let place = world();
-    // The build's disk: where temporary files go there may be memory alone.
+    // The test needs a real disk, and the folder for temporary files may be in memory.
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let share = format!("[[share]]\nname = \"disk\"\npath = {:?}\n", disk.path());
     config(&place, &share);
@@ -381,7 +383,7 @@ fn a_ring_works_under_confinement() {
     let operations = || if is_root() { ring_operations(confined.server.pid()) } else { 0 };
     let data: Vec<u8> = (0..4_000_000_u32).map(|at| (at >> 7) as u8).collect();
     let file = disk.path().join("a.bin");
-    // The data is stored before the client's time limit starts: a busy disk may take long.
+    // The file is synced before the client's time limit begins, because a busy disk takes long.
     fs::write(&file, &data).unwrap();
     let raw = fs::File::open(&file).unwrap();
     raw.sync_all().unwrap();
@@ -391,7 +393,8 @@ fn a_ring_works_under_confinement() {
         let mut tree = ann.connect_share("disk").await.unwrap();
         let before = operations();
         assert!(ann.read_file_pipelined(&mut tree, "a.bin").await.unwrap() == data);
-        // Reads of tmpfs never wait, and on other file systems advice may do nothing.
+        // Reads of tmpfs never wait, and other file systems may ignore the advice, so only ext4
+        // (0xef53) is judged.
         let on_disk = rustix::fs::fstatfs(&raw).unwrap().f_type == 0xef53;
         assert!(!is_root() || !on_disk || operations() > before, "no read used the ring");
     });
@@ -413,7 +416,7 @@ fn a_share_elsewhere_waits_for_a_restart() {
     let share =
         |name: &str, path: PathBuf| format!("[[share]]\nname = \"{name}\"\npath = {path:?}\n");
     let both = share("below", place.path("in/below")) + &share("out", place.path("out"));
-    // The file is replaced by another file of the same name, as editors do.
+    // The configuration is replaced by a new file of the same name, as editors do.
     config(&place, &both);
     fs::rename(place.path("etc/frevo.toml"), place.path("etc/new")).unwrap();
     fs::copy(place.path("etc/new"), place.path("etc/frevo.toml")).unwrap();
@@ -430,7 +433,8 @@ fn a_share_elsewhere_waits_for_a_restart() {
         bob.write_file(&below, "new.txt", b"hello").await.unwrap();
         assert!(bob.connect_share("out").await.is_err());
     });
-    // A file elsewhere is not read: the old configuration stays.
+    // The new file is outside of the confinement, so it is not read and the old configuration
+    // stays.
     let map = place.file("out/map", "ann = a\n", 0o644);
     let text = fs::read_to_string(place.path("etc/frevo.toml")).unwrap();
     let text = text.replace("[server]\n", &format!("[server]\nuser_map_file = {map:?}\n"));
@@ -612,7 +616,7 @@ fn a_configuration_that_others_can_change_is_refused() {
         }
         fs::set_permissions(&folder, fs::Permissions::from_mode(kept)).unwrap();
     }
-    // A reload keeps the settings in force.
+    // A reload with this file fails, and the settings stay.
     add_user(&place, "ann");
     let confined = serve(&place);
     chmod(0o666);

@@ -102,7 +102,7 @@ fn what_is_excluded_is_not_deleted() {
         assert!(!left.contains(gone), "{left:?}");
     }
     assert!(!world.there("there/gone too").exists());
-    // Files that are too old to be copied are not removed.
+    // A file that is too old to be copied is not removed from the target.
     let old = SystemTime::now() - Duration::from_secs(10 * 86_400);
     fs::File::options().write(true).open(here.join("a.jpg")).unwrap().set_modified(old).unwrap();
     fs::write(world.there("there/a.jpg"), b"another").unwrap();
@@ -156,7 +156,7 @@ fn sync_makes_attributes_the_same_too() {
     world.in_share(async |share| share.set_metadata("there/x", &basic).await.unwrap());
     sync(&there, &world.url("copy"));
     assert_eq!(told("copy/x"), 3);
-    // A local file that is not read-only says nothing about the attribute hidden.
+    // Local files have no attribute "hidden", so it is not changed.
     mode(0o644);
     sync("here", &there);
     assert_eq!(told("there/x"), 2);

@@ -85,7 +85,7 @@ fn names_that_lead_out_of_the_folder_are_not_followed() {
                 "get" => run(&place, &["get", "-r", "--patience", "2", &url, "into"]),
                 _ => run(&place, &["sync", "--delete", "--patience", "2", &url, "into"]),
             };
-            // The names `.` and `..` are skipped, every other name is refused.
+            // The names `.` and `..` are skipped; every other name is refused.
             if matches!(name, "." | "..") {
                 done.succeeds();
             } else {
@@ -130,10 +130,10 @@ fn links_and_changing_kinds_lead_nowhere() {
     let done = run(&place, &["get", "-r", "--patience", "2", &url, "into"]);
     assert_ne!(done.code, 0);
     assert!(done.err.starts_with("frevo: "), "{done:?}");
-    // A reparse point with a target.
+    // The file becomes a reparse point when it is listed.
     let server = start(listing(&[("known", false)]), |asked| match asked.header.command {
         Command::QUERY_DIRECTORY => Act::Changed(Box::new(|message| {
-            // FileAttributes and the tag of the first entry.
+            // Sets FileAttributes and the tag of the first entry.
             let at = 72 + 56;
             if message.len() > at + 12 {
                 message[at..at + 4].copy_from_slice(&0x400_u32.to_le_bytes());
@@ -156,7 +156,7 @@ fn a_listing_that_is_behind_makes_no_empty_files() {
     let place = Sandbox::new();
     let server = start(listing(&[("known", false)]), |asked| match asked.header.command {
         Command::QUERY_DIRECTORY => Act::Changed(Box::new(|message| {
-            // EndOfFile of the first entry.
+            // Clears EndOfFile of the first entry.
             if let Some(len) = message.get_mut(72 + 40..72 + 48) {
                 len.fill(0);
             }
@@ -175,7 +175,7 @@ fn a_listing_that_is_behind_makes_no_empty_files() {
 #[test]
 fn a_tree_without_end_ends() {
     let place = Sandbox::new();
-    // Each directory has the same directory in it.
+    // Each directory contains the same directory again.
     let server = start(listing(&[("dir", true)]), |_| Act::Honest);
     let url = format!("smb://ann@{server}/data");
     let done = run(&place, &["get", "-r", "--patience", "2", &url, "into"]);
@@ -237,14 +237,15 @@ fn namespace(
     use frevo_wire::command::ioctl::dfs::ReferralRequest;
     use frevo_wire::command::ioctl::{self, CtlCode};
     use frevo_wire::{HeaderFlags, Status};
-    // States of the listing: a plain share's root, the namespace's root, nothing more.
+    // PLAIN is the root of an ordinary share, LINKED the root of the namespace, and LISTED means
+    // that the listing has ended.
     const PLAIN: usize = 0;
     const LINKED: usize = 1;
     const LISTED: usize = 2;
     let next = AtomicUsize::new(LISTED);
     move |asked| match asked.header.command {
         Command::TREE_CONNECT if asked.message.ends_with(b"\\\0d\0f\0s\0") => {
-            // SMB2_SHARE_CAP_DFS
+            // The server announces the capability SMB2_SHARE_CAP_DFS.
             Act::Changed(Box::new(|message| message[72..76].copy_from_slice(&[8, 0, 0, 0])))
         }
         Command::CREATE if asked.header.flags.contains(HeaderFlags::DFS_OPERATIONS) => {
@@ -314,12 +315,12 @@ fn trees_with_links_of_a_namespace_in_them() {
     assert_eq!(run(&place, &["tree", "--json", &url]).succeeds().lines().count(), 3);
     run(&place, &["get", "-r", &url, "back"]).succeeds();
     assert_eq!(fs::read(place.path("back/link1/behind")).unwrap(), CONTENT);
-    // The target of the link is outside of the tree.
+    // The link's target is outside of the tree, so nothing may be removed there.
     settings.store(0, Ordering::SeqCst);
     let removed = run(&place, &["rm", "-r", &format!("{url}/dir")]);
     assert!(removed.code != 0 && removed.err.contains("DFS"), "{removed:?}");
     assert_eq!(settings.load(Ordering::SeqCst), 0);
-    // A link that leads back to the root makes an endless tree.
+    // A link back to the root makes the tree endless.
     let server = start(root(), namespace("\\127.0.0.1\\dfs", Arc::clone(&settings)));
     for verb in [&["ls", "-R"][..], &["tree"], &["get", "-r"], &["find"]] {
         let back = format!("smb://ann@{server}/dfs");
@@ -362,7 +363,7 @@ fn a_tree_that_goes_reluctantly() {
                 _ => Act::Honest,
             }
         }
-        // The client sends two requests for each listing.
+        // A listing takes two requests, so the third one belongs to a second listing.
         Command::QUERY_DIRECTORY if listings.fetch_add(1, Ordering::SeqCst) == 2 => {
             Act::Body(evil::buffer(&evil::entries(&[("late".into(), false)])))
         }
@@ -419,8 +420,8 @@ fn old_servers_are_told_with_their_dialect() {
     });
     run(&place, &["ls", &format!("smb://ann@{old}/data")])
         .fails(5, &["no newer dialect than SMB 2.1", "--min-dialect 2.1"]);
-    // A server that refuses to choose, as MS-SMB2 3.3.5.4 has it.
-    // The dialects follow 36 bytes of the body.
+    // MS-SMB2 3.3.5.4: the server refuses a NEGOTIATE without a dialect that it knows. The dialects
+    // follow 36 bytes of the body.
     let offered = |asked: &Asked<'_>| asked.message[100..102] == [0x02, 0x02];
     let refuses = start(
         Manners { dialect: Dialect::SMB_2_0_2, ..listing(&[("known", false)]) },
@@ -431,7 +432,7 @@ fn old_servers_are_told_with_their_dialect() {
     );
     let url = format!("smb://ann@{refuses}/data");
     run(&place, &["ls", &url]).fails(5, &["SMB 2.0.2", "--min-dialect 2.0.2"]);
-    // A server that ends connections unless they begin with SMB 1.
+    // The server ends each connection that does not begin with SMB 1.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {

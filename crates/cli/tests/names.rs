@@ -98,7 +98,7 @@ fn names_that_are_one_on_the_server_are_told() {
     let put = world.run(&["put", "-r", "here", &world.url("there")]);
     put.fails(1, &["the same as", "rename one"]);
     assert_eq!(fs::read_dir(world.there("there")).unwrap().count(), 2);
-    // A private-use character that people do not type.
+    // The name has a private-use character, which nobody types.
     fs::write(world.there("x\u{f029}y"), "odd").unwrap();
     fs::write(world.there("x.y"), "plain").unwrap();
     let found = world.run(&["find", &world.url(""), "--name", "x*"]);
@@ -126,7 +126,7 @@ fn wildcards_name_files_of_the_server() {
     assert_eq!(world.run(&["cat", &world.url("20*/z")]).succeeds(), "2025/z");
     world.run(&["ls", &world.url("*.png")]).fails(6, &["no file matches", "*.png"]);
     world.run(&["rm", "-f", &world.url("*.png")]).succeeds();
-    // A name with `*` that exists is not a pattern: only that file is removed.
+    // If a file with `*` in its name exists, the name is not a pattern: only this file is removed.
     fs::write(world.there("a*"), "star").unwrap();
     world.run(&["rm", &world.url("a*")]).succeeds();
     assert!(world.there("a1.jpg").exists() && !world.there("a*").exists());
@@ -207,7 +207,7 @@ fn local_paths_longer_than_a_system_call_takes_are_copied() {
     assert_eq!(content(&world.there("put")), large);
     world.run(&["sync", "--checksum", &world.url("put"), "got"]).succeeds();
     assert_eq!(content(&world.place.path("got")), large);
-    // Both sides are equal now.
+    // Both sides are equal now, so nothing is copied.
     let again = world.run(&["sync", "-n", &world.url("put"), "got"]);
     assert!(!again.succeeds().contains("copy"), "{again:?}");
     fs::remove_dir_all(&here).unwrap();

@@ -118,7 +118,7 @@ fn ctrl_c_ends_all_of_them() {
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let interrupted = said(child.wait_with_output().unwrap());
     assert_eq!(interrupted.code, 130, "{interrupted:?}");
-    // Logging off waits two seconds for an answer.
+    // Logging off waits at most two seconds for an answer.
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     assert!(files(&trees.path("share/sent")) < files(&trees.path("tree")));
     let url = format!("smb://ann@{}/share/", trees.world.address);
@@ -187,7 +187,7 @@ fn sync_takes_it_too_both_ways() {
     trees.run(&["sync", &url("synced"), "back"]).succeeds();
     assert_eq!(relay.made(), 4);
     assert_same(&trees.path("tree"), &trees.path("back"));
-    // Nothing is left to copy; one connection is enough to find that out.
+    // Nothing is left to copy, and finding that out needs only one connection.
     trees.run(&["sync", &url("synced"), "back"]).succeeds();
     assert_eq!(relay.made(), 5);
 }

@@ -63,13 +63,13 @@ fn a_new_password_is_in_force_at_once_and_stays() {
     assert_ne!(keys(&before), keys(&after), "the Kerberos keys are the old ones");
     assert!(keys(&after).starts_with("4096,424F58616E6E,"), "the salt is not BOXann: {after}");
 
-    // Invalid input changes nothing.
+    // Wrong old passwords and an empty new one change nothing.
     passwd(&place, &server, "ann", "wrong\nother\n").fails(4, &["password"]);
     passwd(&place, &server, "ann", "néu 🦀\n\n").fails(4, &["empty"]);
     passwd(&place, &server, "given", "secret\nother\n").fails(1, &["permission denied"]);
     assert_eq!(users(), after);
 
-    // The server reads the password from the file on a reload and on a restart.
+    // After a restart the server has the new password, which it reads from the account file.
     server.stop();
     let said = fs::read_to_string(place.path("said")).unwrap();
     assert!(said.contains("the user has changed the password"), "{said}");

@@ -66,7 +66,7 @@ fn every_failure_is_an_object() {
         assert!(failed["path"].as_str().unwrap().contains("smb://"), "{arguments:?}");
         assert!(failed["message"].as_str().unwrap().len() > 10, "{arguments:?}");
     }
-    // Errors without an answer of a server.
+    // These errors happen without an answer of a server.
     let cases: &[(&[&str], i32)] = &[
         (&["shares", both, no_server], 5),
         (&["ls", both, no_server], 5),
@@ -143,7 +143,7 @@ fn every_result_is_an_object() {
         } else {
             assert_eq!(found.len(), *count, "{arguments:?} {said:?}");
         }
-        // Notes are objects too.
+        // Notes are printed as objects, too.
         let notes = objects(&said.err);
         assert!(notes.iter().all(|note| note.get("note").is_some()), "{said:?}");
         assert_eq!(notes.len(), usize::from(*verb == "put"), "{said:?}");

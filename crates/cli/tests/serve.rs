@@ -52,7 +52,7 @@ fn a_folder_is_shared_with_one_command() {
         assert!(log_on(&server, "bob", &password).await.is_err());
     });
     assert_eq!(fs::read(photos.join("new.txt")).unwrap(), b"hello");
-    // A run without a configuration stores nothing.
+    // A server without a configuration stores nothing.
     assert!(!place.path(".local").exists());
     let said = server.stop();
     assert_eq!(said.code, 0, "{said:?}");
@@ -73,7 +73,7 @@ fn passwords_come_from_a_file_or_the_environment() {
     client(async {
         log_on(&server, "bob", "from the file").await.unwrap();
     });
-    // Only one server may serve a folder.
+    // A folder can have only one server, so the first one ends.
     drop(server);
     let mut command = place.command(&["serve", "photos", "--listen", ANY]);
     let server = Serving::start({
@@ -116,7 +116,7 @@ fn ports_that_cannot_be_had() {
         .run(&["serve", "photos", "--listen", "192.0.2.1:4450"])
         .fails(1, &["192.0.2.1 is not an address of this machine"]);
 
-    // In containers, each user may be allowed to use every port.
+    // In a container every user may be allowed to use all ports.
     let first = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
     if first.trim().parse::<u16>().unwrap() > 445 {
         let photos = place.path("photos");
@@ -193,12 +193,12 @@ fn a_reload_drops_nobody() {
         ann.write_file(&photos, "before.txt", b"1").await.unwrap();
         assert!(ann.connect_share("docs").await.is_err());
 
-        // One share is added and one removed, and a user is added.
+        // The new configuration adds a share, removes another one, and adds a user.
         config(&place, &["music", "docs"]);
         add_user(&place, "bob", "pw2");
         server.signal("-HUP");
         logged(&place, "configuration reloaded");
-        // Open connections are kept.
+        // Existing connections stay.
         ann.write_file(&photos, "after.txt", b"2").await.unwrap();
         let docs = ann.connect_share("docs").await.unwrap();
         ann.write_file(&docs, "new.txt", b"3").await.unwrap();
@@ -206,7 +206,7 @@ fn a_reload_drops_nobody() {
         assert!(bob.connect_share("photos").await.is_err());
         bob.connect_share("docs").await.unwrap();
 
-        // A wrong configuration changes nothing.
+        // A faulty configuration changes nothing.
         place.file("frevo.toml", "[server]\nlisten = 7\n", 0o644);
         server.signal("-HUP");
         logged(&place, "reload failed, the old configuration stays in force: ");
@@ -214,7 +214,7 @@ fn a_reload_drops_nobody() {
         ann.write_file(&docs, "still.txt", b"4").await.unwrap();
         log_on(&server, "bob", "pw2").await.unwrap().connect_share("docs").await.unwrap();
 
-        // Changes that need a restart are reported.
+        // The new address needs a restart, which is reported.
         config(&place, &["docs"]);
         let text = fs::read_to_string(place.path("frevo.toml")).unwrap();
         place.file("frevo.toml", &text.replace("127.0.0.1:0", "127.0.0.2:0"), 0o644);
@@ -275,11 +275,11 @@ fn the_running_server_is_told_of_changed_accounts() {
             }
             let may = matches!(change[0], "passwd" | "enable");
             assert_eq!(log_on(&server, "ann", password).await.is_ok(), may, "{change:?}");
-            // Other users' connections are kept.
+            // Connections of other users stay.
             bob.write_file(&photos, "bobs.txt", b"3").await.unwrap();
         }
     });
-    // A server that cannot take the file says so, and the command fails.
+    // A server that cannot read the file reports that, and the command fails.
     let users = place.path("state/users");
     let kept = fs::read_to_string(&users).unwrap();
     fs::write(&users, kept.clone() + "carl:no account\n").unwrap();
@@ -371,7 +371,7 @@ fn what_was_acknowledged_before_the_stop_is_there() {
     client(async {
         let mut ann = log_on(&server, "ann", "pw").await.unwrap();
         let tree = ann.connect_share("photos").await.unwrap();
-        // The file is deleted on close, but the client never closes it.
+        // The file has DELETE_ON_CLOSE, but the client never closes it.
         create_delete_on_close(&ann, &tree, "gone.txt").await.unwrap();
         assert!(photos.join("gone.txt").exists());
         let mut told = false;
@@ -393,7 +393,7 @@ fn what_was_acknowledged_before_the_stop_is_there() {
 
 async fn create_delete_on_close(ann: &SmbClient, tree: &Tree, name: &str) -> smb2::Result<()> {
     const DELETE_AND_WRITE: u32 = 0x0001_0002;
-    // MS-SMB2 2.2.13: FILE_NON_DIRECTORY_FILE, FILE_DELETE_ON_CLOSE
+    // MS-SMB2 2.2.13: FILE_NON_DIRECTORY_FILE and FILE_DELETE_ON_CLOSE.
     const OPTIONS: u32 = 0x0000_0040 | 0x0000_1000;
     let body = CreateRequest {
         requested_oplock_level: OplockLevel::None,
@@ -438,10 +438,10 @@ fn strangers_cannot_use_up_the_server() {
         idle.pop();
         let mut ann = log_on_when_there_is_room(&server).await;
         ann.connect_share("photos").await.unwrap();
-        // A connection whose user has logged on no longer counts.
+        // After its logon a connection is not counted any more.
         idle.push(connect());
         assert!(!is_closed(&mut idle[limits::UNAUTHENTICATED_PER_ADDRESS - 1]));
-        // The oldest connection without a logon is closed in favour of a new one.
+        // A new connection closes the oldest one without a logon.
         let mut newcomer = connect();
         assert!(is_closed(&mut idle[0]));
         assert!(!is_closed(&mut newcomer));
@@ -449,7 +449,7 @@ fn strangers_cannot_use_up_the_server() {
     drop(idle);
     let said = server.stop();
     let refusals = said.err.matches("refused: too many connections that have not logged on");
-    // Twenty refusals make fewer than twenty lines.
+    // Twenty refusals are logged in fewer than twenty lines.
     assert!((1..=8).contains(&refusals.count()), "{}", said.err);
 }
 
@@ -516,7 +516,7 @@ fn a_socket_that_systemd_hands_over_is_used() {
     add_user(&place, "ann", "pw");
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = socket.local_addr().unwrap().to_string();
-    // As sd_listen_fds(3) wants it: descriptor 3, for this process.
+    // sd_listen_fds(3): the socket is descriptor 3, and LISTEN_PID names this process.
     let script = "export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\" 3<&0 </dev/null";
     let frevo = place.command(&[]);
     let mut shell = Command::new("sh");
@@ -563,7 +563,7 @@ fn sockets_that_systemd_kept_over_a_restart_are_used() {
         let mut ann = smb2::connect(&address.to_string(), "ann", "pw").await.unwrap();
         ann.connect_share("photos").await.unwrap();
     });
-    // The connection was accepted: the server ends it after invalid data.
+    // The early connection was accepted: the server ends it because of the invalid data.
     std::io::Write::write_all(&mut &early, &[0xFF; 64]).unwrap();
     early.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(!matches!((&early).read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock));
@@ -593,7 +593,7 @@ fn log_lines_can_be_json() {
     };
     assert!(of("frevo::session").iter().any(|event| event["user"] == "ann"), "{events:?}");
     assert!(of("frevo::tree").iter().any(|event| event["share"] == "photos"), "{events:?}");
-    // A line about a refusal names the client and the reason.
+    // The line of a refusal names the client and the reason.
     let refused = of("frevo::session").into_iter().find(|event| event["level"] == "WARN").unwrap();
     assert!(refused["peer"].as_str().unwrap().parse::<SocketAddr>().is_ok(), "{refused}");
 }
@@ -605,7 +605,7 @@ fn a_client_below_the_floor_is_refused_with_the_remedy() {
     place.folder("photos");
     place.file("password", "pw\n", 0o600);
     let server = place.serve(&["photos", "--listen", ANY, "--password-file", "password"]);
-    // A NEGOTIATE of 2.0.2 alone: MS-SMB2 2.2.1.2, 2.2.3.
+    // The message is a NEGOTIATE of dialect 2.0.2 only (MS-SMB2 2.2.1.2, 2.2.3).
     let mut message = vec![0; 64];
     message[..6].copy_from_slice(&[0xFE, b'S', b'M', b'B', 64, 0]);
     message.extend([36, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
@@ -617,7 +617,7 @@ fn a_client_below_the_floor_is_refused_with_the_remedy() {
     stream.write_all(&[&len.to_be_bytes()[..], &message].concat()).unwrap();
     let mut reply = [0; 4 + 64];
     stream.read_exact(&mut reply).unwrap();
-    // STATUS_NOT_SUPPORTED
+    // The status is STATUS_NOT_SUPPORTED.
     assert_eq!(reply[12..16], 0xC000_00BB_u32.to_le_bytes());
     drop(stream);
     let said = server.stop();

@@ -50,7 +50,7 @@ async fn copy(address: &str, shared: &Shared) -> usize {
     let share = session.unwrap().share("share").await.unwrap();
     let file = OpenOptions::new().read(true).write(true).create(true).open(&share, "copy").await;
     let file = file.unwrap();
-    // While a file is locked, it is not opened again: only its durable handle can go on.
+    // A locked file cannot be opened again, so only the durable handle can go on.
     file.lock(LOCKED, 1, LockKind::Exclusive).await.unwrap();
     let mut at = 0;
     while !shared.is_over.load(Ordering::SeqCst) {
@@ -61,7 +61,7 @@ async fn copy(address: &str, shared: &Shared) -> usize {
         assert!(back == block(at), "block {at}");
         at += 1;
         shared.blocks.fetch_add(1, Ordering::SeqCst);
-        // The pause keeps the file small.
+        // The pause keeps the file from growing too large.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     file.unlock(LOCKED, 1).await.unwrap();
@@ -76,7 +76,7 @@ fn newcomers(address: &str, shared: &Shared) {
         let mut stream = TcpStream::connect(address).expect("a newcomer is refused");
         shared.connected.fetch_add(1, Ordering::SeqCst);
         stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-        // The answer does not matter to this test.
+        // The answer does not matter here.
         let _ = stream.read(&mut [0]);
     }
 }
@@ -129,7 +129,7 @@ fn a_server_that_could_not_start_ends_nobody() {
         |flags: &[&str]| place.run(&[&["serve", "photos", "--replace", &pid], flags].concat());
     let wrong = ["--listen", "127.0.0.1:0", "--user", "ann", "--password-file", "absent"];
     assert_ne!(replace(&wrong).code, 0);
-    // Of another address: nothing of the old server can be used, and its port is taken.
+    // The new address cannot use the old server's sockets, and its port is taken.
     let elsewhere = server.address.replace("127.0.0.1", "0.0.0.0");
     let taken = ["--listen", &elsewhere, "--user", "ann", "--password-file", "password"];
     replace(&taken).fails(1, &["in use"]);

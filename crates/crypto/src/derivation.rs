@@ -79,7 +79,7 @@ impl SessionKeys {
                 (cipher, key)
             })
         };
-        // Labels and fixed contexts include their terminating zero.
+        // Labels and fixed contexts include the terminating zero.
         Ok(match derivation {
             Derivation::Smb2 => Self {
                 signing: session_key.clone(),

@@ -55,7 +55,7 @@ impl NonceSequence {
 
     /// Returns a nonce that this sequence has not returned before.
     pub fn next_nonce(&self) -> Result<Nonce, KeyExhausted> {
-        // This update leaves an exhausted counter unchanged. A plain addition could wrap after 2^64
+        // An exhausted counter stays as it is. A plain addition could wrap around after 2^64
         // refusals and repeat nonces.
         let counter = self
             .next
@@ -109,7 +109,7 @@ mod tests {
         });
         let distinct: BTreeSet<[u8; 16]> = seen.iter().flatten().copied().collect();
         assert_eq!(distinct.len(), 4000);
-        // CCM uses only the first 11 bytes; the other bytes stay zero.
+        // CCM uses only 11 bytes of the nonce; the others stay zero.
         assert!(distinct.iter().all(|n| n[11..] == [0; 5]));
     }
 }

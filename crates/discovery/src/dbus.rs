@@ -88,7 +88,8 @@ impl Body {
             put_u32(&mut inner, length(value));
             inner.extend(value);
         }
-        // Outer and inner array begin at a multiple of four, so the inner alignment stays valid.
+        // Outer and inner array both begin at a multiple of four, so the alignment inside does not
+        // change.
         put_u32(&mut self.bytes, length(&inner));
         self.bytes.extend(inner);
         self
@@ -145,7 +146,7 @@ fn call_message(
     put_u32(&mut message, length(&body.bytes));
     put_u32(&mut message, serial);
     put_u32(&mut message, length(&fields));
-    // The fields begin at 16, a multiple of eight.
+    // The fields begin at offset 16, a multiple of eight.
     message.extend(fields);
     align(&mut message, 8);
     message.extend(&body.bytes);
@@ -202,7 +203,7 @@ impl Bus {
         let mut stream = UnixStream::connect_addr(address)?;
         stream.set_read_timeout(Some(REPLY_TIME))?;
         stream.set_write_timeout(Some(REPLY_TIME))?;
-        // EXTERNAL without an identity: the bus uses the socket's user.
+        // EXTERNAL without an identity lets the bus take the user from the socket.
         stream.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\n")?;
         let mut answered = Vec::new();
         while !answered.ends_with(b"\r\n") || !answered.windows(3).any(|three| three == b"OK ") {

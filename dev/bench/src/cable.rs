@@ -239,7 +239,7 @@ mod tests {
             (0..30).map(|n| Sample { at: f64::from(n) / 10.0, rates: [1e8, 2e8] }).collect();
         let svg = picture(&args, &samples);
         let edges: Vec<&str> = svg.lines().filter(|line| line.starts_with("<polygon")).collect();
-        // 300 MB/s is the top of the picture, 100 MB/s a third of its height.
+        // The top of the picture is 300 MB/s; 100 MB/s is a third of its height.
         let [first, second] = edges[..] else { panic!("{edges:?}") };
         assert!(
             first.contains("\"60.0,205.3 ") && first.ends_with(" 60.0,280.0\" fill=\"#0072b2\"/>")

@@ -190,7 +190,7 @@ async fn without_keys(old: Connection, first: &First) -> Result<Connection> {
     let session_id = old.session_id();
     let second =
         first.second(next, old.credits()).context("the first connection cannot be taken over")?;
-    // The dropped connection's receiver task releases the socket; no answer is outstanding.
+    // The receiver task of the dropped connection closes the socket; no answer is missing.
     drop(old);
     let mut conn = wire::connection(second, "127.0.0.1");
     conn.set_compression_requested(false);
@@ -252,7 +252,7 @@ impl Requests {
             Open::Read => (FileAccessMask::FILE_READ_DATA, CreateDisposition::FileOpen),
             Open::Write => (FileAccessMask::FILE_WRITE_DATA, CreateDisposition::FileOpenIf),
             Open::New => (FileAccessMask::FILE_WRITE_DATA, CreateDisposition::FileCreate),
-            // FILE_LIST_DIRECTORY has the same bit as FILE_READ_DATA.
+            // On a folder, FILE_READ_DATA means FILE_LIST_DIRECTORY.
             Open::Folder | Open::AppleFolder => {
                 (FileAccessMask::FILE_READ_DATA, CreateDisposition::FileOpen)
             }
@@ -270,7 +270,7 @@ impl Requests {
                     | ShareAccess::FILE_SHARE_DELETE,
             ),
             create_disposition: disposition,
-            // FILE_DIRECTORY_FILE or FILE_NON_DIRECTORY_FILE (MS-SMB2 2.2.13).
+            // MS-SMB2 2.2.13: FILE_DIRECTORY_FILE, or FILE_NON_DIRECTORY_FILE.
             create_options: match how {
                 Open::Folder | Open::AppleFolder => 0x01,
                 _ => 0x40,

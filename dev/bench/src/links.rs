@@ -22,8 +22,8 @@ pub(crate) fn inside() -> Result<Option<std::process::ExitStatus>> {
         ip(None, &["link", "set", "lo", "up"])?;
         return Ok(None);
     }
-    // /sys shows the network namespace in which it was mounted, and the server reads link speeds
-    // from it.
+    // The server reads link speeds from /sys, which shows the network namespace in which it was
+    // mounted: it is mounted again.
     let status = Command::new("unshare")
         .args(["--net", "--mount", "--propagation", "private", "--"])
         .args(["sh", "-c", "mount -t sysfs sysfs /sys && exec \"$@\"", "sh"])

@@ -77,7 +77,7 @@ pub(crate) fn serve(share: &Path) -> Result<()> {
         stream.set_nodelay(true)?;
         let files = Arc::clone(&files);
         std::thread::spawn(move || {
-            // A client that disconnects ends only its own thread, so the error is ignored.
+            // The error is ignored: a client that disconnects ends only its own thread.
             let _ = Served::new(&files.0, &files.1, &files.2).run(stream);
         });
     }
@@ -163,7 +163,7 @@ impl<'a> Served<'a> {
             let entry = entry?;
             let len = entry.metadata()?.len();
             let name = entry.file_name();
-            // UTF-16 doubles a name's length, and entries are aligned to 8.
+            // A name in UTF-16 has two bytes for each character, and entries are aligned to 8.
             let entry_len = (ENTRY_LEN + name.len() * 2).next_multiple_of(8);
             let at = &mut self.answer[ANSWER_LEN + used..ANSWER_LEN + used + entry_len];
             at[..4].copy_from_slice(&u32::try_from(entry_len)?.to_le_bytes());

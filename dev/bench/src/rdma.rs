@@ -96,7 +96,7 @@ impl Sample {
                 "windows" => Who::Windows,
                 "user" => Who::User,
                 "ksmbd" => Who::Ksmbd,
-                // The line belongs to the run of Frevo under strace.
+                // The line is from the run of Frevo under strace, which is not counted.
                 _ => return None,
             },
             test: test.to_owned(),
@@ -130,7 +130,7 @@ type Key<'a> = (&'a str, &'a str, u32);
 
 /// Runs the guest and prints the page.
 pub(crate) fn run(args: &Arguments) -> Result<()> {
-    // The folder must not be below /dev/shm, because the guest has its own /dev/shm.
+    // The guest has its own /dev/shm, so the folder must not be there.
     let room = tempfile::Builder::new().prefix("frevo-bench-rdma-").tempdir()?;
     let report = room.path().join("report");
     let transport = format!("{:?}", args.transport).to_lowercase();
@@ -287,7 +287,7 @@ mod tests {
         let mut out = String::new();
         page(&mut out, text).unwrap();
         let row = out.lines().find(|line| line.starts_with("| read")).unwrap();
-        // ksmbd: 2 s less the client's 0.5 s for 1,000 requests. Frevo: 2 s less 0.2 s and 0.5 s
+        // ksmbd: 2 s minus the client's 0.5 s for 1,000 requests. Frevo: 2 s minus 0.2 s and 0.5 s
         // for 2,000.
         assert!(
             row.contains(

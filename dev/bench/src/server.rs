@@ -80,7 +80,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The child is the first process of smbd's PID namespace; the kernel kills all others with
+        // The child is the first process of smbd's PID namespace: the kernel kills all others with
         // it.
         let _ = self.child.kill();
         let _ = self.child.wait();

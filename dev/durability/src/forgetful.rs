@@ -290,7 +290,7 @@ mod tests {
         put(&disk, 1, 3, false);
         disk.cut_with(Fate::Lost, &mut Random::new(1, 0));
         assert_eq!(content(&disk)[..3], [2, 2, 0]);
-        // An older cached write does not overwrite the newer write.
+        // Writing back the older cached data must not overwrite the newer write.
         put(&disk, 0, 4, false);
         put(&disk, 0, 5, true);
         disk.cut_with(Fate::Kept, &mut Random::new(1, 0));

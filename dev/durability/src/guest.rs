@@ -155,7 +155,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // An error has been reported before, or the guest has ended already.
+        // An error was reported before, or the guest has ended already.
         let _ = self.kill();
     }
 }

@@ -103,7 +103,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some((mut child, _)) = self.running.take() {
-            // The kill fails if the process has ended already, which is fine.
+            // If the process has ended already, kill fails, which is ignored.
             let _ = child.kill();
             let _ = child.wait();
         }

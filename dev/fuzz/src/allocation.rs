@@ -33,7 +33,7 @@ fn signed(size: usize) -> isize {
     isize::try_from(size).unwrap_or(isize::MAX)
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments as they came.
+// SAFETY: each call is passed on to the system's allocator with its arguments.
 unsafe impl GlobalAlloc for Counting {
     // SAFETY: the caller keeps the contract of `GlobalAlloc`.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -21,8 +21,8 @@ pub fn compression(data: &[u8]) {
         }
         Compressed::Chained { payloads, .. } => {
             let mut list: Vec<_> = payloads.collect();
-            // MS-SMB2 3.1.5.3: the last bytes are passed over when they are not more
-            // than a payload's header, and so is an empty payload there.
+            // MS-SMB2 3.1.5.3: bytes at the end are ignored up to the length of a payload header,
+            // and so is an empty payload at the end.
             while list.last() == Some(&Payload::Plain(&[])) {
                 list.pop();
             }

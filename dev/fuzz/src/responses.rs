@@ -54,7 +54,7 @@ fn reencode(command: Command, m: &[u8]) -> Parsed<Vec<u8>> {
 pub fn referrals(data: &[u8]) {
     settles(data, |bytes| {
         let found = dfs::ReferralResponse::parse(bytes)?;
-        // Strings that many entries share take more room when each has its own.
+        // If several entries share a string, each entry gets its own copy, which may be too long.
         found.encode().ok_or(Malformed::new("referrals too long for one answer"))
     });
     settles(data, |bytes| {

@@ -180,7 +180,7 @@ pub fn rpc_endpoint(data: &[u8]) {
     };
     let mut endpoint = Endpoint::new(Terms::of_pipe(interface, 7));
     let mut interfaces = Interfaces::default();
-    // All at once, or in pieces.
+    // The input is written as a whole or in pieces.
     if kind & 2 != 0 {
         write(&mut endpoint, &mut interfaces, data);
     } else {

@@ -32,7 +32,7 @@ struct Expecting(Vec<(u16, Vec<u8>)>);
 
 impl Calls for Expecting {
     fn begin(&mut self, call: &Call) -> Outcome {
-        // The stub data comes without the verification trailer of the fragment.
+        // The stub arrives without the verification trailer.
         let is_it = |(opnum, stub): &(u16, Vec<u8>)| {
             *opnum == call.opnum && stub.starts_with(&call.stub)
         };
@@ -146,7 +146,7 @@ pub fn rpc_secured(data: &[u8]) {
             let at = usize::from(choices.u16()) % pdu.len();
             pdu[at] ^= change;
         }
-        // NTLM covers all of a PDU.
+        // NTLM protects the whole PDU, so a changed PDU must not lead to a call.
         expecting.0 = if pdu == original { vec![call] } else { Vec::new() };
         let _ = endpoint.write(&pdu, &mut expecting);
         while endpoint.read(usize::MAX).is_some() {}

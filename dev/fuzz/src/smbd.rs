@@ -23,7 +23,7 @@ pub fn smbd(data: &[u8]) {
     if role & 2 != 0 {
         negotiate(&mut machine, role % 2 == 0, now);
     }
-    // Bytes of the message that is being put together.
+    // `expected` and `begun` describe the message of which fragments have arrived.
     let mut expected = None;
     let mut begun = None;
     while !choices.is_over() {

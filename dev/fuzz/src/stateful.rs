@@ -81,7 +81,8 @@ async fn play(arena: &Arena, choices: &mut Choices<'_>) {
             2 => wait(&mut seats, choices).await,
             code => act(&mut seats[at], choices, code),
         }
-        // Replies are looked at in bursts: clients that wait for none pipeline.
+        // Replies are read only now and then, because a client may send many requests without
+        // waiting.
         let is_full = seats.iter().any(|seat| seat.gathered.len() > GATHERED);
         if is_full || choices.one_in(16) {
             exchange(&mut seats).await;
@@ -90,7 +91,7 @@ async fn play(arena: &Arena, choices: &mut Choices<'_>) {
     count(requests);
     exchange(&mut seats).await;
     for seat in &mut seats {
-        // Every connection that is still open is still served.
+        // Each open connection must still be served.
         if !seat.inbox.is_over && seat.asked.is_some() {
             let mut echo = Draft::echo();
             seat.peer.stamp(&mut echo);
@@ -102,7 +103,7 @@ async fn play(arena: &Arena, choices: &mut Choices<'_>) {
         if !seats.iter().any(Seat::lost_requests) {
             return;
         }
-        // Threads of the server take real time, which the paused clock does not show.
+        // Threads of the server need real time, which the paused clock does not measure.
         std::thread::sleep(Duration::from_millis(10));
         exchange(&mut seats).await;
     }
@@ -264,7 +265,7 @@ fn open(choices: &mut Choices<'_>) -> Draft {
 
 fn lock(file: FileId, choices: &mut Choices<'_>) -> Draft {
     let shape = choices.byte();
-    // Shared, exclusive, unlock; waiting and not.
+    // The flags are shared, exclusive and unlock, with and without waiting.
     let flags = [1, 2, 4, 0x11, 0x12, 2, 4, 1][usize::from(shape & 7)];
     let range = u64::from(shape >> 3 & 7);
     let length = [1, 2, 8, u64::MAX][usize::from(shape >> 6)];
@@ -294,7 +295,7 @@ fn watch(file: FileId, choices: &mut Choices<'_>) -> Draft {
 impl Seat {
     /// True if a connection that is still open owes answers to more requests than may wait.
     fn lost_requests(&self) -> bool {
-        // Of a compound that waits, only the first member was told to wait.
+        // If a compound waits, only its first member gets an interim response.
         let most = self.waiting.len() * MEMBERS + 64;
         !self.inbox.is_over && self.asked.as_ref().is_some_and(|asked| asked.len() > most)
     }

@@ -21,7 +21,7 @@ pub fn frame_reader(data: &[u8]) {
     let mut pieces = Vec::new();
     while !choices.is_over() {
         let length = usize::from(choices.u8());
-        // Long pieces, so that a long input has long frames.
+        // Pieces may be long, so that a long input has long frames.
         let length = if length >= 0x80 { (length - 0x80) << 9 } else { length };
         pieces.push(choices.take(length));
     }
@@ -53,7 +53,7 @@ pub fn frame_reader(data: &[u8]) {
                 Ok(Some(frame)) => panic!("{} bytes that nobody sent", frame.len()),
                 Err(_) => assert!(fault, "the bytes are in order"),
             }
-            // The reader must stop, though the peer would write on.
+            // The peer would go on writing, but the reader must stop.
             drop(theirs);
         };
         tokio::join!(writes, reads);

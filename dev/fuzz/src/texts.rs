@@ -8,7 +8,7 @@ use frevo_server::user_map::UserMap;
 
 #[path = "../../../crates/cli/src/import"]
 mod import {
-    // The modules of `frevo import` that turn text into text.
+    // These modules of `frevo import` turn text into text.
     #![allow(dead_code, reason = "the part that reads and writes files is left out")]
     mod access_options;
     mod conversion;
@@ -32,7 +32,7 @@ mod import {
 
     /// The frevo.toml for an smb.conf, as `frevo import` makes it.
     pub(super) fn converted(text: &str) -> Option<String> {
-        // A file that is included is the end of this one; it may include itself.
+        // An included file is the end of the text itself, and may include itself again.
         let included: String =
             text.chars().rev().take(200).collect::<Vec<_>>().into_iter().rev().collect();
         let mut left = 0..16;
@@ -51,7 +51,7 @@ mod import {
 pub fn smb_conf(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some(toml) = import::converted(&text) else { return };
-    // An invalid value is reported by its key, never as a syntax error.
+    // An invalid value may be reported, but the result must always be TOML.
     if let Err(faults) = Config::parse(&toml) {
         faults.iter().for_each(|fault| drop(fault.to_string()));
         assert!(toml.parse::<toml::Table>().is_ok(), "not TOML:\n{toml}");

@@ -211,7 +211,7 @@ impl Actor {
 
     /// Opens a file as an actor does, and records the result.
     pub(crate) async fn open(&self, options: OpenOptions, name: &str) -> Option<File> {
-        // A persistent or durable Open of a disconnected client blocks other clients.
+        // An Open of a disconnected client (persistent or durable) may block other clients.
         let may = [Status::FILE_NOT_AVAILABLE];
         self.call(format_args!("open {name}"), &may, options.open(&self.share, name))
             .await

@@ -152,7 +152,7 @@ impl Machine {
         let mut seed = [0; 8];
         self.dice.lock().fill(&mut seed);
         let ambient = Simulated::new(self.clock.clone(), Dice::new(u64::from_le_bytes(seed), 0));
-        // Both shares have the same files; handles of the second share survive the server.
+        // Both shares have the same files. Only handles of the share "lasting" survive the server.
         let files = Target::Disk(Arc::clone(&self.vfs.lock()) as _);
         let begins_elsewhere = self.scenario.lock().moves_shares();
         let share = Share { begins_elsewhere, ..Share::new("data", files) };
@@ -195,7 +195,7 @@ impl Machine {
         *accepting = Some(spawn_local(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
-                // A refused stream is closed by the drop.
+                // Dropping the stream closes a refused connection.
                 let served = stream.attach().and_then(|stream| serving.serve_connection(stream));
                 let Ok(served) = served else { continue };
                 let connection = spawn_local(async move { drop(served.await) });
@@ -279,7 +279,7 @@ impl Machine {
             Fall::Crash => vfs.crash_with(&mut || dice.percent(likely)),
         };
         *vfs = Arc::new(left);
-        // Changes that the store had not confirmed may be stable or lost.
+        // After a crash, changes that the store had not confirmed are either stable or lost.
         let mut store = self.store.lock();
         let records = store.after_fall(&mut || dice.percent(50));
         let is_far = self.scenario.lock().moves_shares();

@@ -283,7 +283,7 @@ impl Network {
                     network.change(&link, State::Ended);
                 });
             }
-            // `carry` ends the connection.
+            // In these states `carry` ends the connection.
             State::Late | State::Flowing | State::Ended => {}
         }
     }

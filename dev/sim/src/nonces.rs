@@ -121,7 +121,7 @@ mod tests {
             frame
         };
         let mut frames = Frames::default();
-        // Answers to NEGOTIATE, and MORE_PROCESSING_REQUIRED.
+        // The frames are the answer to NEGOTIATE, and a MORE_PROCESSING_REQUIRED.
         for frame in [plain(0, 0), plain(0x16, 1)] {
             frames.take(&frame, |_, _| {});
             assert!(!frames.has_logged_on);

@@ -31,8 +31,8 @@ pub(crate) fn tell_server(file: &Path, config: Option<&Config>) -> Done {
                 tell_end(number(&answer, "sessions"));
                 return Ok(());
             }
-            // Another server answers, or none. A user who may change a server's accounts may query
-            // it, too.
+            // No server of this state answers. A user who may change its accounts could also query
+            // it.
             Err(Refused::Refused { status: 404, .. } | Refused::Unreachable(_)) => {}
             Err(Refused::Refused { why, .. } | Refused::Broken(why)) => {
                 return Err(Failure::new(

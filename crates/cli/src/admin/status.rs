@@ -21,7 +21,8 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
         return print(&[&answer[..], b"\n"].concat());
     }
     let mut status = parsed(&answer)?;
-    // A server that has just been upgraded may not know its shares' health.
+    // A server of an older version does not know about the health of its shares, so an error is
+    // ignored.
     if let Ok(answer) = ask(&arguments.place, "/shares", None).await {
         add_health(&mut status["shares"], &parsed(&answer)?);
     }

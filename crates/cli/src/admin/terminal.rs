@@ -30,7 +30,7 @@ impl Screen {
         let before = tcgetattr(&stdin).ok();
         if let Some(before) = &before {
             let mut modes = before.clone();
-            // Keys come one by one and are not shown; Ctrl-C still interrupts.
+            // In this mode keys arrive one by one and are not echoed. Ctrl-C still interrupts.
             modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             let _ = tcsetattr(&stdin, OptionalActions::Now, &modes);
         }
@@ -51,7 +51,7 @@ impl Screen {
 
     /// Shows lines, and nothing else.
     pub(super) fn show(&self, lines: &[String]) -> Done {
-        // Each line is written over, so that nothing flickers.
+        // Each line is overwritten instead of cleared, so that the screen does not flicker.
         let mut picture = String::from("\x1b[H");
         picture.push_str(&lines.join("\x1b[K\r\n"));
         picture.push_str("\x1b[K\x1b[J");

@@ -89,7 +89,7 @@ async fn look(arguments: &TopArguments) -> Result<(Value, Instant), crate::exit:
 fn keys(has_terminal: bool) -> mpsc::Receiver<char> {
     let (pressed, keys) = mpsc::channel(8);
     if has_terminal {
-        // The thread ends with the process.
+        // The thread blocks in read(2) and ends with the process.
         std::thread::spawn(move || {
             let mut keys = [0; 16];
             while let Ok(count @ 1..) = std::io::stdin().read(&mut keys) {
@@ -101,7 +101,7 @@ fn keys(has_terminal: bool) -> mpsc::Receiver<char> {
             }
         });
     } else {
-        // A closed channel would be ready for ever.
+        // If this sender were dropped, the channel would be closed and always ready.
         std::mem::forget(pressed);
     }
     keys
@@ -223,7 +223,7 @@ fn table(rows: &[Row], width: usize) -> Vec<String> {
     let mut columns: Vec<_> =
         COLUMNS.into_iter().filter(|(_, _, least, _)| width >= *least).collect();
     for spared in SPARED {
-        // The last column is text, which may be cut.
+        // The last column is text and may be cut off.
         let figures = &columns[..columns.len() - 1];
         if table_of(rows, figures, width).iter().all(|line| line.chars().count() <= width) {
             break;
@@ -240,7 +240,7 @@ fn table_of(
 ) -> Vec<String> {
     let heads: Vec<_> = columns.iter().map(|(head, align, ..)| (*head, *align)).collect();
     let mut table = Table::new(&heads);
-    // A long name leaves room for the figures.
+    // On a narrow terminal long names are cut, to leave room for the numbers.
     let most = (width / 4).max(8);
     for row in rows {
         let cells = columns.iter().map(|(head, _, _, cell)| match *head {

@@ -120,7 +120,7 @@ pub(super) async fn run(
     let (seconds, cpu_seconds) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu);
     let mut latency = histogram();
     for one in &latencies {
-        // Both histograms resize themselves: adding cannot fail.
+        // Both histograms resize themselves, so adding cannot fail.
         let _ = latency.add(&*one.lock().unwrap_or_else(PoisonError::into_inner));
     }
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -133,7 +133,7 @@ pub(super) async fn run(
 /// Processor time of this process so far, seconds, in steps of the kernel's ticks.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name: utime and stime of proc_pid_stat(5), whose numbers are 14 and 15.
+    // The fields after the name: utime and stime are fields 14 and 15 of proc_pid_stat(5).
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     let ticks: f64 = fields.filter_map(|field| field.parse::<f64>().ok()).sum();
     ticks / rustix::param::clock_ticks_per_second() as f64
@@ -151,7 +151,7 @@ async fn work(
         let Some(done) = client.step(shared.test, &mut random).await? else { break };
         let now = Instant::now();
         let nanoseconds = u64::try_from((now - began).as_nanos()).unwrap_or(u64::MAX);
-        // A histogram that resizes itself takes any number.
+        // The histogram resizes itself, so recording cannot fail.
         let _ = latency.lock().unwrap_or_else(PoisonError::into_inner).record(nanoseconds);
         shared.counts.operations.fetch_add(1, Ordering::Relaxed);
         shared.counts.bytes.fetch_add(done.bytes, Ordering::Relaxed);

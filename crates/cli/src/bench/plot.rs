@@ -32,7 +32,7 @@ pub(super) fn picture(title: &str, results: &[Measured]) -> String {
     let mut out = svg::begin(WIDTH, HEIGHT, LEFT, title);
     let mut decade = first;
     while decade <= last {
-        // The casts are of whole powers of ten below 2^63.
+        // The value is a power of ten below 2^63, so the cast is exact.
         let ns = 10_f64.powf(decade) as u64;
         let label = time(ns).replace(".0 ", " ");
         svg::grid_line(&mut out, LEFT..RIGHT, y(ns), &label);
@@ -42,7 +42,7 @@ pub(super) fn picture(title: &str, results: &[Measured]) -> String {
         ["0 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %"].iter().enumerate()
     {
         let at = x(nines as f64);
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             out,
             "<line x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{BOTTOM}\" stroke=\"#ddd\"/>\

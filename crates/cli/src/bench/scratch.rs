@@ -28,7 +28,7 @@ impl Scratch {
         let mut number = [0; 8];
         getrandom::fill(&mut number).map_err(Failure::failed("cannot choose a name"))?;
         let path = join(parent, &format!("frevo-bench-{:016x}", u64::from_le_bytes(number)));
-        // Fails if the name exists.
+        // If the name exists, this fails.
         share.create_dir(&path).await.map_err(failed)?;
         Ok(Self { share: share.clone(), path })
     }
@@ -59,7 +59,8 @@ impl Scratch {
     }
 
     async fn remove_once(&self) -> Result<()> {
-        // Many at once first: one by one takes a round trip for each of thousands of files.
+        // Removes many files in parallel first: one by one, each of thousands of files takes a
+        // round trip.
         let mut files = Vec::new();
         let mut walk = self.share.walk(&self.path);
         while let Some(entry) = walk.next_entry().await? {

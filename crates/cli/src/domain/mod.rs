@@ -242,7 +242,7 @@ impl Home {
 /// Refuses the name of a membership that other programs of this host use: a join sets a new
 /// password for the account.
 fn refuse_double(member: &Membership) -> Done {
-    // Only a user who may read it can join with effect on it.
+    // If this user cannot read the host's keytab, it cannot join the host either.
     let Ok(bytes) = std::fs::read(HOST_KEYTAB) else { return Ok(()) };
     let Ok(keytab) = frevo_auth::kerberos::Keytab::parse(&bytes) else { return Ok(()) };
     let account = member.principal();

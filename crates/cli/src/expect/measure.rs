@@ -50,7 +50,7 @@ pub(crate) async fn measure(
     let path = url.below(&format!(".frevo-expect-{}", std::process::id()));
     let options = OpenOptions::new().read(true).write(true).create(true).delete_on_close(true);
     let file = options.open(&share, &path).await.map_err(failed)?;
-    // The data is not zeros: those might be compressed, or never be stored.
+    // The data is random, because zeros could be compressed or never stored.
     let fill = |at: u64, count: usize, buf: &mut Buf| {
         let room = buf.append_zeroed(count);
         let mut state = at | 1;
@@ -72,7 +72,7 @@ pub(crate) async fn measure(
         }
         one_by_one.push(bytes as f64 / began.elapsed().as_secs_f64());
     }
-    // Repeated: by the second time the depth is found and the file is in memory.
+    // The file is read three times: later reads find the depth adjusted and the file in memory.
     let mut pipelined = 0.0_f64;
     for _ in 0..3 {
         let began = Instant::now();

@@ -45,7 +45,7 @@ pub(crate) fn svg(routes: &[Route], credits: u32) -> String {
         } else {
             format!("{}M", 1_u64 << (exponent - 20))
         };
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(
             out,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",

@@ -59,7 +59,7 @@ impl Names {
     /// Adds a user, or a group of the host, of an account file or of a domain.
     fn add(&self, word: &str, rules: &NameRules, to: &mut Converted) -> Result<(), String> {
         let plain = self.without_variables(word, rules)?;
-        // `+` marks a group of the host, `&` a group of NIS, and `@` both.
+        // In Samba `+` marks a group of the host, `&` a netgroup of NIS, and `@` both.
         let bare = plain.trim_start_matches(['@', '+', '&']);
         let marks = plain.strip_suffix(bare).unwrap_or_default();
         if !marks.is_empty() && !marks.contains(['@', '+']) {
@@ -89,7 +89,7 @@ impl Names {
                 }
                 to.push(mark, &format!("{domain}\\{own}"))
             }
-            // A local user of the same name would get the rights of another domain's user.
+            // Without the domain, a local user of the same name would get the rights.
             Owner::Nobody if self.gives => Err(format!(
                 "this server is no member of the domain {domain}, and its own name is not {domain} \
                  (netbios name)"
@@ -124,7 +124,8 @@ impl Names {
         rules: &NameRules,
         to: &mut Converted,
     ) -> Result<(), String> {
-        // A domain has no root, and a list with a name that is not resolved refuses its users.
+        // A domain has no root, and the server would refuse its users if a list has a name that
+        // cannot be resolved.
         if !rules.is_member() || name == "root" {
             return to.push(mark, name);
         }
@@ -143,8 +144,8 @@ impl Names {
     /// The word with the domain and its separator in the place of `%D` and `%w`.
     fn without_variables(&self, word: &str, rules: &NameRules) -> Result<String, String> {
         let mut word = word.replace("%w", "\\");
-        // `%D` is the domain of the user who asks. A list that takes rights away must not miss those
-        // of other domains.
+        // `%D` is the domain of the user who connects. A list that takes rights away must also
+        // catch users of other domains, so it is not replaced there.
         if rules.is_member() && self.gives {
             word = word.replace("%D", &rules.workgroup);
         }
@@ -200,14 +201,15 @@ mod tests {
             }
         }
         assert_eq!(one(standalone, "valid users", "a,b c").unwrap(), ["a", "b", "c"]);
-        // smbd 4.17 matches no user by the name of the workgroup.
+        // smbd 4.17 lets no user match a name in the workgroup.
         for bad in ["%S", "%D\\ann", "@", "&staff", "OTHER\\ann", "LAB\\ann", "S-1-x", "a/b"] {
             for list in ["valid users", "write list"] {
                 assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");
             }
         }
         for list in ["invalid users", "read list"] {
-            // No user of OTHER can log on, but OTHER may be the server's own name.
+            // No user of OTHER can log on, but OTHER may be the server's own name, so such lists
+            // are kept.
             assert_eq!(one(standalone, list, "OTHER\\ann @LAB\\it").unwrap(), ["ann", "@it"]);
             for bad in ["&staff", "%U", "%D\\ann", "S-1-x"] {
                 assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");
@@ -234,10 +236,10 @@ mod tests {
         for host in [None, Some("other")] {
             assert!(given(host, "FILES\\ann").is_err(), "{host:?}");
         }
-        // A server name in smb.conf takes precedence.
+        // `netbios name` in smb.conf replaces the host's name.
         let named = on_host(Some("files"), "netbios name = BOX", "valid users", "FILES\\ann");
         assert!(named.is_err());
-        // A member of a domain whose own name is not known.
+        // The server is a member of a domain, and its own name may be unknown.
         let member = "workgroup = SAMDOM\nsecurity = ads";
         let taken =
             |host| on_host(host, member, "invalid users", "FILES\\ann SAMDOM\\bob").unwrap();
@@ -285,7 +287,7 @@ mod tests {
         for (word, who) in [("SAMDOM+ann", "SAMDOM\\ann"), ("+SAMDOM+it", "@SAMDOM\\it")] {
             assert_eq!(one(&plus, "valid users", word).unwrap(), [who]);
         }
-        // On a domain controller the domain's accounts are the server's own.
+        // On a domain controller the accounts of the domain are the server's own.
         let controller = "workgroup = SAMDOM\ndomain logons = yes";
         assert_eq!(one(controller, "valid users", "SAMDOM\\ann").unwrap(), ["ann"]);
         assert!(one(controller, "valid users", "OTHER\\ann").is_err());

@@ -30,7 +30,7 @@ pub(super) fn convert(conversion: &mut Conversion<'_>) -> String {
     }
     toml.push_str(&domain::sections(conversion));
     for parameter in &conversion.global.parameters {
-        // The last parameter of a name counts.
+        // If a parameter occurs several times, the last one counts.
         if conversion.global.parameter(&parameter.name) == Some(parameter) {
             rest(parameter, conversion);
         }
@@ -46,7 +46,7 @@ fn name(conversion: &mut Conversion<'_>, toml: &mut String) {
             Err(why) => report.parameter(Weight::LeftOut, "global", parameter, &why),
         }
     }
-    // If the workgroup is not set, Samba's default is WORKGROUP as well.
+    // If the workgroup is not set, WORKGROUP is the default of Samba and of Frevo.
     if let Some(parameter) = global.parameter("workgroup").filter(|at| !at.value.is_empty()) {
         if parameter.value.contains('%') {
             let why = "% substitutions are not supported";
@@ -96,7 +96,7 @@ fn ports(conversion: &mut Conversion<'_>) -> Vec<u16> {
 /// Converts a word of `interfaces` to an entry of `listen`: to a network if it is the network's
 /// first address, as Samba takes it, else to the address alone.
 fn place(interface: &str) -> String {
-    // The text after a semicolon describes the interface for multichannel.
+    // In `interfaces`, the text after a semicolon is for multichannel only.
     let place = interface.split(';').next().unwrap_or_default();
     let (address, mask) = place.split_once('/').unwrap_or((place, ""));
     match hosts::network(place) {
@@ -170,7 +170,7 @@ fn dialects(conversion: &mut Conversion<'_>, toml: &mut String) {
         let rank = |dialect: DialectName| dialect as u8;
         let lowest = rank(oldest.unwrap_or(DialectName::Smb30)).max(rank(DialectName::Smb30));
         match dialect(&parameter.value) {
-            // Such a server could not encrypt, or no client could connect.
+            // With such a limit the server could not encrypt, or no client could connect.
             Ok(newest) if rank(newest) < lowest => {
                 let why = "clients may use newer dialects too, because older ones cannot encrypt; see \
                            max_dialect";
@@ -389,19 +389,19 @@ fn by_table(parameter: &Parameter, conversion: &mut Conversion<'_>) {
         share_modules::report_modules("global", parameter, &mut conversion.report);
         share_modules::tell_defaults("global", parameter, &options, &mut conversion.report);
     } else if let Some(row) = options::of_share(name) {
-        // Restricting options are reported with each share.
+        // Options that restrict access are reported for each share.
         if row.effect != Effect::Opens {
             report_row(parameter, row.effect, row.applies_to(value), row.why, conversion);
         }
     } else if name.starts_with("idmapconfig") && conversion.names.is_member() {
-        // The back end of a domain is reported with its [[idmap]].
+        // A domain's back end is reported with its [[idmap]].
         if !name.ends_with(":backend") || name.starts_with("idmapconfig*") {
             conversion.report.parameter(Weight::Harmless, "global", parameter, "see [[idmap]]");
         }
     } else if name.contains(':') {
         let loaded = |module: &str| conversion.loads(None, module);
         match modules::option(name, value, loaded) {
-            // Options of known modules are reported with each share.
+            // An option of a known module is reported for each share.
             (Effect::Opens, why) if !modules::is_known(name) => conversion.refuse(parameter, why),
             (Effect::Opens, _) => {}
             (effect, why) => report_row(parameter, effect, true, why, conversion),

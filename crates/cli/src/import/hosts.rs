@@ -155,7 +155,7 @@ impl Hosts {
         if hosts.allow.len().max(hosts.deny.len()) > NETWORKS_MAX {
             return Err(("hosts allow", format!("they are more than {NETWORKS_MAX} networks")));
         }
-        // If all other hosts are denied, the list of allowed hosts is enough.
+        // If all other hosts are denied anyway, the list of allowed hosts is enough.
         if hosts.deny.contains(&EVERYWHERE) && !hosts.allow.is_empty() {
             return Ok(Self::only(hosts.allow));
         }
@@ -234,7 +234,7 @@ fn networks(word: &str) -> Result<Vec<Prefix>, String> {
     if word.starts_with('@') {
         return Err(format!("{word}: netgroups are not supported; list the addresses"));
     }
-    // `192.0.2.` stands for all addresses that begin with it.
+    // `192.0.2.` means all addresses that begin with it.
     if let Some(begun) = word.strip_suffix('.') {
         let parts = begun.split('.').count();
         let whole = format!("{begun}{}", ".0".repeat(4_usize.saturating_sub(parts)));
@@ -336,7 +336,7 @@ mod tests {
             ("192.0.2. 127.", "", "hosts_allow 192.0.2.0/24 127.0.0.0/8"),
             ("ALL", "", ""),
             ("", "ALL", "hosts_deny ::/0"),
-            // The rule is inverted: all hosts outside of one network are denied.
+            // ALL EXCEPT a network denies everything outside of the network.
             ("", "ALL EXCEPT 192.0.2.0/24", "hosts_allow 192.0.2.0/24"),
             ("", "192.0.2. EXCEPT 192.0.2.7", "hosts_allow 192.0.2.7/32; hosts_deny 192.0.2.0/24"),
             ("ALL EXCEPT 192.0.2.7", "", "hosts_deny 192.0.2.7/32"),
@@ -359,7 +359,8 @@ mod tests {
         }
         assert!(Hosts::convert(Some("ALL EXCEPT 10. EXCEPT 10.1."), None).is_err());
         assert!(Hosts::convert(None, Some("ALL EXCEPT pc.example")).is_err());
-        // 128 networks for each address that is left out.
+        // Each address that is left out splits the rest into up to 128 networks, which are too
+        // many.
         assert!(
             Hosts::convert(Some("2001::/16 EXCEPT 2001::1 2001:8::1 2001:9::1"), None).is_err()
         );
@@ -419,7 +420,8 @@ mod tests {
         let joined = "10.1. 10.128.0.0/9";
         assert_eq!(near.and(&both), Some(hosts(joined, "")));
         assert_eq!(both.and(&near), Some(hosts(joined, "")));
-        // A common combination with a list of [global]: one host is allowed, and no other by IPv4.
+        // In a common smb.conf, [global] allows a network, and a share allows one host and denies
+        // all others.
         let one = hosts("10.1.1.1", "0.0.0.0/0");
         assert_eq!(near.and(&one), Some(hosts("10.1.1.1", "")));
         assert_eq!(hosts("192.0.2.", "").and(&one), Some(hosts("", "ALL")));

@@ -91,11 +91,11 @@ mod tests {
         assert!(plain.failure.is_none());
         assert_eq!(plain.read(&at("long.conf")), Included::Unknown);
         assert!(plain.failure.is_some(), "a file that is too long is not left out");
-        // The limit applies to all files together.
+        // The limit applies to all files together, not to each.
         let reads = (0..20).filter(|_| plain.read(&at("more.conf")) != Included::Unknown).count();
         assert_eq!(reads, 7);
 
-        // Files of this host say nothing about the configuration of another host.
+        // For the configuration of another host, files of this host are not read.
         let mut other = Includes::of(Origin::OtherHost, 100);
         for read in ["more.conf", "none.conf", "long.conf"] {
             assert_eq!(other.read(&at(read)), Included::Unknown, "{read}");

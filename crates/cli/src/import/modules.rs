@@ -234,7 +234,7 @@ const OTHER_PREFIXES: &[&str] = &[
     "nbtd",
     "net",
     "netlogon",
-    // Modules for access lists, none of which is converted.
+    // Modules with names that begin with nfs4 are for access lists; none is converted.
     "nfs4",
     "nss",
     "ntlmssp",
@@ -264,7 +264,7 @@ const OTHER_PREFIXES: &[&str] = &[
 
 /// The module of a name, as `vfs objects` has it.
 pub(super) fn find(name: &str) -> Option<&'static Module> {
-    // `module:instance` loads a module a second time; a path names the module's file.
+    // `module:instance` loads a module again; a path names its file.
     let name = name.split(':').next().unwrap_or(name);
     MODULES.iter().find(|module| module.name.eq_ignore_ascii_case(name))
 }

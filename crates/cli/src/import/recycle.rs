@@ -28,7 +28,7 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
         report.parameter(Weight::LeftOut, section, module, why);
         return;
     }
-    // Samba keeps files until a user removes them.
+    // Samba keeps recycled files until a user removes them.
     let mut table = String::from("keep_days = 0");
     let repository = share.parameter("recycle:repository");
     let path = repository.map_or(".recycle", |parameter| &*parameter.value);
@@ -55,7 +55,7 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
     {
         let _ = write!(table, ", max_file_size = {bytes}");
     }
-    // Samba's default is to replace the older file.
+    // By default Samba replaces an older recycled file of the same name.
     if share.truth("recycle:versions") != Some(true) {
         table.push_str(", versions = false");
     }

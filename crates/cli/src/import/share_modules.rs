@@ -39,7 +39,7 @@ pub(super) fn reasons_against<'a>(share: &Share<'a>, reasons: &mut Vec<Reason<'a
     for parameter in options_of(share) {
         let loaded = |module: &str| share.loads(module);
         let (effect, why) = modules::option(&parameter.name, &parameter.value, loaded);
-        // A module that restricts access was reported as a whole already.
+        // A module that restricts access was reported already, as a whole.
         let prefix = parameter.name.split(':').next().unwrap_or_default();
         let told = modules::find(prefix).is_some_and(|module| module.effect == Effect::Opens);
         let is_of_share = share.section.parameters.contains(parameter);
@@ -71,7 +71,7 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
         let why = "the share is read-only at all times";
         report.parameter(Weight::Stricter, &share.section.name, parameter, why);
     }
-    // Modules of [global] are reported there.
+    // The modules of [global] are reported there.
     if let Some(parameter) = share.section.parameter("vfs objects") {
         report_modules(&share.section.name, parameter, report);
         tell_defaults(&share.section.name, parameter, &|name| share.parameter(name), report);
@@ -214,12 +214,12 @@ fn write_audit(share: &Share<'_>, toml: &mut String) {
     if !AUDITS.iter().any(|module| share.loads(module)) {
         return;
     }
-    // Without a list full_audit records nothing; the older modules have no list.
+    // Without a list full_audit records nothing. The older modules have no list.
     let words = share
         .loads("full_audit")
         .then(|| share.value("full_audit:success").map(list).unwrap_or_default());
     let is_said = |starts: &[&str]| match &words {
-        // The older modules have no list.
+        // The older modules have no list: they record everything.
         None => true,
         Some(words) => words.iter().any(|word| {
             let word = word.to_ascii_lowercase();
@@ -276,7 +276,7 @@ fn shadow_copy2<'a>(share: &Share<'a>) -> (Option<String>, Option<&'a Parameter>
     let format = set("shadow:format");
     let snapdir = set("shadow:snapdir").map_or(".snapshots", |p| &*p.value);
     let pattern = format.map_or(GMT, |p| &*p.value);
-    // Snapshots are made of the whole file system; the share may be a part of it.
+    // A snapshot contains the whole file system, of which the share may be a part.
     let base = set("shadow:basedir").or_else(|| set("shadow:mountpoint"));
     let path = Path::new(share.value("path").unwrap_or_default());
     let (folder, part) = match base.map(|p| (p, Path::new(&p.value))) {

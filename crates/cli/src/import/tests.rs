@@ -84,7 +84,7 @@ fn a_typical_file_is_taken_over() {
     assert_eq!(photos.file_mode, Some(Mode(0o664)));
     assert_eq!(photos.directory_mode, Some(Mode(0o2775)));
 
-    // By default a share of Samba is read-only, and its files have these modes.
+    // Samba's defaults: shares are read-only, and files get these modes.
     let docs = &config.shares[1];
     assert!(docs.read_only && docs.encrypt && docs.case_sensitive && docs.allow.is_empty());
     assert_eq!(docs.directory_mode, Some(Mode(0o755)));
@@ -151,7 +151,7 @@ fn no_option_opens_a_share() {
         match row.effect {
             Effect::Opens => {
                 assert!(!is_shared(&text("strange")), "{name} is lost");
-                // The same in [global], for all shares.
+                // The option in [global] applies to all shares.
                 let all = format!("[global]\n{name} = strange\n[x]\npath = /x\n");
                 assert!(!is_shared(&all), "{name} of [global] is lost");
                 for value in row.harmless_values() {
@@ -181,7 +181,7 @@ fn no_module_opens_a_share() {
     for unknown in ["nosuch", "/usr/lib/samba/vfs/mine.so"] {
         assert!(!is_shared(&format!("[x]\npath = /x\nvfs objects = {unknown}\n")), "{unknown}");
     }
-    // Found as a writable share: the modules that forbid writing.
+    // The modules `readonly` and `worm` forbid writing, so the share must not become writable.
     let (config, ..) = import("[x]\npath=/x\nread only=no\nwrite list=ann\nvfs objects=readonly\n");
     assert!(config.shares[0].read_only && config.shares[0].write_list.is_empty());
     let worm = "[x]\npath=/x\nread only=no\nvfs objects=worm\nworm:grace_period=300\n";
@@ -190,7 +190,7 @@ fn no_module_opens_a_share() {
     assert!(!is_shared(&format!("[global]\nacl_xattr:ignore system acls = yes\n{acl}")));
     assert!(!is_shared(&format!("[global]\nacl_xattr:security_acl_name = user.other\n{acl}")));
     assert!(is_shared(&format!("[global]\nacl_xattr:ignore system acls = no\n{acl}")));
-    // Options of a module that is not loaded have no effect in Samba either.
+    // Options of a module that is not loaded have no effect in Samba.
     assert!(is_shared("[x]\npath=/x\nacl_xattr:ignore system acls = yes\n"));
 }
 
@@ -223,7 +223,7 @@ fn nothing_becomes_more_open() {
         assert!(config.shares.is_empty(), "{narrowing}");
         assert!(toml.contains("# [[share]]\n# name = \"x\"\n"), "{toml}");
         assert!(toml.contains("# Not shared: ") && report.contains("Not shared"), "{report}");
-        // The same in [global], for all shares.
+        // The parameter in [global] applies to all shares.
         if !narrowing.starts_with("copy") && !narrowing.starts_with("path") {
             assert!(!is_shared(&format!("[global]\n{narrowing}\n[x]\npath = /x\n")), "{narrowing}");
         }
@@ -243,7 +243,7 @@ fn nothing_becomes_more_open() {
     ] {
         assert!(!is_shared(&format!("[global]\n{refused}\n[x]\npath = /x\n")), "{refused}");
     }
-    // A default that comes after a share is for later shares only.
+    // In smb.conf a default that follows a share applies to later shares only.
     assert!(!is_shared("[x]\npath=/x\n[global]\nread only = no\n"));
     for harmless in ["max connections = 0", "hosts allow = ALL", "hide unreadable = no"] {
         assert!(is_shared(&format!("[x]\npath = /x\n{harmless}\n")), "{harmless}");
@@ -320,8 +320,8 @@ fn hosts_of_the_server_and_of_a_share_both_count() {
     };
     assert_eq!(shown(0), (String::from("192.0.2.7/32"), String::new()), "{report}");
     assert_eq!(shown(1).0, "192.0.2.0/24 192.0.2.7/32", "{report}");
-    // smbd checks the lists of [global] first, and then those of the share. In each of them, the
-    // allowed hosts take precedence over the denied ones.
+    // smbd checks the lists of [global] first, then those of the share. In each of them an allowed
+    // host is admitted even if it is also denied.
     assert_eq!(shown(2), (String::from("192.0.2.0/24"), String::new()), "{report}");
     let (config, _, report) = import(
         "[global]\nhosts allow = 192.0.2.7\nhosts deny = 192.0.2.\n[x]\npath=/x\n\
@@ -577,7 +577,7 @@ fn home_folders_are_their_users() {
     let (config, _, report) = import("[homes]\nvalid users = %S @admins\n");
     assert!(config.shares[0].allow.is_empty(), "{report}");
     assert!(report.contains("only its own user reaches a home folder"), "{report}");
-    // A list that takes rights away is not lost.
+    // If a list that takes rights away cannot be converted, the share is left out.
     for list in ["invalid users = %U", "read list = %S"] {
         let (config, ..) = import(&format!("[homes]\n{list}\n"));
         assert!(config.shares.is_empty(), "{list}");
@@ -653,13 +653,13 @@ fn stock_files_pass() {
     };
     let usual = HostFacts { pam: pam::Pam::Plain, ..HostFacts::default() };
     assert_eq!(of(debian, &usual).0, Some(1), "{}", of(debian, &usual).1);
-    // PAM rules that are unknown, or that refuse users, prevent any conversion.
+    // If PAM has unknown rules, or rules that refuse users, nothing is converted.
     assert_eq!(of(debian, &HostFacts::default()).0, None);
     let strict = pam::Pam::Restricting("pam_access.so".into());
     let (shares, report) = of(debian, &HostFacts { pam: strict, ..HostFacts::default() });
     assert!(shares.is_none() && report.contains("pam_access.so in /etc/pam.d/samba"), "{report}");
 
-    // An option that the host's Samba ignores restricts nobody.
+    // An option that the host's Samba does not know restricts nobody, so the conversion goes on.
     let unknown = "[global]\nNT-domain = x\n[a]\npath = /a\nvallid users = ann\n";
     assert_eq!(of(unknown, &HostFacts::default()).0, None);
     let ignored = ["nt-domain", "vallidusers"].map(str::to_owned).into();
@@ -694,11 +694,11 @@ fn included_files_count() {
         report.contains("the file is taken over") && report.contains("Samba goes on without it")
     );
 
-    // A fault in an included file is reported with that file's name.
+    // A fault in an included file names that file.
     std::fs::write(at("inner"), "nonsense\n").unwrap();
     let failure = parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap_err().to_string();
     assert!(failure.starts_with(&format!("{}:1: ", at("inner"))), "{failure}");
-    // Files that include each other, and a file that is too long.
+    // One file includes itself, and one is too long.
     std::fs::write(at("more"), format!("include = {}\n", at("more"))).unwrap();
     let (_, report) = convert(
         &parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap(),

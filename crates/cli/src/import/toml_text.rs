@@ -15,7 +15,7 @@ pub(super) fn encryption(value: &str) -> Option<&'static str> {
 }
 
 pub(super) fn line(toml: &mut String, key: &str, value: &str) {
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     let _ = writeln!(toml, "{key} = {value}");
 }
 
@@ -29,7 +29,7 @@ pub(super) fn quoted(text: &str) -> String {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
             c if c.is_control() => {
-                // Writing to a String does not fail.
+                // Writing to a String cannot fail.
                 let _ = write!(out, "\\u{:04X}", u32::from(c));
             }
             c => out.push(c),

@@ -45,7 +45,7 @@ impl<S: Subscriber> Layer<S> for Filters {
         if all.is_always() || (all.is_never() && of_client.is_never()) {
             all
         } else {
-            // The answer depends on the client.
+            // "Sometimes", because the answer depends on the client.
             Interest::sometimes()
         }
     }
@@ -66,7 +66,7 @@ impl<S: Subscriber> Layer<S> for Filters {
             all = all.map(|level| level.max(LevelFilter::ERROR));
         }
         let Some((_, filter)) = &self.of_client else { return all };
-        // No hint means all levels.
+        // Without a hint every level is possible.
         Some(all?.max(EnvFilter::max_level_hint(filter)?))
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct Ancestry {
 
 impl Ancestry {
     async fn of(share: &Share, path: &str) -> Self {
-        // A directory that does not exist or may not be read has no identity.
+        // A directory that is missing, or may not be read, has no identity.
         let identity = async |path: &str| share.identity(path).await.ok().flatten();
         let above = std::iter::successors(Some(path), |path| {
             (!path.is_empty()).then(|| frevo_client::path::split(path).0)
@@ -80,7 +80,7 @@ impl Ancestry {
     ) -> Option<&'n String> {
         for name in names {
             if self.local.is_some() {
-                // A number and a time to 100 ns are seldom the same by chance.
+                // Two files seldom have the same number and the same creation time (to 100 ns).
                 return Some(name);
             }
             let found = share.identity(&join(path, name)).await.ok().flatten();
@@ -103,11 +103,11 @@ impl Ancestry {
 /// The ancestries of source and target.
 pub(crate) async fn ancestries(from: &RemoteEnd, to: &RemoteEnd) -> (Ancestry, Ancestry) {
     let is_one = from.share.session().may_be_of_one_server(to.share.session());
-    // A file of a snapshot may have the number of its present version.
+    // A file in a snapshot may have the same number as the present one.
     if from.share.snapshot() != to.share.snapshot() {
         return (Ancestry::default(), Ancestry::default());
     }
-    // Links of DFS may lead to any server.
+    // A DFS link may lead to any server.
     if !is_one && !from.share.is_dfs() && !to.share.is_dfs() {
         return (Ancestry::default(), Ancestry::default());
     }

@@ -20,7 +20,7 @@ pub(super) fn start(_: &Mount) -> Done {
         std::env::current_exe().map_err(Failure::failed("cannot find the program frevo"))?;
     let mut command = Command::new(program);
     command.args(super::mount_options::command_line()?.arguments).arg("--detach");
-    // The started process removes the password from its environment at its start.
+    // The new process removes the password from its environment when it starts.
     command.envs(passwords::for_environment().map(|value| (passwords::VARIABLE, value)));
     let mut child = command
         .stdout(Stdio::piped())
@@ -34,7 +34,7 @@ pub(super) fn start(_: &Mount) -> Done {
     if said.trim() == READY {
         return Ok(());
     }
-    // The process has printed the reason.
+    // The process has printed the reason itself.
     let status =
         child.wait().map_err(Failure::failed("cannot get the exit status of the mount process"))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -48,13 +48,13 @@ pub(super) fn ready() -> Done {
 
 fn detach() -> std::io::Result<()> {
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;
-    // A new session, so that neither Ctrl-C nor the terminal's hang-up reaches the process.
+    // In a session of its own the process gets neither Ctrl-C nor the hangup of the terminal.
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stderr(&nowhere)?;
     let mut out = std::io::stdout();
-    // The starting process may have ended.
+    // The starting process may have ended already.
     let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
     rustix::stdio::dup2_stdout(&nowhere)?;
     Ok(())

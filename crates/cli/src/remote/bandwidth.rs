@@ -28,7 +28,7 @@ impl Limit {
 
     /// Bytes to send in one piece.
     pub(crate) fn piece(&self) -> u64 {
-        // The cast saturates, and the number is clamped.
+        // The cast limits large values, and `clamp` limits the rest.
         ((self.rate / 4.0) as u64).clamp(PIECE_MIN, PIECE_MAX)
     }
 
@@ -61,7 +61,7 @@ mod tests {
         }
         let took = start.elapsed().as_secs_f64();
         assert!((9.7..10.1).contains(&took), "{took}");
-        // Unused bandwidth of an idle time does not add up.
+        // Bandwidth that was not used during a pause is lost.
         tokio::time::advance(Duration::from_secs(60)).await;
         let start = Instant::now();
         for _ in 0..30 {

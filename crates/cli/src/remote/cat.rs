@@ -18,7 +18,7 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url], bwlimit: Option<u
     let mut failures = Failures::default();
     let limit = bwlimit.map(Limit::new);
     let urls = wildcards::expand(connection, urls).await?;
-    // For a single file nothing is read ahead.
+    // A single file needs no reading ahead.
     let is_ahead = urls.len() > 1;
     let all = urls.iter().map(async |url| {
         let (share, url) = connection.reach(url).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url], bwlimit: Option<u
             Err(failure) => Err(failure),
         };
         match printed {
-            // The reader of the output has closed it.
+            // The reader of the output has closed it, so the command ends.
             Ok(false) => ControlFlow::Break(Ok(())),
             printed => failures.goes_on(printed.map(drop)),
         }

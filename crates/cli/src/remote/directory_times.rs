@@ -48,7 +48,7 @@ impl DirectoryTime {
 }
 
 fn set_local(path: &Path, modified: SystemTime) -> frevo_client::Result<()> {
-    // A link that another program put there is not followed.
+    // If another program has put a link there, it is not followed.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::DIRECTORY;
     let mut options = File::options();
     options.read(true).custom_flags(flags.bits().cast_signed());

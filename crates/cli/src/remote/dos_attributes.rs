@@ -53,7 +53,7 @@ impl AttributePolicy {
             return CopiedAttributes::default();
         }
         let attributes = found.attributes() & CARRIED;
-        // Not every volume stores the creation time.
+        // A volume may store no creation time.
         let created = Some(found.created()).filter(|time| file_time(*time).0 != 0);
         CopiedAttributes { attributes, known: CARRIED, created }
     }
@@ -232,7 +232,7 @@ mod tests {
         let created = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
         let dress = CopiedAttributes { attributes: H | A, known: CARRIED, created: Some(created) };
         match dress.put_on(&file, None, AttributePolicy::Xattr) {
-            // The file system does not support these attributes.
+            // If the file system cannot store these attributes, the test ends here.
             Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => return,
             done => done.unwrap(),
         }

@@ -306,7 +306,7 @@ impl Endpoint {
                     Err(error) if may_be_missing && error.is_not_found() => {}
                     done => kept = done.map_err(failed)?,
                 }
-                // In the target such files stay as they are.
+                // Such files stay in the target, since they cannot be compared.
                 for path in illegal.iter().filter(|_| !may_be_missing) {
                     failed_below(illegal_name(share, path)).map_err(failed)?;
                 }
@@ -407,7 +407,8 @@ impl Endpoint {
                 let path = local_in(root, name);
                 let of_file = path.clone();
                 let read = move || local_digest(&of_file);
-                // A large file takes long, while answers about other files arrive.
+                // Reading a large file takes long, so it does not run on the thread that handles
+                // answers.
                 let read = if transfer::is_small(len) {
                     read()
                 } else {

@@ -87,7 +87,8 @@ impl Failures {
         match (part.first, part.count) {
             (Some(first), 1) => self.add(first),
             (Some(first), count) => {
-                // The first failure of a part is printed together with the second one.
+                // The first failure of the part was not printed yet; it is printed when there is a
+                // second one.
                 if let Some(unprinted) = self.first.as_ref().filter(|_| self.count == 1) {
                     tell_failure(unprinted);
                 }
@@ -141,7 +142,8 @@ pub(crate) async fn each(
         let Err(error) = done.or_else(|error| failures.note(error)) else { continue };
         is_over.set(true);
         if is_full(&error) {
-            // The pending files fail on the full disk too, and remove their partial copies.
+            // Waits for the other files, which will fail on the full disk, too, and remove their
+            // partial copies.
             let rest = async { while running.next().await.is_some() {} };
             let _ = tokio::time::timeout(LAST, rest).await;
         }

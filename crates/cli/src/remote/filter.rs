@@ -46,7 +46,7 @@ impl Filter {
         if fits(&self.include) {
             return true;
         }
-        // A directory may contain files that pass.
+        // A directory is entered even if its own name does not match, since its files may.
         !fits(&self.exclude) && (is_dir || self.include.is_empty() || !self.exclude.is_empty())
     }
 
@@ -119,7 +119,7 @@ fn part(text: &str) -> Result<Part, String> {
             '[' => {
                 let negated = matches!(rest.first(), Some('!' | '^'));
                 rest = rest.get(usize::from(negated)..).unwrap_or_default();
-                // A bracket in the first place stands for itself.
+                // A closing bracket in the first place is an ordinary character.
                 let end = rest.iter().skip(1).position(|one| *one == ']').map(|at| at + 1);
                 let end = end.ok_or_else(|| format!("{text}: the bracket [ is not closed"))?;
                 let (set, after) = rest.split_at(end);
@@ -273,7 +273,7 @@ mod tests {
             assert!(!fits(pattern, name), "{pattern} {name}");
         }
         assert!("[a".parse::<Glob>().is_err() && "/".parse::<Glob>().is_err());
-        // A matcher that tried all combinations would take ages.
+        // A naive matcher would take ages for these patterns.
         assert!(!fits(&"*a".repeat(40), &"a".repeat(39).replace('a', "ab")));
         assert!(!fits(&format!("{}b", "**/a/".repeat(40)), &"a/".repeat(1_000)));
     }

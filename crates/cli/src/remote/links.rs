@@ -345,7 +345,7 @@ async fn make_remote(
     }
     let is_directory = found.attributes().contains(FileAttributes::DIRECTORY);
     if found.is_symlink() && is_directory == *to_directory {
-        // One request: an interruption leaves the old link or the new one.
+        // One request: if it is interrupted, either the old link or the new one exists.
         match share.retarget_symlink(target, path, *to_directory).await {
             Err(error) if error.status().is_some() => {}
             done => return done,
@@ -372,13 +372,13 @@ async fn replace(
     } else {
         share.rename(part, path).await
     };
-    // MS-FSA 2.1.5.15.12: no directory is replaced, and a link to one is one itself on the wire.
+    // MS-FSA 2.1.5.15.12: a directory cannot be replaced, and a link to a directory counts as one.
     let has_directory = *to_directory || found.attributes().contains(FileAttributes::DIRECTORY);
     let refusals = [Status::ACCESS_DENIED, Status::OBJECT_NAME_COLLISION];
     match renamed {
         Err(error) if has_directory && error.status().is_some_and(|it| refusals.contains(&it)) => {
-            // Between the two requests only the part's name exists: the next sync removes that, and
-            // makes the link again.
+            // If this is interrupted between the two requests, only the part exists: the next sync
+            // removes it and makes the link again.
             remove_forced(share, path, found, true).await?;
             share.rename_if_not_exists(part, path).await
         }

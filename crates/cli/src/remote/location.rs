@@ -178,7 +178,7 @@ pub(crate) fn are_apart(urls: &[Url]) -> bool {
     };
     let mut places: Vec<Vec<String>> = urls.iter().map(place).collect();
     places.sort_unstable();
-    // Entries below a location follow it directly.
+    // After sorting, an entry inside of another location follows it directly.
     places.windows(2).all(|pair| !matches!(pair, [above, below] if below.starts_with(above)))
 }
 
@@ -203,7 +203,7 @@ fn escaped(name: &str) -> String {
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Written in the form that another command accepts.
+        // The URL is printed in a form that other commands accept.
         f.write_str("smb://")?;
         if let Some(user) = &self.user {
             write!(f, "{}@", escaped(user))?;
@@ -252,7 +252,8 @@ mod tests {
             assert_eq!((found.snapshot(), &*found.path), (Some(token), "a/b"), "{text}");
             assert_eq!(found.to_string(), format!("smb://ann@box/s/{token}/a/b"));
             assert_eq!(url(&found.to_string()), found);
-            // A file can be restored to its own place.
+            // A file of a snapshot is not the same place as the live file, so it can be restored
+            // there.
             let live = url("smb://ann@box/s/a/b");
             assert!(!found.is_same_place(&live) && !found.is_inside(&url("smb://ann@box/s/a")));
             assert!(found.at("a").snapshot().is_some());

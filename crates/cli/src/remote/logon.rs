@@ -120,7 +120,7 @@ pub(crate) fn channels() -> Option<Vec<ChannelInfo>> {
         let sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
         let mut all: Vec<ChannelInfo> = sessions.flat_map(Session::channels).collect();
         all.sort_by_key(|channel| channel.number);
-        // Shares may use the same session.
+        // Several shares may use one session.
         all.dedup_by_key(|channel| channel.number);
         kept.is_verbose.then_some(all)
     })
@@ -133,7 +133,7 @@ pub(crate) fn tell_of_tcp() {
             return None;
         }
         let sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
-        // Sessions that are lost at the moment have no channels.
+        // A session that is lost at the moment has no channels.
         let ways: Vec<(&Session, bool)> = sessions
             .filter_map(|session| {
                 let channels = session.channels();
@@ -195,7 +195,7 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
     };
     let (operation, path) = (error.operation(), shown_path(error.path()));
     let text = error.to_string();
-    // The path follows the operation in the text.
+    // The path is inserted after the operation in the text.
     let begun = format!("{operation} {}", error.path());
     let message = match text.strip_prefix(&*begun) {
         Some(why) if !error.path().is_empty() => {
@@ -434,7 +434,7 @@ impl Connection {
     pub(super) fn ntlm(&self, url: &Url) -> Result<Credentials, Failure> {
         if let Some(path) = &self.credentials {
             return Credentials::from_file(path).map_err(|error| {
-                // The system's message does not name the file.
+                // The operating system's message does not name the file.
                 let bare = error.get_ref().is_none().then(|| format!("{}: ", path.display()));
                 Failure::new(Exit::Auth, format!("{}{error}", bare.unwrap_or_default()))
             });
@@ -484,7 +484,7 @@ impl Connection {
 
     /// The key under which a password is kept.
     fn place(&self, user: &str, url: &Url) -> String {
-        // The single line of standard input is used for all servers.
+        // With --password-stdin the one password applies to all servers.
         if self.password_stdin { String::new() } else { format!("{user}@{}", url.server) }
     }
 

@@ -23,7 +23,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Mounts; in the foreground waits until it is unmounted.
 pub(super) fn run(arguments: &Mount) -> Done {
     if arguments.fake {
-        // The options are valid; nothing is mounted.
+        // `--fake`: the options are valid, and nothing is mounted.
         return Ok(());
     }
     if !arguments.foreground && !arguments.detach {
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Mount) -> Done {
 async fn mount(arguments: &Mount) -> Done {
     start_logging(arguments)?;
     let refused = |error| refused(arguments, error);
-    // Checked before the password is requested.
+    // The folder is checked before the user is asked for a password.
     frevo_mount::check_folder(&arguments.folder).map_err(refused)?;
     let mut signals = Signals::new().map_err(Failure::failed("cannot wait for signals"))?;
     let (share, url) = tokio::select! {
@@ -67,7 +67,7 @@ async fn mount(arguments: &Mount) -> Done {
         never = channels::follow() => match never {},
     };
     channels::tell_sums();
-    // A server that does not answer ends the session itself.
+    // If the server does not answer, it will end the session by itself.
     let _ = tokio::time::timeout(LAST_WORDS, kept.log_off()).await;
     ended?;
     tell(format_args!("{folder} is unmounted"));
@@ -107,7 +107,7 @@ async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
         }
         let unmounted = tokio::select! {
             done = mounted.unmount() => done,
-            // Another signal ends the wait: the unsent data is lost.
+            // Another signal ends the wait, and unsent data is lost.
             () = signals.next() => continue,
         };
         match unmounted {
@@ -127,7 +127,7 @@ fn settings(arguments: &Mount) -> Settings {
     let default = Settings::of(uid, gid);
     let left = arguments.umask.map(|umask| 0o777 & !umask);
     Settings {
-        // Nothing can be changed in a snapshot.
+        // A snapshot cannot be changed.
         read_only: arguments.read_only || arguments.url.snapshot().is_some(),
         file_mode: arguments.file_mode.or(left).unwrap_or(default.file_mode),
         dir_mode: arguments.dir_mode.or(left).unwrap_or(default.dir_mode),

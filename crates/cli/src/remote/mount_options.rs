@@ -68,14 +68,14 @@ impl Translation {
             match one.to_str() {
                 Some("-o") => options.extend(said.next().cloned()),
                 Some(flags) if is_flags(flags) => {
-                    // Verbose and no-mtab are ignored. Fake is not the command's -f, which mounts
-                    // in the foreground.
+                    // mount(8) passes -v and -n, which are ignored, and -f, which means --fake (not
+                    // the foreground option -f of this command).
                     if flags.contains('f') {
                         out.flags.push("--fake".into());
                     }
                     out.is_sloppy |= flags.contains('s');
                 }
-                // The type of the file system is known from the program's name.
+                // The program's name tells the type of the file system, so -t is ignored.
                 Some("-t") => drop(said.next()),
                 Some(flag) if flag.starts_with('-') => out.flags.push(one.clone()),
                 _ => out.words.push(one.clone()),
@@ -95,10 +95,10 @@ impl Translation {
         let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
         let refused = |why: &str| usage(&format!("mount option {name}: {why}"));
         match (name, value) {
-            // `user` without a name lets users mount, which mount(8) handles.
+            // `user` without a name lets ordinary users mount, which mount(8) handles itself.
             ("user", None) => {}
             ("user" | "username", Some(user)) => {
-                // As in mount.cifs, a percent sign begins the password.
+                // In mount.cifs a percent sign separates the user from the password.
                 if user.contains('%') {
                     let why = "write the password in a credentials file: credentials=FILE";
                     return Err(refused(why));
@@ -143,19 +143,20 @@ impl Translation {
                 self.notes.push(format!("mount option {option} is ignored: {why}"));
             }
             Some(Treatment::Refused(why)) => {
-                // The message does not repeat a password.
+                // The message must not repeat a password.
                 let told = if is_password(name) { name } else { option };
                 return Err(usage(&format!("mount option {told}: {why}")));
             }
-            // Options of the command line: allow_other, file_mode=, ...
+            // The option is a flag of this command, such as allow_other or file_mode=.
             None if is_flag(&name.replace('_', "-")) => {
                 self.flags.extend(with(&format!("--{}", name.replace('_', "-"))));
             }
-            // Also refused with -s: the rest of a password with a comma would be the next option.
+            // Refused even with -s: if a password has a comma, its rest would look like the next
+            // option.
             None if is_password(name) => {
                 return Err(usage(&format!("mount option {name}: {PASSWORD}")));
             }
-            // The value of an unknown option may be a secret.
+            // The value is not printed, because it may be a secret.
             None if self.is_sloppy => {
                 self.notes.push(format!("mount option {name} is unknown and ignored"));
             }
@@ -335,7 +336,7 @@ mod tests {
             ("port=x", "65535"),
             ("uid=nobody-of-this-name", "number"),
             ("remount", "unmount"),
-            // A typing error is reported.
+            // A mistyped option is reported.
             ("rad_only", "unknown"),
         ] {
             let refused = translated(&["//box/photos", "/mnt", "-o", options]).unwrap_err();

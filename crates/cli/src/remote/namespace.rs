@@ -36,7 +36,7 @@ pub(crate) async fn mv(
     let mut failures = Failures::default();
     let mut taken = TakenNames::new(Case::Same);
     let from = wildcards::expand(connection, from).await?;
-    // Two sources with the same name: the second would replace the first.
+    // Two sources may have the same name: the second one would replace the first.
     let name = |one: &Url| frevo_client::path::split(&one.path).1.to_owned();
     let taken: Vec<_> =
         from.iter().map(|one| (one, taken.take(&name(one), Kind::File, one))).collect();
@@ -73,7 +73,7 @@ async fn mv_one(
             format!("{from} and {to} are on different shares, behind DFS links; use cp, then rm");
         return Err(Failure::new(Exit::Usage, text));
     }
-    // A directory receives the moved entries under their own names.
+    // If the target is a directory, the sources are moved into it under their names.
     let into = share.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
     if !into && !to.path.is_empty() && (several || to.ends_in_slash) {
         let text = format!("{to} is not a directory");
@@ -90,7 +90,7 @@ async fn mv_one(
     }
     let renamed = rename(share, &from.path, &target, replaces).await;
     renamed.map_err(|error| {
-        // Errors about the new name are reported with that name.
+        // These errors are about the new name, so they are reported with it.
         let of_target = [
             Status::OBJECT_NAME_INVALID,
             Status::OBJECT_NAME_COLLISION,
@@ -118,7 +118,7 @@ async fn rename(
         Err(error) if error.status() == Some(Status::ACCESS_DENIED) => error,
         renamed => return renamed,
     };
-    // The reason may be that the target is read-only.
+    // The rename may have failed because the target is read-only.
     if replaces == Replaces::Writable {
         let found = share.metadata(target).await;
         let is_so = found.is_ok_and(|found| {

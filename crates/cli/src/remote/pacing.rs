@@ -71,7 +71,7 @@ impl Drop for Pacing {
 /// How long to sleep when files are done at intervals of `each` with `under_way` at once,
 /// and one alone takes `alone`.
 fn pause(each: Duration, under_way: usize, alone: Duration) -> Duration {
-    // Little's law: the time for which a single file is in progress.
+    // Little's law: the time for which one file is in progress.
     let stay = each.saturating_mul(u32::try_from(under_way).unwrap_or(u32::MAX));
     let pause = (stay.saturating_sub(alone) / PART).min(MOST);
     if pause < LEAST { Duration::ZERO } else { pause }
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn it_sleeps_while_the_server_has_enough_to_do() {
-        // 25,000 files a second, 64 under way: the server has work for 2.5 ms.
+        // At 25,000 files a second with 64 in progress, the server has work for 2.5 ms.
         assert_eq!(pause(us(40), 64, us(200)), us(295));
         assert_eq!(pause(us(900), 64, us(1000)), MOST, "a slow one");
     }
@@ -101,8 +101,7 @@ mod tests {
 
     #[test]
     fn what_it_sleeps_does_not_make_it_sleep_longer() {
-        // The measured time is that of a server that had no more work while the client slept: 64
-        // files in each 500 us.
+        // The server was idle while the client slept: 64 files in each 500 us.
         let slept = MOST;
         assert!(pause(slept / 64, 64, us(50)) < slept / 2);
     }

@@ -87,8 +87,8 @@ impl ParallelSessions {
         failures: &mut Failures,
     ) -> Done {
         let small = all.clone().filter(|one| is_small(*one));
-        // Two new files in one folder wait for each other: smbd searches the whole folder for each
-        // new name.
+        // New files in one folder wait for each other, because smbd searches the whole folder for
+        // each new name. So the sessions are limited by the number of folders.
         let folders: HashSet<_> = small.clone().map(folder).collect();
         let folders = if folders.len() < 2 { 1 } else { self.most };
         let worth = (small.count() / FILES_PER_LANE).min(folders);
@@ -123,7 +123,7 @@ impl ParallelSessions {
     async fn widen(&self, wanted: usize) {
         let first = self.first();
         if first.share.is_dfs() {
-            // DFS links are already followed in separate sessions.
+            // Links of DFS are followed in sessions of their own anyway.
             return;
         }
         while self.open.borrow().len() < wanted {
@@ -184,7 +184,8 @@ impl ParallelSessions {
             Some(Ok(())) => return Ok(()),
             Some(Err(error)) => {
                 tracing::debug!(%error, "tried again on the first connection");
-                // Tasks that wait for this session's recovery must not each wait in turn.
+                // All tasks that wait for this session are woken, so that they do not time out one
+                // after the other.
                 if lane.share.session().info().is_none() {
                     self.give_up(&lane);
                     lane.given_up.notify_waiters();
@@ -195,7 +196,7 @@ impl ParallelSessions {
         let first = self.first();
         let _counted = Counted::new(&first.load);
         work(&first.share, one).await?;
-        // This connection failed at work that the first one could do: it is not used again.
+        // This connection failed where the first one succeeded, so it is not used again.
         self.give_up(&lane);
         Ok(())
     }

@@ -155,9 +155,9 @@ pub(crate) async fn remove_all(
     let mut files = Vec::new();
     let mut directories = vec![path.to_owned()];
     let mut junction = None;
-    // Paths of entries that stay.
+    // `stay` has the paths of entries that cannot be removed.
     let stay = RefCell::new(Vec::new());
-    // Entries of the directory behind which the root of the share was found.
+    // `guarded` has the entries of the directory through which the share's root was reached.
     let mut guarded = HashSet::new();
     let see = |name: &str, metadata: &Metadata| {
         let path = join(path, name);
@@ -185,7 +185,7 @@ pub(crate) async fn remove_all(
     stay.borrow_mut().extend(guarded.iter().map(|name| join(path, name)));
     directories.retain(|one| !entry_above(path, one).is_some_and(|one| guarded.contains(&one)));
     if let Some(path) = junction {
-        // The link's target is not part of the tree, and may belong to other users.
+        // The target of the link is not part of the tree, and may belong to others.
         let why = "it is a DFS link to another share, which rm leaves alone; nothing was removed";
         return Err(failed(Error::new(Cause::Usage(why), "remove", share.url(&path))));
     }

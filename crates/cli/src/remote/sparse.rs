@@ -27,7 +27,7 @@ const BLOCK: u64 = 512;
 /// A lost connection.
 pub(crate) async fn there(file: &File, metadata: &Metadata) -> frevo_client::Result<Ranges> {
     let whole = vec![(0, metadata.len())];
-    // Some servers do not report holes that programs on their host made.
+    // Some servers do not report holes made by programs on their host.
     let may_have_holes = metadata.attributes().contains(FileAttributes::SPARSE_FILE)
         || metadata.allocation() < metadata.len();
     if !may_have_holes || metadata.len() == 0 {
@@ -55,7 +55,7 @@ pub(crate) fn here(file: &LocalHandle) -> io::Result<Ranges> {
     while at < len {
         let start = match seek(file, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // A hole reaches to the end of the file.
+            // The rest of the file is a hole.
             Err(Errno::NXIO) => break,
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(whole),
             Err(errno) => return Err(errno.into()),
@@ -138,7 +138,7 @@ mod tests {
         assert!(is_whole(&here(&file).unwrap(), 0));
         file.set_len(64 << 20).unwrap();
         if file.metadata().unwrap().blocks() > 0 {
-            // The file system does not support holes.
+            // The file system has no holes, so the test ends.
             return;
         }
         assert_eq!(here(&file).unwrap(), []);

@@ -49,7 +49,7 @@ pub(crate) fn path_to_wire(path: &str) -> Result<String, String> {
 }
 
 fn name_to_wire(name: &str) -> Result<String, String> {
-    // The library reports why these names are refused.
+    // The library refuses these names and reports the reason.
     if matches!(name, "." | "..") {
         return Ok(name.to_owned());
     }
@@ -96,7 +96,7 @@ pub(crate) fn in_url(path: &str) -> String {
             _ => (name, None),
         };
         let plain = from_wire(name, Spelling::Mapped);
-        // A wildcard that the user wrote stays a wildcard.
+        // A wildcard that the user has typed stays a wildcard.
         let marks = name.chars().zip(plain.chars());
         let last = plain.chars().count().saturating_sub(1);
         for (at, (wire, plain)) in marks.enumerate() {
@@ -139,7 +139,7 @@ pub(crate) fn in_text(text: &str) -> String {
                 let plain = plain.chars().next().unwrap_or(one);
                 (plain, plain.is_control() || matches!(plain, '*' | '?' | '\\'))
             }
-            // A control character in a server's name would end the line, or move the cursor.
+            // A control character in a name could end the line or move the cursor.
             other => (other, other.is_control()),
         };
         escape(&mut shown, plain, is_escaped);

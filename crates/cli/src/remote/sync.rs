@@ -31,19 +31,19 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     let target = list_target(sync, &ends).await?;
     check_apart(sync, &ends, &source, &target).await?;
     if sync.delete && source.is_empty() && !target.is_empty() && unlisted == 0 {
-        // An empty source is more often an unmounted disk than the user's intention.
+        // An empty source is usually a disk that is not mounted.
         let text = "the source is empty, so --delete would remove everything in the target; if \
                     you want that, use frevo rm";
         return Err(Failure::new(Exit::Failed, text));
     }
     let mut found = compare::compare(sync, &ends, &source, &target, &mut failures).await?;
     if sync.delete && unlisted > 0 {
-        // Files in unlisted directories may still exist in the source.
+        // Files of directories that cannot be read may exist in the source.
         tell("a part of the source cannot be read, so nothing is deleted");
         found.removals.clear();
     }
     if !sync.filter.is_all() {
-        // As they are removed, the deepest first: filtered entries stay, with their directories.
+        // The deepest entries are removed first. Filtered entries stay, with their directories.
         found.removals.sort_by(|(a, _), (b, _)| b.cmp(a));
     }
     if sync.dry_run {
@@ -178,7 +178,7 @@ fn show(sync: &Sync, found: &Differences) {
     let times = times.map(|name| ("set", name));
     let mut others = 0;
     for (what, name) in removals.chain(directories).chain(attributes).chain(files).chain(times) {
-        // The target itself has no name.
+        // The target directory itself has no name, so it is not shown.
         if !name.is_empty() && !planned(sync.connection.json, what, &spelling::shown(name)) {
             return;
         }

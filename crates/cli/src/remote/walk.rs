@@ -279,7 +279,7 @@ async fn cross(
     place: &str,
     before: Option<Rc<Trail>>,
 ) -> frevo_client::Result<Option<Rc<Trail>>> {
-    // The look-up makes the client follow the link.
+    // The look-up makes the client follow the DFS link.
     share.metadata(place).await?;
     let from = share.real_url(frevo_client::path::split(place).0).await?;
     let to = share.real_url(place).await?;
@@ -370,7 +370,7 @@ pub(crate) fn local(
 
 /// The error of a local name that the wire spells like the name of another file.
 fn check_apart(file: &LocalFile, seen: &mut HashMap<String, PathBuf>) -> frevo_client::Result<()> {
-    // Only names that have a stand-in can be spelled like others.
+    // Only a name with a character of the private-use area may have two spellings.
     if !file.name.contains(|one| ('\u{f001}'..='\u{f029}').contains(&one)) {
         return Ok(());
     }
@@ -423,12 +423,12 @@ mod tests {
             let attributes = FileAttributes::REPARSE_POINT | more;
             kind(&Metadata::default().with_attributes(attributes).with_reparse_tag(tag))
         };
-        // Deduplicated, archived, compressed by the system; folders of a cloud.
+        // The tags of deduplicated, archived and compressed files, and of cloud folders.
         for tag in [0x8000_0013, 0xC000_0004, 0x8000_0017, 0x9000_001A] {
             assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::File);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Directory);
         }
-        // Links, mount points, special files; and reparse points without a tag.
+        // The tags of links, mount points and special files, and no tag.
         for tag in [0xA000_000C, 0xA000_0003, 0xA000_001D, 0x8000_0014, 0x8000_0024, 0] {
             assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::Other);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Other);
@@ -442,7 +442,7 @@ mod tests {
         let found = |id| Above::found(chain.as_ref(), &of(id)).map(|found| found.itself.file_id());
         assert_eq!((found(1), found(3), found(4)), (Some(1), Some(3), None));
         assert!(Above::found(None, &of(1)).is_none(), "nothing is above");
-        // The server sends no file numbers.
+        // The server reports no file numbers, so nothing is found.
         assert!(Above::found(Above::below(None, of(0)).as_ref(), &of(0)).is_none());
     }
 

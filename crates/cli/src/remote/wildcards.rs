@@ -53,7 +53,7 @@ async fn matching(connection: &Connection, url: &Url) -> Result<Vec<String>, Fai
             Ok(found.iter().map(|name| join(path, name)).collect::<Vec<_>>())
         });
         let take = async |found: Result<Vec<String>, Failure>| match found {
-            // Not every matching directory contains the next directory of the path.
+            // The path may continue below only some of the matching directories.
             Err(failure) if !is_first && failure.exit == Exit::NotFound => {
                 ControlFlow::Continue(())
             }

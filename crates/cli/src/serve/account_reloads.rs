@@ -65,7 +65,7 @@ impl Asked {
             Err(NotRead::OtherFile)
         };
         let reviewed = done.as_ref().ok().copied();
-        // The connection that asked may be closed.
+        // The send fails if the connection that asked is closed.
         let _ = self.answer.send(done);
         reviewed
     }

@@ -59,7 +59,7 @@ pub(super) fn socket_of(plan: &Plan) -> Option<PathBuf> {
     if let Some(path) = &plan.config.admin.socket {
         return Some(path.clone());
     }
-    // systemd names several directories with colons between them.
+    // With several directories systemd separates them by colons.
     let runtime = std::env::var("RUNTIME_DIRECTORY").ok();
     let runtime = runtime.as_deref().and_then(|names| names.split(':').next());
     match runtime {
@@ -80,7 +80,7 @@ pub(super) fn prepare(plan: &Plan) -> Result<Prepared, Failure> {
         && let Err(error) = prepared.listening.unix(&path)
     {
         let shown = path.display();
-        // The server runs without the socket, unless the configuration sets it.
+        // Unless the configuration demands the socket, the server runs without it.
         if admin.socket.is_some() {
             let why = format!("cannot open the admin socket {shown}: {error}");
             return Err(Failure::new(Exit::Failed, why));

@@ -195,7 +195,7 @@ impl Answer {
 
 /// Answers questions until the server has ended.
 pub(crate) fn run(winbind: bool) -> Done {
-    // The thread name only serves lists of processes.
+    // The name of the thread only helps in lists of processes.
     if winbind {
         let _ = rustix::thread::set_name(c"frevo-winbind");
         helpers::confine_winbind(false);
@@ -284,7 +284,7 @@ impl Domain {
         {
             return Err(reason.clone());
         }
-        // A session that was lost meanwhile is opened again.
+        // If the session was lost, a second attempt opens it again.
         let had_session = self.session.is_some();
         let mut answer = self.attempt(question).await;
         if answer.is_err() && had_session {
@@ -313,8 +313,8 @@ impl Domain {
     async fn connect(&self) -> Result<Session, String> {
         let Machine { realm, account, controller } = &self.machine;
         let user = format!("{account}@{realm}");
-        // A controller that was named at the join is the KDC, too: neither krb5.conf nor DNS need to
-        // know one.
+        // A controller named at the join is also the KDC, so neither krb5.conf nor DNS need to know
+        // it.
         let named = controller.as_deref().and_then(Kdcs::named);
         let kerberos = Kerberos::from_keytab_bytes(&self.keytab, &user, named.clone());
         let hosts = match named {
@@ -374,8 +374,8 @@ fn ask_winbind(question: &Question, mut answer: Answer) -> Answer {
         Ok(found) => {
             let is_open = found.iter().any(Option::is_none);
             fill(&mut answer.entries, found);
-            // wbinfo's answer is the same for an unknown name and for a controller that does not
-            // answer.
+            // wbinfo gives the same answer for an unknown name and for an unreachable controller,
+            // so the controller is probed.
             answer.silent = match is_open.then(|| wbinfo("--ping-dc")) {
                 Some(Err(error)) => Some(error.to_string()),
                 _ => None,

@@ -111,7 +111,7 @@ impl Answer {
 
 /// Answers questions until the server has ended.
 pub(crate) fn run(as_root: bool) -> Done {
-    // The thread name only serves lists of processes.
+    // The name of the thread only helps in lists of processes.
     let _ = rustix::thread::set_name(c"frevo-winbind");
     helpers::confine_winbind(as_root);
     let mut judge = None;
@@ -153,7 +153,7 @@ fn answer(judge: &mut Option<NtlmAuth>, question: &Question) -> io::Result<Outco
     let sid = wbinfo(&format!("--name-to-sid={name}"))?;
     let sid = sid.split_whitespace().next().unwrap_or_default().to_owned();
     let stored = wbinfo(&format!("--sid-to-name={sid}"))?;
-    // `DOMAIN\name 1`
+    // wbinfo prints `DOMAIN\name 1`, in which 1 is the type "user".
     let stored = stored.trim().rsplit_once(' ').map_or("", |(name, _)| name);
     let Some((domain, user)) = stored.split_once('\\') else {
         return Err(io::Error::other("wbinfo does not know the name of the user"));
@@ -193,7 +193,7 @@ impl NtlmAuth {
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = child.stdout.take().ok_or_else(missing)?;
         let (sender, lines) = channel();
-        // A pipe cannot be read with a time limit.
+        // A thread reads the pipe, because a read of a pipe has no time limit.
         std::thread::Builder::new().spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -210,7 +210,8 @@ impl NtlmAuth {
         let mut answer = Zeroizing::new(String::new());
         loop {
             match self.lines.recv_timeout(PATIENCE) {
-                // A refusal ends with two end lines; the second is read before the next answer.
+                // A refusal ends with two end lines: the second one is skipped before the next
+                // answer.
                 Ok(line) if line == END && answer.is_empty() => {}
                 Ok(line) if line == END => return Ok(verdict(&answer)),
                 Ok(line) => {
@@ -229,7 +230,7 @@ impl NtlmAuth {
 
 impl Drop for NtlmAuth {
     fn drop(&mut self) {
-        // The process may have ended already.
+        // If the process has ended already, kill fails, which is ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

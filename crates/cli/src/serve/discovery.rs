@@ -94,7 +94,8 @@ fn spawn(plan: &Plan) -> std::io::Result<ChildStdin> {
     if let Some(level) = &server.log_level {
         command.args(["--log-level", level]);
     }
-    // Ctrl-C is handled by the server, which ends this process by closing the pipe.
+    // In a process group of its own the process gets no Ctrl-C: the server ends it by closing the
+    // pipe.
     command.process_group(0).env_clear().stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn()?;
     child.stdin.take().ok_or_else(|| std::io::Error::other("no pipe"))
@@ -102,8 +103,8 @@ fn spawn(plan: &Plan) -> std::io::Result<ChildStdin> {
 
 /// The process that announces: until standard input ends.
 pub(crate) fn run(announce: &Announce) -> Done {
-    // Done before other threads start and before the first message from the network is read. The
-    // thread name only serves lists of processes.
+    // The confinement begins before other threads start and before a message from the network is
+    // read. The name of the thread only helps in lists of processes.
     let _ = rustix::thread::set_name(c"frevo-discovery");
     let lacks = helpers::confine_discovery();
     let format = announce.log.unwrap_or(LogFormat::Text);

@@ -74,7 +74,7 @@ impl KeytabWatch {
 
 fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(path).ok()?;
-    // Uses ctime, since a change of the mode counts too.
+    // ctime also changes with the file's mode.
     let changed = (metadata.ctime(), metadata.ctime_nsec());
     Some(Stamp { inode: metadata.ino(), length: metadata.len(), changed })
 }

@@ -40,8 +40,8 @@ use crate::logging::Logging;
 use self::plan::Plan;
 
 pub(crate) fn run(arguments: &arguments::Serve) -> Done {
-    // Shares set modes by `file_mode` and `directory_mode`. All other files are created with the
-    // mode that they need.
+    // Modes of files in shares come from `file_mode` and `directory_mode`; all other files are
+    // created with the mode that they need.
     rustix::process::umask(rustix::fs::Mode::empty());
     let inherited = Inherited::note(listen::passed_descriptors());
     let plan = Plan::new(arguments)?;
@@ -61,7 +61,7 @@ fn run_beside_name_service(arguments: &arguments::Serve, plan: Plan, inherited: 
         .build()
         .map_err(Failure::failed("cannot start the event loop"))?;
     let done = runtime.block_on(run::run(arguments, plan, &logging, inherited));
-    // After a second Ctrl-C the cores may still be running.
+    // After a second Ctrl-C some cores may still be running.
     runtime.shutdown_background();
     done
 }
@@ -72,6 +72,6 @@ fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // On failure the present limit stays in force.
+    // If this fails, the present limit stays.
     let _ = setrlimit(Resource::Nofile, limit);
 }

@@ -49,7 +49,7 @@ pub(super) async fn run(
     let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
     let doors = ListeningSockets::open(&plan.config.server.listen, sockets)?;
     if let Some(replaced) = replaced {
-        // The running server is ended only if the new one can start.
+        // The old server is ended only after it is certain that the new one can start.
         Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
         replaced.end(plan.config.limits.limits().drain)?;
     }
@@ -61,11 +61,12 @@ pub(super) async fn run(
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
     let (guards, mounts) = (ShareGuards::of(&plan.config), MountList::open());
-    // No other thread runs yet: threads that start from here on are confined too.
+    // The process has one thread still: threads that start later are confined, too.
     let confined = Confined::begin(&plan, arguments)?;
     let rdma = rdma::listen(&plan, arguments, &doors.addresses)?;
     let loaded = Loaded::new(plan, arguments, guid, None, Some(&guards))?;
-    // A passed descriptor may have been the password file: a pipe of a shell.
+    // An inherited descriptor may be the pipe of the password file, so it is closed after it was
+    // read.
     inherited.close();
     warn(&loaded);
     confined.warn();

@@ -85,7 +85,7 @@ impl Running<'_> {
                         let server = self.server.clone();
                         tokio::spawn(async move { server.kick(&Kick::Share(name), &by).await });
                     }
-                    // The connection that asked may be closed.
+                    // The send fails if the connection that asked is closed.
                     let _ = answer.send(done);
                 }
                 Some(asked) = self.account_reloads.recv() => {
@@ -147,13 +147,13 @@ impl Running<'_> {
     /// Reads the configuration again and returns true. On a fault it keeps the old configuration,
     /// logs the reason and returns false.
     fn reload(&mut self) -> bool {
-        // systemd needs the time at which the reload began.
+        // systemd needs to know when the reload began.
         match NotifyState::monotonic_usec_now() {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
             Err(_) => notify(&[NotifyState::Reloading]),
         }
         if let Some(audit) = self.server.audit() {
-            // Log rotation also sends this signal: the audit file is opened again.
+            // Log rotation sends SIGHUP, too, so the audit file is opened again.
             audit.reopen();
         }
         let reload = Event::new(Kind::Reload);
@@ -220,7 +220,7 @@ impl Running<'_> {
         let mut plan = Plan::new(self.arguments)?;
         self.confined.check_files(&plan, self.arguments)?;
         self.confined.leave_out(&mut plan.config.shares);
-        // All steps that can fail come before the first change.
+        // Everything that can fail comes before the first change.
         let level = plan.config.server.log_level.clone();
         logging::filter(level.as_deref())?;
         let before = (self.loaded.logon.clone(), &*self.loaded.shares);

@@ -27,7 +27,7 @@ pub(super) fn connect() {
         tracing::debug!(target: "frevo::server", %error, "cannot reach the service manager");
         None
     });
-    // A second call leaves the first socket in use.
+    // If a socket was set before, it stays in use.
     let _ = SOCKET.set(connected);
 }
 
@@ -47,7 +47,7 @@ pub(super) fn notify(states: &[NotifyState<'_>]) {
     let Some(Some(socket)) = SOCKET.get() else { return };
     let mut message = String::new();
     for state in states {
-        // Writing to a string cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(message, "{state}");
     }
     if let Err(error) = socket.send(message.as_bytes()) {

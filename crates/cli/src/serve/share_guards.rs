@@ -73,7 +73,7 @@ impl ShareGuards {
         if let Some(guard) = files.get_mut(&key) {
             return guard.hold(&path);
         }
-        // Without such a file, only the lock on the folder itself is taken.
+        // If the guard's file cannot be made, the lock on the folder itself must do.
         let Ok(file) = open(folder, key) else { return Ok(()) };
         files.entry(key).or_insert(Guard { file, is_held: false }).hold(&path)
     }
@@ -164,7 +164,7 @@ mod tests {
         assert!(refused.contains(shared.path().to_str().unwrap()), "{refused}");
         drop(one);
         two.take(&share, &*vfs).unwrap();
-        // Read-only servers do not block each other.
+        // Two read-only servers may serve the same folder.
         share.read_only = true;
         guards().take(&share, &*vfs).unwrap();
     }

@@ -32,8 +32,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => Cause::Stop,
             _ = self.interrupt.recv() => Cause::Stop,
-            // SIGHUP also comes when the terminal is closed; then no user is left to stop the
-            // server.
+            // SIGHUP also means that the terminal was closed: then the server stops.
             _ = self.hangup.recv() => {
                 let is_closed = self.has_terminal && !rustix::termios::isatty(std::io::stdin());
                 if is_closed { Cause::Stop } else { Cause::Reload }

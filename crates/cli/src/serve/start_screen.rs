@@ -181,7 +181,7 @@ fn percent(text: &str) -> String {
             byte if byte.is_ascii_alphanumeric() || b"-._~$".contains(&byte) => {
                 out.push(char::from(byte));
             }
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             byte => drop(write!(out, "%{byte:02X}")),
         }
     }

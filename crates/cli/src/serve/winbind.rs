@@ -47,7 +47,7 @@ impl Winbind {
         if domains.is_none_or(|domains| domains.get_ref().is_empty()) {
             return Ok(None);
         }
-        // A winbind that runs with the smb.conf of a join has its socket in the state directory.
+        // A winbind that uses the join's smb.conf has its socket in the state directory.
         let as_root = plan.has_state && Membership::has_smb_conf(&state::dir_of(&plan.config));
         let processes: io::Result<Vec<_>> = (0..PROCESSES).map(|_| spawn(as_root)).collect();
         let free =
@@ -96,7 +96,7 @@ fn spawn(as_root: bool) -> io::Result<BufReader<UnixStream>> {
     command.args(as_root.then_some("--as-root"));
     command.process_group(0).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(output));
     command.stderr(Stdio::null());
-    // The process ends when the socket is closed.
+    // The process ends when its socket is closed, so it is not waited for.
     command.spawn()?;
     Ok(BufReader::new(ours))
 }
@@ -136,7 +136,7 @@ impl DomainLogons for Winbind {
 /// The logon of an answer. The first SID is the user's, the second that of the primary group.
 fn logon(key: &str, domain: String, user: String, sids: &[String]) -> Option<DomainLogon> {
     let session_key = Zeroizing::new(unhex(key)?);
-    // Takes only groups of domains: no controller may make a user a member of this machine's
+    // Only SIDs of domains are accepted: no controller may make a user a member of this machine's
     // groups.
     let is_of_domain =
         |sid: &Sid| sid.authority() == 5 && sid.sub_authorities().first() == Some(&21);

@@ -45,7 +45,7 @@ fn descriptors_of_others_are_closed() {
     let place = world();
     let secret = place.file("out/secret", "of another program", 0o600);
     let config = place.path("etc/frevo.toml");
-    // A shell leaves its descriptors open for the program that it becomes.
+    // A shell leaves open descriptors to the program that it executes.
     let password = place.file("etc/password", "pw\n", 0o600);
     let script = format!(
         "exec 7<{} 8<{}; exec \"$0\" \"$@\" --password-file /dev/fd/8",
@@ -64,7 +64,7 @@ fn descriptors_of_others_are_closed() {
         let theirs: Vec<_> = open.iter().map(|path| &**path).filter(is_theirs).collect();
         assert!(theirs.is_empty(), "{process}: {theirs:?}");
     }
-    // The program reads passed descriptors before it closes all others.
+    // The password file is read before inherited descriptors are closed.
     let address = server.address.clone();
     client(async { smb2::connect(&address, "ann", "pw").await.unwrap() });
     assert_eq!(server.stop().code, 0);

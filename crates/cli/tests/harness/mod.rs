@@ -68,12 +68,11 @@ impl Sandbox {
         {
             return self.command(arguments);
         }
-        // Other users may have no access to the build folder.
+        // The build folder may be closed to other users.
         let copy = self.path("frevo");
         if !copy.exists() {
-            // `cp` copies the program: if this process had the copy open for writing, a child of
-            // another test could inherit the descriptor, and the copy could not be executed
-            // (ETXTBSY).
+            // `cp` makes the copy: if this process had it open for writing, a child of another test
+            // could inherit the descriptor, and the copy could not be executed (ETXTBSY).
             let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_frevo")).arg(&copy).status();
             assert!(copied.unwrap().success());
         }
@@ -91,7 +90,7 @@ impl Sandbox {
 
     pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Said {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
-        // The program may have ended already because it needs no input.
+        // A program that needs no input may have ended already.
         match child.stdin.take().unwrap().write_all(input.as_bytes()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             other => other.unwrap(),
@@ -123,7 +122,7 @@ impl Said {
             assert!(self.err.contains(word), "{word:?} not in {}", self.err);
         }
         assert!(self.err.starts_with("frevo: ") || self.err.starts_with("error: "), "{}", self.err);
-        // One helpful sentence, not a screen of them.
+        // The message should be one sentence and not a whole screen.
         assert!(self.err.len() < 1_000, "{}", self.err);
     }
 
@@ -178,7 +177,7 @@ impl Serving {
             std::thread::sleep(Duration::from_millis(10));
         }
         let mut err = String::new();
-        // None if the test redirects stderr to a file.
+        // stderr is None if the test has redirected it to a file.
         if let Some(mut stderr) = self.child.stderr.take() {
             std::io::Read::read_to_string(&mut stderr, &mut err).unwrap();
         }
@@ -194,7 +193,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // The process may have ended already.
+        // If the process has ended already, kill fails, which is ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -60,7 +60,7 @@ impl Relay {
 
 /// Carries bytes both ways, until the client has sent `most`: then it is cut, or held.
 fn carry(client: TcpStream, server: &str, most: usize, held: Option<Arc<AtomicUsize>>) {
-    // The server may be down.
+    // While the server is down the client's connection is dropped.
     let Ok(server) = TcpStream::connect(server) else { return };
     for stream in [&client, &server] {
         stream.set_nodelay(true).unwrap();

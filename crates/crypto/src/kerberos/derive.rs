@@ -85,7 +85,7 @@ impl Hash {
         let [a, b, c, d] = usage.0.to_be_bytes();
         let constant = [a, b, c, d, purpose as u8];
         let length = match (self, purpose) {
-            // RFC 8009 section 5: Kc and Ki of aes256-cts-hmac-sha384-192 have 192 bits.
+            // RFC 8009 section 5: in aes256-cts-hmac-sha384-192 the keys Kc and Ki have 192 bits.
             (Self::Sha384, Purpose::Checksum | Purpose::Integrity) => 24,
             _ => base.len(),
         };
@@ -148,8 +148,8 @@ fn fold(constant: &[u8]) -> [u8; BLOCK] {
     let Some(before) = BLOCK.checked_sub(constant.len()).filter(|_| bits > 0) else {
         return [0; BLOCK];
     };
-    // The least number of copies that fills whole blocks: 16 without the powers of two in the
-    // length.
+    // The smallest number of copies that fills whole blocks: 16, divided by the powers of two in
+    // the length.
     let copies = BLOCK.wrapping_shr(constant.len().trailing_zeros().min(4));
     let mut value = constant.iter().fold(0, |value: u128, byte| (value << 8) | u128::from(*byte));
     let mask = u128::MAX.wrapping_shr(128_u32.saturating_sub(bits));

@@ -55,7 +55,7 @@ impl EncryptionType {
             Self::Aes256Sha1 => 16,
             Self::Aes128Sha2 => 19,
             Self::Aes256Sha2 => 20,
-            // The number is defined in RFC 4757 section 4.
+            // RFC 4757 section 4 defines this number.
             Self::Rc4Hmac => -138,
         }
     }

@@ -92,7 +92,7 @@ impl KerberosKey {
         let sign_key = hash.derive(self.expose(), usage, Purpose::Integrity);
         let message = Zeroizing::new([&confounder[..], plain].concat());
         let mut sealed = cts::encrypt(&cipher_key, &message);
-        // RFC 3962 signs the plain text; RFC 8009 section 5 signs the IV and the cipher text.
+        // RFC 3962 signs the plaintext; RFC 8009 section 5 signs the IV and the ciphertext.
         let tag = match hash {
             Hash::Sha1 => hash.sign(&sign_key, &[&message]),
             Hash::Sha256 | Hash::Sha384 => hash.sign(&sign_key, &[&cts::IV, &sealed]),
@@ -126,7 +126,7 @@ impl KerberosKey {
                 cts::decrypt(&cipher_key(), cipher_text)?
             }
         };
-        // The confounder is removed in place, so that no copy of the plain text remains.
+        // The confounder is removed in place, so that no second copy of the plaintext exists.
         plain.copy_within(CONFOUNDER_LEN.., 0);
         let length = plain.len().checked_sub(CONFOUNDER_LEN)?;
         plain.truncate(length);

@@ -15,7 +15,7 @@ const CONFOUNDER: usize = 8;
 /// Returns the number that RC4-HMAC uses for a usage, RFC 4757 section 3.
 const fn number(usage: KeyUsage) -> u32 {
     match usage.0 {
-        // A TGS-REP under a subkey uses AS-REP's number in Windows.
+        // Windows uses the number of an AS-REP (8) also for a TGS-REP under a subkey.
         3 | 9 => 8,
         23 => 13,
         other => other,
@@ -23,7 +23,7 @@ const fn number(usage: KeyUsage) -> u32 {
 }
 
 fn hmac_md5(key: &[u8], parts: &[&[u8]]) -> Zeroizing<[u8; 16]> {
-    // HMAC takes keys of any length, so this never fails.
+    // HMAC accepts a key of any length, so this cannot fail.
     let Ok(mut mac) = Hmac::<Md5>::new_from_slice(key) else { return Zeroizing::default() };
     parts.iter().for_each(|part| mac.update(part));
     Zeroizing::new(mac.finalize().into_bytes().into())

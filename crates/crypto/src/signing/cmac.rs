@@ -54,7 +54,7 @@ impl Cmac {
     pub(super) fn of_all(&self, messages: &[&[u8]], mut code: impl FnMut([u8; BLOCK_LEN])) {
         let mut rest = messages;
         while !rest.is_empty() {
-            // Only these counts have a loop of their own, because one for each count would be much
+            // Only these counts have a loop of their own: one for each count would be too much
             // code.
             let count = match rest.len() {
                 1 => 1,
@@ -139,7 +139,7 @@ impl BlockCipherEncClosure for One<'_> {
     #[inline(always)]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
         let mut chain = Chain::new();
-        // The last bytes stay outside the chain, because the last block is handled differently.
+        // The last bytes are kept back, because the last block is processed differently.
         let mut kept = [0; BLOCK_LEN];
         let mut count = 0_usize;
         for part in self.parts {
@@ -188,7 +188,8 @@ impl<const N: usize> BlockCipherEncClosure for Beside<'_, N> {
         let mut chains = [(); N].map(|()| Chain::new());
         let messages = self.messages.map(split_last);
         let common = messages.iter().map(|(blocks, _)| blocks.len()).min().unwrap_or(0);
-        // One block of each message is handled in turn, so that the processor works on all at once.
+        // The messages' blocks are processed in turn, so that the processor works on all messages
+        // at once.
         for at in 0..common {
             for (chain, (blocks, _)) in chains.iter_mut().zip(&messages) {
                 if let Some(block) = blocks.get(at) {

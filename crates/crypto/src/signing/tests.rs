@@ -11,7 +11,7 @@ const ALL: [SigningAlgorithm; 3] =
 
 #[test]
 fn hmac_sha256_rfc_4231() {
-    // RFC 4231 test case 2: its key fits into 16 bytes, because HMAC pads with zeros.
+    // RFC 4231 test case 2: HMAC pads the short key with zeros to 16 bytes and more.
     let key = SigningKey::new(SigningAlgorithm::HmacSha256, b"Jefe\0\0\0\0\0\0\0\0\0\0\0\0");
     let message = b"what do ya want for nothing?";
     let half = hex("5bdcc146bf60754e6a042426089575c7");
@@ -39,11 +39,11 @@ fn aes_cmac_rfc_4493() {
 
 #[test]
 fn aes_gmac_known_answers() {
-    // The first GCM test case of the authors of SP800-38D: everything is zero or empty.
+    // The first test case of the authors of GCM: everything is zero or empty.
     let key = SigningKey::new(SigningAlgorithm::AesGmac, &[0; 16]);
     let zero = SignatureNonce { message_id: 0, ..NONCE };
     assert_eq!(key.signature(&[], zero)[..], hex("58e2fccefa7e3061367f1d57a4e7455a"));
-    // Wycheproof aes_gcm, number 4, with its nonce as the header would encode it.
+    // Wycheproof aes_gcm number 4, with its nonce as a header would encode it.
     let key = hex_array("bedcfb5a011ebc84600fcb296c15af0d");
     let Key::Gmac(key) = SigningKey::new(SigningAlgorithm::AesGmac, &key).0 else { panic!() };
     let nonce = aead::Nonce::assume_unique_for_key(hex_array("438a547a94ea88dce46c6c85"));
@@ -53,7 +53,7 @@ fn aes_gmac_known_answers() {
 
 #[test]
 fn gmac_nonce_layout() {
-    // MS-SMB2 3.1.4.1: MessageId, then bit 0 for the server, bit 1 for CANCEL.
+    // MS-SMB2 3.1.4.1: the nonce has the MessageId, bit 0 for the server and bit 1 for CANCEL.
     let nonce = |sender, is_cancel| {
         SignatureNonce { message_id: 0x0102_0304_0506_0708, sender, is_cancel }.to_bytes()
     };
@@ -90,7 +90,7 @@ fn data_is_signed_with_gmac_alone() {
         let mut altered = signature;
         altered[15] ^= 1;
         assert!(!key.verifies_data(data, nonce().field(), &altered));
-        // A message's signature over the same bytes differs.
+        // A message with the same bytes has another signature.
         let message = SignatureNonce { message_id: 9, ..NONCE };
         assert_ne!(key.signature(&[data], message), signature);
     }
@@ -175,7 +175,7 @@ proptest! {
         key.sign_all(&mut all).unwrap();
         prop_assert_eq!(&together, &alone);
 
-        // One message is changed, and one is too short for a header.
+        // One message is changed, and another one is too short for a header.
         let wrong = wrong.map(|wrong| wrong.index(together.len()));
         if let Some(at) = wrong {
             let last = together[at].len() - 1;

@@ -29,7 +29,8 @@ impl Registered {
         let mut session = Session::new(&announcement)?;
         let (end, ended) = channel::<()>();
         std::thread::spawn(move || {
-            // A restart of Avahi or a change of interfaces needs a new registration.
+            // After a restart of Avahi, or a change of interfaces, the services are registered
+            // again.
             while ended.recv_timeout(INTERFACE_CHECK) == Err(RecvTimeoutError::Timeout) {
                 if !session.is_current(&announcement)
                     && let Ok(new) = Session::new(&announcement)
@@ -93,7 +94,7 @@ fn entry(name: &str, service: &Service, interface: i32) -> Body {
     let text = service.text.iter().map(|(name, value)| format!("{name}={value}").into_bytes());
     let mut body = Body::default();
     body.int32(interface).int32(ANY).uint32(0);
-    // With an empty domain and host, Avahi uses its own.
+    // Avahi fills in its own domain and host name.
     body.string(name).string(service.kind).string("").string("");
     body.uint16(service.port).byte_arrays(&text.collect::<Vec<_>>());
     body

@@ -38,7 +38,7 @@ impl Responder {
     pub(crate) async fn stop(self) {
         match self {
             Self::Own(own) => own.stop().await,
-            // Avahi sends the goodbye message when its client disconnects.
+            // When its client disconnects, Avahi sends the goodbye.
             Self::Avahi(registered) => drop(registered),
         }
     }

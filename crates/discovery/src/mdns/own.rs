@@ -75,7 +75,7 @@ impl Responder {
                 let _ = done.recv_timeout(GOODBYE);
             }
         });
-        // The process is about to end, so an error does not matter.
+        // The process is about to end, so errors do not matter.
         let _ = stopped.await;
     }
 }

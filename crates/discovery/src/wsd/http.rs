@@ -36,10 +36,10 @@ pub(super) fn listen() -> io::Result<TcpListener> {
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // Further connections wait in the kernel's queue.
+        // If all places are taken, connections wait in the kernel's queue.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Ok((stream, peer)) = listener.accept().await else {
-            // The process may have no free descriptors; other connections may end meanwhile.
+            // The process may have no descriptor left: waits until other connections end.
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             continue;
         };
@@ -82,7 +82,7 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shar
          Connection: close\r\n\r\n{text}",
         text.len()
     );
-    // The peer may have closed the connection.
+    // The peer may have closed the connection already.
     let _ = stream.write_all(reply.as_bytes()).await;
     let _ = stream.shutdown().await;
 }

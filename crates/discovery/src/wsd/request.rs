@@ -107,7 +107,8 @@ impl Texts {
                         place.push_str(text);
                     }
                 }
-                // WS-Discovery needs no XML entities, and entity definitions are dangerous.
+                // WS-Discovery needs no entities, and their definitions are dangerous, so such a
+                // message is refused.
                 Event::DocType(_) | Event::GeneralRef(_) => return None,
                 Event::Eof => return path.is_empty().then_some(found),
                 _ => {}

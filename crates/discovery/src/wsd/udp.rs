@@ -88,12 +88,12 @@ fn is_joined(error: io::Error) -> io::Result<()> {
 
 fn open(family: Domain) -> io::Result<UdpSocket> {
     let socket = Socket::new(family, Type::DGRAM, Some(Protocol::UDP))?;
-    // Other programs on this machine listen to the groups too.
+    // Other programs on this machine listen to the multicast groups, too.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     let address: SocketAddr = if family == Domain::IPV4 {
         socket.set_multicast_ttl_v4(1)?;
-        // The socket gets only groups that it joined itself, not those of other programs.
+        // The socket receives only from groups that it has joined itself.
         socket.set_multicast_all_v4(false)?;
         (Ipv4Addr::UNSPECIFIED, UDP_PORT).into()
     } else {
@@ -109,11 +109,11 @@ fn open(family: Domain) -> io::Result<UdpSocket> {
 /// Answers the requests that come to `socket`.
 pub(super) async fn answer(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
     let pending = Arc::new(Semaphore::new(PENDING_ANSWERS));
-    // A datagram above the limit also fills the extra byte.
+    // A datagram above the limit fills the extra byte, too, and is noticed.
     let mut buffer = vec![0; DATAGRAM_BYTES + 1];
     loop {
         let Ok((count, peer)) = socket.recv_from(&mut buffer).await else {
-            // The error may be about one undeliverable answer; later datagrams may still arrive.
+            // The error may concern an earlier answer; further datagrams may arrive.
             tokio::time::sleep(RECEIVE_PAUSE).await;
             continue;
         };
@@ -175,7 +175,7 @@ mod tests {
         assert!(text.contains("http://192.0.2.10:5357/") && delay <= DELAY_MAX);
         assert_eq!(ask("192.0.2.20:50000", 1), None, "repeated");
         let answered = (2..1_000).filter(|id| ask("192.0.2.20:50000", *id).is_some()).count();
-        // The limit per second may restart during the loop.
+        // The limit for a second may be reset once during the loop.
         assert!(answered < 50, "{answered}");
         let wrong = message("http://schemas.xmlsoap.org/ws/2004/09/transfer/Get", "urn:x", "");
         let peer = "192.0.2.21:1".parse().unwrap();
@@ -233,8 +233,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_error_that_stays_takes_no_core() {
-        // A socket whose peer is closed: recv_from fails each time, because a stream has no sender
-        // address.
+        // The peer of this socket is closed: recv_from fails each time, because a stream has no
+        // sender address.
         let (stream, peer) = std::os::unix::net::UnixStream::pair().unwrap();
         drop(peer);
         stream.set_nonblocking(true).unwrap();
@@ -248,7 +248,7 @@ mod tests {
         for _ in 0..1_000 {
             let polled = answering.as_mut().poll(&mut std::task::Context::from_waker(&waker));
             assert!(polled.is_pending());
-            // The paused clock advances only when no task can run.
+            // The paused clock advances only if no task can run.
             tokio::task::yield_now().await;
         }
         let times = woken.0.load(std::sync::atomic::Ordering::Relaxed);

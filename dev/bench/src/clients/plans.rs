@@ -84,7 +84,8 @@ fn stream_plans(has_local: bool) -> Vec<Plan> {
 fn plain_plans(has_local: bool) -> Vec<Plan> {
     let plan = |(errand, name): (Errand, _)| {
         let cpu = |ours, theirs| match errand {
-            // If the files are in memory, both clients spend most of their time on writing them.
+            // With files in memory, both clients spend most of their time on writing them, so the
+            // promise is lower.
             Errand::Get if has_local => Promise::cpu_shown(ours, theirs),
             _ => Promise::cpu(ours, theirs, 0.7),
         };
@@ -165,8 +166,8 @@ fn many(
 
 /// Many small files in directories.
 fn many_file_plans() -> Vec<Plan> {
-    // Rows against Frevo's server are needed too: smbd creates files so slowly that it limits every
-    // client.
+    // There are rows against Frevo's server, too, because smbd creates files so slowly that it
+    // limits every client.
     [
         (Errand::GetMany, "get-many", Kind::Smbd, false),
         (Errand::PutMany, "put-many", Kind::Smbd, false),
@@ -193,7 +194,7 @@ fn listing_plans() -> Vec<Plan> {
     let put = format!("put {MANY_FILES} files of 4 KiB in one directory, smbd");
     let list = format!("list {LISTED_FILES} entries, smbd");
     vec![
-        // This row has no promise: smbd reads the whole directory to check that a name is new.
+        // The row has no promise, because smbd reads the whole directory for each new name.
         many((Errand::PutFlat, "put-flat"), put, Kind::Smbd, false, None),
         many((Errand::List, "list"), list, Kind::Smbd, false, Some(1.0)),
     ]

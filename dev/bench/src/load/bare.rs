@@ -44,7 +44,7 @@ pub(super) fn connect(row: &Shape, target: &Target) -> Result<LoggedOn> {
         socket,
         session_id: 1,
         tree_id: 1,
-        // A listing stores its number of entries in the file id.
+        // In a listing the file id holds the number of entries.
         file_id: FileId { persistent: 0, volatile: row.bytes as u64 },
         next_message_id: 1,
         credits: CREDITS,
@@ -65,7 +65,7 @@ pub(crate) fn serve(share: &Path) -> Result<()> {
         let (stream, share) = (stream?, Arc::clone(&share));
         stream.set_nodelay(true)?;
         let serve = move || Served::new(&share)?.run(&stream);
-        // A client that disconnects ends only its own thread, so the error is ignored.
+        // The error is ignored: a client that disconnects ends only its own thread.
         std::thread::spawn(move || drop(serve()));
     }
     Ok(())
@@ -110,7 +110,7 @@ impl<'a> Served<'a> {
             self.answer.extend_from_slice(message.get(..HEADER_LEN).context("a header")?);
             match Command(u16::from_le_bytes(*field(message, 12)?)) {
                 Command::READ => {
-                    // StructureSize counts one byte although the buffer is empty.
+                    // StructureSize includes one byte of the buffer, although the buffer is empty.
                     skip(&mut reader, rest)?;
                     self.read(message, stream)?;
                 }
@@ -164,7 +164,7 @@ impl<'a> Served<'a> {
         if flags & 1 != 0 {
             let folder = share::folder_name(usize::try_from(entries)?);
             self.listing = Some(fs::read_dir(self.share.join(folder))?);
-            // The listing begins with "." and "..", as a server's does.
+            // Like that of a server, the listing begins with "." and "..".
             self.answer.resize(PREFIX_LEN + LIST_HEAD_LEN, 0);
             self.entry(b".", 0)?;
             self.entry(b"..", 0)?;
@@ -178,7 +178,7 @@ impl<'a> Served<'a> {
             last = Some(self.entry(entry.file_name().as_bytes(), bytes)?);
         }
         match last {
-            // The last entry has the NextEntryOffset zero.
+            // NextEntryOffset of the last entry is zero.
             Some(at) => self.answer.get_mut(at..at + 4).context("an entry")?.fill(0),
             None => {
                 let status = Status::NO_MORE_FILES.0.to_le_bytes();
@@ -195,7 +195,7 @@ impl<'a> Served<'a> {
     /// Appends an entry; returns where it begins.
     fn entry(&mut self, name: &[u8], bytes: u64) -> Result<usize> {
         let at = self.answer.len();
-        // UTF-16 doubles a name's length, and entries are aligned to 8.
+        // A name in UTF-16 has two bytes for each character, and entries are aligned to 8.
         let len = (ENTRY_LEN + name.len() * 2).next_multiple_of(8);
         self.answer.extend_from_slice(&u32::try_from(len)?.to_le_bytes());
         self.answer.resize(at + 40, 0);

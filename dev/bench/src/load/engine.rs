@@ -77,7 +77,7 @@ impl Engine {
                 let n = connections.len();
                 let on = on?.with_context(|| format!("connection {n}"))?;
                 let data = epoll::EventData::new_u64(n as u64);
-                // Events are edge-triggered, so a turn reads until the socket is empty.
+                // Events are edge-triggered, so a turn must read until the socket is empty.
                 let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
                 epoll::add(&poll, &on.socket, data, flags)?;
                 connections.push(load(on, row, &payload)?);
@@ -125,7 +125,7 @@ impl Engine {
             for event in &events {
                 ready.push(usize::try_from(event.data.u64())?);
             }
-            // A signed WRITE that used up its prepared signatures waits for no event.
+            // No event wakes a connection that waits for signatures of further WRITEs.
             if events.is_empty() {
                 waited += WAIT;
                 ensure!(waited < DRAIN, "the server answers nothing");

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn sealing(cipher: smb2::crypto::encryption::Cipher) -> Sealing {
-        // Both directions share one key, so that requests can be decrypted like replies.
+        // Both directions have one key, so that requests can be decrypted like replies.
         let key: Vec<u8> = (1..=16).collect();
         Sealing::new(&SealingKeys { cipher, to_server: key.clone(), from_server: key }, 77).unwrap()
     }

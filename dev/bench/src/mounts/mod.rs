@@ -122,7 +122,7 @@ fn run_round(
     rows: &mut [Row],
 ) -> Result<()> {
     for turn in 0..mounters.len() {
-        // The order of the mounters rotates with the rounds.
+        // In each round another mounter comes first.
         let who = (turn + round) % mounters.len();
         eprintln!("round {round}, {}", mounters[who].name());
         let mounted = match places.mount(&mounters[who]) {

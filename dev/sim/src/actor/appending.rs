@@ -35,7 +35,7 @@ impl Actor {
                 )
                 .await;
             let end = match written.end() {
-                // The record was written, but the sync failed, so it may be lost.
+                // The record was written but the sync failed, so the record may be lost.
                 End::Not if self.is_lasting => End::Unknown,
                 end => end,
             };

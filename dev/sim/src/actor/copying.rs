@@ -45,7 +45,7 @@ impl Actor {
             Ok(found)
         };
         let read = self.call(format_args!("read the copy"), &[], read).await;
-        // A crash may lose any data that was not synced.
+        // A crash may lose data that was not synced, so nothing can be judged.
         if stage.has_fallen.load(Ordering::Relaxed) {
             return;
         }

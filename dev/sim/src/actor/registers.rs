@@ -149,7 +149,7 @@ impl Actor {
             .await;
         cache.0.lock().slots.remove(&slot);
         let end = match wrote.end() {
-            // The slot was written, but the sync failed, so the data may be lost.
+            // The slot was written but the sync failed, so the data may be lost.
             End::Not if *through => End::Unknown,
             end => end,
         };

@@ -62,7 +62,7 @@ impl Actor {
 async fn hear(watch: &mut Watch, name: &str) -> bool {
     loop {
         let Ok(changes) = watch.next_changes().await else { return false };
-        // The creator of the file also writes to it, which is another change.
+        // Other changes do not count, because the creator of the file also writes to it.
         let tells = |change: &Change| match change {
             Change::Added(found) => found == name,
             Change::Missed => true,

@@ -81,7 +81,7 @@ impl LockFile {
 
     /// Records that the lock holder has read `number`; `at_least` was acknowledged when it asked.
     pub fn read(&mut self, number: u64, at_least: u64) {
-        // A crash during the read may have reset `acknowledged`.
+        // A crash during the read may have set `acknowledged` back.
         let at_least = at_least.min(self.acknowledged);
         if number < at_least || number > self.tried {
             violation!(
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn two_certain_holders_are_a_violation() {
         assert_eq!(two_holders(([2, 2], false), ([3, 3], false)), 1);
-        // A persistent handle keeps its lock over every disturbance.
+        // A persistent handle keeps its lock through every disturbance.
         assert_eq!(two_holders(([2, 3], true), ([0, 0], false)), 1);
         assert_eq!(two_holders(([0, 0], false), ([3, 4], true)), 1);
     }

@@ -106,7 +106,7 @@ fn either(folder: &Folder, step: &Step) -> Vec<Folder> {
     let mut all = vec![folder.clone()];
     all.extend(after(folder, step));
     if let Step::Write(name, _) = step {
-        // The file may exist or be truncated without the data.
+        // The file may exist, or be cut to length zero, without its data.
         all.extend(after(folder, &Step::Write(name.clone(), 0)));
     }
     all

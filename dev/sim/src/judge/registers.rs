@@ -151,7 +151,7 @@ impl Registers {
                 .collect();
             let mut there = known(found, now);
             if let Some(write) = writes.iter().find(|write| write.pending && write.value == found) {
-                // The client may repeat the pending write.
+                // The client may send the pending write again.
                 there = Write { happened: now, over: Moment::MAX, ..*write };
             }
             *writes = vec![there];

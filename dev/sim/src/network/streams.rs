@@ -48,14 +48,15 @@ impl Network {
             self.look_at_nonces(link, direction, &mut frames, &buffer[..count]);
             if matches!(link.state(), State::Vanishing(ways) if ways[direction]) {
                 if count == 0 {
-                    // The receiver does not see the end of the stream either.
+                    // The receiver must not see the end of the stream, so the connection stays
+                    // until the link has ended.
                     while link.state() != State::Ended {
                         link.changed[direction].notified().await;
                     }
                 }
                 continue;
             }
-            // Parts arrive in order, each after the latency.
+            // The parts arrive in order, each one after the latency.
             free_at = (Instant::now() + self.delay(link.latency)).max(free_at);
             wait_until(link, direction, free_at).await;
             if !pass(link, direction).await {
@@ -65,7 +66,7 @@ impl Network {
                 continue;
             }
             if is_reset(from) {
-                // The sender has reset the connection.
+                // The sender has reset the connection, so nothing more is carried.
                 break;
             }
             if count == 0 {
@@ -107,7 +108,7 @@ impl Network {
         to: &MemoryStream,
     ) {
         if direction == 1 {
-            // The server's answers are dropped.
+            // The server's answers are dropped, until the link has ended.
             while link.state() != State::Ended {
                 tokio::select! {
                     biased;

@@ -285,8 +285,8 @@ impl<'a> Comparison<'a> {
     /// Finds the entries that only the target has.
     fn add_removals(&mut self, target: &'a Listed) {
         for (name, entry) in target {
-            // A partial copy that can be continued stays, and so does everything below an entry of
-            // the source that is not copied.
+            // A partial copy that can be continued is not removed, nor is anything below a source
+            // entry that is not copied.
             let is_skipped = |above| {
                 let name = self.had.get(&self.key(above));
                 name.is_some_and(|name| self.source[*name].kind == Kind::Other)
@@ -298,7 +298,7 @@ impl<'a> Comparison<'a> {
             {
                 continue;
             }
-            // The content of a removed directory goes with it, unless filtered entries in it stay.
+            // A removed directory includes its content, unless filtered entries in it stay.
             let is_removed = ancestors(name).any(|above| self.going.contains(above));
             if !self.sync.filter.is_all() || !is_removed {
                 self.going.insert(name);

@@ -39,7 +39,7 @@ pub(super) async fn remove(
 pub(super) async fn remove_stale(to: &Endpoint, names: &[(String, Entry)]) {
     let is_free = |name: &str| match to {
         Endpoint::Local(root) => transfer::is_free(&local_in(root, name)),
-        // While a part is written, its share mode refuses the removal.
+        // A part that is being written cannot be removed: its share mode refuses that.
         Endpoint::Remote(..) => true,
     };
     let removals = names.iter().map(async |(name, entry)| {

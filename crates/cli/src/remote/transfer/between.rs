@@ -41,14 +41,14 @@ pub(crate) async fn across(
         clean_remote(to, &part, how).await;
     }
     let options = OpenOptions::new().read(true).write(true).create(true);
-    // The share mode lets only one command write.
+    // This share mode lets only one command write.
     let options = options.share_mode(ShareMode::READ);
     let file = options.open(to, &part).await.map_err(opened_as(to, target))?;
     let begun_part = Part::begun(to, &part);
     how.progress.begin(&spelling::shown(path));
     let filled = async {
         fill(&source, &file, &metadata, how).await?;
-        // A small file is not continued: nothing is lost that the next run does not copy again.
+        // A small file is not synced: if it is lost, the next run copies it again.
         let synced =
             async { if is_small(metadata.len()) { Ok(()) } else { file.sync_all().await } };
         let (now, ()) = futures_util::future::try_join(source.metadata(), synced).await?;
@@ -58,8 +58,8 @@ pub(crate) async fn across(
         file.set_metadata(&dress.before(old, metadata.modified())).await
     };
     let filled = filled.await;
-    // Closed here, not in the background: a handle that outlives this program would block the
-    // removal of the file.
+    // The files are closed here and not in the background, because a handle that is left open could
+    // keep the file from being removed.
     let (closed, file_closed) = futures_util::future::join(source.close(), file.close()).await;
     if let Err(error) = filled {
         if !may_go_on(&error) && to.remove_file(&part).await.is_ok() {
@@ -83,13 +83,14 @@ async fn fill(
 ) -> frevo_client::Result<()> {
     let len = metadata.len();
     let same = source.share().session().server() == file.share().session().server();
-    // Pieces arrive out of order, but none further ahead than STORE_WINDOW.
+    // Pieces may be written out of order, by at most STORE_WINDOW, so the last part of the file may
+    // have gaps.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     how.progress.advance(begun);
     let mut at = begun;
     let data = sparse::there(source, metadata).await?;
-    // smbd reports no holes of a file without SPARSE; a small allocation size shows that it has
-    // some. The holes are kept when the data passes through this machine.
+    // smbd does not report holes of a file without SPARSE, but a small allocation shows that it has
+    // some. They are kept if the data passes through this machine.
     let hides_holes = !same && sparse::is_whole(&data, len) && metadata.allocation() < len;
     let leaves_holes = hides_holes && sets_sparse(file).await?;
     let data = sparse::allowed(file, data, len).await?;
@@ -158,7 +159,7 @@ async fn stream(
         async move {
             how.take(piece.len() as u64).await;
             let place = places.acquire_owned().await.map_err(io::Error::other)?;
-            // A write that failed ends the copy now.
+            // A failed write ends the copy at once.
             while let Some(written) = under_way().try_join_next() {
                 taken(written)?;
             }

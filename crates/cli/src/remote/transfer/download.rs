@@ -46,8 +46,8 @@ async fn whole(
     len: u64,
 ) -> frevo_client::Result<Option<(Vec<u8>, Metadata)>> {
     if len == 0 {
-        // Nothing is not read: see `File::fetch_all`. But NTFS lists what is just being written
-        // as it was.
+        // An empty file needs no read (see `File::fetch_all`). Its size is asked for again, because
+        // NTFS lists a file that is being written with its old size.
         let found = share.metadata(path).await?;
         if found.len() == 0 {
             return Ok(Some((Vec::new(), found)));
@@ -97,7 +97,7 @@ fn drop_part(part: &Path) {
 pub(super) fn lock(part: &LocalHandle) -> io::Result<()> {
     match rustix::fs::flock(part, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(io::Error::new(ErrorKind::ResourceBusy, UNDER_WAY)),
-        // Some file systems have no locks.
+        // Some file systems have no locks, which is ignored.
         _ => Ok(()),
     }
 }
@@ -122,7 +122,7 @@ pub(crate) async fn down(
     if let Some((data, metadata)) = small {
         let part = part(to, share, path, &metadata);
         let dress = how.carry.of_remote(&metadata);
-        // The open does not truncate the file: another command may be writing it.
+        // The file is not truncated by the open, because another command may be writing it.
         let mut local = open_part(&part, mode, &mut LocalHandle::options()).map_err(&broken)?;
         let written = local.set_len(0).and_then(|()| {
             local.write_all(&data)?;
@@ -143,7 +143,7 @@ pub(crate) async fn down(
     let part = part(to, share, path, &metadata);
     let local = open_part(&part, mode, LocalHandle::options().read(true)).map_err(&broken)?;
     clean_local(&part, how);
-    // Data is written in order, so the whole part is valid.
+    // Data is written in order, so all of the part is valid.
     let begun = local.metadata().map_err(&broken)?.len().min(metadata.len());
     how.progress.advance(begun);
     let fetched = fetch_data(&file, &metadata, begun, &local, how).await;
@@ -181,7 +181,7 @@ async fn fetch_data(
 ) -> frevo_client::Result<u64> {
     let len = metadata.len();
     let mut at = begun;
-    // smbd reports no holes for a file without SPARSE; a small allocation size shows that there are
+    // smbd does not report holes of a file without SPARSE, but a small allocation shows that it has
     // some.
     let has_holes = metadata.allocation() < len;
     for range in sparse::there(file, metadata).await? {
@@ -209,7 +209,7 @@ async fn fetch_data(
     }
     if at < len {
         how.progress.advance(len - at);
-        // After the data comes a hole, if the file still has that length.
+        // The rest is a hole, if the file still has that length.
         return Ok(file.metadata().await?.len().clamp(at, len));
     }
     Ok(at)

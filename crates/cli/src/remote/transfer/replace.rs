@@ -30,7 +30,7 @@ impl Replaced {
             Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {
                 let Ok(found) = share.metadata(path).await else { return Err(error) };
                 if !found.attributes().contains(FileAttributes::READONLY) {
-                    // A user who may write the file may lack the right to read its access list.
+                    // The user may write the file but not read its access list.
                     let options = OpenOptions::new().access(AccessMask::WRITE_DATA);
                     let Ok(file) = options.open(share, path).await else { return Err(error) };
                     let found = file.metadata_at_open();
@@ -88,7 +88,7 @@ impl Replaced {
             return Ok(());
         }
         match share.set_security(part, &list).await {
-            // A user without the right to set access lists gets the inherited one.
+            // Without the right to set access lists, the file keeps the inherited one.
             Err(error) if error.status().is_some() => {
                 let url = share.url(path);
                 crate::console::tell(format_args!(
@@ -140,7 +140,8 @@ async fn renamed(
         match done {
             Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
             Err(error) if was_lost && error.is_not_found() => {
-                // The lost rename succeeded: the file at the target has the part's content.
+                // The rename's answer was lost, but the target has the part's content now: it
+                // succeeded.
                 return share.metadata(path).await.map(drop);
             }
             done => return done,

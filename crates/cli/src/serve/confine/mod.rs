@@ -140,8 +140,8 @@ impl Confined {
         async move {
             let Some(bell) = bell.and_then(|bell| UnixStream::from_std(bell).ok()) else { return };
             while bell.readable().await.is_ok() {
-                // Each refused call sends one byte; if the stream is full, the reader is awake
-                // already.
+                // A refused call writes one byte. If the stream is full, the reader is awake
+                // anyway.
                 if matches!(bell.try_read(&mut [0; 64]), Ok(0)) {
                     return;
                 }
@@ -213,7 +213,8 @@ impl Confined {
     /// Fails where a configuration names files that cannot be read any more.
     pub(super) fn check_files(&self, plan: &Plan, arguments: &Serve) -> Done {
         let mut needs = Needs::of(plan, arguments);
-        // Shares are removed one by one.
+        // Folders of shares are not checked here: a share that is out of reach is left out by
+        // itself.
         needs.written.clear();
         needs.read.retain(|path| {
             !plan.config.shares.iter().any(|share| Needs::of_share(share).read.contains(path))

@@ -38,7 +38,7 @@ impl Needs {
         for share in &config.shares {
             needs.add_share(share);
         }
-        // SIGHUP makes the file again after it was moved away.
+        // Log rotation moves the file away and sends SIGHUP, upon which the server makes it again.
         let log = config.audit.file.as_ref().map(|file| real(file.get_ref()));
         needs.written.extend(log.and_then(|log| Some(log.parent()?.to_owned())));
         let folders = config.server.confine_to.iter().chain(&config.server.share_roots);
@@ -50,7 +50,7 @@ impl Needs {
         for file in files(config, arguments, plan.has_state) {
             needs.add_file(&file);
         }
-        // In other folders the socket stays after a stop, and the next start replaces it.
+        // In any other folder the socket stays after a stop; the next start replaces it.
         let socket =
             admin_interface::socket_of(plan).and_then(|socket| std::path::absolute(socket).ok());
         let folder = socket.as_deref().and_then(Path::parent).filter(|folder| is_own(folder));
@@ -95,7 +95,7 @@ impl Needs {
 /// Files that a reload reads.
 fn files(config: &Config, arguments: &Serve, has_state: bool) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = arguments.config.iter().cloned().collect();
-    // The files in this folder are read as well.
+    // The further files of the configuration are read, too.
     let further = arguments.config.iter().map(|file| further_files(file));
     files.extend(further.filter(|folder| folder.is_dir()));
     files.extend(arguments.password_file.clone());

@@ -65,12 +65,12 @@ fn keep(kept: CapabilitySet) -> Result<(), String> {
         for number in 0..CAPABILITIES {
             let one = CapabilitySet::from_bits_retain(1 << number);
             if !kept.contains(one) {
-                // The kernel refuses capabilities that it does not know.
+                // The kernel refuses capabilities that it does not know, which is ignored.
                 let _ = remove_capability_from_bounding_set(one);
             }
         }
     }
-    // Before Linux 4.3 there are no ambient capabilities.
+    // Linux before 4.3 has no ambient capabilities, so an error is ignored.
     let _ = clear_ambient_capability_set();
     let sets = CapabilitySets {
         effective: held.effective & kept,
@@ -93,10 +93,12 @@ pub(super) fn become_nobody_in(group: u32) {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     let (uid, gid) = (Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(group)));
-    // A process without the privilege runs as an ordinary user already. The process has one thread.
+    // Without the privilege the process is an ordinary user already, so errors are ignored. It has
+    // only one thread.
     let _ = set_thread_groups(&[]);
     let _ = set_thread_res_gid(gid, gid, gid);
     let _ = set_thread_res_uid(uid, uid, uid);
-    // The change of user opened the process's memory to debuggers of the same user: close it again.
+    // The change of the user made the process's memory readable for that user, so it is closed
+    // again.
     let _ = close_memory();
 }

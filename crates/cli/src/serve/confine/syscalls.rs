@@ -22,7 +22,7 @@ pub(super) use new::FCHMODAT2;
 /// Calls whose arguments decide, in `super::seccomp`.
 #[cfg(test)]
 pub(super) const BY_ARGUMENTS: &[i64] = &[
-    // Data and names.
+    // System calls for data and names.
     libc::SYS_io_uring_register,
     libc::SYS_fcntl,
     libc::SYS_ioctl,
@@ -34,11 +34,11 @@ pub(super) const BY_ARGUMENTS: &[i64] = &[
     libc::SYS_quotactl_fd,
     libc::SYS_fanotify_init,
     libc::SYS_fanotify_mark,
-    // Sockets.
+    // System calls for sockets.
     libc::SYS_socketpair,
     libc::SYS_setsockopt,
     libc::SYS_sendto,
-    // Memory, threads and limits.
+    // System calls for memory, threads and limits.
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_madvise,
@@ -61,7 +61,7 @@ pub(super) const RDMA: &[i64] = &[libc::SYS_bind, libc::SYS_sendmsg];
 /// Calls that are allowed whatever their arguments. The kernel remembers these and does
 /// not run the filter for them (Linux 5.11).
 pub(super) const ALLOWED: &[i64] = &[
-    // Data.
+    // System calls for data.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -87,7 +87,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_fadvise64,
     libc::SYS_readahead,
     libc::SYS_io_uring_enter,
-    // Names.
+    // System calls for names.
     libc::SYS_openat,
     libc::SYS_openat2,
     libc::SYS_close,
@@ -103,7 +103,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_symlinkat,
     libc::SYS_readlinkat,
     libc::SYS_umask,
-    // Metadata.
+    // System calls for metadata.
     libc::SYS_statx,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
@@ -112,7 +112,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_fchown,
-    // Set-group-ID on folders needs this call; the capability limits it.
+    // Folders with set-group-ID need setfsgid; a capability limits its use.
     libc::SYS_setfsgid,
     libc::SYS_fchownat,
     libc::SYS_utimensat,
@@ -132,12 +132,12 @@ pub(super) const ALLOWED: &[i64] = &[
     new::SETXATTRAT,
     new::LISTXATTRAT,
     new::REMOVEXATTRAT,
-    // Changes by other programs.
+    // System calls to notice changes by other programs.
     libc::SYS_inotify_init1,
     libc::SYS_inotify_add_watch,
     libc::SYS_inotify_rm_watch,
     libc::SYS_name_to_handle_at,
-    // Existing sockets.
+    // System calls for sockets that exist already.
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_getsockname,
@@ -147,7 +147,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_recvmsg,
     libc::SYS_shutdown,
     libc::SYS_memfd_create,
-    // Waiting.
+    // System calls to wait.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -168,7 +168,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_gettimeofday,
     libc::SYS_sched_yield,
     libc::SYS_restart_syscall,
-    // Memory.
+    // System calls for memory.
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -178,7 +178,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_munlock,
     libc::SYS_membarrier,
     libc::SYS_getrandom,
-    // Threads and signals of this process.
+    // System calls for threads and signals of this process.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_set_tid_address,
@@ -208,7 +208,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_rt_sigpending,
     libc::SYS_rt_sigtimedwait,
     libc::SYS_sigaltstack,
-    // Another filter answers this call, since a filter cannot read its arguments.
+    // A filter cannot read the arguments of clone3, so another filter answers it with ENOSYS.
     libc::SYS_clone3,
 ];
 
@@ -251,7 +251,7 @@ pub(super) const ALLOWED_OLD: &[i64] = &[libc::SYS_renameat];
 /// Calls of each process that helps the server: sockets, waiting, memory, threads, and questions
 /// about files. Those with arguments that decide are in `super::seccomp::helpers`.
 pub(super) const HELPER: &[i64] = &[
-    // Standard input and output, sockets.
+    // System calls for standard input and output and for sockets.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -269,7 +269,7 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_recvmmsg,
     libc::SYS_shutdown,
     libc::SYS_bind,
-    // Files that libraries ask for: the time zone, settings of the allocator.
+    // Libraries open files such as the time zone or settings of the allocator.
     libc::SYS_openat,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
@@ -277,7 +277,7 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_lseek,
     libc::SYS_faccessat,
     libc::SYS_readlinkat,
-    // Waiting.
+    // System calls to wait.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -296,13 +296,13 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_gettimeofday,
     libc::SYS_sched_yield,
     libc::SYS_restart_syscall,
-    // Memory.
+    // System calls for memory.
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_membarrier,
     libc::SYS_getrandom,
-    // Threads and signals of this process.
+    // System calls for threads and signals of this process.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_set_tid_address,
@@ -323,7 +323,7 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // Another filter answers this call, since a filter cannot read its arguments.
+    // A filter cannot read the arguments of clone3, so another filter answers it with ENOSYS.
     libc::SYS_clone3,
 ];
 
@@ -403,7 +403,7 @@ pub(super) const STARTING: &[i64] = &[
     libc::SYS_kill,
     libc::SYS_setsid,
     libc::SYS_setpgid,
-    // The child confines itself further.
+    // The child process confines itself further.
     libc::SYS_seccomp,
 ];
 
@@ -443,7 +443,7 @@ pub(super) const PROGRAMS_OLD: &[i64] = &[];
 /// Requests of `ioctl(2)` that helping processes make: numbers and names of interfaces; what the
 /// standard library does.
 pub(super) const HELPER_IOCTLS: &[u64] = &[
-    // SIOCGIFINDEX, SIOCGIFNAME of linux/sockios.h
+    // The numbers are SIOCGIFINDEX and SIOCGIFNAME of linux/sockios.h.
     0x8933, 0x8910, // FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TCGETS
     0x541B, 0x5421, 0x5450, 0x5451, 0x5401,
 ];
@@ -517,16 +517,16 @@ pub(super) const HOSTILE_OLD: &[i64] = &[];
 /// Requests of `ioctl(2)` that the server makes: cloning, attributes and compression of
 /// files; the UUID of a file system; bytes that wait in a socket or pipe; what the standard library does.
 pub(super) const IOCTLS: &[u64] = &[
-    // FICLONE, FICLONERANGE, FIDEDUPERANGE of linux/fs.h
+    // The numbers are FICLONE, FICLONERANGE and FIDEDUPERANGE of linux/fs.h.
     0x4004_9409,
     0x4020_940D,
     0xC018_9436,
-    // FS_IOC_GETFLAGS, FS_IOC_SETFLAGS of linux/fs.h
+    // The numbers are FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of linux/fs.h.
     0x8008_6601,
     0x4008_6602,
-    // FS_IOC_GETFSUUID of linux/fs.h
+    // The number is FS_IOC_GETFSUUID of linux/fs.h.
     0x8011_1500,
-    // FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TIOCOUTQ, TCGETS, TIOCGWINSZ
+    // The numbers are FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TIOCOUTQ, TCGETS and TIOCGWINSZ.
     0x541B,
     0x5421,
     0x5450,
@@ -542,7 +542,7 @@ pub(super) const RDMA_IOCTLS: &[u64] = &[0xC018_1B01];
 /// Commands of `fcntl(2)` that helping processes use: as in the server, and locks of processes, which
 /// databases of Samba take.
 pub(super) const HELPER_FCNTLS: &[u64] = &[
-    // F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_SETLKW
+    // The numbers are F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK and F_SETLKW.
     0, 1, 2, 3, 4, 5, 6, 7, // F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC
     36, 37, 38, 1030,
 ];
@@ -553,7 +553,8 @@ pub(super) const PRCTLS_OF_STARTING: &[u64] = &[1, 22, 38, 39];
 
 /// Options of `prctl(2)`: names of threads and of memory, and questions.
 pub(super) const PRCTLS: &[u64] = &[
-    // PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_SET_VMA, PR_GET_AUXV
+    // The numbers are PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_SET_VMA and
+    // PR_GET_AUXV.
     15,
     16,
     3,

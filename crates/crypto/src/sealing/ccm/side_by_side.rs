@@ -44,8 +44,8 @@ impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Ccm<C> {
                 (_, 0) => true,
                 (Some(lanes), _) => self.wide(lanes, direction, group),
                 (None, 1) if self.alone(direction, group) => false,
-                // Remaining messages are handled in the next turns: a loop for each count would be
-                // much code.
+                // The other messages of the group follow in the next turns: a loop for each count
+                // would be too much code.
                 (None, 1) => self.beside::<1>(direction, group),
                 (None, 2 | 3) => self.beside::<2>(direction, group),
                 (None, 4..LANES) => self.beside::<4>(direction, group),

@@ -82,7 +82,7 @@ async fn rename_and_delete(client: &mut SmbClient, tree: &mut Tree) -> Result<()
 async fn watch(client: &mut SmbClient, tree: &mut Tree) -> Result<()> {
     client.create_directory(tree, "watched").await?;
     let mut watcher = client.watch(tree, "watched", true).await?;
-    // next_events sends the request, so the change must come after it.
+    // `next_events` sends the request, so the change is made after that.
     let wait = Duration::from_secs(10);
     let (events, written) =
         tokio::join!(tokio::time::timeout(wait, watcher.next_events()), async {
@@ -101,7 +101,8 @@ async fn main() -> Result<()> {
     let address = format!("{}:{}", var("SMB_ADDR")?, var("SMB_PORT")?);
     let mut client = smb2::connect(&address, &var("SMB_USER")?, &var("SMB_PASS")?).await?;
     let mut tree = client.connect_share(&var("SMB_SHARE")?).await?;
-    // A function that borrows two arguments across an await cannot be a table entry.
+    // A function that borrows two arguments across an await cannot be put into a table, so this is
+    // a macro.
     macro_rules! check {
         ($($name:literal => $check:ident),+ $(,)?) => {$(
             let began = Instant::now();

@@ -25,7 +25,8 @@ const RINGS: [u64; 2] = [12, 19];
 /// Commands of fcntl(2): flags, copies, locks of open file descriptions, sizes of pipes. Not those
 /// that make the kernel send signals, nor leases.
 const FCNTLS: [u64; 11] = [
-    // F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW
+    // The numbers are F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_OFD_GETLK, F_OFD_SETLK and
+    // F_OFD_SETLKW.
     0, 1, 2, 3, 4, 36, 37, 38, // F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ
     1030, 1031, 1032,
 ];
@@ -73,10 +74,10 @@ pub(super) fn further_processes(rules: &mut Rules) -> Result<(), BackendError> {
 
 fn own_signals_and_limits(rules: &mut Rules) -> Result<(), BackendError> {
     rules.insert(libc::SYS_prctl, any(0, syscalls::PRCTLS.iter().copied())?);
-    // An abort signals its own thread.
+    // abort(3) sends a signal to its own thread.
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, any(0, std::iter::once(own))?);
-    // A limit could end another process of the same user.
+    // Only the own process (0): a processor limit could end another process of the user.
     rules.insert(libc::SYS_prlimit64, vec![one(0, SeccompCmpOp::Eq, 0)?]);
     rules.insert(libc::SYS_sched_setaffinity, vec![one(0, SeccompCmpOp::Eq, 0)?]);
     let mut advice = vec![one(2, SeccompCmpOp::Le, ADVICE_MOST)?];
@@ -126,7 +127,7 @@ pub(super) fn files(rules: &mut Rules) -> Result<(), BackendError> {
     rules.insert(libc::SYS_quotactl_fd, any(1, QUOTAS.into_iter())?);
     let groups = WITHOUT_FILES.map(|bit| one(0, SeccompCmpOp::MaskedEq(CLASSES | bit), bit));
     rules.insert(libc::SYS_fanotify_init, groups.into_iter().collect::<Result<_, _>>()?);
-    // Only an open file may be watched, not a path.
+    // fanotify may watch open files only, not paths.
     let mark = all([
         none_of(1, WIDE_MARKS)?,
         qword(2, SeccompCmpOp::MaskedEq(!CHANGES), 0)?,

@@ -33,7 +33,8 @@ impl Helper {
     pub(super) fn programs(self) -> Result<[BpfProgram; 3], String> {
         let hostile = syscalls::HOSTILE.iter().chain(syscalls::HOSTILE_OLD).copied();
         let kept: &[i64] = match self {
-            // Its own sockets are found by this call; those of others it has no right to.
+            // The process finds its own sockets by this call. The kernel refuses the sockets of
+            // others.
             Self::Discovery => &[libc::SYS_pidfd_getfd],
             Self::NamesKeeper => syscalls::STARTING_OLD,
             Self::Winbind => syscalls::PROGRAMS,
@@ -93,7 +94,8 @@ impl Helper {
             _ => arguments::code_from_files(rules)?,
         }
         if matches!(self, Self::NamesKeeper | Self::Winbind) {
-            // Processes that they start confine themselves, or abort by a signal to themselves.
+            // Processes that this helper starts confine themselves, and may abort by a signal to
+            // themselves.
             let prctls = syscalls::PRCTLS.iter().chain(syscalls::PRCTLS_OF_STARTING).copied();
             rules.insert(libc::SYS_prctl, any(0, prctls)?);
             rules.insert(libc::SYS_tgkill, Vec::new());

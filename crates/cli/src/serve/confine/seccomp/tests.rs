@@ -30,19 +30,19 @@ fn run(program: &BpfProgram, arch: u32, number: i64, arguments: [u64; 6]) -> u32
         at += 1;
         let jump = |taken: bool| usize::from(if taken { step.jt } else { step.jf });
         match step.code {
-            // BPF_LD | BPF_W | BPF_ABS
+            // The code is BPF_LD | BPF_W | BPF_ABS: it loads a word of the call.
             0x20 => {
                 let from = step.k as usize;
                 accumulator = u32::from_le_bytes(data[from..from + 4].try_into().unwrap());
             }
-            // BPF_ALU | BPF_AND | BPF_K
+            // The code is BPF_ALU | BPF_AND | BPF_K.
             0x54 => accumulator &= step.k,
-            // BPF_JMP: JA, JEQ, JGT, JGE
+            // The codes are BPF_JMP with JA, JEQ, JGT and JGE.
             0x05 => at += step.k as usize,
             0x15 => at += jump(accumulator == step.k),
             0x25 => at += jump(accumulator > step.k),
             0x35 => at += jump(accumulator >= step.k),
-            // BPF_RET
+            // The code is BPF_RET: it returns the verdict.
             0x06 => return step.k,
             other => panic!("an instruction that these filters do not have: {other:#x}"),
         }
@@ -107,7 +107,7 @@ fn what_is_hostile_ends_the_process() {
             assert_eq!(verdict(*number, arguments), KILL, "{number}");
         }
     }
-    // Calls of other architectures are refused too.
+    // System calls of another architecture end the process.
     for number in [1, 11, 59, 221] {
         assert_eq!(verdict_at(ARCHES[1], &Needs::default(), number, [0; 6]), KILL);
     }
@@ -127,7 +127,7 @@ fn everything_else_is_refused() {
     for number in (0..1_000).filter(|number| !known.contains(number)) {
         assert_eq!(verdict(number, [0; 6]), TRAP, "{number}");
     }
-    // x32: the same numbers with bit 30.
+    // System calls of x32 have the same numbers with bit 30 set; they are refused.
     assert_eq!(verdict(0x4000_0000 | libc::SYS_openat, [0; 6]), TRAP);
     for (number, arguments, what) in [
         (libc::SYS_clone, [17, 0, 0, 0, 0, 0], "fork"),
@@ -294,7 +294,7 @@ fn no_helper_leaves_its_place() {
         assert_eq!(may(libc::SYS_clone, [0x0120_0011, 0, 0, 0, 0, 0]), is_starter, "{helper:?}");
         assert_eq!(may(libc::SYS_kill, [1, 15, 0, 0, 0, 0]), is_starter, "{helper:?}");
         assert_eq!(may(libc::SYS_listen, [3, 5, 0, 0, 0, 0]), *helper == Helper::Discovery);
-        // A thread, memory, and a wait: the server always needs these calls.
+        // Starting a thread, memory and waiting are always allowed.
         for (number, arguments) in [
             (libc::SYS_clone, [0x003D_0F00, 0, 0, 0, 0, 0]),
             (libc::SYS_mmap, [0, 4096, 3, 0x22, u64::MAX, 0]),
