@@ -27,7 +27,9 @@ use client::world::EXCLUSIVE;
 use client::*;
 use frevo_server::internal::lease::client_id;
 use frevo_server::internal::limits::WAITING_PER_CONNECTION;
-use frevo_wire::command::create::{self, CreateOptions, OplockLevel, ShareAccess};
+use frevo_wire::command::create::{
+    self, CreateDisposition, CreateOptions, OplockLevel, ShareAccess,
+};
 use frevo_wire::command::oplock_break::{
     self, LeaseBreak, LeaseBreakFlags, LeaseBreakNotification, LeaseKey, LeaseState, Notification,
     OplockBreak,
@@ -415,6 +417,68 @@ fn r5_many_silent_holders_cost_one_timeout() {
         }
         assert_eq!(begun.elapsed().as_secs(), 0, "all are told at once");
         two.final_reply(waiting).await.expect(Status::SHARING_VIOLATION);
+        assert_eq!(begun.elapsed().as_secs(), 35);
+    });
+}
+
+/// Tests that a CREATE waits for the holder that it finds, and not for those that waited before it
+/// and would become holders in turn: nobody is granted what others wait for.
+#[test]
+fn holders_in_a_row_cost_one_wait() {
+    let all = ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE;
+    for sharing in [all, ShareAccess::EMPTY] {
+        in_frozen_world(settings(), async |world| {
+            let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+            let mut holders = Vec::new();
+            for holder in 1..=12 {
+                let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+                let wanted = Want::file("f").sharing(sharing);
+                let draft = with_lease(&wanted, key(holder), rwh());
+                let waiting = start(&mut peer, &mount, draft).await;
+                if holder > 1 {
+                    peer.interim().await;
+                }
+                holders.push((peer, mount, waiting));
+            }
+            let begun = Instant::now();
+            let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
+            let give_back_late = async {
+                for (peer, mount, waiting) in &mut holders {
+                    let got = peer.final_reply(*waiting).await;
+                    lease_notification(peer).await;
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                    peer.close(mount, files::file_id(got.ok())).await;
+                }
+                std::future::pending::<()>().await;
+            };
+            let answer = tokio::select! {
+                answer = two.final_reply(waiting) => answer,
+                () = give_back_late => unreachable!(),
+            };
+            let is_shared = sharing != ShareAccess::EMPTY;
+            answer.expect(if is_shared { Status::SUCCESS } else { Status::SHARING_VIOLATION });
+            assert_eq!(begun.elapsed().as_secs(), 5, "{sharing:?}");
+        });
+    }
+}
+
+/// Tests a break in two steps, each of which a client acknowledges late: the opener waits for both
+/// together no longer than for one.
+#[test]
+fn a_break_in_steps_costs_one_timeout() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        one.on(&mine, with_lease(&Want::file("f"), key(1), rwh())).await.ok();
+        let begun = Instant::now();
+        let opening = start(&mut two, &theirs, Want::file("f").draft()).await;
+        assert_eq!(lease_notification(&mut one).await.new_lease_state, rh());
+        let over = Want::file("f").disposition(CreateDisposition::OVERWRITE);
+        let overwriting = start(&mut two, &theirs, over.draft()).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        one.on(&mine, lease_ack(key(1), rh())).await.ok();
+        two.final_reply(opening).await.ok();
+        two.final_reply(overwriting).await.ok();
         assert_eq!(begun.elapsed().as_secs(), 35);
     });
 }

@@ -8,8 +8,8 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::byte_range::ByteRanges;
 use crate::lease::{
-    self, Actor, Break, Cause, Contention, Granted, LeaseKey, LeaseOwner, Oplocks, Room, Route,
-    Wish,
+    self, Actor, Break, Cause, Contention, Granted, LeaseKey, LeaseOwner, LeaseState, Oplocks,
+    Room, Route, Wish,
 };
 use crate::limits::OPENS_PER_FILE;
 use crate::name::{FolderId, Link, Name};
@@ -175,10 +175,7 @@ impl File {
 
     /// True if one of the Opens has opened the file by this link.
     fn is_opened_by(&self, link: &Link) -> bool {
-        let mut opens = self.opens.iter().map(|e| e.link.as_ref().unwrap_or(&self.first));
-        let mut streams = self.streams.iter().map(|attached| &attached.link);
-        opens.any(|own| self.is_one_link(own, link))
-            || streams.any(|own| self.is_one_link(own, link))
+        self.links().any(|own| self.is_one_link(own, link))
     }
 
     /// Records that the link `from` is now called `to`.
@@ -188,11 +185,24 @@ impl File {
         }
     }
 
-    /// True if one of the names of its Opens lies below `directory`.
+    /// True if one of its Opens has a name below `directory`: MS-FSA 2.1.4.2 counts the Opens whose
+    /// Open.Link is there, whatever their access, and not those by other links of the file.
     pub fn is_below(&self, folder_id: FolderId, directory: &Name) -> bool {
-        let mut links = self.opens.iter().filter_map(|e| e.link.as_ref());
-        self.first.is_below(folder_id, directory)
-            || links.any(|link| link.is_below(folder_id, directory))
+        let mut links = self.links();
+        links.any(|link| link.is_below(folder_id, directory))
+    }
+
+    /// True if its Opens have names below `directory` alone, and one of them has a client that does
+    /// not cache the handle: MS-FSA 2.1.4.2 finds that Open whatever the others are asked.
+    pub fn stays_below(&self, folder_id: FolderId, directory: &Name) -> bool {
+        self.oplocks.opens_with_cached_handles() < self.opens.len()
+            && self.links().all(|link| link.is_below(folder_id, directory))
+    }
+
+    /// Returns the names by which its Opens and those of its streams have opened it.
+    fn links(&self) -> impl Iterator<Item = &Link> {
+        let opens = self.opens.iter().map(|e| e.link.as_ref().unwrap_or(&self.first));
+        opens.chain(self.streams.iter().map(|attached| &attached.link))
     }
 
     /// Returns the number of Opens, including those of named streams.
@@ -268,7 +278,7 @@ impl File {
         };
         let actor = Actor { open: a.id, lease: a.lease };
         let contention = self.oplocks.contend(actor, cause);
-        if contention.waits {
+        if contention.waits() {
             return Ok((Admitted::Waits, contention));
         }
         if is_violation || self.is_held_by_stream(a.access) {
@@ -285,7 +295,15 @@ impl File {
 
     /// Grants the oplock or lease that an Open asks for, or the largest part of it that the other
     /// Opens allow.
-    pub(crate) fn grant(&mut self, id: OpenId, shape: Shape, wish: Wish, route: Route) -> Granted {
+    /// The rights `awaited`, which requests wait for, are granted to nobody.
+    pub(crate) fn grant(
+        &mut self,
+        id: OpenId,
+        shape: Shape,
+        wish: Wish,
+        route: Route,
+        awaited: LeaseState,
+    ) -> Granted {
         if wish == Wish::Nothing {
             return Granted::Nothing;
         }
@@ -301,6 +319,7 @@ impl File {
             is_locked: self.ranges.first_offset().is_some_and(|first| allocation > first),
             is_going: self.is_going(id),
             is_directory,
+            awaited,
         };
         self.oplocks.request(id, route, wish, room)
     }

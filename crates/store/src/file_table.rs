@@ -10,6 +10,7 @@ use parking_lot::MutexGuard;
 
 use crate::file::{Admission, Admitted, Departure, File, Shape};
 use crate::file_cell::FileCell;
+use crate::lease::queue::Queues;
 use crate::lease::table::LeaseTable;
 use crate::lease::{Actor, Cause, Contention, Granted, Route, Wish};
 use crate::name::{FolderId, Link, Name};
@@ -37,6 +38,8 @@ pub struct FileTable {
     pub names: NameLocks,
     /// GlobalLeaseTableList
     pub leases: LeaseTable,
+    /// The requests that wait for the holders of leases and oplocks.
+    pub queues: Arc<Queues>,
 }
 
 /// The result of an attempt to open a file.
@@ -53,8 +56,8 @@ pub struct Attempt {
 impl Default for FileTable {
     fn default() -> Self {
         let shards = core::array::from_fn(|_| Ordered::new(HashMap::new()));
-        let (watches, leases, names) = Default::default();
-        Self { shards, removals: AtomicU64::new(0), watches, leases, names }
+        let (watches, leases, names, queues) = Default::default();
+        Self { shards, removals: AtomicU64::new(0), watches, leases, names, queues }
     }
 }
 
@@ -104,7 +107,8 @@ impl FileTable {
         if let Some(owner) = wish.owner().filter(|_| shape.is_directory) {
             self.leases.mark_directory(owner);
         }
-        cell.lock().grant(id, shape, wish, route)
+        let awaited = self.queues.awaited(cell.key());
+        cell.lock().grant(id, shape, wish, route, awaited)
     }
 
     /// Breaks the leases on the directory of `name` after a change of its entries, except the lease

@@ -8,6 +8,7 @@
 //! has taken too long.
 
 mod grant;
+pub mod queue;
 pub mod table;
 
 use alloc::vec::Vec;
@@ -173,7 +174,7 @@ impl Cause {
     }
 
     /// Returns the rights that must have been given up before the action.
-    const fn waits_for(self) -> LeaseState {
+    pub const fn waits_for(self) -> LeaseState {
         match self {
             Self::Open(_) | Self::Overwrite | Self::Write => W,
             Self::Violation { .. } | Self::Rename | Self::Delete => H,
@@ -221,9 +222,16 @@ pub struct Break {
 pub struct Contention {
     /// The breaks to send.
     pub breaks: Vec<Break>,
+    /// The rights of others that must be given up first.
+    pub awaited: LeaseState,
+}
+
+impl Contention {
     /// True if a promise must be given up first: ask [`Oplocks::would_wait`] again after each
     /// change.
-    pub waits: bool,
+    pub const fn waits(&self) -> bool {
+        !self.awaited.is_empty()
+    }
 }
 
 /// The result of an acknowledgment.
@@ -246,6 +254,8 @@ pub struct Room {
     pub is_going: bool,
     /// The file is a directory.
     pub is_directory: bool,
+    /// The rights that requests wait for; see [`queue`].
+    pub awaited: LeaseState,
 }
 
 /// The promises given for one file.
@@ -282,7 +292,7 @@ impl Oplocks {
             if lost.is_empty() {
                 continue;
             }
-            contention.waits |= grant.caching.intersects(cause.waits_for());
+            contention.awaited |= grant.caching & cause.waits_for();
             let to = match remains(grant.caching, lost, grant.is_lease()) {
                 _ if self.no_level_two && !grant.is_lease() => NONE,
                 to => to,
@@ -352,6 +362,21 @@ impl Oplocks {
             (grant.caching, grant.breaking) = (NONE, None);
             self.changed();
         }
+    }
+
+    /// Acknowledges the breaks that `actor` waits for in place of their owners, as [`Self::expire`]
+    /// does, and returns these owners: the actor has waited long enough.
+    pub fn expire_for(&mut self, actor: Actor) -> Vec<Owner> {
+        let mut owners = Vec::new();
+        let broken = |grant: &&mut Grant| !grant.is_of(actor) && grant.breaking.is_some();
+        for grant in self.grants.iter_mut().filter(broken) {
+            (grant.caching, grant.breaking) = (NONE, None);
+            owners.push(grant.owner);
+        }
+        if !owners.is_empty() {
+            self.changed();
+        }
+        owners
     }
 
     /// Records that the client of the break `number` is away and was not told of it.
@@ -523,6 +548,13 @@ impl Oplocks {
         self.waiting.retain(|w| !w.will_wake(waker));
     }
 
+    /// Returns the number of Opens whose clients cache the handle, and may close it when they are
+    /// asked to.
+    pub(crate) fn opens_with_cached_handles(&self) -> usize {
+        let grants = self.grants.iter().filter(|grant| grant.caching.contains(H));
+        grants.map(|grant| grant.opens.len()).sum()
+    }
+
     fn held_by_others(&self, owner: Owner) -> LeaseState {
         let others = self.grants.iter().filter(|grant| grant.owner != owner);
         others.fold(NONE, |held, grant| held | grant.caching)
@@ -541,7 +573,7 @@ impl Oplocks {
 
 /// Returns the largest part of `wanted` that the other Opens allow.
 fn fitting(wanted: LeaseState, room: Room) -> LeaseState {
-    let mut fits = wanted;
+    let mut fits = wanted.without(room.awaited);
     if room.is_shared {
         fits = fits.without(W);
     }

@@ -350,7 +350,8 @@ pub const IN_FLIGHT_PER_CONNECTION: usize = 8_192;
 pub const INTERIM_AFTER: Duration = Duration::from_millis(100);
 
 /// How long a client has to acknowledge the break of an oplock or a lease,
-/// MS-SMB2 3.3.2.1 and 3.3.2.5: what Windows allows.
+/// MS-SMB2 3.3.2.1 and 3.3.2.5: what Windows allows. A request waits no longer than
+/// that for all the breaks that it needs.
 pub const BREAK_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// Bounds of the retransmission time-out by which a break notification is

@@ -8,8 +8,8 @@ use frevo_net::buffer::Buf;
 use frevo_net::file_io::{self, run_blocking};
 use frevo_proto::Dialect;
 use frevo_proto::credit::check_credit_charge;
+use frevo_store::FileCell;
 use frevo_store::lease::{Actor, Cause};
-use frevo_store::{FileCell, OpenId};
 use frevo_wire::Header;
 use frevo_wire::Status;
 
@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::data;
-use crate::objects::lease;
+use crate::objects::lease::{self, Contender};
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::server::ServerState;
 use crate::objects::session::Session;
@@ -155,17 +155,8 @@ impl Request<'_> {
         file: &FileOpen,
         cause: Cause,
     ) -> impl Future<Output = Result<(), Status>> {
-        self.contend_for(&file.cell, file.id, cause)
-    }
-
-    /// The same for a file that `id` need not be an Open of.
-    pub fn contend_for(
-        &self,
-        cell: &Arc<FileCell>,
-        id: OpenId,
-        cause: Cause,
-    ) -> impl Future<Output = Result<(), Status>> {
-        lease::contend(self.server(), &self.cancellation, cell, id, cause)
+        let contender = Contender { cell: Arc::clone(&file.cell), id: file.id, cause };
+        lease::contend(self.server(), &self.cancellation, contender)
     }
 
     /// Waits until nobody is giving back anything. Then it is to be asked again.

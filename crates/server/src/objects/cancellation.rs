@@ -5,6 +5,10 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use tokio::time::Instant as Deadline;
+
+use crate::base::limits::BREAK_TIMEOUT;
+
 /// CANCEL, for requests that wait in one place only.
 #[derive(Debug, Default)]
 pub struct Cancellation {
@@ -12,6 +16,8 @@ pub struct Cancellation {
     waker: RefCell<Option<Waker>>,
     /// The time since which somebody waits for others within the request.
     since: Cell<Option<Instant>>,
+    /// The end of all its waits for others to give back what they cache.
+    patience_ends: Cell<Option<Deadline>>,
 }
 
 impl Cancellation {
@@ -33,6 +39,14 @@ impl Cancellation {
     /// The time from the first wait for others within the request until now.
     pub(crate) fn waited(&self) -> Duration {
         self.since.get().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Returns the time at which the request waits no longer for others to give back what they cache,
+    /// however many they are: it begins with the first of these waits.
+    pub(crate) fn patience_ends(&self) -> Deadline {
+        let ends = self.patience_ends.get().unwrap_or_else(|| Deadline::now() + BREAK_TIMEOUT);
+        self.patience_ends.set(Some(ends));
+        ends
     }
 
     /// Returns the outcome of `work`, or None when the client cancels before. The time does not

@@ -11,14 +11,17 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use frevo_store::lease::queue::Queued;
 use frevo_store::lease::{Actor, Break, Cause, Granted, Owner};
 use frevo_store::{FileCell, OpenId};
 use frevo_wire::Status;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
 pub use self::client::client_id;
 use self::parcel::Parcel;
-use crate::base::limits::BREAK_TIMEOUT;
+use crate::base::limits::{BREAK_TIMEOUT, BREAKS_PASSED_ON};
 use crate::objects::cancellation::Cancellation;
 use crate::objects::open::FileOpen;
 use crate::objects::server::ServerState;
@@ -30,34 +33,104 @@ impl FileOpen {
     }
 }
 
-/// Breaks what others cache of a file and `cause` is about to invalidate, and waits where
-/// MS-FSA 2.1.4.12 waits. `id` is who asks, and need not be an Open of the file. CANCELLED when the
-/// client gives up.
-pub async fn contend(
-    server: &Arc<ServerState>,
-    cancellation: &Cancellation,
-    cell: &Arc<FileCell>,
-    id: OpenId,
-    cause: Cause,
-) -> Result<(), Status> {
-    loop {
+/// An action on a file that others may cache.
+#[derive(Debug)]
+pub struct Contender {
+    /// The file.
+    pub cell: Arc<FileCell>,
+    /// The Open that acts. It need not be one of the file's.
+    pub id: OpenId,
+    /// The action.
+    pub cause: Cause,
+}
+
+impl Contender {
+    /// Sends the breaks that the action needs. Returns the wait for them if there is one.
+    fn begin(self, server: &Arc<ServerState>) -> Option<Waiting> {
         let (actor, contention) = {
-            let mut state = cell.lock();
+            let mut state = self.cell.lock();
             if state.oplocks.is_empty() {
-                return Ok(());
+                return None;
             }
-            (state.actor(id), state.contend(id, cause))
+            (state.actor(self.id), state.contend(self.id, self.cause))
         };
-        server.announce_breaks(cell, contention.breaks);
-        if !contention.waits {
-            return Ok(());
-        }
-        // The future is boxed, because few requests wait for other clients and its state is large.
-        Box::pin(settled(cancellation, cell, actor)).await?;
+        let queues = &server.files.queues;
+        let queued = contention.waits().then(|| queues.enter(self.cell.key(), contention.awaited));
+        server.announce_breaks(&self.cell, contention.breaks);
+        queued.map(|queued| Waiting { contender: self, actor, queued })
     }
 }
 
-/// Waits until nobody is giving back anything. Then it is to be asked again.
+/// An action that waits until holders have given up what it takes.
+#[derive(Debug)]
+struct Waiting {
+    contender: Contender,
+    actor: Actor,
+    queued: Queued,
+}
+
+impl Waiting {
+    /// Waits. What was granted meanwhile is broken too.
+    async fn ends(
+        mut self,
+        server: &Arc<ServerState>,
+        cancellation: &Cancellation,
+    ) -> Result<(), Status> {
+        loop {
+            settled(cancellation, &self.contender.cell, self.actor).await?;
+            // The place lasts until the next one is taken.
+            let Self { contender, queued: _queued, .. } = self;
+            match contender.begin(server) {
+                Some(again) => self = again,
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Breaks what others cache of a file and the action is about to invalidate, and waits where
+/// MS-FSA 2.1.4.12 waits. CANCELLED when the client gives up.
+pub async fn contend(
+    server: &Arc<ServerState>,
+    cancellation: &Cancellation,
+    contender: Contender,
+) -> Result<(), Status> {
+    match contender.begin(server) {
+        None => Ok(()),
+        // The future is boxed, because few requests wait for other clients and its state is large.
+        Some(waiting) => Box::pin(waiting.ends(server, cancellation)).await,
+    }
+}
+
+/// Does the same for an action on several files: all breaks are sent before one of them is waited
+/// for, so that the slowest holder decides how long it takes, and not their number. `goes_on` is
+/// asked after each of them: false ends the wait.
+pub async fn contend_for_all(
+    server: &Arc<ServerState>,
+    cancellation: &Cancellation,
+    contenders: Vec<Contender>,
+    goes_on: impl Fn(&FileCell) -> bool,
+) -> Result<(), Status> {
+    let mut all = FuturesUnordered::new();
+    for (sent, contender) in (1_usize..).zip(contenders) {
+        if let Some(waiting) = contender.begin(server) {
+            let cell = Arc::clone(&waiting.contender.cell);
+            all.push(async move { waiting.ends(server, cancellation).await.map(|()| cell) });
+        }
+        if sent.is_multiple_of(BREAKS_PASSED_ON) {
+            tokio::task::yield_now().await;
+        }
+    }
+    while let Some(ended) = all.next().await {
+        if !goes_on(&*ended?) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until nobody is giving back anything. Then it is to be asked again. Whoever has not given
+/// back anything when the request has waited for [`BREAK_TIMEOUT`] altogether loses it.
 pub async fn settled(
     cancellation: &Cancellation,
     cell: &FileCell,
@@ -68,7 +141,16 @@ pub async fn settled(
         biased;
         () = settled => Ok(()),
         () = cancellation.told() => Err(Status::CANCELLED),
+        () = sleep_until(cancellation.patience_ends()) => {
+            let expired = cell.lock().oplocks.expire_for(actor);
+            expired.into_iter().for_each(tell_of_expiry);
+            Ok(())
+        }
     }
+}
+
+fn tell_of_expiry(owner: Owner) {
+    tracing::info!(target: "frevo::lease", ?owner, "a client did not acknowledge a break in time");
 }
 
 impl ServerState {
@@ -93,7 +175,7 @@ async fn expire(cell: Arc<FileCell>, owner: Owner, number: u64, deadline: Instan
         biased;
         () = over => {}
         () = sleep_until(deadline) => {
-            tracing::info!(target: "frevo::lease", ?owner, "a client did not acknowledge a break in time");
+            tell_of_expiry(owner);
             cell.lock().oplocks.expire(owner, number);
         }
     }

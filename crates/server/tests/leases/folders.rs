@@ -107,3 +107,79 @@ fn macos_renames_a_folder_with_open_files_below() {
         }
     });
 }
+
+/// Tests that all who keep handles below a folder are asked at once, whatever their access: silent ones
+/// cost one timeout, and not one each.
+#[test]
+fn many_leases_below_a_folder_cost_one_timeout() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let dir = folder(world, &mut two, &theirs).await;
+        let holders = 41;
+        for holder in 1..holders {
+            let name = format!("d\\e\\{holder}");
+            world.file(&name.replace('\\', "/"), "content");
+            let want = Want::existing(&name).access(AccessMask::READ_ATTRIBUTES);
+            one.on(&mine, with_lease(&want, key(holder), rh())).await.ok();
+        }
+        let begun = Instant::now();
+        let waiting = start(&mut two, &theirs, moved(dir)).await;
+        for told in 1..holders {
+            assert_eq!(lease_notification(&mut one).await.new_lease_state, R, "{told}");
+        }
+        assert_eq!(begun.elapsed().as_secs(), 0, "all are told at once");
+        two.final_reply(waiting).await.expect(Status::ACCESS_DENIED);
+        assert_eq!(begun.elapsed().as_secs(), 35);
+    });
+}
+
+/// Tests that a rename ends as soon as one Open is sure to stay, whoever else has not answered: an
+/// Open without a lease is one from the beginning, and nobody is asked.
+#[test]
+fn an_open_that_stays_below_a_folder_ends_the_wait() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let dir = folder(world, &mut two, &theirs).await;
+        for name in ["g", "h"] {
+            world.file(&format!("d/{name}"), "content");
+        }
+        let begun = Instant::now();
+        for (holder, name) in [(1, "d\\e\\f"), (2, "d\\g")] {
+            one.on(&mine, with_lease(&Want::existing(name), key(holder), rh())).await.ok();
+        }
+        let stays = one.open_file(&mine, &Want::existing("d\\h")).await;
+        two.on(&theirs, moved(dir)).await.expect(Status::ACCESS_DENIED);
+        one.on(&mine, lease_ack(key(1), R)).await.expect(Status::UNSUCCESSFUL);
+        one.close(&mine, stays).await;
+        // One of two holders answers, and goes on using its file.
+        for holder in [1, 2] {
+            let waiting = start(&mut two, &theirs, moved(dir)).await;
+            if holder == 1 {
+                lease_notification(&mut one).await;
+                lease_notification(&mut one).await;
+                one.on(&mine, lease_ack(key(2), R)).await.ok();
+            }
+            two.final_reply(waiting).await.expect(Status::ACCESS_DENIED);
+        }
+        assert_eq!(begun.elapsed().as_secs(), 0);
+    });
+}
+
+/// MS-FSA 2.1.4.2 counts Opens whose Open.Link is below the folder: one by another link of a file that
+/// was once opened by its link there does not keep the folder's name.
+#[test]
+fn an_open_by_another_link_does_not_keep_a_folders_name() {
+    in_frozen_world(settings(), async |world| {
+        let (mut one, mine) = world.session("ann", &Offer::default()).await;
+        let (mut two, theirs) = world.session("bob", &Offer::default()).await;
+        let dir = folder(world, &mut two, &theirs).await;
+        std::fs::hard_link(world.path("d/e/f"), world.path("linked")).unwrap();
+        let below = one.open_file(&mine, &Want::existing("d\\e\\f")).await;
+        one.open_file(&mine, &Want::existing("linked")).await;
+        two.on(&theirs, moved(dir)).await.expect(Status::ACCESS_DENIED);
+        one.close(&mine, below).await;
+        two.on(&theirs, moved(dir)).await.ok();
+    });
+}

@@ -6,8 +6,13 @@ use std::string::String;
 use super::*;
 
 const ROUTE: Route = Route { session: 1, persistent: 2, sealed: false };
-const FREE: Room =
-    Room { is_shared: false, is_locked: false, is_going: false, is_directory: false };
+const FREE: Room = Room {
+    is_shared: false,
+    is_locked: false,
+    is_going: false,
+    is_directory: false,
+    awaited: NONE,
+};
 const SHARED: Room = Room { is_shared: true, ..FREE };
 
 fn owner(key: u8) -> LeaseOwner {
@@ -51,7 +56,7 @@ fn without_level_two_an_oplock_is_exclusive_or_nothing() {
     let reads = Cause::Open(AccessMask::READ_DATA);
     let contention = oplocks.contend(actor(2, None), reads);
     assert_eq!(contention.breaks.iter().map(|b| b.to).collect::<Vec<_>>(), [NONE]);
-    assert!(contention.waits);
+    assert!(contention.waits());
     oplocks.acknowledge(Owner::Open(OpenId(1)), NONE).unwrap();
     let level_two = Wish::Oplock(OplockLevel::II);
     for wish in [batch, level_two] {
@@ -103,14 +108,14 @@ fn the_table() {
                 }
                 more => panic!("{more:?}"),
             };
-            let waits = if contention.waits { "w" } else { "" };
+            let waits = if contention.waits() { "w" } else { "" };
             write!(table, "{:<7}", std::format!("{broken}{waits}")).unwrap();
             // An Open breaks its own oplock only if that is level II and the Open writes.
             let mut own = Oplocks::default();
             own.request(OpenId(1), ROUTE, wish, FREE);
             let contention = own.contend(actor(1, Some(1)), cause);
             let breaks = usize::from(held == "II" && cause == Cause::Write);
-            assert_eq!((contention.breaks.len(), contention.waits), (breaks, false), "{name}");
+            assert_eq!((contention.breaks.len(), contention.waits()), (breaks, false), "{name}");
         }
         table.truncate(table.trim_end().len());
         table.push('\n');
@@ -239,7 +244,7 @@ fn a_waiter_checks_all_leases_again_after_a_break() {
     oplocks.request(OpenId(3), ROUTE, wish(1, R | H), FREE);
     assert!(!oplocks.would_wait(deletes()));
     let again = oplocks.contend(deletes(), Cause::Delete);
-    assert_eq!((again.breaks[0].from, again.breaks[0].to, again.waits), (R | H, R, true));
+    assert_eq!((again.breaks[0].from, again.breaks[0].to, again.waits()), (R | H, R, true));
 }
 
 #[test]
@@ -265,4 +270,39 @@ fn a_break_expires_by_its_number_alone() {
     assert!(oplocks.would_wait(actor(2, None)));
     oplocks.leave(OpenId(4));
     assert!(!oplocks.would_wait(actor(2, None)) && oplocks.is_empty());
+}
+
+/// Tests that nobody is granted what a request waits for, while other rights are granted as ever.
+#[test]
+fn what_others_wait_for_is_not_granted() {
+    let batch = Wish::Oplock(OplockLevel::BATCH);
+    for (awaited, lease, oplock) in [
+        (NONE, ALL, Granted::Oplock(OplockLevel::BATCH)),
+        (W, R | H, Granted::Oplock(OplockLevel::II)),
+        (H, R | W, Granted::Oplock(OplockLevel::EXCLUSIVE)),
+        (W | H, R, Granted::Oplock(OplockLevel::II)),
+    ] {
+        let mut oplocks = Oplocks::default();
+        let room = Room { awaited, ..FREE };
+        let got = oplocks.request(OpenId(1), ROUTE, wish(1, ALL), room);
+        assert_eq!(state(got), letters(lease), "{awaited:?}");
+        oplocks.leave(OpenId(1));
+        assert_eq!(oplocks.request(OpenId(2), ROUTE, batch, room), oplock, "{awaited:?}");
+        oplocks.leave(OpenId(2));
+    }
+}
+
+/// Tests that an actor whose patience ends takes what others were told to give back, and nothing of
+/// its own lease.
+#[test]
+fn an_actor_ends_the_breaks_that_it_waits_for() {
+    let mut oplocks = Oplocks::default();
+    oplocks.request(OpenId(1), ROUTE, wish(1, ALL), FREE);
+    let opened = Cause::Open(AccessMask::READ_DATA);
+    assert_eq!(oplocks.contend(actor(2, Some(2)), opened).awaited, W);
+    assert_eq!(oplocks.expire_for(actor(3, Some(1))), []);
+    assert_eq!(oplocks.expire_for(actor(2, Some(2))), [Owner::Lease(owner(1))]);
+    assert!(!oplocks.would_wait(actor(2, Some(2))));
+    assert_eq!(state(oplocks.held(OpenId(1), Some(owner(1)))), "-");
+    assert!(oplocks.expire_for(actor(2, Some(2))).is_empty());
 }

@@ -4,7 +4,8 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use frevo_store::file::Admission;
-use frevo_store::lease::{Actor, Break, Wish};
+use frevo_store::lease::queue::Queued;
+use frevo_store::lease::{Actor, Contention, Wish};
 use frevo_store::name_locks::NamesLocked;
 use frevo_store::vfs::{Kind, Opened};
 use frevo_store::{Admitted, Fault, FileCell, Sharing, Stat};
@@ -29,6 +30,14 @@ use crate::shares::visibility;
 /// Attempts at an open that loses a race with a removal or a creation.
 const ATTEMPTS: usize = 8;
 
+/// The waits of a CREATE for others.
+#[derive(Default)]
+struct Waits {
+    count: usize,
+    /// Keeps others from being granted what this request waits for, until it is admitted.
+    queued: Option<Queued>,
+}
+
 impl Create<'_> {
     /// Holds the name while this server serves the share: an attempt may have waited for others.
     fn hold_name(&self) -> Result<NamesLocked<'_>, Status> {
@@ -50,7 +59,8 @@ impl Create<'_> {
         // Charges the ledger first, while there is nothing that a refusal would have to remove.
         let (charge, promise) = self.charges()?;
         let mut nursery = access::nursery(self)?;
-        let (mut attempts, mut awaited) = (0, 0);
+        let mut attempts = 0;
+        let mut waits_before = Waits::default();
         let mut lease_patience = host_lease::Patience::new();
         while attempts < ATTEMPTS {
             attempts += 1;
@@ -82,23 +92,17 @@ impl Create<'_> {
                 other => other.map_err(|fault| self.open_failed(fault))?,
             };
             let (granted, action) = self.grant(&opened, &nursery, &charge)?;
-            let (entered, breaks) = self.enter_file(&opened, granted, action)?;
+            let (entered, contention) = self.enter_file(&opened, granted, action)?;
             let (cell, waits) = (Arc::clone(&entered.cell), !entered.leaves);
             drop(held);
-            self.rq.server().announce_breaks(&cell, breaks);
             if waits {
                 // During the wait the file may be renamed or removed: the attempt starts again.
                 drop((entered, opened));
-                awaited += 1;
-                if awaited > BREAKS_AWAITED {
-                    return Err(Status::SHARING_VIOLATION.into());
-                }
                 attempts = 0;
-                let actor = Actor { open: self.id(), lease: self.wish.owner() };
-                Box::pin(self.rq.settled(&cell, actor)).await?;
-                self.check_held()?;
+                Box::pin(self.wait(&cell, contention, &mut waits_before)).await?;
                 continue;
             }
+            self.rq.server().announce_breaks(&cell, contention.breaks);
             if files.removals() != removals && is_gone(&opened) {
                 continue;
             }
@@ -108,6 +112,25 @@ impl Create<'_> {
             return Ok(Made { opened, entered, granted, action, charge, promise });
         }
         Err(Status::DELETE_PENDING.into())
+    }
+
+    /// Waits until the others have given up what the Open takes.
+    async fn wait(
+        &self,
+        cell: &Arc<FileCell>,
+        contention: Contention,
+        before: &mut Waits,
+    ) -> Result<(), Status> {
+        let server = self.rq.server();
+        before.count += 1;
+        before.queued = Some(server.files.queues.enter(cell.key(), contention.awaited));
+        server.announce_breaks(cell, contention.breaks);
+        if before.count > BREAKS_AWAITED {
+            return Err(Status::SHARING_VIOLATION);
+        }
+        let actor = Actor { open: self.id(), lease: self.wish.owner() };
+        self.rq.settled(cell, actor).await?;
+        self.check_held()
     }
 
     const fn separator(&self) -> Separator {
@@ -154,13 +177,13 @@ impl Create<'_> {
     }
 
     /// Takes a place among the Opens of a file, or one among the requests that wait for its
-    /// caches. Returns the breaks that others are to be notified of.
+    /// caches. Returns the breaks that others are to be notified of, and what they have to give up.
     fn enter_file(
         &self,
         opened: &Opened,
         granted: AccessMask,
         action: CreateAction,
-    ) -> Result<(Entered<'_>, Vec<Break>), Refusal> {
+    ) -> Result<(Entered<'_>, Contention), Refusal> {
         let files = &self.rq.server().files;
         let admission = Admission {
             id: self.id(),
@@ -185,7 +208,7 @@ impl Create<'_> {
         let waits = attempt.admitted == Admitted::Waits;
         let entered =
             Entered { create: self, cell: attempt.cell, base, leaves: !waits, stays: false };
-        Ok((entered, attempt.contention.breaks))
+        Ok((entered, attempt.contention))
     }
 
     /// Refuses what would take the descriptors that others need.

@@ -1,8 +1,10 @@
 //! Oplock and lease breaks that SET_INFO causes: MS-FSA 2.1.5.15 and 2.1.5.17.
 
-use frevo_store::Fault;
+use std::sync::Arc;
+
 use frevo_store::lease::Cause;
 use frevo_store::share_mode::Verdict;
+use frevo_store::{Fault, FileCell, Name};
 use frevo_wire::Status;
 use frevo_wire::command::set_info::{InfoType, Request};
 use frevo_wire::fscc::FileInfoClass;
@@ -14,6 +16,7 @@ use super::{file, rename};
 use crate::base::host;
 use crate::base::limits::OPEN_FILES_COMPARED;
 use crate::command::request;
+use crate::objects::lease::{self, Contender};
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 
 /// Breaks what is in the way, and waits for it. What will be refused for want of
@@ -33,75 +36,83 @@ pub(super) async fn contend(
             return Err(Fault::Busy.status());
         }
     }
-    rq.contend(target, cause).await?;
-    if cause == Cause::Rename {
-        below(rq, target).await?;
-        replaced(rq, open, request).await?;
-        destination(rq, target, request).await?;
+    if cause != Cause::Rename {
+        return rq.contend(target, cause).await;
     }
-    Ok(())
+    let mut contenders = vec![Contender { cell: Arc::clone(&target.cell), id: target.id, cause }];
+    contenders.extend(below(rq, target));
+    contenders.extend(replaced(rq, open, request)?);
+    contenders.extend(destination(rq, target, request));
+    // An Open that stays below the directory refuses the rename: no other is waited for.
+    let name = target.name();
+    let goes_on = move |cell: &FileCell| !stays_below(target, &name, cell);
+    let (server, cancellation) = (rq.server(), &rq.cancellation);
+    // The future is boxed: it would enlarge the state of every request.
+    Box::pin(lease::contend_for_all(server, cancellation, contenders, goes_on)).await
 }
 
 /// MS-FSA 2.1.4.2: who keeps closed handles below a directory that is renamed
-/// gives them up. Whatever is open then stands in the way.
-async fn below(rq: &request::Request<'_>, target: &FileOpen) -> Result<(), Status> {
+/// gives them up. Whatever is open then stands in the way. Where an Open stays in any case nobody is
+/// asked.
+fn below(rq: &request::Request<'_>, target: &FileOpen) -> Vec<Contender> {
     if !target.is_directory {
-        return Ok(());
+        return Vec::new();
     }
-    for cell in rq.server().files.below(target.folder_id(), &target.name()) {
-        rq.contend_for(&cell, target.id, Cause::Rename).await?;
+    let name = target.name();
+    let cells = rq.server().files.below(target.folder_id(), &name);
+    if cells.iter().any(|cell| stays_below(target, &name, cell)) {
+        return Vec::new();
     }
-    Ok(())
+    let contender = |cell| Contender { cell, id: target.id, cause: Cause::Rename };
+    cells.into_iter().map(contender).collect()
+}
+
+/// True if the file keeps `target` from being renamed, whatever its clients are asked. Clients that
+/// rename directories with open files only take the handles that others cache.
+fn stays_below(target: &FileOpen, name: &Name, cell: &FileCell) -> bool {
+    target.is_directory
+        && !rename::moves_open_files(target)
+        && cell.lock().stays_below(target.folder_id(), name)
 }
 
 /// MS-FSA 2.1.5.15.12: who caches the file that would be replaced must hear of it, if it may be
 /// replaced. Where an open file cannot be, those who only keep its handle are asked to close it.
 /// Where it can, it has a link less afterwards, and nothing that is cached of it stays valid.
-async fn replaced(
+fn replaced(
     rq: &request::Request<'_>,
     open: &Open,
     request: &Request<'_>,
-) -> Result<(), Status> {
+) -> Result<Option<Contender>, Status> {
     let file = open.file()?;
-    let Ok(Some(wanted)) = rename::replacement(request, file.posix) else { return Ok(()) };
+    let Ok(Some(wanted)) = rename::replacement(request, file.posix) else { return Ok(None) };
     if wanted.name().stream().is_some() {
-        return Ok(());
+        return Ok(None);
     }
-    let Ok(there) = file.vfs.stat(wanted.name()) else { return Ok(()) };
-    match rq.server().files.find(there.key) {
-        Some(cell)
-            if there.key != file.key()
-                && rename::may_replace(open, file, &wanted, &there).is_ok() =>
-        {
-            let cause = if wanted.replaces_open() { Cause::Write } else { Cause::Rename };
-            rq.contend_for(&cell, file.id, cause).await
-        }
-        _ => Ok(()),
-    }
+    let Ok(there) = file.vfs.stat(wanted.name()) else { return Ok(None) };
+    let cell = rq.server().files.find(there.key).filter(|_| {
+        there.key != file.key() && rename::may_replace(open, file, &wanted, &there).is_ok()
+    });
+    let cause = if wanted.replaces_open() { Cause::Write } else { Cause::Rename };
+    Ok(cell.map(|cell| Contender { cell, id: file.id, cause }))
 }
 
 /// MS-FSA 2.1.5.15.12 opens the directory of the new name. A client that caches a handle of this
 /// directory without allowing that is asked to close it, as for any other open (2.1.4.12).
-async fn destination(
+fn destination(
     rq: &request::Request<'_>,
     target: &FileOpen,
     request: &Request<'_>,
-) -> Result<(), Status> {
+) -> Option<Contender> {
     let files = &rq.server().files;
     if !files.leases.has_directories() {
-        return Ok(());
+        return None;
     }
-    let Ok(name) = rename::new_name(request, target.posix) else { return Ok(()) };
-    let Ok(parent) = target.vfs.stat(&name.parent()) else { return Ok(()) };
-    let Some(cell) = files.find(parent.key) else { return Ok(()) };
+    let name = rename::new_name(request, target.posix).ok()?;
+    let parent = target.vfs.stat(&name.parent()).ok()?;
+    let cell = files.find(parent.key)?;
     let verdict = cell.lock().contender(rename::claim_on_directory(target), None);
-    match verdict {
-        Verdict::Violation => {
-            let cause = Cause::Violation { overwrites: false };
-            rq.contend_for(&cell, target.id, cause).await
-        }
-        Verdict::Compatible => Ok(()),
-    }
+    let cause = Cause::Violation { overwrites: false };
+    (verdict == Verdict::Violation).then_some(Contender { cell, id: target.id, cause })
 }
 
 fn cause(open: &Open, request: &Request<'_>) -> Option<Cause> {

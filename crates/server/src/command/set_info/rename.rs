@@ -148,6 +148,11 @@ fn name(root_directory: u64, name: WireName<'_>, posix: bool) -> Result<Name, St
     Ok(name)
 }
 
+/// Deviation: macOS and POSIX clients may rename a directory that contains open files.
+pub(super) const fn moves_open_files(file: &FileOpen) -> bool {
+    file.posix || file.apple
+}
+
 /// Moves the file to another name.
 pub(super) fn rename(
     open: &Open,
@@ -187,8 +192,7 @@ pub(super) fn rename(
     }
     let parent = check_parent(open, file, files, &wanted.name)?;
     let key = file.key();
-    // Deviation: macOS and POSIX clients may rename a directory that contains open files.
-    let is_unix = file.posix || file.apple;
+    let is_unix = moves_open_files(file);
     if file.is_directory && !is_unix && files.open_below(file.folder_id(), &from) > 0 {
         return Err(Status::ACCESS_DENIED);
     }
