@@ -108,7 +108,11 @@ impl PosixVfs {
         name: Name,
         entry: &[u8],
     ) -> Opened {
-        let dos = self.dos_attrib(&handle, &stx);
+        let remembered = self.share().remembered(&stx);
+        let has_dos = self.share().keeps_attributes() && stat::kind_of(&stx) != Kind::Symlink;
+        let dos = has_dos
+            .then(|| remembered.dos_attrib(&stx, |value| handle.value(DOSATTRIB, value)))
+            .flatten();
         // The attributes' names are not listed, because reading a single attribute is cheaper.
         let is_look = !how.read && !how.write && self.share().options.list_ea_sizes;
         let has_eas = matches!(stat::kind_of(&stx), Kind::File | Kind::Directory);
@@ -116,7 +120,7 @@ impl PosixVfs {
             dos,
             hidden_name: self.share().hides(entry),
             ea_size: if is_look && has_eas {
-                self.share().ea_size(&stx, || handle.ea_size())
+                remembered.ea_size(|| handle.ea_size())
             } else {
                 0
             },
@@ -136,15 +140,6 @@ impl PosixVfs {
         let node = if is_bare { node } else { node.seen_as(version) };
         let (node, created, file_created) = (Arc::new(node), false, false);
         Opened { node, stat, created, file_created, is_bare, name }
-    }
-
-    fn dos_attrib(&self, handle: &Handle, stx: &Statx) -> Option<DosAttrib> {
-        let is_stored = self.share().keeps_attributes() && stat::kind_of(stx) != Kind::Symlink;
-        if is_stored {
-            self.share().dos_attrib(stx, |value| handle.value(DOSATTRIB, value))
-        } else {
-            None
-        }
     }
 
     /// Opens or creates an object that no single call could open.

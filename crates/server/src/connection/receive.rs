@@ -31,6 +31,9 @@ pub(super) struct Element {
 /// The messages of a frame: nearly always one to four.
 pub(super) type Elements = SmallVec<[Element; 4]>;
 
+/// Messages of a long compound, for which room is made at once.
+const COMPOUND_USUAL: usize = 7;
+
 /// A frame that has been opened.
 pub(super) struct Opened {
     /// The messages of the frame, decrypted.
@@ -117,10 +120,14 @@ impl Connection {
                 .window
                 .borrow_mut()
                 .admit(&header, self.info.supports_multi_credit())?;
-            self.note_credits();
+            if elements.len() == elements.inline_size() {
+                // Seven elements fit into a block that the allocator hands out without a search.
+                elements.reserve_exact(COMPOUND_USUAL - elements.len());
+            }
             let range = offset..offset + message.len();
             elements.push(Element { range, header, row, charge });
         }
+        self.note_credits();
         Ok(elements)
     }
 
