@@ -48,8 +48,7 @@ impl Network {
             self.look_at_nonces(link, direction, &mut frames, &buffer[..count]);
             if matches!(link.state(), State::Vanishing(ways) if ways[direction]) {
                 if count == 0 {
-                    // The receiver must not see the end of the stream, so the connection stays
-                    // until the link has ended.
+                    // The receiver must not see the end of the stream before the link has ended.
                     while link.state() != State::Ended {
                         link.changed[direction].notified().await;
                     }
