@@ -102,7 +102,7 @@ class Rust:
         at = 0
         while found := TEST_ATTRIBUTE.search(self.code, at):
             start = found.start()
-            # Behind this attribute and those that follow it the item begins.
+            # Skip this attribute and the attributes after it: the item begins behind them.
             item = start
             while attribute := re.compile(r"\s*#\[").match(self.code, item):
                 item, depth = attribute.end(), 1

@@ -19,9 +19,9 @@ class Attack:
 
     name = text = ""
     descriptors, settings, share, limits = 20000, "", "", ""
-    #: Files of the folder `many` in the share, empty.
+    #: Number of empty files in the share's folder `many`.
     files = 0
-    #: Seconds of an attack.
+    #: Duration of an attack in seconds.
     seconds = 10
 
     def prepare(self, data):

@@ -71,7 +71,7 @@ class Client:
         self.session_id, self.tree_id = session.session_id, tree.tree_connect_id
         self.seal_key = aead.AESGCM(session.encryption_key)
         self.unseal_key = aead.AESGCM(session.decryption_key)
-        # From here on this object reads the socket alone.
+        # Stop the library's reader thread: from here on only this object reads the socket.
         self.connection.transport.stop = True
         self.connection._t_worker.join(2)
         self.socket = self.connection.transport._sock

@@ -20,9 +20,10 @@ from server import Server
 from attacks import ATTACKS
 
 REST, RECOVERY = 4, 2
-#: Milliseconds that the others may wait: bob at the median, bob at the 99th percentile, a newcomer at the 99th.
+#: Milliseconds that other users may wait during an attack: bob at the median, bob at the 99th
+#: percentile, a new client at the 99th percentile.
 GOALS = (("bob", 0.5, 5), ("bob", 0.99, 20), ("new", 0.99, 150))
-#: MiB that the server may keep when an attack is over.
+#: MiB of memory that the server may keep after an attack.
 KEPT = 16
 HEAD = (
     "| attack | connections | | bob, ms | newcomers, ms | descriptors | MiB | processor, % |\n"

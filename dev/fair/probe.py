@@ -31,7 +31,8 @@ def main():
             try:
                 if client is None:
                     client = Client(port, "bob", timeout=10)
-                    # The time of the one who stays connected begins when it is connected.
+                    # A new client's time includes its connection. The time of a connected client
+                    # begins here, after the connection.
                     began = began if kind == "new" else time.time()
                 result = look(client)
             except Exception as fault:  # noqa: BLE001: each fault is a line of the result

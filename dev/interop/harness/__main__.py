@@ -8,7 +8,7 @@ import time
 from . import judge, prepare, suites, workers
 from .model import GROUPS, OUT, may_select
 
-# Each module registers its groups on import.
+# Importing a module registers its groups.
 from .peers import (  # noqa: F401
     attacks,
     cifs,
@@ -88,8 +88,8 @@ def arguments():
     )
     args = ap.parse_args()
     if args.built or args.profile != "release":
-        # A build with assertions fails when one poll takes so much processor time.  Releases
-        # are measured too if the variable is set by hand.
+        # A program with assertions fails if one poll uses more processor time than this many
+        # milliseconds. Optimised builds are measured too if the variable is set by hand.
         limits = {"sim": "20", "dev": "200"}
         os.environ.setdefault("FREVO_HELD_CORE_MS", "50" if args.built else limits.get(args.profile, "200"))
     return args
@@ -175,7 +175,8 @@ def main():
     passed += len(unstable)
     print(f"{len(rows) - passed - skipped - bad} of {len(rows)} checks failed as expected")
     print(f"interop: {passed} passed, {bad} failed, {skipped} skipped")
-    # Only a whole run is compared with the baseline: a pass may be lost only for a cited reason.
+    # Only a whole run must reach all passes of the baseline: without a cited reason no pass may be
+    # lost.
     return 1 if bad or worse or not rows or (args.full and uncited) else 0
 
 

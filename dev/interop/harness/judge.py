@@ -12,13 +12,13 @@ from .model import HERE, OUT
 
 WHOSE = {"peer": "peer's fault", "planned": "planned", "reference": "reference server", "choice": "by choice"}
 
-# A section of a specification that justifies a difference from smbd.
+# A specification's section, which justifies a result different from smbd's.
 CITATION = re.compile(r"\bMS-[A-Z0-9]+ \d|\bRFC ?\d")
 
-# What smbd of Debian 12 does: with the suites of Samba and pike, and with those of other clients.
+# Results of Debian 12's smbd: with the suites of Samba and pike, and with other clients.
 BASELINES = ["baseline-smbd-4.17.tsv", "results/clients-smbd-4.17.tsv"]
 
-# Suites that others wrote, for which smbd is the measure.
+# Suites of other projects: Frevo is compared with smbd's results there.
 SUITES = ("smbtorture", "pike", "rclone", "suites", "xfstests")
 
 
@@ -59,7 +59,7 @@ class Expectations:
             if e.get("result", "fail") not in ("fail", "skip", "either"):
                 raise SystemExit(f"expected.toml: {e['test']}: result must be fail, skip or either")
             if samba and "samba" not in e:
-                # A difference from 4.17 may be gone.
+                # The list is made for smbd 4.17: a newer release may no longer differ.
                 e["result"] = "either"
             releases = e.get("samba", samba)
             if samba not in (releases if isinstance(releases, list) else [releases]):
@@ -77,8 +77,8 @@ class Expectations:
             entry["hits"] += 1
         awaited = entry.get("result", "fail") if entry else None
         before = self.baseline.get(row.name)
-        # A test that smbd makes smbtorture skip says nothing about Frevo. smbd itself, the reference,
-        # must repeat every result of its baseline.
+        # smbtorture skips a test because smbd lacks the feature: the skip says nothing about Frevo.
+        # smbd itself, the reference, must repeat every result of its baseline.
         repeated = before not in (None, "pass") and row.result == before
         if not entry and repeated and (self.server == "smbd" or before == "skip"):
             row.verdict = "expected"
@@ -122,7 +122,7 @@ class Expectations:
         return [e["test"] for e in self.entries if not e["hits"]]
 
 
-# More groups than these do not fail by chance.
+# If more groups than this fail, the failures are no accidents.
 MOST_SECOND_ATTEMPTS = 3
 
 

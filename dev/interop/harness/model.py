@@ -42,13 +42,14 @@ class Group:
     run: object
     full_only: bool = False
     about: str = ""
-    # Seconds the group takes on smbd, if it mostly waits: more groups than the machine has cores run at one time.
+    # Seconds that the group takes on smbd, for a group that mostly waits. Such groups run in
+    # parallel, even more of them than the machine has cores.
     beside: float | None = None
     # True if the group runs only when `--only` names it.
     named_only: bool = False
-    # The release of Samba that first has the suite, if it is newer than the default.
+    # The first release of Samba with this suite, if it is newer than the default release.
     samba: str | None = None
-    # Seconds of a group that takes long, so that it starts early.
+    # Seconds that a long group takes: longer groups start earlier.
     seconds: float = 0.0
 
 
@@ -101,7 +102,7 @@ class Context:
         if selects(self.patterns, name):
             detail = " ".join(str(detail).split())[:300]
             self.rows.append(Row(name, result, seconds, detail))
-            # One write per line: groups that run side by side must not mix their lines.
+            # Print each result with one write, so that the lines of parallel groups do not mix.
             print(f"  {result:4} {name} {seconds:.1f} s{'  ' + detail if detail else ''}\n", end="", flush=True)
 
     @contextlib.contextmanager

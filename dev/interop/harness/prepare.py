@@ -18,9 +18,9 @@ PYTHON_CLIENTS = ["smbprotocol==1.17.0", "impacket==0.13.1"]
 GO_SMB2 = "github.com/cloudsoda/go-smb2@v0.0.0-20260918041005-0c5d69b69701"
 FSX = "0.3.2"
 TOOLS, VENV, GO_SUITE = OUT / "tools/bin", OUT / "venv", OUT / "go-smb2"
-# By GSS-API. Both extensions are compiled with libkrb5-dev.
+# Packages for logons by GSS-API. gssapi and krb5 are compiled with libkrb5-dev.
 GSSAPI, GSSAPI_CLIENTS = OUT / "gssapi", ["smbprotocol==1.17.0", "gssapi==1.12.0", "krb5==0.10.0"]
-# pike needs pycryptodome, the others do not: it has a virtual environment of its own.
+# Only pike needs pycryptodome, so it has a virtual environment of its own.
 PIKE, PIKE_TESTS = (
     OUT / "pike",
     ["pike-smb2==0.4.6", "attrs==25.3.0", "future==1.0.0", "pycryptodome==3.23.0", "six==1.17.0"],
@@ -72,7 +72,8 @@ def cargo_example(package, name):
 def copy_program(source):
     """Copies a program to the tools if it changed: a build during the run must not pull it away."""
     TOOLS.mkdir(parents=True, exist_ok=True)
-    # A second run at the same time copies, too.
+    # A second run at the same time may copy the same program: the name contains the process number,
+    # and the replacement is atomic.
     fresh = TOOLS / f"{source.name}.new{os.getpid()}"
     shutil.copy2(source, fresh)
     os.replace(fresh, TOOLS / source.name)
@@ -170,7 +171,7 @@ def build(args, groups):
         examples["frevo-client"] = ["append_locked", "break_trial", "exactly_once"]
     if "embedded" in names:
         examples["frevo-server"] = ["embed", "readonly_archive"]
-    # The checks' own programs are never measured: the dev profile is enough.
+    # The speed of the checks' own programs does not matter: the dev profile is enough.
     for package in packages:
         copy_program((built or cargo_build("dev", package)) / package)
     for package, programs in examples.items():
@@ -185,10 +186,10 @@ def build(args, groups):
     elif built:
         program = str(copy_program(built / "frevo"))
     else:
-        # smbtorture's control codes are in no other build.
+        # Only a build with this feature has the control codes that smbtorture uses.
         features = ["test-hooks"] if any(g.profile == "torture" for g in groups) else []
         features += ["rdma"] if "rdma" in names else []
         program = str(copy_program(cargo_build(args.profile, "frevo", features=features) / "frevo"))
-    # The client's groups run it too, with any server.
+    # Groups of Frevo's client use this program with any server.
     os.environ["FREVO_CLIENT"] = program
     return program if args.server == "frevo" else None

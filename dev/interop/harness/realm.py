@@ -6,7 +6,7 @@ import subprocess
 from .model import HERE, Failure
 from .servers import newer_samba
 
-# Not that of the group's own server.
+# This address differs from that of the group's own server.
 ADDRESS = "198.18.3.1"
 HOST, REALM = "files.frevo.test", "FREVO.TEST"
 

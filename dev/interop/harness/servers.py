@@ -10,18 +10,19 @@ from pathlib import Path
 from .model import HERE, OUT
 
 ADDRESS, PORT = "198.18.0.1", 445
-# An address whose speed and capabilities the configuration tells.
+# An address whose speed and capabilities are set in the configuration.
 INTERFACE_TOLD = "198.19.41.1"
 
-# Frevo runs as root here, and smbd works as root on the shares: the host may put files there.
+# On the shares smbd acts as root, as Frevo does here, since the host may put files of root there.
 AS_ROOT = ["-s", "force user = root"]
 
-# By default Frevo requires encryption and signatures, smbd only offers them.  Here both only offer,
-# so that a client uses what its check names; the profile's name says otherwise.
+# By default Frevo requires encryption and signatures, and smbd only offers them. Here Frevo only
+# offers them, too, so that each client uses the protection that its check names. Other profiles say
+# so in their name.
 OFFERED = ["-x", "--encryption", "-x", "offered", "-x", "--signing", "-x", "offered"]
 OLD = ["-x", "--min-dialect", "-x", "2.0.2"]
 
-# One core: every client is on the core that is attacked.
+# With one core every client shares the core that is attacked.
 ATTACKED = [
     *OFFERED,
     "-x",
@@ -38,16 +39,18 @@ ATTACKED = [
     'forbidden=deny = ["smbuser"]',
 ]
 
-# Arguments of with-frevo and of with-samba for each profile; {address} is the server's address.
+# For each profile the arguments of with-frevo and of with-samba. {address} stands for the server's
+# address.
 PROFILES = {
     "default": (OFFERED, [*AS_ROOT, "-g", "server min protocol = SMB3_00"]),
     "old-dialects": ([*OFFERED, *OLD], AS_ROOT),
-    # The defaults of the program.
+    # Frevo with its default settings.
     "as-shipped": ([], [*AS_ROOT, "-g", "server smb encrypt = required", "-g", "server signing = mandatory"]),
     "signed-only": (["-x", "--encryption", "-x", "offered"], [*AS_ROOT, "-g", "server signing = mandatory"]),
     "no-encryption": (["-x", "--encryption", "-x", "off"], [*AS_ROOT, "-g", "server smb encrypt = off"]),
     "read-only": ([*OFFERED, "-x", "--read-only"], [*AS_ROOT, "-s", "read only = yes"]),
-    # The shares that suites of other clients name.  smb-rs asks for short names, which smbd makes by default.
+    # The share names that other projects' suites expect. smb-rs asks for short names, which smbd
+    # makes by default.
     "suites": (
         [
             *OFFERED,
@@ -63,12 +66,13 @@ PROFILES = {
         ],
         [*AS_ROOT, "-m", "share-encrypted=encrypt = true", "-m", "MyShare", "-m", "PublicShare"],
     ),
-    # A client makes one channel per address, and several to an address with RSS.
+    # A client makes one channel per address, or several channels to an address with RSS.
     "multichannel": (
         [*OFFERED, "-x", "--listen", "-x", f"0.0.0.0:{PORT}"],
         [*AS_ROOT, "-i", "{address};speed=10000000000,capability=RSS"],
     ),
-    # All addresses, of which one has other properties than the kernel says.
+    # The server listens on all addresses. For one address the configuration replaces the kernel's
+    # speed and capabilities.
     "interfaces": (
         [
             *OFFERED,
@@ -89,8 +93,8 @@ PROFILES = {
         ],
         [],
     ),
-    # On tmpfs, since on ext4 an ACL's xattr takes a block and multichannel tests then
-    # find an allocation for an empty file.
+    # The shares are on tmpfs: on ext4 the attribute with an ACL takes a block, and the multichannel
+    # tests then find that an empty file has an allocation.
     "torture": (
         [*OFFERED, *OLD, "-x", "--test-hooks", "-c", "anonymous = true", "-e"],
         ["-e", "-i", "{address};speed=10000000000,capability=RSS"],
@@ -99,17 +103,18 @@ PROFILES = {
     "torture-nonotify": ([*OFFERED, *OLD], ["-g", "change notify = no"]),
     # Root may read and set system access control lists.
     "crossing": ([*OFFERED, "-r"], [*AS_ROOT, "-r"]),
-    # Little memory, all addresses of the machine, and a share that the account may not use.
+    # A server with little memory, which listens on all addresses and has a share that the account
+    # may not use.
     "attacks": (ATTACKED, []),
     "attacks-as-shipped": (["-x", "--listen", "-x", f":{PORT}"], []),
     "attacks-descriptors": ([*ATTACKED, "-n", "2048"], []),
-    # Every user may list accounts, as on smbd.
+    # Every user may list the accounts, as on smbd.
     "accounts": ([*OFFERED, "-c", 'account_listing = "users"'], AS_ROOT),
-    # A share on a file system that a group mounts before.
+    # The group mounts a file system before the server starts, and shares it.
     "odd-disk": ([*OFFERED, "-m", "disk"], [*AS_ROOT, "-m", "disk"]),
-    # Users change their passwords.
+    # Users may change their passwords.
     "passwords": (OFFERED, AS_ROOT),
-    # A share whose deleted files go to a bin.
+    # Deleted files of one share go to a recycle bin.
     "recycle": (
         [*OFFERED, "-m", 'bin=recycle = { exclude = ["*.tmp"] }'],
         [
@@ -124,15 +129,15 @@ PROFILES = {
             "recycle:versions = yes",
         ],
     ),
-    # cifs.ko mounts with `posix`; smbd has that from 4.18 on.
+    # cifs.ko mounts with `posix`. smbd has these extensions from 4.18 on.
     "unix-extensions": (
         OFFERED,
         [*AS_ROOT, "-g", "server min protocol = SMB3_00", "-g", "smb3 unix extensions = yes"],
     ),
-    # Administrators add shares below a folder, which must exist when the server starts.
+    # Administrators may add shares below a folder, which must exist when the server starts.
     "share-roots": ([*OFFERED, "-A", "smbuser", "-R", "roots"], []),
     "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),
-    # Files are accessed with the rights of the logged-on user of the host.
+    # The server uses files with the rights of the host's user who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
 }
 
@@ -165,11 +170,12 @@ class Server:
         args = [with_it, "-a", address, "-p", str(port), "-d", self.directory]
         args += [a.replace("{address}", address) for a in PROFILES[profile][0 if kind == "frevo" else 1]]
         if kind == "frevo":
-            # From 4.18 on smbd's write times are those of Windows 10.
+            # From 4.18 on smbd updates write times at once, as Windows 10 does.
             args += ["-b", program, *(["-w"] if samba else [])]
         elif samba:
             args += ["-R", newer_samba(samba)]
-        # The server lives until the input of CMD ends, which happens even if this process is killed.
+        # The server ends when the input of its child `cat` ends. The input ends even if this
+        # process is killed.
         self.child = subprocess.Popen(
             [*map(str, args), "--", "sh", "-c", "echo ready; exec cat"],
             stdin=subprocess.PIPE,

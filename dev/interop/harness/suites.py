@@ -14,7 +14,7 @@ from .prepare import call, python_clients, stamp, stamped
 
 RCLONE_VERSION = "v1.76.0"
 RCLONE = OUT / "rclone"
-# The packages whose tests run against a server, by the name of their group.
+# The packages of rclone whose tests run against a server, by group name.
 RCLONE_SUITES = {
     "backend-smb": "backend/smb",
     "operations": "fs/operations",
@@ -22,8 +22,8 @@ RCLONE_SUITES = {
     "vfs": "vfs",
     "bisync": "cmd/bisync",
 }
-# The backends and commands that the tests and the mount use (onedrive has a hash). All of them take many times as long
-# to build.
+# Only the backends and commands that the tests and the mount use (onedrive has its own hash).
+# Building all of rclone takes many times as long.
 BACKENDS = ("chunker", "crypt", "local", "memory", "onedrive", "smb")
 COMMANDS = ("", "/copy", "/mount", "/obscure")
 
@@ -36,7 +36,7 @@ PYSMB = OUT / "pysmb"
 
 SMB_RS_VERSION = "0.12.1"
 SMB_RS = OUT / "smb-rs"
-# What its stream of a directory does when it is empty.
+# The statement in smb-rs that runs when its stream of a directory has no more names.
 SMB_RS_WAKES = "this.notify_fetch_next.notify_waiters() //"
 
 JAVA_SOURCES = HERE / "peers/java"
@@ -45,7 +45,7 @@ JAVA = OUT / "java"
 LIBSMB2_VERSION = "6.2+dfsg-2+deb13u1"
 LIBSMB2 = OUT / "libsmb2"
 LIBSMB2_TAG, LIBSMB2_COMMIT = "libsmb2-6.2", "d67e213a5c4e7e4969fd81f0b95e4ca5831fbba1"
-# All of its examples but a server.
+# All examples of libsmb2 except the server.
 LIBSMB2_EXAMPLES = [
     f"smb2-{name}"
     for name in [
@@ -129,7 +129,7 @@ def smb_rs():
         return
     shutil.rmtree(SMB_RS, ignore_errors=True)
     SMB_RS.mkdir(parents=True)
-    # A crate that depends on it makes cargo fetch the package.
+    # cargo fetches a package only as another crate's dependency: make such a crate.
     (SMB_RS / "src").mkdir()
     (SMB_RS / "src/lib.rs").touch()
     (SMB_RS / "Cargo.toml").write_text(
@@ -140,18 +140,19 @@ def smb_rs():
     manifest = next(p["manifest_path"] for p in found["packages"] if p["name"] == "smb")
     source = SMB_RS / "source"
     shutil.copytree(Path(manifest).parent, source)
-    # The published package does not ask for a feature of tokio that its tests use.
+    # The published package lacks a feature of tokio that its tests use.
     text = (source / "Cargo.toml").read_text().replace('    "macros",\n]', '    "macros",\n    "rt-multi-thread",\n]')
     (source / "Cargo.toml").write_text(text + "\n[workspace]\n")
-    # Its stream of a directory waits for ever if the test takes the last name before the stream waits for that, which
-    # no server can prevent: notify_waiters wakes only who waits already.
+    # A bug of smb-rs: its directory stream waits for ever if the test takes the last name before
+    # the stream waits for more, since notify_waiters wakes only tasks that already wait. No server
+    # can prevent that.
     listing = source / "src/resource/directory.rs"
     text = listing.read_text()
     if text.count(SMB_RS_WAKES) != 1:
         raise SystemExit(f"prepare: {listing} is not that of smb {SMB_RS_VERSION}")
     listing.write_text(text.replace(SMB_RS_WAKES, SMB_RS_WAKES.replace("notify_waiters", "notify_one")))
     target = SMB_RS / "target"
-    # The crate's own lock file, so that the same versions are built each time.
+    # Use the crate's own lock file, so that each build has the same versions.
     arguments = ["test", "--no-run", "--tests", "--locked", "--message-format=json", "--target-dir", target]
     printed = call("cargo", *arguments, cwd=source, stderr=subprocess.PIPE)
     for line in printed.splitlines():
@@ -212,13 +213,13 @@ def libsmb2():
         shutil.rmtree(fetched)
         stamp(LIBSMB2, LIBSMB2_VERSION)
     include, libraries = LIBSMB2 / "usr/include", next(LIBSMB2.glob("usr/lib/*/libsmb2.so")).parent
-    # The library wants a newer C library than the compiler's.
+    # libsmb2 is linked against a newer C library than the compiler's.
     flags = ["-O1", "-D_GNU_SOURCE", f"-I{include}", f"-L{libraries}", "-Wl,--allow-shlib-undefined"]
     sources = {"peer": HERE / "peers/libsmb2_peer.c"}
     examples = libsmb2_source() / "examples"
     sources |= {name: examples / f"{name}.c" for name in LIBSMB2_EXAMPLES if examples.exists()}
     for name, source in sources.items():
-        # What their configure script defines.
+        # Definitions that the configure script of libsmb2 would make.
         defined = ["-DHAVE_POLL_H", "-D_U_=__attribute__((unused))", f"-I{include}/smb2", "-w"]
         call("cc", *flags, *defined, "-o", LIBSMB2 / name, source, "-lsmb2")
     theirs = root / libraries.relative_to(LIBSMB2)

@@ -11,7 +11,7 @@ from .model import OUT, Failure, Skip
 
 ODD_SIZES = [0, 1, 2, 4095, 4096, 4097, 65535, 65536, 65537, 1048575, 1048577, 8 * 1048576 + 13]
 
-# Names that a file server must keep unchanged; MS-FSCC 2.1.5 reserves none of them.
+# A file server must keep each of these names unchanged: MS-FSCC 2.1.5 reserves none of them.
 NAMES = [
     "plain.txt",
     "with several  spaces inside.txt",

@@ -19,9 +19,9 @@ from pathlib import Path
 from .model import GROUPS, HERE, OUT, ROOT, Context, Row
 from .servers import PROFILES, Server
 
-# The most workers that run groups which compute; the others run groups that mostly wait.
+# At most this many workers run groups that compute. The other workers run groups that mostly wait.
 COMPUTING = 2
-# The size of the file system with the shares of one worker's server.
+# The size of the file system that holds the shares of one worker's server.
 DISK = "4g"
 
 
@@ -77,11 +77,13 @@ def work(args, program):
     """The whole life of a worker: runs the groups that its input names, to the end of the input."""
     served = os.environ["TMPDIR"]
     if served.startswith("/dev/shm/"):
-        # A check that fills the server's disk must not fill the memory of the machine. No other worker sees this mount.
+        # A check that fills the server's disk must not fill the machine's memory. Only this worker
+        # sees the mount.
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={DISK}", "served", served], check=True)
     by_name = {group.name: group for group in GROUPS}
     worker = Worker(args, program)
-    # No program that a group runs may read the names of the groups.
+    # Replace standard input: a program that a group runs must not read the names of the groups from
+    # it.
     with open(os.dup(0)) as names, open(int(os.environ["FREVO_INTEROP_RESULTS"]), "w") as results:
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
@@ -99,7 +101,7 @@ class Queue:
     def __init__(self, groups):
         order = list(PROFILES)
         self.lock = threading.Lock()
-        # The longest first: the last one to end decides how long the run takes.
+        # Groups that take longest start first, so that the last group does not prolong the run.
         self.waiting = sorted((g for g in groups if g.beside is not None), key=lambda g: -g.beside)
         rest = [g for g in groups if g.beside is None]
         self.computing = sorted(
@@ -173,8 +175,8 @@ def run_groups(groups, args, program):
     count = max(1, min(args.workers, len(groups)))
     if len(queue.measuring) == len(groups):
         count = 1
-    # The servers' directories are in memory, since smbtorture's allocation sizes want that; the
-    # peers' are on disk, where a guest can see them.
+    # The servers' directories are in memory: smbtorture expects that file system's allocation
+    # sizes. The peers' directories are on disk, where a guest can see them.
     with (
         tempfile.TemporaryDirectory(prefix="frevo-interop.", dir=os.environ.get("TMPDIR", "/dev/shm")) as served,
         tempfile.TemporaryDirectory(prefix="work.", dir=OUT) as scratch,

@@ -33,7 +33,7 @@ def main():
 
     slow, cut = None, []
     if kind == "accounts" and wanted("06-slow-reader"):
-        # It mostly waits, so it runs in parallel with the others.
+        # This attack mostly waits, so it runs in parallel with the others.
         slow = threading.Thread(target=lambda: cut.append(accounts.slow_reader(scene)), daemon=True)
         slow.start()
     for name, function in KINDS[kind]:

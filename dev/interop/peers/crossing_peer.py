@@ -17,8 +17,9 @@ import sys
 from raw import Refused, Tree, chained
 from report import check, pattern
 
-# An AFP_AfpInfo record as macOS writes it, with Finder information.  A record without counts as absent: smbd with
-# vfs_fruit removes it on write, and Frevo does not list it; smbd without vfs_fruit keeps it like any stream.
+# An AFP_AfpInfo record as macOS writes it, with Finder information. Without Finder information a
+# record counts as absent: smbd with vfs_fruit removes it on write, Frevo does not list it, and smbd
+# without vfs_fruit keeps it like any stream.
 AFP_INFO = b"AFP\0" + bytes.fromhex("00010000 00000000 80000000") + b"TEXTttxt" + bytes(24) + bytes(12)
 assert len(AFP_INFO) == 60
 
@@ -51,7 +52,7 @@ STREAMED = {
 }
 WITH_EAS = {"with eas.txt": {b"ONE": b"value", b"TWO": bytes(range(200))}, "folder with eas": {b"THREE": b"3"}}
 NAMES = ["MiXeD.TXT", "äöü", "cafe\u0301", "語" * 80, "emoji 🦀", ".dot", "trailing\u00a0", "comma,+=[]"]
-# Dates in the past, in 100 ns since 1601, not rounded.
+# Times in the past with an odd fraction, in 100 ns since 1601.
 BORN, WRITTEN = 126_227_808_001_234_567, 127_000_000_007_654_321
 
 EVERYONE, AUTHENTICATED, OWNER, CREATOR, USERS = (

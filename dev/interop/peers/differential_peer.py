@@ -27,7 +27,7 @@ AREAS = {
     "notify": requests.notify,
     "names": requests.names,
 }
-# The order of the areas; CREATE has two turns.
+# The order in which the areas take turns. CREATE has two turns.
 TURNS = ["create", *AREAS]
 
 
@@ -38,7 +38,8 @@ def main():
     areas = os.environ.get("DIFFERENTIAL_AREAS", ",".join(TURNS)).split(",")
     while report.requests < int(requests):
         number += 1
-        # Each scene has a seed of its own: an early end does not change the next scenes.
+        # Each scene has a random seed of its own, so that a scene that ends early does not change
+        # the later scenes.
         rng = random.Random(f"{seed} {number}")
         area = areas[number % len(areas)]
         try:
@@ -49,10 +50,11 @@ def main():
         except raw.Refused as e:
             report.differ(f"{area}: refused on one side", f"scene {number}: {e}")
         except (OSError, struct.error) as e:
-            # An address at the beginning of the text names the server that ended the connection.
+            # An address at the beginning of the error text names the server that ended the
+            # connection.
             whose = "smbd" if str(e).startswith(other + " ") else "the server under test"
             report.differ(f"{area}: {whose}: {type(e).__name__}", f"scene {number}: {e}")
-        # The end of the connection closes the handles that a scene left.
+        # A new connection closes all handles that the last scene left open.
         pair.connect()
     with open(out, "w") as f:
         told = {"requests": report.requests, "scenes": number, "lost_by_smbd": report.lost_by_smbd}

@@ -77,11 +77,11 @@ def read_only():
         flush(t, file)
         t.close(file)
     file, folder = t.open("open", access=ALL), t.open("", access=0x100081, options=1)
-    # After this error the file system is read-only.
+    # ext4 makes itself read-only after this error.
     sh("""disk=$(basename $(findmnt -no SOURCE /mnt/srv/ext4))
         echo 1 > /sys/fs/ext4/$disk/trigger_fs_error; ! touch ext4/probe 2>/dev/null""")
-    # ext4 still takes overwrites and times into memory: FLUSH fails. Since 2024 no mount flag shows the state, so the
-    # failed removal is reported at CLOSE.
+    # ext4 still accepts overwrites and times in memory, so only FLUSH fails. Since 2024 no mount
+    # flag shows the read-only state, so a failed removal is reported at CLOSE.
     answers = changes(t, file, folder)
     unseen = answers["dispose"].status == 0
     told(
@@ -124,7 +124,7 @@ def remounted():
         wanted = "CANNOT_DELETE" if name == "delete-on-close" else READ_ONLY
         assert answer.status == STATUS[wanted], f"{name}: {NAMES.get(answer.status, hex(answer.status))}"
     same(t.read(reader, 65536), BLOCK)
-    # A handle without data rights: its changes are refused when sent.
+    # The server refuses these changes when they are sent, on a handle without data rights.
     handle = t.open("kept", access=0x00110180)
     for answer in (
         info(t, handle, 4, struct.pack("<QQQQII", 0, 0, 0, 0, 2, 0)),
@@ -189,13 +189,13 @@ def full():
             True,
             f"acknowledged at {offset}",
         )
-    # Clients write one byte at the new end to test the space: that must fail, too.
+    # To test the space, a client writes one byte at the new end. That write must fail.
     status(t.client.call(raw.WRITE, raw.write_body(old, 64 * MIB, b"x")), "DISK_FULL")
     status(info(t, old, 19, struct.pack("<Q", 16 * MIB)), "DISK_FULL")
     large = struct.pack("<IBBH", 0, 0, 2, 3000) + b"EA\0" + bytes(3000)
     found = info(t, old, 15, large).status
     assert found in (STATUS["DISK_FULL"], STATUS["SUCCESS"]), hex(found)
-    # Operations that need no space succeed.
+    # Operations that need no space succeed on a full disk.
     write(t, old, 0, BLOCK[::-1])
     status(rename(t, old, "older"), "SUCCESS")
     flush(t, old)
@@ -234,10 +234,10 @@ def failing():
     flush(t, file, IO)
     flush(t, file, IO)
     write(t, file, 0, BLOCK[::-1], IO, flags=1)
-    # Data outside the page cache cannot be read.
+    # Data that is not in the page cache cannot be read from the failing disk.
     status(t.client.call(raw.READ, raw.read_body(cold, 0, 65536)), IO)
     alive(OTHER)
-    # A failed write-through is not acknowledged, through another Open either.
+    # A write-through that fails gets an error, even through another Open.
     write(t, other, 0, BLOCK[::-1], IO, flags=1)
     table("linear DEV 0")
     flush(t, file, IO)
@@ -281,7 +281,7 @@ def acknowledged():
         t.client.call(raw.CLOSE, raw.close_body(file))
     t.client.close()
     assert len(kept) >= 50, len(kept)
-    # A second mount of a copy shows only what is on the disk.
+    # Mount a copy of the disk's image: it has only the data that reached the disk.
     said = sh("""mkdir -p /mnt/again; cp --sparse=always /dev/shm/sick.img /dev/shm/copy.img
         mount -o loop,ro /dev/shm/copy.img /mnt/again; (cd /mnt/again; sha256sum f[0-9]*)
         umount /mnt/again; rm /dev/shm/copy.img""")

@@ -93,11 +93,11 @@ def copies(disk, shares):
         status(answer, "SUCCESS")
         sh(f"cmp {disk}/source {disk}/duplicate; sync -f {disk}/source")
         assert free - space(t)[2] < MIB, (free, space(t)[2])
-        # A write to one file does not change the other.
+        # The files share extents: a write to one file must not change the other.
         write(t, copy, 0, bytes(65536))
         flush(t, copy)
         same(t.read(source, 65536), pattern(65536))
-        # A range that is not aligned to blocks.
+        # The server refuses a range that is not aligned to blocks.
         status(
             t.client.call(raw.IOCTL, raw.ioctl_body(copy, DUPLICATE, source + struct.pack("<QQQ", 1, 0, 4096))),
             "INVALID_PARAMETER",
@@ -142,7 +142,8 @@ def streams(disk):
         e[24 : 24 + struct.unpack_from("<I", e, 4)[0]].decode("utf-16-le") for e in raw.chained(t.query(file, 1, 22))
     }
     same(names, {"::$DATA", *(f":{name}:$DATA" for name in sizes)}, "listed")
-    # Streams follow the file when it is renamed, and when the host copies it with attributes.
+    # Streams stay with the file when it is renamed, and when a program on the host copies it with
+    # its attributes.
     t.close(file)
     said = smbclient(disk, "smbuser", "rename streamed moved", f"get moved:huge {here}/huge")
     same((here / "huge").stat().st_size, 3 * MIB, said)
@@ -167,7 +168,8 @@ def default_lists(disk):
     t = tree(disk)
     handle = t.open("lists\\file", access=0x20080)
     descriptor = t.query(handle, 3, 0, additional=7)
-    # The client sees both entries: S-1-22-1-61001 and S-1-22-2-61002.
+    # The client sees the host's user 61001 as S-1-22-1-61001 and the host's group 61002 as
+    # S-1-22-2-61002.
     for sub, number in ((1, 61001), (2, 61002)):
         assert struct.pack("<BB6sII", 1, 2, b"\0\0\0\0\0\x16", sub, number) in descriptor, descriptor.hex()
     t.close(handle)
@@ -219,7 +221,7 @@ def snapshots():
     same(t.list("sub"), ["file"])
     inner = t.open("sub\\file")
     same(t.read(inner), b"in it\n")
-    # Both roots have inode 256; clients expect one file system per share.
+    # On btrfs both root folders have inode 256. Clients expect unique inode numbers within a share.
     roots = [t.open(name, access=0x100081, options=1) for name in ("", "sub")]
     numbers = [t.query(f, 1, 6) for f in roots]
     assert numbers[0] != numbers[1] or KIND != "frevo", f"one number for two folders: {numbers[0].hex()}"
@@ -229,7 +231,7 @@ def snapshots():
     same(listing.buffer()[96:104], numbers[1], "as it is listed")
     for f in roots:
         t.close(f)
-    # A rename into another file system is refused: the client copies instead.
+    # The server refuses a rename into another file system, and the client copies the file instead.
     path = "sub\\moved".encode("utf-16-le")
     mover = t.open("kept", access=0x00110000)
     status(

@@ -17,7 +17,8 @@ HOST, PORT, SHARE = (os.environ["SMB_" + name] for name in ("HOST", "PORT", "SHA
 NETWORK_SESSION_EXPIRED = 0xC000035C
 base = rf"\\{HOST}\{SHARE}"
 options = {"port": int(PORT), "auth_protocol": "kerberos"}
-# Longer than MIT's library takes for an authenticator, and shorter than anybody waits.
+# Lifetime of a ticket in seconds: more than MIT's library allows an authenticator, and short enough
+# to wait for its end.
 LIFE = 8
 
 

@@ -10,9 +10,9 @@ import raw
 
 JOBS, KIND = Path(os.environ["GUEST_JOBS"]), os.environ["GUEST_SERVER"]
 ADDRESS, PORT, PASSWORD = os.environ["SMB_ADDR"], int(os.environ["SMB_PORT"]), os.environ["SMB_PASS"]
-# The accounts of dev/interop/accounts.
+# The user IDs of dev/interop/accounts.
 USERS = {"smbuser": 50001, "smbuser2": 50002}
-# Only an administrator sees the quotas of others; for smbd that is root.
+# Only an administrator sees the quotas of other users. On smbd the administrator is root.
 ADMIN = "smbuser2" if KIND == "frevo" else "root"
 MISSING = (
     dict(line.split(": ", 1) for line in (JOBS / "missing").read_text().splitlines() if ": " in line)
@@ -20,7 +20,7 @@ MISSING = (
     else {}
 )
 
-# NTSTATUS values that the checks name.
+# The NTSTATUS values that the checks name.
 STATUS = {
     "SUCCESS": 0,
     "NO_MORE_ENTRIES": 0x8000001A,

@@ -16,7 +16,7 @@ from report import check
 RSS, RDMA = 1, 2
 MULTI_CHANNEL = 8
 GBIT = 1_000_000_000
-# Both ends of each link; the far end is in another namespace.
+# The two ends of each link. The far ends are in another namespace.
 NEAR, FAR = ("nic0", "nic1"), ("far0", "far1")
 V4, V6 = "198.19.40.1", "fd00:40::1"
 TOLD = os.environ["INTERFACE_TOLD"]
@@ -55,7 +55,7 @@ def index(device):
         return int(file.read())
 
 
-# A server tells nothing to a client that can use one connection only.
+# Declare multichannel: a server reports no interfaces to a client that can use only one connection.
 raw.Client.capabilities |= MULTI_CHANNEL
 client = raw.Client(here, int(os.environ["SMB_PORT"]), os.environ["SMB_USER"], os.environ["SMB_PASS"])
 client.tree_connect(here, "IPC$")
@@ -68,7 +68,7 @@ far = f"nsenter -t {keeper.pid} -n"
 # Other checks in this namespace may have given the first tap further addresses.
 beginning = set(told())
 with check("alone"):
-    # Nobody has opened the other taps: they have no carrier.
+    # No program has opened the other taps, so they have no carrier and are not reported.
     if here not in beginning or any(not address.startswith("198.18.0.") for address in beginning):
         raise AssertionError(f"told {sorted(beginning)}")
 with check("interface-added"):
@@ -86,7 +86,7 @@ with check("indices"):
     if indices != [index("nic0"), index("nic0"), index("nic1")]:
         raise AssertionError(f"{found}")
 with check("speed-and-queues"):
-    # What the kernel says of a veth.
+    # The kernel reports 10 Gbit/s for a veth.
     if {told()[address][1:] for address in (V4, V6)} != {(RSS, 10 * GBIT)}:
         raise AssertionError(f"{told()}")
 with check("overrides"):

@@ -15,7 +15,7 @@ import raw
 from rights_peer import DACL, READ_CONTROL, USERS, WRITE_DAC, descriptor, mask
 
 SHARES, FILES, FOLDER = ["staff", "guests", "both"], 12, "rights"
-# What a program wants of a file, and the access that it asks for (MS-SMB2 2.2.13.1.1).
+# For each operation the access that a program asks for (MS-SMB2 2.2.13.1.1).
 OPERATIONS = {
     "read": 0x1,
     "write": 0x2,
@@ -46,7 +46,7 @@ class Server:
     def make(self, share, entries, administrator):
         """Makes the files of a share with these lists."""
         owner = self.tree("Administrator", share)
-        # FILE_OPEN_IF, FILE_DIRECTORY_FILE
+        # disposition=3 is FILE_OPEN_IF, options=1 is FILE_DIRECTORY_FILE.
         folder = owner.open(FOLDER, access=READ_CONTROL | WRITE_DAC, disposition=3, options=1)
         owner.set(folder, 3, 0, descriptor([(True, 0x1F01FF, administrator), (True, 0x1200A9, "S-1-1-0")]), DACL)
         owner.close(folder)

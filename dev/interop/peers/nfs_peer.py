@@ -8,7 +8,7 @@ from guest import has, same, sh, smbclient, space, status, tree, write
 from report import check, pattern
 
 BLOCK = pattern(65536)
-# The most seconds for a request that does not use NFS, in a slow guest.
+# Seconds that a request may take in a slow guest if it does not use NFS.
 PROMPT = 3.0
 
 
@@ -30,7 +30,7 @@ def everything():
     same(sh("stat -c %s /mnt/exp/file").strip(), "524288", "on the server's disk")
     same(t.read(file, 65536), BLOCK)
     same(t.list(""), ["file"])
-    # Attributes and streams need extended attributes, which NFS has since 4.2.
+    # Attributes and streams are kept in extended attributes, which NFS has since 4.2.
     status(t.client.call(raw.SET_INFO, raw.set_body(file, 1, 4, struct.pack("<QQQQII", 0, 0, 0, 0, 2, 0))), "SUCCESS")
     same(struct.unpack_from("<I", t.query(file, 1, 4), 32)[0] & 2, 2, "HIDDEN")
     stream = t.open("file:stream", disposition=5)
@@ -53,7 +53,7 @@ def stalls():
         write(c, f, 0, BLOCK)
         status(c.client.call(raw.FLUSH, raw.flush_body(f)), "SUCCESS")
     other = tree("ext4")
-    # The NFS connection is dead; the guest's other interface works.
+    # The NFS connection is dead. The guest's other interface still works.
     sh("echo 3 > /proc/sys/vm/drop_caches; ip link set lo down")
     began = time.monotonic()
     waiting = []
@@ -73,11 +73,12 @@ def stalls():
 
         timed(one)
     for c in clients:
-        # On the connections with the waiting requests.
+        # Requests that do not use NFS work on the connections whose other requests wait.
         timed(lambda c=c: status(c.client.call(13, struct.pack("<HH", 4, 0), tree_id=0), "SUCCESS"))
     timed(lambda: tree("ext4", "smbuser2").client.close())
     timed(lambda: same("meanwhile" in smbclient("ext4", "smbuser", "ls"), True))
-    # What is given up is answered at once, and what waits is not in the way of an end.
+    # A request on a dead disk waits, but it holds up neither an answer after cancellation nor the
+    # end of a connection.
     assert time.monotonic() - began > 0.3
     sh("ip link set lo up; ip addr add 127.0.0.1/8 dev lo 2>/dev/null || true")
     for c, message in waiting:

@@ -31,9 +31,9 @@ OPEN, CREATE, OPEN_IF = 1, 2, 3
 ALL, LOOK, REMOVE = 0x13019F, 0x80, 0x10000
 FOLDERS, ON_CLOSE = 1, 0x1000
 
-# These file systems have names of UTF-16, as Windows has.
+# exFAT and NTFS have names in UTF-16, as Windows has.
 OF_WINDOWS = KIND in ("exfat", "ntfs")
-# The kernel may believe for that long what it knows of files behind the mount.
+# Seconds for which the kernel may use cached facts about files that changed behind the mount.
 SETTLED = 1.5
 
 
@@ -231,12 +231,13 @@ def long_names(t):
     t.removes(folder, FOLDERS)
     for name in ("名" * (longest + 1), "x" * 256):
         status = t.tries(name, CREATE, ALL)
-        # SFTP has no error of its own for it.
+        # SFTP has no error code for a name that is too long.
         same(status in (INVALID, NO_PATH) or KIND == "sshfs" and status == IO, True, f"one more: {status:#x}")
     same(t.list(""), [], "left")
 
 
-# Each with the character that it stands for elsewhere.
+# Each name with the name that other file systems show: a private-use character stands for a
+# character that SMB forbids there.
 PRIVATE = {
     "a\uf022b.txt": "a:b.txt",
     "q\uf025.txt": "q?.txt",
@@ -265,8 +266,9 @@ BASES = ["Alpha.txt", "Beta.txt", "Gamma.txt", "Delta.txt"]
 
 def spelled(dice, name):
     if KIND == "exfat":
-        # exfat-fuse 1.3 finds names in any case, and aborts or hangs when one that was found in several is renamed,
-        # without Frevo too.
+        # exfat-fuse 1.3 finds names in any case. It aborts or hangs when a file that was found in
+        # several spellings is renamed, even without Frevo, so each file is asked for in one
+        # spelling.
         return name
     return "".join(dice.choice((c.upper(), c.lower())) for c in name)
 
@@ -290,7 +292,8 @@ def one_of_crowd(number, until, said):
                 status = t.renames("crowd\\" + name, "crowd\\" + other, replace=act == 5)
             else:
                 status, _ = OK, t.list("crowd")
-            # A file that another client has open is not replaced, and one that it deletes is not renamed.
+            # A file that another client has open cannot be replaced, and a file that another client
+            # deletes cannot be renamed.
             of_rename = (DENIED, DELETED) if 4 <= act < 6 else ()
             if status not in (OK, NOT_FOUND, COLLISION, SHARING, PENDING, *of_rename):
                 raise AssertionError(f"act {act} on {name}: status {status:#x}")
@@ -323,8 +326,8 @@ def three_clients(t):
             t.makes("crowd\\" + base)
         t.removes("crowd\\" + base.swapcase())
     for _ in range(50):
-        # libfuse keeps a file that was open when it was removed under such a name until the kernel has told it of the
-        # last close, which the kernel does after close() has returned.
+        # libfuse renames an open file that is removed to .fuse_hidden…, until the kernel reports
+        # the last close, which happens after close() has returned. Wait for it.
         if not any(name.startswith(".fuse_hidden") for name in t.list("crowd")):
             break
         time.sleep(0.1)

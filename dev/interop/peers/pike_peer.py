@@ -26,7 +26,7 @@ class Lines(unittest.TestResult):
         super().stopTest(test)
 
     def tell(self, word, test, reason=""):
-        # A test whose cleanup fails as well is reported once.
+        # Report a test only once, even if its cleanup fails, too.
         if not self.told:
             reason = " ".join(reason.split())[:250]
             print(f"{word} {name(test)} {time.monotonic() - self.began:.2f} {reason}".rstrip(), flush=True)

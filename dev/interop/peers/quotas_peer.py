@@ -118,7 +118,7 @@ def of(disk):
         status(user.client.call(raw.FLUSH, raw.flush_body(file)), "SUCCESS")
         used, soft, hard = kept(disk)
         same((soft, hard), (2048, 4096), "the host's limits")
-        # XFS preallocates beyond the written data.
+        # XFS may allocate more blocks than the data needs.
         assert 1024 <= used <= 2048, used
         mine = (used * KIB, 2 * MIB, 4 * MIB)
         found = quotas(status(ask(admin, index), "SUCCESS"))
@@ -187,7 +187,8 @@ def of(disk):
         smbclient(disk, "smbuser", "del small")
     with check(f"{disk}-soft"):
         sh(f"find {disk} -type f -delete")
-        # SMB reports no passed threshold; after the grace time it is a hard limit.
+        # SMB does not report that the soft limit is passed. After the grace time the soft limit
+        # acts as a hard limit.
         sh(f"setquota -u {UID} 512 8192 0 0 /mnt/srv/{disk}; setquota -t -u 1 1 /mnt/srv/{disk}")
         file = user.open("soft", disposition=5)
         for at in range(16):
@@ -227,7 +228,8 @@ def set_exactly(disk, admin, user, index):
             status(set_quota(admin, index, data), wanted)
             if after is not None:
                 same(kept(disk)[1:], after, f"after {wanted} to {data[24:40].hex()}")
-        # Two entries in one request, and an account's domain SID.
+        # Two entries in one request. The first entry has the SID of an account in the server's
+        # domain.
         first = struct.pack("<IIQqqq", 56, 16, 0, 0, MIB, 2 * MIB) + sid(UID)
         status(set_quota(admin, index, first + entry(61001, -1, 8 * MIB)), "SUCCESS")
         same((kept(disk)[1:], kept(disk, 61001)[1:]), ((1024, 2048), (0, 8192)), "two at once")
@@ -272,11 +274,11 @@ def beyond(disk, user):
     full = answers.index(STATUS["DISK_FULL"])
     assert 10 <= full <= 16 and set(answers[:full]) == {0} and set(answers[full:]) == {STATUS["DISK_FULL"]}, answers
     same(sh(f"head -c {MIB} {disk}/told | sha256sum"), before, "what was there")
-    # Preallocation by FileAllocationInformation.
+    # Reserving space by FileAllocationInformation needs quota.
     status(user.client.call(raw.SET_INFO, raw.set_body(file, 1, 19, struct.pack("<Q", 8 * MIB))), "DISK_FULL")
     status(user.client.call(raw.SET_INFO, raw.set_body(file, 1, 20, struct.pack("<Q", MIB))), "SUCCESS")
     same(sh(f"sha256sum < {disk}/told"), before, "cut again")
-    # Preallocation by CREATE.
+    # Reserving space by CREATE needs quota.
     answer = user.client.call(
         raw.CREATE, raw.create_body("reserved", disposition=2, contexts=[(b"AlSi", struct.pack("<Q", 8 * MIB))])
     )
@@ -284,7 +286,7 @@ def beyond(disk, user):
     same(os.path.basename(sh(f"ls {disk} | grep reserved || true")), "", "what could not be made")
     write(user, file, MIB, pattern(65536))
     user.close(file)
-    # Inodes are limited too.
+    # The quota also limits the number of inodes.
     sh(f"setquota -u {UID} 0 0 0 4 /mnt/srv/{disk}")
     answers = [
         user.client.call(raw.CREATE, raw.create_body(f"inode{at}", access=0x0013019F, disposition=5, options=0x1000))

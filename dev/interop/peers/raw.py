@@ -78,7 +78,7 @@ class Answer:
 class Client:
     """A connection with one session."""
 
-    # What the client can do, of the bits of SMB2_GLOBAL_CAP.
+    # Capabilities that the client announces: bits of SMB2_GLOBAL_CAP.
     capabilities = 0x46
 
     def __init__(self, address, port, user, password, client_guid=None, timeout=30):
@@ -95,7 +95,7 @@ class Client:
     def close(self):
         self.socket.close()
 
-    # Frames.
+    # Methods that send and receive frames.
 
     def receive_frame(self):
         head = self.exactly(4)
@@ -137,7 +137,7 @@ class Client:
         mac.update(message[:48] + bytes(16) + message[64:])
         return message[:48] + mac.finalize() + message[64:]
 
-    # Requests.
+    # Methods that send requests and await answers.
 
     def send(self, command, body, charge=1, tree_id=None, session_id=None, flags=0):
         """Sends one request and returns its MessageId."""
@@ -196,7 +196,7 @@ class Client:
         """Sends a request; returns its final answer."""
         return self.await_answer(self.send(command, body, **more))
 
-    # Negotiation and logon.
+    # Methods for negotiation and logon.
 
     def negotiate(self):
         salt = bytes(32)
@@ -242,7 +242,7 @@ class Client:
         return answer.tree_id
 
 
-# Well-formed bodies of requests.
+# Functions that build well-formed bodies of requests.
 
 
 def create_body(name, access=0x0012019F, disposition=3, options=0, share=7, attributes=0, oplock=0, contexts=()):

@@ -16,7 +16,7 @@ import sys
 import raw
 
 READ_CONTROL, WRITE_DAC, MAXIMUM_ALLOWED = 0x20000, 0x40000, 0x02000000
-# The rights of files, MS-SMB2 2.2.13.1.1, without ACCESS_SYSTEM_SECURITY, which takes a privilege.
+# Rights of files (MS-SMB2 2.2.13.1.1) without ACCESS_SYSTEM_SECURITY, which needs a privilege.
 RIGHTS = [1 << bit for bit in range(9)] + [1 << bit for bit in range(16, 21)]
 GENERIC = [0x80000000, 0x40000000, 0x20000000, 0x10000000]
 WORDS = [0x1F01FF, 0x1301BF, 0x1200A9, 0x120116]
@@ -72,14 +72,14 @@ class Server:
     def make_folder(self, administrator):
         """Makes the folder of the files, in which nobody else may delete."""
         owner = self.tree("Administrator")
-        # FILE_OPEN_IF, FILE_DIRECTORY_FILE
+        # disposition=3 is FILE_OPEN_IF, options=1 is FILE_DIRECTORY_FILE.
         folder = owner.open(FOLDER, access=READ_CONTROL | WRITE_DAC, disposition=3, options=1)
         owner.set(folder, 3, 0, descriptor([(True, 0x1F01FF, administrator), (True, 0x1200A9, "S-1-1-0")]), DACL)
         owner.close(folder)
 
     def make(self, name, entries):
         owner = self.tree("Administrator")
-        # FILE_OVERWRITE_IF
+        # disposition=5 is FILE_OVERWRITE_IF.
         file = owner.open(name, access=READ_CONTROL | WRITE_DAC | 3, disposition=5)
         owner.set(file, 3, 0, descriptor(entries), DACL)
         owner.close(file)
@@ -93,7 +93,7 @@ class Server:
         file = answer.body[64:80]
         granted = None
         if access == MAXIMUM_ALLOWED:
-            # FileAccessInformation
+            # Level 8 is FileAccessInformation, which has the granted access.
             granted = struct.unpack("<I", tree.query(file, 1, 8))[0]
         tree.close(file)
         return raw.SUCCESS, granted

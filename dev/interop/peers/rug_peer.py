@@ -70,7 +70,8 @@ def refused(function, *args, wanted, **more):
     try:
         function(*args, **more)
     except (SMBOSError, SMBException) as e:
-        # SMBLinkRedirectionError has no status: the client's answer for a link that leaves the share.
+        # The library's SMBLinkRedirectionError has no status: the library refuses a link that
+        # leaves the share.
         status = getattr(e, "ntstatus", getattr(e, "status", STOPPED))
         assert status in wanted, f"{e}: not among {[hex(w) for w in wanted]}"
     else:

@@ -106,7 +106,7 @@ with check("lock-out"):
             raise AssertionError("opened although nothing was shared")
     assert read("exclusive.bin") == b"mine"
 
-# Raw requests follow.
+# From here on the test sends raw requests.
 connection = Connection(uuid.uuid4(), address, int(port))
 connection.connect()
 session = Session(connection, user, password, require_encryption=sealed)

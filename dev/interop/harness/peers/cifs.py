@@ -13,7 +13,7 @@ from ..model import HERE, OUT, Failure, group
 
 TOOLS = OUT / "tools/bin"
 
-# name, profile, mount options
+# Each entry: name, server profile, mount options.
 MOUNTS = [
     ("default", "default", ""),
     ("seal", "default", "seal"),
@@ -36,7 +36,7 @@ MOUNTS_FULL = [
     ("cifsacl", "torture", "cifsacl"),
 ]
 
-# What /proc/mounts or DebugData shows for each mount option.
+# A text that /proc/mounts or DebugData shows for each mount option.
 PROOFS = {
     "posix": ",posix,",
     "sign": "signed",
@@ -69,7 +69,7 @@ def checks(ctx, options, share=None):
     report = ctx.work / "report"
     program = TOOLS / "frevo-guest-checks"
     with ctx.check("mount"):
-        # Its rows come from the report; its status only repeats them.
+        # The rows of the table come from the report. The exit status only repeats their results.
         status, output = guest(
             ctx,
             options,
@@ -112,7 +112,7 @@ def posix(ctx, options):
             ("made", 0o1777),
         ):
             found = (room / name).stat().st_mode & 0o7777
-            # Clients may set set-group-ID on directories only.
+            # Clients may set the set-group-ID bit on directories only.
             if found != mode & (0o3777 if (room / name).is_dir() else 0o1777):
                 raise Failure(f"{name} has mode {found:o}")
         if (room / "twin").read_text() != "lower" or (room / "TWIN").read_text() != "upper":
@@ -258,8 +258,8 @@ def programs(ctx):
             + "CREATE INDEX h ON t(h); DELETE FROM t WHERE id % 3 = 0; UPDATE t SET v = h WHERE id % 5 = 0; VACUUM;\n"
         )
         query = "PRAGMA integrity_check; SELECT count(*), sum(id), sum(length(v)), max(h) FROM t;"
-        # SQLite takes an exclusive lock over its own shared lock, which SMB refuses; the mount option nobrl
-        # keeps locks local.
+        # SQLite locks a range exclusively over its own shared lock, which SMB refuses. The mount
+        # option nobrl keeps the locks local.
         output = script(ctx, "nobrl", f"sqlite3 work.db < {ctx.work}/work.sql; sqlite3 work.db '{query}'")
         ctx.command("sh", "-c", f"sqlite3 {ctx.work}/local.db < {ctx.work}/work.sql")
         _, local = ctx.command("sqlite3", ctx.work / "local.db", query)
@@ -341,7 +341,8 @@ def leases(ctx):
         trees.same_file(old, ctx.work / "before")
         trees.same_file(new, ctx.work / "after")
     with ctx.check("deferred-close-gives-way"):
-        # The client keeps the handle open after close; another client's rename must not wait for it.
+        # The client keeps the handle open after the program's close, under its lease. Another
+        # client's rename must not wait for that handle.
         began = []
 
         def rename():
@@ -355,7 +356,8 @@ def leases(ctx):
             raise Failure("wrong bytes under the new name")
 
 
-# With reopening and syncing; without a cache, a map and a read do not share pages.
+# The fsx run closes and opens the file again, and calls fsync. Without a cache a memory map and a
+# read do not share pages, so it uses no maps.
 MAPPED = "[weights]\nclose_open = 0.3\nfsync = 0.1\n"
 UNMAPPED = MAPPED + "mapread = 0.0\nmapwrite = 0.0\n"
 
@@ -408,9 +410,10 @@ def tree_20000(ctx):
                 raise Failure(f"files left: {left[:3]}")
 
 
-# Bytes that dd writes; the link is cut when a quarter is on the server.
+# Bytes that dd writes. The link is cut when a quarter of them are on the server.
 CUT_SIZE = 256 << 20
-# Seconds without the link, and between two questions of the client whether a channel lives.
+# Seconds for which the link is cut, and seconds between two ECHO requests by which the client tests
+# a channel.
 CUT_SECONDS, ECHO_SECONDS = 20, 4
 
 
@@ -441,10 +444,10 @@ def link_cut(ctx):
     for name, options, link, instead in (
         ("plain", "", "tap1", "drop"),
         ("sealed", "seal,", "tap1", "drop"),
-        # The client's first channel, over which it asks whether the server lives.
+        # tap0 carries the client's first channel, over which it sends ECHO.
         ("plain-first", "", "tap0", "drop"),
         ("sealed-first", "seal,", "tap0", "drop"),
-        # Without `hard`, cifs.ko tells the application of an error of a socket.
+        # Without `hard`, cifs.ko passes a socket error on to the program.
         ("reset", "hard,", "tap1", reset),
         ("sealed-reset", "seal,hard,", "tap1", reset),
         ("reset-first", "hard,", "tap0", reset),

@@ -154,7 +154,8 @@ def libsmb2(ctx, how, needed):
         ctx.add("exit", "fail", 0.0, f"status {status}: {output.strip()[-200:]}")
 
 
-# The last does not ask for encryption, but seals when the server's answer to its logon demands it.
+# libsmb2-demanded does not ask for encryption. It encrypts because the server's answer to the logon
+# demands it.
 for _name, _how, _profile in (
     ("libsmb2", "plain", "default"),
     ("libsmb2-sealed", "sealed", "as-shipped"),

@@ -23,7 +23,7 @@ FACETS = [
 WRITTEN = ["names", "attributes", "times", "streams", "eas", "dacls"]
 CHANGED = ["names", "attributes", "streams", "eas", "dacls"]
 
-# The second server's address; the server under test has 198.18.0.1.
+# The address of the second server. The server under test has 198.18.0.1.
 OTHER_ADDRESS = "198.18.1.1"
 
 
@@ -46,7 +46,8 @@ def both(ctx):
     Use them in turn: neither knows the other's open files. With --server smbd both are smbd.
     """
     other = Server("smbd", "crossing", address=OTHER_ADDRESS)
-    # Frevo holds its folder by a handle, so smbd's folder is mounted over; only this mount namespace sees it.
+    # Frevo holds its share's folder by a handle. Mounting smbd's folder over it needs no restart,
+    # and only this mount namespace sees it.
     subprocess.run(["mount", "--bind", ctx.server.path2, other.path2], check=True)
     try:
         yield ctx.server, other
@@ -133,7 +134,7 @@ def audited(ctx, writer, reader):
             ctx.report(output.replace("audit-", "reaudit-"), needed=["re" + name for name in names])
 
 
-# Name, the check, True if smbd writes first, description.
+# Each entry: name, check function, True if smbd writes first, description.
 CROSSINGS = [
     ("from-smbd", crossing, True, "smbd fills a folder; the server under test shows and changes it."),
     ("to-smbd", crossing, False, "The server under test fills a folder; smbd shows and changes it."),

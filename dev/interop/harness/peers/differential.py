@@ -10,7 +10,8 @@ from ..prepare import VENV
 from ..servers import Server
 from .crossing import OTHER_ADDRESS
 
-# Requests of a quick and of a full run. Every listed difference shows in the longer stream.
+# The random seed and the number of requests in a quick run and in a full run. A full run meets
+# every listed difference.
 SEED, QUICK, FULL = 1, 6_000, 30_000
 
 
@@ -68,7 +69,7 @@ def requests(ctx):
         met.add(entry)
         if entry is None and ctx.server.kind == "frevo":
             ctx.add(name.replace("/", "|"), "fail", 0.0, f"{count} times; {example}")
-    # A shorter stream does not meet every listed difference.
+    # A shorter run does not meet every listed difference.
     if wanted < FULL or samba:
         return
     with ctx.check("all-listed-differ"):

@@ -9,7 +9,7 @@ import time
 from ..model import HERE, Failure, group
 from .clients import python
 
-# Debian's kernel, which has quotas, XFS, btrfs and the device mapper.
+# Debian's User Mode Linux kernel has quotas, XFS, btrfs and the device mapper.
 KERNEL = os.environ.get("DISKS_KERNEL", "linux.uml")
 
 

@@ -10,7 +10,8 @@ from ..model import Failure, Skip, group
 from ..prepare import VENV
 from .attacks import roads
 
-# Names of accounts, shares, files and SIDs. The server's own name is public: NEGOTIATE and the challenge show it.
+# Names of accounts, shares, files and SIDs that a stranger must not learn. The server's own name is
+# public: NEGOTIATE and the challenge show it.
 SECRETS = [
     "smbuser",
     "share2",
@@ -34,7 +35,8 @@ NMAP = (
 
 BIN = VENV / "bin"
 
-# Name, a text in the output that proves that the tool reached the server, program and arguments.
+# Each entry: name, a text in the output that proves that the tool reached the server, program and
+# arguments.
 TOOLS = [
     (
         "nmap",
@@ -113,7 +115,7 @@ def learn(ctx, number, name, sign, command):
     except subprocess.TimeoutExpired as e:
         output = (e.stdout or b"").decode(errors="replace") + "\n[no end after 150 s]"
     ctx.log.write(f"$ {' '.join(command)}\n{output}[{time.monotonic() - began:.1f} s]\n")
-    # A name that the tool itself sent proves nothing.
+    # A name in the output that the tool itself was given proves nothing.
     told = output
     for word in command[1:]:
         told = told.replace(word, "")

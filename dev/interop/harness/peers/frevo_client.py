@@ -15,7 +15,7 @@ from ..model import Failure, group
 from ..servers import Server
 from .mount.fixture import mounted, no_fuse, refused
 
-# name, profile, arguments
+# Each entry: name, server profile, client arguments.
 VARIANTS = [
     ("3.1.1-default", "default", []),
     *[(f"3.1.1-signed-{name}", "default", ["--signing", name]) for name in ("aes-gmac", "aes-cmac", "hmac-sha256")],
@@ -62,7 +62,7 @@ class Client:
             raise Failure(f"{verb}: wanted {wanted}, got {status}: {output.strip()[-200:]}")
 
 
-# The total of a dry run between equal trees.
+# The last line of a dry run when both trees are equal.
 NOTHING_TO_DO = "frevo: dry run: nothing to do"
 
 
@@ -166,13 +166,13 @@ def everything(ctx, options, disk=None):
         names = ["co:lon", "st*r", "back\\slash", "end.", "plain"]
         for name in names:
             (odd / name).write_bytes(name.encode())
-        # None of these names a stream of this file.
+        # These file names contain a colon. No command may take one for a stream of the file `co`.
         there.write("co", b"mine")
         client.run("put", *(f"odd/{name}" for name in names), client.url("taken/"))
         client.run("sync", "odd", client.url("odd"))
         client.run("get", "-r", client.url("taken"), "given")
         client.run("get", client.url("taken/plain"), client.url("co"), "given/")
-        # A file never replaces a directory, nor the reverse.
+        # A file never replaces a directory, and a directory never replaces a file.
         client.refused(1, "get", client.url("taken/plain"), client.url("odd/plain"), "given/")
         if there.bytes("co") != b"mine" or (ctx.work / "given/co").read_bytes() != b"mine":
             raise Failure("a name with a colon was taken for a stream")
@@ -315,7 +315,7 @@ def dfs(ctx):
         links = {
             "there": f"{target.address}\\{target.share}",
             "below": f"{target.address}\\{target.share}\\folder",
-            # No server listens on the first target.
+            # No server listens at the first target, so the client must try the second target.
             "spare": f"198.18.0.41\\gone,{target.address}\\{target.share}",
             "on": f"{address}\\dfs\\there",
             "round": f"{address}\\dfs\\round",

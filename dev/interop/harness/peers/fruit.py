@@ -5,8 +5,8 @@ import re
 from ..model import group, selects
 from .smbtorture import WORDS, listing, short_name, torture
 
-# Suites, and twice the seconds of the longest test on smbd. vfs.unfruit is left out: it tests smbd's
-# tool for leaving vfs_fruit.
+# Each suite with its time limit, twice the seconds of its longest test on smbd. vfs.unfruit is left
+# out: it tests smbd's tool for leaving vfs_fruit.
 SUITES = {
     "vfs.fruit": 60,
     "vfs.fruit_netatalk": 30,

@@ -7,7 +7,7 @@ from .. import trees
 from ..model import Failure, group
 from .smbclient import MIB, Smbclient, holding
 
-# The accounts of dev/interop/accounts; both are in the group.
+# The user IDs of dev/interop/accounts, and the ID of the group that contains both users.
 UIDS, BOTH = {"smbuser": 50001, "smbuser2": 50002}, 50003
 DENIED = "NT_STATUS_ACCESS_DENIED"
 AT_ONCE = 40

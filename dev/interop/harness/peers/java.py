@@ -50,7 +50,7 @@ def java(ctx, client, how, needed):
     ctx.report(output, needed=needed)
 
 
-# jcifs-ng cannot encrypt.
+# jcifs-ng cannot encrypt, so it has no sealed variant.
 for _client, _how, _profile, _needed, _left in (
     ("Smbj", "signed", "default", SMBJ, "smbj.bin"),
     ("Smbj", "sealed", "as-shipped", SMBJ, "smbj.bin"),

@@ -81,7 +81,7 @@ def clients(ctx):
 @group("kerberos/cifs", beside=30)
 def cifs(ctx):
     """cifs.ko with sec=krb5: mounts, and keeps a file open past the end of the ticket."""
-    # The guest sees the work directory, and no file in memory.
+    # The guest sees files on disk, such as the work directory, but no files in memory.
     command = with_realm(ctx.server, directory=ctx.work / "realm")
     _, output = ctx.command(*command, HERE / "peers/kerberos-mount", timeout=150)
     ctx.report(output, needed=["mounted", "written", "fsync-at-the-end", "renewed", "goes-on"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..model import HERE, OUT, Failure, group
 from .frevo_client import everything
 
-# name, arguments
+# Each entry: name, client arguments.
 VARIANTS = [
     ("3.1.1-default", []),
     *[(f"3.1.1-signed-{name}", ["--signing", name]) for name in ("aes-gmac", "aes-cmac", "hmac-sha256")],

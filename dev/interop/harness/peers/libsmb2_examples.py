@@ -19,7 +19,7 @@ class Examples:
     def run(self, name, *arguments, status=0):
         """Returns the output of the example smb2-NAME."""
         self.ran.add(f"smb2-{name}")
-        # Debian's library tries Kerberos first.
+        # Debian's libsmb2 tries Kerberos first, so the URL must ask for NTLM.
         words = [f"{word}?sec=ntlmssp" if str(word).startswith("smb://") else word for word in arguments]
         command = [LIBSMB2 / "run", f"smb2-{name}", *words]
         env = {"NTLM_USER_FILE": str(self.ctx.work / "users")}
@@ -54,7 +54,7 @@ def libsmb2_examples(ctx):
 
     for name in ("put-sync", "put-async"):
         with ctx.check(name):
-            # At the end of its file smb2-put-async exits with 10.
+            # smb2-put-async exits with 10 when it has reached the end of its file.
             examples.run(name, source, f"{url}/{name}", status=10 if name == "put-async" else 0)
             trees.same_file(source, share / name)
     for name in ("cat-sync", "cat-async"):
@@ -69,7 +69,8 @@ def libsmb2_examples(ctx):
     examples.shows("readlink", f"{url}/near", wanted=["Link:text"])
     examples.shows("raw-stat-async", f"{url}/text", wanted=["Attributes: ", "Last Write Time: ", str(size)])
     examples.shows("raw-getsd-async", f"{url}/text", wanted=["Revision: 1", "Owner", "S-1-"])
-    # FileFsVolumeInformation, ...SizeInformation, ...DeviceInformation, ...FullSizeInformation.
+    # The levels are FileFsVolumeInformation, FileFsSizeInformation, FileFsDeviceInformation and
+    # FileFsFullSizeInformation.
     for level, wanted in (("1", "VolumeSerialNumber"), ("3", "BytesPerSector"), ("4", "DeviceType"), ("7", "Caller")):
         examples.shows("raw-fsstat-async", f"{url}/", level, wanted=[wanted])
     examples.shows("share-enum", f"{examples.root}/", wanted=["IPC$", ctx.server.share, ctx.server.share2])

@@ -15,9 +15,10 @@ from ..model import OUT, Failure, group
 from .outage import Link, Mortal, Program, files, no_leftovers, parts, same_bytes, write_random
 
 NOBODY = "02:00:00:00:99:99"
-# Bytes a second: a copy takes as long on every machine.
+# Bytes per second: with this limit a copy takes as long on every machine.
 RATE = 10 << 20
-# Seconds in which a dead channel is left. It takes one; the machine may be busy.
+# Seconds within which the client stops using a dead channel. It needs one second; the machine may
+# be busy.
 LEFT_WITHIN = 3
 BACK_WITHIN = 15
 
@@ -179,7 +180,7 @@ class Scene:
             trees.same_tree(tree, there)
 
 
-# It waits most of the time.
+# The group mostly waits, so it runs in parallel with others.
 @group("client/two-links", beside=60)
 def two_links(ctx):
     """Frevo's client with 4 channels over two links: each link fails in turn, then both."""
@@ -249,7 +250,7 @@ class Strikes:
 
     def strike(self):
         at = self.dice.randrange(2)
-        # In turn, so that a short run has both.
+        # Alternate resets and cuts, so that even a short run has both.
         if self.can_reset and self.resets <= self.cuts:
             self.links.reset(at, self.dice.uniform(0.05, 0.3))
             self.resets += 1
@@ -302,7 +303,7 @@ def links_once(ctx):
         links.end()
 
 
-# A break that takes less has gone over the channel that works.
+# A break that takes less than this went over the working channel.
 DETOUR_MS = 200
 
 

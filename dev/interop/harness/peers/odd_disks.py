@@ -36,7 +36,7 @@ def on_device(aside, size, make, mount):
         run(*make, device)
         run(*mount[0], device, *mount[1:])
     finally:
-        # The device goes with its last user.
+        # Detaching takes effect when the last user of the loop device ends.
         run("losetup", "--detach", device)
 
 
@@ -64,16 +64,17 @@ def mergerfs(aside, folder):
 
 def sshfs(aside, folder):
     (aside / "source").mkdir()
-    # Without a network, keys and an account: the program at the other end is started here.
+    # sshfs starts the SFTP server directly in place of ssh, which needs no network, keys or
+    # account.
     ssh = aside / "ssh"
     ssh.write_text(f"#!/bin/sh\nexec {SFTP_SERVER}\n")
     ssh.chmod(0o755)
-    # Other caches than the kernel's would show old listings for longer.
+    # sshfs has its own cache of listings, which would show old names for longer than the kernel's.
     run("sshfs", "-o", f"ssh_command={ssh},dir_cache=no", f"here:{aside / 'source'}", folder)
     return aside / "source"
 
 
-# Each kind with the programs that it takes.
+# Each kind of file system with the programs that it needs.
 KINDS = {
     exfat: ["mkfs.exfat", "mount.exfat-fuse"],
     ntfs: ["mkntfs", "ntfs-3g"],

@@ -16,10 +16,10 @@ from pathlib import Path
 from .. import trees
 from ..model import OUT, Failure, group
 
-# tap3's address: nothing else uses it while these groups run.
+# The address of tap3. Nothing else uses tap3 while these groups run.
 MORTAL = "198.18.3.1"
 LINE = 32
-# Files on the server alone, for a sync to remove.
+# Number of files that only the server has, so that a sync removes them.
 EXTRA = 6000
 
 
@@ -225,7 +225,7 @@ class Scenes:
         with self.ctx.check("sync --delete"):
             shutil.rmtree(tree / "d3")
             shutil.rmtree(tree / "d4")
-            # So many files that even a fast client is interrupted among them.
+            # With this many files even a fast client is interrupted while it removes them.
             extra = there / "extra"
             for at in range(EXTRA):
                 folder = extra / f"d{at % 20}"
@@ -342,7 +342,7 @@ class Link:
             self.ip(f"neigh del {end}", within)
 
     def end(self):
-        # The end of the namespace would remove it only later.
+        # Remove the link at once: the end of the namespace would remove it only later.
         self.ip("link del cut0")
         self.keeper.stdin.close()
         self.keeper.wait()

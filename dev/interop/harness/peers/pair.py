@@ -6,7 +6,7 @@ from .. import trees
 from ..model import HERE, Failure, group
 from .cifs import script
 
-# Both sides go through the same steps: `say` announces one, `hear` waits for it.
+# The two sides take the same steps: `say` announces a step, `hear` waits for it.
 COMMON = """
 set -uo pipefail
 say() { touch "$WORK/$1"; }
@@ -24,7 +24,7 @@ echo 0 >/proc/fs/cifs/LookupCacheEnabled
 reads() { grep -o 'Reads: [0-9]*' /proc/fs/cifs/Stats | head -1 | tr -dc 0-9; }
 """
 
-# Changes that clients without an attribute cache see at once.
+# Changes that a client without an attribute cache must see at once.
 FIRST = """
 exec 3<>data.bin; cat $WORK/one >&3; say written; hear read
 cat $WORK/two 1<>data.bin; say overwritten; hear reread
@@ -74,7 +74,7 @@ SEEN = [
     "other-way-data",
 ]
 
-# With leases: the first client caches reads and writes until the second opens the file.
+# With a lease the first client caches reads and writes until the second client opens the file.
 HOLDING = """
 grows() { [ "$(reads)" -gt "$1" ]; }
 same() { [ "$(reads)" -eq "$1" ] || { echo "$1 READs before, $(reads) after"; false; }; }
@@ -83,7 +83,8 @@ cat cached.bin | cmp - $WORK/one; row second-read-from-cache same $before
 say cached; hear changed
 row changed-data cmp cached.bin $WORK/two; exec 3<&-
 exec 5<>dirty.bin; cat $WORK/one >&5; say dirty; hear dirty-read; exec 5>&-
-# Its handle outlives cat; the kernel believes in a name for a second.
+# The client's handle stays open after cat has ended. The kernel also trusts a known name for a
+# second, so wait longer.
 cat cached.bin >/dev/null; say open-again; hear deleted; sleep 1.5
 row deleted-under-the-lease test ! -e cached.bin; say done
 """

@@ -3,7 +3,7 @@
 from ..model import HERE, group, selects
 from ..prepare import PIKE
 
-# Modules, and the seconds that Frevo takes, or smbd if it takes longer.
+# Each module with the seconds that it takes on Frevo, or on smbd if smbd is slower.
 MODULES = {
     "acl": 1,
     "appinstanceid": 1,
@@ -34,7 +34,7 @@ MODULES = {
 }
 
 
-# These need a continuously available share.
+# These modules need a continuously available share.
 CONTINUOUS = {"appinstanceid", "negotiate", "persistent"}
 
 

@@ -104,7 +104,7 @@ def borg(ctx, here, there):
     done(ctx, program, "compact", at, env=env)
     shutil.rmtree(tree)
     shutil.rmtree(back)
-    # The client's cache of the repository knows it by the path of the mount.
+    # borg's local cache records the path of the repository, which differs on the server's host.
     shutil.rmtree(ctx.work / "borg/.cache", ignore_errors=True)
     return ["env", *(f"{k}={v}" for k, v in env.items()), program, "check", "--verify-data", there / "borg"]
 
@@ -130,7 +130,7 @@ def rclone_mounted(ctx):
         if not os.path.ismount(folder):
             raise Failure(f"not mounted: {said.read_text()[-250:]}")
         yield folder
-        # What is closed is sent later; each second the log says how much is left.
+        # rclone uploads a closed file later. Each second its log says how many uploads are left.
         seen = len(said.read_text())
         until("uploaded", lambda: "in use 0, to upload 0, uploading 0" in said.read_text()[seen:])
         subprocess.run(["umount", folder], check=True)

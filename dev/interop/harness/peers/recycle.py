@@ -82,7 +82,8 @@ def recycle_host_users(ctx):
             raise Skip("smbd makes no private folders")
         return
     with ctx.check("owners"):
-        # Users may write to the folder, and cannot make the folder of the bins.
+        # Users may write to the share's folder, but may not make the folder that holds the recycle
+        # bins.
         there.chmod(0o1777)
         for user, uid in UIDS.items():
             local.write_text(user)

@@ -55,7 +55,8 @@ def smbclient_rough(ctx):
     for name, command in {"put": f'put "{big}" cut.bin', "get": f'get cut.bin "{ctx.work}/cut.bin"'}.items():
         with ctx.check(f"killed-in-{name}"):
             killed(ctx, client, command, ctx.server.path / "cut.bin" if name == "put" else ctx.work / "cut.bin")
-            # Its handles are closed: its files can be deleted and made anew.
+            # The server has closed the handles of the killed client: its files can be deleted and
+            # made again.
             patiently(lambda: client.run("del cut.bin"))
             client.run(f'put "{big}" cut.bin')
             trees.same_file(big, ctx.server.path / "cut.bin")
@@ -178,7 +179,7 @@ def cifs_rough(ctx):
             cd links; ls -la; [ "$(readlink near)" = file ] && [ "$(readlink out)" = {outside} ]
             [ "$(cat near)" = content ] && [ "$(cat dir/up)" = content ] && [ "$(cat to-dir/up)" = content ]
             [ -L dangling ] && [ ! -e dangling ]
-            # No mv: Linux 6.1 does not rename links.
+            # The script does not rename links: cifs.ko of Linux 6.1 cannot.
             printf more >>near; rm near; rm -r to-dir out dangling dir; [ "$(ls)" = file ]""",
         )
         if (links / "file").read_bytes() != b"content\nmore" or not (outside / "kept").exists():

@@ -4,8 +4,8 @@ import re
 
 from ..model import Failure, group
 
-# Commands of SAMR, and the words that must be in the answer.  {domain} is the server's NetBIOS name,
-# {rid} the user's RID, {sid} the domain's SID.
+# Each entry: name, SAMR command of rpcclient, patterns that the answer must match. {domain} is the
+# server's NetBIOS name, {rid} the user's RID, {sid} the domain's SID.
 ACCOUNTS = [
     ("enumdomains", "enumdomains", [r"name:\[{domain}\]", r"name:\[Builtin\]"]),
     ("lookupdomain", "lookupdomain {domain}", [r"Domain SID: {sid}\b"]),
@@ -33,7 +33,8 @@ ACCOUNTS = [
     ("queryusergroups", "queryusergroups {rid}", [r"group rid:\[0x201\] attr:\[0x7\]"]),
     ("querygroup", "querygroup 513", [r"Group Name:\s*None"]),
     ("querydominfo", "querydominfo 2", [r"Total Users:\s*[2-9]"]),
-    # Three commands with one answer; the fourth word is the kind of account.
+    # The three querydispinfo commands have the same answer. In acb the bit 0x10 marks an ordinary
+    # account.
     ("querydispinfo", "querydispinfo 1", [r"RID: {rid:#x} acb: 0x00000[0-9a-f]1[0-9a-f] Account: {user}\s"]),
     ("querydispinfo2", "querydispinfo2 1", [r"Account: {user}\s", r"Account: {user2}\s"]),
     ("querydispinfo3", "querydispinfo3 1", [r"Account: {user}\s", r"Account: {user2}\s"]),
@@ -41,7 +42,7 @@ ACCOUNTS = [
     ("querydispinfo-groups", "querydispinfo 3", [r"Account: None\s"]),
     ("querysecobj", "samquerysecobj", [r"type: ACCESS ALLOWED", r"SID: S-1-5-11|SID: S-1-1-0"]),
 ]
-# Refused to every client, by smbd too; rpcclient's text.
+# Commands that Frevo and smbd refuse to every client, with the error text of rpcclient.
 REFUSED = [
     ("queryuser-of-nobody", "queryuser 4711", "NO_SUCH_USER"),
     ("createdomuser-refused", "createdomuser intruder", "NT_STATUS_(ACCESS_DENIED|RPC_PROCNUM_OUT_OF_RANGE)"),
@@ -82,7 +83,7 @@ def accounts_unlisted(ctx):
     ]:
         with ctx.check(name):
             _, output = rpc(ctx, command)
-            # rpcclient is silent about a refused enumeration of users and aliases.
+            # rpcclient prints no error when the server refuses to list users and aliases.
             if re.search(r"rid:\[|RID:|sid:\[", output):
                 raise Failure(output.strip()[-200:])
     for name, command, wanted in [
@@ -176,7 +177,7 @@ def lists(ctx):
         same(tool.aces("file"), f"{EVERYONE}:0/0x0/{FULL}", f"{AUTHENTICATED}:0/0x0/{READ}")
     with ctx.check("add"):
         tool.run("file", "-a", f"ACL:{NETWORK}:1/0/0x00000002")
-        # Denying entries come first.
+        # In the list the denying entries come first.
         same(
             tool.aces("file"),
             f"{NETWORK}:1/0x0/0x00000002",
@@ -225,7 +226,8 @@ def lists(ctx):
         if not int(control.split(":")[1].split("/")[0], 16) & 0x1000:
             raise Failure(f"not protected: {control}")
     with ctx.check("sddl"):
-        # The tool's own look-up of the domain's SID crashes on a server without a domain.
+        # The tool crashes when it asks a server without a domain for the domain's SID, so the SID
+        # is given here.
         owner = next(line for line in tool.lines("file") if line.startswith("OWNER:")).removeprefix("OWNER:")
         said = tool.run("file", "--sddl", "--domain-sid=" + owner.rpartition("-")[0]).strip().splitlines()[-1]
         if not re.search(rf"O:{owner}G:\S+?D:\S*\(A;;(FA|0x001f01ff);;;WD\)", said):

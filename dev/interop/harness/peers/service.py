@@ -20,7 +20,8 @@ CHECKS = [
     "no-call-is-refused",
     "wrong-configuration",
 ]
-# What `systemd-analyze security` says, from 0 (safe) to 10; 3.0 is port 445, files of any owner and the network.
+# The largest exposure that `systemd-analyze security` may report, from 0 (safe) to 10. The unit
+# needs port 445, files of any owner and the network, which give 3.0.
 EXPOSURE_MAX = 3.0
 
 

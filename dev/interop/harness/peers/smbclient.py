@@ -22,7 +22,7 @@ def holding(low, high, *options):
 
 
 SIGNED, SEALED = "--client-protection=sign", "--client-protection=encrypt"
-# name, profile, arguments
+# Each entry: name, server profile, smbclient arguments.
 VARIANTS = [
     ("3.1.1-default", "default", holding("SMB3_11", "SMB3_11")),
     (
@@ -57,7 +57,7 @@ VARIANTS = [
     ("2.1-signed", "old-dialects", holding("SMB2_10", "SMB2_10", SIGNED)),
     ("2.0.2", "old-dialects", holding("SMB2_02", "SMB2_02")),
 ]
-# The variants that also move the large file in a quick run.
+# The variants that move the large file even in a quick run.
 LARGE = {"3.1.1-default", "3.1.1-sealed-AES-128-GCM", "3.1.1-signed-AES-128-CMAC"}
 
 
@@ -113,7 +113,8 @@ def listing(ctx, client):
         if status or not {server.share, server.share2, "IPC$"} <= shares:
             raise Failure(f"status {status}, shares {sorted(shares)}")
     with ctx.check("list-shares-with-rpcclient"):
-        # SRVSVC at both levels that clients use, and the details of each share.
+        # Ask SRVSVC for the list of shares at the two levels that clients use, and for the details
+        # of each share.
         status, output = ctx.command(
             "rpcclient",
             server.address,
@@ -353,7 +354,7 @@ def notify(ctx):
     """A client that watches a folder is notified of changes by programs of the host."""
     server = ctx.server
     (server.path / "watched" / "below").mkdir(parents=True)
-    # smbclient listens until it is killed; stdbuf makes it write each line at once.
+    # smbclient watches the folder until it is killed. stdbuf makes it print each line at once.
     watcher = subprocess.Popen(
         [
             "timeout",

@@ -11,8 +11,8 @@ import subprocess
 from ..model import HERE, Failure, group, selects
 from ..realm import HOST, REALM, inside
 
-# Suites, and their time limit: twice the seconds on smbd, rounded up.  Frevo throttles the wrong
-# passwords of `session`.
+# Each suite with its time limit: twice its seconds on smbd, rounded up. `session` sends wrong
+# passwords, which Frevo delays.
 QUICK = {
     "smb2.connect": 30,
     "smb2.tcon": 30,
@@ -76,7 +76,7 @@ FULL = {
     "smb2.change_notify_disabled": 30,
     "smb2.kernel-oplocks": 60,
 }
-# Suites of newer releases: with `--samba` alone.
+# Suites of newer Samba releases, which run only with `--samba`.
 NEWER = {
     "smb2.dirlease": 300,
     "smb2.name-mangling": 60,
@@ -94,9 +94,9 @@ NEWEST = {
     "smb2.persistent-open-failover": 60,
     "smb2.persistent-open-reconnect-contended": 180,
 }
-# Left out: hold-oplock, hold-sharemode and check-sharemode never end.
+# The tests hold-oplock, hold-sharemode and check-sharemode are left out: they never end.
 
-# Suites that need a share with settings of its own, from with-samba and with-frevo.
+# Suites that need a share with special settings. with-samba and with-frevo make these shares.
 SHARES = {
     "smb2.change_notify_disabled": "nonotify",
     "smb2.kernel-oplocks": "kernel_oplocks",
@@ -116,7 +116,7 @@ SHARES = {
     "vfs.fruit_file_id": "fruit_zero_id",
     "vfs.fruit_timemachine": "backups",
 }
-# Single tests that need such a share: shared extents, compression, snapshots.
+# Single tests that need a special share: for shared extents, compression or snapshots.
 APART = {
     "smb2.ioctl.dup_extents_*": "extents",
     "smb2.ioctl.compress_[!n]*": "extents",
@@ -129,11 +129,11 @@ APART = {
     "smb2.timestamps.delayed-*": "late",
     "smb2.session.expire2*": "share",
 }
-# Tests with tickets of some seconds' life: they need a realm, and wait most of their time.
+# Tests whose tickets expire after some seconds. They need a Kerberos realm, and mostly wait.
 WITH_TICKETS = "smb2.session.expire*"
 TICKET_SECONDS = 120
 PROFILES = {"smb2.session-require-signing": "torture-signed", "smb2.change_notify_disabled": "torture-nonotify"}
-# Further options for a suite; snapshot() makes the snapshot.
+# Further options for single suites. snapshot() makes the snapshot with this stamp.
 STAMP = "@GMT-2015.10.31-19.40.30"
 OPTIONS = {
     "smb2.twrp": [
@@ -142,18 +142,20 @@ OPTIONS = {
         "torture:twrp_stream=stream",
         "torture:twrp_stream_size=11",
     ],
-    # It needs nobody to look on.
+    # "interactive" only makes the test run: it asks for no input.
     "smb2.create.path-length": ["torture:interactive=yes"],
-    # Where descriptors are kept by servers without CAP_SYS_ADMIN: `user.NTACL`.
+    # A server without CAP_SYS_ADMIN keeps security descriptors in the attribute `user.NTACL`.
     "smb2.ea": ["torture:acl_xattr_name=NTACL"],
 }
-# Options that describe a server which acts like Windows where smbd differs.
+# Options that tell smbtorture where the server behaves like Windows and unlike smbd.
 AS_WINDOWS = {
-    # A handle that is not for synchronous I/O has no position (MS-FSA 2.1.5.3).
+    # A handle without a synchronous-I/O option has no current position (MS-FSA 2.1.5.3).
     "smb2.read.position": ["torture:windows=yes"],
-    # SYNCHRONIZE alone opens a file: MS-FSA 2.1.5.1 refuses the bits of 0x0CE0FE00.
+    # SYNCHRONIZE alone is enough to open a file: MS-FSA 2.1.5.1 refuses only the bits of
+    # 0x0CE0FE00.
     "smb2.create.gentest": ["torture:win7=yes"],
-    # A member of a compound waits only for what can last: MS-SMB2 3.3.4.2 leaves it to the server.
+    # Only a request that can take long is answered asynchronously within a compound: MS-SMB2
+    # 3.3.4.2 leaves this to the server.
     "smb2.compound_async*": ["torture:smbd=no"],
 }
 LISTS = {}
@@ -179,9 +181,10 @@ def listing(ctx, suite):
     if suite not in LISTS:
         _, output = ctx.command(*program(ctx.server), "--list", suite)
         names = [line.strip().split(".") for line in output.splitlines() if line.startswith(("smb2.", "vfs."))]
-        # A lone test is listed as suite.case.test with case and test alike, yet runs as suite.test.
+        # If a case has one test of the same name, smbtorture lists it as suite.case.case but runs
+        # it as suite.case.
         full = [".".join(n[:-1] if n[-1] == n[-2] and len(n) > 3 else n) for n in names]
-        # --list takes any suite whose name merely begins so.
+        # --list also prints suites whose name begins with this suite's name.
         LISTS[suite] = [n for n in full if n == suite or n.startswith(suite + ".")] or [suite]
     return LISTS[suite]
 
@@ -200,7 +203,7 @@ def torture(ctx, what, seconds, prefix=()):
         f"torture:localdir={server.path2}",
         f"torture:user2name={user2}",
         f"torture:user2password={server.password}",
-        # for the two that are made to be driven by a script
+        # filename and offset are for two tests that are meant to be driven by a script
         "torture:filename=driven.bin",
         "torture:offset=0",
         "torture:beyond_final_zero=4096",
@@ -212,7 +215,7 @@ def torture(ctx, what, seconds, prefix=()):
         options += [o for pattern, more in AS_WINDOWS.items() if fnmatch.fnmatchcase(what, pattern) for o in more]
     share = apart(what) or SHARES.get(suite, "torture")
     if share == "late" and server.samba == "4.25":
-        # It wants write times that change at once in all of its tests.
+        # In Samba 4.25 all tests of this suite expect write times that change at once.
         share = "torture"
     command = [
         *prefix,
@@ -348,7 +351,7 @@ def run_tests(ctx, suite, tests, wanted, seconds):
         raise Failure(f"smbtorture printed nothing about {suite}")
     together = [t for t in tests if not apart(t)]
     for test in together if ctx.server.samba else []:
-        # The rest of a suite that ended early, which newer releases do after a failure.
+        # Newer releases end a suite after a failure: run the remaining tests one by one.
         if not {test, short_name(suite, test), test.rsplit(".", 1)[-1]} & set(found):
             found |= dict.fromkeys([test], next(reversed(torture(ctx, test, 60).values()), None) or NOT_RUN)
     rows(ctx, suite, together, found)

@@ -8,7 +8,7 @@ import time
 from .. import suites
 from ..model import group
 
-# "Passw0rd" as rclone's configuration has it.
+# The password "Passw0rd" in the obscured form of rclone's configuration.
 OBSCURED = "Af2kDToFeH1KejGpE5vA3vnLS1sC-isZ"
 
 RESULTS = {"PASS": "pass", "FAIL": "fail"}
@@ -75,12 +75,13 @@ def rclone(ctx, suite, seconds):
     remote = f"Peer:{ctx.server.share}/rclone"
     source = suites.RCLONE / "source" / suites.RCLONE_SUITES[suite]
     command = [program, "-test.v", f"-test.timeout={seconds}s", "-remote", remote]
-    # These want a domain of their own.
+    # TestIntegration2 and TestIntegration3 need a domain.
     command += ["-test.skip", "^TestIntegration[23]$"]
     go_rows(ctx, *output_of(ctx, command, seconds + 20, cwd=source, env=rclone_environment(ctx)))
 
 
-# Seconds that each may take; those of backend/smb run in the quick set.
+# Each suite of rclone with its time limit in seconds. The tests of backend/smb run in the quick set
+# as well.
 for _suite, _seconds in (("backend-smb", 300), ("operations", 900), ("sync", 900), ("vfs", 600), ("bisync", 1500)):
 
     @group(
@@ -97,10 +98,11 @@ def smbprotocol(ctx):
     """smbprotocol's own tests, with those of symbolic links."""
     version(ctx, f"smbprotocol {suites.SMBPROTOCOL_VERSION}")
     command = [suites.SMBPROTOCOL / "venv/bin/python", "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"]
-    # These test the client without a server, by constants and a fixture that the source package lacks.
+    # These modules test the client without a server, with constants and a fixture that the source
+    # package lacks.
     command += [f"--ignore={suites.SMBPROTOCOL}/tests/test_{name}.py" for name in ("dfs", "smbclient_pool")]
     command += ["-k", "not closes_scandir_iterator"]
-    # SMB_FORCE has them test symbolic links, which smbd lacks.
+    # SMB_FORCE makes the tests use symbolic links, which smbd lacks.
     env = {"SMB_FORCE": "1"}
     status, output = output_of(ctx, [*command, suites.SMBPROTOCOL / "tests"], 600, env=env)
     seen = ctx.report(output)
@@ -108,9 +110,9 @@ def smbprotocol(ctx):
         ctx.add("suite", "fail", 0.0, f"status {status}, {len(seen)} tests seen: {output.strip()[-250:]}")
 
 
-# Seconds for one test of smb-rs; its own time limit for an answer is 10.
+# Seconds for one test of smb-rs, whose own time limit for an answer is 10 seconds.
 SMB_RS_SECONDS = 60
-# Tests of this version.
+# Number of smb-rs tests in this version.
 SMB_RS_TESTS = 22
 
 
@@ -124,17 +126,17 @@ def smb_rs(ctx):
         "SMB_RUST_TESTS_USER_NAME": server.user,
         "SMB_RUST_TESTS_PASSWORD": server.password,
     }
-    # They ask this address for an answer that never comes, which takes a way to it.
+    # Some tests connect to 8.8.8.8 and expect no answer. This needs a route to the address.
     for words in ("route replace 8.8.8.8 dev tap3", "neigh replace 8.8.8.8 lladdr 02:00:00:00:00:01 dev tap3"):
         ctx.command("ip", *words.split())
     count = 0
     for program in sorted(suites.SMB_RS.glob("suite-*")):
-        # Features that are off leave some programs without tests.
+        # Some test programs have no tests because their features are off.
         _, listed = ctx.command(program, "--list", "--format", "terse")
         for test in re.findall(r"^(\S+): test$", listed, re.M):
             name = word(f"{program.name.removeprefix('suite-')}/{test}")
             smb_rs_test(ctx, name, [program, "--exact", test], env)
-            # Each finds empty shares.
+            # Each test begins with empty shares.
             server.clear("MyShare", "PublicShare")
             count += 1
     if count < SMB_RS_TESTS:
@@ -145,7 +147,8 @@ def smb_rs_test(ctx, name, command, env):
     """Runs one test in a process of its own: one that hangs keeps only itself from its end."""
     began = time.monotonic()
     status, output = output_of(ctx, command, SMB_RS_SECONDS, env=env)
-    # The program says too that it ran the test: one whose name is wrong selects none, and succeeds.
+    # Also require the summary line: a program that is given a wrong test name runs no test and
+    # still succeeds.
     if status == 0 and "1 passed; 0 failed" in output:
         result, detail = "pass", ""
     elif status == 0 and "1 ignored" in output:

@@ -6,19 +6,20 @@ from .. import trees
 from ..model import HERE, Failure, group
 from .cifs import TOOLS
 
-# The beginning of both guests' scripts.  The guests signal each other by files of the host, which both see.
+# The beginning of both guests' scripts. The guests signal each other by files on the host, which
+# both see.
 COMMON = """set -uo pipefail
 mark() { touch "$WORK/$1"; }
 await() {
     for ((i = 0; i < 600; i++)); do [ -e "$WORK/$1" ] && return; sleep 0.05; done
     echo "nobody said $1" >&2; exit 9
 }
-# Answers of READ so far, on all shares.
+# Number of READ answers so far, on all shares.
 reads() { sed -n 's/.*Reads: \\([0-9]*\\).*/\\1/p' /proc/fs/cifs/Stats | head -n 1; }
 say() { echo "$1" >"$WORK/$2"; }
 """
 
-# Locks the whole file until the second guest has tried.
+# Lock the whole file until the second guest has tried to lock it.
 HOLD_LOCK = """import fcntl, os, time
 work = os.environ["WORK"]
 file = open("locked", "r+")
@@ -28,28 +29,30 @@ while not os.path.exists(work + "/tried"):
     time.sleep(.05)
 """
 
-# (name of the check, script of the first guest, script of the second).  Each begins when both guests are there.
+# Each entry: name of the check, script of the first guest, script of the second guest. The scripts
+# begin when both guests are ready.
 SCENES = [
-    # The data is only in the first guest's cache: the second guest's open must make it write back.
+    # The data is only in the first guest's cache. The second guest's open must make the first guest
+    # write it to the server.
     (
         "unwritten-data-is-seen",
         "exec 3<>dirty; cat $WORK/data >&3; mark dirty; await fetched; exec 3>&-",
         "await dirty; cat dirty >$WORK/dirty.copy; mark fetched",
     ),
-    # No other client uses the file: with a lease, the second reading needs no READ.
+    # No other client uses the file: with a lease, reading it a second time sends no READ.
     (
         "reading-again-asks-nobody",
         """exec 3<data; cat data >$WORK/first.copy; before=$(reads); cat data >$WORK/second.copy
         say $(($(reads) - before)) reads; exec 3<&-; mark counted""",
         "await counted",
     ),
-    # The second guest writes a file that the first has cached under an open handle.
+    # The first guest has cached the file and has it open. Then the second guest writes the file.
     (
         "cached-data-is-dropped",
         "exec 3<data; cat data >$WORK/old.copy; mark cached; await changed; cat data >$WORK/new.copy; exec 3<&-",
         "await cached; cat $WORK/other >data; sync data; mark changed",
     ),
-    # In turn, each with its own handle, which the kernel closes late.
+    # The guests append in turn. Each opens the file anew, and its kernel closes the handle late.
     (
         "appended-in-turn",
         """for n in 0 2 4 6 8; do
@@ -65,8 +68,8 @@ SCENES = [
         await made; ls folder >$WORK/names.after""",
         "await listed; echo theirs >folder/theirs; mark made",
     ),
-    # The kernel caches attributes for one second; another look at the inode, under any name, keeps the old
-    # name valid for one second more.
+    # The kernel caches attributes for one second. If a program looks at the file again under any
+    # name, the old name stays valid for one more second.
     (
         "names-that-went-are-gone",
         """stat -c %s folder/theirs >$WORK/size.before; mark asked; await moved; sleep 1.5
@@ -81,7 +84,7 @@ exec 4>&-; mark unlocked""",
         """await locked; $CHECKS lock locked -; say $? lock.held; mark tried
         await unlocked; $CHECKS lock locked -; say $? lock.again""",
     ),
-    # Each guest writes one half of a file through its cache.
+    # Each guest writes one half of the file through its cache.
     (
         "halves-are-both-there",
         """truncate -s 2M halves; mark sized

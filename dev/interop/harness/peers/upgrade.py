@@ -51,8 +51,8 @@ class Visitors:
                 [*command, "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
             )
             output = done.stdout.decode(errors="replace")
-            # smbclient does not connect again: one that was connected while the server changed may fail, but
-            # none is refused.
+            # smbclient does not connect again. A client that is connected while the server is
+            # exchanged may fail, but the server must refuse no connection.
             went_on = before == (s.upgrades, s.is_upgrading) and not s.is_upgrading
             if "CONNECTION_REFUSED" in output or done.returncode and went_on:
                 self.faults.append(output.strip()[-200:])
@@ -92,7 +92,7 @@ def server_upgraded(ctx):
         server.end()
 
 
-# Copies to the share and back in chunks, and holds a locked file open all the time.
+# Copies files to the share and back in chunks, and holds a locked file open all the time.
 GUEST = """
 import fcntl, hashlib, os, sys, time
 sizes, rounds = 1 << 20, int(sys.argv[1])

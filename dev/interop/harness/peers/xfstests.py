@@ -10,9 +10,9 @@ MOUNTS = {
     "posix": "posix,actimeo=0",
     "cache-none": "mfsymlinks,noperm,cache=none",
 }
-# Seconds for one test, unless XFSTESTS_LIMIT says otherwise.
+# Seconds that one test may take, unless XFSTESTS_LIMIT is set.
 LIMIT = 120
-# Tests for one guest: it has little memory, and a process of it that hangs stays.
+# Number of tests in one guest. A guest has little memory, and cannot get rid of a hung process.
 AT_A_TIME = 40
 
 
@@ -54,7 +54,7 @@ def xfstests(ctx, options):
         ctx.command(*command, timeout=most + 30)
         seen = ctx.report(report.read_text())
         if not seen:
-            # Not even its limit ended it.
+            # Even the time limit did not end the test: the guest died.
             ctx.add(left[0], "fail", 0.0, "the guest ended before it")
             seen = {left[0]}
         left = [t for t in left if t not in seen]

@@ -14,7 +14,7 @@ from .scene import MIB, Slowest, crowd, demand, percentile
 
 FILE, SECURITY = 1, 3
 
-# `SESSIONS_PER_USER` of the server's limits, and what comes beyond it.
+# The server's limit `SESSIONS_PER_USER`, and the status of a session beyond it.
 SESSIONS_PER_USER = 4096
 REQUEST_NOT_ACCEPTED = 0xC00000D0
 
@@ -60,7 +60,7 @@ def ea_list(scene, say):
         link = scene.member("198.19.231.1", timeout=60)
         link.gain_credits(400)
         file = link.open("eas", access=0x1F01FF)
-        # Each new name is compared with the existing ones.
+        # The server compares each new name with the existing ones, so many names cost much time.
         some = b"".join(struct.pack("<IBBH", 16, 0, 5, 1) + b"e%04d\0" % n + b"v" + b"\0" for n in range(900))
         link.call(raw.SET_INFO, raw.set_body(file, FILE, 15, some[:-16] + bytes(4) + some[-12:]))
         entry = struct.pack("<IBBH", 12, 0, 2, 0) + b"ab\0" + b"\0"
@@ -69,7 +69,7 @@ def ea_list(scene, say):
         answer = quietly(link.call, raw.SET_INFO, raw.set_body(file, FILE, 15, data), charge=128)
         say(f"answered {f'{answer.status:#x}' if answer else 'by a disconnect'} after {time.monotonic() - began:.2f} s")
         siege.others_wait(say)
-        # Different new names, more than 64 KiB of attributes hold.
+        # Different new names that together exceed the limit of 64 KiB for a file's attributes.
         link = scene.member("198.19.231.2", timeout=30)
         link.gain_credits(400)
         file = link.open("eas2", access=0x1F01FF)
@@ -97,7 +97,8 @@ def watches(scene, say):
                 yield link.send(raw.CHANGE_NOTIFY, raw.notify_body(link.open_directory("watched")))
 
         links, made = crowd(scene, 3, begin, "198.19.232", timeout=20)
-        # Another account changes the folder, and must not pay for the watches.
+        # Another account changes the folder. Its changes must not become slow because of the
+        # watches.
         writer, slowest, times = scene.member("198.19.233.1", user=scene.user2, timeout=30), Slowest(), []
         for number in range(400):
             began = time.monotonic()
@@ -105,7 +106,8 @@ def watches(scene, say):
                 file = writer.open("watched\\" + f"{number:04}" + "n" * 120, options=0x1000, access=0x12019F | 0x10000)
                 writer.shut(file).must()
             times.append(time.monotonic() - began)
-        # The delays of a busy machine are longer, and rare.
+        # A busy machine causes some longer delays. They are rare, so the 99th percentile leaves
+        # them out.
         most = percentile(times, 0.99)
         say(f"{made} watches; 99 of 100 creates and deletes there at most {most * 1e3:.0f} ms, all {slowest}")
         siege.others_wait(say)
@@ -399,7 +401,8 @@ def private_names(scene, say):
                 if answer is None:
                     link = scene.member("198.19.238.9", share=share)
                 elif answer.status == 0:
-                    # tidy() removes a new object; an old one is an entry that must not be reachable.
+                    # tidy() removes a new object. An open that succeeded on an old object reached a
+                    # private entry, which is a failure.
                     link.shut(answer.body[64:80])
                     made = tidy(scene)
                     if disposition == 1 or not made:

@@ -40,7 +40,8 @@ def guessing(scene, say, seconds=300, networks=10, sockets=100, rate=300):
     while time.monotonic() < begun + seconds - 3:
         elsewhere.append(logon_time(scene, "198.19.248.7"))
         if len(elsewhere) % 8 == 1:
-            # A neighbour of guessers, at an address that was not there before.
+            # The legitimate user logs on from the guessers' network, with an address that was not
+            # used before.
             at = len(near)
             near.append(logon_time(scene, f"{names[at % networks]}.{100 + at // networks}"))
         time.sleep(0.25)
@@ -66,7 +67,7 @@ def guessing(scene, say, seconds=300, networks=10, sockets=100, rate=300):
     demand(all(status == 0 for _, status in elsewhere), "a logon from elsewhere was refused")
     demand(all(status == 0 for _, status in near), "a logon from the same network was refused")
     demand(percentile(far, 0.5) <= calm + 0.05, f"logons from elsewhere take {percentile(far, 0.5) * 1e3:.0f} ms")
-    # Up to 50 ms are the test machine's.
+    # Allow 50 ms for delays of the test machine.
     demand(close[-1] <= 2.05 + calm, f"a logon from the same network took {close[-1]:.2f} s")
     if sum(submitted) < 0.95 * rate * seconds:
         raise Unfit(f"only {sum(submitted) / seconds:.0f} guesses a second went out")

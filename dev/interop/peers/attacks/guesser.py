@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import raw  # noqa: E402
 from attacks import ntlm  # noqa: E402
 
-# Sockets of one address: the server keeps 64 half-open connections of each.
+# Sockets for each address: the server accepts 64 half-open connections from one address.
 PER_ADDRESS = 48
 WRONG = ntlm.nt_hash("not the password")
 RESET = struct.pack("ii", 1, 0)
@@ -163,7 +163,8 @@ class Attack:
         self.target, self.account, self.rate, self.seconds = target, account, rate, seconds
         self.pools = [Pool(network, seconds, right) for network in networks]
         self.selector = selectors.DefaultSelector()
-        # Sockets that have a challenge; those that shall connect, and when.
+        # `armed` has the sockets with a challenge. `resting` has the sockets that will connect
+        # again, and the time for it.
         self.armed, self.resting = collections.deque(), collections.deque()
         self.answers = self.resets = self.refused = 0
         self.sockets = [Socket(self, pool, number) for number in range(sockets) for pool in self.pools]
@@ -178,7 +179,7 @@ class Attack:
             self.connect(now)
             for key, events in self.selector.select(0.002):
                 self.turn(key.data, events)
-            # At most a second of guesses is made up for.
+            # After a pause send at most the guesses of one second at once.
             due = min(int((time.monotonic() - began) * self.rate), sent + self.rate)
             while sent < due and self.armed:
                 one = self.armed.popleft()
@@ -214,7 +215,8 @@ class Attack:
         try:
             one.ready(events)
         except OSError:
-            # The server closed it: no place for the connection, or a session more than it allows.
+            # The server closed the connection: it had no room for it, or the session was one too
+            # many.
             self.refused += not one.sent_at
             one.reset(time.monotonic() + 0.2)
 

@@ -124,7 +124,7 @@ def pipes(scene, say):
                 pipe = link.open("srvsvc", access=0x12019F)
                 link.call(raw.WRITE, raw.write_body(pipe, 0, bind))
                 link.call(raw.READ, raw.read_body(pipe, 0, 4096))
-                # A first fragment; the last one never comes.
+                # Send only the first fragment of each RPC call. The last fragment never comes.
                 stub = bytes(4200)
                 part = struct.pack("<BBBBIHHIIHH", 5, 0, 0, 1, 16, 24 + len(stub), 0, 2, 60_000, 0, 15) + stub
                 for number in range(14):

@@ -60,7 +60,7 @@ class Link(raw.Client):
         self.wants_seal, self.sealing, self.opening, self.nonce = seal, None, None, 0
         self.negotiate()
 
-    # Negotiation and logon.
+    # Methods for negotiation and logon.
 
     def negotiate(self):
         contexts = struct.pack("<HHIHHH", 1, 38, 0, 1, 32, 1) + os.urandom(32)
@@ -124,7 +124,7 @@ class Link(raw.Client):
             raise raw.Refused(raw.SESSION_SETUP, status)
         return self
 
-    # Frames.
+    # Methods that send and receive frames.
 
     def send_frame(self, frame):
         if self.sealing:

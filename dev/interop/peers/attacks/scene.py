@@ -174,7 +174,7 @@ class Scene:
         link.connect_tree(share or self.share).must()
         return link
 
-    # Measurements of the process.
+    # Measurements of the server's process.
 
     def resident(self):
         """Returns the resident memory, VmRSS, in bytes."""

@@ -14,7 +14,7 @@ from . import ntlm
 from .link import LOGON_FAILURE, Link, connect
 from .scene import MIB, Unfit, demand, percentile
 
-# Stands for a status when no answer came.
+# Takes the place of a status when no answer came.
 NO_ANSWER = -1
 WRONG = ntlm.nt_hash("not the password")
 
@@ -46,7 +46,7 @@ def without_room_for_the_mic(message):
     return message
 
 
-# False fields of AUTHENTICATE, sent with the right password and with a wrong one.
+# False fields of AUTHENTICATE. Each is sent with the right password and with a wrong password.
 LIES = {
     "a key of 5 bytes": {"session_key": bytes(5)},
     "a key of 15 bytes": {"session_key": bytes(15)},
@@ -77,7 +77,7 @@ def password_oracle(scene, say):
     def judged(hashed, lie):
         network, began = scene.network(), time.monotonic()
         link = scene.link(network + ".2", timeout=30)
-        # The second attempt shows the effect that the first had on the bucket.
+        # Try twice: the second answer shows how the first attempt changed the limit of attempts.
         answers = []
         for _ in range(2):
             began = time.monotonic()
@@ -286,7 +286,7 @@ def half_open(scene, say, count=3000):
         for end in kept:
             end.close()
         siege.memory_returns(say)
-        # 30 ms is normal on a busy machine with two cores.
+        # On a busy machine with two cores up to 30 ms are normal.
         demand(echo <= max(2 * calm, 0.03), f"p99 of ECHO went from {calm * 1e3:.1f} to {echo * 1e3:.1f} ms")
         demand(
             make <= max(2 * calm_make, 0.06),
@@ -306,7 +306,7 @@ def ipv6(scene, say):
     sources = [f"2001:db8:7:{n:x}::{host:x}" for host in (1, 2) for n in range(256)]
     began = time.monotonic()
     kept = hold(scene, sources, 4600, lambda end, at: None, rate=3000)
-    # Silent connections are closed after 10 s: all must be open at one time.
+    # The server closes silent connections after 10 s, so all of them must be opened in less time.
     if (took := time.monotonic() - began) > 6:
         for end in kept:
             end.close()

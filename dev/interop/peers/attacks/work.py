@@ -62,7 +62,7 @@ def lock_storm(scene, say):
         file = link.open("locked")
         slowest, taken = Slowest(), 0
         for round_ in range(22):
-            # Shared locks that all overlap, each of a different length.
+            # Shared locks that all overlap and have different lengths.
             locks = [(0, (1 << 40) + round_ * 2700 + n, 1 | 0x10) for n in range(2700)]
             with slowest:
                 answer = quietly(link.call, raw.LOCK, raw.lock_body(file, locks))

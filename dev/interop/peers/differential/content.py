@@ -26,7 +26,7 @@ def file_content(level, data):
     if level == 5 and len(data) >= 22:
         return [data[8:22].hex(), len(data)]
     if level == 18 and len(data) >= 100:
-        # The two servers report the name relative to different roots.
+        # Leave out the file name: each server reports it relative to another root.
         return [struct.unpack_from("<I", data, 32)[0], data[48:62].hex(), data[72:96].hex()]
     if level == 34 and len(data) >= 56:
         return [data[40:48].hex(), struct.unpack_from("<I", data, 48)[0]]

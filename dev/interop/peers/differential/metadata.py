@@ -52,7 +52,7 @@ def create(scene):
             )
     for file in held:
         scene.pair.close(file)
-    # Compare which objects are left.
+    # Compare which objects still exist after the request.
     for kind in ("file", "folder", "missing"):
         answers = scene.pair.call(raw.CREATE, raw.create_body(scene.path(NAMES[kind]), access=0x80, disposition=1))
         same_status(scene.report, f"left after create, {kind}", answers, "")
@@ -218,6 +218,7 @@ def directory(scene):
             scene.report.differ("directory: names", f"{example}: {names[0]}, smbd {names[1]}")
             raise Differs
         if length != 65536 or flags & 2:
-            # The file system decides the order, and so which names fit.
+            # The file system decides the order of the names, and so which names fit into the
+            # answer.
             return
     scene.pair.close(file)

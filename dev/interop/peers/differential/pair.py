@@ -8,7 +8,7 @@ from raw import Client
 
 from .values import said
 
-# Seconds to wait for an answer, and for smbd to tell of a change.
+# Seconds to wait for an answer, and seconds to wait until smbd reports a change.
 TIMEOUT = 15
 SMBD_TELLS = 3
 
@@ -72,7 +72,7 @@ class Pair:
 class Report:
     def __init__(self):
         self.requests, self.differences = 0, collections.OrderedDict()
-        # Changes that smbd did not tell a watch of.
+        # Number of changes that smbd did not report to a watch.
         self.lost_by_smbd = 0
 
     def differ(self, name, example):

@@ -42,7 +42,8 @@ def io(scene):
                 )
                 for _ in range(rng.choice((1, 1, 1, 2, 0)))
             ]
-            # Locks never wait here.
+            # Fail at once where the client would let a lock wait (0x10 is
+            # LOCKFLAG_FAIL_IMMEDIATELY).
             locks = [(o, n, f | 0x10 if f & 3 else f) for o, n, f in locks]
             arguments = (locks,)
             body = scene.pair.on(target, raw.lock_body, locks)
@@ -124,7 +125,7 @@ def notify(scene):
     if not same_status(scene.report, "notify", first, example):
         raise Differs
     if first[0].status == raw.PENDING:
-        # A new file that matches the filter, or the end of the handle.
+        # Wake the watch: create a file that matches the filter, or else close the handle.
         wakes = arguments[2] & 1
         if wakes:
             scene.pair.close(scene.pair.open(scene.path("d\\told"), disposition=2, options=0x40))

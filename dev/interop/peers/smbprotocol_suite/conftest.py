@@ -36,7 +36,7 @@ def smb_share(request, smb_real):
     smbclient.register_session(server, username=user, password=password, port=port)
     smbclient.mkdir(path)
     yield path
-    # A test may have ended the session.
+    # The test may have ended the session, so log on again.
     smbclient.register_session(server, username=user, password=password, port=port)
     rmtree(path)
 
@@ -66,7 +66,7 @@ def pytest_runtest_makereport(item, call):
     if item.nodeid in seen:
         return
     if report.passed and report.when != "teardown":
-        # The line of a pass waits for the end: the folder must be removable.
+        # A pass is reported after the teardown, which must be able to remove the test's folder.
         return
     seen.add(item.nodeid)
     word = "ok" if report.passed else "skip" if report.skipped else "FAIL"

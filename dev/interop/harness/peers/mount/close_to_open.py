@@ -67,7 +67,8 @@ def read_only(here, there):
     with open(here / "moved" / "open", "w") as kept:
         kept.write("data")
         kept.flush()
-        # EBUSY on both kinds of server, which refuse it for an Open of the same client.
+        # SMB refuses to rename a folder in which the same client has a file open: Linux gets EBUSY
+        # (16) from Frevo and from smbd.
         refused(16, lambda: os.rename(here / "moved", here / "elsewhere"))
     os.unlink(here / "moved" / "open")
     os.rmdir(here / "moved")

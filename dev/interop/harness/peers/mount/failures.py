@@ -54,7 +54,8 @@ class Own:
         self.process.wait()
 
 
-# A process of its own: a program with files open on the mount that starts another one waits until they are flushed.
+# The reader is a process of its own. Otherwise a program with open files on the mount could not
+# start another program until the files were flushed.
 WORKER = """
 import os, sys, threading, time
 here, said = sys.argv[1], sys.argv[2]
@@ -183,9 +184,10 @@ def hung(ctx):
         writer.kill()
         gone(writer)
         mount.process.terminate()
-        # A look at the folder itself would wait for the server, and keep the mount in use.
+        # Do not look at the folder itself: that would wait for the hung server and keep the mount
+        # in use.
         until("it is unmounted", lambda: str(here) not in Path("/proc/self/mounts").read_text(), 5)
-        # The mount still has data to send; a second signal gives that up.
+        # The mount still tries to send written data. A second signal makes it give up.
         time.sleep(0.5)
         equal(mount.process.poll(), None, "it tries to send what was written")
         mount.process.terminate()
@@ -229,13 +231,13 @@ def cancelled(ctx):
         (disk / "slow/read").write_bytes(data)
         with mounted(ctx, "canceller", url=f"smb://ann@127.0.0.1:{own.port}/share", password="Passw0rd") as here:
             for round in range(3):
-                # A place that no cache holds.
+                # Read at a new position in each round: no cache has it.
                 at = 700_000 * (round + 1)
                 with open(here / "slow/read", "rb", buffering=0) as file:
                     file.read(4096)
                     bindfs.send_signal(signal.SIGSTOP)
                     waiter = subprocess.Popen([sys.executable, "-c", f"import os; os.pread(0, 4096, {at})"], stdin=file)
-                    # Long enough for the server's interim response.
+                    # After this time the server has sent an interim response for the READ.
                     time.sleep(1.5)
                     equal(waiter.poll(), None, "the reader waits")
                     waiter.kill()

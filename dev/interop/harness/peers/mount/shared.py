@@ -79,7 +79,7 @@ def flocks(one, two):
     with open(one / "whole", "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         equal((state(one, fcntl.LOCK_SH), state(two, fcntl.LOCK_SH)), ("held", "held"), "exclusive")
-        # The holder writes through another file descriptor, as scripts do.
+        # As scripts do, the holder of the lock writes through another file descriptor.
         with open(one / "whole", "r+b", buffering=0) as writer:
             writer.write(b"more")
         equal(state(two, fcntl.LOCK_EX), "held", "closing another descriptor lets nothing go")
@@ -122,8 +122,8 @@ def seen(one, two):
             equal(os.fstat(opened.fileno()).st_size, size, "the size after an open")
         equal(os.stat(two / "f").st_size, size, "the size after that")
     with open(one / "f", "r+b", buffering=0) as a, open(two / "f", "r+b", buffering=0) as b:
-        # A server does not wait until readers have dropped their caches (MS-SMB2 3.3.4.7): while the lease break is
-        # on its way, they may read the old data.
+        # A server does not wait until readers have dropped their caches (MS-SMB2 3.3.4.7). Readers
+        # may see old data until the lease break arrives.
         for round in range(30):
             for writer, reader, at in ((a, b, 0), (b, a, 100_000)):
                 data = f"{round:08}".encode()
@@ -166,7 +166,8 @@ def make_and_rename(maker, other, name):
     """Makes `name` in one mount, renames it in the other, removes it in the first; both must see each step."""
     (maker / name).write_bytes(b"x")
     equal(name in os.listdir(maker), True, "what this mount made")
-    # The lease break is not awaited: the other mount may answer from its cache for the second that an entry is valid.
+    # The lease break is not awaited: for one second, while a cached entry is valid, the other mount
+    # may still answer from its cache.
     until("a name that was not there", lambda: os.path.exists(other / name), 2)
     until("a listing", lambda: name in os.listdir(other), 2)
     os.rename(other / name, other / "renamed")
@@ -200,7 +201,8 @@ def emptied(one, two):
     os.rmdir(here)
 
 
-# Many operations at once on the same few files. A local file system carries out each, or answers ENOENT.
+# Many operations run at once on the same few files. A local file system carries out each operation
+# or answers ENOENT.
 CROWD = """
 import errno, os, random, sys, time
 here, seed, until = sys.argv[1], int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
@@ -248,8 +250,9 @@ while time.monotonic() < until:
     try:
         acts[name]()
     except OSError as e:
-        # A handle that only writes is not read from. SMB opens names: what another has put in a file's place meanwhile,
-        # twice, since the kernel tries again, is said to be another.
+        # `again` opens a file for writing only, so its read fails with EBADF. SMB opens files by
+        # name: if another process replaces a file twice during an operation (the kernel tries a
+        # second time), the operation fails with ESTALE.
         if e.errno not in (errno.ENOENT, errno.ESTALE) and (name, e.errno) != ("again", errno.EBADF):
             sys.exit(f"{name}: {e!r}")
     done += 1
