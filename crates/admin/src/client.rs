@@ -73,7 +73,7 @@ async fn exchange(stream: UnixStream, path: &str, body: Option<&str>) -> Result<
     tokio::select! {
         biased;
         answer = asked => answer,
-        // The connection's future ends only after the answer, or if the connection breaks.
+        // Before the answer the connection's future ends only if the connection breaks.
         ended = connection => Err(Failure::Broken(match ended {
             Ok(()) => String::from("the server closed the connection"),
             Err(error) => error.to_string(),

@@ -92,7 +92,8 @@ impl Health {
         table.looks.retain(|name, _| names.binary_search(name).is_ok());
         for name in names {
             let look = table.looks.entry(name.clone()).or_default();
-            // A hanging folder blocks only one thread: its next probe waits for this one.
+            // A hanging folder must not take more threads: the next probe of a folder waits until
+            // its running probe has ended.
             if !look.is_wanted {
                 look.is_wanted = true;
                 tokio::task::spawn_local(Arc::clone(self).probe(server.clone(), name));

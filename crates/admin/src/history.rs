@@ -65,7 +65,8 @@ pub(crate) struct Columns {
 /// Samples a server for ever.
 pub(crate) async fn keep(history: Rc<History>, server: Server) {
     let mut ticks = interval(SAMPLE_INTERVAL);
-    // After the machine was suspended, one sample covers the whole time.
+    // After the machine was suspended, the missed samples are left out: one sample covers the whole
+    // time.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     let (mut before, mut at) = (server.overview(), Instant::now());

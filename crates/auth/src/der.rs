@@ -70,7 +70,8 @@ impl<'a> Elements<'a> {
     pub(crate) fn next(&mut self, what: &'static str) -> Parsed<Element<'a>> {
         let fault = Malformed::new(what);
         let (&tag, after) = self.rest.split_first().ok_or(fault)?;
-        // A tag number of 31 or more needs further bytes; SPNEGO and Kerberos have none.
+        // SPNEGO and Kerberos have no tag numbers of 31 or more, whose encoding needs further
+        // bytes.
         if tag & 0x1f == 0x1f {
             return Err(fault);
         }

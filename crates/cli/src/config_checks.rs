@@ -125,7 +125,8 @@ pub(crate) fn real(path: &Path) -> PathBuf {
         .find_map(|there| {
             let rest = path.strip_prefix(there).ok()?;
             let there = there.canonicalize().ok()?;
-            // Joining an empty path would add a slash, as for a folder.
+            // Joining an empty rest would add a slash to the path, so the path of a file would look
+            // like that of a folder.
             Some(if rest.as_os_str().is_empty() { there } else { there.join(rest) })
         })
         .unwrap_or_else(|| path.clone())

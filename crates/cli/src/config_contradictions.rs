@@ -105,7 +105,8 @@ pub(crate) fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static s
         "write_list has no effect, because everybody may write; did you mean read_only = true?",
     );
     when(
-        // The default value of `audit` is no setting of the user.
+        // A user who leaves `audit` at its default has set nothing that could contradict the
+        // configuration.
         share.audit.iter().flatten().any(|one| *one != AuditedOperation::Acl)
             && !config.audit.is_kept(),
         "audit",

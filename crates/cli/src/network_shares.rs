@@ -116,7 +116,8 @@ impl NetworkShares {
         if let Some(shares) = shares_of(&mut document) {
             shares.retain(|share| self.is_permitted(share, taken));
         } else {
-            // `share` is not a list of sections, so it is removed.
+            // The file is TOML, but `share` is not a list of sections: without shares nothing of it
+            // can be served.
             document.remove("share");
         }
         Ok(Some(document.to_string()))
@@ -205,7 +206,8 @@ impl NetworkShares {
     /// The section of a new share.
     fn addition(&self, config: &Config, name: &str, path: &str) -> Result<Table, NotEdited> {
         let name: ShareName = name.parse().map_err(NotEdited::BadName)?;
-        // In a path a brace begins the placeholder of the user's name.
+        // In a path a brace begins the placeholder of the user's name, so a name with a brace is
+        // refused.
         if name.as_str().contains('{') {
             return Err(NotEdited::BadName(format!("the name {name} has a brace in it")));
         }
@@ -220,7 +222,7 @@ impl NetworkShares {
             let why = "is outside of the folders that share_roots in [server] names";
             NotEdited::Forbidden(format!("{} {why}", folder.display()))
         };
-        // The same refusal for each folder outside of the permitted ones, so that it does not
+        // All folders outside of the permitted ones get the same refusal, so that it does not
         // reveal which folders exist.
         if self.is_there(&folder).ok_or_else(forbidden)?.is_err() {
             return Err(NotEdited::NoFolder(format!("there is no folder {}", folder.display())));

@@ -97,7 +97,8 @@ mod tests {
                      [[idmap]]\ndomain_sid = \"S-1-5-21-1-2-3\"\nrange = \"100000-199999\"\n";
         let text = super::text(&table.parse().unwrap());
         for (section, keys) in keys() {
-            // A table is the value of its own key, so it has none to print.
+            // A table is printed as the value of its key, so the keys in these tables are not
+            // looked for.
             if ["the file", "[[interface]]", "[[user]]", "[share.recycle]"].contains(&section) {
                 continue;
             }

@@ -88,7 +88,7 @@ pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let attempt = || -> io::Result<()> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let new = beside(path);
-        // A file left by a run that was killed.
+        // A run that was killed may have left the file, so it is removed.
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -467,7 +467,7 @@ fn the_admin_socket_goes_with_a_clean_stop() {
     assert!(!site.socket().exists());
     site.world.start();
     site.world.kill();
-    // A killed server leaves its socket behind; the next start replaces it.
+    // A killed server leaves its socket file behind; the next start replaces the file.
     assert!(site.socket().exists());
     site.world.start();
     site.status();

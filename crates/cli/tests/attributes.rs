@@ -167,7 +167,7 @@ fn what_is_replaced_keeps_its_access_list() {
         world.run(&["put", "file", &url]).succeeds();
         assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
         assert_eq!(world.run(&["acl", &url]).succeeds(), list);
-        // A user who may not write to the file cannot replace it.
+        // Replacing a file needs the right to write to it.
         world.run(&["acl", &url, "--add", "deny:S-1-1-0:w"]).succeeds();
         make(&world.place.path("file"), &vec![2; size], 0o644);
         world.run(&["put", "file", &url]).fails(1, &["permission denied"]);

@@ -459,7 +459,8 @@ fn accounts_that_samba_refuses_are_disabled() {
     place.run_with_input(&["user", "--state-dir", "t", "add", "bob", "--password-stdin"], "x\n");
     import("t", &["--replace"], &input).succeeds();
     assert_eq!(enabled("t"), ["ann", "hans"]);
-    // smbpasswd files can have two of these rules.
+    // In smbpasswd files Samba refuses two kinds of accounts: with a password that must be changed
+    // (LCT-00000000), and locked ones (L).
     let plain =
         smbpasswd("ann", "U").replace("LCT-65A1B2C3", "LCT-00000000") + &smbpasswd("bob", "UL");
     import("u", &[], &plain).succeeds();

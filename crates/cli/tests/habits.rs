@@ -156,7 +156,7 @@ fn names_that_smb_keeps_for_itself_go_there_and_back() {
     {
         fs::write(tree.join(name), name).unwrap();
     }
-    // These names must not write to streams or into folders of others.
+    // The client must not take these names for streams of other files or for other folders.
     fs::create_dir(world.there("back")).unwrap();
     fs::write(world.there("co"), "mine").unwrap();
     world.run(&["put", "-r", "tree", &world.url("")]).succeeds();

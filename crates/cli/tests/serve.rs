@@ -52,7 +52,7 @@ fn a_folder_is_shared_with_one_command() {
         assert!(log_on(&server, "bob", &password).await.is_err());
     });
     assert_eq!(fs::read(photos.join("new.txt")).unwrap(), b"hello");
-    // A server without a configuration stores nothing.
+    // A server without a configuration leaves no files behind.
     assert!(!place.path(".local").exists());
     let said = server.stop();
     assert_eq!(said.code, 0, "{said:?}");
@@ -371,7 +371,8 @@ fn what_was_acknowledged_before_the_stop_is_there() {
     client(async {
         let mut ann = log_on(&server, "ann", "pw").await.unwrap();
         let tree = ann.connect_share("photos").await.unwrap();
-        // The file has DELETE_ON_CLOSE, but the client never closes it.
+        // The file has DELETE_ON_CLOSE, and the client never closes it: the stop must delete the
+        // file.
         create_delete_on_close(&ann, &tree, "gone.txt").await.unwrap();
         assert!(photos.join("gone.txt").exists());
         let mut told = false;

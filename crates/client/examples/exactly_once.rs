@@ -162,8 +162,8 @@ async fn watch(share: Share, directory: String, left: Arc<AtomicU64>) -> Outcome
         let path = format!("{directory}/{name}");
         for is_there in [true, false] {
             let (change, done) = tokio::join!(next(&mut watch, &name, is_there), async {
-                // The first call of `next_changes` starts the watch, so the first change waits for
-                // it.
+                // The first call of `next_changes` starts the watch, so the first change is made
+                // only after a while.
                 tokio::time::sleep(Duration::from_millis(if number == 0 { 500 } else { 0 })).await;
                 match is_there {
                     true => share.create_dir(&path).await,
@@ -177,8 +177,8 @@ async fn watch(share: Share, directory: String, left: Arc<AtomicU64>) -> Outcome
                 missed += 1;
                 let entries = share.list_dir(&directory).await?;
                 if entries.iter().any(|entry| entry.file_name() == name) != is_there {
-                    // The change came after the listing that this answer lost, so the watch must
-                    // report it.
+                    // The lost answer contained a listing. The change came after that listing, so
+                    // the watch must report the change.
                     next(&mut watch, &name, is_there).await?;
                 }
             }

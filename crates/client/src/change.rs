@@ -113,7 +113,8 @@ impl Share {
         };
         let also = [Status::BUFFER_OVERFLOW];
         let mut ask = look_at(change.access());
-        // MS-FSA 2.1.5.1.2: a CREATE for attributes only breaks no lease, so it needs none.
+        // MS-FSA 2.1.5.1.2: a CREATE for attributes only does not break a lease, so it need not
+        // join the lease of the file.
         let lease = lease.filter(|lease| !parts.is_empty() && !lease.wire_state().is_empty());
         if let Some(lease) = lease {
             // The CREATE joins the lease and asks for READ only: the lease keeps its present state

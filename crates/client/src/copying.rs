@@ -85,8 +85,8 @@ struct Copying<'a> {
 impl Copying<'_> {
     /// Tries one way after the other, each from where the last one ended.
     async fn by_server(&mut self) -> Result<Option<CopyMethod>> {
-        // An offloaded copy is tried first: a server that can share extents also does it for an
-        // offloaded copy.
+        // An offloaded copy is tried first: a server that can share extents shares them for an
+        // offloaded copy, too.
         self.offload().await?;
         if self.done == self.len {
             return Ok(Some(CopyMethod::Offloaded));

@@ -66,8 +66,8 @@ impl Dial for Dialers {
 
     fn dial_further<'a>(&'a self, server: &'a ServerName, transport: Transport) -> Dialing<'a> {
         Box::pin(async move {
-            // Nothing is noted about the session's server if only this address of it cannot be
-            // reached.
+            // A failure to reach this one address says nothing about the session's server, so it is
+            // not noted for the server.
             match self.order.iter().find(|choice| choice.transport == transport) {
                 Some(choice) => choice.dial(server).await,
                 None => Err(io::ErrorKind::Unsupported.into()),

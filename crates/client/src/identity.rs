@@ -58,7 +58,7 @@ impl Share {
             self.chain("stat", path, Replay::Idempotent, &ask, &[], || vec![close_call()]).await?;
         let opened = answers.opened("stat", &self.url(path))?;
         let server = answers.share.session().server_guid();
-        // MS-FSCC 2.1.9: a file number of 0 or of all ones means that there is none.
+        // MS-FSCC 2.1.9: a file number of 0 or of all ones means that the file has no number.
         let disk = opened.identity.filter(|disk| !matches!(disk.disk_file_id, 0 | u64::MAX));
         let found = server.zip(disk);
         Ok(found.map(|(server, disk)| Identity { server, disk, created: opened.created }))

@@ -277,7 +277,7 @@ impl Share {
         let is_same = source.session().is_same(target.session())
             && eq_ignore_case(source.name(), target.name());
         if is_same {
-            // Both names are behind the same link, so they are renamed with their paths on the
+            // Source and target are behind the same link, so the rename uses their paths on the
             // link's target.
             return Ok((Self { reached: None, ..source }, from, to));
         }

@@ -45,8 +45,8 @@ impl Live {
             }
             let outcome = self.outcome_of(bound, taken.id).await?;
             match (outcome.progress, outcome.status) {
-                // CANCELLED: the server gave the request up because its connection ended while it
-                // waited for others.
+                // CANCELLED means that the server gave the request up: its connection ended while
+                // the request waited for other clients.
                 (Progress::NOT_BEGUN, _) | (Progress::DONE, Status::CANCELLED) => {}
                 (Progress::DONE, _) if !once => {}
                 (Progress::DONE, Status::SUCCESS) => return Ok(Vec::new()),

@@ -206,8 +206,8 @@ impl OpenOptions {
             options,
             attributes: self.attributes.wire(),
             keep: durable,
-            // A lease is requested only for a durable Open, because another Open loses it with the
-            // connection.
+            // Without durability the server closes the Open when the connection is lost, and its
+            // lease ends: so no lease is requested.
             lease: if durable { self.lease } else { LeaseState::EMPTY }.wire(),
             shared: self.shared.clone(),
             snapshot: None,

@@ -92,7 +92,7 @@ impl File {
         let loan = message.take_loan();
         let parsed = read::Response::parse(message.bytes()).during("read", &self.open.url)?;
         let is_transformed = parsed.flags.contains(read::ReadResponseFlags::RDMA_TRANSFORM);
-        // MS-SMB2 3.2.5.11: the data was moved by RDMA, and the response may only describe it.
+        // MS-SMB2 3.2.5.11: RDMA has moved the data, and the response only describes it.
         let moved = loan.filter(|_| parsed.data.is_empty() || is_transformed);
         let is_long = moved.is_none() && parsed.data.len() > len as usize;
         if is_long || parsed.data_remaining > len {

@@ -123,7 +123,7 @@ impl File {
             }
             pace.note(u64::from(want), took);
             // A short read means the end of the file, or a server with short reads: the next read
-            // tells.
+            // shows which.
             if buf.is_empty() {
                 ended = true;
                 continue;

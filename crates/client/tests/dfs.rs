@@ -441,7 +441,7 @@ fn what_was_reached_by_a_link_is_gone_on_with_at_its_next_target() {
         world.asked();
         assert_eq!(share.read(&path).await.unwrap(), CONTENT);
         assert_eq!(world.asked().last().unwrap(), "two open dir\\known");
-        // Both names lead to one share, so the rename needs one request.
+        // Source and target are on one share, so the rename needs one request.
         share.rename_if_not_exists("a", "b/c").await.unwrap();
         let asked = world.asked();
         assert_eq!(asked[asked.len() - 2..], ["two open dir\\a", "two set"]);

@@ -170,7 +170,7 @@ fn who_signs_when_asked_does_as_the_server_requires() {
             let newest = frevo_client::Dialect::Smb300;
             let session = world.session(lax().newest(newest)).await;
             assert_eq!(session.share("data").await.unwrap().read("x").await.unwrap(), b"one");
-            // Always signs, even if the server does not require it.
+            // With this setting the client always signs, even if the server does not require it.
             let strict = world.session(lax().sign(Signing::Always)).await;
             assert!(strict.info().unwrap().signed);
         });

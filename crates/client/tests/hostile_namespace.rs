@@ -30,7 +30,7 @@ fn namespace(
         Command::IOCTL => {
             let request = ioctl::Request::parse(asked.message).unwrap();
             assert_eq!(request.ctl_code, CtlCode::DFS_GET_REFERRALS);
-            // The input has MaxReferralLevel before the path, and a NUL after it.
+            // The input is MaxReferralLevel, the path and a NUL: four bytes more than the path.
             let path_consumed = u16::try_from(request.input.len() - 4).unwrap();
             let referral = |at| Referral {
                 is_root: false,

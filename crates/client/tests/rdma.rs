@@ -110,7 +110,7 @@ fn with<T>(
     script: impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static,
     test: impl AsyncFnOnce(&Share) -> Result<T, Error>,
 ) -> Outcome<T> {
-    // The counters belong to the process, so its tests run one after the other.
+    // The counters belong to the process, so the tests of this file run one after the other.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock();
     let before = rdma::counts();

@@ -94,7 +94,7 @@ fn a_directory_that_exists_is_made_though_the_server_denies_it() {
         }
     };
     in_share(deny, async |share| share.create_dir_all("dir").await).unwrap();
-    // A file of that name is not a directory, so the refusal is reported.
+    // `known` is a file and not a directory, so the server's refusal is reported.
     let refused = in_share(deny, async |share| share.create_dir_all("known").await).unwrap_err();
     assert_eq!(refused.status(), Some(frevo_client::Status::ACCESS_DENIED));
 }

@@ -90,7 +90,8 @@ impl Buf {
             return Self::new();
         }
         let block = match class_for(bytes) {
-            // While a thread ends, its pool may be dropped already: allocates without it.
+            // While a thread ends, its pool may be dropped already: the block is allocated without
+            // the pool.
             Some(class) => POOL
                 .try_with(|pool| pool.borrow_mut().take(class))
                 .unwrap_or_else(|_| Block::allocate(CLASSES[class])),

@@ -294,8 +294,8 @@ fn start_one(
         let local = LocalSet::new();
         local.block_on(&runtime, work(queue, stopping, &polls));
         {
-            // The remaining tasks are dropped before the runtime and inside of it, because their
-            // values may use it.
+            // The remaining tasks are dropped while the runtime still exists and is entered,
+            // because their values may use it.
             let _within = runtime.enter();
             drop(local);
         }

@@ -478,7 +478,7 @@ impl FrameReader {
                 self.session_request = SessionRequest::Begun;
             }
             SessionRequest::Accepted => self.session_request = SessionRequest::Refused,
-            // The answer is still to be sent.
+            // A session request that is complete keeps this state until its answer is sent.
             SessionRequest::Complete | SessionRequest::Begun | SessionRequest::Refused => {}
         }
         if first != 0 && !is_session_request {

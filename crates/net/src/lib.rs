@@ -10,8 +10,8 @@
 //! Types that move between cores are `Send`: [`Buf`], [`FrameReader`], [`transport::Detached`],
 //! [`CoreHandle`].
 #![deny(unsafe_op_in_unsafe_fn)]
-// A temporary value in the head of a `for` or `match` lives to the end of the block, even the guard
-// of a lock.
+// Clippy warns of a temporary value in the head of a `for` or `match`, such as the guard of a lock:
+// it lives to the end of the block.
 #![warn(clippy::significant_drop_in_scrutinee)]
 
 #[cfg(not(target_os = "linux"))]

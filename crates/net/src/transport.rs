@@ -139,7 +139,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.readable().await,
             Self::Memory(stream) => stream.readable().await,
-            // The future is boxed, because connections over TCP do not need memory for it.
+            // The future is boxed, because connections over TCP need no memory for its state.
             Self::Rdma(endpoint) => Box::pin(endpoint.readable()).await,
         }
     }

@@ -239,7 +239,8 @@ impl Polls {
     #[must_use]
     pub fn from(&self, duration: Duration) -> u64 {
         let counted = self.0.iter().enumerate().filter(|(at, _)| {
-            // A poll counted in a bucket took at least half of the bucket's limit.
+            // A poll in this bucket took at least half of the bucket's limit, which is the limit of
+            // the bucket before.
             let least = if *at == 0 { 0 } else { 1_u64 << (at - 1) };
             Duration::from_micros(least) >= duration
         });

@@ -123,7 +123,7 @@ async fn data_moves_both_ways_and_in_parts() {
     let loan = pair.client.lend(room, Lending::PeerWrites(len)).await.unwrap();
     pair.server.write_to_peer(Buf::copy_of(&pattern(len)), &[loan.remote()]).await.unwrap();
     let (_, server) = pair.streams();
-    // The message arrives after the data that was written before it.
+    // The message is sent after the data, so when it arrives the data has arrived, too.
     send(&server, b"written").await.unwrap();
     pair.client.readable().await.unwrap();
     assert!(*loan.take_back().await.unwrap() == pattern(len));
@@ -214,7 +214,7 @@ async fn late_packets_reach_no_memory() {
         let back = loan.take_back().await.unwrap();
         assert!(back.iter().all(|byte| *byte != 7));
         pair.loses[1].store(false, Ordering::SeqCst);
-        // The server's device gives up.
+        // Now the server's device reports that it gives up the transfer.
         pair.wire.fail(1);
     };
     let (read, ()) = tokio::join!(read, lost);

@@ -337,7 +337,7 @@ mod tests {
         for birth in [at, at + 1, at + 20 * MS, at - 1, at - 2_000 * MS] {
             assert_eq!(of(at, Some(birth)), Some(birth));
         }
-        // The birth time differs (a copied file), or the file system has none.
+        // The birth time is not used: it differs (a copied file), or the file system has none.
         for birth in [Some(at + 20 * MS + 1), Some(at - 2_000 * MS - 1), None] {
             assert_eq!(of(at, birth), Some(at));
         }

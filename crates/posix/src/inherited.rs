@@ -67,7 +67,7 @@ mod tests {
         // The number is free again, and a file opened under it is not closed.
         let file = std::fs::File::open("/").unwrap();
         assert!(flags(file.as_raw_fd()).is_ok());
-        // SAFETY: the descriptor was opened above, and no value owns it.
+        // SAFETY: the descriptor was opened above, and no Rust value owns it.
         unsafe { libc::close(two) };
     }
 }

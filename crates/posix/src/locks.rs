@@ -14,7 +14,7 @@ use crate::errno::fault_of;
 /// Shows a lock, replacing the lock shown for its range before; false if another program holds a
 /// conflicting one.
 pub(crate) fn show(fd: BorrowedFd<'_>, lock: HostLock) -> VfsResult<bool> {
-    // No file reaches such offsets, so no local program locks them.
+    // No file reaches an offset beyond i64::MAX, so no local program can lock it.
     let Ok(start) = i64::try_from(lock.first) else { return Ok(true) };
     // The length zero means "to the end", also after the file has grown.
     let len = i64::try_from(lock.last - lock.first).ok().and_then(|len| len.checked_add(1));
@@ -26,7 +26,7 @@ pub(crate) fn show(fd: BorrowedFd<'_>, lock: HostLock) -> VfsResult<bool> {
     };
     match set(fd, kind, start, len) {
         // An exclusive lock needs a descriptor for writing. A file opened for reading gets a shared
-        // lock, which keeps local writers out; a file opened only for writing gets none.
+        // lock instead, which keeps local writers out; a file opened only for writing gets no lock.
         Err(Errno::BADF) if lock.mode == Some(Mode::Exclusive) => {
             granted(set(fd, libc::F_RDLCK, start, len))
         }
@@ -55,8 +55,7 @@ fn set(fd: BorrowedFd<'_>, kind: libc::c_int, start: i64, len: i64) -> Result<()
         // Locks of open file descriptions need a pid of zero.
         l_pid: 0,
     };
-    // SAFETY: the descriptor is open, and the structure outlives the call, which
-    // only reads it.
+    // SAFETY: the descriptor is open. The call only reads the structure, which outlives the call.
     let done = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     if done == 0 {
         return Ok(());

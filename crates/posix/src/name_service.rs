@@ -167,7 +167,7 @@ fn text(answer: Answer) -> Said<String> {
 /// Sends a question and waits for its answer.
 fn ask(question: &Question) -> Result<(Answer, Option<OwnedFd>), Errno> {
     if question.encode().len() > NAME_SERVICE_QUESTION_BYTES {
-        // No user or group name is that long.
+        // No user or group has such a long name.
         return Ok((Answer::Nobody, None));
     }
     HELPER.get().ok_or(Errno::NOSYS)?.ask(question)
@@ -277,7 +277,7 @@ fn answer_one(channel: BorrowedFd<'_>) -> bool {
             Err(error) => Answer::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         },
     };
-    // If the server has ended, the next read reports it.
+    // If the server has ended, sending fails and the next read reports the end.
     let _ = channel::answer(channel, asked.id, &answer, socket.as_ref());
     true
 }

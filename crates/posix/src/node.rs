@@ -341,7 +341,8 @@ impl Node for PosixNode {
     }
 
     fn is_synced_by_descriptor(&self) -> bool {
-        // The lock may be held by a thread that syncs the parent directory.
+        // If another thread holds the lock, it is syncing the parent directory, so the name of the
+        // new file is not stable yet.
         let is_settled = self.created_in.try_lock().is_some_and(|parent| parent.is_none());
         is_settled && !self.altered.load(Ordering::Acquire) && self.data().is_ok()
     }

@@ -132,7 +132,8 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     if change.descriptor.is_some() && !share.volume.descriptors {
         return Err(Fault::NotSupported);
     }
-    // Only a privileged process can replace this descriptor, and a second one could contradict it.
+    // The stored descriptor can be replaced only by a privileged process, and a second descriptor
+    // could contradict it.
     if change.descriptor.is_some()
         && share.ntacl != ntacl::PRIVILEGED
         && value(handle, ntacl::PRIVILEGED)?.is_some()
@@ -215,7 +216,8 @@ pub(crate) fn chmod(handle: &Handle, mode: u32) -> VfsResult<()> {
     }
     // The sandbox allows fchmod(2) on open directories but no chmod(2) by path.
     let opened = {
-        // The directory's owner may lack the right to read it, so the server opens it.
+        // The directory's owner may lack the right to read the directory, so it is opened with the
+        // server's rights.
         let _server = credentials::as_server();
         sys::reopen(handle.fd(), OFlags::RDONLY | OFlags::DIRECTORY).map_err(fault_of)?
     };

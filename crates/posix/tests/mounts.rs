@@ -23,7 +23,7 @@ fn mount(source: &str, at: &Path, flags: libc::c_ulong) -> bool {
 
 /// A folder in a mount namespace of the thread's own; mounts in it go with the thread.
 fn folder(test: &str) -> Option<tempfile::TempDir> {
-    // SAFETY: a thread may leave the namespace that it shares with others.
+    // SAFETY: a thread may always leave the namespace that it shares with other threads.
     let alone = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0
         && mount("none", Path::new("/"), libc::MS_REC | libc::MS_PRIVATE);
     if !alone {

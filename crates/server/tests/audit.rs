@@ -341,7 +341,7 @@ fn evictions_are_recorded() {
         let (mut ann, hers) = world.session("ann", &Offer::default()).await;
         let folder = ann.open_file(&hers, &Want::directory("d")).await;
         let handle = world.server.sessions()[0].channel_handles().remove(0);
-        // No request is waiting yet, so this notice cancels none.
+        // The notice cancels waiting requests, and no request waits yet.
         handle.send(Notice::GiveUpWaiting).unwrap();
         ann.expect_alive().await;
         let request = change_notify::Request {

@@ -190,8 +190,8 @@ async fn names(world: &World) {
                 }
             })
             .await;
-        // So many names are kept only as a sketch. A name in another case needs a listing of the
-        // folder, on another thread, and the result is remembered.
+        // The folder has so many names that only a sketch of them is cached. A name in another case
+        // needs a listing of the folder, on another thread, and the result is remembered.
         let mut each = Costs::default();
         for what in ["first open in another case", "second open in another case"] {
             each.of(what, size, 3, async {

@@ -230,7 +230,7 @@ fn oplock_acknowledgments_that_are_wrong() {
             two.close(&theirs, files::file_id(second.ok())).await;
             one.close(&mine, file).await;
         }
-        // Windows: a level II oplock that nobody breaks.
+        // On Windows an oplock of level II that is not being broken cannot be acknowledged.
         let reply = one.on(&mine, with_oplock(&Want::file("f"), OplockLevel::II)).await;
         assert_eq!(level(&reply), OplockLevel::II);
         let file = files::file_id(&reply);

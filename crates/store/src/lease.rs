@@ -339,7 +339,7 @@ impl Oplocks {
         let kept = grant.caching;
         let mut next = None;
         if !breaking.needed.contains(kept) {
-            // As in Windows, a lease breaks first to read caching and then to none.
+            // On Windows a lease breaks in two steps, first to read caching and then to none.
             let step = if kept == R { NONE } else { R };
             self.last_number = self.last_number.wrapping_add(1);
             next = Some(grant.begin(breaking.needed | step, self.last_number));

@@ -8,8 +8,8 @@
 //! its doc says so, and no lock is held across I/O that may block for long.
 #![no_std]
 #![forbid(unsafe_code)]
-// A temporary value in the head of a `for` or `match` lives to the end of the block, even the guard
-// of a lock.
+// Clippy warns of a temporary value in the head of a `for` or `match`, such as the guard of a lock:
+// it lives to the end of the block.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![deny(
     clippy::unwrap_used,

@@ -278,7 +278,8 @@ fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
         return match is_index {
             true if path.is_empty() => Err(Status::OBJECT_NAME_INVALID),
             true => Ok(None),
-            // MS-FSA 2.1.5.1 phase 7.
+            // MS-FSA 2.1.5.1 phase 7: any other stream of the type $INDEX_ALLOCATION is an invalid
+            // parameter.
             false => Err(Status::INVALID_PARAMETER),
         };
     }

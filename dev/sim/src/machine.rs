@@ -152,7 +152,8 @@ impl Machine {
         let mut seed = [0; 8];
         self.dice.lock().fill(&mut seed);
         let ambient = Simulated::new(self.clock.clone(), Dice::new(u64::from_le_bytes(seed), 0));
-        // Both shares have the same files. Only handles of the share "lasting" survive the server.
+        // The two shares have the same files, but only handles of the share "lasting" survive a
+        // restart of the server.
         let files = Target::Disk(Arc::clone(&self.vfs.lock()) as _);
         let begins_elsewhere = self.scenario.lock().moves_shares();
         let share = Share { begins_elsewhere, ..Share::new("data", files) };

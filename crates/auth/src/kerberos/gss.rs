@@ -69,7 +69,8 @@ pub(super) fn unframed(token: &[u8]) -> Parsed<([u8; 2], &[u8])> {
 
 /// True if `token` is an AP-REQ without a frame, as DCE RPC has it (MS-KILE 3.4.5.1).
 pub(crate) fn is_frameless(token: &[u8]) -> bool {
-    // 0x6e is the tag APPLICATION 14 (RFC 4120 section 5.5.1).
+    // 0x6e is the tag APPLICATION 14 of an AP-REQ (RFC 4120 section 5.5.1), without the frame of
+    // GSS-API around it.
     token.first() == Some(&0x6e)
 }
 
@@ -99,7 +100,8 @@ impl ContextChecksum {
         let bindings = reader.array(WHAT)?;
         let flags = ContextFlags(reader.u32(WHAT)?);
         if flags.contains(ContextFlags::DELEGATE) {
-            // The optional field delegates a ticket to the server, which ignores it.
+            // The optional field contains a ticket that the client delegates to the server. The
+            // server does not use it.
             let (option, length) = (reader.u16(WHAT)?, reader.u16(WHAT)?);
             reader.take(usize::from(length), WHAT)?;
             if option != 1 {

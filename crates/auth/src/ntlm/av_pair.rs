@@ -74,7 +74,8 @@ impl<'a> AvPairs<'a> {
             if pairs.len() >= MAX_AV_PAIR_COUNT {
                 return Err(Malformed::new("number of AV_PAIRs"));
             }
-            // Two pairs with the same AvId are refused, because they may contradict each other.
+            // An AvId that occurs twice is refused, because the two values may contradict each
+            // other.
             if pairs.iter().any(|&(seen, _)| seen == id) {
                 return Err(Malformed::new("AV_PAIR list: the same AvId twice"));
             }

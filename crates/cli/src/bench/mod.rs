@@ -173,7 +173,7 @@ pub(crate) fn run(bench: &Bench) -> Done {
             never = channels::follow() => match never {},
         };
         channels::tell_sums();
-        // Dropped files are closed by background tasks, which run now.
+        // A task in the background closes each dropped file: yielding lets these tasks run.
         tokio::task::yield_now().await;
         let _ = tokio::time::timeout(LAST_REQUESTS, log_off()).await;
         done
@@ -181,7 +181,7 @@ pub(crate) fn run(bench: &Bench) -> Done {
     runtime.shutdown_timeout(Duration::from_millis(200));
     let (title, results) = done.inspect_err(|_| {
         if let Some(path) = bench.plot.as_deref() {
-            // The file was created just now and is empty.
+            // The file was created just now and is empty, so removing it loses nothing.
             let _ = std::fs::remove_file(path);
         }
     })?;

@@ -389,19 +389,19 @@ fn by_table(parameter: &Parameter, conversion: &mut Conversion<'_>) {
         share_modules::report_modules("global", parameter, &mut conversion.report);
         share_modules::tell_defaults("global", parameter, &options, &mut conversion.report);
     } else if let Some(row) = options::of_share(name) {
-        // Options that restrict access are reported for each share.
+        // Options that restrict access are reported with each share, not here.
         if row.effect != Effect::Opens {
             report_row(parameter, row.effect, row.applies_to(value), row.why, conversion);
         }
     } else if name.starts_with("idmapconfig") && conversion.names.is_member() {
-        // A domain's back end is reported with its [[idmap]].
+        // The back end of a domain is reported with its [[idmap]], not here.
         if !name.ends_with(":backend") || name.starts_with("idmapconfig*") {
             conversion.report.parameter(Weight::Harmless, "global", parameter, "see [[idmap]]");
         }
     } else if name.contains(':') {
         let loaded = |module: &str| conversion.loads(None, module);
         match modules::option(name, value, loaded) {
-            // An option of a known module is reported for each share.
+            // An option of a known module is reported with each share, not here.
             (Effect::Opens, why) if !modules::is_known(name) => conversion.refuse(parameter, why),
             (Effect::Opens, _) => {}
             (effect, why) => report_row(parameter, effect, true, why, conversion),

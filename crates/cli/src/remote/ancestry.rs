@@ -80,7 +80,8 @@ impl Ancestry {
     ) -> Option<&'n String> {
         for name in names {
             if self.local.is_some() {
-                // Two files seldom have the same number and the same creation time (to 100 ns).
+                // The names come from entries whose file number and modification time match, which
+                // hardly happens by chance: the first of them is taken.
                 return Some(name);
             }
             let found = share.identity(&join(path, name)).await.ok().flatten();
@@ -107,7 +108,7 @@ pub(crate) async fn ancestries(from: &RemoteEnd, to: &RemoteEnd) -> (Ancestry, A
     if from.share.snapshot() != to.share.snapshot() {
         return (Ancestry::default(), Ancestry::default());
     }
-    // A DFS link may lead to any server.
+    // Trees on two servers cannot overlap, unless a DFS link leads from one server to the other.
     if !is_one && !from.share.is_dfs() && !to.share.is_dfs() {
         return (Ancestry::default(), Ancestry::default());
     }

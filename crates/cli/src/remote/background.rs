@@ -54,7 +54,7 @@ fn detach() -> std::io::Result<()> {
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stderr(&nowhere)?;
     let mut out = std::io::stdout();
-    // The starting process may have ended already.
+    // The starting process may have ended already, so an error is ignored.
     let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
     rustix::stdio::dup2_stdout(&nowhere)?;
     Ok(())

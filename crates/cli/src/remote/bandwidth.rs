@@ -28,7 +28,7 @@ impl Limit {
 
     /// Bytes to send in one piece.
     pub(crate) fn piece(&self) -> u64 {
-        // The cast limits large values, and `clamp` limits the rest.
+        // The cast turns a large rate into the largest integer; `clamp` brings it into the range.
         ((self.rate / 4.0) as u64).clamp(PIECE_MIN, PIECE_MAX)
     }
 

@@ -53,7 +53,7 @@ impl AttributePolicy {
             return CopiedAttributes::default();
         }
         let attributes = found.attributes() & CARRIED;
-        // A volume may store no creation time.
+        // A volume may store no creation time, which is then zero and not copied.
         let created = Some(found.created()).filter(|time| file_time(*time).0 != 0);
         CopiedAttributes { attributes, known: CARRIED, created }
     }

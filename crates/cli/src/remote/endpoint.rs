@@ -306,7 +306,8 @@ impl Endpoint {
                     Err(error) if may_be_missing && error.is_not_found() => {}
                     done => kept = done.map_err(failed)?,
                 }
-                // Such files stay in the target, since they cannot be compared.
+                // A file whose name is illegal here cannot be compared, so the file of that name in
+                // the target stays.
                 for path in illegal.iter().filter(|_| !may_be_missing) {
                     failed_below(illegal_name(share, path)).map_err(failed)?;
                 }

@@ -90,7 +90,7 @@ async fn mv_one(
     }
     let renamed = rename(share, &from.path, &target, replaces).await;
     renamed.map_err(|error| {
-        // These errors are about the new name, so they are reported with it.
+        // These errors concern the new name, so the message names the target.
         let of_target = [
             Status::OBJECT_NAME_INVALID,
             Status::OBJECT_NAME_COLLISION,

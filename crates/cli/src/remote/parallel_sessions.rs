@@ -123,7 +123,8 @@ impl ParallelSessions {
     async fn widen(&self, wanted: usize) {
         let first = self.first();
         if first.share.is_dfs() {
-            // Links of DFS are followed in sessions of their own anyway.
+            // Operations on a DFS namespace follow each link in a session with the link's target,
+            // so further sessions with this server would not help.
             return;
         }
         while self.open.borrow().len() < wanted {

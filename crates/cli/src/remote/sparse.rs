@@ -27,7 +27,8 @@ const BLOCK: u64 = 512;
 /// A lost connection.
 pub(crate) async fn there(file: &File, metadata: &Metadata) -> frevo_client::Result<Ranges> {
     let whole = vec![(0, metadata.len())];
-    // Some servers do not report holes made by programs on their host.
+    // Some servers do not set SPARSE_FILE for holes made by programs on their host, so an
+    // allocation below the length counts as well.
     let may_have_holes = metadata.attributes().contains(FileAttributes::SPARSE_FILE)
         || metadata.allocation() < metadata.len();
     if !may_have_holes || metadata.len() == 0 {

@@ -80,7 +80,7 @@ pub(super) fn prepare(plan: &Plan) -> Result<Prepared, Failure> {
         && let Err(error) = prepared.listening.unix(&path)
     {
         let shown = path.display();
-        // Unless the configuration demands the socket, the server runs without it.
+        // The server runs without the socket, unless the configuration demands it.
         if admin.socket.is_some() {
             let why = format!("cannot open the admin socket {shown}: {error}");
             return Err(Failure::new(Exit::Failed, why));

@@ -313,8 +313,8 @@ impl Domain {
     async fn connect(&self) -> Result<Session, String> {
         let Machine { realm, account, controller } = &self.machine;
         let user = format!("{account}@{realm}");
-        // A controller named at the join is also the KDC, so neither krb5.conf nor DNS need to know
-        // it.
+        // The controller named at the join is also the KDC, so neither krb5.conf nor DNS has to
+        // know the KDC.
         let named = controller.as_deref().and_then(Kdcs::named);
         let kerberos = Kerberos::from_keytab_bytes(&self.keytab, &user, named.clone());
         let hosts = match named {

@@ -193,7 +193,7 @@ impl NtlmAuth {
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = child.stdout.take().ok_or_else(missing)?;
         let (sender, lines) = channel();
-        // A thread reads the pipe, because a read of a pipe has no time limit.
+        // A read of a pipe has no time limit, so a thread of its own reads the pipe.
         std::thread::Builder::new().spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {

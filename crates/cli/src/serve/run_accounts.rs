@@ -120,7 +120,7 @@ fn run_user(
         return Ok(Some((user, Some(password))));
     }
     match &arguments.user {
-        // An account that exists has a password.
+        // An existing account has a password already, so none is needed.
         Some(name) if accounts.find(name.as_str()).is_some() => Ok(None),
         None if arguments.config.is_some() || accounts.entries().next().is_some() => Ok(None),
         _ => {

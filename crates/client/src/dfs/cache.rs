@@ -162,7 +162,8 @@ impl Referrals {
 
     pub(super) fn worked(&self, part: &Known, hint: usize) {
         let mut known = self.0.lock();
-        // A newer referral may have replaced the entry meanwhile, so it is looked for.
+        // A newer referral may have replaced the entry meanwhile, so the present entry is looked up
+        // and compared.
         let is_it = |one: &&mut Known| one.is_of(part) && one.targets == part.targets;
         if let Some(known) = known.iter_mut().find(is_it) {
             known.hint = hint;
@@ -241,7 +242,8 @@ mod tests {
             all.keep(one);
         }
         assert_eq!(all.0.lock().len(), REFERRALS_KEPT);
-        // A referral with a lifetime of zero serves only the request that asked for it.
+        // A referral with a lifetime of zero is used by the request that asked for it, and not
+        // cached.
         let mut short = response(15, &["\\one\\data"]);
         short.referrals[0].time_to_live_s = 0;
         all.keep(known(&short).unwrap().0);

@@ -329,7 +329,7 @@ impl Way {
             (place, share, at) = self.choose(&known, &rest, &mut went.tries).await?;
             others = Others::of(self, &known, at);
             asks = match (asks, &share) {
-                // This operation asks for no second referral.
+                // An operation may ask for one referral, so the second time it must not ask.
                 (Asks::First, Some(_)) => Asks::Never,
                 (asks, _) => asks,
             };

@@ -45,7 +45,8 @@ impl<W: Future<Output: Send> + Send + 'static> Future for CarriedThrough<W> {
             Carrier::Task(task) => match Pin::new(task).poll(cx) {
                 Poll::Ready(Ok(output)) => Poll::Ready(output),
                 Poll::Ready(Err(failed)) if failed.is_panic() => resume_unwind(failed.into_panic()),
-                // The task was cancelled because the runtime ends; the caller ends with it.
+                // The runtime ends and has cancelled the task; the caller will be cancelled with
+                // it.
                 Poll::Ready(Err(_)) => Poll::Pending,
                 Poll::Pending => Poll::Pending,
             },

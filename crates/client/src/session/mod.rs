@@ -371,8 +371,8 @@ impl Inner {
     /// Makes `live` the session. Returns false if the session was logged off meanwhile.
     fn is_kept(&self, live: &Arc<Live>) -> bool {
         let mut now = self.live.write();
-        // A logoff sets the flag `is_closed` before it takes the session, so no session is kept
-        // after it.
+        // A logoff sets the flag `is_closed` before it removes the session, so after a logoff no
+        // session is stored here.
         let is_kept = !self.is_closed();
         if is_kept {
             *now = Some(Arc::clone(live));

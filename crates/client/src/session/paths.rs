@@ -191,7 +191,7 @@ mod tests {
         let (first, second) = (Some("10.0.0.2".to_owned()), Some("10.0.1.2".to_owned()));
         assert_eq!(next(&["10.0.0.2"], ""), second);
         assert_eq!(next(&["10.0.0.2", "10.0.1.2"], ""), first);
-        // The second path has lost its channels, so new channels use it.
+        // The second path has lost its channels, so new channels use the second path.
         assert_eq!(next(&["10.0.0.2", "10.0.0.2"], ""), second);
         assert_eq!(next(&["10.0.0.2", "10.0.0.2"], "10.0.1.2"), first);
         // The first connection uses a path that was not chosen.

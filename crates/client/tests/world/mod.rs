@@ -75,7 +75,8 @@ impl World {
             encrypt,
             ..ServerShare::new(name, Target::Disk(Arc::clone(&vfs)))
         };
-        // Each request to this share runs on its own thread, so requests can overtake each other.
+        // Each request to this share runs on a thread of its own, so a later request can overtake
+        // an earlier one.
         let away = share("away", false).off_core();
         let builder = Server::builder()
             .settings(settings)

@@ -43,7 +43,7 @@ fn aes_gmac_known_answers() {
     let key = SigningKey::new(SigningAlgorithm::AesGmac, &[0; 16]);
     let zero = SignatureNonce { message_id: 0, ..NONCE };
     assert_eq!(key.signature(&[], zero)[..], hex("58e2fccefa7e3061367f1d57a4e7455a"));
-    // Wycheproof aes_gcm number 4, with its nonce as a header would encode it.
+    // Test 4 of Wycheproof's aes_gcm, with the nonce that a header gives.
     let key = hex_array("bedcfb5a011ebc84600fcb296c15af0d");
     let Key::Gmac(key) = SigningKey::new(SigningAlgorithm::AesGmac, &key).0 else { panic!() };
     let nonce = aead::Nonce::assume_unique_for_key(hex_array("438a547a94ea88dce46c6c85"));

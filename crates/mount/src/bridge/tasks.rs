@@ -106,7 +106,7 @@ impl Bridge {
     {
         let (volume, work) = (Arc::clone(&self.volume), work(Arc::clone(&self.volume)));
         let work = answered(volume, Caller::new(asks.pid()), work, answer, None);
-        // The work runs on this thread, because it seldom has to wait.
+        // Small reads seldom have to wait, so their work runs on this thread.
         if is_here {
             self.works.begin(work);
         } else {

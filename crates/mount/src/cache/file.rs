@@ -149,8 +149,8 @@ impl FileCache {
         let is_page = |data: &Vec<u8>| data.len() as u64 == len.min(PAGE);
         // The lease was held all the time since the page was read.
         let first_page = first_page.filter(is_page).filter(|_| before.version == grant.version);
-        // The right to cache writes may be granted only by this open, which says nothing about
-        // earlier changes of others.
+        // Only this open may have granted the right to cache writes, so the right does not prove
+        // that no other client has changed the file before.
         let is_sole = before.is_sole && grant.state.contains(LeaseState::WRITE);
         let is_old = self.is_older(Stamp::of(at_open), is_sole);
         let new = self.with(|pages| {

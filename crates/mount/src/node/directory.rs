@@ -149,7 +149,8 @@ impl DirectoryCache {
         state.changed = Some(Instant::now());
         match name {
             Some(name) => {
-                // Even the name of a removed file is added, so that the server is asked for it.
+                // Even the name of a removed file is added: a name in this table is looked up on
+                // the server, and a missing name is not.
                 state.names.take_if(|names| !names.add(name));
             }
             None => {

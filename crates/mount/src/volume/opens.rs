@@ -299,7 +299,7 @@ impl Volume {
         if let Ok(turn) = node.opening.try_lock() {
             return turn;
         }
-        // The holder may wait for a CLOSE that is held back: `hurry` sends it.
+        // The holder of `opening` may wait for a CLOSE that is held back: `hurry` sends the CLOSE.
         self.share.hurry();
         node.opening.lock().await
     }

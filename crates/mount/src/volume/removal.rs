@@ -131,8 +131,8 @@ impl Volume {
         let (from, to) = (parent.below(name)?, parent.below(&hidden)?);
         let share = self.share_in(parent);
         let rename = || share.rename(&from, &to);
-        // The rename comes before taking `opening`, because the server may break the lease during
-        // it.
+        // The rename comes before the lock `opening` is taken, because the server may break the
+        // lease during the rename.
         once(rename, is_gone).await.map_err(|error| errno(&error))?;
         let _turn = self.turn(node).await;
         if node.is_open() {

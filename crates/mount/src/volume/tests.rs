@@ -94,7 +94,7 @@ fn what_is_written_is_gathered_until_somebody_wants_it() {
         for at in 0..100 {
             one.write(writer, at * 10, &[b'a' + (at % 26) as u8; 10]).await.unwrap();
         }
-        // No data has been sent yet, but reads return it.
+        // No data has been sent yet, but reads return the unsent data.
         assert_eq!(std::fs::metadata(world.path("f")).unwrap().len(), 0);
         assert_eq!(&*one.read(writer, 15, 10).await.unwrap(), b"bbbbbccccc");
         // When another client opens the file, the lease breaks and the data is sent first.
@@ -463,13 +463,14 @@ fn what_the_server_said_before_a_write_is_not_believed_after_it() {
         let asked = std::time::Instant::now();
         let old = one.share.lookup("f").await.unwrap();
         one.write(handle, 0, b"written meanwhile").await.unwrap();
-        // Attributes from before the write are refused, before the data is sent and after it.
+        // Attributes from before the write must not be used, neither before the data is sent nor
+        // after that.
         node.set_metadata(old, asked);
         assert!(node.known().is_none());
         one.flush(handle, 0).await.unwrap();
         node.set_metadata(old, asked);
         assert_eq!(one.getattr(node.id).await.unwrap().attr.size, 17);
-        // The listing was read before the write, and is continued after it.
+        // The listing began before the write and ends after it, so its attributes are outdated.
         std::fs::write(world.path("g"), b"").unwrap();
         let listing = one.opendir(ROOT).unwrap();
         let listed = one.entries(listing, 0, false).await.unwrap();

@@ -116,7 +116,8 @@ fn what_was_needed_lately_is_kept_whatever_its_length() {
     for (before, after) in
         LENGTHS.into_iter().flat_map(|before| LENGTHS.map(|after| (before, after)))
     {
-        // Skips these lengths: freed blocks of 64 KiB cannot make room for one of 8 MiB.
+        // These pairs of lengths are skipped: freed blocks of 64 KiB cannot make room for one of 8
+        // MiB.
         if before == after || before < after / 9 {
             continue;
         }
@@ -248,7 +249,8 @@ fn what_one_thread_makes_and_another_drops_comes_back() {
     }
     drop(there);
     let made = pool_stats().made - before.made;
-    // The limit allows for the blocks that the freeing thread keeps, two in use, and the first one.
+    // The limit counts the blocks that the freeing thread keeps, two blocks in use, and the first
+    // block.
     assert!(made <= SURPLUS_KEPT as u64 + 3, "{made} made");
     let kept = dropper.join().ok().map(|stats| stats.retained_bytes);
     assert_eq!(kept, Some(SURPLUS_KEPT as usize * ((2 << 20) + 4096)));

@@ -175,7 +175,7 @@ async fn a_session_request_is_answered_once() {
         let mut answer = [0; 8];
         let count = client.try_read_vectored(&mut [IoSliceMut::new(&mut answer)]).unwrap();
         assert_eq!(answer[..count], [0x82, 0, 0, 0], "{cut}");
-        // A second one is no frame.
+        // A connection may begin with one session request only: a second one is not a valid frame.
         write_all(&client, &request).await;
         let error = reader.next(&server).await.unwrap_err();
         assert!(matches!(error, ReceiveError::NotAFrame { first: 0x81 }));

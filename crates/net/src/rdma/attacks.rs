@@ -165,7 +165,8 @@ impl Bystander {
             _ = server.readable() => panic!("nothing was sent"),
         }
         let mut bystander = Self { server, client, reader: FrameReader::new(100_000) };
-        // After this round trip, the connection has allocated all of its memory.
+        // After this round trip the connection has allocated all of its memory: later allocations
+        // are due to the attacker.
         bystander.still_works().await;
         bystander
     }

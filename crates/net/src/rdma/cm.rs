@@ -206,7 +206,8 @@ unsafe fn first_words(data: *const [u8; 8], param: &ConnParam) -> Option<[u32; 2
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: its identifiers keep it, so that there is none left. It is bound to no thread.
+        // SAFETY: each identifier keeps its channel alive, so none is left when the channel is
+        // dropped. The channel is bound to no thread.
         unsafe {
             threads::call(|| (self.library.rdma_destroy_event_channel)(self.raw.as_ptr()));
         }

@@ -76,7 +76,8 @@ impl Endpoint {
             self.pump();
             let looked = self.look(|state| (state.end(), state.deadline(), state.has_more()));
             let Some((None, until, has_more)) = looked else {
-                // The connection has ended: readers and writers will report it.
+                // The connection has ended, which readers and writers report, so there is nothing
+                // left to drive.
                 return pending().await;
             };
             if has_more {

@@ -387,7 +387,7 @@ impl Endpoint {
         if let Some(taken) = self.look(&mut take).flatten() {
             return Ok(taken);
         }
-        // The future is boxed, because most requests do not need memory for it.
+        // The future is boxed: most requests find room at once, and need no memory for its state.
         Box::pin(async {
             let bound = self.look(|state| state.link.bound()).ok_or(io::ErrorKind::NotConnected)?;
             let room = quota::wait(&bound, bytes, || self.look(&mut take).flatten());

@@ -122,7 +122,8 @@ impl Listener {
                 ready = self.watched.readable() => {
                     let mut ready = ready?;
                     ready.clear_ready();
-                    // The event may have arrived before, so the loop reads it.
+                    // A connection event may have arrived before this wait began, so the loop reads
+                    // events again.
                 }
                 () = sleep_until(again), if !is_whole => {}
             }

@@ -236,7 +236,7 @@ mod tests {
         };
         let first = wait(&one, 1600).await.unwrap();
         assert!(wait(&one, 1).await.is_err());
-        // The other account need not wait.
+        // Memory of the first account does not make the second account wait.
         let second = wait(&two, 800).await.unwrap();
         let waiting = tokio::spawn(wait(&one, 200));
         tokio::task::yield_now().await;

@@ -61,8 +61,9 @@ pub(super) unsafe fn call<T>(call: impl FnOnce() -> T) -> T {
         result = Some(catch_unwind(AssertUnwindSafe(call)));
     });
     let done = Arc::new(Done { is_done: AtomicBool::new(false), waits: std::thread::current() });
-    // SAFETY: the job is run and dropped before it counts as done, and this function does not return
-    // earlier, by a panic neither: so all that the job borrows lives. Its caller lets it move.
+    // SAFETY: the job is run and dropped before it counts as done, and this function does not
+    // return earlier, not even by a panic, so all that the job borrows lives. The caller guarantees
+    // that the job may run on another thread.
     let job = unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Call>(job) };
     THREADS.give(Job { call: job, done: Arc::clone(&done) });
     done.wait();

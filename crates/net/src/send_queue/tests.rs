@@ -119,7 +119,7 @@ async fn a_dropped_flush_goes_on_where_it_was() {
     let expected = prefixed(&[b"head", &data]);
     let mut got = Vec::new();
     while got.len() < expected.len() {
-        // Polls the flush once and drops it.
+        // The flush is polled once and then dropped.
         tokio::select! {
             biased;
             _ = queue.flush(&server) => {}

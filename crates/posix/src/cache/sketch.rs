@@ -307,8 +307,8 @@ mod tests {
             sketch.remove(stored);
             assert_eq!(sketch.find(other.as_bytes()), Some(Lookup::Absent), "{round}");
         }
-        // A second spelling appears while the first one may be removed, so the sketch knows
-        // neither.
+        // A second spelling of the name appears while the first spelling may be removed, so the
+        // sketch cannot tell which of them exists.
         sketch.insert(stored);
         sketch.doubt(stored);
         sketch.insert(other.as_bytes());

@@ -148,7 +148,7 @@ fn group(reports: libc::c_uint) -> Result<OwnedFd, Errno> {
     if fd < 0 {
         return Err(last_errno());
     }
-    // SAFETY: the kernel has just returned this descriptor, and no other code owns it.
+    // SAFETY: the kernel has just returned this descriptor, so no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

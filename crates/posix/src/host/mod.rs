@@ -458,7 +458,7 @@ impl State {
             let Member { path, .. } = members.swap_remove(at);
             if members.is_empty() {
                 self.directories.remove(handle);
-                // The mark of a directory that was moved or removed ends with it.
+                // If a directory was moved or removed, its mark has ended already.
                 if let Ok(dir) = reopen(root, &path)
                     && fanotify::handle_of(dir.as_fd()).is_ok_and(|found| found == *handle)
                 {

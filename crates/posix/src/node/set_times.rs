@@ -130,7 +130,7 @@ impl PosixNode {
         }
         if !self.share.keeps_attributes() || !self.has_xattrs() {
             // The file system cannot store the attributes. The request succeeds nevertheless, as
-            // with smbd, because a client that copies files cannot avoid it.
+            // with smbd, because a client that copies files always sends attributes.
             return if let TimesSet::Refused(_) = times {
                 Err(Fault::AccessDenied)
             } else {

@@ -82,8 +82,8 @@ impl Request {
 
     const fn demand_on_unsigned(&self, session: Option<SessionFacts>) -> Demand {
         let Some(session) = session else { return Demand::Nothing };
-        // MS-SMB2 3.3.5.7: an unsigned TREE_CONNECT ends the connection, before any other check of
-        // it.
+        // MS-SMB2 3.3.5.7: an unsigned TREE_CONNECT ends the connection; this is checked before
+        // anything else.
         if matches!(self.rule, SignatureRule::Demanded) && self.is_3_1_1 && !session.is_anonymous {
             return Demand::Disconnect;
         }

@@ -156,7 +156,7 @@ proptest! {
         let mut altered = data.clone();
         altered[at.index(data.len())] ^= change;
         prop_assert!(received.decrypt(&mut altered, &opening).is_err());
-        // The proof of other data with the same key does not fit.
+        // A proof was made for other data with the same key, so it must not fit.
         let mut again = content.clone();
         let later = DataProof::encrypt(&mut again, &sealing).unwrap();
         prop_assert!(later.decrypt(&mut data.clone(), &opening).is_err());

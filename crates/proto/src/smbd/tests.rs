@@ -90,7 +90,7 @@ fn the_listening_side_agrees_and_grants_what_it_has_posted() {
     assert_eq!(response.max_read_write_size, 8_388_608);
     assert_eq!(response.max_fragmented_size, 1_048_576);
     assert_eq!(machine.parameters().max_fragmented_send_size, 131_072);
-    // The machine has no send credit, so it must wait.
+    // The peer has granted no send credit yet, so the machine must wait.
     assert!(machine.is_established() && machine.begin(10, None).is_ok());
     assert_eq!(machine.next_send(START), None);
 }

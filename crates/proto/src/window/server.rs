@@ -93,8 +93,8 @@ impl CommandSequenceWindow {
         // more.
         let at_least = u16::from(held == 0);
         let granted = requested.min(room).max(at_least);
-        // MS-SMB2 3.3.1.1: MessageIds do not wrap. No credit is granted beyond the last number, so
-        // the connection cannot go on after it.
+        // MS-SMB2 3.3.1.1: MessageIds do not wrap. No credit is granted beyond the largest
+        // MessageId, after which the connection cannot go on.
         let end = self.end.saturating_add(u64::from(granted));
         let granted = u16::try_from(end.saturating_sub(self.end)).unwrap_or(granted);
         self.end = end;

@@ -250,7 +250,8 @@ fn names(
             TranslatedSid { kind: account.kind, sid: Some(account.sid), domain }
         }
         None => {
-            // If the domain of `DOMAIN\name` is known, the reply includes it.
+            // If the domain in `DOMAIN\name` is known, the reply lists it, even if the name is
+            // unknown.
             let domain = name.split_once('\\').and_then(|(domain, _)| services.find_name(domain));
             let domain = domain.filter(|found| found.kind == SidNameUse::DOMAIN);
             let domain = domain.as_ref().map(Account::in_domain).map(|it| domains.index(it));

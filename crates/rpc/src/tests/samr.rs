@@ -353,7 +353,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
     let hiding = |is_administrator| Fixture { is_administrator, hides_accounts: true, ..fixture() };
     let user = hiding(false);
     let mut ends = bound(&INTERFACE, &fixture());
-    // These handles were opened before the setting changed, and must not bypass it.
+    // These handles were opened before the setting changed, but must obey the new setting.
     let before = domain(&mut ends, machine());
     let builtin_before = domain(&mut ends, Sid::BUILTIN);
     let group = account(&mut ends, OPEN_GROUP, &before, 513);

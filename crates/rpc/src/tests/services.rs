@@ -205,7 +205,7 @@ fn server_get_info_has_the_form_of_its_level() {
     let mut r = NdrReader::new(&answer);
     assert_eq!(r.u32("").unwrap(), 503);
     assert!(r.pointer("").unwrap());
-    // SERVER_INFO_503 has 42 fields, followed by the text of the 19th.
+    // SERVER_INFO_503 has 42 fields. Its only text, that of the 19th field, follows the fields.
     let fields: Vec<u32> = (0..42).map(|_| r.u32("").unwrap()).collect();
     assert_eq!(fields[..18], told[2..20]);
     assert_eq!(fields[32..35], [8_192, 35, 35]);

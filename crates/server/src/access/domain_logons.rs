@@ -113,7 +113,7 @@ mod tests {
         while slot.places.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        // The paused clock does not advance by itself while blocking threads run, so the test
+        // While blocking threads run, the paused clock does not advance by itself: the test
         // advances it.
         tokio::time::advance(DOMAIN_LOGON_TIMEOUT + Duration::from_secs(1)).await;
         while let Some(answer) = asked.join_next().await {

@@ -41,8 +41,8 @@ pub(crate) fn known(
     let [name] = principal.components.as_slice() else {
         return Err(format!("{principal} is a service or an instance, and no user"));
     };
-    // MS-KILE 3.1.5.7: names are compared without case. Domain controllers give a name as the
-    // client wrote it.
+    // MS-KILE 3.1.5.7: names are compared without case, because domain controllers return the name
+    // as the client wrote it.
     let account = accounts.membership(name).ok_or_else(|| {
         format!("there is no account for {principal}; add it: frevo user add {name}")
     })?;

@@ -327,7 +327,7 @@ mod tests {
             let _ = hang.lock().unwrap().recv();
             Ok(None)
         });
-        // The paused clock does not advance by itself while blocking threads run, so the test
+        // While blocking threads run, the paused clock does not advance by itself: the test
         // advances it.
         let mut waiting = std::pin::pin!(waiting);
         let first = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;

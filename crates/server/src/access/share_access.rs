@@ -279,8 +279,8 @@ mod tests {
         assert_eq!(taken(&plain(AceType::ACCESS_DENIED)), Ok(Some(list(&["deny:S-1-1-0:full"]))));
         let only = encoded(vec![with(AceType::ACCESS_ALLOWED, AceFlags::INHERIT_ONLY)]);
         assert_eq!(taken(&only), Ok(Some(list(&[]))));
-        // Such entries are refused: without their condition, or without the denied users, the list
-        // would grant more access than the client asked for.
+        // Entries with a condition, or that deny users, are refused: without the condition or the
+        // denied users the list would grant more access than the client asked for.
         for bytes in [
             plain(AceType::ACCESS_ALLOWED_CALLBACK),
             plain(AceType::ACCESS_DENIED_CALLBACK),

@@ -139,8 +139,8 @@ mod tests {
     fn no_more_networks_are_remembered_than_there_is_room_for() {
         let (lines, mut now) = (Lines::default(), Instant::now());
         for n in 0..u32::try_from(LINE_NETWORKS).unwrap() + 2 {
-            // The lines are LINE_INTERVAL apart, so that the limit for all networks together drops
-            // none.
+            // The lines are LINE_INTERVAL apart, so that the limit for all networks together does
+            // not drop any line.
             lines.admit(v4(n << 8), now);
             now += LINE_INTERVAL;
         }

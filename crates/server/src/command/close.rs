@@ -34,8 +34,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if let OpenTarget::File(file) = &open.target {
         let (deletes, is_doomed) = file.cell.lock().deletion_of(file.id);
         doomed = (deletes || is_doomed).then(|| (file, file.name()));
-        // Windows: a close that deletes the file first breaks the handle caching of other clients;
-        // smbtorture's lease.unlink shows it.
+        // On Windows a close that deletes the file first breaks the handle caching of other
+        // clients, as smbtorture's test lease.unlink shows.
         if deletes && rq.contend(file, Cause::Delete).await.is_err() {
             // The wait fails if the client is gone or has cancelled the request. The Open is closed
             // nevertheless.

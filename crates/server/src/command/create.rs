@@ -153,7 +153,7 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     let open = &fresh.open;
     let file = open.file()?;
     create.write_through(open)?;
-    // The new file is made stable before a record or a promise to the client depends on it.
+    // The new file is made stable before its record, or a promise to the client, depends on it.
     create.make_stable(open, action).await?;
     let (id, route) = (file.id, create.route()?);
     let shape = Shape { is_directory: file.is_directory, allocation: stat.allocation };

@@ -57,8 +57,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     rq.session()?;
     let Some(row) = table::row(request.ctl_code) else {
-        // MS-SMB2 3.3.5.15: a control of a file system looks for the Open first. 3.3.5.15.8: an
-        // unknown code is refused.
+        // MS-SMB2 3.3.5.15: for the control codes of a file system the server looks for the Open
+        // first. 3.3.5.15.8: otherwise it refuses an unknown code.
         let is_missed = rq.open.is_none() && request.ctl_code.0 >> 16 == DEVICE_FILE_SYSTEM;
         return Err(if is_missed { Status::FILE_CLOSED } else { Status::NOT_SUPPORTED }.into());
     };
@@ -83,8 +83,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         stable::sync_change(file, change).await?;
     }
     if output.len() > max_output as usize {
-        // No handler should write more than MaxOutputResponse. If one does, the fault does not
-        // reach the client.
+        // A handler that exceeds MaxOutputResponse has a bug. The client gets an error and not the
+        // excess bytes.
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     respond(rq, &request, &output, status, out)

@@ -412,7 +412,8 @@ async fn wait(locking: &Locking<'_>, range: Range, mode: Mode) -> Result<(), Sta
     let Locking { open, file, .. } = locking;
     let ticket = {
         let mut shared = file.cell.lock();
-        // Checked while the cell is locked: a later close releases these ranges and ends the wait.
+        // The check runs while the cell is locked: a close that comes later releases these ranges
+        // and ends the wait.
         if open.is_closed() {
             return Err(Status::RANGE_NOT_LOCKED);
         }

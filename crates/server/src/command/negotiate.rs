@@ -44,8 +44,8 @@ pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> 
         });
         return Err(Status::NOT_SUPPORTED.into());
     };
-    // Applies to TCP connections, too: a client uses the terms of its first connection for all
-    // connections to this server.
+    // The server's RDMA counts for TCP connections, too, because a client uses the terms of its
+    // first connection for all connections to this server.
     let has_rdma = rq.connection.moves_data() || rq.server().listens_for_rdma();
     let chosen = Chosen::from(settings, has_rdma, dialect, &request)
         .inspect_err(|status| tell_refused(rq, *status))?;
@@ -222,7 +222,7 @@ fn settle(
     if dialect != Dialect::SMB_2_0_2 {
         capabilities |= Capabilities::LEASING;
     }
-    // MS-SMB2 3.3.5.4: the server announces directory leasing only to a client that announces it.
+    // MS-SMB2 3.3.5.4: directory leasing is announced only to a client that announces it, too.
     if smb3 && request.capabilities.contains(Capabilities::DIRECTORY_LEASING) {
         capabilities |= Capabilities::DIRECTORY_LEASING;
     }

@@ -51,7 +51,7 @@ fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status>
         _ => (LeaseState::EMPTY, Some(Status::INVALID_OPLOCK_PROTOCOL)),
     };
     let acknowledged = match state.oplocks.acknowledge(owner, kept) {
-        // The break allows no caching at all, so an acknowledged level II counts as none.
+        // The break leaves no caching at all, so an acknowledgment with level II counts as "none".
         Err(Status::REQUEST_NOT_ACCEPTED) => state.oplocks.acknowledge(owner, LeaseState::EMPTY)?,
         other => other?,
     };

@@ -187,7 +187,7 @@ fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
         true => matches!(c, '/' | '\0'),
         false => matches!(c, '\\' | '/' | ':' | '|') || c < ' ',
     };
-    // No name is that long, and matching such a pattern would take long.
+    // A name has at most COMPONENT_UNITS characters, and matching a longer pattern would take long.
     let too_long = text.encode_utf16().nth(COMPONENT_UNITS).is_some();
     if too_long || text.contains(separates) {
         return Err(Status::OBJECT_NAME_INVALID);

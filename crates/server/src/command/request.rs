@@ -124,7 +124,7 @@ impl Request<'_> {
         }
         let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
         let permit = self.server().blocking_pool.permit(&identity.user);
-        // The future is boxed: otherwise the state of every request would have room for this wait.
+        // The future is boxed: otherwise the state of every request would be larger by this wait.
         let permit = Box::pin(self.cancellation.unless_told(permit));
         let permit = permit.await.ok_or(Status::CANCELLED)??;
         self.still_served()?;

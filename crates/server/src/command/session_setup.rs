@@ -62,8 +62,8 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
             Ok(Status::MORE_PROCESSING_REQUIRED)
         }
         Ok(Step::Done(mut done)) => match admit(rq, connection, &mut done).await {
-            // The connection has ended and released its objects meanwhile, so no session may be
-            // added to it.
+            // The connection has ended meanwhile and released its sessions, so it may not get a new
+            // one.
             _ if connection.is_doomed() => {
                 // Only a new session is removed; an older session keeps its other channels.
                 if authentication.purpose == Purpose::New {

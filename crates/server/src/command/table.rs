@@ -199,7 +199,7 @@ pub const fn row(command: Command) -> Option<Row> {
         Command::FLUSH => Row { file_id: Needed(72), ..SLOW },
         Command::READ => Row {
             file_id: Needed(80),
-            // A READ of an empty pipe may wait without a limit.
+            // A READ of an empty pipe waits until the pipe has data, without a limit.
             waits: Waits::SlowCancellable,
             off_core: OffCore::Reads,
             kept_bytes: 512,
@@ -259,7 +259,7 @@ mod tests {
         let kept = |command| row(command).unwrap().kept(&message).map(<[u8]>::len);
         assert_eq!(kept(Command::CHANGE_NOTIFY), Some(96));
         assert_eq!(kept(Command::LOCK), Some(1000));
-        // WRITE needs its whole message; ECHO and SESSION_SETUP never keep one while they wait.
+        // WRITE keeps its whole message while it waits; ECHO and SESSION_SETUP never keep theirs.
         assert_eq!(kept(Command::WRITE), None);
         assert_eq!(kept(Command::ECHO), None);
         assert_eq!(kept(Command::SESSION_SETUP), None);

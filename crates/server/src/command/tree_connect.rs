@@ -65,8 +65,8 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             .connected_from(rq.source())
             .counted(share_use)
     })?;
-    // If the rules changed while the tree connect was being added, the review of all tree connects
-    // has missed it.
+    // The rules may have changed before the tree connect was added: the review of all tree connects
+    // after the change did not see it.
     let present = session.identity().unwrap_or_else(|| Arc::clone(&identity));
     if let Some(why) = rq.server().excess(&tree, &present) {
         rq.server().end_tree(session, &tree);

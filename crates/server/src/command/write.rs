@@ -80,7 +80,7 @@ async fn write_file(
     // MS-FSA 2.1.5.4: a file of a snapshot is write-protected.
     rights.map_err(|denied| if is_protected(open, file) { PROTECTED } else { denied })?;
     let length = request.data.len() as u64;
-    // MS-FSA 2.1.5.4 takes a negative offset as the end of the file, but the Windows SMB server
+    // By MS-FSA 2.1.5.4 a negative offset means the end of the file, but the SMB server of Windows
     // refuses it.
     if request.offset > MAX_OFFSET || MAX_OFFSET - request.offset < length {
         return Err(Status::INVALID_PARAMETER);

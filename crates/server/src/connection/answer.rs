@@ -53,7 +53,7 @@ impl Connection {
         let assembly = Assembly::new(opened.sealed.clone());
         let mut frame = Frame { opened, bytes, chain: Chain::new(), operation: None, assembly };
         let last = elements.len().saturating_sub(1);
-        // The value is boxed, because most frames have one request and do not need it.
+        // The value is boxed, because only compounds need it and most frames have one request.
         let shown = (last > 0).then(Box::<Shown>::default);
         for (at, (element, verdict)) in elements.iter().zip(verdicts).enumerate() {
             // Other requests run between the elements of a long compound, but not before its first

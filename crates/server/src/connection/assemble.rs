@@ -262,7 +262,7 @@ impl Assembly {
         self.payload = payload;
         self.inline_payload();
         if self.payload.is_none() {
-            // Windows pads the last response of a compound like the responses before it.
+            // Windows pads every response of a compound, even the last one.
             self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         }
     }

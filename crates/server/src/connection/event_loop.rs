@@ -114,7 +114,8 @@ fn run_to_end(
         let connection = Connection::new(info, notices, ticket).over(stream.rdma());
         let connection = Rc::new(connection);
         connection.members.charges.borrow_mut().push(charge);
-        // The connection is wound up at its end, after a panic, and when its core drops it.
+        // However the connection ends, it is wound up: at its orderly end, after a panic, and when
+        // its core drops it.
         let winds_up = panics::Always(|| connection.wind_up());
         let mut event_loop =
             EventLoop { connection: &connection, stream, reader, in_flight: InFlight::new() };

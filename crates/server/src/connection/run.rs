@@ -43,7 +43,8 @@ impl Connection {
             return (outcome, None, Spent { busy: rq.busy.get(), ..Spent::default() });
         }
         let began = Instant::now();
-        // The future is boxed: most requests end at their first poll and do not need memory for it.
+        // The future is boxed: most requests end at their first poll and need no memory for its
+        // state.
         let going_on = Box::pin(self.run_on(rq, row, is_last, frame_bytes, handler, assembly));
         let (outcome, async_id) = going_on.await;
         (outcome, async_id, spent(rq, row, began.elapsed()))
@@ -68,7 +69,7 @@ impl Connection {
         // compound_async.getinfo_middle).
         let announces = is_last || (rq.header.command == Command::CREATE && assembly.is_empty());
         if !announces {
-            // Windows: a request in the middle of a compound fails if it would wait.
+            // On Windows a request in the middle of a compound fails if it would have to wait.
             return match row.waits {
                 Waits::Cancellable => (Err(Status::INTERNAL_ERROR.into()), None),
                 // The end of the connection also stops a handler that waits for other clients.

@@ -93,8 +93,8 @@ async fn accepted(rq: &Request<'_>, identity: &Identity, done: Done) -> Verdict 
         }
     };
     let is_own = eq_ignore_case(&user, &identity.user);
-    // A correct password also waits for its turn, and is refused after many wrong ones, as at every
-    // logon. A Kerberos ticket is no guess, so it does not wait.
+    // A correct password waits for its turn like at every logon, and is refused after many wrong
+    // ones. A Kerberos ticket is no guess, so it does not wait.
     let is_guess = done.identity.kerberos.is_none();
     let counts = !is_guess || heed(rq, &user, is_own).await;
     let mut seed = [0; 16];

@@ -66,8 +66,8 @@ async fn opened(
                 sealed.open(old.as_bytes())
             });
             let new = derived.await.ok().flatten();
-            // SamrUnicodeChangePasswordUser2, the other request that changes a password, has the
-            // same limit.
+            // The same limit holds for SamrUnicodeChangePasswordUser2, the other request that
+            // changes a password.
             new.filter(|new| new.encode_utf16().count() <= MAX_NEW_PASSWORD_UNITS)
         }
     }

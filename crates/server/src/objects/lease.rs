@@ -78,7 +78,7 @@ impl Waiting {
     ) -> Result<(), Status> {
         loop {
             settled(cancellation, &self.contender.cell, self.actor).await?;
-            // The place lasts until the next one is taken.
+            // The place in the queue is kept until the contender has begun its next wait.
             let Self { contender, queued: _queued, .. } = self;
             match contender.begin(server) {
                 Some(again) => self = again,

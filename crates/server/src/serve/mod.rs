@@ -109,7 +109,7 @@ async fn give_back(server: Arc<ServerState>) {
         let now = server.ledger.bytes().max(budget::in_use());
         most = now.max(most);
         let is_due = most - now >= GIVE_BACK_BYTES;
-        // Memory of a burst is freed gradually, so several looks follow the first one.
+        // The memory of a burst is freed gradually, so the server looks several times.
         let is_rest = looks_left > 0 && (now < last || looks_left == GIVE_BACK_LOOKS);
         looks_left = if is_due { GIVE_BACK_LOOKS } else { looks_left.saturating_sub(1) };
         last = now;

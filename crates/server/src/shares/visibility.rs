@@ -52,7 +52,8 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
     match vfs.open(&file, &LOOK) {
         Ok(opened) => {
             let rights = rights(&*opened.node, opened.stat.kind, viewer);
-            // The owner may grant itself the right to read, so the file is no secret to it.
+            // The owner may give itself the right to read, so the file need not be hidden from the
+            // owner.
             let knows = |rights| shows(rights) || rights.contains(AccessMask::WRITE_DAC);
             if rights.is_some_and(knows) { status } else { absence(vfs, &file, viewer) }
         }

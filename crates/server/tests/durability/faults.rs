@@ -335,8 +335,8 @@ fn a_chain_that_fails_in_its_middle_is_answered_in_whole() {
 fn what_the_host_would_allow_is_asked_again_not_assumed() {
     on_disk(async |disk, peer, mount| {
         let want = Want::file("a").access(AccessMask::MAXIMUM_ALLOWED);
-        // The first open is that of the directory, whose descriptor is read; the further ones ask
-        // for less access each.
+        // CREATE opens the directory first, to read its descriptor, and then the file, with less
+        // access at each attempt.
         disk.faults().fail(Operation::Open, 0, 4, Fault::AccessDenied);
         assert_eq!(peer.try_create(mount, &want).await, Status::ACCESS_DENIED);
         disk.faults().fail(Operation::Open, 0, 3, Fault::AccessDenied);

@@ -23,7 +23,7 @@ fn l5_times_are_counted_from_the_break_and_from_the_loss() {
             let began = Instant::now();
             let open = theirs.put(Want::file("f").draft());
             let waiting = two.send(vec![open], theirs.via()).await[0];
-            // The client receives the lease break but does not acknowledge it.
+            // The client receives the lease break but sends no acknowledgment.
             one.reply().await;
             two.final_reply(waiting).await.ok();
             assert_eq!(began.elapsed().as_secs(), 35, "held for {held} s");

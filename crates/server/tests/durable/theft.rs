@@ -161,7 +161,8 @@ fn x5_ids_cannot_be_guessed_from_others() {
         for bit in 0..64 {
             let is_set = |id: &&u64| **id >> bit & 1 == 1;
             let ones = ids.iter().filter(is_set).count();
-            // The bound is ten standard deviations: random bits do not exceed it.
+            // For random bits the count is almost never ten standard deviations (708) away from its
+            // mean.
             assert!(ones.abs_diff(COUNT / 2) < 708, "bit {bit}: {ones}");
             let changes = ids.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1);
             assert!(changes.count().abs_diff(COUNT / 2) < 708, "bit {bit} goes on");

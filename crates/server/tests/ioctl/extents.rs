@@ -77,8 +77,8 @@ fn a_range_of_one_file_shows_in_another() {
         let input = extended(source, CLUSTER, 3 * CLUSTER, CLUSTER, size);
         ask(&mut peer, &mount, EXTENDED, target, &input, 0).await.ok();
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [2, 1, 2, 1]);
-        // Linux clients clone the whole file, whatever its length: they set the end of the target
-        // first, because the clone does not move it.
+        // Linux clients clone the whole file, even if its last cluster is incomplete. They first
+        // set the end of the target, because a clone does not move it.
         let end = (4 * CLUSTER + 10).to_le_bytes();
         let set = set_draft(FileInfoClass::END_OF_FILE, target, &end);
         peer.on(&mount, set).await.ok();

@@ -145,7 +145,8 @@ fn what_is_not_here_says_so() {
         let blocked = Status::NOT_SUPPORTED;
         for code in [CtlCode::SRV_READ_HASH, CtlCode(0x0009_0000), CtlCode(0), CtlCode(u32::MAX)] {
             ask(&mut peer, &mount, code, file, &[0; 8], 4096).await.expect(blocked);
-            // MS-SMB2 3.3.5.15: a control of a file system misses its Open first.
+            // MS-SMB2 3.3.5.15: for the control codes of a file system the server looks for the
+            // Open first, and finds none.
             let is_of_files = matches!(code.0, 0x0009_0000 | 0x0014_41BB);
             let status = if is_of_files { Status::FILE_CLOSED } else { blocked };
             ask(&mut peer, &mount, code, none, &[0; 8], 4096).await.expect(status);

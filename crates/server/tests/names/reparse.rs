@@ -110,7 +110,7 @@ fn a_link_becomes_one_of_the_host() {
             assert!(world.path(name).symlink_metadata().is_err(), "{name}");
         }
         assert_eq!(world.content("target"), b"content");
-        // The link is deleted by the Open that made it.
+        // The Open that made the link deletes it.
         let file = peer.open_file(&mount, &Want::file("gone")).await;
         ask(&mut peer, &mount, SET, file, &link("target", true), 0).await.ok();
         peer.on(&mount, set_draft(FileInfoClass::DISPOSITION, file, &[1])).await.ok();

@@ -78,7 +78,7 @@ fn files_are_found_by_their_short_names() {
         let file = peer.open_file(&mount, &Want::existing(&by_short)).await;
         assert_eq!(peer.read(&mount, file, 0, 10).await, b"long");
         peer.close(&mount, file).await;
-        // A listing shows the short name, and a pattern matches it.
+        // A listing shows the short name, and a pattern that matches the short name finds the file.
         for pattern in ["*", &short_folder, "a*~*"] {
             let bytes = listing(&mut peer, &mount, pattern).await.unwrap();
             assert!(holds(&bytes, folder) && holds(&bytes, &short_folder), "{pattern}");

@@ -68,7 +68,7 @@ fn a_stream_has_its_own_data_and_its_files_attributes() {
             let reply = peer.create(&mount, &Want::existing(name)).await;
             reply.expect(Status::OBJECT_NAME_INVALID);
         }
-        // MS-FSA 2.1.5.1 phase 7.
+        // MS-FSA 2.1.5.1 phase 7: a named stream cannot have the type $INDEX_ALLOCATION.
         let index = Want::existing("f:Stream One:$INDEX_ALLOCATION");
         peer.create(&mount, &index).await.expect(Status::INVALID_PARAMETER);
         peer.create(&mount, &Want::existing("f:two")).await.expect(Status::OBJECT_NAME_NOT_FOUND);

@@ -83,7 +83,7 @@ fn r6_an_open_shows_so_many_locks() {
         refused.expect(Status::INSUFFICIENT_RESOURCES);
         assert!(can_lock(dir, "ex", 5, 1), "nothing of it stays");
         assert!(!can_lock(dir, "ex", 2, 1));
-        // Each Open of the file may have that many locks.
+        // The limit applies to each Open of the file, so another Open can still lock.
         let other = one.open_file(&mine, &Want::existing("f")).await;
         one.on(&mine, lock_draft(other, &more)).await.ok();
         let all: Vec<_> = most.iter().map(|(at, ..)| (*at, 1, UNLOCK)).collect();

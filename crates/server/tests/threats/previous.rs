@@ -142,7 +142,7 @@ fn a6_ids_of_nothing_are_no_news() {
             peer.mount(&logon, "data").await;
             old.assert_untouched().await;
         }
-        // An unfinished logon belongs to no user, so nobody can end it.
+        // An unfinished logon belongs to no user yet, so PreviousSessionId cannot end it.
         let mut unfinished = connected(world).await;
         let mut exchange = Exchange::new(&unfinished, Setup::of("ann"));
         exchange.round(&mut unfinished).await.expect(Status::MORE_PROCESSING_REQUIRED);

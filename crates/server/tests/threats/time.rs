@@ -173,7 +173,7 @@ async fn deletes_beside(
     std::fs::create_dir(&large).unwrap();
     fill(&large);
     let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-    // The exact name is found without a listing of the directory.
+    // The file is opened by its exact name, which needs no listing of the large directory.
     std::fs::write(large.join("file"), "").unwrap();
     let want = Want::existing(&format!("{name}\\file")).options(CreateOptions::DELETE_ON_CLOSE);
     let file = peer.open_file(&mount, &want).await;

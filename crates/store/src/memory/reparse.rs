@@ -51,7 +51,7 @@ impl MemoryVfs {
         let meta = &mut inode.meta;
         (meta.reparse, meta.written, meta.changed) = (None, now, now);
         if *by != Replacement::File {
-            // As on Linux, links and special files have none of these.
+            // As on Linux, links and special files have no attributes and no extended attributes.
             meta.attributes = frevo_wire::dtyp::FileAttributes::EMPTY;
             meta.eas.clear();
             meta.needed_eas.clear();

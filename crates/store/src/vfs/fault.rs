@@ -77,7 +77,7 @@ impl Fault {
             Self::NotEmpty => Status::DIRECTORY_NOT_EMPTY,
             Self::AccessDenied | Self::Symlink => Status::ACCESS_DENIED,
             Self::ReadOnly => Status::MEDIA_WRITE_PROTECTED,
-            // As in Windows, exceeding the quota looks like a full disk: programs do not expect
+            // Windows reports an exceeded quota as a full disk, because programs do not expect
             // QUOTA_EXCEEDED.
             Self::DiskFull | Self::QuotaExceeded => Status::DISK_FULL,
             Self::FileTooLarge | Self::Invalid => Status::INVALID_PARAMETER,

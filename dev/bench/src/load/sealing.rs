@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn sealing(cipher: smb2::crypto::encryption::Cipher) -> Sealing {
-        // Both directions have one key, so that requests can be decrypted like replies.
+        // Requests and replies are encrypted with the same key, so that the bench can decrypt both.
         let key: Vec<u8> = (1..=16).collect();
         Sealing::new(&SealingKeys { cipher, to_server: key.clone(), from_server: key }, 77).unwrap()
     }

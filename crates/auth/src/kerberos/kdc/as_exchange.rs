@@ -122,7 +122,8 @@ impl AsExchange {
             etypes: &self.etypes,
         };
         let proof = key.map(|key| {
-            // The encoded structure is PA-ENC-TS-ENC.
+            // PA-ENC-TS-ENC (RFC 4120 section 5.2.7.2): the client proves that it has the key by
+            // encrypting the time with it.
             let microseconds = number(1, i64::from(nanoseconds / 1_000));
             let time = sequence(&[&time_field(0, seconds), &microseconds]);
             let cipher = key.encrypt(KeyUsage::AS_REQ_TIMESTAMP, &entropy.confounder, &time);

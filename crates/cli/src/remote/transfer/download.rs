@@ -122,7 +122,7 @@ pub(crate) async fn down(
     if let Some((data, metadata)) = small {
         let part = part(to, share, path, &metadata);
         let dress = how.carry.of_remote(&metadata);
-        // The file is not truncated by the open, because another command may be writing it.
+        // The open must not truncate the file, because another command may be writing it.
         let mut local = open_part(&part, mode, &mut LocalHandle::options()).map_err(&broken)?;
         let written = local.set_len(0).and_then(|()| {
             local.write_all(&data)?;

@@ -50,7 +50,8 @@ impl Needs {
         for file in files(config, arguments, plan.has_state) {
             needs.add_file(&file);
         }
-        // In any other folder the socket stays after a stop; the next start replaces it.
+        // The server removes the socket at a stop only if the folder is its own: elsewhere the
+        // socket file stays, and the next start replaces it.
         let socket =
             admin_interface::socket_of(plan).and_then(|socket| std::path::absolute(socket).ok());
         let folder = socket.as_deref().and_then(Path::parent).filter(|folder| is_own(folder));

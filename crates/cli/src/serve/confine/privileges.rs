@@ -93,8 +93,8 @@ pub(super) fn become_nobody_in(group: u32) {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     let (uid, gid) = (Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(group)));
-    // Without the privilege the process is an ordinary user already, so errors are ignored. It has
-    // only one thread.
+    // Without the privilege the process is an ordinary user already, so errors are ignored. The
+    // calls change only the calling thread, which is the only one of the process.
     let _ = set_thread_groups(&[]);
     let _ = set_thread_res_gid(gid, gid, gid);
     let _ = set_thread_res_uid(uid, uid, uid);

@@ -147,7 +147,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_recvmsg,
     libc::SYS_shutdown,
     libc::SYS_memfd_create,
-    // System calls to wait.
+    // System calls that wait.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -277,7 +277,7 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_lseek,
     libc::SYS_faccessat,
     libc::SYS_readlinkat,
-    // System calls to wait.
+    // System calls that wait.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,

@@ -79,7 +79,8 @@ impl FileCache {
         ahead: u64,
     ) {
         let Range { start: offset, end } = read;
-        // The largest window was filled when the read entered this page.
+        // The read ahead with the largest window was already started when the read entered this
+        // page.
         let is_done = ahead >= READ_AHEAD_BYTES && offset / PAGE == end / PAGE;
         if ahead == 0 || is_done {
             return;

@@ -64,8 +64,8 @@ impl FileCache {
     /// overlaps.
     fn gather(self: &Arc<Self>, grant: Grant, offset: Option<u64>, data: &[u8]) -> bool {
         let new = self.with(|pages| {
-            // The lease is checked under the mutex, because a lease break empties the pages under
-            // it.
+            // The lease is checked while the mutex of the pages is held: a lease break needs this
+            // mutex to empty the pages.
             let now = self.lease.grant();
             let offset = offset.unwrap_or(pages.len());
             if now.version != grant.version

@@ -202,7 +202,7 @@ fn lengths_around_the_header() {
         frame.truncate(len);
         assert!(open(&mut frame, Sender::Client).is_err(), "{len}");
     }
-    // A message shorter than the SMB2 header can be encrypted, but the receiver refuses it.
+    // A message shorter than the SMB2 header can be encrypted, but the receiver must refuse it.
     for len in [0, 1, 63] {
         assert!(!opens(&message(SESSION, HeaderFlags::EMPTY, 0)[..len], Sender::Client));
     }

@@ -50,7 +50,7 @@ impl UserPermits {
         if let Some(permits) = users.get(user) {
             return Arc::clone(permits);
         }
-        // Drops the entries of users who hold and await no permit.
+        // Users who neither hold nor await a permit are removed from the map.
         users.retain(|_, permits| Arc::strong_count(permits) > 1);
         let permits = Arc::new(Semaphore::new(self.of_user));
         users.insert(user.to_owned(), Arc::clone(&permits));

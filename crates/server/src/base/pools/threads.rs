@@ -93,7 +93,7 @@ impl Threads {
 
     /// Runs calls until none has come for a while.
     fn work(&self) {
-        // The new thread inherits the processor binding of the core thread that started it.
+        // A new thread inherits its creator's binding to a core, which is removed here.
         cores::unbind();
         (self.begin)();
         let mut waiting = self.waiting.lock();

@@ -84,8 +84,8 @@ pub(super) fn answer(query: &AaplQuery, share: &Share, model: &str) -> Vec<u8> {
     if share.is_case_sensitive {
         volume |= AaplVolumeCapabilities::CASE_SENSITIVE;
     }
-    // FLUSH always syncs the drive's cache. macOS offers such a volume for Time Machine, so only
-    // shares with `time_machine` announce it.
+    // Every FLUSH here syncs the drive's cache, but macOS offers volumes with this capability for
+    // Time Machine: only shares with `time_machine` announce it.
     if share.time_machine {
         volume |= AaplVolumeCapabilities::SUPPORTS_FULL_SYNC;
     }

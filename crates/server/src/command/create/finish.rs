@@ -76,7 +76,7 @@ impl Create<'_> {
         open.set_promise(promise);
         let files = &self.rq.server().files;
         let fresh = Fresh { open, files, is_kept: false };
-        // The file stays from here on: dropping `entered` no longer removes it.
+        // From here on the file belongs to the Open: dropping `entered` must not remove it.
         entered.stays = true;
         let open = &fresh.open;
         if blocking_pool::is_here() {

@@ -38,7 +38,7 @@ pub(super) fn choose<'a>(
         };
     };
     let moment = Moment::of(time).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
-    // A snapshot may be named by the path and by the create context, if both name the same one.
+    // The path and the create context may both name a snapshot, if it is the same one.
     let rest = found.filter(|(same, _)| *same == moment).map(|(_, rest)| rest);
     Ok((snapshot(live, moment)?, rest.unwrap_or(Cow::Borrowed(text))))
 }

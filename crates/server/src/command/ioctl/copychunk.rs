@@ -192,8 +192,8 @@ fn check_locks(
     let shared = target.cell.lock();
     let is_free =
         |range: Range| range.check().is_ok_and(|range| shared.ranges.may_write(to.id(), range));
-    // A chunk beyond the largest file size is not checked: the copy refuses it, after the chunks
-    // before it.
+    // A chunk beyond the largest file size is not checked for locks: the copy itself refuses it,
+    // after copying the chunks before it.
     let is_too_far = |range: &Range| range.offset.saturating_add(range.length) > target.max_size;
     if ranges.all(|range| is_too_far(&range) || is_free(range)) {
         Ok(())

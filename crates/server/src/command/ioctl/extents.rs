@@ -200,8 +200,8 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     }
     let request = TrimRequest::parse(call.input)?;
     if request.key != 0 {
-        // MS-FSCC 2.3.13 leaves the key to remote protocols, and MS-SMB2 has none for the byte
-        // ranges of an Open. Windows refuses it.
+        // MS-FSCC 2.3.13 leaves the use of the key to remote protocols, and MS-SMB2 defines no use
+        // of it. Windows refuses it.
         return Err(Status::INVALID_PARAMETER.into());
     }
     if call.max_output != 0 && (call.max_output as usize) < TrimReply::SIZE {

@@ -82,7 +82,7 @@ fn create_or_get(call: &Call<'_>) -> Answer {
             audited::attributes(call.open()?, "object_id", Ok(()));
             Ok((id.to_vec(), Status::SUCCESS))
         }
-        // A concurrent request has set an object ID: returns that one.
+        // A concurrent request has just set an object ID: that ID is returned.
         Err(Fault::Exists) => get(call),
         Err(fault) => Err(status(fault).into()),
     }

@@ -75,8 +75,7 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     let open = call.open()?;
     call.rq.contend(file, Cause::Write).await?;
     call.rq.still_served()?;
-    // The file's size is read after the break, because clients that cached the file may have
-    // extended it.
+    // The size is read after the oplock break: a client that cached the file may have extended it.
     let stat = file.stat()?;
     let length = inside(stat.end_of_file);
     if length == 0 {

@@ -256,7 +256,7 @@ pub static TABLE: &[Row] = &[
     writes(CtlCode::SET_ZERO_DATA, WRITE, Act::SetZeroData),
     absent(CtlCode::SET_ZERO_ON_DEALLOCATION),
     absent(CtlCode::SIS_COPYFILE),
-    // MS-SMB2 3.3.5.15: IsSharedVHDSupported is FALSE.
+    // Shared virtual disks are not supported: MS-SMB2 3.3.5.15, IsSharedVHDSupported is FALSE.
     absent(CtlCode::QUERY_SHARED_VIRTUAL_DISK_SUPPORT),
     absent(CtlCode::SVHDX_SYNC_TUNNEL_REQUEST),
     absent(CtlCode::SVHDX_ASYNC_TUNNEL_REQUEST),

@@ -173,9 +173,9 @@ fn fixed(
 }
 
 fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
-    // Windows up to Server 2012 R2 returns the path, later versions an empty name (MS-SMB2
-    // 3.3.5.20.1, note 420). The path is returned here, as by smbd, because cifs.ko of Linux 6.1
-    // cannot mount without it.
+    // For the name Windows up to Server 2012 R2 returns the path, later versions an empty name
+    // (MS-SMB2 3.3.5.20.1, note 420). Frevo returns the path, as smbd does, because cifs.ko of
+    // Linux 6.1 cannot mount without it.
     let name = format!("\\{}", shown_name(open, file));
     FileAllInformation {
         basic: basic(stat),

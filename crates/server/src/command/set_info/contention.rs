@@ -43,7 +43,8 @@ pub(super) async fn contend(
     contenders.extend(below(rq, target));
     contenders.extend(replaced(rq, open, request)?);
     contenders.extend(destination(rq, target, request));
-    // An Open that stays below the directory refuses the rename: no other is waited for.
+    // If an Open stays below the directory, the rename will be refused, so the other Opens need not
+    // be waited for.
     let name = target.name();
     let goes_on = move |cell: &FileCell| !stays_below(target, &name, cell);
     let (server, cancellation) = (rq.server(), &rq.cancellation);

@@ -82,7 +82,8 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
         FileInfoClass::VALID_DATA_LENGTH => {
             changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE, Nothing)
         }
-        // A short name cannot be set.
+        // A short name cannot be set: after the checks of the right and the length, `set` refuses
+        // the request.
         FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4, Nothing),
         // MS-FSCC documents the class as settable, but not over SMB2.
         FileInfoClass::QUOTA => return Err(Status::NOT_SUPPORTED),

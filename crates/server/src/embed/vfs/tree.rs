@@ -213,7 +213,7 @@ fn checked(path: &str) -> io::Result<String> {
     let path = path.trim_start_matches("./").trim_matches('/').replace('/', "\\");
     let name = Name::parse(&path, frevo_store::name::Rules::Windows);
     match name {
-        // A name with `..` would be another one.
+        // A path with `..` is refused, because `Name` would resolve it to another path.
         Ok(name) if is_separated && name.path() == path && !name.is_root() => Ok(path),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidInput,

@@ -321,7 +321,7 @@ mod tests {
     fn records_of_an_earlier_version_are_sorted_by_their_shares() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
-        // The record of an Open in the share "Daten", as earlier versions of Frevo wrote it.
+        // The record of an Open in the share "Daten", written by an earlier version of Frevo.
         let old = include_bytes!("../../../../store/src/state/testing/record-2.bin");
         {
             let database = Database::create(&path).unwrap();

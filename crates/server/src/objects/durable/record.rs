@@ -468,7 +468,7 @@ fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
         None => Wish::Nothing,
     };
     let route = Route { session: 0, persistent: open.file_id.persistent, sealed: true };
-    // The caching was granted before the restart, so it is restored before locks that would prevent
+    // Caching that was granted before the restart is restored before the locks, which would prevent
     // it.
     let shape = Shape { is_directory: false, allocation: 0 };
     server.files.grant(&file.cell, file.id, shape, wish, route);

@@ -136,8 +136,8 @@ impl Open {
         }
         self.record_removed(&link.name, file.is_directory);
         if let Some(mut actor) = by {
-            // One Open may have requested the deletion and another one may be closed last. The
-            // parent lease keeps its caching only if both Opens name it.
+            // The parent lease keeps its caching only if both Opens name it: the Open that
+            // requested the deletion, and the Open that is closed last.
             actor.lease = actor.lease.filter(|lease| Some(lease.key) == parent);
             files.entry_changed(&*vfs, &link.name, actor);
         }

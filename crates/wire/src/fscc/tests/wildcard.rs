@@ -26,7 +26,7 @@ fn ms_fsa_2_1_4_4() {
         ("<\"*", "plain", true),
         ("<\"*", "a.b.c", true),
         ("<.b", "a.b.c", false),
-        // It matches the last period itself, too, and nothing behind that.
+        // `<` also matches the last period of the name itself, but nothing behind it.
         ("<txt", "a.txt", true),
         ("<txt", "a.b.txt", true),
         ("<txt", "txt", true),

@@ -294,7 +294,7 @@ fn no_helper_leaves_its_place() {
         assert_eq!(may(libc::SYS_clone, [0x0120_0011, 0, 0, 0, 0, 0]), is_starter, "{helper:?}");
         assert_eq!(may(libc::SYS_kill, [1, 15, 0, 0, 0, 0]), is_starter, "{helper:?}");
         assert_eq!(may(libc::SYS_listen, [3, 5, 0, 0, 0, 0]), *helper == Helper::Discovery);
-        // Starting a thread, memory and waiting are always allowed.
+        // System calls to start a thread, to get memory and to wait are always allowed.
         for (number, arguments) in [
             (libc::SYS_clone, [0x003D_0F00, 0, 0, 0, 0, 0]),
             (libc::SYS_mmap, [0, 4096, 3, 0x22, u64::MAX, 0]),
