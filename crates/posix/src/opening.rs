@@ -119,11 +119,7 @@ impl PosixVfs {
         let extra = Extra {
             dos,
             hidden_name: self.share().hides(entry),
-            ea_size: if is_look && has_eas {
-                remembered.ea_size(|| handle.ea_size())
-            } else {
-                0
-            },
+            ea_size: if is_look && has_eas { remembered.ea_size(|| handle.ea_size()) } else { 0 },
             reparse_tag: reparse_tag::tag(dos, |into| handle.value(reparse_tag::ATTRIBUTE, into)),
             is_directory_link: handle.is_directory_link(&stx),
         };
