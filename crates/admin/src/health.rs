@@ -126,7 +126,7 @@ impl Health {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        // A share whose probe takes longer is reported as pending.
+        // A share whose probe takes longer is reported as pending, so the wait ends here.
         let _ = timeout(PROBE_PATIENCE, settled).await;
     }
 

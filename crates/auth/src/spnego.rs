@@ -116,7 +116,7 @@ impl<'a> NegTokenInit<'a> {
         let mechanisms = MechList::parse(fields.expect(context(0), "mechTypes")?)?;
         fields.optional(context(1), "reqFlags")?;
         let token = octets(fields.optional(context(2), "mechToken")?, "mechToken")?;
-        // Field [3] is mechListMIC (RFC 4178) or negHints (MS-SPNG 2.2.1).
+        // Field [3] is mechListMIC (RFC 4178) or negHints (MS-SPNG 2.2.1), so its type decides.
         let third = fields.optional(context(3), WHAT)?;
         let mic = match third {
             Some(value) if value.first() == Some(&der::SEQUENCE) => {

@@ -142,7 +142,8 @@ pub(crate) fn folder_of_accounts(config: &Config) -> Option<Result<PathBuf, Stri
         return None;
     }
     let name = file.file_name()?.to_os_string();
-    // The names of its lock file and of its replacement begin with its name.
+    // While the accounts are written, the folder also has a lock file and a replacement, whose
+    // names begin with the name of the account file.
     let is_of_it = |other: std::fs::DirEntry| {
         other.file_name().as_encoded_bytes().starts_with(name.as_encoded_bytes())
     };

@@ -88,7 +88,7 @@ impl Logging {
         level: Option<&str>,
     ) -> Result<Self, Failure> {
         let (filter, handle) = reload::Layer::new(Filters::new(filter(level)?));
-        // Log lines do not contain the spans around them.
+        // With the feature `traces`, spans exist for the collector only: log lines leave them out.
         #[cfg(feature = "traces")]
         let layer =
             layer.with_filter(filter_fn(|metadata| metadata.target() != levels::SPANS)).boxed();

@@ -45,7 +45,7 @@ pub(crate) fn keep(
     is_new: bool,
 ) {
     let path = state::users_file_of(config);
-    // Faults of the file are reported later, when its accounts are read.
+    // If the file has a fault, it is reported later, when its accounts are read.
     let Ok(file) = accounts::read(&path) else { return };
     if !path.parent().is_some_and(Path::is_dir) {
         return;

@@ -56,7 +56,7 @@ fn find_vdso() {
 }
 
 fn main() -> ExitCode {
-    // These steps need a process with a single thread.
+    // These steps are safe only while the process has a single thread.
     passwords::leave_environment();
     find_vdso();
     let line = match remote::mount_options::command_line() {

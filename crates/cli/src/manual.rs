@@ -42,7 +42,8 @@ fn page() -> std::io::Result<Vec<u8>> {
     let mut command = Arguments::command();
     command.build();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    // The commands are sections of this page and have no pages of their own.
+    // The page refers to each command as a page of its own, but the commands are sections of this
+    // page: the references are rewritten.
     let text = String::from_utf8_lossy(&page);
     let lines = text.lines().map(|line| {
         let name = line.strip_prefix("frevo\\-").and_then(|line| line.strip_suffix("(1)"));

@@ -74,7 +74,7 @@ static GIVEN: OnceLock<Option<Zeroizing<Vec<u8>>>> = OnceLock::new();
 /// one starts, could read it. Before the program has other threads.
 pub(crate) fn leave_environment() {
     let value = frevo_posix::environment::take_variable(c"FREVO_PASSWORD");
-    // If the environment was read before, there is nothing left to store.
+    // If the environment was read before, `GIVEN` is set already and keeps its value.
     let _ = GIVEN.set(value.map(|value| Zeroizing::new(value.into_vec())));
 }
 

@@ -59,7 +59,7 @@ fn write_section(out: &mut String, header: &str, table: Option<&toml::Table>) {
             (None, None) => writeln!(out, "# {key}: {default}"),
         };
     }
-    // Keys that are documented in another section follow.
+    // These are the keys that are documented in another section.
     for (key, value) in table.into_iter().flatten() {
         if !known.iter().any(|known| known.key == key) {
             let _ = writeln!(out, "{key} = {value}");

@@ -53,7 +53,7 @@ fn carry_out(command: &UserCommand, path: &Path, realm: &str) -> Done {
             let hash = NtHash::from_password(&password);
             change(path, |file| {
                 existing(file, name, path)?;
-                // The keys depend on the name as it is stored.
+                // The Kerberos keys depend on the user name in the spelling of the account file.
                 let stored = file.find(name.as_str()).map_or(name.as_str(), |entry| &entry.name);
                 let keys = accounts::kerberos_keys(stored, &password, realm);
                 file.set_password(name.as_str(), hash, Some(keys), accounts::now());
@@ -302,7 +302,7 @@ fn import_entry(file: &mut AccountFile, entry: &Entry, replace: bool) -> Result<
     let Some(hash) = entry.nt_hash.clone() else {
         return Err(String::from("the account has no NT hash; add it with frevo user add"));
     };
-    // In Samba this account can log on without a password.
+    // An account with the hash of the empty password can log on to Samba without a password.
     if hash == NtHash::from_password("") {
         return Err(String::from("the password is empty, which Frevo does not allow"));
     }

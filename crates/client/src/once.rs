@@ -81,7 +81,8 @@ impl Live {
                 answer => answer?,
             };
             if message.status() != Status::SUCCESS {
-                // This server does not number operations.
+                // The server refuses the question, because it does not number operations: the
+                // outcome stays unknown.
                 return Err(Failure::Gone);
             }
             let outcome = ioctl::Response::parse(message.bytes())

@@ -115,7 +115,8 @@ impl Share {
         if !refused.stands() {
             match self.remove_ignoring(path, kind).await {
                 Err(error) if is_unknown_class(&error) => self.note_no_read_only_removals(),
-                // The server knows the class but ignores the flag.
+                // The server knows the class but ignores the flag that lets it remove a read-only
+                // file.
                 Err(error) if error.status() == Some(Status::CANNOT_DELETE) => {}
                 done => return done,
             }

@@ -115,7 +115,7 @@ impl File {
             if chunk.is_empty() {
                 break;
             }
-            // `read_chunk` never returns more than `len` bytes.
+            // The range exists, because `read_chunk` never returns more than `len` bytes.
             if let Some(place) = rest.get_mut(..chunk.len()) {
                 place.copy_from_slice(&chunk);
             }

@@ -146,7 +146,8 @@ fn call_message(
     put_u32(&mut message, length(&body.bytes));
     put_u32(&mut message, serial);
     put_u32(&mut message, length(&fields));
-    // The fields begin at offset 16, a multiple of eight.
+    // The fields begin at offset 16, a multiple of eight, so their own alignment is right in the
+    // message.
     message.extend(fields);
     align(&mut message, 8);
     message.extend(&body.bytes);

@@ -394,7 +394,8 @@ impl Filesystem for Bridge {
                     let name = entry.name(spelling);
                     let full = match entry {
                         Entry::Itself(..) => {
-                            // The kernel does not count `.` and `..` as look-ups.
+                            // The kernel does not count `.` and `..` as look-ups, so no look-up is
+                            // noted.
                             let entry_reply = volume.attr_of_directory(&listed.node);
                             reply.add(
                                 entry_reply.ino,
@@ -565,7 +566,7 @@ impl Filesystem for Bridge {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        // Programs use an ioctl to ask if a file is a terminal.
+        // Programs use an ioctl to ask if a file is a terminal: ENOTTY says that it is not.
         reply.error(Errno::ENOTTY);
     }
 

@@ -256,7 +256,7 @@ impl Node {
         }
         let found = Some(TimedMetadata { metadata, at: asked });
         if is_ahead {
-            // Size and times in the answer lack the data that is not sent yet.
+            // The answer lacks data that is not sent yet, so its size and times are kept apart.
             learned.before_writes = found.filter(has_plain_mode);
         } else {
             (learned.known, learned.before_writes) = (found, None);
@@ -267,7 +267,7 @@ impl Node {
     pub(crate) fn set_listed_metadata(&self, metadata: Metadata, asked: Instant) {
         let links = match metadata.links() {
             0 => self.known().map_or(1, |known| known.metadata.links()),
-            // With the POSIX extensions the server reports the number of links.
+            // A number other than 0 comes from a server with the POSIX extensions, and is right.
             links => links,
         };
         self.set_metadata(metadata.with_links(links.max(1)), asked);

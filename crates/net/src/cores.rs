@@ -113,7 +113,7 @@ pub async fn stopping() {
 }
 
 async fn stop_asked(stopping: &mut watch::Receiver<Stop>) {
-    // An error means that `Cores` was dropped, which also means "stop".
+    // An error means that `Cores` was dropped, which ends the wait like a stop.
     drop(stopping.wait_for(|stop| *stop != Stop::No).await);
 }
 
@@ -171,7 +171,7 @@ impl Cores {
     fn join(&mut self) {
         self.handles.clear();
         for thread in self.threads.drain(..) {
-            // A core thread that panicked has reported it already.
+            // The error is dropped: a core thread that panicked has already reported the panic.
             drop(thread.join());
         }
     }

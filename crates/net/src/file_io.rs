@@ -349,7 +349,7 @@ impl File {
                 self.mount.count_write(true);
                 return Ok(());
             }
-            // A long write lets other tasks of the core run.
+            // Between the parts of a long write, other tasks of the core may run.
             tokio::task::yield_now().await;
         }
         self.mount.count_write(false);

@@ -205,7 +205,7 @@ impl Drop for MemoryStream {
     fn drop(&mut self) {
         self.shutdown_write();
         let mut pipe = self.incoming.lock();
-        // Later writes of the peer fail.
+        // From here on the peer's writes fail.
         pipe.finished = true;
         pipe.wake_writer();
     }

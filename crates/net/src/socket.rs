@@ -317,7 +317,8 @@ impl Stream {
         let bytes = match self {
             Self::Tcp(stream) => rustix::io::ioctl_fionread(stream).unwrap_or(0),
             Self::Memory(stream) => stream.unread() as u64,
-            // SMB Direct messages are small; large data is fetched by RDMA.
+            // SMB Direct messages are small, because large data is fetched by RDMA: none counts as
+            // unread.
             Self::Rdma(_) => 0,
         };
         usize::try_from(bytes).unwrap_or(0)
@@ -331,7 +332,8 @@ impl Stream {
         let socket = match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Memory(stream) => return Ok(stream.unread_by_peer()),
-            // SMB Direct sends only as many messages as the peer has granted credits.
+            // SMB Direct sends only as many messages as the peer has granted credits, so none waits
+            // for the peer.
             Self::Rdma(_) => return Ok(0),
         };
         let mut bytes: libc::c_int = 0;

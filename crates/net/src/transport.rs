@@ -233,7 +233,8 @@ impl Stream {
                 stream.shutdown_write();
                 Ok(())
             }
-            // RDMA closes both directions together, after the last messages were sent.
+            // RDMA closes both directions together, after the last messages were sent: one
+            // direction cannot be closed.
             Self::Rdma(_) => Ok(()),
         }
     }

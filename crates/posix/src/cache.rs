@@ -288,7 +288,8 @@ impl NameCache {
             if asked > RETRIES {
                 return Known::Doubtful(doubtful);
             }
-            // From here on the kernel reports changes of this name.
+            // The look comes after the watch has begun: from here on the kernel reports changes of
+            // this name.
             match sys::stat_at(dir.fd(), &doubtful) {
                 Ok(_) => state.update(seen.key, Update::Insert(doubtful.into())),
                 Err(Errno::NOENT) => state.update(seen.key, Update::Remove(doubtful.into())),
@@ -480,7 +481,8 @@ impl NameCache {
             let content = Content::Reading(Some(Vec::new()));
             let used = AtomicU64::new(self.age.load(Ordering::Relaxed));
             state.drop_directory(key);
-            // In some stacked file systems one directory has two keys.
+            // In some stacked file systems one directory has two keys, but one watch: the other key
+            // is dropped.
             if let Some(other) = state.watched.insert(watch, key) {
                 state.drop_directory(other);
                 state.watched.insert(watch, key);

@@ -302,7 +302,8 @@ impl Thread {
         self.restore();
         if let Some(whom) = whom {
             self.changes += 1;
-            // The field is set first, so that a failure in `enter` is undone by `restore`.
+            // The field is set before the call, so that `restore` undoes even a half-finished
+            // `enter`.
             self.actual = Some(Arc::clone(whom));
             if let Err(errno) = enter(whom) {
                 self.restore();

@@ -174,7 +174,7 @@ impl DosAttrib {
 
     fn of_flags(flags: u32, attributes: u32, created: Option<FileTime>) -> Self {
         Self {
-            // The attributes are used whatever the flags are, as in smbd.
+            // As in smbd, the attributes are used even if no flag says that they are valid.
             attributes,
             created: created.filter(|_| flags & VALID_CREATE_TIME != 0),
             ..Self::default()

@@ -23,7 +23,7 @@ pub fn fault_of(errno: Errno) -> Fault {
         Errno::XDEV => Fault::CrossDevice,
         Errno::MLINK => Fault::TooManyLinks,
         Errno::BUSY | Errno::TXTBSY => Fault::Busy,
-        // The kernel is breaking the lease of a local process.
+        // The kernel is just breaking the lease of a local process, so the open can succeed later.
         Errno::AGAIN => Fault::Leased,
         Errno::STALE => Fault::Stale,
         // NODATA is handled where an attribute may be absent. NXIO and NODEV: a special file

@@ -22,7 +22,7 @@ impl Inherited {
             entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let open: Vec<c_int> =
             numbers.filter(|number| *number >= FIRST && !passed.contains(number)).collect();
-        // The descriptor of the listing itself is closed by now.
+        // The listing's own descriptor is among the numbers, but closed by now.
         let is_open = |number: &c_int| {
             // SAFETY: fcntl changes one flag of a descriptor and touches no memory.
             unsafe { libc::fcntl(*number, libc::F_SETFD, libc::FD_CLOEXEC) == 0 }

@@ -165,12 +165,13 @@ fn push_component(
     } else {
         spelling.unmap(component, out);
         let again = map(&out[start..], spelling);
-        // POSIX clients send reserved characters as they are.
+        // A POSIX client sends reserved characters as they are, so such a name is taken literally.
         let literal = posix || component.chars().any(|c| reserved::private(c).is_some());
         let canonical =
             if literal { spelling.canonical(component) } else { Cow::Borrowed(component) };
         if again != canonical {
-            // This is another spelling of a name, and each file has only one.
+            // The name has another spelling, by which the file is known. Each file may have only
+            // one.
             return Err(Fault::NameInvalid);
         }
     }

@@ -355,7 +355,7 @@ impl Node for PosixNode {
         }
         match retry_on_intr(|| rustix::fs::ftruncate(fd, end)) {
             Ok(()) => Ok(()),
-            // ftruncate returns EINVAL for a file that is not open for writing.
+            // ftruncate returns EINVAL for a valid length if the file is not open for writing.
             Err(Errno::INVAL) if i64::try_from(end).is_ok() => Err(Fault::AccessDenied),
             Err(errno) => Err(fault_of(errno)),
         }

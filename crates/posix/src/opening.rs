@@ -95,7 +95,7 @@ impl PosixVfs {
             how.check_link(&handle.link_target().map_err(fault_of)?)?;
         }
         if handle.is_path_only() && needs_data(kind, how) {
-            // The object was replaced by one of another kind.
+            // The object was replaced by one of another kind, so the caller must look it up again.
             return Err(Fault::Stale);
         }
         Ok((handle, stx))

@@ -143,7 +143,7 @@ impl KernelQuota {
 
 fn ask(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<KernelQuota>> {
     let Some(block) = call(root, command, uid)? else { return Ok(None) };
-    // Q_GETQUOTA leaves the id empty.
+    // Q_GETQUOTA leaves the id of the block empty, so the asked user counts.
     let is_root = if command == GET { uid == ROOT } else { block.id == ROOT };
     let limits =
         if is_root && keeps_defaults(root) { QuotaLimits::default() } else { block.limits() };

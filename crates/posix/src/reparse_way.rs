@@ -205,7 +205,7 @@ fn look_at(fd: BorrowedFd<'_>) -> Look {
     };
     let dos = value.get(..len).and_then(DosAttrib::decode);
     let marked = dos.is_some_and(|d| d.attributes & FileAttributes::REPARSE_POINT.0 != 0);
-    // The attribute alone, without a reparse buffer, means nothing.
+    // The attribute REPARSE_POINT without a stored reparse buffer means nothing.
     if marked && reparse_tag::tag(dos, |into| read(reparse_tag::ATTRIBUTE, into)) != 0 {
         Look::Marked
     } else {

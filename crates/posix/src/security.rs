@@ -182,7 +182,7 @@ fn drop_older(share: &Share, handle: &Handle) -> VfsResult<()> {
 pub(crate) fn chown(handle: &Handle, uid: Option<u32>, gid: Option<u32>) -> VfsResult<()> {
     use rustix::process::{Gid, Uid};
     if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
-        // For the kernel this id means "no change".
+        // For the kernel u32::MAX means "no change", so it is no valid id.
         return Err(Fault::Invalid);
     }
     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));

@@ -150,7 +150,8 @@ impl PosixVfs {
     /// it: it is confined to another folder.
     pub fn is_confined_since(&self, before: Reach) -> bool {
         let now = self.reach();
-        // access(2) does not know about Landlock rules of this process.
+        // access(2) does not know about Landlock rules of this process, so it still allows what
+        // they forbid.
         let allows = |access| {
             rustix::fs::accessat(self.share.root.as_fd(), c".", access, AtFlags::EACCESS).is_ok()
         };
@@ -312,7 +313,8 @@ impl Vfs for PosixVfs {
                 }
                 Ok(())
             }
-            // The entry was removed, or replaced by another kind of object.
+            // The entry was removed, or replaced by another kind of object, so the caller's view is
+            // stale.
             Err(Errno::NOTDIR | Errno::ISDIR | Errno::NOENT) => Err(Fault::Stale),
             // On some file systems rmdir returns EEXIST for a directory that is not empty.
             Err(Errno::EXIST) => Err(Fault::NotEmpty),

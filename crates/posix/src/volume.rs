@@ -136,7 +136,7 @@ fn serial(identity: VolumeIdentity, id: u64) -> u32 {
 /// a device of their own, such as btrfs and overlayfs, have none.
 fn physical_sector(major: u32, minor: u32) -> u32 {
     let device = format!("/sys/dev/block/{major}:{minor}");
-    // For a partition the queue is that of its disk.
+    // A partition has no queue of its own, but that of its disk.
     let queue_size = ["queue", "../queue"].iter().find_map(|queue| {
         std::fs::read_to_string(format!("{device}/{queue}/physical_block_size")).ok()
     });

@@ -62,7 +62,7 @@ impl ChannelSequence {
         let is_counted = match (Age::of(sequence, self.current), is_replay) {
             (Age::Older, _) => false,
             (Age::Same, false) => self.count(),
-            // A replay waits until the first attempt of its request has ended.
+            // A replay may begin only if no first attempt of an earlier request is still running.
             (Age::Same, true) => self.outstanding_before == 0 && self.count(),
             (Age::Newer, is_replay) => {
                 self.outstanding_before = self.outstanding_before.saturating_add(self.outstanding);

@@ -135,7 +135,7 @@ fn credential(file: &mut BigEndian<'_>, version: u16) -> Parsed<Option<ServiceTi
     let server = principal(file)?;
     let etype = file.u16("credentials cache: encryption type")?;
     if version == 0x0503 {
-        // In version 3 the encryption type is stored twice.
+        // In version 3 the encryption type is stored twice, so the second one is skipped.
         file.u16("credentials cache: encryption type")?;
     }
     let length = file.u32("credentials cache: length of a key")?;

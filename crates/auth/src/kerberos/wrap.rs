@@ -147,7 +147,8 @@ impl Wrap {
         let [_, _, _, _, extra0, extra1, rotation0, rotation1, ..] = *header;
         let extra = u16::from_be_bytes([extra0, extra1]);
         let rotation = u16::from_be_bytes([rotation0, rotation1]);
-        // The other fields of the header have only one valid value for this message.
+        // The other fields of the header have only one valid value for this message, so the headers
+        // are compared as a whole.
         if extra != EXTRA || *header != *self.header(self.other(), sequence, rotation) {
             return None;
         }

@@ -426,7 +426,8 @@ mod tests {
         let pairs = AvPairs::parse(message.target_info).unwrap();
         assert_eq!(pairs.name(AvId::NB_DOMAIN_NAME).unwrap().unwrap(), "Domain");
         assert_eq!(pairs.name(AvId::NB_COMPUTER_NAME).unwrap().unwrap(), "Server");
-        // Only VERSION differs from the specification's message.
+        // Frevo sends another VERSION than the specification's example; the rest of the message
+        // must be equal.
         let mut ours = message.encode();
         ours[48..56].copy_from_slice(&bytes[48..56]);
         assert_eq!(ours, bytes);

@@ -209,7 +209,7 @@ impl AccountFile {
                 let (machine, rid) = sid
                     .and_then(|sid| sid.split_rid())
                     .ok_or("the SID is not one of an account")?;
-                // Accounts of another domain are not imported.
+                // An account of another domain gets no RID, so it is not imported.
                 if *self.header.machine.get_or_insert(machine) == machine {
                     account.entry.rid = Some(rid);
                 }

@@ -296,7 +296,7 @@ async fn measure_in(
 /// Fails if the volume has no space for the large files.
 async fn has_room(share: &Share, scratch: &Scratch, plan: &Plan) -> Done {
     let needed = plan.sizes.data.saturating_mul(plan.clients as u64);
-    // Some servers do not report their free space.
+    // Some servers do not report their free space, so the measurement tries without a check.
     let Ok(space) = share.disk_space(&scratch.path).await else { return Ok(()) };
     let free = space.available_bytes();
     if !plan.tests.iter().any(|test| test.uses_data()) || needed < free {

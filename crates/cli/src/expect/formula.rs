@@ -135,7 +135,8 @@ mod tests {
         let [slow, _, fast] = Route::of_the_talk();
         assert_eq!(fast.one_by_one(4_096.0).1, Limit::Latency);
         assert_eq!(slow.one_by_one(65_536.0).1, Limit::Network);
-        // With one credit, requests "one by one" could be no faster than this.
+        // With one credit only one request is in flight, so the pipelined rate is that of requests
+        // one by one.
         assert_eq!(fast.pipelined(1), (655_360_000.0, Limit::Credits));
         assert_eq!(fast.pipelined(512), (1e9, Limit::Network));
         assert_eq!(fast.credits_needed(), 2);

@@ -96,7 +96,7 @@ fn ports(conversion: &mut Conversion<'_>) -> Vec<u16> {
 /// Converts a word of `interfaces` to an entry of `listen`: to a network if it is the network's
 /// first address, as Samba takes it, else to the address alone.
 fn place(interface: &str) -> String {
-    // In `interfaces`, the text after a semicolon is for multichannel only.
+    // In `interfaces`, the text after a semicolon is for multichannel only, so it is cut off.
     let place = interface.split(';').next().unwrap_or_default();
     let (address, mask) = place.split_once('/').unwrap_or((place, ""));
     match hosts::network(place) {

@@ -95,7 +95,7 @@ mod tests {
         let reads = (0..20).filter(|_| plain.read(&at("more.conf")) != Included::Unknown).count();
         assert_eq!(reads, 7);
 
-        // For the configuration of another host, files of this host are not read.
+        // If the configuration is that of another host, files of this host must not be read.
         let mut other = Includes::of(Origin::OtherHost, 100);
         for read in ["more.conf", "none.conf", "long.conf"] {
             assert_eq!(other.read(&at(read)), Included::Unknown, "{read}");

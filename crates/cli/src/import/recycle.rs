@@ -28,7 +28,7 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
         report.parameter(Weight::LeftOut, section, module, why);
         return;
     }
-    // Samba keeps recycled files until a user removes them.
+    // Samba keeps recycled files until a user removes them, so `keep_days` is 0.
     let mut table = String::from("keep_days = 0");
     let repository = share.parameter("recycle:repository");
     let path = repository.map_or(".recycle", |parameter| &*parameter.value);

@@ -437,7 +437,7 @@ impl<'a> Share<'a> {
     }
 
     fn write_access(&self, report: &mut Report, toml: &mut String) {
-        // The module `readonly` forbids all users to write.
+        // The module `readonly` forbids all users to write, whatever the lists say.
         let is_frozen = self.loads("readonly");
         let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
         for names in &NAMES {

@@ -66,7 +66,7 @@ impl<S: Subscriber> Layer<S> for Filters {
             all = all.map(|level| level.max(LevelFilter::ERROR));
         }
         let Some((_, filter)) = &self.of_client else { return all };
-        // Without a hint every level is possible.
+        // A filter without a hint may let every level pass, so there is no common hint either.
         Some(all?.max(EnvFilter::max_level_hint(filter)?))
     }
 

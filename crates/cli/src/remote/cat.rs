@@ -18,7 +18,7 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url], bwlimit: Option<u
     let mut failures = Failures::default();
     let limit = bwlimit.map(Limit::new);
     let urls = wildcards::expand(connection, urls).await?;
-    // A single file needs no reading ahead.
+    // One file is read without reading ahead; several files are requested ahead.
     let is_ahead = urls.len() > 1;
     let all = urls.iter().map(async |url| {
         let (share, url) = connection.reach(url).await?;

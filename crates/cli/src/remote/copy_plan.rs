@@ -477,7 +477,7 @@ impl Job<'_> {
                 let (from, to) = (path_in(from, &file.from), path_in(to, &file.to));
                 transfer::across(source, &from, target, &to, options).await
             }
-            // No command copies from this machine to itself.
+            // No command copies from this machine to itself, so there is nothing to do.
             (Endpoint::Local(_), Endpoint::Local(_)) => Ok(()),
         }
     }

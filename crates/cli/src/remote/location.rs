@@ -178,7 +178,8 @@ pub(crate) fn are_apart(urls: &[Url]) -> bool {
     };
     let mut places: Vec<Vec<String>> = urls.iter().map(place).collect();
     places.sort_unstable();
-    // After sorting, an entry inside of another location follows it directly.
+    // After sorting, a location inside of another one follows it directly, so neighbours are
+    // enough.
     places.windows(2).all(|pair| !matches!(pair, [above, below] if below.starts_with(above)))
 }
 

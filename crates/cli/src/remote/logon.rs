@@ -133,7 +133,7 @@ pub(crate) fn tell_of_tcp() {
             return None;
         }
         let sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
-        // A session that is lost at the moment has no channels.
+        // A session that is lost at the moment has no channels, so it is left out.
         let ways: Vec<(&Session, bool)> = sessions
             .filter_map(|session| {
                 let channels = session.channels();
@@ -195,7 +195,8 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
     };
     let (operation, path) = (error.operation(), shown_path(error.path()));
     let text = error.to_string();
-    // The path is inserted after the operation in the text.
+    // The text begins with the operation and the library's path, which is replaced by the path that
+    // the user knows.
     let begun = format!("{operation} {}", error.path());
     let message = match text.strip_prefix(&*begun) {
         Some(why) if !error.path().is_empty() => {
@@ -434,7 +435,7 @@ impl Connection {
     pub(super) fn ntlm(&self, url: &Url) -> Result<Credentials, Failure> {
         if let Some(path) = &self.credentials {
             return Credentials::from_file(path).map_err(|error| {
-                // The operating system's message does not name the file.
+                // Errors of the operating system do not name the file, so the path is added.
                 let bare = error.get_ref().is_none().then(|| format!("{}: ", path.display()));
                 Failure::new(Exit::Auth, format!("{}{error}", bare.unwrap_or_default()))
             });

@@ -127,7 +127,7 @@ fn settings(arguments: &Mount) -> Settings {
     let default = Settings::of(uid, gid);
     let left = arguments.umask.map(|umask| 0o777 & !umask);
     Settings {
-        // A snapshot cannot be changed.
+        // A snapshot cannot be changed, so it is mounted read-only.
         read_only: arguments.read_only || arguments.url.snapshot().is_some(),
         file_mode: arguments.file_mode.or(left).unwrap_or(default.file_mode),
         dir_mode: arguments.dir_mode.or(left).unwrap_or(default.dir_mode),

@@ -98,7 +98,8 @@ impl Translation {
             // `user` without a name lets ordinary users mount, which mount(8) handles itself.
             ("user", None) => {}
             ("user" | "username", Some(user)) => {
-                // In mount.cifs a percent sign separates the user from the password.
+                // In mount.cifs a percent sign separates the user from the password, and a password
+                // on the command line is refused.
                 if user.contains('%') {
                     let why = "write the password in a credentials file: credentials=FILE";
                     return Err(refused(why));

@@ -77,7 +77,7 @@ mod tests {
         let mut here = TakenNames::new(Case::Differs);
         assert!(here.take("a", Kind::File, "x").is_ok() && here.take("A", Kind::File, "x").is_ok());
         assert!(here.take("a", Kind::Directory, "x").is_err());
-        // Windows treats these names as different.
+        // Windows treats these names as different, so none of them takes the place of another.
         for (one, other) in [("ı", "i"), ("ſ", "s"), ("straße", "strasse")] {
             assert!(
                 there.take(one, Kind::File, "x").is_ok()

@@ -49,7 +49,7 @@ pub(crate) fn path_to_wire(path: &str) -> Result<String, String> {
 }
 
 fn name_to_wire(name: &str) -> Result<String, String> {
-    // The library refuses these names and reports the reason.
+    // The client library refuses the names `.` and `..`, and reports the reason.
     if matches!(name, "." | "..") {
         return Ok(name.to_owned());
     }
@@ -139,7 +139,8 @@ pub(crate) fn in_text(text: &str) -> String {
                 let plain = plain.chars().next().unwrap_or(one);
                 (plain, plain.is_control() || matches!(plain, '*' | '?' | '\\'))
             }
-            // A control character in a name could end the line or move the cursor.
+            // A control character in a name could end the line or move the cursor, so it is
+            // escaped.
             other => (other, other.is_control()),
         };
         escape(&mut shown, plain, is_escaped);

@@ -31,7 +31,8 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     let target = list_target(sync, &ends).await?;
     check_apart(sync, &ends, &source, &target).await?;
     if sync.delete && source.is_empty() && !target.is_empty() && unlisted == 0 {
-        // An empty source is usually a disk that is not mounted.
+        // An empty source is usually a disk that is not mounted, so --delete refuses to empty the
+        // target.
         let text = "the source is empty, so --delete would remove everything in the target; if \
                     you want that, use frevo rm";
         return Err(Failure::new(Exit::Failed, text));

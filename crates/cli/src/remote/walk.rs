@@ -279,7 +279,7 @@ async fn cross(
     place: &str,
     before: Option<Rc<Trail>>,
 ) -> frevo_client::Result<Option<Rc<Trail>>> {
-    // The look-up makes the client follow the DFS link.
+    // Looking the link up makes the client follow it; then `real_url` knows the target.
     share.metadata(place).await?;
     let from = share.real_url(frevo_client::path::split(place).0).await?;
     let to = share.real_url(place).await?;

@@ -148,7 +148,7 @@ fn sources(config: &Config, has_state: bool) -> Result<Option<Sources>, Failure>
 fn machines(config: &Config, has_state: bool) -> Result<Vec<Machine>, Failure> {
     let Some(keys) = keytab::read(config)? else { return Ok(Vec::new()) };
     let members = match has_state {
-        // Faults of memberships are reported by `frevo domain status`.
+        // `frevo domain status` reports faulty memberships, so here they are left out.
         true => Membership::all(&state::dir_of(config), None).unwrap_or_default(),
         false => Vec::new(),
     };
@@ -167,7 +167,8 @@ pub(crate) fn unresolved(config: &Config) -> Vec<(String, String)> {
         config.shares.iter().flat_map(ShareSection::names_of_domains).map(name_of).collect();
     names.sort_unstable();
     names.dedup();
-    // A fault of the keytab is reported elsewhere.
+    // A fault of the keytab is reported elsewhere, so here it only means that no name can be looked
+    // up.
     let Some(sources) = sources(config, true).ok().flatten().filter(|_| !names.is_empty()) else {
         return Vec::new();
     };

@@ -74,7 +74,8 @@ impl KeytabWatch {
 
 fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(path).ok()?;
-    // ctime also changes with the file's mode.
+    // The change time also changes with the file's mode, which decides whether the keytab may be
+    // used.
     let changed = (metadata.ctime(), metadata.ctime_nsec());
     Some(Stamp { inode: metadata.ino(), length: metadata.len(), changed })
 }

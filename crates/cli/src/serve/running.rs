@@ -147,7 +147,7 @@ impl Running<'_> {
     /// Reads the configuration again and returns true. On a fault it keeps the old configuration,
     /// logs the reason and returns false.
     fn reload(&mut self) -> bool {
-        // systemd needs to know when the reload began.
+        // systemd needs the time at which the reload began.
         match NotifyState::monotonic_usec_now() {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
             Err(_) => notify(&[NotifyState::Reloading]),
@@ -220,7 +220,8 @@ impl Running<'_> {
         let mut plan = Plan::new(self.arguments)?;
         self.confined.check_files(&plan, self.arguments)?;
         self.confined.leave_out(&mut plan.config.shares);
-        // Everything that can fail comes before the first change.
+        // Everything that can fail is tried before the first change, so that a reload changes all
+        // or nothing.
         let level = plan.config.server.log_level.clone();
         logging::filter(level.as_deref())?;
         let before = (self.loaded.logon.clone(), &*self.loaded.shares);

@@ -59,7 +59,7 @@ pub(super) fn behind<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
             return None;
         }
     }
-    // Returns the path from the next component on.
+    // The rest of the path begins at its next component, or is empty.
     Some(parts.next().map_or("", |next| {
         let at = next.as_ptr() as usize - path.as_ptr() as usize;
         path.get(at..).unwrap_or_default()

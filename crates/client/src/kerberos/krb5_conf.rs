@@ -69,7 +69,7 @@ impl Krb5Conf {
             if let Some(realm) = named(name) {
                 return Some(realm);
             }
-            // Tries the names `a.b.c`, `.b.c`, `b.c`, `.c`, `c` in this order.
+            // The names `a.b.c`, `.b.c`, `b.c`, `.c` and `c` are tried in this order.
             name = match name.strip_prefix('.') {
                 Some(rest) => rest,
                 None => name.find('.').and_then(|at| name.get(at..))?,
@@ -178,7 +178,7 @@ impl Reader {
 
     fn text(&mut self, text: &str) {
         let mut section = String::new();
-        // The stack of open groups; only the name of the outermost group matters.
+        // The stack of open groups. Only the name of the outermost group matters.
         let mut groups: Vec<String> = Vec::new();
         for line in text.lines().take(KRB5_CONF_LINES) {
             let line = line.trim();

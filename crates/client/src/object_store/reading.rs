@@ -119,7 +119,8 @@ async fn piece(file: &File, range: Range<u64>) -> crate::error::Result<Bytes> {
     if at == range.end {
         return Ok(first);
     }
-    // The server returns short reads, or the object has become shorter.
+    // The server returned less than was asked for, or the object has become shorter: the rest is
+    // read piece by piece.
     let mut whole = BytesMut::from(&*first);
     while at < range.end {
         let next = file.read_bytes(at, want(at)).await?;

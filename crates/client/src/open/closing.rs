@@ -97,7 +97,7 @@ impl Open {
             // closed.
             Err(error) if was_sent && matches!(error.cause(), Cause::HandleLost) => Ok(None),
             Err(error) => Err(error),
-            // An answer without attributes still means that the handle is closed.
+            // Even if the answer has no attributes, the handle is closed.
             Ok(answer) => {
                 let response = close::Response::parse(answer.bytes()).ok();
                 Ok(response.filter(|r| r.flags.contains(CloseFlags::POSTQUERY_ATTRIB)))

@@ -34,7 +34,7 @@ impl Open {
             return Err(Cause::HandleLost.into());
         }
         let opened = match self.reconnect(live, bound).await {
-            // The tree connect was lost, which does not mean that the Open is lost.
+            // Only the tree connect was lost: the Open may still exist, so the caller tries again.
             Err(gone) if is_of_tree(&gone) => return Err(gone),
             Err(Failure::Final(_)) => {
                 // A new handle must ask for resiliency again.

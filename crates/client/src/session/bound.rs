@@ -26,7 +26,8 @@ impl Bound {
 
     /// True when the server said that the user may not change data in the share.
     pub(crate) const fn is_read_only(&self) -> bool {
-        // An empty mask means that the server does not report the rights.
+        // An empty mask means that the server does not report the rights, so the share counts as
+        // writable.
         !self.maximal_access.is_empty() && !self.maximal_access.intersects(Self::WRITES)
     }
 }

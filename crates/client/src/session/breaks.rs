@@ -100,7 +100,7 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
                     drop(holder);
                 });
             }
-            // This client never asks for oplocks.
+            // This client never asks for oplocks, so a break of one is ignored.
             Notification::Oplock(_) => {}
         }
     }

@@ -204,7 +204,7 @@ impl Lease {
         }
         let left = now.state;
         drop(now);
-        // A break was missed while there was no session.
+        // A break was missed while there was no session, so the watcher is told now.
         if !same_session && !left.contains(before) {
             self.lost(left);
         }
@@ -242,7 +242,8 @@ impl Lease {
             // A break may only reduce the state, because its message is unsigned and may be forged.
             let to = told.new_lease_state & now.state;
             now.set(to);
-            // An epoch of zero means a lease of version 1, or a server without epochs.
+            // An epoch of zero means a lease of version 1 or a server without epochs, so the known
+            // epoch stays.
             if told.new_epoch != 0 {
                 now.epoch = Some(told.new_epoch);
             }

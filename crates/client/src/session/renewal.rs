@@ -174,7 +174,7 @@ impl Live {
         let Some(renewal) = &self.renewal else { return };
         let _turn = renewal.turn.lock().await;
         let Term { end, ahead, .. } = *renewal.term.lock();
-        // Another request has renewed the session already.
+        // Another request has renewed the session meanwhile, so the new end is far enough away.
         if between(renewal.by.now(), end) > ahead {
             return;
         }

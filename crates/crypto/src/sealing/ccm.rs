@@ -83,7 +83,7 @@ impl<'a> Message<'a> {
     /// Number of the counter block that was used last.
     #[inline(always)]
     fn number(&self) -> u32 {
-        // One call has at most 2^32 - 1 bytes.
+        // One call has at most 2^32 - 1 bytes, so the number of its blocks fits.
         u32::try_from(self.done / BLOCK_LEN).unwrap_or(u32::MAX)
     }
 }

@@ -94,7 +94,7 @@ fn entry(name: &str, service: &Service, interface: i32) -> Body {
     let text = service.text.iter().map(|(name, value)| format!("{name}={value}").into_bytes());
     let mut body = Body::default();
     body.int32(interface).int32(ANY).uint32(0);
-    // Avahi fills in its own domain and host name.
+    // For an empty domain and host name Avahi fills in its own.
     body.string(name).string(service.kind).string("").string("");
     body.uint16(service.port).byte_arrays(&text.collect::<Vec<_>>());
     body

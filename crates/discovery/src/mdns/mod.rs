@@ -38,7 +38,7 @@ impl Responder {
     pub(crate) async fn stop(self) {
         match self {
             Self::Own(own) => own.stop().await,
-            // When its client disconnects, Avahi sends the goodbye.
+            // When its client disconnects, Avahi itself announces that the services are gone.
             Self::Avahi(registered) => drop(registered),
         }
     }

@@ -36,7 +36,8 @@ pub(super) fn listen() -> io::Result<TcpListener> {
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // If all places are taken, connections wait in the kernel's queue.
+        // If all places are taken, no connection is accepted: connections wait in the kernel's
+        // queue.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Ok((stream, peer)) = listener.accept().await else {
             // The process may have no descriptor left: waits until other connections end.

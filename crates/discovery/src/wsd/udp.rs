@@ -88,7 +88,8 @@ fn is_joined(error: io::Error) -> io::Result<()> {
 
 fn open(family: Domain) -> io::Result<UdpSocket> {
     let socket = Socket::new(family, Type::DGRAM, Some(Protocol::UDP))?;
-    // Other programs on this machine listen to the multicast groups, too.
+    // Other programs on this machine listen on the same port, too, which needs the address to be
+    // shared.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     let address: SocketAddr = if family == Domain::IPV4 {

@@ -69,7 +69,7 @@ impl Nodes {
         if parent.directory.seen() != Some(before) {
             return;
         }
-        // A name that was removed meanwhile is not in the table any more.
+        // A name that was removed meanwhile is not in the table any more, and gets no promise.
         if let Some(all) = table.seen_as.get_mut(&(parent.id, name.to_owned())) {
             for seen in all {
                 seen.promise = (seen.id == id).then_some(before.promise);

@@ -311,7 +311,8 @@ impl Volume {
         }
         if is_long {
             if may_hold && self.held(parent).await.is_none() {
-                // The lease alone makes it known which names do not exist.
+                // The directory is too long to be listed here. Its lease is taken nevertheless:
+                // under it the mount knows which names do not exist.
                 drop(self.hold(parent, 0).await);
             }
             return None;
@@ -460,7 +461,8 @@ impl Volume {
                 continue;
             }
             self.forget_dir(&node);
-            // If a listing is in progress, it notices the lost lease itself.
+            // If a listing holds `turn`, it will notice the lost lease itself and close the
+            // directory.
             if let Ok(_turn) = node.directory.turn.try_lock() {
                 self.close_dir(&node).await;
             }

@@ -276,7 +276,7 @@ impl Volume {
         let _ = self.send(node).await;
         let synced = match self.syncer(node).await {
             Some(file) => file.sync_all().await.map_err(|error| errno(&error)),
-            // There is no handle that could have written.
+            // No handle exists that could have written, so nothing is lost.
             None => Ok(()),
         };
         handle.tell_failures().and(synced)
@@ -310,7 +310,8 @@ impl Volume {
             }
         }
         if let Err(error) = self.send(node).await {
-            // close(2) has reported the error already, except for data of mapped pages.
+            // close(2) has reported the error already. Only for data of mapped pages no program
+            // learns of it, so it is logged.
             tracing::warn!(?node, ?error, "written data is lost");
         }
         if !self.keeps(node) {

@@ -69,7 +69,8 @@ impl Volume {
     ) -> Outcome<()> {
         let mut pause = LOCK_RETRY_FIRST;
         loop {
-            // After an unmount the handle does not exist any more.
+            // While the lock was awaited, an unmount may have removed the handle, so it is looked
+            // up each time.
             let node = Arc::clone(&self.handle(number)?.node);
             self.prepare_locker(&node, &wanted).await;
             let unlocked = node.unlocked.notified();

@@ -33,7 +33,7 @@ impl Volume {
     async fn give_up(&self, node: &Arc<Node>, to: LeaseState) {
         node.invalidate();
         if let Some(notifier) = self.notifier.get().cloned() {
-            // The kernel writes mapped pages back and drops them.
+            // The call makes the kernel write mapped pages back and drop them.
             let number = INodeNo(node.id);
             let answer = tokio::task::spawn_blocking(move || notifier.inval_inode(number, 0, 0));
             if let Ok(Err(error)) = answer.await {

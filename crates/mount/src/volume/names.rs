@@ -159,7 +159,7 @@ impl Volume {
     ) -> Outcome<()> {
         self.check_writable()?;
         if flags & !libc::RENAME_NOREPLACE != 0 {
-            // SMB has neither an exchange of names nor whiteouts.
+            // SMB cannot exchange two names and has no whiteouts, so these flags are refused.
             return Err(Errno::EINVAL);
         }
         let replace = flags & libc::RENAME_NOREPLACE == 0;
@@ -292,7 +292,8 @@ impl Volume {
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
         let target = target.to_str().ok_or(Errno::EINVAL)?;
-        // Windows distinguishes links to directories from links to files.
+        // Windows distinguishes links to directories from links to files, so the kind of the target
+        // must be known.
         let to_directory = match self.known_as_directory(&parent, target) {
             Some(known) => known,
             None => self.leads_to_directory(&parent, target).await,

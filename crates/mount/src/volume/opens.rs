@@ -183,7 +183,7 @@ impl Volume {
             }
             return Err(Errno::from_i32(libc::ESTALE));
         }
-        // A removed file has no name and is reached only through its handles.
+        // A removed file has no name that could lead to another file, so nothing is checked.
         let Some(now) = told else { return Ok(()) };
         self.share.session().breaks_counted().await;
         if let Some(content) = node.content() {

@@ -31,7 +31,8 @@ pub(super) fn attr(node: &Node, metadata: &Metadata, settings: &Settings) -> Fil
         (None, _) => settings.file_mode,
     };
     let is_read_only = posix.is_none() && metadata.attributes().contains(FileAttributes::READONLY);
-    // On Windows READONLY does not make a directory unwritable.
+    // On Windows READONLY does not make a directory unwritable, so a directory keeps its write
+    // bits.
     if settings.read_only || (is_read_only && !node.is_dir()) {
         perm &= !(WRITE_BITS as u16);
     }

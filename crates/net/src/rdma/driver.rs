@@ -88,7 +88,8 @@ impl Endpoint {
                 biased;
                 told = self.told() => told,
                 noted = self.own_event() => noted,
-                // An operation that completes during the call sends no event.
+                // No event reports an operation that completes during the call that posts it, so
+                // the bell reports it.
                 () = self.rung() => Ok(()),
                 () = fate => Ok(()),
                 () = sleep_until(until) => Ok(()),

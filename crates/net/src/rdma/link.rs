@@ -185,7 +185,7 @@ impl Link {
         unsafe { self.id.create_qp(self.pd.as_ptr(), &mut wanted) }?;
         self.has_qp = true;
         self.is_soft = self.attributes().is_none_or(|device| device.is_soft());
-        // A device other than rxe reports completions only after it was asked to.
+        // Except for rxe, a device reports a completion only after it was asked to.
         self.arm()
     }
 

@@ -308,7 +308,7 @@ impl State {
             Completion::Sent(slot) if slot.is_early() => {}
             Completion::Sent(slot) => self.send_free.push(slot),
             Completion::Moved => {}
-            // All requests of the queue pair have failed together.
+            // Only the first status is kept: all requests of the queue pair fail together.
             Completion::Failed(status) => self.end = self.end.or(Some(End::Device(status))),
         }
     }

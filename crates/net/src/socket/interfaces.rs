@@ -44,7 +44,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             continue;
         }
         let Some(Link { name, flags, .. }) = links.iter().find(|link| link.index == index) else {
-            // The interface was added after the list of links was read.
+            // The interface is newer than the list of links, so nothing is known about it yet.
             continue;
         };
         if found.len() == INTERFACES_MAX {

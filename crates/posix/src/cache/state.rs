@@ -210,7 +210,8 @@ impl State {
         let Some(directory) = self.directories.get_mut(&key) else { return };
         let Moves { came, went } = std::mem::take(&mut directory.moves);
         let (update, gone) = match change {
-            // This begins the second half of an exchange, or the name is renamed again.
+            // In an exchange the second half begins with the name that has just come; otherwise
+            // that name is renamed again.
             Change::MovedOut(name) if came.as_ref() == Some(&name) => {
                 directory.moves.went = went;
                 (Update::Doubt(name), None)

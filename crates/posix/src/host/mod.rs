@@ -297,7 +297,8 @@ impl State {
     /// Returns the path of an entry in each observation that contains it.
     fn places(&self, entry: &Option<(Handle, Box<[u8]>)>) -> Vec<(u64, Vec<u8>)> {
         let Some((handle, name)) = entry else { return Vec::new() };
-        // A change of the directory itself is reported by events of its parent.
+        // A change of the directory itself is reported by its parent's watch, so here it is left
+        // out.
         if name.is_empty() || **name == *b"." {
             return Vec::new();
         }

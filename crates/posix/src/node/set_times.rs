@@ -198,7 +198,7 @@ impl PosixNode {
                 return Ok(());
             }
         }
-        // The client sees the time that the file system has set.
+        // The file system's own time stays, so the client sees that time.
         Ok(())
     }
 }

@@ -59,7 +59,7 @@ impl State {
                 value.pop();
                 Ok(value)
             }
-            // Another program removed the stream's attribute.
+            // Another program removed the stream's attribute, so the handle is stale.
             Err(Errno::NODATA) => Err(Fault::Stale),
             Err(errno) => Err(fault_of(errno)),
         }

@@ -147,7 +147,8 @@ impl Endpoint {
             return reject(REASON_TRANSFER_SYNTAXES);
         }
         match self.contexts.iter().find(|(id, _)| *id == context.id) {
-            // A context keeps its interface until the association ends.
+            // An identifier of a context keeps its interface until the association ends, so another
+            // interface is rejected.
             Some((_, known)) if *known != interface => return reject(0),
             Some(_) => {}
             None if self.contexts.len() >= MAX_CONTEXTS => return reject(0),

@@ -128,7 +128,7 @@ fn name(w: &mut NdrWriter, text: &str) {
 /// The reply of SamrQueryInformationDomain and its successor.
 pub fn encode_domain(class: DomainInformation, of: &DomainFacts<'_>) -> Option<Vec<u8>> {
     const ENABLED: u32 = 1;
-    // The value is DomainServerRolePrimary.
+    // The role is DomainServerRolePrimary (3).
     const PRIMARY: u32 = 3;
     answer(class.0, |w| {
         match class {

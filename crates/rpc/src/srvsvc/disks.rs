@@ -50,7 +50,7 @@ pub fn encode_disks(level: u32, may_manage: bool) -> Vec<u8> {
             write_drive(&mut w, drive);
         }
     }
-    // The reply has no ResumeHandle.
+    // The reply has no ResumeHandle, so the pointer is null.
     w.u32(total).pointer(false).u32(status.0);
     w.into_stub()
 }

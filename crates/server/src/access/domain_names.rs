@@ -118,7 +118,8 @@ impl DomainNames {
             *wanted = names;
         }
         if let Some(questions) = self.questions.get() {
-            // If the queue is full, the thread looks up the names a little later.
+            // If the queue is full, the question is dropped: the thread looks up the names of the
+            // rules a little later anyway.
             let _ = questions.try_send(Question::Rules);
         }
     }

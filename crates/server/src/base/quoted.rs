@@ -37,7 +37,8 @@ pub fn cut(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;
     }
-    // A UTF-8 character has at most four bytes.
+    // A UTF-8 character has at most four bytes, so one of the last four places is between
+    // characters.
     (bytes.saturating_sub(3)..=bytes).rev().find_map(|end| text.get(..end)).unwrap_or("")
 }
 

@@ -50,7 +50,7 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
     let signals = Arc::new(Signals::default());
     let told = Arc::clone(&signals);
     let (answer, mut answered) = oneshot::channel();
-    // Tasks that the handler spawns, for instance timers, run on the core.
+    // The runtime of the core carries the tasks that the handler spawns, for instance timers.
     let core = Handle::current();
     pool.run(move || {
         let _permit = permit;

@@ -193,7 +193,7 @@ fn again(
     let (vfs, wish) = (&file.vfs, lease::wish_of(file));
     let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
     let create = Create { rq, request, wanted, posix, name, desired, file_id, vfs, wish };
-    // The reconnected Open gets its oplock breaks over the present connection.
+    // From here on the Open gets its oplock breaks over the present connection.
     file.cell.lock().oplocks.reroute(file.id, create.route()?);
     let stat = file.stat()?;
     out.set_file_id(file_id);

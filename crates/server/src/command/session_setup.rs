@@ -264,7 +264,7 @@ fn find(
         return Ok(under_way);
     }
     if channel.session.security().is_none() {
-        // The previous token of this exchange is still being processed.
+        // The exchange has no session key yet: its previous token is still being processed.
         return Err(Status::INVALID_PARAMETER.into());
     }
     begin_charged(rq, connection, Purpose::Renew, Arc::clone(&channel.session))

@@ -155,7 +155,7 @@ impl TgsExchange {
     fn accept(&self, reply: &KdcReply<'_>, sent: &Sent) -> Result<ServiceTicket, KdcFault> {
         let not_authentic = || KdcFault::NotAuthentic { realm: self.realm().into() };
         let (sealed, session) = (&reply.sealed, &self.granting.session_key);
-        // Some KDCs ignore the subkey and use the session key.
+        // Some KDCs ignore the subkey and use the session key, so that key is tried as well.
         let part = (sent.subkey.decrypt(KeyUsage::TGS_REP_SUBKEY, sealed.cipher))
             .or_else(|| session.decrypt(KeyUsage::TGS_REP_SESSION_KEY, sealed.cipher))
             .filter(|_| sealed.etype == session.etype().number())

@@ -110,7 +110,7 @@ async fn fill(
             } else {
                 let piece = Piece { from: at, len: end - at, leaves_holes };
                 at += stream(source, file, piece, how).await?;
-                // The source has become shorter meanwhile.
+                // The source has become shorter meanwhile, so the copy ends here.
                 if at < end {
                     break;
                 }

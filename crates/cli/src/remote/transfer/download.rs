@@ -202,7 +202,7 @@ async fn fetch_data(
             let fetched = file.fetch(at, piece, sink).await?;
             at += fetched;
             if fetched < piece {
-                // The file has become shorter meanwhile.
+                // The file has become shorter meanwhile, so the rest is left out.
                 return Ok(at);
             }
         }

@@ -61,7 +61,7 @@ fn has_network_module(text: &str) -> bool {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     lines.filter(of_users).any(|line| {
         let modules = line.split_once(':').map_or("", |(_, modules)| modules);
-        // Actions such as [NOTFOUND=return] are no modules.
+        // An action such as [NOTFOUND=return], which may have several words, is no module.
         let mut is_action = false;
         modules.split_whitespace().any(|word| {
             is_action |= word.starts_with('[');

@@ -231,7 +231,8 @@ fn restrict(rules: RulesetCreated) -> Result<(), String> {
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn lacking(error: RulesetError) -> String {
     match error {
-        // The text of this error lists rights but not the reason.
+        // The text of this error lists the missing rights but not the reason, so another text is
+        // used.
         RulesetError::HandleAccesses(_) => String::from(
             "files: this kernel has no Landlock, or one older than Linux 5.19, or a container's \
              filter forbids it",

@@ -403,7 +403,7 @@ pub(super) const STARTING: &[i64] = &[
     libc::SYS_kill,
     libc::SYS_setsid,
     libc::SYS_setpgid,
-    // The child process confines itself further.
+    // The child process installs a seccomp filter of its own, so this call stays allowed.
     libc::SYS_seccomp,
 ];
 

@@ -34,7 +34,7 @@ pub(super) fn here(test: impl AsyncFn(AttackedServer)) {
         let target = AttackedServer { medium: Medium::Device(listener), server };
         timeout(Duration::from_secs(300), test(target)).await.expect("the test takes too long");
     });
-    // Connections end on threads of the runtime, which are awaited here.
+    // Connections end on threads of the runtime. Dropping the runtime waits for these threads.
     drop(runtime);
     assert_eq!(registered_bytes(), 0, "registered memory is left");
     let counts = counts();

@@ -34,7 +34,7 @@ pub(super) fn grant(
         return Err(Status::ACCESS_DENIED);
     }
     if create.has(CreateOptions::DELETE_ON_CLOSE) {
-        // READONLY does not restrict a POSIX client.
+        // READONLY does not restrict a POSIX client, which may delete such a file.
         if read_only && create.posix.is_none() {
             return Err(Status::CANNOT_DELETE);
         }

@@ -233,7 +233,7 @@ impl Create<'_> {
             let timeout = u32::try_from(timeout).unwrap_or(u32::MAX);
             return Some(ResponseContext::DurableV2(DurableResponseV2 { timeout, flags }));
         }
-        // Windows 8 and later answer a reconnect without this context.
+        // On a reconnect Windows 8 and later send no such context in the answer.
         (wanted.request && !wanted.is_reconnect()).then_some(ResponseContext::Durable)
     }
 }

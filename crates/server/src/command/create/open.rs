@@ -273,7 +273,8 @@ impl Create<'_> {
             return Ok(CreateAction::OPENED);
         }
         if opened.stat.kind == Kind::Directory {
-            // A directory cannot be overwritten.
+            // A directory cannot be overwritten; the root gets another status than other
+            // directories.
             return Err(if self.name.is_root() {
                 Status::ACCESS_DENIED
             } else {

@@ -97,7 +97,7 @@ impl Rest {
                 Ok::<_, Fault>(vfs.open(&name.with_stream(Some(&stream.name)), how)?.node)
             };
             let from = match open(&self.from, &READ) {
-                // The stream was removed after the list was read.
+                // The stream was removed after the list was read, so it is left out.
                 Err(Fault::NotFound) => continue,
                 other => other?,
             };

@@ -55,7 +55,8 @@ pub(super) async fn handle(
         }
         (FSP_ASYNC_SLEEP, [milliseconds]) => {
             rq.open()?;
-            // A CLOSE that arrives during this pause is answered after this request.
+            // The pause keeps this request running: a CLOSE that arrives meanwhile must wait for
+            // it.
             tokio::time::sleep(Duration::from_millis((*milliseconds).into())).await;
         }
         (GLOBAL_READ_RESPONSE_BODY_PADDING8, []) => {

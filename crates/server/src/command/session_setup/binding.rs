@@ -98,7 +98,7 @@ pub(super) fn bind(
         return Err(Status::NOT_SUPPORTED);
     }
     if session.state() != State::Valid {
-        // The session ended or expired after this binding began.
+        // The session ended or expired after this binding began, so no channel can be added.
         return Err(Status::USER_SESSION_DELETED);
     }
     if connection.members.channel(session.id).is_some() {

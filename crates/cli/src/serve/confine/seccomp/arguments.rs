@@ -74,7 +74,7 @@ pub(super) fn further_processes(rules: &mut Rules) -> Result<(), BackendError> {
 
 fn own_signals_and_limits(rules: &mut Rules) -> Result<(), BackendError> {
     rules.insert(libc::SYS_prctl, any(0, syscalls::PRCTLS.iter().copied())?);
-    // abort(3) sends a signal to its own thread.
+    // abort(3) sends a signal to its own thread, so tgkill is allowed for this process only.
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, any(0, std::iter::once(own))?);
     // Only the own process (0): a processor limit could end another process of the user.
