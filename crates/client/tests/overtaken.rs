@@ -198,8 +198,8 @@ fn a_channel_that_comes_after_the_last_one_was_lost_is_of_no_use() {
         let file = both().open(&share, "f").await.unwrap();
         *shared.fault.lock() = Some(Fault::Late);
         file.write_all_at(b"1", 0).await.unwrap();
-        // Skips NEGOTIATE and the first SESSION_SETUP; the fault hits the SESSION_SETUP that
-        // completes the binding.
+        // The first two frames are NEGOTIATE and the first SESSION_SETUP. The fault hits the
+        // SESSION_SETUP that completes the binding.
         *shared.skip.lock() = 2;
         *shared.fault.lock() = Some(Fault::Held);
         struck(&shared).await;

@@ -52,8 +52,8 @@ where
         } else if has_head {
             Verdict::Continue
         } else {
-            // MS-SMB2 3.3.5.2.7.2: a compound must not begin with a related element. That element
-            // fails, and so do the related elements after it.
+            // MS-SMB2 3.3.5.2.7.2: a compound must not begin with a related element. If it does,
+            // this element and the related elements after it fail.
             Verdict::Fail(Status::INVALID_PARAMETER)
         };
         has_head = !matches!(verdict, Verdict::Fail(_));

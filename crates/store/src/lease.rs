@@ -527,7 +527,7 @@ impl Oplocks {
             self.grants.iter_mut().for_each(|grant| grant.opens.retain(|(id, _)| *id != open));
             self.grants.retain(|grant| !grant.opens.is_empty());
         }
-        // Wakes the requests that wait for a share mode.
+        // Requests that wait for a share mode must look again.
         self.changed();
     }
 

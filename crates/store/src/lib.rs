@@ -30,7 +30,7 @@
 )]
 
 extern crate alloc;
-// Builds with assertions record which locks a thread holds.
+// Builds with assertions record which locks a thread holds, which needs the standard library.
 #[cfg(any(test, debug_assertions))]
 extern crate std;
 

@@ -302,7 +302,7 @@ mod tests {
             let (one, other) = (shard(), shard());
             let (_one, _other) = (one.lock(), other.lock());
         }));
-        // A panic releases its locks.
+        // A panic must release its locks.
         assert!(!caught(|| {
             let (session, shard, file) = (session(), shard(), file());
             *session.write() += 1;

@@ -377,7 +377,7 @@ impl Index {
             let rest = name.strip_prefix(from)?;
             (rest.is_empty() || rest.starts_with('\\')).then(|| alloc::format!("{to}{rest}"))
         };
-        // Names below a directory follow each other in the map.
+        // The map is sorted, so the names below a directory follow each other.
         let candidates =
             named.range::<str, _>((Bound::Included(from), Bound::Unbounded)).map(|(name, _)| name);
         let candidates = candidates.take_while(|name| name.starts_with(from));

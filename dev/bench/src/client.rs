@@ -252,7 +252,7 @@ impl Requests {
             Open::Read => (FileAccessMask::FILE_READ_DATA, CreateDisposition::FileOpen),
             Open::Write => (FileAccessMask::FILE_WRITE_DATA, CreateDisposition::FileOpenIf),
             Open::New => (FileAccessMask::FILE_WRITE_DATA, CreateDisposition::FileCreate),
-            // On a folder, FILE_READ_DATA means FILE_LIST_DIRECTORY.
+            // On a folder the bit of FILE_READ_DATA means FILE_LIST_DIRECTORY.
             Open::Folder | Open::AppleFolder => {
                 (FileAccessMask::FILE_READ_DATA, CreateDisposition::FileOpen)
             }

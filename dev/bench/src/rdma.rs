@@ -96,7 +96,7 @@ impl Sample {
                 "windows" => Who::Windows,
                 "user" => Who::User,
                 "ksmbd" => Who::Ksmbd,
-                // The line is from the run of Frevo under strace, which is not counted.
+                // A line of the run under strace does not count.
                 _ => return None,
             },
             test: test.to_owned(),

@@ -155,7 +155,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // An error was reported before, or the guest has ended already.
+        // The result is ignored: an error was reported before, or the guest has ended already.
         let _ = self.kill();
     }
 }

@@ -65,7 +65,7 @@ pub fn sealed_stream(data: &[u8]) {
                 message.truncate(HEADER_LEN + body.len() / 2);
             }
             if how & 0x30 == 0x30 {
-                // This message has no header.
+                // This kind of message has no SMB2 header.
                 message = body.to_vec();
             }
             let frame = seal(&message, &logon, logon.id);

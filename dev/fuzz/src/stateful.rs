@@ -295,7 +295,8 @@ fn watch(file: FileId, choices: &mut Choices<'_>) -> Draft {
 impl Seat {
     /// True if a connection that is still open owes answers to more requests than may wait.
     fn lost_requests(&self) -> bool {
-        // If a compound waits, only its first member gets an interim response.
+        // If a compound waits, only its first member gets an interim response, so each waiting
+        // entry counts for all members.
         let most = self.waiting.len() * MEMBERS + 64;
         !self.inbox.is_over && self.asked.as_ref().is_some_and(|asked| asked.len() > most)
     }

@@ -196,7 +196,7 @@ impl Machine {
         *accepting = Some(spawn_local(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
-                // Dropping the stream closes a refused connection.
+                // The door refused the connection, which dropping the stream has closed.
                 let served = stream.attach().and_then(|stream| serving.serve_connection(stream));
                 let Ok(served) = served else { continue };
                 let connection = spawn_local(async move { drop(served.await) });

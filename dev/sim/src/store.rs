@@ -98,7 +98,7 @@ impl Store {
         let kept = self.0.lock();
         let mut left = kept.stable.clone();
         for change in kept.pending.iter().take_while(|_| survives()) {
-            // A change by an earlier owner fails, which is right.
+            // A change by an earlier owner must fail, so the result is ignored.
             let _ = left.apply(change);
         }
         left

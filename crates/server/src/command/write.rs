@@ -36,7 +36,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     rq.check_charge(length)?;
     let fetched = rq.fetched.take();
     if memory.is_some() {
-        // The connection has fetched the data by RDMA before the handler began.
+        // The connection fetched the data by RDMA before the handler began, so the message does not
+        // contain the data.
         request.data = fetched.as_deref().ok_or(Status::INSUFFICIENT_RESOURCES)?;
     }
     let open = rq.open()?;

@@ -93,7 +93,8 @@ impl Future for Answering {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(mut answerer) = self.0.take() else { return Poll::Ready(()) };
-        // If the poll panics, the answerer is dropped and not used again.
+        // The answerer is taken out before the poll: if the poll panics, it is dropped and not used
+        // again.
         let polled = answerer.machine.as_mut().poll(cx);
         if polled.is_pending() && !answerer.is_idle.get() {
             self.0 = Some(answerer);

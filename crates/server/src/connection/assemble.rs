@@ -147,7 +147,7 @@ impl Assembly {
     ) {
         let (charge, row) = (element.charge, element.row);
         let Answer { outcome, async_id, channel, spent, received } = answer;
-        // SESSION_SETUP has no channel before its handler has run.
+        // A SESSION_SETUP has its channel only after the handler has run.
         let id = out.session_id().unwrap_or(request.session_id);
         let channel = channel.or_else(|| connection.members.channel(id));
         let outcome = match outcome {
@@ -372,7 +372,8 @@ fn response_header(
     let mut header =
         Header { status, flags, next_command: 0, signature: [0; 16], credits: 0, ..*request };
     if let Some(async_id) = async_id {
-        // The interim response granted the credits of this request already.
+        // The interim response has granted the credits of this request already, so the final
+        // response grants none.
         header.flags |= HeaderFlags::ASYNC_COMMAND;
         header.route = Route::Async { async_id };
     } else {

@@ -21,7 +21,7 @@ pub(super) struct Checked {
 /// A received frame in its place, with its result if it was checked.
 pub(super) type LinedUp = (Buf, Option<Checked>);
 
-// The signatures of all messages of a frame fit into the table.
+// The table of verdicts must have room for the signatures of all messages of a frame.
 const _: () = assert!(COMPOUND_ELEMENTS <= VERIFIED_AHEAD);
 
 impl Checked {

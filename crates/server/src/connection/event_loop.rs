@@ -194,7 +194,7 @@ impl EventLoop<'_> {
                     sent.map_err(End::Send)?;
                 }
                 frame = async {
-                    // Requests that began but could not run in this poll go before new requests.
+                    // Yields, so that requests that could not run in this poll go before new ones.
                     if under_way > 0 {
                         yield_if_due().await;
                     }
@@ -255,7 +255,7 @@ impl EventLoop<'_> {
         }
         self.begin(frame).await;
         while !connection.is_doomed() && !connection.is_full_of_replies() {
-            // Notices are also handled between the requests of a long burst.
+            // A long burst must not hold up notices, so they are also handled between its requests.
             while let Some(notice) = connection.try_next_notice() {
                 connection.heed(notice, self.stream);
             }
@@ -378,7 +378,7 @@ impl LogonTimer {
 impl Connection {
     /// Brings the connection's buffers into the ledger.
     fn tally(&self, received: usize, in_flight: usize) {
-        // Requests that wait for other clients are charged separately.
+        // Requests that wait for other clients are charged separately, so they are left out here.
         let busy = in_flight.saturating_sub(self.waiting.borrow().len());
         let requests = busy.saturating_mul(self.incoming.request_bytes.get());
         let lined_up = self.incoming.lined_up.borrow().sizes().memory;

@@ -100,7 +100,8 @@ impl Connection {
                 _ => (Err(Status::INSUFFICIENT_RESOURCES.into()), None),
             };
         };
-        // The charge of the waiting request includes its frame from here on.
+        // From here on the charge of the waiting request includes its frame, so the charge for the
+        // frame ends.
         frame_bytes.change(0);
         let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
         self.waiting.borrow_mut().leave(async_id);
@@ -155,7 +156,7 @@ impl Connection {
                 () = sleep(INTERIM_AFTER) => {}
             }
         }
-        // Responses to earlier requests of the compound are sent now.
+        // The request waits now, so responses to earlier requests of the compound are sent first.
         assembly.flush(self);
         send_interim(self, rq, async_id, assembly.request_seal());
         let stopped = async {

@@ -167,7 +167,7 @@ async fn close(server: &Arc<ServerState>, session: &Session, open: &Arc<Open>) -
 async fn end(server: &Arc<ServerState>, open: &Arc<Open>) {
     panics::contained(|| server.close_open(open));
     open.under_way.end();
-    // Requests that still wait on the Open are cancelled.
+    // Requests that still wait on the Open are cancelled, since it is closed.
     open.under_way.give_up();
     if record::gone(server, open).await.is_err() {
         server.start_scavenger();

@@ -320,7 +320,8 @@ impl Ledger {
                 "memory is full; closed a connection of the client that uses most");
             let why = "its client used the most memory when none was left; raise limits.memory to allow it";
             let _ = member.handle.send(Notice::Disconnect(why));
-            // If this connection ends slowly, the next call chooses another one.
+            // Its memory counts as freed already: if the connection ends slowly, the next call
+            // chooses another one.
             member.bytes.store(0, Ordering::Relaxed);
         }
     }
@@ -381,7 +382,7 @@ impl Holder {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         all.fetch_add(1, Ordering::Relaxed);
-        // Dropping the charge subtracts the count that was added above.
+        // If the charge fails, dropping it subtracts the count that was just added.
         let mut charge = Charge { holder: Arc::clone(self), kind, bytes: 0 };
         charge.resize(bytes)?;
         Ok(charge)

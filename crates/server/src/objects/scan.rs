@@ -70,7 +70,8 @@ impl Scan {
                 }
             }
             Stage::List => {
-                // If listing fails, the stage does not change and the next call tries again.
+                // The stage changes only after listing has succeeded, so the next call would try
+                // again.
                 if self.pattern.literal().is_none() {
                     self.list(file)?;
                 }
@@ -107,7 +108,7 @@ impl Scan {
             return Ok(());
         };
         let name = child(&file.name(), literal, self.posix)?;
-        // If opening fails, the next call tries again.
+        // If opening fails, the stage stays and the next call tries again.
         match file.vfs.open(&name, &protection::LOOK) {
             Ok(opened) => {
                 self.stage = Stage::End;

@@ -226,7 +226,7 @@ mod tests {
         fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
             if name.is_root() {
                 self.1.fetch_add(1, Ordering::Relaxed);
-                // Sleeps until all tasks have asked for the count.
+                // The pause lets all tasks ask for the count before it ends.
                 std::thread::sleep(Duration::from_millis(100));
             }
             self.0.open(name, how)

@@ -73,7 +73,8 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
             }
             absence(vfs, &file, viewer)
         }
-        // The path contains a link, or the file system failed.
+        // The path contains a link, or the file system failed: the refusal reveals nothing about
+        // the file.
         Err(_) => status,
     }
 }

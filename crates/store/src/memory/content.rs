@@ -146,7 +146,8 @@ impl Content {
         if first >= beyond {
             return;
         }
-        // If the range reaches the end of the file, its last page counts as whole.
+        // If the range reaches the end of the file, the last page has no further data and counts as
+        // whole.
         let whole = if beyond == self.end { pages_of(beyond) } else { locate(beyond).0 };
         let (from, to) = (pages_of(first), whole);
         if from < to {

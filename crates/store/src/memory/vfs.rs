@@ -312,10 +312,10 @@ impl Vfs for MemoryVfs {
             edits.push(Edit { dir: target.dir, name: existing, to: None });
         }
         if kind == Kind::Directory && target.chain.contains(&ino) {
-            // A directory cannot be moved into itself.
+            // A directory cannot be moved into itself or below itself.
             return Err(Fault::Invalid);
         }
-        // The entry gets the case of the requested name.
+        // The name keeps the case of the request.
         edits.push(Edit { dir: target.dir, name: target.wanted.clone(), to: Some(ino) });
         state.change(Change { edits, made: None }, self.shared.now());
         Ok(target.parent.child(&target.wanted))

@@ -152,7 +152,7 @@ fn passed_on(flags: AceFlags, is_directory: bool) -> Option<AceFlags> {
             let inherits = AceFlags::CONTAINER_INHERIT | AceFlags::OBJECT_INHERIT;
             Some(audit | (flags & inherits))
         }
-        // The entry applies only to files in this directory.
+        // The entry is for files only, so a directory passes it on without obeying it.
         (false, true, false) => Some(audit | AceFlags::OBJECT_INHERIT | AceFlags::INHERIT_ONLY),
         _ => None,
     }

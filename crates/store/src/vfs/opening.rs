@@ -82,7 +82,8 @@ impl OpenHow {
             (Kind::Symlink, _) => Ok(()),
             (_, KindWanted::Directory) => Err(Fault::NotADirectory),
             (Kind::File, _) => Ok(()),
-            // FIFOs, sockets and devices have no data for clients.
+            // FIFOs, sockets and devices have no data for clients, so only their attributes can be
+            // opened.
             _ if (self.read || self.write) && !self.open_link => Err(Fault::AccessDenied),
             _ => Ok(()),
         }

@@ -96,7 +96,8 @@ impl<'a> Request<'a> {
         self.file_id.encode(w);
         w.bytes(self.input);
         if self.input.is_empty() {
-            // The StructureSize includes one byte of the buffer, and Windows sends it.
+            // The StructureSize includes one byte of the buffer, so without input one byte is sent,
+            // as by Windows.
             w.u8(0);
         }
     }

@@ -74,7 +74,7 @@ impl<'a> CreateContext<'a> {
             name::EXTA => Self::ExtendedAttributes(data),
             name::SECD => Self::SecurityDescriptor(data),
             name::DHNQ => {
-                // The 16 bytes are reserved.
+                // The 16 bytes of the context are reserved.
                 sized::<16>(data, "DHnQ length")?;
                 Self::DurableRequest
             }

@@ -69,7 +69,7 @@ impl fmt::Debug for WireName<'_> {
 
 /// Code units of `text` in UTF-16.
 pub fn utf16_units(text: &str) -> usize {
-    // Most names are ASCII, and this check is vectorised.
+    // In ASCII each byte is one unit. Most names are ASCII, and this check is vectorised.
     if text.is_ascii() {
         text.len()
     } else {

@@ -125,7 +125,7 @@ fn crate_of(file: &str) -> String {
     match (parts.next(), parts.next()) {
         (Some("crates"), Some(name)) => format!("crates/{name}"),
         (Some("library"), Some(name)) => name.to_owned(),
-        // A crate of a registry has a name such as "tokio-1.52.3".
+        // The folder of a crate from a registry has a name such as "tokio-1.52.3".
         (Some(name), Some(_)) if !name.is_empty() => name
             .rsplit_once('-')
             .filter(|(_, version)| version.starts_with(|c: char| c.is_ascii_digit()))

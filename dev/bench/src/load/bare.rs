@@ -44,7 +44,7 @@ pub(super) fn connect(row: &Shape, target: &Target) -> Result<LoggedOn> {
         socket,
         session_id: 1,
         tree_id: 1,
-        // In a listing the file id holds the number of entries.
+        // Where a file has its id, a listing has the number of entries.
         file_id: FileId { persistent: 0, volatile: row.bytes as u64 },
         next_message_id: 1,
         credits: CREDITS,
@@ -178,7 +178,7 @@ impl<'a> Served<'a> {
             last = Some(self.entry(entry.file_name().as_bytes(), bytes)?);
         }
         match last {
-            // NextEntryOffset of the last entry is zero.
+            // In the last entry NextEntryOffset must be zero.
             Some(at) => self.answer.get_mut(at..at + 4).context("an entry")?.fill(0),
             None => {
                 let status = Status::NO_MORE_FILES.0.to_le_bytes();

@@ -125,7 +125,8 @@ impl Engine {
             for event in &events {
                 ready.push(usize::try_from(event.data.u64())?);
             }
-            // No event wakes a connection that waits for signatures of further WRITEs.
+            // A connection that waits for signatures of further WRITEs gets no event, so it is
+            // looked at after the wait.
             if events.is_empty() {
                 waited += WAIT;
                 ensure!(waited < DRAIN, "the server answers nothing");

@@ -88,7 +88,7 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
         number: n,
     };
     drop(client);
-    // The client's tasks end when the runtime polls them, which happens here.
+    // The client's tasks end when the runtime polls them, for which this task yields.
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }

@@ -78,7 +78,7 @@ impl Requests {
             Verb::Read => (Command::READ, None),
             _ => (Command::WRITE, Some(FIXED_LEN)),
         };
-        // Asking for credits enlarges the window up to the server's limit.
+        // Each request asks for more credits than it uses, up to the server's limit.
         let header = header(on, command, charge, charge.saturating_mul(2));
         let header = Header {
             flags: match row.protection {

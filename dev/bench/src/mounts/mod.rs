@@ -122,7 +122,7 @@ fn run_round(
     rows: &mut [Row],
 ) -> Result<()> {
     for turn in 0..mounters.len() {
-        // In each round another mounter comes first.
+        // The rounds begin with different mounters, so that none profits from its place.
         let who = (turn + round) % mounters.len();
         eprintln!("round {round}, {}", mounters[who].name());
         let mounted = match places.mount(&mounters[who]) {

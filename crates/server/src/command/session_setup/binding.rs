@@ -102,7 +102,7 @@ pub(super) fn bind(
         return Err(Status::USER_SESSION_DELETED);
     }
     if connection.members.channel(session.id).is_some() {
-        // Another exchange has bound the same channel meanwhile.
+        // Another exchange has bound the same channel meanwhile, so this binding fails.
         return Err(Status::REQUEST_NOT_ACCEPTED);
     }
     let terms = &rq.connection.negotiated()?.terms;

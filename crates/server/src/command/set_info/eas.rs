@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn lists_have_at_most_their_bytes() {
         let list = |bytes: usize| {
-            // Entries that remove attributes which do not exist, 12 bytes each.
+            // Each entry of 12 bytes removes an attribute that does not exist.
             let mut list = Vec::new();
             while list.len() + 24 <= bytes {
                 list.extend_from_slice(&[12, 0, 0, 0, 0, 1, 0, 0, b'a', 0, 0, 0]);

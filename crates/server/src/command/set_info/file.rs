@@ -85,7 +85,7 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
         // A short name cannot be set: after the checks of the right and the length, `set` refuses
         // the request.
         FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4, Nothing),
-        // MS-FSCC documents the class as settable, but not over SMB2.
+        // MS-FSCC documents the class as settable, but SMB2 sets quotas by another request.
         FileInfoClass::QUOTA => return Err(Status::NOT_SUPPORTED),
         _ => return Err(Status::INVALID_INFO_CLASS),
     })

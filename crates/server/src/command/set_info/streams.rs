@@ -92,7 +92,7 @@ fn check_target(
         Err(fault) => return Err(fault.status()),
     };
     if there.kind == frevo_store::vfs::Kind::Directory {
-        // A directory has no data stream that could be replaced.
+        // The stream would replace the main data, which a directory does not have.
         return Err(Status::INVALID_PARAMETER);
     }
     if !replace {

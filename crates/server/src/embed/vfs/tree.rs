@@ -122,7 +122,7 @@ impl ReadOnlyTree {
         let serial = u32::try_from(random >> 32).unwrap_or(0);
         let volume = Volume { read_only: true, ..Volume::plain(serial, file_system) };
         let volume = Arc::new(volume);
-        // The host uses no such device number, and random bits tell the trees apart.
+        // The host never gives a device such a number, and random bits tell the trees apart.
         let device = 0xFFFE << 48 | random >> 16;
         let mut tree = Self { entries: BTreeMap::new(), device, last: 0, volume };
         tree.insert(String::new(), FileTime::ZERO, Body::folder());

@@ -93,7 +93,8 @@ impl DiskState {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = FileBackend::new(options.open(path).map_err(fault)?).map_err(fault)?;
         let database = Database::builder().create_with_backend(file).map_err(fault)?;
-        // redb syncs its file, but not the directory entry of a new file.
+        // redb syncs its file but not the directory entry of a new file, so the directory is synced
+        // here.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(fault)?;
         folder.sync_all().map_err(fault)?;

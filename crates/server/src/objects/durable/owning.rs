@@ -138,7 +138,7 @@ impl Default for Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         for life in &self.lives {
-            // A share that is already served stays served.
+            // A share that is served already ignores the call and stays served.
             let _ = life.fail(self.why.clone());
         }
     }
@@ -251,7 +251,7 @@ impl ServerState {
             let _runtime = runtime.enter();
             let _ = done.send(restore_all(&server, records));
         });
-        // Records of Opens that were not restored stay in the state store.
+        // If the server ends first, no Open is restored; its records stay in the state store.
         if given.is_err() { 0 } else { restored.await.unwrap_or_default() }
     }
 

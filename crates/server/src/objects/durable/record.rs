@@ -244,7 +244,7 @@ pub(super) fn lost(server: &ServerState, id: RecordId, why: &str, holder: Option
 /// Returns their number.
 pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> usize {
     let mut opens = Vec::new();
-    // The look-ups of all owners share one deadline.
+    // All owners' look-ups together have one deadline.
     let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
     let mut owners = Owners { patience, mapped: HashMap::new() };
     for recorded in records {

@@ -335,7 +335,7 @@ impl Durables {
         self.take_out(&mut self.table.lock(), open.file_id.persistent);
         self.detached.notify_waiters();
         if open.survival().is_some_and(Survival::is_persistent) {
-            // This removal is not awaited; callers that depend on it wait themselves.
+            // The removal of the record is not awaited. Callers that depend on it wait themselves.
             self.remove_record(open, Box::new(|_| {}));
         }
     }

@@ -96,7 +96,7 @@ impl ShareFolder {
                 lock: None,
                 is_claimed: false,
             }),
-            // The volume is replaced before a client uses the share.
+            // This volume is a placeholder, which is replaced before a client uses the share.
             volume: ArcSwap::from_pointee(Volume::plain(0, "NTFS")),
             folder_id: AtomicUsize::new(0),
             may_wait: AtomicBool::new(true),

@@ -204,7 +204,7 @@ impl<'a> Walk<'a> {
                 self.removed.files += 1;
                 self.removed.bytes = self.removed.bytes.saturating_add(stat.end_of_file);
             }
-            // A client has restored or deleted the file meanwhile.
+            // A client has restored or deleted the file meanwhile, so it is gone from the bin.
             Err(Fault::NotFound | Fault::PathNotFound | Fault::Stale) => {}
             Err(fault) => {
                 tracing::warn!(target: "frevo::recycle", %file, %fault,

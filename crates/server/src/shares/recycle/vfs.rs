@@ -190,7 +190,8 @@ impl RecyclingVfs {
             return self.move_to(name, key, &flat);
         }
         match self.move_to(name, key, &to) {
-            // The path in the bin is too long, or a file is in the way of a folder.
+            // The path in the bin would be too long, or a file is in the way of a folder: the file
+            // goes directly into the user's folder.
             Err(Fault::NameTooLong | Fault::PathNotDirectory | Fault::NotADirectory) => {
                 self.move_to(name, key, &flat)
             }
@@ -237,7 +238,8 @@ impl RecyclingVfs {
             };
             match self.inner.open(&way, &how) {
                 Ok(_) => {}
-                // The user's folder in the bin was removed meanwhile.
+                // Another program removed the user's folder in the bin meanwhile, so it is made
+                // again.
                 Err(Fault::PathNotFound) => {
                     self.make_home()?;
                     self.inner.open(&way, &how)?;

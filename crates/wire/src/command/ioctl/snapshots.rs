@@ -55,7 +55,7 @@ impl<'a> SnapshotArray<'a> {
         if number_of_snapshots_returned != 0 {
             let size = usize::try_from(snapshot_array_size).unwrap_or(usize::MAX);
             let mut rest = r.take(size, "SnapShotArraySize")?;
-            // Each token ends in a null, and the array in another one.
+            // A null character ends each token, and another one ends the array.
             while let Some(units) = rest.chunks_exact(2).position(|unit| unit == [0, 0]) {
                 if units == 0 {
                     break;
