@@ -132,7 +132,7 @@ fn a_peer_that_leaves_ends_the_stream() {
         let mut reader = FrameReader::new(100);
         assert_eq!(reader.next(&server).await.unwrap().as_deref(), Some(&b"last words"[..]));
         drop(client);
-        // The server's reader reports the end.
+        // The reader on the server's side reports the end of the stream.
         let end = medium.hear(reader.next(&server)).await;
         assert!(matches!(end, Ok(None) | Err(_)));
     });

@@ -183,7 +183,7 @@ fn times_that_the_host_refuses_are_kept() {
         file.node.set_basic(&times(None, Some(WRITTEN))).unwrap();
         assert_eq!(file.node.stat().unwrap().written, WRITTEN);
         assert_eq!(seen("theirs"), (before.0, WRITTEN));
-        // A change of attributes, or of the other time, keeps this time.
+        // A change of the attributes, or of the other time, keeps the stored time.
         let hidden = Some(FileAttributes::HIDDEN);
         file.node.set_basic(&BasicChange { attributes: hidden, ..times(None, None) }).unwrap();
         file.node.set_basic(&times(Some(ACCESSED), None)).unwrap();

@@ -132,7 +132,7 @@ async fn data_that_is_not_kept_leaves_the_cache() {
         let cached = || sys::cached_pages(kept.fd.as_fd(), 0, LEN as u64).unwrap();
         // Read-ahead may add some pages after the last read.
         assert!(cached() <= pages / 4, "{choice:?}: {} pages after reads", cached());
-        // Writes to existing blocks need no flag.
+        // The flag is for writes that extend the file: a write to existing blocks gets none.
         assert_eq!(file.write_flag(0), 0);
         raw.set_len(0).unwrap();
         assert_ne!(file.write_flag(0), 0);

@@ -470,7 +470,7 @@ fn threads_agree_on_what_there_is() {
         }
         for i in 0..8_000 {
             let (from, to) = if i % 2 == 0 { ("even", "odd") } else { ("odd", "even") };
-            // The version is odd during a rename.
+            // The version is odd during a rename, which tells readers that the names are changing.
             version.fetch_add(1, Ordering::SeqCst);
             f.rename(from, to);
             version.fetch_add(1, Ordering::SeqCst);

@@ -94,7 +94,7 @@ fn share_modes_and_locks_are_the_streams_own() {
         for name in ["f:ONE", "f:two:$DATA"] {
             peer.create(&mount, &alone(name)).await.expect(Status::SHARING_VIOLATION);
         }
-        // No Open of the file or of its streams shares DELETE.
+        // The Opens of the file and of its streams do not share DELETE, so the CREATE is refused.
         let delete = Want::existing("f").access(AccessMask::DELETE);
         peer.create(&mount, &delete).await.expect(Status::SHARING_VIOLATION);
         let exclusive = frevo_wire::command::lock::LockFlags::EXCLUSIVE_LOCK

@@ -76,7 +76,7 @@ fn a_lock_is_granted_when_the_other_closes_or_goes_away() {
         let closed = c.peer.send(vec![close], c.mount.via()).await[0];
         let replies = c.peer.collect(&[id, closed]).await;
         replies.iter().for_each(|reply| _ = reply.ok());
-        // The connection that holds the lock breaks.
+        // The connection of the client that holds the lock is cut.
         let (mut other, mount) = world.session("bob", &Offer::default()).await;
         let file = other.open_file(&mount, &Want::existing("f")).await;
         let lock = mount.put(lock_draft(file, &[(0, 1, WAITS)]));
@@ -143,7 +143,7 @@ fn cancel_by_async_id_and_by_message_id() {
             c.cancel(id, Some(async_id)).await;
             c.peer.expect_silence(Duration::from_millis(30)).await;
         }
-        // The cancelled LOCK was not granted later.
+        // The cancelled LOCK must not be granted later: another Open gets the range.
         c.peer.close(&c.mount, c.holder).await;
         let third = c.peer.open_file(&c.mount, &Want::file("f")).await;
         c.peer.on(&c.mount, lock_draft(third, &[(0, 1, EXCLUSIVE)])).await.ok();

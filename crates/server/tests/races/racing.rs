@@ -92,7 +92,8 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
                         one.send(vec![mine.put(close_draft(file))], mine.via()).await;
                     }
                     Holder::Acknowledges => {
-                        // The first acknowledgment comes before the break and is refused.
+                        // If this acknowledgment comes before the break, it is refused; the loop
+                        // below repeats it.
                         one.send(vec![mine.put(acknowledged(LeaseState::READ))], mine.via()).await;
                     }
                     Holder::ClosesAndAcknowledges => {

@@ -302,11 +302,11 @@ fn x7_every_call_to_a_file_system_is_its_users() {
             "set_quota_defaults",
             "snapshot",
         ];
-        // The test uses no directory leases.
+        // The test uses no directory leases, so this method is not called.
         let for_leases = ["parent_key"];
-        // The server sets extended attributes as whole lists.
+        // The server sets extended attributes as whole lists, so these methods are not called.
         let by_lists = ["set_ea", "set_ea_needed"];
-        // This call is made for macOS and for shares that hide files.
+        // The server calls this method only for macOS and for shares that hide files.
         let for_access = ["plain_access"];
         let mut expected: Vec<_> =
             [&without_call[..], &elsewhere, &for_leases, &by_lists, &for_access].concat();
@@ -330,7 +330,7 @@ fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
         let mut peers = vec![arrive("ann").await, arrive("bob").await];
         for _ in 0..10 {
             for (peer, mount, user) in &mut peers {
-                // The panic ends its connection.
+                // A panic ends the connection on which its request came.
                 let (mut lost, theirs, _) = arrive(user).await;
                 let fatal = theirs.put(Want::file(&format!("{user}-fatal")).draft());
                 assert!(lost.ask_or_lose(fatal, theirs.via()).await.is_none());

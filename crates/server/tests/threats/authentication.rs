@@ -554,7 +554,7 @@ fn a2_tokens_out_of_turn_are_refused() {
         // The token NEGOTIATE comes twice.
         let draft = exchange.setup.draft(&first, exchange.session_id);
         peer.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);
-        // The error has ended the exchange.
+        // The error has ended the exchange, so its session does not exist any more.
         let draft = exchange.setup.draft(&exchange.token, exchange.session_id);
         peer.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
         for token in [&b""[..], b"\0", &[0x60, 0x84, 0xFF, 0xFF, 0xFF, 0xFF], &[0x30; 2000]] {

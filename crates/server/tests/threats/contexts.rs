@@ -53,7 +53,7 @@ fn p3_lists_that_lie_are_invalid() {
             vec![raw(PREAUTH.0, &[0, 0, 4, 0, 1, 2, 3, 4])],
             // SaltLength is beyond the data.
             vec![raw(PREAUTH.0, &[1, 0, 0xFF, 0xFF, 1, 0, 7, 7])],
-            // The list needs data that is missing.
+            // The data of a context is missing or cut off.
             vec![raw(PREAUTH.0, &[])],
             vec![preauth(), raw(2, &[])],
             vec![preauth(), raw(2, &[3, 0, 1, 0, 2, 0])],
