@@ -32,7 +32,7 @@ impl File {
                 Ok::<_, Error>((start, count, part.len()))
             });
         }
-        // `end` is where the first part that is not full ends: the end of the file.
+        // `end` is the place where the first short part ends: there the file ends, too.
         let mut end = usize::MAX;
         let mut total = 0;
         while let Some(part) = parts.next().await {

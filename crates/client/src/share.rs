@@ -129,7 +129,8 @@ impl Share {
     /// Returns the number of a file, mixed so that files of other shares behind DFS links have
     /// other numbers.
     pub(crate) fn file_id(&self, id: u64) -> u64 {
-        // MS-FSCC 2.1.9: 0 and all ones mean that there is no unique number.
+        // MS-FSCC 2.1.9: 0 and all ones mean that there is no unique number, so they stay as they
+        // are.
         if matches!(id, 0 | u64::MAX) { id } else { id ^ self.salt }
     }
 

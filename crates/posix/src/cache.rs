@@ -257,7 +257,7 @@ impl NameCache {
             self.missed(seen.key, &hint);
             return None;
         }
-        // Other errors are reported by the open that follows.
+        // The hint is used unless it is missing: the open that follows reports any other error.
         Some(Some(hint))
     }
 

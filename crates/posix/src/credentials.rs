@@ -449,7 +449,7 @@ mod tests {
         drop(ann.assume().unwrap());
         drop(scope);
         assert_eq!(kernel(), before);
-        // Without an outer scope the impersonation ends with its guard.
+        // Without an outer scope the impersonation ends as soon as its guard is dropped.
         drop(ann.assume().unwrap());
         assert_eq!(kernel(), before);
     }

@@ -338,7 +338,8 @@ impl<'a> Form<'a> {
         let av_flags = response.av_pairs.flags()?;
         let bindings = response.av_pairs.channel_bindings()?;
         let target = response.av_pairs.target_name()?;
-        // A target name that the client itself flags as untrusted is ignored.
+        // A target name that the client itself flags as untrusted proves nothing, so it is not
+        // compared.
         let target = target.filter(|_| !av_flags.contains(AvFlags::UNTRUSTED_TARGET));
         let mic = av_flags.contains(AvFlags::MIC).then(|| message.mic()).transpose()?;
         Ok(Ok(Self { response, mic, target, bindings }))

@@ -71,7 +71,8 @@ impl Drop for Pacing {
 /// How long to sleep when files are done at intervals of `each` with `under_way` at once,
 /// and one alone takes `alone`.
 fn pause(each: Duration, under_way: usize, alone: Duration) -> Duration {
-    // Little's law: the time for which one file is in progress.
+    // Little's law: each file is in progress for the time per file, times the number of files in
+    // progress.
     let stay = each.saturating_mul(u32::try_from(under_way).unwrap_or(u32::MAX));
     let pause = (stay.saturating_sub(alone) / PART).min(MOST);
     if pause < LEAST { Duration::ZERO } else { pause }

@@ -247,7 +247,8 @@ impl Volume {
             Err(error) if writes && error.status() == Some(Status::ACCESS_DENIED) => {
                 (options.open(&self.share, &path).await.map_err(|e| errno(&e))?, false)
             }
-            // MS-SMB2 3.3.5.9.8: the lease belongs to another file.
+            // MS-SMB2 3.3.5.9.8: the lease belongs to another file, so the name has led to a
+            // different file.
             Err(error) if error.status() == Some(Status::INVALID_PARAMETER) => {
                 self.refresh_by_name(node).await?;
                 // Another file may have had the name for a moment; the next look-up tells.

@@ -179,8 +179,9 @@ impl EventLoop<'_> {
                 }
                 () = any_ended(in_flight, stream), if !in_flight.is_empty() => {}
                 notice = connection.next_notice() => connection.heed(notice, stream),
-                // No notice tells that other connections have freed memory, so a timer checks.
-                // `async`: `select!` would read the clock even if the branch is disabled.
+                // No notice tells that other connections have freed memory, so a timer checks. The
+                // `async` block makes the timer only if the branch is enabled: otherwise `select!`
+                // would read the clock each time.
                 () = async { sleep(MEMORY_LOOK).await }, if is_short => {}
                 () = async { sleep_until(look.unwrap_or(logon.deadline)).await }, if look.is_some() => {
                     connection.look_after_breaks(stream);

@@ -61,7 +61,7 @@ impl Connection {
                     FileIdAt::Nowhere | FileIdAt::Made => false,
                 };
                 let needs = Needs { session: row.session, tree: row.tree, file };
-                // The refusal of a related request is also signed or sealed in the session of its
+                // Even the refusal of a related request is signed or sealed in the session of its
                 // compound.
                 header.session_id = chain.session_id().unwrap_or(header.session_id);
                 let inherited = chain.inherit(needs)?;

@@ -88,7 +88,7 @@ pub(super) async fn read(call: &Call<'_>) -> Answer {
     }
     let trimmed = wanted.min((end - offset).next_multiple_of(SECTOR));
     let length = trimmed.min(OFFLOAD_BYTES);
-    // The requested range beyond the token reads as zeros.
+    // The answer tells the client if the requested range behind the token's data reads as zeros.
     let reaches_end = offset + wanted > end && length == trimmed;
     let what = Offloaded { source: Arc::clone(open), offset, length, content };
     let ambient = &*call.rq.server().ambient;
