@@ -293,7 +293,8 @@ fn links_are_copied_if_they_stay_in_the_tree() {
     }
     let dry = world.run(&["sync", "-n", "-l", "here", &world.url("sync")]);
     assert!(!dry.succeeds().contains("to-file"), "{dry:?}");
-    // In one place a link is replaced by a file, and --delete removes another link.
+    // Locally, a link becomes a file, a file becomes a link, and another link is removed, which
+    // --delete removes in the copy.
     fs::remove_file(here.join("to-file")).unwrap();
     fs::write(here.join("to-file"), "a file").unwrap();
     fs::remove_file(here.join("dangling")).unwrap();

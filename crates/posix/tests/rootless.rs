@@ -108,7 +108,7 @@ fn descriptors_of_a_privileged_server_are_obeyed() {
         assert_eq!(refused, Err(Fault::AccessDenied));
         assert_eq!(file.node.stat().unwrap().mode & 0o777, 0o640, "nothing has changed");
         assert_eq!(getxattr(&path, c"user.NTACL", &mut [0; 8]).unwrap_err(), Errno::NODATA);
-        // A new file gets the attribute that this server can write.
+        // Without root only user.NTACL can be written, so a new file's descriptor is stored there.
         let new = vfs.open(&name("new"), &create()).unwrap();
         new.node.set_security(&stored_by(&wanted)).unwrap();
         assert_eq!(new.node.stored_security().unwrap(), Some(wanted));

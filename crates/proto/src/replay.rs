@@ -178,7 +178,8 @@ mod tests {
         let replay = open.start(Command::WRITE, 2, true).unwrap();
         open.finish(replay);
         assert_eq!(open, ChannelSequence::new(2));
-        // Another request with this channel sequence changes nothing, and the counts stay right.
+        // A reconnect that tells the channel sequence again resets nothing: requests that began
+        // before it are still counted.
         let lost = open.start(Command::WRITE, 2, false).unwrap();
         open.reconnect(2);
         let own = open.start(Command::WRITE, 2, false).unwrap();

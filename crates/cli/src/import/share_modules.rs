@@ -71,7 +71,8 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
         let why = "the share is read-only at all times";
         report.parameter(Weight::Stricter, &share.section.name, parameter, why);
     }
-    // The modules of [global] are reported there.
+    // Only the share's own line is reported here: the modules of [global] are reported once, with
+    // that section.
     if let Some(parameter) = share.section.parameter("vfs objects") {
         report_modules(&share.section.name, parameter, report);
         tell_defaults(&share.section.name, parameter, &|name| share.parameter(name), report);

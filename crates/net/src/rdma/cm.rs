@@ -120,7 +120,7 @@ impl Channel {
 
     /// Takes the next event. None if there is no event.
     pub(super) fn next(self: &Arc<Self>) -> io::Result<Option<Event>> {
-        // SAFETY: a channel is bound to no thread, and neither are identifiers of its events.
+        // SAFETY: any thread may use an event channel, and the connection identifiers in its events.
         unsafe { threads::call(|| self.next_here()) }
     }
 

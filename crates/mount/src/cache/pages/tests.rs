@@ -162,7 +162,8 @@ fn of_two_that_write_at_once_neither_is_kept() {
     pages.begin(1, 10, 0);
     let changes = pages.changes();
     assert!(pages.fetched(1, changes, 0, b"0123456789", 1).is_some());
-    // Two writes overlap, and their answers may come in another order than the server wrote them.
+    // Two writes overlap. The server may answer them in another order than it wrote them, so the
+    // content of the overlap is unknown.
     pages.pass(0, 3);
     pages.pass(2, 3);
     assert_eq!(pages.before_fetch(0, 1), None, "what it is nobody knows");
