@@ -196,93 +196,61 @@ macro_rules! planted {
 
 mod account;
 mod ambient;
-mod attributes;
-mod change;
-mod compound;
 mod connection;
-mod copying;
-mod create;
 mod credentials;
-mod cursor;
 mod dfs;
 mod dial;
 mod dialers;
-mod dir;
 mod error;
 mod file;
-mod fsctl;
-mod identity;
-mod info;
 mod kerberos;
 #[doc(hidden)]
 pub mod limits;
 mod listings;
-mod locks;
-mod lookup;
 mod metadata;
-mod names;
-mod namespace;
 #[cfg(feature = "object_store")]
 mod object_store;
-mod once;
 mod open;
-mod open_options;
 mod options;
-mod password;
 #[doc(hidden)]
 pub mod path;
 #[cfg(feature = "plant")]
 #[doc(hidden)]
 pub mod plant;
-mod posix;
-mod posix_metadata;
-mod read_only;
-mod read_write;
 mod redirect;
 mod refusals;
-mod replace;
 mod rpc;
 mod sequences;
 mod session;
-mod set_attributes;
 mod share;
-mod share_leases;
-mod small_file_times;
-mod snapshot;
-mod special_files;
-mod transfer;
-mod tree;
 mod types;
-mod undo;
 mod url;
-mod watch;
-mod whole_file;
 
-pub use attributes::{LinkTarget, StreamInfo};
-pub use copying::CopyMethod;
 pub use credentials::{Credentials, NtHash, ParseNtHashError};
-pub use cursor::Cursor;
 pub use dial::ServerName;
-pub use dir::{DirEntry, ReadDir};
 pub use error::{Cause, Error, LogonError, Result};
 pub use file::File;
+pub use file::copying::CopyMethod;
+pub use file::cursor::Cursor;
+pub use file::locks::LockKind;
 pub use kerberos::{Kerberos, KerberosError};
-pub use locks::LockKind;
-pub use lookup::DiskSpace;
+pub use metadata::posix::{PosixFileType, PosixMetadata};
 pub use metadata::{FileType, Metadata};
 #[cfg(feature = "object_store")]
 pub use object_store::SmbStore;
-pub use open_options::OpenOptions;
+pub use open::options::OpenOptions;
 pub use options::{Encryption, Options, Rdma, Referrals, Signing};
-pub use posix_metadata::{PosixFileType, PosixMetadata};
 pub use rpc::ShareInfo;
 pub use session::{ChannelInfo, Client, Session, SessionInfo};
-pub use set_attributes::SetMetadata;
 pub use share::Share;
-pub use tree::{Walk, WalkEntry};
+pub use share::attributes::{LinkTarget, StreamInfo};
+pub use share::dir::{DirEntry, ReadDir};
+pub use share::lookup::DiskSpace;
+pub use share::set_attributes::SetMetadata;
+pub use share::tree::{Walk, WalkEntry};
+pub use share::watch::{Change, RecursiveMode, Watch};
 pub use types::*;
 pub use url::{ParseUrlError, SmbUrl};
-pub use watch::{Change, RecursiveMode, Watch};
 
 /// Parts for this project's own programs: the mount, the command line, the simulator. They
 /// are no part of the public interface and change in any release.
@@ -293,19 +261,19 @@ pub use watch::{Change, RecursiveMode, Watch};
 #[doc(hidden)]
 pub mod internal {
     pub use crate::ambient::{Ambient, Host};
-    pub use crate::change::Change;
     pub use crate::dial::{Dial, Dialing};
     pub use crate::dialers::Dialers;
-    pub use crate::dir::LeasedDir;
-    pub use crate::identity::Identity;
+    pub use crate::file::transfer::{Progress, STORE_WINDOW};
     pub use crate::kerberos::{Getting, KdcSource, Kdcs, Tickets};
     pub use crate::listings::ListingCharge;
+    pub use crate::metadata::posix::Special;
     pub use crate::metadata::{AtClose, file_time, system_time};
     pub use crate::open::{CarriedThrough, carried_through};
-    pub use crate::posix_metadata::Special;
     pub use crate::session::breaks::{LeaseHolder, Yield};
     pub use crate::session::lease::{Grant, Lease};
-    pub use crate::transfer::{Progress, STORE_WINDOW};
+    pub use crate::share::change::Change;
+    pub use crate::share::dir::LeasedDir;
+    pub use crate::share::identity::Identity;
 }
 
 /// Compiles the example of the README.

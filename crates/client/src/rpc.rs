@@ -14,10 +14,10 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::Status;
 use crate::connection::Call;
-use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::ATTEMPTS;
 use crate::open::Open;
+use crate::open::create::Ask;
 use crate::session::Session;
 use crate::share::Replay;
 
@@ -167,7 +167,7 @@ impl Pipe {
     }
 
     async fn exchange(&self, input: &[u8]) -> Result<Vec<u8>> {
-        let call = crate::fsctl::transceive(input, FRAGMENT);
+        let call = crate::open::fsctl::transceive(input, FRAGMENT);
         let also = [Status::BUFFER_OVERFLOW];
         let message = self.open.ask(Replay::Never, "call", &also, |id| Ok(call(id))).await?;
         let response = ioctl::Response::parse(message.bytes()).during("call", &self.open.url)?;

@@ -28,11 +28,11 @@ use dfs_path::DfsPath;
 pub(crate) use failover::Others;
 
 use crate::Status;
-use crate::create::Ask;
 use crate::credentials::Credentials;
 use crate::dial::ServerName;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{REDIRECTS, TARGET_SESSIONS, TARGETS_TRIED};
+use crate::open::create::Ask;
 use crate::options::Referrals as Policy;
 use crate::session::{Client, Session};
 use crate::share::Share;

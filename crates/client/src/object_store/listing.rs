@@ -9,7 +9,7 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use super::locations::{directory_path, failure, is_internal, location, object_meta};
 use crate::error::Error;
 use crate::share::Share;
-use crate::tree::Walk;
+use crate::share::tree::Walk;
 
 /// Lists all objects below `prefix`.
 pub(super) fn list(share: &Share, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

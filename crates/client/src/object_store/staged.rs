@@ -13,9 +13,9 @@ use crate::Status;
 use crate::ambient::random;
 use crate::error::{Cause, Error};
 use crate::file::File;
-use crate::open_options::OpenOptions;
-use crate::set_attributes::SetMetadata;
+use crate::open::options::OpenOptions;
 use crate::share::Share;
+use crate::share::set_attributes::SetMetadata;
 use crate::types::{LeaseState, ShareMode};
 
 /// Time for which a change of an object waits for programs that have it open.

@@ -10,9 +10,9 @@ use frevo_wire::create_context::{
 use frevo_wire::dtyp::Guid;
 
 use crate::ambient::{Ambient, random};
-use crate::create::Ask;
 use crate::error::Cause;
 use crate::limits::DURABLE_TIMEOUT_MS;
+use crate::open::create::Ask;
 use crate::session::Live;
 use crate::session::bound::Bound;
 use crate::session::lease::Lease;

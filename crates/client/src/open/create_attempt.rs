@@ -13,9 +13,9 @@ use super::contexts::{contexts_of, has_guid, has_persistent, oplock_of, parent_c
 use crate::Status;
 use crate::ambient::random;
 use crate::connection::{Call, Message};
-use crate::create::{Ask, Opened};
 use crate::error::Cause;
 use crate::limits::{BACK_OFF_FIRST, NUMBER_WAIT, REDIRECTS, REPEATS};
+use crate::open::create::{Ask, Opened};
 use crate::redirect::led;
 use crate::session::bound::Bound;
 use crate::session::lease::Lease;

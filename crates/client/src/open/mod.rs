@@ -7,7 +7,11 @@
 mod carried;
 mod closing;
 mod contexts;
+pub(crate) mod create;
 mod create_attempt;
+pub(crate) mod fsctl;
+pub(crate) mod info;
+pub(crate) mod options;
 mod reconnect;
 mod resiliency;
 
@@ -22,10 +26,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::Status;
 use crate::connection::{Call, Message};
-use crate::create::{Ask, Durability, Opened};
 use crate::dfs::Located;
 use crate::error::{Cause, During, Result};
 use crate::limits::{BACK_OFF_FIRST, REPEAT_FOR, REPEAT_PAUSE_MAX};
+use crate::open::create::{Ask, Durability, Opened};
 use crate::path::wire_path;
 use crate::sequences::Sequences;
 use crate::session::bound::Bound;

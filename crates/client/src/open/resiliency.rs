@@ -8,10 +8,10 @@ use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::{CtlCode, resiliency};
 
 use super::Open;
-use crate::create::Durability;
 use crate::error::Result;
-use crate::fsctl::control;
 use crate::limits::RESILIENT_FOR_MAX;
+use crate::open::create::Durability;
+use crate::open::fsctl::control;
 
 impl Open {
     /// Asks the server to keep the Open, with the locks that it is about to get, when the

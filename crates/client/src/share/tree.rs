@@ -8,13 +8,13 @@ use std::task::{Context, Poll, ready};
 use futures_util::future::BoxFuture;
 use futures_util::stream::Stream;
 
-use crate::dir::DirEntry;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{TREE_DEPTH, TREE_ENTRIES};
 use crate::listings::ListingCharge;
 use crate::metadata::{FileType, Metadata};
-use crate::open_options::OpenOptions;
+use crate::open::options::OpenOptions;
 use crate::share::Share;
+use crate::share::dir::DirEntry;
 
 /// A directory deeper than [`TREE_DEPTH`].
 const TOO_DEEP: &str =

@@ -5,10 +5,10 @@ use frevo_wire::create_context::OnDiskId;
 use frevo_wire::dtyp::{AccessMask, FileTime};
 use frevo_wire::fscc::FileInfoClass;
 
-use crate::create::{Ask, Opened};
 use crate::error::Result;
 use crate::file::File;
 use crate::open::Open;
+use crate::open::create::{Ask, Opened};
 use crate::share::Share;
 
 /// A file that this client created.
@@ -54,7 +54,7 @@ impl Share {
         let (open, opened) = Open::new(self, path, ask, OPERATION).await?;
         let file = File { open, opened, appends: false };
         if made.is(&opened) && file.begins(data).await? {
-            crate::info::set(&file.open, FileInfoClass::DISPOSITION, OPERATION, &[1]).await?;
+            crate::open::info::set(&file.open, FileInfoClass::DISPOSITION, OPERATION, &[1]).await?;
         }
         file.close().await
     }

@@ -10,10 +10,10 @@ use frevo_wire::fscc::fsctl::AllocatedRange;
 
 use crate::Status;
 use crate::connection::{Call, Message};
-use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::file::File;
 use crate::open::Open;
+use crate::open::create::Ask;
 use crate::share::{Replay, Share, fsctl};
 
 /// The statuses of a server or a file system without this FSCTL.

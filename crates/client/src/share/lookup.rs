@@ -8,14 +8,14 @@ use frevo_wire::fscc::volume::{FsFullSizeInformation, FsSizeInformation};
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
 use crate::Status;
-use crate::compound::{RELATED, close_call, look_at};
 use crate::connection::{Call, Message};
 use crate::error::{Cause, During, Result};
-use crate::info::{output, query, read_all};
 use crate::metadata::Metadata;
-use crate::posix::STAT_MAX;
-use crate::posix_metadata::read_posix;
-use crate::read_only::is_unknown_class;
+use crate::metadata::posix::read_posix;
+use crate::open::info::{output, query, read_all};
+use crate::share::compound::{RELATED, close_call, look_at};
+use crate::share::posix::STAT_MAX;
+use crate::share::read_only::is_unknown_class;
 use crate::share::{Replay, Share};
 
 /// The space on the volume of a share, in allocation units: MS-FSCC 2.5.4.

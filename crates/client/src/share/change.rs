@@ -11,18 +11,18 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::FileRenameInformation;
 
 use crate::Status;
-use crate::compound::{RELATED, close_call, look_at};
 use crate::connection::Call;
-use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::file::File;
-use crate::info::set_call;
-use crate::lookup::{looks, seen};
 use crate::metadata::Metadata;
+use crate::open::create::Ask;
+use crate::open::info::set_call;
 use crate::path::posix_path;
-use crate::posix::descriptor;
 use crate::session::lease::Lease;
-use crate::set_attributes::SetMetadata;
+use crate::share::compound::{RELATED, close_call, look_at};
+use crate::share::lookup::{looks, seen};
+use crate::share::posix::descriptor;
+use crate::share::set_attributes::SetMetadata;
 use crate::share::{Replay, Share};
 
 /// Changes of a file; those that are `None` change nothing. Mode and owners need the POSIX

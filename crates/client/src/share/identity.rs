@@ -5,11 +5,11 @@ use frevo_wire::command::create::CreateOptions;
 use frevo_wire::create_context::OnDiskId;
 use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
 
-use crate::compound::close_call;
-use crate::create::Ask;
 use crate::error::Result;
 use crate::metadata::Metadata;
+use crate::open::create::Ask;
 use crate::session::Session;
+use crate::share::compound::close_call;
 use crate::share::{Replay, Share};
 
 /// A file or directory by its numbers. Two are equal only if they are one file.

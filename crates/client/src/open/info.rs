@@ -72,7 +72,7 @@ pub(crate) async fn metadata(open: &Open) -> Result<Metadata> {
         })
         .await?;
     let bytes = output(&message).during("stat", &open.url)?;
-    let read = if posix { crate::posix_metadata::read_posix(bytes) } else { read_all(bytes) };
+    let read = if posix { crate::metadata::posix::read_posix(bytes) } else { read_all(bytes) };
     Ok(open.share.found(read.during("stat", &open.url)?, false))
 }
 

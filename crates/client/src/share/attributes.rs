@@ -13,15 +13,15 @@ use frevo_wire::fscc::reparse::{
 use frevo_wire::fscc::{FileInfoClass, Pushed};
 
 use crate::Status;
-use crate::compound::{RELATED, close_call, look_at};
 use crate::connection::Message;
-use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
-use crate::fsctl::control;
-use crate::info::{output, query, set_call};
-use crate::lookup::{looks, seen};
 use crate::metadata::Metadata;
+use crate::open::create::Ask;
+use crate::open::fsctl::control;
+use crate::open::info::{output, query, set_call};
 use crate::open::{Followers, Haste, Open, carried_through};
+use crate::share::compound::{RELATED, close_call, look_at};
+use crate::share::lookup::{looks, seen};
 use crate::share::{Replay, Share, fsctl};
 use crate::types::SecurityDescriptor;
 
@@ -320,7 +320,8 @@ impl Share {
                 None => control(&open, operation, CODE, &data, 0, &[]).await.map(drop),
             };
             if let Err(error) = set {
-                let _ = crate::info::set(&open, FileInfoClass::DISPOSITION, "remove", &[1]).await;
+                let _ =
+                    crate::open::info::set(&open, FileInfoClass::DISPOSITION, "remove", &[1]).await;
                 let _ = open.close(Haste::AtOnce).await;
                 return Err(error);
             }

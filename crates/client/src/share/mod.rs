@@ -1,5 +1,25 @@
 //! Shares: tree connects, which are made again in each new session. MS-SMB2 3.2.4.2.4.
 
+pub(crate) mod attributes;
+pub(crate) mod change;
+pub(crate) mod compound;
+pub(crate) mod dir;
+pub(crate) mod identity;
+mod leases;
+pub(crate) mod lookup;
+mod namespace;
+mod posix;
+mod read_only;
+mod replace;
+pub(crate) mod set_attributes;
+mod small_file_times;
+mod snapshot;
+mod special_files;
+pub(crate) mod tree;
+mod undo;
+pub(crate) mod watch;
+mod whole_file;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -15,17 +35,17 @@ use parking_lot::Mutex;
 
 use crate::Status;
 use crate::connection::{CAPABILITIES, Call, Message, security_mode};
-use crate::create::Ask;
 use crate::dfs::{Others, Way};
 use crate::error::{Cause, Error, Result};
 use crate::limits::{ATTEMPTS, BROKEN_MAX};
 use crate::metadata::Metadata;
+use crate::open::create::Ask;
 use crate::path::posix_path;
 use crate::refusals::Refusals;
 use crate::session::bound::Bound;
 use crate::session::{Failure, Live, Session};
-use crate::small_file_times::Dates;
-use crate::snapshot::Snapshot;
+use crate::share::small_file_times::Dates;
+use crate::share::snapshot::Snapshot;
 
 /// The reaction to a request whose answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

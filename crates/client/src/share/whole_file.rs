@@ -11,17 +11,17 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::{Command, Header};
 
 use crate::Status;
-use crate::compound::{Answers, RELATED, close_call, close_with, missing};
 use crate::connection::{Call, Message, Payload};
-use crate::create::{Ask, Opened};
 use crate::error::{Cause, During, Error, Result};
-use crate::info::set_call;
 use crate::metadata::{Metadata, file_time};
-use crate::open_options::OpenOptions;
-use crate::set_attributes::SetMetadata;
+use crate::open::create::{Ask, Opened};
+use crate::open::info::set_call;
+use crate::open::options::OpenOptions;
+use crate::share::compound::{Answers, RELATED, close_call, close_with, missing};
+use crate::share::set_attributes::SetMetadata;
+use crate::share::small_file_times::{Order, Shown};
+use crate::share::undo::Made;
 use crate::share::{Replay, Share};
-use crate::small_file_times::{Order, Shown};
-use crate::undo::Made;
 
 /// Longest file that is read or written in one round trip, bytes.
 const SMALL: u32 = 65_536;

@@ -11,10 +11,10 @@ use frevo_wire::file_id::FileId;
 
 use crate::Status;
 use crate::connection::{Call, Message};
-use crate::create::{Ask, Opened};
 use crate::dfs::Located;
 use crate::error::{Cause, During, Error, Result};
 use crate::metadata::Metadata;
+use crate::open::create::{Ask, Opened};
 use crate::open::{lease_context, oplock_of, parent_context};
 use crate::path::wire_path;
 use crate::session::Failure;

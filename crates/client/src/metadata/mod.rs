@@ -1,11 +1,13 @@
 //! Metadata of files: size, times, attributes.
 
+pub(crate) mod posix;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use frevo_wire::command::close;
 use frevo_wire::dtyp::{FileAttributes as WireAttributes, FileTime};
 
-use crate::posix_metadata::{PosixMetadata, Special};
+use crate::metadata::posix::{PosixMetadata, Special};
 use crate::types::FileAttributes;
 
 /// The type of a file.

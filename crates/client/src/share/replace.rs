@@ -6,11 +6,11 @@ use frevo_wire::dtyp::{self, AccessMask as Rights, SecurityInformation};
 use frevo_wire::file_id::FileId;
 
 use crate::Status;
-use crate::compound::{close_call, missing};
-use crate::create::{Ask, Opened};
 use crate::error::{During, Result};
-use crate::info::{output, query};
 use crate::metadata::Metadata;
+use crate::open::create::{Ask, Opened};
+use crate::open::info::{output, query};
+use crate::share::compound::{close_call, missing};
 use crate::share::{Replay, Share};
 use crate::types::{AccessMask, SecurityDescriptor};
 

@@ -7,13 +7,13 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::DispositionFlags;
 
 use crate::Status;
-use crate::compound::{RELATED, close_call, look_at};
-use crate::create::Ask;
 use crate::error::{Error, Result};
-use crate::info::set_call;
 use crate::metadata::Metadata;
-use crate::open_options::OpenOptions;
-use crate::set_attributes::SetMetadata;
+use crate::open::create::Ask;
+use crate::open::info::set_call;
+use crate::open::options::OpenOptions;
+use crate::share::compound::{RELATED, close_call, look_at};
+use crate::share::set_attributes::SetMetadata;
 use crate::share::{Replay, Share};
 use crate::types::{AccessMask as TypedMask, FileAttributes, LeaseState};
 

@@ -16,10 +16,10 @@ use futures_util::stream::Stream;
 
 use crate::Status;
 use crate::connection::{Call, Message};
-use crate::create::Ask;
-use crate::dir::listing_access;
 use crate::error::{Cause, During, Result};
 use crate::open::Open;
+use crate::open::create::Ask;
+use crate::share::dir::listing_access;
 use crate::share::{Replay, Share};
 
 /// Most bytes of one answer.

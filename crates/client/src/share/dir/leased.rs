@@ -8,8 +8,8 @@ use frevo_wire::fscc::FileInfoClass;
 
 use super::{DirEntry, ReadDir, class, listing_access};
 use crate::connection::Message;
-use crate::create::Ask;
 use crate::error::{Cause, Result};
+use crate::open::create::Ask;
 use crate::open::{Haste, Open};
 use crate::session::lease::Lease;
 use crate::share::Share;

@@ -1,5 +1,11 @@
 //! Open files: MS-SMB2 3.2.4.
 
+pub(crate) mod copying;
+pub(crate) mod cursor;
+pub(crate) mod locks;
+mod read_write;
+pub(crate) mod transfer;
+
 use std::sync::{Arc, Weak};
 
 use frevo_wire::Command;
@@ -9,11 +15,11 @@ use frevo_wire::command::flush;
 use frevo_wire::fscc::FileInfoClass;
 
 use crate::connection::Call;
-use crate::create::Opened;
 use crate::error::{During, Result};
-use crate::info;
 use crate::limits::PAYLOAD_MAX;
 use crate::metadata::{AtClose, Metadata};
+use crate::open::create::Opened;
+use crate::open::info;
 use crate::open::{Haste, Open};
 use crate::session::breaks::LeaseHolder;
 use crate::share::{Replay, Share};

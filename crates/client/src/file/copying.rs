@@ -11,8 +11,8 @@ use crate::Status;
 use crate::connection::Message;
 use crate::error::{Cause, During, Error, Result};
 use crate::file::File;
-use crate::fsctl::{CANNOT, control, output, signed};
 use crate::limits::ATTEMPTS;
+use crate::open::fsctl::{CANNOT, control, output, signed};
 
 /// Most bytes of one clone or offload.
 const PART: u64 = 256 << 20;

@@ -3,8 +3,8 @@
 use frevo_wire::command::create::CreateDisposition;
 use frevo_wire::dtyp::{AccessMask, FileTime};
 
-use crate::create::Ask;
 use crate::error::Cause;
+use crate::open::create::Ask;
 use crate::session::bound::Bound;
 
 /// The length of a token.

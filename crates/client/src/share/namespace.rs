@@ -11,12 +11,12 @@ use frevo_wire::fscc::set::{
 };
 
 use crate::Status;
-use crate::compound::{RELATED, close_call, look_at};
-use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
-use crate::info::set_call;
 use crate::metadata::Metadata;
+use crate::open::create::Ask;
+use crate::open::info::set_call;
 use crate::path::{posix_path, split, wire_path};
+use crate::share::compound::{RELATED, close_call, look_at};
 use crate::share::{Replay, Share};
 
 /// The permission bits of a new directory, if the share has the POSIX extensions.

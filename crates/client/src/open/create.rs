@@ -17,8 +17,8 @@ use frevo_wire::{Command, HeaderFlags};
 use crate::connection::{Call, Message};
 use crate::error::Cause;
 use crate::metadata::Metadata;
+use crate::metadata::posix::PosixMetadata;
 use crate::path::wire_name;
-use crate::posix_metadata::PosixMetadata;
 use crate::session::lease::{Granted, Lease};
 
 /// The parameters of a CREATE.

@@ -8,14 +8,14 @@ use frevo_wire::command::read;
 use frevo_wire::dtyp::AccessMask as Rights;
 
 use crate::Status;
-use crate::compound::RELATED;
 use crate::connection::{Call, Message};
-use crate::create::Ask;
 use crate::error::Result;
 use crate::file::File;
 use crate::open::Open;
+use crate::open::create::Ask;
 use crate::session::lease::Lease;
 use crate::share::Share;
+use crate::share::compound::RELATED;
 use crate::types::{AccessMask, FileAttributes, LeaseState, ShareMode};
 
 /// Options of opening a file, as `std::fs::OpenOptions` has them.

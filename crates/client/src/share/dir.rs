@@ -20,15 +20,15 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::Stream;
 
 use crate::Status;
-use crate::compound::RELATED;
 use crate::connection::Message;
-use crate::create::Ask;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{EMPTY_LISTINGS, ENTRIES_MAX, LISTING_NAMES, LISTINGS, REPEATED_LISTINGS};
 use crate::listings::{Budget, UNDER_WAY};
 use crate::metadata::{FileType, Metadata};
+use crate::open::create::Ask;
 use crate::open::{Followers, Open};
 use crate::share::Share;
+use crate::share::compound::RELATED;
 pub use leased::LeasedDir;
 use requests::{calls, is_answer, listing_bytes, read, request};
 

@@ -8,10 +8,10 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::FileInfoClass;
 
-use crate::compound::{close_call, look_at};
 use crate::error::Result;
 use crate::file::File;
 use crate::metadata::file_time;
+use crate::share::compound::{close_call, look_at};
 use crate::share::{Replay, Share};
 use crate::types::FileAttributes;
 
@@ -113,7 +113,8 @@ impl Share {
         let ask = look_at(AccessMask::WRITE_ATTRIBUTES);
         let class = FileInfoClass::BASIC.0;
         let calls = || {
-            let set = crate::info::set_call(InfoType::FILE, class, 0, FileId::ALL_ONES, &data);
+            let set =
+                crate::open::info::set_call(InfoType::FILE, class, 0, FileId::ALL_ONES, &data);
             vec![set, close_call()]
         };
         let operation = "set the attributes of";

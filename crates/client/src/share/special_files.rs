@@ -5,8 +5,8 @@ use frevo_wire::command::ioctl;
 use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseData, ReparseTag};
 
 use crate::error::{Cause, During, Result};
+use crate::metadata::posix::{PosixFileType, Special};
 use crate::metadata::{FileType, Metadata};
-use crate::posix_metadata::{PosixFileType, Special};
 use crate::share::Share;
 
 /// The extended attribute in which the Windows Subsystem for Linux keeps the major and the

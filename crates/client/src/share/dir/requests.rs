@@ -11,15 +11,15 @@ use frevo_wire::{Command, Utf16};
 
 use super::DirEntry;
 use crate::Status;
-use crate::compound::RELATED;
 use crate::connection::{Call, Message};
 use crate::error::{Cause, During, Result};
 use crate::limits::LISTING_BYTES;
 use crate::metadata::Metadata;
+use crate::metadata::posix::PosixMetadata;
 use crate::open::Open;
 use crate::path::{is_sound, name_from_posix};
-use crate::posix_metadata::PosixMetadata;
 use crate::session::Live;
+use crate::share::compound::RELATED;
 use crate::share::{Replay, Share};
 
 /// IO_REPARSE_TAG_DFS and IO_REPARSE_TAG_DFSR, MS-FSCC 2.1.2.1.

@@ -11,11 +11,11 @@ use frevo_wire::codec::Writer;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl, SdControl, SecurityDescriptor, Sid};
 
-use crate::attributes::ReparsePoint;
-use crate::compound::{close_call, look_at};
 use crate::error::{Cause, Error, Result};
-use crate::posix_metadata::Special;
+use crate::metadata::posix::Special;
 use crate::session::Live;
+use crate::share::attributes::ReparsePoint;
+use crate::share::compound::{close_call, look_at};
 use crate::share::{Replay, Share};
 
 /// Space for level 100, bytes: the fixed part and two SIDs.
