@@ -233,14 +233,14 @@ pub use file::File;
 pub use file::copying::CopyMethod;
 pub use file::cursor::Cursor;
 pub use file::locks::LockKind;
+pub use file::options::OpenOptions;
 pub use kerberos::{Kerberos, KerberosError};
 pub use metadata::posix::{PosixFileType, PosixMetadata};
 pub use metadata::{FileType, Metadata};
 #[cfg(feature = "object_store")]
 pub use object_store::SmbStore;
-pub use open::options::OpenOptions;
 pub use options::{Encryption, Options, Rdma, Referrals, Signing};
-pub use rpc::ShareInfo;
+pub use session::shares::ShareInfo;
 pub use session::{ChannelInfo, Client, Session, SessionInfo};
 pub use share::Share;
 pub use share::attributes::{LinkTarget, StreamInfo};

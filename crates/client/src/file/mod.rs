@@ -1,8 +1,11 @@
 //! Open files: MS-SMB2 3.2.4.
 
+mod change;
 pub(crate) mod copying;
 pub(crate) mod cursor;
+mod holes;
 pub(crate) mod locks;
+pub(crate) mod options;
 mod read_write;
 pub(crate) mod transfer;
 

@@ -1,6 +1,7 @@
 //! Metadata of files: size, times, attributes.
 
 pub(crate) mod posix;
+pub(crate) mod special_files;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

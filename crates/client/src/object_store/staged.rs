@@ -13,7 +13,7 @@ use crate::Status;
 use crate::ambient::random;
 use crate::error::{Cause, Error};
 use crate::file::File;
-use crate::open::options::OpenOptions;
+use crate::file::options::OpenOptions;
 use crate::share::Share;
 use crate::share::set_attributes::SetMetadata;
 use crate::types::{LeaseState, ShareMode};

@@ -11,7 +11,6 @@ pub(crate) mod create;
 mod create_attempt;
 pub(crate) mod fsctl;
 pub(crate) mod info;
-pub(crate) mod options;
 mod reconnect;
 mod resiliency;
 

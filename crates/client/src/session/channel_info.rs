@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use frevo_wire::dtyp::Guid;
+
 use super::Session;
 use crate::connection::Connection;
 
@@ -40,6 +42,19 @@ impl ChannelInfo {
 }
 
 impl Session {
+    /// The server's ServerGuid (MS-SMB2 2.2.4), which all its names and addresses share. `None`
+    /// while the session is being recovered, and if the server sends none.
+    pub(crate) fn server_guid(&self) -> Option<Guid> {
+        let guid = self.inner.current()?.channel()?.connection.agreed().server_guid;
+        (guid != Guid::default()).then_some(guid)
+    }
+
+    /// Returns true if both sessions may be with one server.
+    #[doc(hidden)]
+    pub fn may_be_of_one_server(&self, other: &Self) -> bool {
+        self.server_guid().is_some_and(|guid| other.server_guid() == Some(guid))
+    }
+
     /// Returns the connections in use; none while the session is lost and being recovered.
     pub fn channels(&self) -> Vec<ChannelInfo> {
         let Some(live) = self.inner.current() else { return Vec::new() };

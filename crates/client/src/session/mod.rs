@@ -16,6 +16,7 @@ mod operations;
 mod password;
 mod paths;
 mod renewal;
+pub(crate) mod shares;
 mod spoken_dialect;
 
 pub(crate) use channel::{Failure, Live};

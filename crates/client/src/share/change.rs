@@ -11,9 +11,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::FileRenameInformation;
 
 use crate::Status;
-use crate::connection::Call;
-use crate::error::{Cause, During, Error, Result};
-use crate::file::File;
+use crate::error::{Cause, During, Result};
 use crate::metadata::Metadata;
 use crate::open::create::Ask;
 use crate::open::info::set_call;
@@ -178,62 +176,4 @@ impl Share {
         };
         Ok(Some(answers.found(seen(looked, posix).during(OPERATION, &self.url(original))?)))
     }
-}
-
-impl File {
-    /// Sets times and DOS attributes, and returns the metadata afterwards.
-    ///
-    /// # Errors
-    /// Fails if the file was not opened for writing, or the server refuses.
-    #[doc(hidden)]
-    pub async fn change(&self, basic: &SetMetadata) -> Result<Metadata> {
-        self.change_as(FileInfoClass::BASIC, "set the attributes of", &basic.encode()).await
-    }
-
-    /// Cuts the file or extends it with zeros, as [`Self::set_len`], and returns the metadata
-    /// afterwards.
-    ///
-    /// # Errors
-    /// Fails as [`Self::set_len`] does.
-    #[doc(hidden)]
-    pub async fn resize(&self, len: u64) -> Result<Metadata> {
-        self.change_as(FileInfoClass::END_OF_FILE, "resize", &len.to_le_bytes()).await
-    }
-
-    async fn change_as(
-        &self,
-        class: FileInfoClass,
-        operation: &'static str,
-        data: &[u8],
-    ) -> Result<Metadata> {
-        let (open, posix) = (&self.open, self.open.is_posix());
-        let make = |id| -> Vec<Call<'static>> {
-            let mut all = vec![set_call(InfoType::FILE, class.0, 0, id, data)];
-            all.extend(looks(posix));
-            all
-        };
-        match open.ask_all(Replay::Idempotent, operation, &[], make).await {
-            Ok(answers) => {
-                let looked = answers.get(1..).unwrap_or_default();
-                let found = seen(looked, posix);
-                match found {
-                    Ok(found) => Ok(open.share.found(found, false)),
-                    // The change succeeded; only the query after it was refused.
-                    Err(_) => self.metadata().await,
-                }
-            }
-            // MS-SMB2 3.3.5.2.10: the server refused the request because a channel was lost. A
-            // single request can be repeated.
-            Err(error) if is_of_channel(&error) => {
-                self.set_info(class, operation, data.to_vec()).await?;
-                self.metadata().await
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Returns true for the refusal of a change that was sent over a channel of old.
-fn is_of_channel(error: &Error) -> bool {
-    error.status() == Some(Status::FILE_NOT_AVAILABLE)
 }

@@ -8,7 +8,6 @@ use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
 use crate::error::Result;
 use crate::metadata::Metadata;
 use crate::open::create::Ask;
-use crate::session::Session;
 use crate::share::compound::close_call;
 use crate::share::{Replay, Share};
 
@@ -25,21 +24,6 @@ impl Identity {
     /// the same number.
     pub fn may_be(&self, metadata: &Metadata) -> bool {
         (self.disk.disk_file_id, self.created) == (metadata.file_id(), metadata.created)
-    }
-}
-
-impl Session {
-    /// The server's ServerGuid (MS-SMB2 2.2.4), which all its names and addresses share. `None`
-    /// while the session is being recovered, and if the server sends none.
-    pub(crate) fn server_guid(&self) -> Option<Guid> {
-        let guid = self.inner.current()?.channel()?.connection.agreed().server_guid;
-        (guid != Guid::default()).then_some(guid)
-    }
-
-    /// Returns true if both sessions may be with one server.
-    #[doc(hidden)]
-    pub fn may_be_of_one_server(&self, other: &Self) -> bool {
-        self.server_guid().is_some_and(|guid| other.server_guid() == Some(guid))
     }
 }
 

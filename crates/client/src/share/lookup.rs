@@ -12,6 +12,9 @@ use crate::connection::{Call, Message};
 use crate::error::{Cause, During, Result};
 use crate::metadata::Metadata;
 use crate::metadata::posix::read_posix;
+use crate::open::Open;
+use crate::open::create::Ask;
+use crate::open::fsctl::snapshots;
 use crate::open::info::{output, query, read_all};
 use crate::share::compound::{RELATED, close_call, look_at};
 use crate::share::posix::STAT_MAX;
@@ -77,6 +80,16 @@ pub(crate) fn seen(answers: &[Message], posix: bool) -> std::result::Result<Meta
 }
 
 impl Share {
+    /// Returns the snapshots that contain `path`, as `@GMT-` tokens.
+    ///
+    /// # Errors
+    /// Fails if the server answers with an error, or is lost and does not come back in time.
+    pub async fn snapshots(&self, path: &str) -> Result<Vec<String>> {
+        let ask = Ask::existing(AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES);
+        let (open, _) = Open::new(self, path, ask, "list the snapshots of").await?;
+        snapshots(&open).await
+    }
+
     /// Returns the metadata of `path`, with the file's number, its links and its reparse tag,
     /// which [`Self::metadata`] leaves out. A symbolic link is not followed.
     ///

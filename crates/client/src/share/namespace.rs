@@ -12,6 +12,7 @@ use frevo_wire::fscc::set::{
 
 use crate::Status;
 use crate::error::{Cause, During, Error, Result};
+use crate::file::File;
 use crate::metadata::Metadata;
 use crate::open::create::Ask;
 use crate::open::info::set_call;
@@ -42,6 +43,22 @@ fn relink_body(replace_if_exists: bool) -> impl Fn(&str) -> Vec<u8> + Sync {
 }
 
 impl Share {
+    /// Opens an existing file for reading; [`OpenOptions`](crate::OpenOptions) opens it in other ways.
+    ///
+    /// # Errors
+    /// Fails as [`File::open`] does.
+    pub async fn open(&self, path: &str) -> Result<File> {
+        File::open(self, path).await
+    }
+
+    /// Creates a file for writing, or empties an existing one.
+    ///
+    /// # Errors
+    /// Fails as [`File::create`] does.
+    pub async fn create(&self, path: &str) -> Result<File> {
+        File::create(self, path).await
+    }
+
     /// Returns the metadata of `path`. A symbolic link is not followed. The file's number,
     /// its links and its reparse tag are left out: [`Self::lookup`] returns them too.
     ///

@@ -8,10 +8,10 @@ use frevo_wire::fscc::set::DispositionFlags;
 
 use crate::Status;
 use crate::error::{Error, Result};
+use crate::file::options::OpenOptions;
 use crate::metadata::Metadata;
 use crate::open::create::Ask;
 use crate::open::info::set_call;
-use crate::open::options::OpenOptions;
 use crate::share::compound::{RELATED, close_call, look_at};
 use crate::share::set_attributes::SetMetadata;
 use crate::share::{Replay, Share};

@@ -9,7 +9,6 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::FileInfoClass;
 
 use crate::error::Result;
-use crate::file::File;
 use crate::metadata::file_time;
 use crate::share::compound::{close_call, look_at};
 use crate::share::{Replay, Share};
@@ -81,25 +80,6 @@ impl SetMetadata {
         w.u64(ticks(self.created)).u64(ticks(self.accessed)).u64(ticks(self.modified));
         w.u64(0).u32(attributes).u32(0);
         data
-    }
-}
-
-impl File {
-    /// Sets the time of the last write.
-    ///
-    /// # Errors
-    /// Fails if the file was not opened for writing, or the server refuses.
-    pub async fn set_modified(&self, time: SystemTime) -> Result<()> {
-        let times = SetMetadata::new().modified(time);
-        self.set_info(FileInfoClass::BASIC, "set the times of", times.encode()).await
-    }
-
-    /// Sets times and attributes.
-    ///
-    /// # Errors
-    /// Fails if the file was not opened for writing, or the server refuses.
-    pub async fn set_metadata(&self, changes: &SetMetadata) -> Result<()> {
-        self.set_info(FileInfoClass::BASIC, "set the attributes of", changes.encode()).await
     }
 }
 

@@ -2,48 +2,17 @@
 //! extended attribute tell.
 
 use frevo_wire::command::ioctl;
-use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseData, ReparseTag};
+use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseData};
 
 use crate::error::{Cause, During, Result};
-use crate::metadata::posix::{PosixFileType, Special};
-use crate::metadata::{FileType, Metadata};
+use crate::metadata::Metadata;
+use crate::metadata::posix::Special;
+use crate::metadata::special_files::Question;
 use crate::share::Share;
 
 /// The extended attribute in which the Windows Subsystem for Linux keeps the major and the
 /// minor number of a device, 32 bits each.
 const LXDEV: &str = "$LXDEV";
-
-/// The question that remains about a file.
-enum Question {
-    /// The reparse data, which has the kind and the numbers.
-    Reparse,
-    /// The numbers of a known device.
-    Attribute(fn(u32, u32) -> Special),
-}
-
-impl Question {
-    fn about(metadata: &Metadata) -> Option<Self> {
-        let tag = match metadata.file_type() {
-            FileType::Reparse(tag) => ReparseTag(tag),
-            FileType::File | FileType::Directory => ReparseTag(0),
-        };
-        match (metadata.posix().map(|posix| posix.kind), tag) {
-            (_, ReparseTag::LX_CHR) => Some(Self::Attribute(Special::CharDevice)),
-            (_, ReparseTag::LX_BLK) => Some(Self::Attribute(Special::BlockDevice)),
-            (Some(PosixFileType::CharDevice | PosixFileType::BlockDevice), _)
-            | (None | Some(PosixFileType::Plain), ReparseTag::NFS) => Some(Self::Reparse),
-            _ => None,
-        }
-    }
-}
-
-impl Metadata {
-    /// Returns true if `Share::look_into` would find out more.
-    #[doc(hidden)]
-    pub fn is_worth_a_look(&self) -> bool {
-        self.special.is_none() && Question::about(self).is_some()
-    }
-}
 
 impl Share {
     /// Completes the metadata of a special file with its kind: one further request for those

@@ -9,10 +9,10 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::Stream;
 
 use crate::error::{Cause, During, Error, Result};
+use crate::file::options::OpenOptions;
 use crate::limits::{TREE_DEPTH, TREE_ENTRIES};
 use crate::listings::ListingCharge;
 use crate::metadata::{FileType, Metadata};
-use crate::open::options::OpenOptions;
 use crate::share::Share;
 use crate::share::dir::DirEntry;
 

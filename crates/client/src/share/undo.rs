@@ -53,20 +53,18 @@ impl Share {
         ask.identity = true;
         let (open, opened) = Open::new(self, path, ask, OPERATION).await?;
         let file = File { open, opened, appends: false };
-        if made.is(&opened) && file.begins(data).await? {
+        if made.is(&opened) && begins(&file, data).await? {
             crate::open::info::set(&file.open, FileInfoClass::DISPOSITION, OPERATION, &[1]).await?;
         }
         file.close().await
     }
 }
 
-impl File {
-    /// Returns true if the file contains only a beginning of `data`.
-    async fn begins(&self, data: &[u8]) -> Result<bool> {
-        let len = usize::try_from(self.opened.end_of_file).unwrap_or(usize::MAX);
-        let Some(wanted) = data.get(..len) else { return Ok(false) };
-        let mut found = vec![0; len];
-        let count = self.read_at(&mut found, 0).await?;
-        Ok(count == len && found == wanted)
-    }
+/// Returns true if `file` contains only a beginning of `data`.
+async fn begins(file: &File, data: &[u8]) -> Result<bool> {
+    let len = usize::try_from(file.opened.end_of_file).unwrap_or(usize::MAX);
+    let Some(wanted) = data.get(..len) else { return Ok(false) };
+    let mut found = vec![0; len];
+    let count = file.read_at(&mut found, 0).await?;
+    Ok(count == len && found == wanted)
 }

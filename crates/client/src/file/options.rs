@@ -277,21 +277,3 @@ impl File {
         OpenOptions::new().write(true).create(true).truncate(true).open(share, path).await
     }
 }
-
-impl Share {
-    /// Opens an existing file for reading; [`OpenOptions`] opens it in other ways.
-    ///
-    /// # Errors
-    /// Fails as [`File::open`] does.
-    pub async fn open(&self, path: &str) -> Result<File> {
-        File::open(self, path).await
-    }
-
-    /// Creates a file for writing, or empties an existing one.
-    ///
-    /// # Errors
-    /// Fails as [`File::create`] does.
-    pub async fn create(&self, path: &str) -> Result<File> {
-        File::create(self, path).await
-    }
-}

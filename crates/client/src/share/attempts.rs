@@ -1,0 +1,151 @@
+//! Attempts at an operation: each in the present session and tree connect. MS-SMB2 3.2.4.1.7.
+
+use std::sync::Arc;
+
+use crate::Status;
+use crate::dfs::Others;
+use crate::error::{Cause, Error, Result};
+use crate::limits::{ATTEMPTS, BROKEN_MAX};
+use crate::session::bound::Bound;
+use crate::session::{Failure, Live};
+use crate::share::Share;
+
+/// The reaction to a request whose answer was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replay {
+    /// Send it again: twice has the effect of once.
+    Idempotent,
+    /// As [`Self::Idempotent`], for a compound that changes a file: it is sent again only when the
+    /// first one cannot arrive late, after further changes.
+    Settled,
+    /// Report [`Cause::Unknown`] to the caller.
+    Never,
+    /// Ask the server for the outcome on another channel; without one as [`Self::Never`].
+    Once,
+}
+
+/// Operations that change a share. An "open" may do so too.
+pub(crate) const CHANGES: [&str; 11] = [
+    "write",
+    "remove",
+    "rename",
+    "replace",
+    "link",
+    "make directory",
+    "make the link",
+    "set an attribute of",
+    "set the attributes of",
+    "set the times of",
+    "set the access list of",
+];
+
+/// An operation that may take several attempts.
+pub(crate) struct Attempts<'a> {
+    share: &'a Share,
+    replay: Replay,
+    operation: &'static str,
+    path: &'a str,
+    /// The other targets of a DFS link.
+    others: Option<&'a Others>,
+    left: u32,
+    /// Count of connections that ended because the server broke the protocol.
+    broken: u32,
+}
+
+impl<'a> Attempts<'a> {
+    pub(super) const fn new(
+        share: &'a Share,
+        replay: Replay,
+        operation: &'static str,
+        path: &'a str,
+    ) -> Self {
+        Self { share, replay, operation, path, others: None, left: ATTEMPTS, broken: 0 }
+    }
+
+    /// Ends the attempts early when the server is lost and one of `others` can be reached.
+    pub(crate) const fn or_at(self, others: Option<&'a Others>) -> Self {
+        Self { others, ..self }
+    }
+
+    /// Returns session and tree connect for the next attempt, recovered if needed.
+    pub(crate) async fn next(&mut self) -> Result<(Arc<Live>, Bound)> {
+        let error = |cause| Error::new(cause, self.operation, self.path);
+        loop {
+            self.left = self.left.checked_sub(1).ok_or_else(|| {
+                error(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
+            })?;
+            let user = self.share.session().user();
+            let live = self.live().await.map_err(|cause| error(cause).of_user(user))?;
+            match self.share.bind(&live).await {
+                Ok(bound) => return Ok((live, bound)),
+                Err(Failure::Gone | Failure::Unsent) => {
+                    if let Some(cause) = self.share.inner.session.inner.broken(live.generation) {
+                        self.broken += 1;
+                        if self.broken >= BROKEN_MAX {
+                            return Err(error(cause));
+                        }
+                    }
+                }
+                Err(Failure::Final(cause)) => return Err(error(cause)),
+            }
+        }
+    }
+
+    /// Gives the last attempt back: the server has only asked to wait.
+    pub(crate) const fn waited(&mut self) {
+        self.left += 1;
+    }
+
+    /// Returns the session, recovered unless another target is found first.
+    async fn live(&self) -> std::result::Result<Arc<Live>, Cause> {
+        let session = &self.share.inner.session;
+        let Some(others) = self.others.filter(|_| session.inner.current().is_none()) else {
+            return session.inner.live().await;
+        };
+        tokio::select! {
+            biased;
+            live = session.inner.live() => live,
+            () = others.found(session) => Err(std::io::Error::from(std::io::ErrorKind::HostUnreachable).into()),
+        }
+    }
+
+    /// True if the server is to be asked for the outcome when the answer is lost.
+    pub(crate) const fn is_numbered(&self) -> bool {
+        matches!(self.replay, Replay::Once | Replay::Settled)
+    }
+
+    /// True if the operation must not be carried out twice.
+    pub(crate) const fn is_once(&self) -> bool {
+        matches!(self.replay, Replay::Once)
+    }
+
+    /// Returns the result of the operation; `None` to try it again.
+    pub(crate) fn judge<T>(
+        &mut self,
+        outcome: std::result::Result<T, Failure>,
+        bound: Bound,
+    ) -> Option<Result<T>> {
+        let error = |cause| Some(Err(Error::new(cause, self.operation, self.path)));
+        match outcome {
+            Ok(value) => Some(Ok(value)),
+            Err(Failure::Gone) if matches!(self.replay, Replay::Once | Replay::Never) => {
+                error(Cause::Unknown)
+            }
+            Err(Failure::Gone | Failure::Unsent) => {
+                let cause = self.share.inner.session.inner.broken(bound.generation)?;
+                self.broken += 1;
+                if self.broken >= BROKEN_MAX { error(cause) } else { None }
+            }
+            // The tree connect has ended because the server has reloaded the share: connects again.
+            Err(Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED))) => {
+                self.share.unbind(bound);
+                None
+            }
+            Err(Failure::Final(cause)) => {
+                let error = Error::new(cause, self.operation, self.path);
+                let is_change = CHANGES.contains(&self.operation) && bound.is_read_only();
+                Some(Err(if is_change { error.in_read_only_share() } else { error }))
+            }
+        }
+    }
+}
