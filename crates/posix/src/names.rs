@@ -136,6 +136,11 @@ impl DiskPath {
         Ok(Self { bytes })
     }
 
+    /// Makes the path of stored names.
+    pub(crate) fn of_components(components: &[Vec<u8>]) -> Self {
+        Self { bytes: components.join(&b'/') }
+    }
+
     pub(crate) fn is_root(&self) -> bool {
         self.bytes.is_empty()
     }

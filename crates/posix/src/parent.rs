@@ -75,7 +75,7 @@ impl PosixVfs {
         };
         let name = if path.is_root() {
             Name::root()
-        } else if name.is_exact() {
+        } else if name.is_exact() || share.ignores_case {
             client_name(path.as_bytes(), share.spelling)
         } else {
             Name::from_stored(name.path().to_owned())

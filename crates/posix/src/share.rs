@@ -52,6 +52,9 @@ pub(crate) struct Share {
     pub(crate) home: u64,
     /// True if that is FUSE.
     pub(crate) is_fuse: bool,
+    /// True if it finds names in another case, and each spelling has another number; see
+    /// [`crate::walk::ignores_case`].
+    pub(crate) ignores_case: bool,
     /// The spelling of names on it.
     pub(crate) spelling: Spelling,
     /// The mark in the keys of files; 0 except in snapshots.

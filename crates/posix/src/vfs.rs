@@ -109,8 +109,10 @@ impl PosixVfs {
         let keeps_facts = crate::facts::are_kept(root.as_fd(), entry_xattrs);
         let has_exact_times = keeps_facts && crate::facts::are_times_exact(root.as_fd());
         let is_fuse = volume::is_fuse(root.as_fd());
+        let ignores_case = crate::walk::ignores_case(root.as_fd());
         let share = Share {
             is_fuse,
+            ignores_case,
             spelling,
             readable_root: if mark == 0 { readable(root.as_fd()) } else { None },
             root: Arc::new(root),
@@ -170,8 +172,29 @@ impl PosixVfs {
 
     pub(crate) fn path_of(&self, name: &Name, exact: bool) -> VfsResult<DiskPath> {
         let path = DiskPath::of(name, exact, self.share.spelling)?;
+        let path = self.share.respelled(path, false)?;
         self.share.admit(path.as_bytes())?;
         Ok(path)
+    }
+
+    /// Returns the path of a name that a file is to get.
+    fn path_to(&self, name: &Name, exact: bool) -> VfsResult<DiskPath> {
+        let path = DiskPath::of(name, exact, self.share.spelling)?;
+        let path = self.share.respelled(path, true)?;
+        self.share.admit(path.as_bytes())?;
+        Ok(path)
+    }
+
+    /// True if the entry of a rename's target is its source, which gets another spelling, where case is
+    /// ignored.
+    fn is_respelling(&self, stored: &[u8], existing: &[u8], wanted: &[u8]) -> bool {
+        self.share.ignores_case && stored == existing && stored != wanted
+    }
+
+    /// Treats the file system as one that ignores case.
+    #[cfg(test)]
+    pub(crate) fn pretend_to_ignore_case(&mut self) {
+        Arc::get_mut(&mut self.share).unwrap().ignores_case = true;
     }
 
     /// Returns the location of `name`, which must exist and be `key`, its stored name and its
@@ -194,7 +217,7 @@ impl PosixVfs {
     /// other threads from creating the name. `from` is the old name's location.
     fn target(&self, to: &Name, from: Option<&Location>) -> VfsResult<Target<'_>> {
         let exact = self.share.exact(to);
-        let path = self.path_of(to, exact)?;
+        let path = self.path_to(to, exact)?;
         let place = match from.and_then(|from| from.beside(&path)) {
             Some(place) => place,
             None => self.share.place(&path, exact)?,
@@ -279,7 +302,8 @@ impl Vfs for PosixVfs {
         if how.existence != Existence::MustNotExist && path.as_bytes().len() <= PATH_BYTES {
             match self.open_existing(self.share.root.as_fd(), path.as_bytes(), how) {
                 Ok(found) => {
-                    let name = if how.case_sensitive || name.is_exact() {
+                    let is_stored = how.case_sensitive || name.is_exact();
+                    let name = if is_stored || self.share.ignores_case {
                         // POSIX clients may send a reserved character in two spellings.
                         client_name(path.as_bytes(), self.share.spelling)
                     } else {
@@ -338,9 +362,12 @@ impl Vfs for PosixVfs {
         let _ways = self.share.forget_after(target.place.path_of(to.1), is_directory);
         if let Some((existing, _)) = &target.existing
             && same_directory(source_dir, target_dir)?
-            && is_one_entry(&source.parent, &stored, existing)?
+            && (self.is_respelling(&stored, existing, to.1)
+                || is_one_entry(&source.parent, &stored, existing)?)
         {
             rename_case(&source.parent, &stored, to.1)?;
+            self.share.names.missed(target.parent, &stored);
+            self.share.names.came(target.parent, to.1);
             self.share.names.stirred();
             return Ok(target.place.name_of(to.1));
         }

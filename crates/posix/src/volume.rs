@@ -43,7 +43,7 @@ pub(crate) fn spelling(root: BorrowedFd<'_>) -> Spelling {
 
 /// True for a device whose file system is a program without extended attributes: exfat-fuse or
 /// another of the family of FAT. Other programs' mounts have no device, or such attributes.
-fn is_fat_on_fuse(root: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_fat_on_fuse(root: BorrowedFd<'_>) -> bool {
     sys::stat_fd(root).is_ok_and(|stx| stx.stx_dev_major != 0) && !has_xattrs(root)
 }
 

@@ -17,6 +17,10 @@ use crate::reparse_way;
 use crate::share::Share;
 use crate::sys;
 
+mod respelling;
+
+pub(crate) use respelling::ignores_case;
+
 /// The location of a name's last component, whether it exists or not.
 #[derive(Debug)]
 pub(crate) struct Location {
@@ -131,6 +135,8 @@ impl Share {
     ) -> VfsResult<(Vec<u8>, Statx)> {
         for _ in 0..RETRIES {
             match sys::stat_at(place.parent.fd(), &place.wanted) {
+                // Another spelling may have answered.
+                Ok(_) if self.ignores_case => {}
                 Ok(stx) => return Ok((place.wanted.clone(), stx)),
                 Err(Errno::NOENT) if exact => return Err(Fault::NotFound),
                 Err(Errno::NOENT) => {}
