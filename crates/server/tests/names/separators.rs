@@ -1,4 +1,4 @@
-//! Separators in a row, and at the end of a name: smbprotocol, go-smb2 and jcifs send them.
+//! Separators in a row, and at the end of a name: smbprotocol, go-smb2 and jcifs send them in CREATE.
 
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::query_directory::QueryDirectoryFlags;
@@ -19,11 +19,19 @@ fn separators_in_a_row_count_as_one_in_every_name() {
         let file = peer.open_file(&mount, &Want::file("d\\\\\\e\\\\f")).await;
         assert!(world.path("d/e/f").is_file());
         for (class, to) in
-            [(FileInfoClass::RENAME, "d\\\\g"), (FileInfoClass::LINK, "d\\\\e\\\\\\h\\")]
+            [(FileInfoClass::RENAME, "d\\\\g"), (FileInfoClass::LINK, "d\\\\e\\\\\\h")]
         {
             peer.on(&mount, rename_draft(class, file, to, false)).await.ok();
         }
+        // MS-FSCC 2.1.5.2: after the last separator no name is left for the link.
+        for class in [FileInfoClass::RENAME, FileInfoClass::RENAME_EX, FileInfoClass::LINK] {
+            for to in ["q\\", "d\\q\\\\"] {
+                let refused = peer.on(&mount, rename_draft(class, file, to, false)).await;
+                assert_eq!(refused.status(), Status::OBJECT_NAME_INVALID, "{class:?} {to}");
+            }
+        }
         peer.close(&mount, file).await;
+        assert!(!world.path("q").exists() && !world.path("d/q").exists());
         assert!(world.path("d/g").is_file() && world.path("d/e/h").is_file());
 
         let directory = peer.open_file(&mount, &Want::existing("d")).await;

@@ -142,7 +142,9 @@ fn name(root_directory: u64, name: WireName<'_>, posix: bool) -> Result<Name, St
         return streams::parse(&text);
     }
     let name = Name::parse(&text, if posix { Rules::Posix } else { Rules::Windows })?;
-    if name.is_root() {
+    // MS-FSA 2.1.5.15.12 and .7: the text after the last separator is the name of the link, and
+    // MS-FSCC 2.1.5.2 has no empty name.
+    if name.is_root() || text.ends_with(if posix { '/' } else { '\\' }) {
         return Err(Status::OBJECT_NAME_INVALID);
     }
     Ok(name)
