@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use frevo_auth::Done;
 use frevo_wire::Status;
-use frevo_wire::command::create;
 
 use crate::access::identity::Identity;
-use crate::audit::{Event, Kind, Operations, Source};
+use crate::audit::{Event, Kind, Source};
 use crate::base::limits::AUDIT_VALUE_BYTES;
 use crate::base::quoted::cut;
 use crate::command::request::Request;
-use crate::objects::audited::{access, limit, path_of};
-use crate::objects::refusal::Outcome;
 
 impl Request<'_> {
     /// Where the request comes from.
@@ -92,46 +89,5 @@ pub(crate) fn connect_refused(rq: &Request<'_>, name: &str, status: Status, reas
             .by(identity)
             .with("share", cut(name, AUDIT_VALUE_BYTES))
             .with("reason", reason)
-    });
-}
-
-/// Passes an outcome on, and records a CREATE that was refused and a limit that was met.
-/// Only a failure costs more than a comparison.
-pub(crate) fn outcome(rq: &Request<'_>, outcome: Outcome) -> Outcome {
-    if let Err(refusal) = &outcome
-        && let Some(status) = refusal.status()
-        && rq.server().audit.get().is_some()
-    {
-        match status {
-            Status::INSUFFICIENT_RESOURCES | Status::TOO_MANY_OPENED_FILES => {
-                limit(rq.server(), rq.connection.peer, &format!("{:?}", rq.header.command));
-            }
-            Status::ACCESS_DENIED
-            | Status::PRIVILEGE_NOT_HELD
-            | Status::CANNOT_DELETE
-            | Status::MEDIA_WRITE_PROTECTED => open_refused(rq, status),
-            _ => {}
-        }
-    }
-    outcome
-}
-
-fn open_refused(rq: &Request<'_>, status: Status) {
-    if rq.header.command != frevo_wire::Command::CREATE {
-        return;
-    }
-    let (Ok(tree), Ok(request)) = (rq.tree(), create::Request::parse(rq.message)) else { return };
-    tree.record(Operations::OPEN, || {
-        let name = request.name.to_string().unwrap_or_default();
-        let event = Event::new(Kind::Open)
-            .status(status)
-            .with("path", path_of(&name))
-            .with("access", access(request.desired_access));
-        let is_read_only = tree.share.read_only && status == Status::ACCESS_DENIED;
-        if is_read_only {
-            event.with("reason", "the share is read-only for this user")
-        } else {
-            event
-        }
     });
 }

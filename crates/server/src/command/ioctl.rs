@@ -28,7 +28,7 @@ use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::ipc;
 use crate::objects::audited;
-use crate::objects::open::{FileOpen, OpenTarget};
+use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::refusal::Outcome;
 use crate::objects::stable::{self, Change};
 use call::{Answer, Call, NO_OUTPUT, respond};
@@ -72,8 +72,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let kept = file.filter(|_| row.changes).map(FileOpen::keep_times);
     let acted = act(&call, row.act).await;
     drop(kept);
-    audit(&call, row, &acted);
     let (output, status) = acted?;
+    audit(&call, row);
     if row.changes && row.act != Act::CopyChunk {
         let file = call.open()?.file()?;
         // Setting or deleting a reparse point may put another object of the host under the name, so
@@ -92,16 +92,26 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 
 /// Records a change beside the data. Changed data is recorded when the handle is closed, and an
 /// object ID that a code only may make, by its handler.
-fn audit(call: &Call<'_>, row: &Row, acted: &Answer) {
+fn audit(call: &Call<'_>, row: &Row) {
     let (Recorded::Attributes(parts), true) = (row.recorded, row.changes) else { return };
-    let Ok(open) = call.open() else { return };
-    match acted {
-        Ok(_) => audited::attributes(open, parts, Ok(())),
-        Err(refusal) => {
-            if let Some(status) = refusal.status() {
-                audited::attributes(open, parts, Err(status));
-            }
+    if let Ok(open) = call.open() {
+        audited::attributes(open, parts, Ok(()));
+    }
+}
+
+/// Records a change that was refused; `is_denial` if for want of a right.
+pub(super) fn record_refused(rq: &Request<'_>, open: &Open, is_denial: bool, status: Status) {
+    let request = ioctl::Request::parse(rq.message).ok();
+    let Some(row) = request.and_then(|request| table::row(request.ctl_code)) else { return };
+    match row.recorded {
+        Recorded::Attributes(parts) if row.changes || is_denial => {
+            audited::attributes(open, parts, Err(status));
         }
+        // MS-FSA 2.1.5.10: an object store that does not have the operation. Clients try it out.
+        Recorded::Data if status != Status::INVALID_DEVICE_REQUEST => {
+            audited::write_refused(open, status);
+        }
+        _ => {}
     }
 }
 

@@ -30,6 +30,7 @@ pub mod write;
 #[doc(hidden)]
 pub(crate) mod audited;
 pub(crate) mod handled;
+mod refused;
 mod table;
 
 pub use table::{Ends, FileIdAt, NEGOTIATE, OffCore, Row, Waits, row};
@@ -45,7 +46,7 @@ use crate::objects::refusal::{Doom, Outcome, Refusal};
 /// Runs the handler of a request whose row holds.
 pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // The future is pinned before it is awaited, which saves a copy of its state.
-    audited::outcome(rq, pin!(handle(rq, out)).await)
+    refused::outcome(rq, pin!(handle(rq, out)).await)
 }
 
 async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {

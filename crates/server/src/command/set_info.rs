@@ -111,9 +111,8 @@ fn apply(
         InfoType::SECURITY => {
             writable(open)?;
             let asked = request.security_information();
-            let set = security::set(open, asked, request.buffer);
-            audited::protected(open, asked, request.buffer, names, set);
-            set?;
+            security::set(open, asked, request.buffer)?;
+            audited::protected(open, asked, request.buffer, names, Ok(()));
             if !open.file()?.is_directory {
                 // MS-FSA 2.1.5.17: a new security descriptor sets ARCHIVE and is reported to
                 // watches.
@@ -123,6 +122,42 @@ fn apply(
             Ok(())
         }
         _ => Err(Status::INVALID_PARAMETER),
+    }
+}
+
+/// Records a change that was refused.
+pub(super) fn record_refused(rq: &Request<'_>, open: &Open, status: Status) {
+    let Ok(request) = set_info::Request::parse(rq.message) else { return };
+    let class = request.file_info_class;
+    match request.info_type {
+        InfoType::FILE => {
+            file::record_refused(open, FileInfoClass(class), request.buffer, status);
+        }
+        InfoType::FILESYSTEM => volume_refused(open, FsInfoClass(class), status),
+        InfoType::SECURITY => {
+            let (asked, names) = (request.security_information(), &rq.server().domain_names);
+            audited::protected(open, asked, request.buffer, names, Err(status));
+        }
+        InfoType::QUOTA => quota_refused(open, status),
+        _ => {}
+    }
+}
+
+/// Records an attempt to change something of the volume.
+fn volume_refused(open: &Open, class: FsInfoClass, status: Status) {
+    let part = match class {
+        FsInfoClass::CONTROL => return quota_refused(open, status),
+        FsInfoClass::LABEL => "volume_label",
+        FsInfoClass::OBJECT_ID => "volume_object_id",
+        FsInfoClass::VOLUME_FLAGS => "volume_flags",
+        _ => return,
+    };
+    audited::attributes(open, part, Err(status));
+}
+
+fn quota_refused(open: &Open, status: Status) {
+    if let Ok(file) = open.file() {
+        open.tree().record_privilege_as("quota", &file.name(), status);
     }
 }
 

@@ -45,8 +45,13 @@ impl TreeConnect {
 
     /// Records the use of a privilege, whatever the share wants.
     pub fn record_privilege(&self, privilege: &str, path: &Name) {
+        self.record_privilege_as(privilege, path, Status::SUCCESS);
+    }
+
+    /// Records an attempt to use a privilege, with its status.
+    pub fn record_privilege_as(&self, privilege: &str, path: &Name, status: Status) {
         if let Some(audit) = &self.share.audit {
-            let event = Event::new(Kind::Privilege).with("privilege", privilege);
+            let event = Event::new(Kind::Privilege).status(status).with("privilege", privilege);
             audit.audit.emit(self.signed(event).with("path", path_of(&path.to_string())));
         }
     }
@@ -106,6 +111,25 @@ impl Open {
                 .with("directory", is_directory)
         });
     }
+}
+
+/// A change of a file's data that was refused.
+pub(crate) fn write_refused(open: &Open, status: Status) {
+    let Ok(file) = open.file() else { return };
+    open.tree().record(Operations::WRITE, || {
+        Event::new(Kind::Write).status(status).with("path", path_of(&file.name().to_string()))
+    });
+}
+
+/// A removal that was refused.
+pub(crate) fn removal_refused(open: &Open, status: Status) {
+    let Ok(file) = open.file() else { return };
+    open.tree().record(Operations::DELETE, || {
+        Event::new(Kind::Delete)
+            .status(status)
+            .with("path", path_of(&file.name().to_string()))
+            .with("directory", file.is_directory)
+    });
 }
 
 /// Something beside the data that was changed, or was not.

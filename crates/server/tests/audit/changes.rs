@@ -9,10 +9,11 @@ use frevo_wire::command::ioctl::copychunk::{Chunk, CopyRequest, ResumeKeyRespons
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::dtyp::FileTime;
 use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::FsInfoClass;
 use frevo_wire::fscc::fsctl::{TrimRange, TrimRequest, ZeroData};
 use frevo_wire::fscc::query::FileBasicInformation;
 
-use super::client::files::set_draft;
+use super::client::files::{set_draft, write_draft};
 use super::client::{Mount, Peer};
 use super::*;
 
@@ -172,13 +173,136 @@ fn each_control_code_that_changes_a_file_leaves_a_line() {
             Recorded::Attributes(parts) => &[("attributes", parts)],
             // The trimmed range contains no whole cluster, so nothing is written.
             Recorded::Data if code == CtlCode::FILE_LEVEL_TRIM => &[],
-            Recorded::Data if status == Status::SUCCESS => &[("write", "")],
+            Recorded::Data if status != Status::INVALID_DEVICE_REQUEST => &[("write", "")],
             _ => &[],
         };
         assert_eq!(&found[2..], expected, "{code:?} {status:?}");
         succeeded += usize::from(status == Status::SUCCESS);
     }
     assert!(succeeded >= 6, "only {succeeded} control codes did anything");
+}
+
+/// The lines of refused attempts about `path`: event, parts, status.
+fn refused_about<'a>(lines: &'a [Value], path: &str) -> Vec<[&'a str; 3]> {
+    let word = |value: &'a Value| value.as_str().unwrap_or("");
+    let lines = lines.iter().filter(|line| line["path"] == path && line["outcome"] == "refused");
+    lines.map(|line| [&line["event"], &line["parts"], &line["status"]].map(word)).collect()
+}
+
+/// SET_INFO: the kind of information, its class, and the event and parts that its refusal leaves; none
+/// where nothing but the handle would change, or nothing is known of the class.
+fn refusals_of_set_info() -> Vec<(InfoType, u8, Option<[&'static str; 2]>)> {
+    let file = |class: u8| match FileInfoClass(class) {
+        FileInfoClass::BASIC => Some(["attributes", "times"]),
+        FileInfoClass::FULL_EA => Some(["attributes", "eas"]),
+        FileInfoClass::SHORT_NAME => Some(["attributes", "short_name"]),
+        FileInfoClass::RENAME | FileInfoClass::RENAME_EX => Some(["rename", ""]),
+        FileInfoClass::LINK => Some(["create", ""]),
+        FileInfoClass::DISPOSITION | FileInfoClass::DISPOSITION_EX => Some(["delete", ""]),
+        FileInfoClass::ALLOCATION
+        | FileInfoClass::END_OF_FILE
+        | FileInfoClass::VALID_DATA_LENGTH => Some(["write", ""]),
+        _ => None,
+    };
+    let volume = |class: u8| match FsInfoClass(class) {
+        FsInfoClass::LABEL => Some(["attributes", "volume_label"]),
+        FsInfoClass::OBJECT_ID => Some(["attributes", "volume_object_id"]),
+        FsInfoClass::VOLUME_FLAGS => Some(["attributes", "volume_flags"]),
+        FsInfoClass::CONTROL => Some(["privilege", ""]),
+        _ => None,
+    };
+    let files = (0..=u8::MAX).map(|class| (InfoType::FILE, class, file(class)));
+    let volumes = (0..=u8::MAX).map(|class| (InfoType::FILESYSTEM, class, volume(class)));
+    let others = [
+        (InfoType::SECURITY, 0, Some(["acl", "dacl"])),
+        (InfoType::QUOTA, 0, Some(["privilege", ""])),
+    ];
+    files.chain(volumes).chain(others).collect()
+}
+
+/// The bytes of a class that asks for something.
+fn asked(kind: InfoType, class: u8) -> Vec<u8> {
+    let name = |ex: bool| {
+        let flag = u8::from(!ex);
+        [&[flag, 0, 0, 0, 0, 0, 0, 0][..], &[0; 8], &[2, 0, 0, 0], b"n\0\0\0"].concat()
+    };
+    match (kind, FileInfoClass(class)) {
+        (InfoType::FILE, FileInfoClass::BASIC) => basic(133_000_000_000_000_000, 0),
+        (InfoType::FILE, FileInfoClass::FULL_EA) => ea(),
+        (InfoType::FILE, FileInfoClass::RENAME_EX) => name(true),
+        (InfoType::FILE, FileInfoClass::RENAME | FileInfoClass::LINK) => name(false),
+        (InfoType::SECURITY, _) => bytes(&everyone(AccessMask::FILE_ALL)),
+        _ => vec![0; 64],
+    }
+}
+
+/// Each change that a handle without rights asks for, over all classes and control codes, leaves one
+/// line of a refusal.
+#[test]
+fn each_refused_change_leaves_a_line() {
+    let answers = Mutex::new(Vec::new());
+    let denied = Mutex::new(Vec::new());
+    let lines = scene(ALL, async |world| {
+        // Bob may use no privilege.
+        let (mut bob, his) = world.session("bob", &Offer::default()).await;
+        let reader = AccessMask::FILE_GENERIC_READ;
+        for (kind, class, expected) in refusals_of_set_info() {
+            let name = format!("s{:?}{class}", kind.0);
+            let made = bob.open_file(&his, &Want::file(&name)).await;
+            bob.close(&his, made).await;
+            // A hard link needs no right on the file, but its name must be free.
+            let is_link = kind == InfoType::FILE && FileInfoClass(class) == FileInfoClass::LINK;
+            if is_link {
+                world.file("n", "");
+            }
+            let file = bob.open_file(&his, &Want::existing(&name).access(reader)).await;
+            let parts = SecurityInformation::DACL.0;
+            let mut buffer = asked(kind, class);
+            if is_link {
+                buffer[0] = 0;
+            }
+            let draft = set_info_draft(file, kind, class, parts, &buffer);
+            let status = bob.on(&his, draft).await.status();
+            bob.close(&his, file).await;
+            answers.lock().push((name, expected, status));
+        }
+        let file = made(&mut bob, &his, "written").await;
+        bob.close(&his, file).await;
+        let file = bob.open_file(&his, &Want::existing("written").access(reader)).await;
+        bob.on(&his, write_draft(file, 0, b"x")).await.expect(Status::ACCESS_DENIED);
+        bob.close(&his, file).await;
+        for row in TABLE.iter().filter(|row| row.changes) {
+            let name = format!("i{:x}", row.code.0);
+            let there = made(&mut bob, &his, &name).await;
+            bob.close(&his, there).await;
+            let file = bob.open_file(&his, &Want::existing(&name).access(reader)).await;
+            let bytes = input(row.code, [0; 24]);
+            let request = ioctl::Request::fsctl(row.code, file, &bytes, 4_096);
+            let draft = Draft::new(Command::IOCTL).with(|w| request.encode(w));
+            bob.on(&his, draft).await.expect(Status::ACCESS_DENIED);
+            bob.close(&his, file).await;
+            denied.lock().push((name, row.recorded));
+        }
+    });
+    for (name, expected, status) in answers.into_inner() {
+        let path = if expected == Some(["create", ""]) { "n" } else { &*name };
+        let told = status.to_string();
+        let lines = refused_about(&lines, path);
+        match expected {
+            Some([event, parts]) => assert_eq!(lines, [[event, parts, &*told]], "{name}"),
+            None => assert!(lines.is_empty(), "{name} {status}: {lines:?}"),
+        }
+        assert!(expected.is_none() || status != Status::SUCCESS, "{name}");
+    }
+    let status = "ACCESS_DENIED";
+    assert_eq!(refused_about(&lines, "written"), [["write", "", status]]);
+    for (name, recorded) in denied.into_inner() {
+        let expected = match recorded {
+            Recorded::Attributes(parts) => ["attributes", parts, status],
+            _ => ["write", "", status],
+        };
+        assert_eq!(refused_about(&lines, &name), [expected], "{name}");
+    }
 }
 
 /// A command that changes something has an event; a new command needs a decision here.

@@ -80,11 +80,11 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
         }
         // If the checks succeed, there is nothing to do: the valid data length is not stored.
         FileInfoClass::VALID_DATA_LENGTH => {
-            changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE, Nothing)
+            changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE, Data)
         }
         // A short name cannot be set: after the checks of the right and the length, `set` refuses
-        // the request.
-        FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4, Nothing),
+        // the request. The refusal is recorded.
+        FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4, Attributes("short_name")),
         // MS-FSCC documents the class as settable, but SMB2 sets quotas by another request.
         FileInfoClass::QUOTA => return Err(Status::NOT_SUPPORTED),
         _ => return Err(Status::INVALID_INFO_CLASS),
@@ -122,9 +122,8 @@ pub(super) fn set(
         OpenTarget::Pipe(_) => return ipc::set_pipe_info(open, class, bytes),
     };
     let from = file.name();
-    let applied = apply(open, file, files, class, bytes);
-    audit(open, class, row.recorded, bytes, &from, applied);
-    applied?;
+    apply(open, file, files, class, bytes)?;
+    audit(open, class, row.recorded, bytes, &from, Ok(()));
     if changes_content(file, class, &from) {
         file.set_archive();
     }
@@ -147,7 +146,18 @@ fn changes_content(file: &FileOpen, class: FileInfoClass, from: &Name) -> bool {
     }
 }
 
-/// Records the change of a class, but for those that are recorded when the handle is closed.
+/// Records a change that was refused.
+pub(super) fn record_refused(open: &Open, class: FileInfoClass, bytes: &[u8], status: Status) {
+    let (Ok(row), Ok(file)) = (row(class), open.file()) else { return };
+    match row.recorded {
+        Recorded::Data => audited::write_refused(open, status),
+        Recorded::Removal => audited::removal_refused(open, status),
+        recorded => audit(open, class, recorded, bytes, &file.name(), Err(status)),
+    }
+}
+
+/// Records the change of a class, but for those that are recorded when the handle is closed. `from`
+/// is the name before.
 fn audit(
     open: &Open,
     class: FileInfoClass,
