@@ -31,6 +31,7 @@ use crate::objects::audited;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::refusal::Outcome;
 use crate::objects::stable::{self, Change};
+use crate::objects::times::KeptTimes;
 use call::{Answer, Call, NO_OUTPUT, respond};
 use table::{Act, On, Row};
 
@@ -69,8 +70,11 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let max_output = request.max_output_response.min(room);
     let call = Call { rq, input: request.input, max_output };
     let file = rq.open.as_ref().and_then(|open| open.file().ok());
-    let kept = file.filter(|_| row.changes).map(FileOpen::keep_times);
+    let mut kept = file.filter(|_| row.changes).map(|file| guarded(row, file));
     let acted = act(&call, row.act).await;
+    if let (Some(kept), Err(_)) = (&mut kept, &acted) {
+        kept.was_refused();
+    }
     drop(kept);
     let (output, status) = acted?;
     audit(&call, row);
@@ -88,6 +92,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     respond(rq, &request, &output, status, out)
+}
+
+/// Keeps the times that a control code must leave, and the time of a change of data.
+pub(super) fn guarded<'a>(row: &Row, file: &'a FileOpen) -> KeptTimes<'a> {
+    match row.recorded {
+        Recorded::Data => file.keep_times_of_write(),
+        _ => file.keep_times(),
+    }
 }
 
 /// Records a change beside the data. Changed data is recorded when the handle is closed, and an

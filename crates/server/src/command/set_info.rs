@@ -32,6 +32,7 @@ use crate::objects::durable::record;
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::refusal::Outcome;
 use crate::objects::stable::{self, Change};
+use crate::objects::times::KeptTimes;
 
 /// Changes what is known of a file.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
@@ -51,15 +52,16 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         file.settle_times(rq.server().ambient.now());
     }
     let from = open.file().ok().map(FileOpen::name);
-    let keeps = request.info_type != InfoType::FILE
-        || FileInfoClass(request.file_info_class) != FileInfoClass::BASIC;
-    let kept = open.file().ok().filter(|_| keeps).map(FileOpen::keep_times);
+    let mut kept = open.file().ok().and_then(|file| guarded(&request, file));
     if request.info_type == InfoType::QUOTA {
         quota::set(rq, open, request.buffer).await?;
         open.tree().record_privilege("quota", &open.file()?.name());
     } else {
-        apply(open, &rq.server().files, &rq.server().domain_names, &request)
-            .map_err(|status| rename::stopped(open, &request, status))?;
+        let applied = apply(open, &rq.server().files, &rq.server().domain_names, &request);
+        if let (Some(kept), Err(_)) = (&mut kept, &applied) {
+            kept.was_refused();
+        }
+        applied.map_err(|status| rename::stopped(open, &request, status))?;
     }
     drop(kept);
     if let Ok(file) = open.file() {
@@ -73,6 +75,18 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     set_info::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
+}
+
+/// Keeps the times that a request must leave, and the time of a new length. FileBasicInformation sets
+/// times itself.
+fn guarded<'a>(request: &set_info::Request<'_>, file: &'a FileOpen) -> Option<KeptTimes<'a>> {
+    match (request.info_type, FileInfoClass(request.file_info_class)) {
+        (InfoType::FILE, FileInfoClass::BASIC) => None,
+        (InfoType::FILE, FileInfoClass::END_OF_FILE | FileInfoClass::ALLOCATION) => {
+            Some(file.keep_times_of_write())
+        }
+        _ => Some(file.keep_times()),
+    }
 }
 
 /// Returns the change of a request, if it changed more than the handle. What is to be deleted is

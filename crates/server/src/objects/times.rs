@@ -19,6 +19,8 @@ use tokio::time::Instant;
 
 mod kept;
 
+pub(crate) use kept::KeptTimes;
+
 /// How long a share with late LastWriteTimes keeps the first write to itself.
 const LATE: Duration = Duration::from_secs(2);
 /// How fine the clock is of those systems that defer: 1/64 second, in units of

@@ -15,11 +15,13 @@ use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, Rena
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass, Pushed};
 
 use super::super::query_info::testing::{Bench, file};
-use super::apply;
 use super::file::row;
+use super::{apply, guarded};
 use crate::access::domain_names::DomainNames;
 use crate::audit::Recorded;
-use crate::objects::open::Open;
+use crate::command::ioctl;
+use crate::command::ioctl::table::TABLE;
+use crate::objects::open::{FileOpen, Open};
 
 const ALL_RIGHTS: AccessMask = AccessMask::FILE_ALL;
 
@@ -331,6 +333,65 @@ fn a_write_beside_a_restoration_keeps_its_time() {
         }
         assert!(other.node.stat().unwrap().written > old, "{restores_first}");
     }
+}
+
+/// A change of data by a control code, or of its length, keeps its time as a write does; the other
+/// operations move no LastWriteTime.
+#[test]
+fn a_change_of_data_beside_a_restoration_keeps_its_time() {
+    let request = |class: FileInfoClass| Request {
+        info_type: InfoType::FILE,
+        file_info_class: class.0,
+        additional_information: 0,
+        file_id: FileId::ALL_ONES,
+        buffer: &[],
+    };
+    let moves = |changes_data: bool, guard: &dyn Fn(&FileOpen, &dyn Fn())| {
+        let bench = Bench::new();
+        bench.write("f", "old");
+        let (one, other) = (bench.open("f", ALL_RIGHTS), bench.open("f", ALL_RIGHTS));
+        let (one, other) = (file(&one), file(&other));
+        let old = FileTime(0x01d0_0000_0000_0000);
+        let change = BasicChange { written: Some(old), ..BasicChange::default() };
+        one.node.set_basic(&change).unwrap();
+        let kept = std::cell::Cell::new(Some(one.keep_written()));
+        guard(other, &|| {
+            if changes_data {
+                other.node.write_at(0, b"new").unwrap();
+            }
+            // The times of before the change are restored after it.
+            drop(kept.take());
+            if changes_data {
+                other.times_moved();
+            }
+        });
+        other.node.stat().unwrap().written > old
+    };
+    for row in TABLE.iter().filter(|row| row.changes) {
+        let is_data = row.recorded == Recorded::Data;
+        let guard = |file: &FileOpen, work: &dyn Fn()| {
+            let kept = ioctl::guarded(row, file);
+            work();
+            drop(kept);
+        };
+        assert_eq!(moves(is_data, &guard), is_data, "{:?}", row.code);
+    }
+    for class in [FileInfoClass::END_OF_FILE, FileInfoClass::ALLOCATION, FileInfoClass::FULL_EA] {
+        let is_data = class != FileInfoClass::FULL_EA;
+        let guard = |file: &FileOpen, work: &dyn Fn()| {
+            let kept = guarded(&request(class), file);
+            work();
+            drop(kept);
+        };
+        assert_eq!(moves(is_data, &guard), is_data, "{class:?}");
+    }
+    // A refused change moves nothing.
+    let refused = |file: &FileOpen, work: &dyn Fn()| {
+        let mut kept = file.keep_times_of_write();
+        work();
+        kept.was_refused();
+    };
+    assert!(!moves(false, &refused));
 }
 
 #[test]

@@ -53,6 +53,11 @@ impl Drop for KeptTimes<'_> {
 }
 
 impl KeptTimes<'_> {
+    /// Takes note that the operation was refused: it moves no time.
+    pub fn was_refused(&mut self) {
+        self.restorations = None;
+    }
+
     /// Moves LastWriteTime to the last change, since times of before it were restored after it.
     fn move_again(&self) {
         let moved = self.file.node_stat().map(|stat| self.file.write_time(stat.changed));
@@ -119,8 +124,8 @@ impl FileOpen {
         KeptTimes { file: self, kept, restorations: None }
     }
 
-    /// Like [`Self::keep_times`], for a write. Its time is set again if another operation restores an
-    /// earlier one meanwhile.
+    /// Like [`Self::keep_times`], for a change of data or of its length. Its time is set again if another
+    /// operation restores an earlier one meanwhile.
     pub fn keep_times_of_write(&self) -> KeptTimes<'_> {
         let restorations = Some(self.own_cell().restorations());
         let mut kept = self.keep_times();
