@@ -56,6 +56,7 @@ pub(crate) fn of_request() -> Span {
         smb.connection_id = Empty,
         smb.session_id = Empty,
         smb.message_id = Empty,
+        smb.async_id = Empty,
         smb.share = Empty,
         smb.file = Empty,
         smb.bytes = Empty,
@@ -93,7 +94,11 @@ pub(crate) async fn traced(
     }
     span.follows_from(connection);
     let done = running.instrument(span.clone()).await;
-    let (outcome, _, spent) = &done;
+    let (outcome, async_id, spent) = &done;
+    // MS-SMB2 3.3.4.2: the interim response has this number, and so has the final one.
+    if let Some(async_id) = async_id {
+        span.record("smb.async_id", *async_id);
+    }
     span.record("smb.status", display(status(outcome)));
     span.record("smb.busy_us", micros(spent.busy));
     span.record("smb.waited_medium_us", micros(spent.medium));
