@@ -198,6 +198,75 @@ fn a_link_that_was_interrupted_is_made_by_the_next_run() {
     assert!(was_cut_between && is_done);
 }
 
+/// As above with `put`, which lists no target: a link to a folder takes the place of one to a file.
+#[test]
+fn the_part_of_a_link_goes_with_the_next_put() {
+    use std::os::unix::fs::symlink;
+    let world = World::new();
+    let here = world.place.folder("here");
+    fs::create_dir_all(here.join("sub")).unwrap();
+    fs::write(here.join("sub/file"), "data").unwrap();
+    symlink("sub", here.join("link")).unwrap();
+    fs::create_dir(world.there("there")).unwrap();
+    let put = ["put", "-r", "--links", "--patience", "1", "here"];
+    world.run(&[&put[..], &[&world.url("there")]].concat()).succeeds();
+    let (place, link) = (world.there("there/here"), world.there("there/here/link"));
+    let (mut was_cut_between, mut is_done) = (false, false);
+    for most in (1_500..).step_by(200) {
+        let _ = fs::remove_file(&link);
+        symlink("sub/file", &link).unwrap();
+        let relay = Relay::new(&world.address, move |nth| match nth {
+            0 => Fate::CutAfter(most),
+            _ => Fate::Refused,
+        });
+        let url = format!("smb://ann@{}/share/there", relay.address);
+        is_done = world.run(&[&put[..], &[&url]].concat()).code == 0;
+        was_cut_between |= !parts(&place).is_empty();
+        world.run(&[&put[..], &[&world.url("there")]].concat()).succeeds();
+        assert_eq!(fs::read_link(&link).unwrap(), std::path::Path::new("sub"), "{most}");
+        let left = parts(&place);
+        assert!(left.is_empty(), "cut after {most}: {left:?}");
+        if is_done {
+            break;
+        }
+    }
+    assert!(was_cut_between && is_done);
+}
+
+/// A file that another client has open is not replaced. Two copies to one place that end at the same time
+/// have it open for a moment only.
+#[test]
+fn a_copy_waits_for_a_target_that_is_open_for_a_moment() {
+    let world = World::new();
+    fs::write(world.there("target"), "old").unwrap();
+    fs::write(world.place.path("large"), vec![7; 200_000]).unwrap();
+    let is_whole = || {
+        let lens = parts(&world.there("")).into_iter().map(fs::metadata);
+        lens.flatten().any(|part| part.len() == 200_000)
+    };
+    for from in ["large", "-"] {
+        let mut command = world.command(&["put", from, &world.url("target")]);
+        command.stdin(fs::File::open(world.place.path("large")).unwrap());
+        let put = world.in_share(async |share| {
+            let file =
+                frevo_client::OpenOptions::new().read(true).open(share, "target").await.unwrap();
+            let mut put = command.spawn().unwrap();
+            let began = Instant::now();
+            while !is_whole() && put.try_wait().unwrap().is_none() {
+                assert!(began.elapsed() < PATIENCE);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            file.close().await.unwrap();
+            put
+        });
+        let put = said(put.wait_with_output().unwrap());
+        put.succeeds();
+        assert_eq!(fs::read(world.there("target")).unwrap(), vec![7; 200_000], "{from}");
+        assert!(parts(&world.there("")).is_empty(), "{put:?}");
+    }
+}
+
 /// Two directories of which the one's name begins with the other's, and files in them.
 #[test]
 fn all_that_is_to_be_deleted_is_and_nothing_else() {

@@ -1,7 +1,7 @@
 //! Symbolic links of copied trees, for `--links`. Only links are copied whose targets are relative and
 //! stay in the tree: others would lead to another place on the machine of the copy.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{Error as IoError, ErrorKind};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -28,6 +28,9 @@ const NO_LINKS: [Status; 4] = [
     Status::NOT_IMPLEMENTED,
     Status::INVALID_DEVICE_REQUEST,
 ];
+
+/// Most partial copies of one folder among which those of links are looked for.
+const PARTS_MAX: usize = 1_000;
 
 /// The links that are skipped.
 const OUTSIDE: &str = "links that lead out of the copied directory";
@@ -146,6 +149,7 @@ pub(crate) async fn copy_all(
     });
     each(copies, failures).await?;
     tell_skipped(OUTSIDE, &unsafe_links.into_inner());
+    drop_old_parts(to, all).await;
     Ok(())
 }
 
@@ -280,11 +284,47 @@ fn make_local(path: &Path, part: &Path, target: &Path) -> std::io::Result<()> {
     let there = reach(path)?;
     match std::fs::symlink_metadata(&there) {
         Ok(found) if found.is_dir() => return Err(ErrorKind::IsADirectory.into()),
-        Ok(found) if found.is_symlink() && std::fs::read_link(&there)? == target => return Ok(()),
+        Ok(found) if found.is_symlink() && std::fs::read_link(&there)? == target => {
+            drop_local_part(part);
+            return Ok(());
+        }
         _ => {}
     }
     make_local_part(part, target)?;
     rename_local(part, path)
+}
+
+/// Removes the part of a link that an interrupted command has left.
+fn drop_local_part(part: &Path) {
+    let Ok(part) = reach(part) else { return };
+    if std::fs::symlink_metadata(&part).is_ok_and(|found| found.is_symlink()) {
+        let _ = std::fs::remove_file(&part);
+    }
+}
+
+/// Removes the parts of links `all` that an interrupted command has left. One list for each folder
+/// tells which are there.
+async fn drop_old_parts(to: &Endpoint, all: &[Link]) {
+    let Endpoint::Remote(share, root) = to else { return };
+    let mut parts: HashMap<String, HashSet<String>> = HashMap::new();
+    for link in all {
+        let part = path_in(root, &part_of(to, &link.name));
+        let (folder, leaf) = frevo_client::path::split(&part);
+        parts.entry(folder.to_owned()).or_default().insert(leaf.to_owned());
+    }
+    for (folder, mine) in parts {
+        let Ok(listing) = share.read_dir(&folder).await else { continue };
+        let mut listing = listing.matching("*.frevo-part").max_entries(PARTS_MAX);
+        let mut left = Vec::new();
+        while let Ok(Some(entry)) = listing.next_entry().await {
+            if mine.contains(entry.file_name()) {
+                left.push(join(&folder, entry.file_name()));
+            }
+        }
+        for part in left {
+            drop_part(share, &part).await;
+        }
+    }
 }
 
 /// Creates a link where nothing is.

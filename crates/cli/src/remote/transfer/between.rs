@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::super::location::join;
 use super::super::{sparse, spelling};
 use super::parts::Part;
-use super::replace::{Replaced, put_in_place};
+use super::replace::{Replaced, put_in_place_later};
 use super::stale::clean_remote;
 use super::{
     CopyOptions, WRITES_AT_ONCE, is_small, local_error, may_go_on, opened_as, part_of, steady,
@@ -68,7 +68,7 @@ pub(crate) async fn across(
         return Err(begun_part.as_target(to, target)(error));
     }
     closed.and(file_closed)?;
-    put_in_place(to, &part, target, old.as_ref(), &dress).await?;
+    put_in_place_later(to, &part, target, old.as_ref(), &dress).await?;
     begun_part.is_gone();
     how.progress.file();
     Ok(())

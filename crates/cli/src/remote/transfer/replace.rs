@@ -1,9 +1,10 @@
 //! Replaces a file on a server by a complete copy.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use frevo_client::{
-    AccessMask, AceFlags, Cause, DaclControl, FileAttributes, Metadata, OpenOptions,
+    AccessMask, AceFlags, Cause, DaclControl, Error, FileAttributes, Metadata, OpenOptions,
     SecurityDescriptor, Share, Status,
 };
 
@@ -100,6 +101,37 @@ impl Replaced {
             done => done,
         }
     }
+}
+
+/// The wait before the first repetition of a rename over a file that is open; it doubles each time, to
+/// 1.6 s together.
+const FIRST_WAIT: Duration = Duration::from_millis(25);
+/// Repetitions of such a rename.
+const REPETITIONS: u32 = 6;
+
+/// True when another client may have the file open.
+pub(super) fn is_in_use(error: &Error) -> bool {
+    matches!(error.status(), Some(Status::ACCESS_DENIED | Status::SHARING_VIOLATION))
+}
+
+/// As [`put_in_place`], for a copy that took long. Another copy that ends at the same time has the
+/// target open for a moment, and this one, which ends later, replaces it.
+pub(super) async fn put_in_place_later(
+    share: &Share,
+    part: &str,
+    path: &str,
+    old: Option<&Replaced>,
+    dress: &CopiedAttributes,
+) -> frevo_client::Result<()> {
+    let mut wait = FIRST_WAIT;
+    for _ in 0..REPETITIONS {
+        match put_in_place(share, part, path, old, dress).await {
+            Err(error) if is_in_use(&error) => tokio::time::sleep(wait).await,
+            done => return done,
+        }
+        wait *= 2;
+    }
+    put_in_place(share, part, path, old, dress).await
 }
 
 /// Gives a whole part its name. No other command touches the part: when the answer to

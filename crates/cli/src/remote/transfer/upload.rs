@@ -18,7 +18,7 @@ use super::super::location::join;
 use super::super::long_path::reach;
 use super::super::sparse::{self, Ranges};
 use super::parts::Part;
-use super::replace::{Replaced, put_in_place};
+use super::replace::{Replaced, is_in_use, put_in_place, put_in_place_later};
 use super::stale::clean_remote;
 use super::{
     CopyOptions, WRITES_AT_ONCE, at_local, begun_as, is_small, local_error, may_go_on, opened_as,
@@ -184,11 +184,6 @@ async fn replace_small(
     share.write_dated(path, data, Some(source.modified)).await.map_err(|_| error)
 }
 
-/// True when another client may have the file open.
-fn is_in_use(error: &Error) -> bool {
-    matches!(error.status(), Some(Status::ACCESS_DENIED | Status::SHARING_VIOLATION))
-}
-
 /// Sends a large file, or goes on with it.
 async fn up_large(
     share: &Share,
@@ -243,7 +238,7 @@ async fn up_large(
         return Err(begun_part.as_target(share, path)(error));
     }
     file.close().await?;
-    put_in_place(share, &part, path, old.as_ref(), &source.dress).await?;
+    put_in_place_later(share, &part, path, old.as_ref(), &source.dress).await?;
     begun_part.is_gone();
     how.progress.file();
     Ok(())
@@ -329,8 +324,13 @@ pub(crate) async fn up_from_input(
         }
         return Err(begun_part.as_target(share, path)(error));
     }
-    put_in_place(share, &part, path, old.as_ref(), &CopiedAttributes::default()).await?;
-    begun_part.is_gone();
+    let dress = CopiedAttributes::default();
+    let placed = put_in_place_later(share, &part, path, old.as_ref(), &dress).await;
+    // No other command can go on with what came from standard input.
+    if placed.is_ok() || share.remove_file(&part).await.is_ok() {
+        begun_part.is_gone();
+    }
+    placed?;
     how.progress.file();
     Ok(())
 }
