@@ -48,6 +48,15 @@ pub use sys::FileFd;
 /// The place for the error of a failed sync: an errno of the host.
 pub type SyncFailure = Arc<OnceLock<i32>>;
 
+/// Asks the kernel which pages of a file are cached: for tests of the confinement.
+///
+/// # Errors
+/// The kernel's refusal.
+#[doc(hidden)]
+pub fn attempt_cachestat(file: &std::fs::File) -> io::Result<()> {
+    sys::cached_pages(file.as_fd(), 0, 1).map(drop)
+}
+
 /// An open regular file, with the facts about its mount.
 #[derive(Clone)]
 pub struct File {

@@ -7,6 +7,7 @@
 
 /// Numbers that all architectures have in common, newer than some C libraries.
 mod new {
+    pub(super) const CACHESTAT: i64 = 451;
     pub(super) const FUTEX_WAKE: i64 = 454;
     pub(super) const FUTEX_WAIT: i64 = 455;
     pub(super) const FUTEX_REQUEUE: i64 = 456;
@@ -86,6 +87,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_ftruncate,
     libc::SYS_fadvise64,
     libc::SYS_readahead,
+    new::CACHESTAT,
     libc::SYS_io_uring_enter,
     // System calls for names.
     libc::SYS_openat,

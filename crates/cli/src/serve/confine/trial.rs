@@ -206,6 +206,7 @@ fn attempt_more(what: &str, one: &str, two: &str) -> io::Result<()> {
         "socket" => socket(one, two),
         "fast-open" => fast_open(one),
         "ring" => frevo_net::file_io::attempt_ring(),
+        "cached" => frevo_net::file_io::attempt_cachestat(&fs::File::open(one)?),
         "mount-kind" => {
             let kind = frevo_posix::mount_kind(std::path::Path::new(one))?;
             kind.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
