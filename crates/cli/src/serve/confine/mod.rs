@@ -212,13 +212,9 @@ impl Confined {
 
     /// Fails where a configuration names files that cannot be read any more.
     pub(super) fn check_files(&self, plan: &Plan, arguments: &Serve) -> Done {
-        let mut needs = Needs::of(plan, arguments);
         // Folders of shares are not checked here: a share that is out of reach is left out by
         // itself.
-        needs.written.clear();
-        needs.read.retain(|path| {
-            !plan.config.shares.iter().any(|share| Needs::of_share(share).read.contains(path))
-        });
+        let needs = Needs { read: Needs::files(plan, arguments), ..Needs::default() };
         let Some(path) = self.out_of_reach(&needs) else { return Ok(()) };
         Err(Failure::new(
             Exit::Config,
