@@ -62,6 +62,42 @@ fn a_folder_is_shared_with_one_command() {
     assert!(!said.err.contains(&password), "the log has the password");
 }
 
+/// Two servers of one folder would not know each other's open files. A server that would serve nothing
+/// does not say that it is ready.
+#[test]
+fn a_server_without_any_share_of_its_own_does_not_start() {
+    let place = Sandbox::new();
+    let (music, photos) = (place.folder("music"), place.folder("photos"));
+    let config = |name: &str, folders: &[&std::path::Path]| {
+        let state = place.path(&format!("state-{name}"));
+        let shares = folders.iter().enumerate().map(|(number, folder)| {
+            format!("[[share]]\nname = \"s{number}\"\npath = {folder:?}\n")
+        });
+        let text = format!(
+            "[server]\nlisten = [\"{ANY}\"]\nstate_dir = {state:?}\n{}",
+            shares.collect::<String>()
+        );
+        place.file(name, &text, 0o644)
+    };
+    let first = place.serve(&["-c", text(&config("first.toml", &[&photos]))]);
+    let second = config("second.toml", &[&photos, &photos]);
+    let refused = place.run(&["serve", "-c", text(&second)]);
+    refused.fails(1, &["no share is served: another server has the folder"]);
+    assert!(!refused.out.contains("ready"), "{refused:?}");
+    // A folder that is free is served.
+    let second = place.serve(&["-c", text(&config("second.toml", &[&photos, &music]))]);
+    let said = second.stop();
+    assert!(
+        said.err.contains("the share is not served: another server has the folder"),
+        "{said:?}"
+    );
+    first.stop();
+    // A share without its folder is no other server's, and may come back.
+    let third = place.serve(&["-c", text(&config("third.toml", &[&place.path("none")]))]);
+    let said = third.stop();
+    assert!(said.err.contains("no share is served; the lines above say why"), "{said:?}");
+}
+
 #[test]
 fn passwords_come_from_a_file_or_the_environment() {
     let place = Sandbox::new();

@@ -70,6 +70,14 @@ impl Loaded {
         Ok(Self { plan, logon, shares, settings, kerberos })
     }
 
+    /// The state of a server that is ready, for the service manager.
+    pub(super) fn state(&self) -> &'static str {
+        match self.shares.is_empty() {
+            true => "accepting connections, but no share is served",
+            false => "accepting connections",
+        }
+    }
+
     /// Reads the accounts again. A fault leaves the old ones.
     pub(super) fn read_accounts(&mut self, arguments: &Serve, guid: Guid) -> Done {
         refuse_exposed(&self.plan)?;
@@ -131,13 +139,14 @@ fn settings(plan: &Plan, arguments: &Serve, guid: Guid, logon: &Logon) -> Settin
 
 /// Opens the folders of all shares. The folder of an unchanged share stays open, so that its files
 /// keep their share modes. A share without its folder, such as one on a disk that is not mounted,
-/// does not keep the server from its other shares.
+/// does not keep the server from its other shares. A server of whose folders other servers have every
+/// one does not start.
 fn open_shares(
     plan: &Plan,
     before: &[OpenShare],
     guards: Option<&ShareGuards>,
 ) -> Result<Vec<OpenShare>, Failure> {
-    let mut shares = Vec::new();
+    let (mut shares, mut taken) = (Vec::new(), Vec::new());
     for section in &plan.config.shares {
         let same = before.iter().find(|share| share.section.is_same_folder(section));
         let name = section.name.get_ref();
@@ -154,8 +163,7 @@ fn open_shares(
             }
         };
         if let Some(Err(why)) = guards.map(|guards| guards.take(section, &*vfs)) {
-            tracing::error!(target: "frevo::server", share = %name,
-                "the share is not served: {why}; then reload frevo");
+            taken.push((name, why));
             continue;
         }
         let identities = section
@@ -164,6 +172,16 @@ fn open_shares(
         let is_looked_at = same.map_or_else(Arc::default, |same| Arc::clone(&same.is_looked_at));
         let users = same.map_or_else(|| section.user_folders(), |same| same.users.clone());
         shares.push(OpenShare { section: section.clone(), vfs, users, identities, is_looked_at });
+    }
+    if before.is_empty()
+        && taken.len() == plan.config.shares.len()
+        && let Some((_, why)) = taken.first()
+    {
+        return Err(Failure::new(Exit::Failed, format!("no share is served: {why}")));
+    }
+    for (share, why) in taken {
+        tracing::error!(target: "frevo::server", %share,
+            "the share is not served: {why}; then reload frevo");
     }
     Ok(shares)
 }
@@ -193,7 +211,10 @@ pub(super) fn warn(loaded: &Loaded) {
     if loaded.logon.names().is_empty() && loaded.kerberos.is_none() {
         tracing::warn!(target: "frevo::server", "no user can log on; run frevo user add NAME");
     }
-    if loaded.shares.is_empty() {
+    if loaded.plan.config.shares.is_empty() {
         tracing::warn!(target: "frevo::server", "there are no shares; add a [[share]], then reload");
+    } else if loaded.shares.is_empty() {
+        tracing::warn!(target: "frevo::server",
+            "no share is served; the lines above say why, for each share");
     }
 }

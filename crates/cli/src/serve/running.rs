@@ -61,7 +61,7 @@ impl Running<'_> {
         self.record(|| Event::new(Kind::Start).with("version", version));
         let refused = tokio::spawn(self.confined.tell_refused());
         print(b"ready\n")?;
-        notify(&[NotifyState::Ready, NotifyState::Status("accepting connections")]);
+        notify(&[NotifyState::Ready, NotifyState::Status(self.loaded.state())]);
         let mut looks = tokio::time::interval(keytab_watch::EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
