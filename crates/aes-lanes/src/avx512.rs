@@ -101,8 +101,8 @@ fn quads<const R: usize, const Q: usize, const SEAL: bool>(
     for (wide, key) in round.iter_mut().zip(keys) {
         *wide = _mm512_broadcast_i32x4(load(key));
     }
-    // The counter of a block is big-endian. With all bytes reversed it is the last word of the
-    // register.
+    // The counter of a block is big-endian, but the additions work on little-endian words. So all
+    // bytes are reversed: the counter is then the last word of the register.
     let order = _mm_set_epi8(12, 13, 14, 15, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     let order = _mm512_broadcast_i32x4(order);
     let one = _mm512_broadcast_i32x4(_mm_set_epi32(1, 0, 0, 0));
@@ -128,8 +128,8 @@ fn quads<const R: usize, const Q: usize, const SEAL: bool>(
         for q in 0..Q {
             let out = _mm512_xor_si512(text[q], stream[q]);
             let plain = if SEAL { text[q] } else { out };
-            // The plaintext is combined with the first round key here, because the chain's value
-            // comes later.
+            // The plaintext is combined with the first round key, not with the chain's value, which
+            // is known only later. Their order does not matter to XOR.
             chain[q] = _mm512_xor_si512(chain[q], _mm512_xor_si512(plain, round[0]));
             scatter(out, &mut all[q], at);
         }

@@ -33,7 +33,8 @@ pub(crate) fn expand_128(key: &[u8; 16]) -> [Block; 11] {
     let mut keys = [[0; BLOCK_LEN]; 11];
     let mut last = load(key);
     keys[0] = store(last);
-    // The round constant must be a literal of the instruction, so this is a macro.
+    // The round constant must be a literal in the instruction, so a macro, not a function, makes
+    // each round.
     macro_rules! round {
         ($at:literal, $constant:literal) => {
             let word = _mm_shuffle_epi32::<0xFF>(_mm_aeskeygenassist_si128::<$constant>(last));

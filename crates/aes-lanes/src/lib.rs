@@ -85,7 +85,7 @@ impl Lanes {
     pub fn ccm(self, key: Key<'_>, direction: Direction, lanes: &mut [Lane<'_>]) -> usize {
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: `self` exists, so `detect` has found the instructions.
+            // SAFETY: `self` exists only if `detect` has found the instructions on this processor.
             unsafe { avx512::ccm(key, direction, lanes) }
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -117,7 +117,7 @@ impl Alone {
     pub fn mac(self, key: Key<'_>, chain: &mut Block, blocks: &[Block]) {
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: `self` exists, so `detect` has found the instructions.
+            // SAFETY: `self` exists only if `detect` has found the instructions on this processor.
             unsafe { alone::mac(key, chain, blocks) }
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -130,7 +130,7 @@ impl Alone {
     pub fn ccm(self, key: Key<'_>, direction: Direction, lane: &mut Lane<'_>) {
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: `self` exists, so `detect` has found the instructions.
+            // SAFETY: `self` exists only if `detect` has found the instructions on this processor.
             unsafe { alone::ccm(key, direction, lane) }
         }
         #[cfg(not(target_arch = "x86_64"))]

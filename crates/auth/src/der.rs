@@ -70,8 +70,8 @@ impl<'a> Elements<'a> {
     pub(crate) fn next(&mut self, what: &'static str) -> Parsed<Element<'a>> {
         let fault = Malformed::new(what);
         let (&tag, after) = self.rest.split_first().ok_or(fault)?;
-        // SPNEGO and Kerberos have no tag numbers of 31 or more, whose encoding needs further
-        // bytes.
+        // SPNEGO and Kerberos use no tag numbers above 30. Those would need more than one byte, and
+        // are refused.
         if tag & 0x1f == 0x1f {
             return Err(fault);
         }

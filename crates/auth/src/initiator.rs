@@ -318,7 +318,8 @@ impl Initiator {
         }
         let theirs = match answer.token {
             Some(theirs) => theirs,
-            // The server chose Kerberos before it got a Kerberos token, so the client begins again.
+            // The server chose Kerberos without having had a Kerberos token, so the client sends
+            // its first request again.
             None if answer.mechanism.is_some() && !is_second => {
                 return self.request_again(FileTime(now));
             }
@@ -365,7 +366,7 @@ impl Initiator {
         let message =
             NegTokenResp { token: Some(&proof), mic: mic.as_deref(), ..NegTokenResp::default() };
         let token = message.encode();
-        // A server that checks the client's MIC of the list sends its own MIC.
+        // The token has a mechListMIC, so the server's last answer must have one, too.
         self.needs_mic = true;
         self.state = State::AwaitsEnd(established);
         Ok(Step::Continue(token))
@@ -421,7 +422,8 @@ impl Initiator {
             self.needs_mic = true;
         }
         let Some(challenge) = answer.token else {
-            // The server must choose NTLM in this answer.
+            // An answer without a challenge must choose NTLM. The client then sends its
+            // NEGOTIATE_MESSAGE.
             if answer.mechanism.is_none() {
                 return Err(Reason::OutOfTurn.into());
             }

@@ -61,7 +61,7 @@ impl EncryptedChange {
                 .map(|pair| pair.try_into().map_or(0, u16::from_le_bytes))
                 .collect(),
         );
-        // The password need not be valid UTF-16 to be hashed.
+        // The old password is hashed as it was sent, even if it is not valid UTF-16.
         let mut bytes = Zeroizing::new(Vec::with_capacity(BUFFER_LEN));
         bytes.extend(units.iter().flat_map(|unit| unit.to_le_bytes()));
         let mut proof = *old.as_bytes();

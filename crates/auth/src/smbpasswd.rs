@@ -290,7 +290,8 @@ impl AccountFile {
     ) -> bool {
         let Some(entry) = self.find_mut(name) else { return false };
         entry.nt_hash = Some(nt_hash);
-        // The keys of the previous password must not stay.
+        // The Kerberos keys of the previous password are replaced or removed, so that it cannot be
+        // used any more.
         entry.kerberos = kerberos;
         entry.flags.retain(|c| c != 'N');
         entry.last_change = Some(now);
@@ -424,7 +425,8 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
     check_name(name)?;
     let uid =
         fields.next().and_then(|uid| uid.trim().parse().ok()).ok_or("the uid is no number")?;
-    // The LM hash is ignored, because it is easy to break and not needed.
+    // Only the length of the LM hash is checked. The hash itself is not used, because it is easy to
+    // break.
     let is_hash_field = |field: &str| field.len() == NO_HASH.len() && field.is_ascii();
     fields.next().filter(|lm| is_hash_field(lm)).ok_or("the LM hash field is not 32 characters")?;
     let nt = fields.next().filter(|nt| is_hash_field(nt));
@@ -432,8 +434,8 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
     let nt_hash = nt_hash(nt)?;
     let flags = match fields.next() {
         Some(letters) if letters.starts_with('[') => flags(letters)?,
-        // In the oldest files the line ends here or goes on with the full name, and all accounts
-        // are users.
+        // In the oldest files the line ends after the hashes or goes on with the full name. All
+        // their accounts are users (U).
         _ => "U".to_owned(),
     };
     let last_change = match fields.next().and_then(|field| field.strip_prefix("LCT-")) {

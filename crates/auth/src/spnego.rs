@@ -116,7 +116,8 @@ impl<'a> NegTokenInit<'a> {
         let mechanisms = MechList::parse(fields.expect(context(0), "mechTypes")?)?;
         fields.optional(context(1), "reqFlags")?;
         let token = octets(fields.optional(context(2), "mechToken")?, "mechToken")?;
-        // Field [3] is mechListMIC (RFC 4178) or negHints (MS-SPNG 2.2.1), so its type decides.
+        // Field [3] is mechListMIC (RFC 4178) or negHints (MS-SPNG 2.2.1). negHints is a SEQUENCE,
+        // and then mechListMIC is field [4].
         let third = fields.optional(context(3), WHAT)?;
         let mic = match third {
             Some(value) if value.first() == Some(&der::SEQUENCE) => {
@@ -323,8 +324,8 @@ mod tests {
             (MAX_MECH_LIST_LEN, true),
             (MAX_MECH_LIST_LEN + 1, false),
         ] {
-            // Two tags are around the identifier, each with a length of three bytes: eight bytes in
-            // all.
+            // The list is eight bytes longer than the identifier: it adds two tags, each with a
+            // length field of three bytes.
             let mechanisms = MechList::of(&[vec![0x2b; length - 8].leak()]);
             assert_eq!(mechanisms.as_bytes().len(), length);
             let init = NegTokenInit { mechanisms, token: None, mic: None }.encode();

@@ -284,7 +284,7 @@ fn wrong_password_unknown_user_and_disabled_account() {
     assert_eq!(refused(initiator_as("ann", "wrong", spn()), acceptor()), Reason::WrongPassword);
     assert_eq!(refused(initiator_as("bob", "wrong", spn()), acceptor()), Reason::UnknownUser);
     assert_eq!(refused(initiator_as("gone", "correct horse", spn()), acceptor()), Reason::Disabled);
-    // Without the right password, a missing account and a wrong password look the same.
+    // A client without the right password cannot find out whether the account exists.
     assert_eq!(refused(initiator_as("gone", "wrong", spn()), acceptor()), Reason::WrongPassword);
 }
 
@@ -378,8 +378,8 @@ fn taking_the_announcement_away_breaks_the_proof() {
 
 #[test]
 fn a_client_without_mic_passes_unless_it_is_required() {
-    // Without a timestamp from the server the client sends no MIC. An attacker can remove the
-    // timestamp, because nothing protects it.
+    // An attacker removes the server's timestamp, which no MIC protects yet. The client then sends
+    // no MIC, because MS-NLMP ties it to the timestamp.
     let strip_timestamp = |challenge: &mut Vec<u8>| {
         let mut pair = vec![AvId::TIMESTAMP.0 as u8, 0, 8, 0];
         pair.extend(NOW.to_le_bytes());
@@ -499,7 +499,7 @@ fn lying_lengths_are_malformed() {
         assert!(refusal.is_malformed(), "field {field}: {refusal}");
         assert_eq!(refusal.status(), frevo_wire::Status::INVALID_PARAMETER);
     }
-    // The length of an AV_PAIR exceeds the list.
+    // An AV_PAIR in the response claims a length that exceeds the list.
     let mut bad = good;
     let pair = [AvId::TIMESTAMP.0 as u8, 0, 8, 0];
     let at = bad.windows(4).position(|w| w == pair).unwrap();
@@ -515,7 +515,7 @@ fn tokens_out_of_turn_are_refused() {
     let mut server = acceptor();
     server.step(&bare_negotiate(), NOW, &accounts()).unwrap();
     assert!(server.step(&bare_negotiate(), NOW, &accounts()).unwrap_err().is_malformed());
-    // After a token in SPNEGO the client must not send bare NTLM.
+    // A client that began with SPNEGO must not continue with bare NTLM.
     let mut server = acceptor();
     let first = initiator().initial_token(&[], NOW).unwrap();
     server.step(&first, NOW, &accounts()).unwrap();
@@ -561,7 +561,7 @@ fn oem_logon(user: &str, domain: &str) -> Result<Done, Refusal> {
     };
     let read = message::Challenge::parse(&challenge).unwrap();
     assert!(read.flags.contains(Flags::OEM) && !read.flags.contains(Flags::UNICODE));
-    // The target name is also in the code page.
+    // The client did not offer Unicode, so the server's target name is in the OEM code page.
     assert_eq!(challenge[56..61], *b"FILES");
     let mut temp = vec![1, 1, 0, 0, 0, 0, 0, 0];
     temp.extend(NOW.to_le_bytes());
@@ -592,7 +592,7 @@ fn names_may_be_in_a_code_page() {
     let done = oem_logon("ANN", "WORKGROUP").unwrap();
     assert_eq!((&*done.identity.user, &*done.identity.workstation), ("Ann", "LAPTOP"));
     assert_eq!(oem_logon("bob", "").unwrap_err().reason, Reason::UnknownUser);
-    // The code page is not named in the message, so only ASCII is accepted.
+    // The message does not name its code page, so the server accepts only ASCII.
     assert!(oem_logon("\u{e4}nn", "").unwrap_err().is_malformed());
 }
 
@@ -607,7 +607,7 @@ fn a_mic_before_any_key_is_refused() {
         let refusal = acceptor().step(&first.encode(), NOW, &accounts()).unwrap_err();
         assert_eq!(refusal.reason, Reason::WrongMechListMic);
     }
-    // The MIC belongs to Kerberos, which was not chosen, so it is ignored.
+    // The MIC belongs to Kerberos, whose token is ignored because the server chose NTLM.
     let mechanisms = MechList::of(&[KERBEROS, NTLM]);
     let first = NegTokenInit { mechanisms, token: Some(b"ticket"), mic: Some(b"its MIC") };
     assert!(acceptor().step(&first.encode(), NOW, &accounts()).is_ok());
@@ -639,7 +639,7 @@ fn key_exchange_and_its_absence() {
         panic!("no challenge")
     };
     assert!(!message::Challenge::parse(&challenge).unwrap().flags.contains(Flags::KEY_EXCH));
-    // With KEY_EXCH a key of 15 bytes is malformed.
+    // With KEY_EXCH the client sends a session key of 16 bytes. One of 15 bytes is malformed.
     let (_, mut short) = bare_exchange(|_| ());
     short[52] = 15;
     assert!(bare_refusal(&mut acceptor(), &short).is_malformed());
@@ -705,7 +705,8 @@ fn a_malformed_message_names_its_user() {
     let refusal = server.step(&message, NOW, &accounts()).unwrap_err();
     assert!(refusal.is_malformed());
     assert_eq!((&*refusal.user, &*refusal.account), ("ann", "Ann"));
-    // The account's name is read even if another field is malformed.
+    // The refusal names the account for the throttle even if another field of the message is
+    // malformed.
     for field in [12, 20, 28, 44, 52] {
         let (mut server, message) = authenticate_with("wrong", |message| message[field + 7] = 0xff);
         let refusal = server.step(&message, NOW, &accounts()).unwrap_err();
@@ -786,7 +787,7 @@ proptest! {
         let mut server = acceptor();
         server.step(&bare_negotiate(), NOW, &accounts()).unwrap();
         if server.step(&token, NOW, &accounts()).is_ok() {
-            // Two changes of one byte may cancel each other, and then the token is unchanged.
+            // Two changes of one byte may cancel each other. Only then may the token be accepted.
             prop_assert_eq!(token, good);
         }
     }

@@ -79,7 +79,8 @@ impl SessionKeys {
                 (cipher, key)
             })
         };
-        // Labels and fixed contexts include the terminating zero.
+        // The labels, and the contexts of SMB 3.0, include their terminating zero (MS-SMB2
+        // 3.1.4.2).
         Ok(match derivation {
             Derivation::Smb2 => Self {
                 signing: session_key.clone(),

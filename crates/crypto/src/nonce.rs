@@ -55,8 +55,8 @@ impl NonceSequence {
 
     /// Returns a nonce that this sequence has not returned before.
     pub fn next_nonce(&self) -> Result<Nonce, KeyExhausted> {
-        // An exhausted counter stays as it is. A plain addition could wrap around after 2^64
-        // refusals and repeat nonces.
+        // At the limit the counter no longer changes. A plain addition would go on counting at each
+        // refusal and repeat nonces after wrapping around.
         let counter = self
             .next
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
@@ -109,7 +109,7 @@ mod tests {
         });
         let distinct: BTreeSet<[u8; 16]> = seen.iter().flatten().copied().collect();
         assert_eq!(distinct.len(), 4000);
-        // CCM uses only 11 bytes of the nonce; the others stay zero.
+        // CCM uses only 11 of the 16 bytes of the nonce field; the other five stay zero.
         assert!(distinct.iter().all(|n| n[11..] == [0; 5]));
     }
 }

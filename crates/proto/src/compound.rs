@@ -38,14 +38,14 @@ where
     let is_mixed = rest.any(|(_, flags)| is_related(flags) != first_related);
     let refuse_all = is_mixed && mixed == MixedStyles::Refuse;
 
-    // `has_head` is true if a related element may continue the previous element.
+    // `has_head` is true if the previous element ran, so that a related element may continue it.
     let mut has_head = false;
     elements.map(move |(command, flags)| {
         let verdict = if refuse_all {
             Verdict::Fail(Status::INVALID_PARAMETER)
         } else if is_chain && matches!(command, Command::NEGOTIATE | Command::SESSION_SETUP) {
-            // Deviation: MS-SMB2 allows these commands in a compound. No client sends that, and it
-            // would be dangerous to run requests while their session is being made.
+            // Deviation: MS-SMB2 allows NEGOTIATE and SESSION_SETUP in a compound. No client sends
+            // that, and it would be dangerous to run requests while their session is being made.
             Verdict::Fail(Status::INVALID_PARAMETER)
         } else if !is_related(flags) {
             Verdict::Begin
@@ -167,7 +167,8 @@ impl<F: Copy> Chain<F> {
         let failed = match previous.file {
             FileOutcome::None => false,
             FileOutcome::Some(_) => is_error(previous.status),
-            // Without a handle, even a warning such as STOPPED_ON_SYMLINK counts as a failure.
+            // A CREATE without a handle has failed, even if its status is only a warning such as
+            // STOPPED_ON_SYMLINK.
             FileOutcome::NotMade => previous.status.0 >> 31 == 1,
         };
         failed.then_some(previous.status)
@@ -233,7 +234,8 @@ mod tests {
         });
         for _ in 0..2 {
             assert_eq!(chain.inherit(file), Err(status));
-            // The element did not run, so it has no tree connect.
+            // An element that did not run has no tree connect; the chain must keep that of the
+            // element before it.
             chain.end(Outcome {
                 session_id: Some(1),
                 tree_id: None,
@@ -297,7 +299,8 @@ mod tests {
         let (windows, paper) = judge(&[U, U, R]);
         assert_eq!(windows, [BEGIN, BEGIN, CONTINUE]);
         assert_eq!(paper, [BAD; 3]);
-        // smbtorture's compound.invalid4 has these flags: related, related, unrelated.
+        // smbtorture's compound.invalid4 sends a related, a related and an unrelated element.
+        // Windows runs the last one; the specification fails all.
         let (windows, paper) = judge(&[R, R, U]);
         assert_eq!(windows, [BAD, BAD, BEGIN]);
         assert_eq!(paper, [BAD; 3]);
@@ -346,7 +349,7 @@ mod tests {
             Outcome { session_id: None, tree_id: None, file: FileOutcome::None, status: Status(0) };
         let mut chain = after(echo);
         assert_eq!(chain.inherit(TREE), Err(Status::INVALID_PARAMETER));
-        // All later related elements fail, until a new chain begins.
+        // After a failure, all related elements fail until a new chain begins.
         chain.end(outcome(FileOutcome::Some(7), Status::SUCCESS));
         assert_eq!(chain.inherit(ALL), Err(Status::INVALID_PARAMETER));
         chain.begin();

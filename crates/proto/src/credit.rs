@@ -6,8 +6,8 @@ use frevo_wire::Status;
 /// Returns the CreditCharge of an operation whose request or largest response, whichever is more,
 /// carries `payload_len` bytes.
 pub fn credit_charge_needed(payload_len: u32) -> u16 {
-    // 65,536 credits, for the last 64 KiB of 4 GiB, would not fit: 65,535 is enough, because no
-    // message is so long.
+    // The last 64 KiB of 4 GiB would cost 65,536 credits, which does not fit in u16. 65,535 is
+    // enough, because no message is that long.
     u16::try_from(payload_len.div_ceil(BYTES_PER_CREDIT).max(1)).unwrap_or(u16::MAX)
 }
 
@@ -21,7 +21,7 @@ pub fn check_credit_charge(
     response_payload_len: u32,
 ) -> Result<(), Status> {
     let needed = credit_charge_needed(request_payload_len.max(response_payload_len));
-    // A CreditCharge of 0 counts as 1, which is enough for 64 KiB.
+    // A CreditCharge of 0 counts as 1, which covers 64 KiB.
     if is_multi_credit && needed > credit_charge.max(1) {
         return Err(Status::INVALID_PARAMETER);
     }

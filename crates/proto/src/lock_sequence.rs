@@ -117,8 +117,8 @@ impl LockSequences {
         if place(sequence).is_none() || self.entries.is_none() {
             return true;
         }
-        // There is no such entry if the repetition was answered with success and the client has
-        // used another number since.
+        // If the request was repeated and the repetition was answered, the client may have used
+        // another number since. Then this number has no such entry.
         let is_executed = |entry: &Entry| entry.executed().is_some() && !entry.has(Entry::PROMISED);
         if !self.entry(sequence).as_ref().is_some_and(is_executed) {
             return false;
@@ -235,7 +235,8 @@ mod tests {
         assert!(sequences.promise(first));
         assert!(!sequences.undone(first));
         assert!(sequences.has(first));
-        // The client has the answer and uses another number now.
+        // The client uses the second number, so it has the answer to the first request: undoing the
+        // first one has no effect any more.
         sequences.begin(second);
         assert!(!sequences.undone(first));
         sequences.carried_out(second);

@@ -129,7 +129,8 @@ impl DataProof {
             (_, Some(cipher)) => cipher.nonce_len(),
             (_, None) => return Err(WrongLength),
         };
-        // MS-SMB2 3.3.5.13 refuses longer signatures only, but shorter ones are easier to forge.
+        // MS-SMB2 3.3.5.13 refuses only longer signatures, but a shorter one is easier to forge, so
+        // it is refused too.
         let signature = transform.signature.try_into().map_err(|_| WrongLength)?;
         if transform.nonce.len() != nonce_len {
             return Err(WrongLength);

@@ -81,8 +81,8 @@ impl ChannelSequence {
     /// Records the answer to a request, MS-SMB2 3.3.4.1.
     #[allow(clippy::needless_pass_by_value)] // finished once
     pub fn finish(&mut self, counted: Counted) {
-        // MS-SMB2 subtracts every response, even of a request that was not counted. Here only
-        // counted requests are subtracted.
+        // MS-SMB2 subtracts one for each response, even if its request was not counted. Here only
+        // counted requests are subtracted, so the counter never becomes too small.
         let count = match counted.sequence {
             None => return,
             Some(sequence) if sequence == self.current => &mut self.outstanding,
@@ -153,11 +153,11 @@ mod tests {
     fn a_replay_waits_for_what_ran_before() {
         let mut open = ChannelSequence::new(0);
         let first = open.start(Command::WRITE, 0, false).unwrap();
-        // The client repeats a request whose first attempt still runs, because the channel was
-        // lost.
+        // The channel was lost, so the client repeats a request with the next channel sequence. It
+        // is refused because the first attempt still runs.
         assert_eq!(open.start(Command::WRITE, 1, true), STALE);
         assert_eq!(open.start(Command::WRITE, 1, true), STALE);
-        // Requests that are no replays may run.
+        // New requests may run although the first attempt has not ended; a replay must wait for it.
         let other = open.start(Command::WRITE, 1, false).unwrap();
         open.finish(first);
         let replay = open.start(Command::WRITE, 1, true).unwrap();
@@ -178,8 +178,8 @@ mod tests {
         let replay = open.start(Command::WRITE, 2, true).unwrap();
         open.finish(replay);
         assert_eq!(open, ChannelSequence::new(2));
-        // A reconnect that tells the channel sequence again resets nothing: requests that began
-        // before it are still counted.
+        // A reconnect with the same channel sequence resets nothing: requests from before the
+        // reconnect still count.
         let lost = open.start(Command::WRITE, 2, false).unwrap();
         open.reconnect(2);
         let own = open.start(Command::WRITE, 2, false).unwrap();

@@ -425,8 +425,8 @@ impl Machine {
         self.receives.set_target(header.credits_requested);
         self.sends.add(header.credits_granted);
         if header.flags.contains(DataTransferFlags::RESPONSE_REQUESTED) {
-            // Deviation: in MS-SMBD 3.1.5.8, KeepaliveRequested becomes PENDING here, so that the
-            // response would ask for another response.
+            // Deviation: in MS-SMBD 3.1.5.8 KeepaliveRequested becomes PENDING at this point, so
+            // that the response would ask for another response, and so on without end.
             self.send_immediate = true;
         }
         let start = usize::try_from(header.data_offset).unwrap_or(usize::MAX);
@@ -451,8 +451,8 @@ impl Machine {
         if self.role != Role::Established || !is_wanted {
             return None;
         }
-        // The last credit is used only for a message that grants credits; otherwise both sides
-        // could wait for ever.
+        // The last send credit is kept for a message that grants credits to the peer; otherwise
+        // both sides could wait for ever.
         let credits_granted = self.receives.ungranted();
         if self.sends.available() == 0 || (self.sends.is_last() && credits_granted == 0) {
             return None;
@@ -512,7 +512,7 @@ impl Machine {
     fn response(&mut self, status: Status) -> Sending {
         let credits_granted = self.receives.ungranted();
         let status = match status {
-            // MS-SMBD 3.1.5.6: without a posted receive no credit can be granted, so the
+            // MS-SMBD 3.1.5.6: without a posted receive the peer gets no credits, so the
             // negotiation fails.
             Status::SUCCESS if credits_granted == 0 => {
                 self.role = Role::Refused;

@@ -140,7 +140,7 @@ impl Client {
         let mut input = core::mem::take(&mut self.input);
         input.extend_from_slice(bytes);
         let mut rest = input.as_slice();
-        // A server may use the full range of the length field.
+        // A server's fragment may have any length that the length field can hold.
         while let Some((header, body, after)) = split_first(rest, u16::MAX)? {
             rest = after;
             if header.call_id != self.call_id {
@@ -169,7 +169,8 @@ impl Client {
                 };
             }
             if part.is_empty() {
-                // An empty fragment would look as if no fragment had come yet, so it is refused.
+                // An empty fragment of a response is refused, because afterwards it would look as
+                // if none had arrived.
                 return Err(Malformed::new("RPC response fragments").into());
             }
         }

@@ -35,7 +35,7 @@ impl<O: Copy> Handles<O> {
         if let Some(uuid) = handle.0.get_mut(4..) {
             uuid.copy_from_slice(&random);
         }
-        // The null handle is reserved, and each handle must be unique.
+        // The null handle means "no handle", and each new handle must be unique.
         if self.0.len() >= MAX_HANDLES || handle == ContextHandle::NULL {
             return None;
         }

@@ -262,8 +262,8 @@ impl<'a> BindAck<'a> {
         let assoc_group_id = r.u32(what)?;
         let length = usize::from(r.u16(what)?);
         let address = r.take(length, what)?;
-        // The list is aligned to four bytes from the start of the PDU; its header of 16 bytes does
-        // not change that.
+        // The list of results is aligned to four bytes. Its position here is without the PDU's
+        // header, whose 16 bytes do not change the alignment.
         let padding = r.position().next_multiple_of(4).saturating_sub(r.position());
         r.skip(padding, what)?;
         let count = usize::from(r.u8(what)?);
@@ -314,7 +314,7 @@ open_enum! {
 /// Encodes a bind_nak PDU.
 pub fn encode_bind_nak(reason: RejectReason, call_id: u32) -> Vec<u8> {
     write_pdu(PduKind::BIND_NAK, PduFlags::WHOLE, call_id, |w| {
-        // The supported versions: one entry, 5.0.
+        // The list of supported versions has one entry, 5.0.
         w.u16(reason.0).u8(1).u8(5).u8(0);
     })
 }

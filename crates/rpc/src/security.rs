@@ -201,7 +201,8 @@ impl Security {
         if self.signs_header
             && let Some(flags) = pdu.get_mut(3)
         {
-            // The bit means PFC_SUPPORT_HEADER_SIGN here: the server signs headers, too.
+            // In a bind reply, the bit of PENDING_CANCEL means PFC_SUPPORT_HEADER_SIGN: the server
+            // signs headers, too.
             *flags |= PduFlags::PENDING_CANCEL.0;
         }
         let trailer = Trailer { kind: self.kind, level: self.level, context: self.context };

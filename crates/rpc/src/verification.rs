@@ -46,8 +46,8 @@ pub(crate) struct Bound {
 /// looked for from the end on, since nothing tells the end of the arguments.
 pub(crate) fn stripped<'a>(stub: &'a [u8], bound: &Bound) -> Option<&'a [u8]> {
     let last = stub.len().checked_sub(SIGNATURE.len());
-    // The trailer is aligned to four bytes in the PDU and hence in the stub, which begins at byte
-    // 24.
+    // MS-RPCE 2.2.2.13: the trailer is aligned to four bytes in the PDU, and so it is in the stub,
+    // which begins at byte 24.
     let places = last.into_iter().flat_map(|last| (0..=last / 4).rev());
     let mut places = places.map(|place| place.saturating_mul(4)).take(MAX_DISTANCE);
     let found = places.find(|at| stub.get(*at..).is_some_and(|rest| rest.starts_with(&SIGNATURE)));
@@ -87,7 +87,7 @@ fn read(commands: &[u8], bound: &Bound) -> Parsed<bool> {
                     && (call_id, context_id, opnum)
                         == (bound.call_id, bound.context_id, bound.opnum)
             }
-            // An unknown command is ignored, unless its must-process bit is set.
+            // An unknown command is ignored, but refused if its must-process bit is set.
             _ => command & MUST_PROCESS == 0,
         };
         if !agrees {
@@ -172,7 +172,8 @@ mod tests {
         };
         assert!(stripped(&unknown(END), &BOUND).is_some());
         assert_eq!(stripped(&unknown(END | MUST_PROCESS), &BOUND), None);
-        // The trailer has no end command.
+        // The trailer is refused if its last command does not have the END bit, or if it is
+        // truncated.
         assert_eq!(stripped(&unknown(0), &BOUND), None);
         let whole = unknown(END);
         for cut in 28..whole.len() {

@@ -51,7 +51,7 @@ impl WkstaGetInfo {
             w.pointer(true).u32(PLATFORM_ID_NT).pointer(true).pointer(true);
             w.u32(info.version_major).u32(info.version_minor);
             if self.level >= 101 {
-                // The pointer lanroot is not used.
+                // The pointer lanroot is reserved and null.
                 w.pointer(false);
             }
             if self.level == 102 {
@@ -59,7 +59,7 @@ impl WkstaGetInfo {
             }
             w.string(&info.name).string(&info.domain);
         } else if matches!(self.level, 102 | 502 | 1013 | 1018 | 1046) {
-            // MS-WKST 2.2.4.1: without data the pointer in WKSTA_INFO is null.
+            // MS-WKST 2.2.4.1: an error has no data, so the pointer in WKSTA_INFO is null.
             w.pointer(false);
         }
         w.u32(status.0);

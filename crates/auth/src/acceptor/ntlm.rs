@@ -102,13 +102,13 @@ impl Challenged {
         response: &NtlmV2<'_>,
         found: Option<&Account>,
     ) -> (Key, bool) {
-        // Deviation: MS-NLMP 3.2.5.1.2 suggests to refuse a TimeStamp that differs by more than 36
-        // hours. It is not compared: the challenge is new and used once, so no response can be old,
-        // and devices without a clock can log on.
+        // Deviation: MS-NLMP 3.2.5.1.2 suggests to refuse a TimeStamp that differs from the
+        // server's by more than 36 hours. The server does not compare it: each challenge is new and
+        // used once, so an old response cannot be repeated, and devices without a clock can log on.
         let zero_hash = NtHash::from_bytes([0; 16]);
         let hash = found.map_or(&zero_hash, |account| &account.nt_hash);
-        // MS-NLMP 3.2.5.1.2: some clients send a domain but compute the response without it, so
-        // both are tried.
+        // MS-NLMP 3.2.5.1.2: some clients send a domain but compute the response without it, so the
+        // server compares the response with and without the domain.
         let [as_sent, without] = [message.domain.as_str(), ""].map(|domain| {
             let key = crypt::response_key(hash, &message.user, domain);
             let proof = crypt::proof(&key, &self.server_challenge, response.temp);
@@ -159,8 +159,8 @@ impl Judge<'_> {
         finish: impl FnOnce(Proven) -> Result<T, Reason>,
     ) -> Result<T, Refusal> {
         let (user, domain) = Authenticate::claim(token);
-        // If the domain controller is unreachable, nobody has checked the password: this counts as
-        // no guess.
+        // If the domain controller is unreachable, the password was not checked, so the throttle
+        // must not count this logon as a guess: the refusal names no account.
         let is_guess = !matches!(answer, Err(Reason::DomainSilent(_)));
         let account = if is_guess { account } else { String::new() };
         let prove = |_: &Authenticate<'_>, _: &NtlmV2<'_>| Proof::of_domain(answer);

@@ -203,7 +203,8 @@ impl Judge<'_> {
         let end = self.check_times(&ticket, authenticator.time)?;
         let pac = self.check_pac(&ticket, known)?;
         let expires = self.check_kick_off(end, pac.as_ref())?;
-        // The replay cache comes last, so that it contains only accepted requests.
+        // The request is recorded in the replay cache last, so that the cache contains only valid
+        // requests.
         let until = authenticator.time.seconds.saturating_add(self.now.skew);
         let replay = Replay::new(request.authenticator.cipher, &ticket.client, until);
         self.service.replays.record(replay, self.now.moment.seconds)?;
@@ -237,8 +238,8 @@ impl Judge<'_> {
             Some(other) => return Err(Fault::ChecksumType(other.number)),
         };
         let is_dce = wanted.flags.contains(ContextFlags::DCE_STYLE);
-        // MS-KILE 3.4.5.1: DCE style has three messages, one of which is the server's proof, so the
-        // client must ask for it.
+        // MS-KILE 3.4.5.1: DCE style has three messages. The second one is the server's proof
+        // (AP-REP), so the client must ask for mutual authentication.
         if is_dce && !(self.carrier.is_dce && wanted.flags.contains(ContextFlags::MUTUAL)) {
             return Err(Fault::DceStyle);
         }
@@ -318,8 +319,8 @@ impl Judge<'_> {
         };
         match &info {
             None if policy == PacPolicy::Required => Err(Fault::MissingPac),
-            // MS-KILE 3.1.5.4: a domain's KDC has checked the transited realms even if the flag is
-            // missing.
+            // MS-KILE 3.1.5.4: a KDC that sends logon information has checked the transited realms.
+            // Without this information, the ticket's flag must say so.
             None if ticket.has_transited
                 && ticket.client.realm != known.principal.realm
                 && !ticket.flags.contains(TicketFlags::TRANSITED_POLICY_CHECKED) =>
@@ -357,7 +358,8 @@ impl Proven {
             if self.is_dce { message } else { gss::framed(gss::AP_REP, &message) }
         });
         let key = own.unwrap_or_else(|| base.clone());
-        // Without an AP-REP, both directions begin with the client's sequence number.
+        // Without an AP-REP the server sends no sequence number of its own, so both directions
+        // begin with the client's.
         let acceptor = if self.is_mutual { sequence } else { self.sequence };
         let context = Context { key, is_acceptor_subkey, sequence: [self.sequence, acceptor] };
         let owed = self.is_dce.then(|| Owed { session_key: self.session_key.clone(), sequence });

@@ -298,7 +298,7 @@ pub(super) fn principal_field(n: u8, principal: &Principal) -> Vec<u8> {
 pub(super) fn time_field(n: u8, seconds: i64) -> Vec<u8> {
     let seconds = seconds.clamp(-11_644_473_600, 253_402_300_799);
     let (day, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // The estimate of the year is never too late, so the loop only counts upwards.
+    // The first estimate of the year is never too late, so the loop only counts upwards.
     let mut year = day.saturating_sub(366).div_euclid(366).saturating_add(1_970).max(1_601);
     while days(year.saturating_add(1), 1, 1) <= day {
         year = year.saturating_add(1);
@@ -417,7 +417,7 @@ mod tests {
         ] {
             assert_eq!(read(&alloc::vec!["a"; count], "R").is_ok(), fits, "{count}");
         }
-        // The length includes a realm of one byte and a separator.
+        // MAX_PRINCIPAL_LEN covers the name, a separator and the realm, here of one byte.
         for (length, fits) in [(MAX_PRINCIPAL_LEN - 2, true), (MAX_PRINCIPAL_LEN - 1, false)] {
             assert_eq!(read(&[&"x".repeat(length)], "R").is_ok(), fits, "{length}");
         }

@@ -220,14 +220,15 @@ mod tests {
             assert_eq!(granting.end_time, at(36_000));
             assert_eq!(granting.renew_till, at(86_400));
             assert_eq!(granting.ticket.first(), Some(&0x61));
-            // The realm and the case of the service's name do not matter.
+            // The service is found in upper case, too, and without a realm, but not in another
+            // realm.
             let mut wanted = Principal::parse(&service.to_uppercase(), "").unwrap();
             assert!(cache.find(&wanted, 0, at(1)).is_some());
             wanted.realm.clear();
             assert!(cache.find(&wanted, 0, at(1)).is_some());
             wanted.realm = "OTHER".into();
             assert!(cache.find(&wanted, 0, at(1)).is_none());
-            // A ticket is not used before its start or if it ends within the next 60 seconds.
+            // The ticket is used only if, 60 seconds from now, it has begun and has not ended.
             assert!(cache.ticket_granting(60, at(-61)).is_none());
             assert!(cache.ticket_granting(60, at(35_939)).is_some());
             assert!(cache.ticket_granting(60, at(35_940)).is_none());
@@ -239,8 +240,8 @@ mod tests {
     fn a_truncated_file_is_refused_whole() {
         let whole = |end: &usize| CredentialsCache::parse(&V4[..*end]).is_ok();
         let ends: Vec<usize> = (0..=V4.len()).filter(whole).collect();
-        // A cut file is valid only after the client's name, two settings and two tickets: five
-        // places.
+        // A truncated file is valid only if the cut is after the client's name, after one of two
+        // settings or after one of two tickets: five lengths in all.
         assert_eq!(ends.len(), 5, "{ends:?}");
     }
 
@@ -250,7 +251,7 @@ mod tests {
         assert_eq!(what(&[5, 2]), "credentials cache: version");
         assert_eq!(what(&[]), "credentials cache: version");
         assert_eq!(what(&alloc::vec![0; MAX_CCACHE_LEN + 1]), "credentials cache: length");
-        // The header holds the clock offset.
+        // The header of the file holds the clock offset: -7 seconds here.
         let mut ahead = V4.to_vec();
         ahead[8..12].copy_from_slice(&(-7i32).to_be_bytes());
         assert_eq!(CredentialsCache::parse(&ahead).unwrap().clock_offset, -7);

@@ -99,8 +99,8 @@ impl Fault {
             Self::Skew(_) => ErrorCode::SKEW,
             Self::Expired(_) => ErrorCode::TICKET_EXPIRED,
             Self::NotYetValid(_) => ErrorCode::TICKET_NOT_YET_VALID,
-            // MS-KILE 3.4.5: all failures to decrypt have this code, upon which Windows gets a new
-            // ticket.
+            // MS-KILE 3.4.5: each failure to decrypt the ticket is reported as MODIFIED, so that
+            // Windows gets a new ticket.
             Self::NoKey { .. } | Self::NoKeyVersion { .. } | Self::WrongKey { .. } => {
                 ErrorCode::MODIFIED
             }

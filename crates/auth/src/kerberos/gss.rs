@@ -69,8 +69,8 @@ pub(super) fn unframed(token: &[u8]) -> Parsed<([u8; 2], &[u8])> {
 
 /// True if `token` is an AP-REQ without a frame, as DCE RPC has it (MS-KILE 3.4.5.1).
 pub(crate) fn is_frameless(token: &[u8]) -> bool {
-    // 0x6e is the tag APPLICATION 14 of an AP-REQ (RFC 4120 section 5.5.1), without the frame of
-    // GSS-API around it.
+    // 0x6e is the tag APPLICATION 14 of an AP-REQ (RFC 4120 section 5.5.1). The token is a bare
+    // AP-REQ, without the GSS-API header.
     token.first() == Some(&0x6e)
 }
 
@@ -173,7 +173,7 @@ impl Context {
 
 /// Returns the MIC of RFC 4757 section 7.2, in its frame.
 fn rc4_mic(key: &Key, from: End, sequence: u32, message: &[u8]) -> Vec<u8> {
-    // The header has TOK_ID, SGN_ALG (HMAC) and Filler.
+    // The constant HEAD is TOK_ID, SGN_ALG (HMAC) and Filler, which the checksum covers.
     const HEAD: [u8; 8] = [1, 1, 0x11, 0, 0xff, 0xff, 0xff, 0xff];
     const TOKEN: [u8; 2] = [1, 1];
     let checksum = key.checksum(KeyUsage(15), &[&HEAD[..], message].concat());

@@ -147,7 +147,7 @@ impl Sent {
         }
         let theirs = part.subkey.map(|key| {
             let etype = EncryptionType::from_number(key.number)?;
-            // The subkey must not have a weaker type than the KDC chose.
+            // The server must not choose RC4 for its subkey if the KDC chose a stronger type.
             let is_weaker = etype == EncryptionType::Rc4Hmac && etype != self.subkey.etype();
             Key::new(etype, key.bytes).filter(|_| !is_weaker)
         });

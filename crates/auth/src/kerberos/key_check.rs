@@ -143,8 +143,7 @@ impl KeyAnswer {
         let error = KrbError::parse(bytes)?;
         let time =
             FileTime::from_unix(error.time.seconds, error.time.microseconds.saturating_mul(1_000));
-        // Refusals of other kinds have data that lists no encryption types, which counts as an
-        // empty list.
+        // Only some refusals list encryption types in their data. For all others the list is empty.
         let etypes = error.data.and_then(|data| etypes(data).ok()).unwrap_or_default();
         Ok(Self::Refused { code: KdcErrorCode(error.code.0), time, etypes })
     }

@@ -49,7 +49,8 @@ impl Keytab {
             return Err(Malformed::new("keytab: version"));
         }
         let mut keytab = Self::default();
-        // MIT's library stops at an entry of length zero, to which it appends new entries.
+        // MIT's library writes new entries over an entry of length zero, so the file ends at such
+        // an entry.
         while !file.is_empty() {
             let length = file.i32("keytab: length of an entry")?;
             let record = file.take(length.unsigned_abs(), "keytab: entry")?;
@@ -192,7 +193,7 @@ mod tests {
     fn a_truncated_file_is_refused_whole() {
         for end in 0..TYPES.len() {
             let parsed = Keytab::parse(&TYPES[..end]);
-            // A file that ends after a record is valid.
+            // A file that is cut exactly after a record is valid, but has fewer entries.
             let ends_well = [2, 0x61, 0xb2].contains(&end);
             if let Ok(keytab) = parsed {
                 assert!(ends_well || keytab.entries.len() < 5, "{end}");
@@ -200,8 +201,8 @@ mod tests {
         }
         let cut: Vec<usize> =
             (0..TYPES.len()).filter(|end| Keytab::parse(&TYPES[..*end]).is_ok()).collect();
-        // The file can be cut after the version and after each record except the last one: five
-        // places.
+        // The file is valid if the cut is after the version or after one of four records: five
+        // lengths.
         assert_eq!(cut.len(), 5, "{cut:?}");
     }
 
@@ -209,13 +210,14 @@ mod tests {
     fn other_versions_and_types() {
         assert_eq!(Keytab::parse(&[5, 1]).unwrap_err().what, "keytab: version");
         assert_eq!(Keytab::parse(&[]).unwrap_err().what, "keytab: version");
-        // The key has 8 bytes, the length of a DES key.
+        // This entry has a DES key of 8 bytes, which is not supported: it is skipped and its type
+        // (3) noted.
         let mut des = alloc::vec![5, 2, 0, 0, 0, 28, 0, 1, 0, 1, b'R', 0, 1, b'u', 0, 0, 0, 1];
         des.extend([0, 0, 0, 0, 7, 0, 3, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
         des[5] = (des.len() - 6) as u8;
         let keytab = Keytab::parse(&des).unwrap();
         assert_eq!((keytab.entries.len(), &keytab.unknown_types[..]), (0, &[3][..]));
-        // The type is AES but the key is too short.
+        // The entry now claims to be AES (17), for which its key is too short.
         des[24] = 17;
         assert_eq!(Keytab::parse(&des).unwrap_err().what, "keytab: length of a key");
         assert!(Keytab::parse(&alloc::vec![0; MAX_KEYTAB_LEN + 1]).is_err());

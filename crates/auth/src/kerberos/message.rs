@@ -194,8 +194,8 @@ impl<'a> EncTicketPart<'a> {
         let start_time = fields.optional(6, WHAT)?.map(|t| time(t, "starttime")).transpose()?;
         let end_time = time(fields.required(7, WHAT)?, "endtime")?;
         fields.optional(8, WHAT)?.map(|t| time(t, "renew-till")).transpose()?;
-        // Deviation: RFC 4120 section 3.2.3 compares caddr with the client's address. It is
-        // ignored, because KDCs no longer send addresses (networks translate them) and clients may
+        // Deviation: RFC 4120 section 3.2.3 compares caddr with the client's address. The server
+        // ignores caddr, because KDCs no longer send addresses (NAT changes them) and clients may
         // ask for a ticket without any.
         fields.optional(9, "caddr")?;
         let authorization_data = fields.optional(10, "authorization-data")?;

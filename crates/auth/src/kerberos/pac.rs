@@ -78,7 +78,8 @@ impl<'a> Pac<'a> {
             buffers.push((kind, start..end.ok_or(fault)?));
         }
         let header = reader.position();
-        // MS-PAC 2.4: buffers lie behind the array, at multiples of eight bytes.
+        // MS-PAC 2.4: the buffers follow the array of headers and begin at multiples of eight
+        // bytes.
         let is_placed =
             |range: &Range<usize>| range.start >= header && range.start.is_multiple_of(8);
         if !buffers.iter().all(|(_, range)| is_placed(range)) {
@@ -156,7 +157,8 @@ impl<'a> Pac<'a> {
         let time = FileTime(reader.u64(WHAT)?);
         let length = usize::from(reader.u16(WHAT)?);
         let name = WireName::new(reader.take(length, WHAT)?)?.decode()?;
-        // MS-KILE 3.1.5.7: the case of the name does not matter.
+        // MS-KILE 3.1.5.7: the client's name in the PAC must equal that in the ticket, without
+        // regard to case.
         let expected = fold_name(&client.components.join("/"));
         let name = fold_name(&name);
         let with_realm = || alloc::format!("{expected}@{}", fold_name(&client.realm));

@@ -121,7 +121,8 @@ mod tests {
         assert_eq!(table.record(entry(1, 1, 100), 100), Err(Fault::Replayed));
         assert_eq!(table.record(entry(2, 1, 200), 101), Ok(()));
         assert_eq!(table.len(), 1);
-        // Equal bytes with another time are no replay, because the entry includes the time.
+        // The same bytes at another time are not refused as a replay, because an entry includes the
+        // time.
         assert_eq!(table.record(entry(2, 1, 201), 101), Ok(()));
     }
 

@@ -147,8 +147,8 @@ impl Wrap {
         let [_, _, _, _, extra0, extra1, rotation0, rotation1, ..] = *header;
         let extra = u16::from_be_bytes([extra0, extra1]);
         let rotation = u16::from_be_bytes([rotation0, rotation1]);
-        // The other fields of the header have only one valid value for this message, so the headers
-        // are compared as a whole.
+        // All fields except rotation and sequence number have only one valid value for this
+        // message, so the whole header is compared with the expected one.
         if extra != EXTRA || *header != *self.header(self.other(), sequence, rotation) {
             return None;
         }
@@ -162,8 +162,8 @@ impl Wrap {
         let plain = self.context.key.unwrap(usage(self.other()), around, &sealed, text.len())?;
         let (opened, end) = plain.split_at_checked(text.len())?;
         let inner = end.get(usize::from(extra)..)?;
-        // RFC 4121 section 4.2.4: the encrypted header must equal the header in the clear, before
-        // rotation.
+        // RFC 4121 section 4.2.4: the encrypted copy of the header must equal the header in the
+        // clear, but with a rotation of 0.
         if inner != self.header(self.other(), sequence, 0) {
             return None;
         }
@@ -261,7 +261,7 @@ mod tests {
         let mut again = message;
         assert!(server.unseal(&mut message, 8..32, &token));
         assert!(!server.unseal(&mut again, 8..32, &token));
-        // The client must not accept its own message.
+        // The client must not accept its own message if an attacker sends it back.
         let (mut client, _) = fresh();
         let mut message = *MESSAGE;
         let token = client.seal(&mut message, 8..32).unwrap();

@@ -23,8 +23,8 @@ pub enum Mode {
 
 /// Returns HMAC-MD5 of the parts, one after the other.
 pub(crate) fn hmac_md5(key: &[u8; 16], parts: &[&[u8]]) -> [u8; 16] {
-    // HMAC pads a short key with zeros. The padding is done here, because this constructor, unlike
-    // the general one, cannot fail.
+    // HMAC pads a short key with zeros. The padding is done here because the constructor for whole
+    // blocks cannot fail, unlike the one for keys of any length.
     let mut block = Zeroizing::new([0u8; 64]);
     if let Some(start) = block.first_chunk_mut::<16>() {
         *start = *key;
@@ -224,14 +224,14 @@ mod tests {
 
     #[test]
     fn the_checksum_of_the_wrap_example() {
-        // In MS-NLMP 4.2.4.4, 18 bytes are encrypted before the checksum is. Without KEY_EXCH the
-        // checksum is not encrypted and can be compared.
+        // MS-NLMP 4.2.4.4 encrypts the checksum too, after 18 bytes of data. Without KEY_EXCH the
+        // checksum stays in the clear, so it can be compared.
         let exported = Zeroizing::new(RANDOM_SESSION_KEY);
         let message = b"P\0l\0a\0i\0n\0t\0e\0x\0t\0";
         let bare = FLAGS.without(Flags::KEY_EXCH);
         let signature = first_signature(bare, &exported, Mode::Client, message).unwrap();
         assert_eq!(signature, hex("01000000 70352851f2564309 00000000"));
-        // The example's encrypted data shows the RC4 state in which a mechListMIC begins.
+        // After the example's data, the RC4 state is the one with which a mechListMIC begins.
         let mut sealed = *message;
         let mut state = rc4(&seal_key(FLAGS, &exported, Mode::Client));
         state.apply_keystream(&mut sealed);

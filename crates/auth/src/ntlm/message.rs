@@ -86,7 +86,8 @@ impl<'a> Challenge<'a> {
         let server_challenge = reader.array("ServerChallenge")?;
         reader.skip(8, "Reserved")?;
         let target_info = field(&mut reader, message, CHALLENGE_LEAST, "TargetInfo")?;
-        // The name is only shown to users, so in an unknown code page it is left out.
+        // The target name is only shown to users. If it is not Unicode, its code page is unknown,
+        // and it is left out.
         let target_name = if flags.contains(Flags::UNICODE) {
             text(target_name, MAX_NAME_UNITS, "TargetName")?
         } else {
@@ -100,7 +101,8 @@ impl<'a> Challenge<'a> {
         let name: Vec<u8> = if self.flags.contains(Flags::UNICODE) {
             self.target_name.encode_utf16().flat_map(u16::to_le_bytes).collect()
         } else {
-            // The code page may lack other characters, which become question marks.
+            // The code page of the client is unknown, so each character outside of ASCII becomes a
+            // question mark.
             let oem = |c: char| u8::try_from(c).ok().filter(u8::is_ascii).unwrap_or(b'?');
             self.target_name.chars().map(oem).collect()
         };
@@ -236,7 +238,7 @@ impl<'a> Authenticate<'a> {
                 let value = field(&mut reader, message, AUTHENTICATE_LEAST, what);
                 value.and_then(|value| name(value, flags, what))
             };
-            // The fields have fixed positions, so the domain is found even if the user name is
+            // Each field has its own offset, so the domain can be read even if the user name is
             // malformed.
             let domain = read("DomainName").unwrap_or_default();
             Ok((read("UserName")?, domain))
@@ -288,7 +290,7 @@ impl AuthenticateParts<'_> {
             }
             s.encode_utf16().flat_map(u16::to_le_bytes).collect()
         };
-        // The names come first, so that their UTF-16 begins at even offsets.
+        // The names come first in the payload, so that their UTF-16 text begins at even offsets.
         let mut payload = Payload::starting_at(PAYLOAD_AFTER_MIC);
         let domain = payload.add(&encoded(self.domain));
         let user = payload.add(&encoded(self.user));
@@ -426,8 +428,8 @@ mod tests {
         let pairs = AvPairs::parse(message.target_info).unwrap();
         assert_eq!(pairs.name(AvId::NB_DOMAIN_NAME).unwrap().unwrap(), "Domain");
         assert_eq!(pairs.name(AvId::NB_COMPUTER_NAME).unwrap().unwrap(), "Server");
-        // Frevo sends another VERSION than the specification's example; the rest of the message
-        // must be equal.
+        // Frevo sends another VERSION than the specification's example, so these bytes are copied.
+        // All other bytes must be equal.
         let mut ours = message.encode();
         ours[48..56].copy_from_slice(&bytes[48..56]);
         assert_eq!(ours, bytes);
@@ -446,7 +448,7 @@ mod tests {
         let NtResponse::V2(v2) = &message.nt_response else { panic!("not version 2") };
         assert_eq!(v2.proof[..4], [0x68, 0xcd, 0x0a, 0xb8]);
         assert_eq!(v2.time, 0);
-        // The message has no MIC: its payload begins at 72, where the MIC would be.
+        // The payload begins at offset 72, where the MIC would be, so the message has no MIC.
         assert!(message.mic().is_err());
     }
 

@@ -169,7 +169,8 @@ mod tests {
         let mut signature = client.seal(&mut message, 0..4);
         signature[5] ^= 1;
         assert!(!server.unseal(&mut message, 0..4, &signature));
-        // A repeated message is refused. The signature also covers the part that is not encrypted.
+        // The server accepts the message once and refuses its repetition. The signature also covers
+        // the head, which is not encrypted.
         let (mut client, mut server) = ends();
         let mut message = *b"head and body";
         let signature = client.seal(&mut message, 4..13);

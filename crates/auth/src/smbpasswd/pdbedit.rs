@@ -58,7 +58,8 @@ impl AccountFile {
             return parse(text);
         }
         let mut file = Self::parse(text)?;
-        // In Frevo's own files a time of 0 means "unknown".
+        // In Samba's files a last change of 0 means "must change the password"; in Frevo's own it
+        // means "unknown".
         let is_samba = file.header == super::Header::default();
         let rules = file.entries().map(|entry| {
             let must_change = is_samba && entry.last_change == Some(0);
@@ -209,7 +210,8 @@ impl AccountFile {
                 let (machine, rid) = sid
                     .and_then(|sid| sid.split_rid())
                     .ok_or("the SID is not one of an account")?;
-                // An account of another domain gets no RID, so it is not imported.
+                // The header keeps the SID of one machine. An account with another domain SID gets
+                // no RID, so it is not imported.
                 if *self.header.machine.get_or_insert(machine) == machine {
                     account.entry.rid = Some(rid);
                 }

@@ -263,7 +263,8 @@ fn kerberos_keys_stay_with_their_password() {
     assert_eq!(again.find("ann").unwrap(), file.find("ann").unwrap());
     assert_eq!(again.find("ann").unwrap().kerberos, Some(keys.clone()));
     assert!(!format!("{keys:?}").contains("165"), "it prints no key");
-    // A password that is set by its hash only leaves no Kerberos keys.
+    // If a password is set by its hash alone, Kerberos keys cannot be computed, so the old ones are
+    // removed.
     assert!(file.set_password("ann", hash, None, 6));
     assert!(!file.to_text().contains("KRB5-"));
     for bad in ["", "1", "1,00,00,00", "1,zz,00,00", "x,,,"] {
@@ -313,7 +314,8 @@ fn rules_of_samba_are_found() {
         (rules_of("DU", never, set, "never", "", &all), SambaRule::Disabled),
         (rules_of("UL", never, set, "never", "", &all), SambaRule::Locked),
         (rules_of("U", past, set, "never", "", &all), SambaRule::Ends(text(past))),
-        // A time that cannot be parsed counts as the end of the account.
+        // The time `2026-01-01` is not in Samba's format. It counts as the account's end, so that
+        // no account stays valid by mistake.
         (rules_of("U", "2026-01-01", set, "never", "", &all), SambaRule::Ends(text("2026-01-01"))),
         (rules_of("U", never, "0", "0", "", &all), SambaRule::MustChange),
         (rules_of("U", never, set, past, "", &all), SambaRule::PasswordEnds(text(past))),
@@ -325,7 +327,8 @@ fn rules_of_samba_are_found() {
     ] {
         assert_eq!(found, [rule]);
     }
-    // These flags (never expires, not required) exempt the user from changing the password.
+    // An account with the flag X (password never expires) or N (no password required) need not
+    // change its password, although it has expired.
     for exempt in ["UX", "NU"] {
         assert_eq!(rules_of(exempt, never, "0", past, "", &all), []);
     }
@@ -337,7 +340,8 @@ fn rules_of_samba_are_found() {
     assert_eq!(plain("00000000", "U"), [SambaRule::MustChange]);
     assert_eq!(plain("00000000", "UX"), []);
     assert_eq!(plain("65A1B2C3", "UL"), [SambaRule::Locked]);
-    // In Frevo's own files a time of 0 means "unknown".
+    // In Samba's files a last change of 0 means "must change the password"; in Frevo's own it means
+    // "unknown".
     let own = format!(
         "#!frevo accounts 2 sid={MACHINE}\nann:1000:{X}:{HASH}:[U          ]:LCT-00000000:\n"
     );

@@ -160,7 +160,8 @@ fn kerberos_without_spnego() {
     let mut server = acceptor(service());
     let Ok(AcceptorStep::Done(done)) = server.step(&bare, NOW, &accounts()) else { panic!("?") };
     assert_eq!(&*done.identity.user, "ann");
-    // The client expects the server's answer inside of SPNEGO.
+    // The server answered a bare AP-REQ with a bare AP-REP. This client expects it inside of
+    // SPNEGO.
     let wrapped = NegTokenResp {
         state: Some(NegState::ACCEPT_COMPLETED),
         token: Some(&done.token),
@@ -189,7 +190,7 @@ fn a_second_choice_is_proved_by_both_ends() {
     });
     assert_eq!(refusal.unwrap_err().reason, Reason::WrongMechListMic);
 
-    // The server's MIC is missing or wrong.
+    // The server's MIC is missing or wrong, so the client refuses its last answer.
     for (change, reason) in
         [(None, Reason::MissingMechListMic), (Some(&b"another MIC"[..]), Reason::WrongMechListMic)]
     {
@@ -235,7 +236,8 @@ fn a_server_without_kerberos_gets_ntlm_where_the_user_allows_it() {
 
     let refusal = run(&mut initiator(forge().issue()), &mut ntlm_only()).unwrap_err();
     assert_eq!(refusal.reason, Reason::NoCommonMechanism);
-    // The server's hint offers only NTLM.
+    // The server's hint offers only NTLM: a client without NTLM refuses, and a client with both
+    // mechanisms goes on.
     let hint = Acceptor::initial_token(false, true);
     let mut client = initiator(forge().issue());
     assert_eq!(client.initial_token(&hint, NOW).unwrap_err().reason, Reason::NoCommonMechanism);
@@ -347,7 +349,8 @@ fn the_session_ends_with_the_ticket_or_when_the_controller_says() {
     assert_eq!(end(&forge), FileTime(NOW + 60 * SECOND));
     forge.pac.as_mut().unwrap().logon.as_mut().unwrap().kick_off = FileTime(0);
     assert_eq!(end(&forge), forge.end_time);
-    // The ticket has expired, but within the allowed clock difference it is accepted.
+    // The ticket has expired 100 seconds ago. With the allowed clock difference of 300 seconds it
+    // is still valid for 200.
     forge.end_time = FileTime(NOW - 100 * SECOND);
     assert_eq!(end(&forge), FileTime(NOW + 200 * SECOND));
 }
@@ -362,7 +365,8 @@ fn a_client_whose_clock_is_wrong_learns_the_time_and_tries_again() {
         let ahead = (client_now as i64 - NOW as i64) / SECOND as i64;
         assert_eq!(retried, [Reason::Kerberos(Fault::Skew(ahead))]);
     }
-    // A client that does not correct its clock is refused twice and does not try again.
+    // A client without clock correction is refused twice, because it sends the same wrong time
+    // again.
     let old = |time| initiator(forge().issue()).initial_token(&[], time).unwrap();
     let old_request = |time| {
         let token = old(time);
@@ -395,7 +399,7 @@ fn a_server_that_cannot_read_the_ticket_proves_nothing() {
     let Ok(AcceptorStep::Done(done)) = acceptor(service()).step(&first, NOW, &accounts()) else {
         panic!("?")
     };
-    // The AP-REP belongs to another exchange. Then one byte of the right AP-REP is changed.
+    // An AP-REP of another exchange and one with a changed byte are refused.
     let mut other = initiator(forge().issue());
     other.initial_token(&[], NOW + SECOND).unwrap();
     let refusal = other.step(&done.token, NOW).unwrap_err();
@@ -405,12 +409,13 @@ fn a_server_that_cannot_read_the_ticket_proves_nothing() {
         client.initial_token(&[], NOW).unwrap();
         let mut changed = done.token.clone();
         changed[byte] ^= 1;
-        // Two values of supportedMech are valid; no change of one byte turns one into the other.
+        // supportedMech has two valid values, but no change of one byte turns one into the other.
+        // So each changed byte must lead to a refusal.
         if let Ok(InitiatorStep::Done(key)) = client.step(&changed, NOW) {
             panic!("byte {byte} of {} does not matter: {}", done.token.len(), key.len());
         }
     }
-    // The server's last answer has no AP-REP.
+    // The server accepts without sending an AP-REP, so its proof is missing.
     let mut client = initiator(forge().issue());
     client.initial_token(&[], NOW).unwrap();
     let state = Some(NegState::ACCEPT_COMPLETED);

@@ -88,8 +88,8 @@ fn refusals_of_the_domain_count_and_its_silence_does_not() {
     let silent = |_: &DomainQuestion| Err(Reason::DomainSilent(String::from("x")));
     let refusal = with_domain(&mut client("ann@a.test", ""), &mut server(), silent).unwrap_err();
     assert_eq!((&*refusal.user, &*refusal.account), ("ann@a.test", ""));
-    // The controller's session key differs from the client's: someone changed the exchange or the
-    // answer.
+    // The controller returns another session key than the client has: an attacker changed the
+    // exchange or the controller's answer.
     let other = |question: &DomainQuestion| {
         let session_key = Zeroizing::new(vec![1; 16]);
         answer_of(question, "domain password").map(|logon| DomainLogon { session_key, ..logon })
@@ -108,7 +108,8 @@ fn refusals_of_the_domain_count_and_its_silence_does_not() {
 fn an_account_of_the_same_name_is_another_user() {
     let (done, _) = run(&mut initiator(), &mut server(), unchanged).unwrap();
     assert!(done.identity.by_domain.is_none());
-    // The client uses the password of the local account, which the domain does not accept.
+    // The client logs on with the password of the local account "ann", but for this domain the
+    // server asks the controller, which refuses it.
     let mut client = client("ann", "frevo");
     let mut server = server();
     let first = client.initial_token(&Acceptor::initial_token(false, true), NOW).unwrap();
@@ -117,7 +118,8 @@ fn an_account_of_the_same_name_is_another_user() {
     };
     let InitiatorStep::Continue(last) = client.step(&challenge, NOW).unwrap() else { panic!() };
     assert!(matches!(server.step(&last, NOW, &accounts()), Ok(AcceptorStep::Ask(_))));
-    // Tokens are refused while the domain's answer is pending, and so is a second answer.
+    // While the domain's answer is pending, the server refuses any token. Afterwards it refuses the
+    // domain's answer, too.
     assert_eq!(server.step(&last, NOW, &accounts()).unwrap_err().reason, Reason::OutOfTurn);
     let late = server.answer(Err(Reason::WrongPassword));
     assert_eq!(late.unwrap_err().reason, Reason::OutOfTurn);
@@ -143,7 +145,7 @@ fn a_controller_is_not_asked_about_a_malformed_message() {
         server.step(&last, NOW, &accounts())
     };
     assert!(matches!(asked(|_| ()), Ok(AcceptorStep::Ask(_))));
-    // EncryptedRandomSessionKeyFields gets a length of 5.
+    // The length of EncryptedRandomSessionKey becomes 5, but a key has 16 bytes.
     let refusal = asked(|message| message[52..56].copy_from_slice(&[5, 0, 5, 0])).unwrap_err();
     assert_eq!(refusal.reason, Reason::Malformed("EncryptedRandomSessionKey"));
     // The NT response is cut within its AV pairs.

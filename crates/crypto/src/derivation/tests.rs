@@ -14,8 +14,8 @@ fn cipher_key(cipher: Cipher, text: &str) -> Option<(Cipher, Secret<32>)> {
 
 #[test]
 fn sp800_108_validation_vector() {
-    // NIST CAVP: KDF in counter mode, HMAC-SHA256, counter before the fixed data, r = 32, L = 128,
-    // count 0.
+    // The values are from NIST's CAVP vectors: KDF in counter mode, HMAC-SHA256, the counter before
+    // the fixed data, a counter of 32 bits, an output of 128 bits, COUNT=0.
     let key = hex("dd1d91b7d90b2bd3138533ce92b272fbf8a369316aefe242e659cc0ae238afe0");
     let fixed = hex("01322b96b30acd197979444e468e1c5c6859bf1b1cf951b7e725303e237e46b8
          64a145fab25e517b08f8683d0315bb2911d80a0e8aba17f3b413faac");
@@ -26,8 +26,8 @@ fn sp800_108_validation_vector() {
 
 #[test]
 fn published_3_0_keys() {
-    // The keys are from Microsoft's "SMB 2 and SMB 3 security in Windows 10: the anatomy of signing
-    // and cryptographic keys": both channels of the 3.0 example.
+    // The keys are those of the two channels in the SMB 3.0 example of Microsoft's article "SMB 2
+    // and SMB 3 security in Windows 10: the anatomy of signing and cryptographic keys".
     let key = hex("7CD451825D0450D235424E44BA6E78CC");
     let keys = SessionKeys::derive(Derivation::Smb30, &key, Some(Cipher::Aes128Ccm)).unwrap();
     assert_eq!(keys.signing, secret16("0B7E9C5CAC36C0F6EA9AB275298CEDCE"));
@@ -45,7 +45,7 @@ fn published_3_0_keys() {
 
 #[test]
 fn published_3_0_encryption_keys() {
-    // The keys are from Microsoft's "Encryption in SMB 3.0: A protocol perspective".
+    // The keys are from Microsoft's article "Encryption in SMB 3.0: A protocol perspective".
     let key = hex("B4546771B515F766A86735532DD6C4F0");
     let keys = SessionKeys::derive(Derivation::Smb30, &key, Some(Cipher::Aes128Ccm)).unwrap();
     assert_eq!(keys.signing, secret16("F773CD23C18FD1E08EE510CADA7CF852"));
@@ -92,11 +92,12 @@ fn aes_256_keys_come_from_the_full_key_and_the_others_do_not() {
     let with_256 = derive(&full, Cipher::Aes256Gcm);
     assert_eq!(with_256.signing, short.signing);
     assert_eq!(with_256.application, short.application);
-    // The expected value was computed with Python: HMAC-SHA256(full, 1 | label | 0 | 64 zeros |
-    // 256).
+    // Python computed the expected value: HMAC-SHA256 with the full key over 1, label, 0, 64 zeros
+    // and 256 (the number of bits).
     let expected = "1e63f9cbd3a0f6859efddca3bb4812fdf7c9a01907bd15e549b6641ffd9c4854";
     assert_eq!(with_256.client_to_server, cipher_key(Cipher::Aes256Gcm, expected));
-    // NTLM's key of 16 bytes counts as the full key, but L is still 256 bits.
+    // NTLM's session key of 16 bytes is the full key, too. The cipher key still has 256 bits (L),
+    // so it differs from the 128-bit key even in its first half.
     let ntlm = derive(&full[..16], Cipher::Aes256Gcm).client_to_server.unwrap().1;
     assert_ne!(ntlm.expose()[..16], short.client_to_server.unwrap().1.expose()[..16]);
 }

@@ -64,7 +64,7 @@ fn decrypt_with(
         rest => rest,
     };
     let Some(chained) = sealed.len().checked_sub(BLOCK.saturating_add(short)) else {
-        // A single block is decrypted without ciphertext stealing.
+        // A message of a single block is decrypted directly, without ciphertext stealing.
         return Some(Zeroizing::new(decrypt(sealed.try_into().ok()?).to_vec()));
     };
     let (chained, tail) = sealed.split_at_checked(chained)?;
@@ -75,8 +75,8 @@ fn decrypt_with(
     }
     let (whole, stolen) = tail.split_first_chunk::<BLOCK>()?;
     let last = decrypt(*whole);
-    // The second last block consists of its sent part and of the bytes that were moved into the
-    // last block.
+    // The second last block was sent shortened. Its missing bytes ("stolen") are at the end of the
+    // decrypted last block.
     let mut rebuilt = last;
     rebuilt.get_mut(..short)?.copy_from_slice(stolen);
     let opened = decrypt(rebuilt);

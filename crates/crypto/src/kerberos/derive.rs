@@ -148,8 +148,8 @@ fn fold(constant: &[u8]) -> [u8; BLOCK] {
     let Some(before) = BLOCK.checked_sub(constant.len()).filter(|_| bits > 0) else {
         return [0; BLOCK];
     };
-    // The smallest number of copies that fills whole blocks: 16, divided by the powers of two in
-    // the length.
+    // The constant is copied until whole blocks are full: 16 times, divided by the largest power of
+    // two (up to 16) that divides its length.
     let copies = BLOCK.wrapping_shr(constant.len().trailing_zeros().min(4));
     let mut value = constant.iter().fold(0, |value: u128, byte| (value << 8) | u128::from(*byte));
     let mask = u128::MAX.wrapping_shr(128_u32.saturating_sub(bits));

@@ -23,7 +23,7 @@ const fn number(usage: KeyUsage) -> u32 {
 }
 
 fn hmac_md5(key: &[u8], parts: &[&[u8]]) -> Zeroizing<[u8; 16]> {
-    // HMAC accepts a key of any length, so this cannot fail.
+    // HMAC accepts a key of any length, so the `else` is never reached.
     let Ok(mut mac) = Hmac::<Md5>::new_from_slice(key) else { return Zeroizing::default() };
     parts.iter().for_each(|part| mac.update(part));
     Zeroizing::new(mac.finalize().into_bytes().into())

@@ -46,7 +46,7 @@ pub(super) fn iterations(etype: EncryptionType, parameters: Option<&[u8]>) -> Op
         _ => KERBEROS_ITERATIONS,
     };
     match (etype, parameters) {
-        // RFC 4757: RC4 has no parameters, so they are ignored.
+        // RFC 4757 defines no parameters for RC4, so any that the KDC sends are ignored.
         (EncryptionType::Rc4Hmac, _) | (_, None) => Some(own),
         (_, Some(parameters)) => {
             let iterations = u32::from_be_bytes(parameters.try_into().ok()?);

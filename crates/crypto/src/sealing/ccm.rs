@@ -83,7 +83,7 @@ impl<'a> Message<'a> {
     /// Number of the counter block that was used last.
     #[inline(always)]
     fn number(&self) -> u32 {
-        // One call has at most 2^32 - 1 bytes, so the number of its blocks fits.
+        // A message has at most 2^32 - 1 bytes, so the number of its blocks fits in u32.
         u32::try_from(self.done / BLOCK_LEN).unwrap_or(u32::MAX)
     }
 }
@@ -212,7 +212,7 @@ impl BlockCipherEncClosure for Finish<'_, '_> {
             message.in_out.get_mut(message.done..).unwrap_or_default().chunks_mut(batch_len)
         {
             for block in &mut keystream {
-                // A message has fewer than 2^28 blocks, so the number does not wrap.
+                // A message has fewer than 2^28 blocks, so the block number does not wrap around.
                 number = number.wrapping_add(1);
                 *block = start.into();
                 if let Some(place) = block.last_chunk_mut() {

@@ -228,7 +228,7 @@ fn known_answers_among_others() {
                 assert_eq!(all[place], sealed, "{cipher:?}, {place} of {count}");
                 assert_eq!(tags[place][..], hex(tag), "{cipher:?}, {place} of {count}");
 
-                // All messages except the tested one get a wrong nonce.
+                // Each message gets a wrong nonce and tag, except the one under test.
                 tags.resize(count, [0; TAG_LEN]);
                 let messages = all.iter_mut().zip(&tags);
                 let messages =
@@ -317,7 +317,7 @@ proptest! {
         prop_assert_eq!(opening.open(&field, &aad, &mut buffer, &tag), Ok(()));
         prop_assert_eq!(&buffer, &plain);
 
-        // Flips one bit of the ciphertext, the additional data, the tag or the nonce.
+        // The test flips one bit of the ciphertext, the additional data, the tag or the nonce.
         let (mut sealed, mut aad, mut tag, mut field) = (sealed, aad, tag, field);
         let used = ALL[which].nonce_len();
         let all = sealed.iter_mut().chain(&mut aad).chain(&mut tag).chain(&mut field[..used]);

@@ -54,8 +54,8 @@ impl Cmac {
     pub(super) fn of_all(&self, messages: &[&[u8]], mut code: impl FnMut([u8; BLOCK_LEN])) {
         let mut rest = messages;
         while !rest.is_empty() {
-            // Only these counts have a loop of their own: one for each count would be too much
-            // code.
+            // Code for each number of messages would be too large: 3 and 5 to 7 messages are split,
+            // and the rest follows in the next turn.
             let count = match rest.len() {
                 1 => 1,
                 2 | 3 => 2,
@@ -139,7 +139,8 @@ impl BlockCipherEncClosure for One<'_> {
     #[inline(always)]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
         let mut chain = Chain::new();
-        // The last bytes are kept back, because the last block is processed differently.
+        // The last bytes of each part are kept until more bytes follow, because the last block of a
+        // message is processed differently.
         let mut kept = [0; BLOCK_LEN];
         let mut count = 0_usize;
         for part in self.parts {
@@ -188,8 +189,8 @@ impl<const N: usize> BlockCipherEncClosure for Beside<'_, N> {
         let mut chains = [(); N].map(|()| Chain::new());
         let messages = self.messages.map(split_last);
         let common = messages.iter().map(|(blocks, _)| blocks.len()).min().unwrap_or(0);
-        // The messages' blocks are processed in turn, so that the processor works on all messages
-        // at once.
+        // One block of each message is processed in turn: the blocks do not depend on each other,
+        // so the processor works on all messages at once.
         for at in 0..common {
             for (chain, (blocks, _)) in chains.iter_mut().zip(&messages) {
                 if let Some(block) = blocks.get(at) {

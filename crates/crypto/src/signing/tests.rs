@@ -11,7 +11,8 @@ const ALL: [SigningAlgorithm; 3] =
 
 #[test]
 fn hmac_sha256_rfc_4231() {
-    // RFC 4231 test case 2: HMAC pads the short key with zeros to 16 bytes and more.
+    // RFC 4231 test case 2: HMAC pads its short key with zeros, so the key of 16 bytes gives the
+    // same result.
     let key = SigningKey::new(SigningAlgorithm::HmacSha256, b"Jefe\0\0\0\0\0\0\0\0\0\0\0\0");
     let message = b"what do ya want for nothing?";
     let half = hex("5bdcc146bf60754e6a042426089575c7");
@@ -39,11 +40,12 @@ fn aes_cmac_rfc_4493() {
 
 #[test]
 fn aes_gmac_known_answers() {
-    // The first test case of the authors of GCM: everything is zero or empty.
+    // The first test case in the specification of GCM: key, nonce and message are zero or empty.
     let key = SigningKey::new(SigningAlgorithm::AesGmac, &[0; 16]);
     let zero = SignatureNonce { message_id: 0, ..NONCE };
     assert_eq!(key.signature(&[], zero)[..], hex("58e2fccefa7e3061367f1d57a4e7455a"));
-    // Test 4 of Wycheproof's aes_gcm, with the nonce that a header gives.
+    // Test 4 of aes_gcm in Wycheproof, with the test's own nonce, because a header cannot produce
+    // it.
     let key = hex_array("bedcfb5a011ebc84600fcb296c15af0d");
     let Key::Gmac(key) = SigningKey::new(SigningAlgorithm::AesGmac, &key).0 else { panic!() };
     let nonce = aead::Nonce::assume_unique_for_key(hex_array("438a547a94ea88dce46c6c85"));
@@ -53,7 +55,8 @@ fn aes_gmac_known_answers() {
 
 #[test]
 fn gmac_nonce_layout() {
-    // MS-SMB2 3.1.4.1: the nonce has the MessageId, bit 0 for the server and bit 1 for CANCEL.
+    // MS-SMB2 3.1.4.1: the nonce is the MessageId and four bytes of flags: bit 0 if the server
+    // sends, bit 1 for CANCEL.
     let nonce = |sender, is_cancel| {
         SignatureNonce { message_id: 0x0102_0304_0506_0708, sender, is_cancel }.to_bytes()
     };
@@ -90,7 +93,7 @@ fn data_is_signed_with_gmac_alone() {
         let mut altered = signature;
         altered[15] ^= 1;
         assert!(!key.verifies_data(data, nonce().field(), &altered));
-        // A message with the same bytes has another signature.
+        // The nonce has the MessageId, so the same bytes have another signature in another message.
         let message = SignatureNonce { message_id: 9, ..NONCE };
         assert_ne!(key.signature(&[data], message), signature);
     }
@@ -175,7 +178,8 @@ proptest! {
         key.sign_all(&mut all).unwrap();
         prop_assert_eq!(&together, &alone);
 
-        // One message is changed, and another one is too short for a header.
+        // One message is changed, and one that is too short for a header is added: both fail, and
+        // the others are not affected.
         let wrong = wrong.map(|wrong| wrong.index(together.len()));
         if let Some(at) = wrong {
             let last = together[at].len() - 1;

@@ -106,7 +106,7 @@ pub struct Verdict {
     right: u128,
 }
 
-// `Verdict::right` has one bit for each verified message of a frame.
+// `Verdict::right` is an integer of 128 bits, one for each message that is verified ahead.
 const _: () = assert!(VERIFIED_AHEAD == 128);
 
 impl Verdict {

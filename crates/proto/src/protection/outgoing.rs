@@ -204,7 +204,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> W
     fn algorithm(&self) -> Option<Algorithm> {
         match &self.step {
             Step::None => None,
-            // A connection has one signing algorithm, so the first key tells it.
+            // All messages of a connection have one signing algorithm, so the first key names it.
             Step::Sign(messages) => {
                 let key = &messages.first()?.key;
                 Some(Algorithm::Signing(key.as_ref().algorithm()))

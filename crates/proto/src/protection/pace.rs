@@ -108,8 +108,8 @@ impl Pace {
         }
         let time = self.time_of(algorithm, bytes);
         let gains = algorithm.is_chain() && bytes >= CRYPTO_GAINS_BYTES_MIN;
-        // Short work stays here, unless its algorithm gains on another core. Longer work stays only
-        // if no other task waits for this thread.
+        // Short work is done here, unless another core does it faster. Longer work is done here
+        // only if no other task waits for this thread.
         if !gains && time <= CRYPTO_HELD_MAX || time <= CRYPTO_HELD_ALONE_MAX && is_alone() {
             return Site::Here;
         }
@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn what_holds_a_core_goes_whatever_its_algorithm() {
-        // GCM is slow, as without AES instructions.
+        // The measurements of GCM are slow, as on a processor without AES instructions, so another
+        // thread does the work.
         let (gcm, ccm) = (Pace::new(), Pace::new());
         for _ in 0..64 {
             gcm.note(MIB, CRYPTO_HELD_MAX * 2);
@@ -161,7 +162,8 @@ mod tests {
         assert_eq!(place(&gcm, GCM, MIB, true), Site::Elsewhere);
         assert_eq!(place(&gcm, GCM, CRYPTO_ELSEWHERE_BYTES_MIN, true), Site::Here);
         assert_eq!(place(&gcm, GCM, CRYPTO_ELSEWHERE_BYTES_MIN - 1, true), Site::Here);
-        // CCM is fast in this test.
+        // The measurements of CCM are fast, so its place depends on the length and on a free
+        // thread.
         ccm.note(8 * MIB, CRYPTO_HELD_MAX / 4);
         assert_eq!(place(&ccm, CCM, 8 * MIB, true), Site::Elsewhere, "a thread is free");
         assert_eq!(place(&ccm, CCM, 8 * MIB, false), Site::HereAtOnce, "it holds no core for long");

@@ -70,11 +70,13 @@ impl Request {
     const fn demand_on_signed(&self, session: Option<SessionFacts>) -> Demand {
         match (self.rule, session) {
             (SignatureRule::Never, _) => Demand::Refusal(Status::INVALID_PARAMETER),
-            // The request binds a channel, so its handler verifies it with the session's key.
+            // The client has no session on this connection yet, because the request binds a
+            // channel. Its handler verifies the signature with the session's key.
             (SignatureRule::ByHandler, None) => Demand::Nothing,
             (_, None) => Demand::Refusal(Status::USER_SESSION_DELETED),
             (_, Some(SessionFacts { has_signing_key: true, .. })) => Demand::Signature,
-            // A logon has no key before it has ended, so there is nothing to verify.
+            // A logon's session has no key before the logon has ended, so there is nothing to
+            // verify with.
             (SignatureRule::ByHandler, Some(_)) => Demand::Nothing,
             (_, Some(_)) => Demand::Refusal(Status::NOT_SUPPORTED),
         }
@@ -82,8 +84,8 @@ impl Request {
 
     const fn demand_on_unsigned(&self, session: Option<SessionFacts>) -> Demand {
         let Some(session) = session else { return Demand::Nothing };
-        // MS-SMB2 3.3.5.7: an unsigned TREE_CONNECT ends the connection; this is checked before
-        // anything else.
+        // MS-SMB2 3.3.5.7: in dialect 3.1.1 an unsigned TREE_CONNECT ends the connection, even if
+        // the session need not sign.
         if matches!(self.rule, SignatureRule::Demanded) && self.is_3_1_1 && !session.is_anonymous {
             return Demand::Disconnect;
         }
@@ -125,8 +127,8 @@ impl Answer {
     /// signed, and a signature that is there must be right.
     pub const fn demand(&self) -> Demand {
         match (self.protection, self.request) {
-            // MS-SMB2 3.2.5.1.3: an encrypted message is authentic, so its signature is not
-            // verified.
+            // MS-SMB2 3.2.5.1.3: decryption has already proved that the message is authentic, so
+            // its signature is not verified.
             (Protection::Sealed, _) => Demand::Nothing,
             (_, Protection::Sealed) => Demand::Disconnect,
             (Protection::Signed, _) | (_, Protection::Signed) if self.has_signing_key => {
@@ -196,7 +198,7 @@ mod tests {
         assert_eq!(unsigned(Some(signs)), [denied, denied, denied, Disconnect]);
         let anonymous = SessionFacts { is_anonymous: true, ..SESSION };
         assert_eq!(unsigned(Some(anonymous)), [Nothing; 4]);
-        // An unsigned TREE_CONNECT is refused only in dialect 3.1.1.
+        // In dialects before 3.1.1 an unsigned TREE_CONNECT is not refused.
         let older = Request {
             rule: SignatureRule::Demanded,
             protection: Protection::None,

@@ -33,8 +33,8 @@ pub struct Request {
 impl Request {
     /// Returns the protection of the request.
     pub const fn protection(&self) -> Protection {
-        // MS-SMB2 3.2.4.1.8: a request is encrypted if its session or its tree connect demands
-        // that.
+        // MS-SMB2 3.2.4.1.8: a request is encrypted if the session or the tree connect demands
+        // encryption.
         if self.session_seals || self.tree_seals {
             return Protection::Sealed;
         }
@@ -113,14 +113,15 @@ impl Response {
         if self.is_unsigned || self.is_sealed() {
             return None;
         }
-        // MS-SMB2 3.3.5.5.3: the last response of a logon is signed, to prove that the server has
-        // the key.
+        // MS-SMB2 3.3.5.5.3: the final response of a logon is signed, to prove to the client that
+        // the server has the key.
         let is_granted = self.answer.is_setup() && status == Status::SUCCESS;
         let is_asked = matches!(self.request, Protection::Signed);
         if self.has_channel_key && (is_asked || is_granted) {
             return Some(Signer::Channel);
         }
-        // All responses to a binding, even failures, are signed with the session's key.
+        // A response to a channel binding that is not signed with the channel's key, such as a
+        // failure, is signed with the session's.
         self.is_binding.then_some(Signer::Session)
     }
 
@@ -187,8 +188,8 @@ mod tests {
             (Response { request: Protection::Sealed, ..RESPONSE }, true),
             (seals, true),
             (Response { is_smb3: false, ..seals }, false),
-            // MS-SMB2 3.3.4.1.4: responses to NEGOTIATE and SESSION_SETUP are encrypted only if the
-            // request was.
+            // MS-SMB2 3.3.4.1.4: responses to NEGOTIATE and SESSION_SETUP are not encrypted even if
+            // the session demands it; only an encrypted request makes them so.
             (Response { answer: setup(Command::NEGOTIATE), ..seals }, false),
             (Response { answer: setup(Command::SESSION_SETUP), ..seals }, false),
             (Response { answer: setup(Command::TREE_CONNECT), ..seals }, true),
@@ -231,8 +232,8 @@ mod tests {
             (binding, Some(Signer::Session)),
             (Response { answer: logon(Status::ACCESS_DENIED), ..binding }, Some(Signer::Session)),
             (Response { has_channel_key: true, ..binding }, Some(Signer::Session)),
-            // Interim responses and notifications are not signed: they share their MessageId with
-            // another message.
+            // An interim response and a notification are not signed: each shares its MessageId with
+            // another message, so the nonces would be equal.
             (Response { answer: Answer::Interim, ..asked }, None),
             (Response { answer: Answer::Notification(false), ..asked }, None),
         ] {

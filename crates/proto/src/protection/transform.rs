@@ -285,7 +285,8 @@ fn conclude(
 /// and belongs to the session that it was sealed for.
 pub fn check_unsealed(message: &[u8], session_id: u64, from: Sender) -> Result<(), Disconnect> {
     if !message.starts_with(&PROTOCOL_ID) {
-        // The content is encrypted or compressed once more, is SMB1, or is empty.
+        // After decryption, the content must be plain SMB2 messages: no second encryption or
+        // compression, no SMB1, not empty.
         return Err(Disconnect::Sealed("ProtocolId"));
     }
     let mut is_first = true;

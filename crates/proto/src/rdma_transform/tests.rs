@@ -43,7 +43,8 @@ fn protected_data_never_moves_in_the_clear() {
     }
     assert_eq!(RdmaTransforms::ALL.needed(Protection::Sealed), Ok(Some(ENCRYPTION)));
     assert_eq!(RdmaTransforms::ALL.needed(Protection::Signed), Ok(Some(SIGNING)));
-    // A signing transform does not encrypt, so it is not enough for an encrypted session.
+    // An encrypted session must not send its data with a signing transform, because that does not
+    // encrypt.
     let signing = RdmaTransforms { signing: true, ..none };
     assert_eq!(signing.needed(Protection::Sealed), Err(Unprotected));
     let encryption = RdmaTransforms { encryption: true, ..none };
@@ -156,7 +157,7 @@ proptest! {
         let mut altered = data.clone();
         altered[at.index(data.len())] ^= change;
         prop_assert!(received.decrypt(&mut altered, &opening).is_err());
-        // A proof was made for other data with the same key, so it must not fit.
+        // The proof of other data, made with the same key, must not fit this data.
         let mut again = content.clone();
         let later = DataProof::encrypt(&mut again, &sealing).unwrap();
         prop_assert!(later.decrypt(&mut data.clone(), &opening).is_err());

@@ -63,16 +63,17 @@ impl Reassembly {
         invalidated: Option<u32>,
         now: Duration,
     ) -> Result<Option<Fragment>, Disconnect> {
-        // Deviation: in MS-SMBD 3.1.5.8 a second token replaces the first one, whose request then
-        // never completes. MS-SMBD 3.1.5.4 allows one token for each message, so the second one is
-        // an error.
+        // Deviation: in MS-SMBD 3.1.5.8 a second token replaces the first one, whose request would
+        // never complete. MS-SMBD 3.1.5.4 allows one token for each message, so a second token is
+        // an error here.
         if let Some(token) = invalidated
             && self.invalidated.replace(token).is_some()
         {
             return Err(Disconnect::Token);
         }
         if header.data_length == 0 {
-            // A message without data only grants credits, and may come between fragments.
+            // A message without data only grants credits. It may arrive between fragments without
+            // changing them.
             return Ok(None);
         }
         let is_first = self.deadline.is_none();

@@ -213,7 +213,7 @@ fn data_outside_its_message_ends_the_connection() {
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         accepted().on_message(&bytes, None, START).unwrap_err()
     };
-    // Sets DataOffset and then DataLength to invalid values.
+    // Invalid values of DataOffset (at byte 12), and then of DataLength, end the connection.
     for value in [25, 28, 32, 64, u32::MAX - 7] {
         assert_eq!(field(12, value), Disconnect::DataPlace, "{value}");
     }
@@ -235,7 +235,8 @@ fn a_message_without_a_credit_ends_the_connection() {
     let mut machine = accepted();
     for _ in 0..3 {
         machine.on_message(&data(0, 8, 0), None, START).unwrap();
-        // The receives are posted, but the peer does not know of their credits yet.
+        // The receives are posted, but their credits are not granted yet, so the peer must not
+        // send.
         machine.posted(machine.receives_wanted());
     }
     assert_eq!(machine.on_message(&data(0, 8, 0), None, START), Err(Disconnect::Credits));
@@ -279,7 +280,7 @@ fn an_invalidated_token_comes_with_the_end_of_its_message() {
     assert_eq!(token(&mut machine, 100, 8, Some(5)), None);
     assert_eq!(token(&mut machine, 8, 0, None), Some(5));
     assert_eq!(token(&mut machine, 8, 0, None), None);
-    // The next message may have a token, but only one.
+    // The next message may bring a token, but a second token within it is refused.
     let mut machine = accepted();
     assert_eq!(token(&mut machine, 100, 16, Some(5)), None);
     let again = machine.on_message(&data(0, 8, 8), Some(6), START);
@@ -315,14 +316,14 @@ fn a_message_longer_than_the_peer_takes_is_not_sent() {
 #[test]
 fn the_last_send_credit_grants_one() {
     let mut machine = accepted();
-    // Nothing is sent without data while the peer has enough credits.
+    // The peer has enough credits, so no message without data is sent to grant more.
     machine.on_message(&data(1, 0, 0), None, START).unwrap();
     machine.posted(machine.receives_wanted());
     assert_eq!((machine.send_credits(), machine.next_send(START)), (1, None));
     machine.begin(10, None).unwrap();
     let header = DataTransfer::parse(machine.next_send(START).unwrap().header()).unwrap();
     assert_eq!(header.credits_granted, 1);
-    // All credits are granted. The next message of the peer uses one, so one can be granted again.
+    // The peer has all credits. Its next message uses one, so one can be granted again.
     machine.on_message(&data(1, 0, 0), None, START).unwrap();
     machine.posted(machine.receives_wanted());
     machine.begin(10, None).unwrap();
@@ -340,7 +341,8 @@ fn the_last_send_credit_waits_for_a_receive() {
     machine.begin(3_000, None).unwrap();
     let first = DataTransfer::parse(machine.next_send(START).unwrap().header()).unwrap();
     assert_eq!((first.credits_granted, machine.send_credits()), (1, 1));
-    // The last credit must grant a credit, for which one more receive is posted.
+    // The last send credit must grant the peer a credit, for which one more receive must be posted
+    // first.
     assert_eq!((machine.next_send(START), machine.receives_wanted()), (None, 1));
     machine.posted(1);
     let second = DataTransfer::parse(machine.next_send(START).unwrap().header()).unwrap();
@@ -396,7 +398,7 @@ fn a_silent_peer_is_asked_and_then_lost() {
     let end = idle + SMBD_IDLE_TIMEOUT;
     answered.on_message(&data(0, 0, 0), None, end - Duration::from_secs(1)).unwrap();
     assert_eq!(answered.on_time(end), Ok(()));
-    // The peer does not answer the second keepalive.
+    // The peer answers the first keepalive but not the second one.
     let idle = answered.deadline();
     assert_eq!(answered.on_time(idle), Ok(()));
     assert_eq!(answered.on_time(idle + SMBD_IDLE_TIMEOUT), Err(Disconnect::Silent));
@@ -409,7 +411,7 @@ fn a_begun_message_must_be_completed_in_time() {
     let deadline = START + SMBD_MESSAGE_TIMEOUT + Duration::from_secs(2);
     assert_eq!(machine.deadline(), deadline);
     assert_eq!(machine.on_time(deadline - Duration::from_millis(1)), Ok(()));
-    // Messages without data are no progress.
+    // Messages without data do not prolong the deadline of a half-received message.
     machine.on_message(&data(0, 0, 0), None, START).unwrap();
     assert_eq!(machine.on_time(deadline), Err(Disconnect::Stalled));
 }

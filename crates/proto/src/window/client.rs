@@ -106,13 +106,15 @@ mod tests {
         let mut first = pool.take(1).unwrap();
         assert_eq!(first.credit_request, 10);
         pool.on_response(&mut first, 10);
-        // At the target, a request asks for the credits that it uses.
+        // At its target, the pool asks for as many credits as a request uses. After a raise of the
+        // target, the next request asks for the missing credits, too.
         assert_eq!(pool.take(1).unwrap().credit_request, 1);
         assert_eq!(pool.take(4).unwrap().credit_request, 4);
         pool.set_target(20);
         assert_eq!(pool.take(1).unwrap().credit_request, 11);
         assert_eq!(pool.take(1).unwrap().credit_request, 1);
-        // Above the target the pool shrinks, but each request asks for one credit or more.
+        // The pool has more than its target and shrinks, but each request still asks for at least
+        // one credit.
         pool.set_target(2);
         assert_eq!(pool.take(1).unwrap().credit_request, 1);
     }
@@ -159,8 +161,9 @@ mod tests {
                     if let Some(taken) = pool.take(charge) {
                         break taken;
                     }
-                    // The credits are too few for the charge and nothing is in flight: like other
-                    // clients, sends a request of one credit first.
+                    // The credits are too few for the charge, and no request is in flight. As other
+                    // clients do, the client then sends a request of one credit, whose response
+                    // brings more.
                     let mut answered = if unanswered.is_empty() {
                         let small = pool.take(1).unwrap();
                         window.take(small.message_id, 1).unwrap();

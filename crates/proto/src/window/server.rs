@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(window.admit(&header, true), Ok(1));
         header.message_id = 2;
         header.credit_charge = 50;
-        // Without multi-credit support the charge is ignored.
+        // Without multi-credit support a charge of more than 1 counts as 1.
         assert_eq!(window.admit(&header, false), Ok(1));
         assert_eq!(window.available(), 0);
     }
@@ -226,7 +226,8 @@ mod tests {
         let mut window = CommandSequenceWindow::new(4);
         window.take(0, 1).unwrap();
         assert_eq!(window.grant(0, 1), 1);
-        // Two requests ask for no credits: the last response still grants one.
+        // Two requests ask for no credits. The first response grants none; the last one still
+        // grants one, so that the client can go on.
         let mut window = with_credits(2);
         window.take(1, 1).unwrap();
         window.take(2, 1).unwrap();
@@ -243,7 +244,7 @@ mod tests {
             window.grant(1, 1) == 0
         });
         assert_eq!(stopped, Some(u64::from(WINDOW_MAX)));
-        // When the missing number arrives, the window opens again.
+        // The missing MessageId 1 arrives, so the window moves on and credits can be granted again.
         window.take(1, 1).unwrap();
         assert_eq!(window.grant(10, 1), 10);
     }

@@ -28,7 +28,8 @@ impl Endpoint {
             }
         };
         match (judged, token) {
-            // MS-RPCE 3.3.1.5.2.1: auth3 has no answer, so the fault answers the first request.
+            // MS-RPCE 3.3.1.5.2.1: auth3 has no answer. So a failure is kept, and the client's
+            // first request gets the fault.
             (Judged::Auth3, Some(_)) => {
                 if !security.is_established() {
                     security.refuse();
@@ -48,7 +49,8 @@ impl Endpoint {
     /// True if the carrier offers the authentication that a client asks for.
     pub(super) fn offers(&self, verifier: &Verifier<'_>) -> bool {
         let is_known = matches!(verifier.kind, AuthType::NEGOTIATE | AuthType::NTLM);
-        // Deviation: levels below integrity protect nothing, so they are refused.
+        // Deviation: authentication levels below integrity do not protect the data, so they are
+        // refused.
         let is_safe = matches!(verifier.level, AuthLevel::INTEGRITY | AuthLevel::PRIVACY);
         self.terms.authenticates && is_known && is_safe
     }
@@ -63,7 +65,8 @@ impl Endpoint {
         if !self.offers(verifier) {
             return false;
         }
-        // MS-RPCE 2.2.2.3: in bind and alter_context this bit means PFC_SUPPORT_HEADER_SIGN.
+        // MS-RPCE 2.2.2.3: in bind and alter_context the bit of PENDING_CANCEL means
+        // PFC_SUPPORT_HEADER_SIGN.
         let signs_header = header.flags.contains(PduFlags::PENDING_CANCEL);
         self.security = Some(Security::begin(verifier, signs_header));
         self.ask(verifier, true, judged);

@@ -57,8 +57,8 @@ impl Endpoint {
 
     pub(super) fn refuse_bind(&mut self, reason: RejectReason, call_id: u32) {
         self.send(encode_bind_nak(reason, call_id));
-        // If only the authentication type is unknown, the client may bind again without
-        // authentication.
+        // If only the authentication type is unknown, the connection stays, so that the client may
+        // bind without authentication.
         if reason != RejectReason::AUTHENTICATION_TYPE_NOT_RECOGNIZED {
             self.close();
         }
@@ -134,8 +134,8 @@ impl Endpoint {
         if let [only] = context.transfer.as_slice()
             && let Some(features) = only.bind_time_features()
         {
-            // Of the optional features, only this one is supported: the connection survives an
-            // orphaned PDU.
+            // The server supports one of the optional features: the connection survives an orphaned
+            // PDU.
             let reason = u16::from(features & KEEP_CONNECTION_ON_ORPHAN);
             let code = ContextResultCode::NEGOTIATE_ACK;
             return ContextResult { code, reason, transfer: SyntaxId::ZERO };
@@ -147,8 +147,8 @@ impl Endpoint {
             return reject(REASON_TRANSFER_SYNTAXES);
         }
         match self.contexts.iter().find(|(id, _)| *id == context.id) {
-            // An identifier of a context keeps its interface until the association ends, so another
-            // interface is rejected.
+            // A context identifier keeps its interface as long as the association, so the client
+            // must not use it for another interface.
             Some((_, known)) if *known != interface => return reject(0),
             Some(_) => {}
             None if self.contexts.len() >= MAX_CONTEXTS => return reject(0),

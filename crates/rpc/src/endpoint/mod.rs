@@ -227,7 +227,7 @@ impl Endpoint {
             return bytes;
         }
         let header = match Header::read(&mut Reader::new(&self.input)) {
-            // A fragment may have at most the length that bind_ack announced.
+            // A longer fragment than the server announced in bind_ack ends the association.
             Ok(header) if header.frag_length <= longest(header.kind) => header,
             _ => {
                 self.break_off(0, 0);

@@ -65,8 +65,8 @@ impl Endpoint {
         };
         let level = self.level();
         if level < interface.least_level.max(self.terms.least_level) {
-            // MS-RPCE 3.3.1.5.2.2: the server demands a higher level of protection for this
-            // interface.
+            // MS-RPCE 3.3.1.5.2.2: this interface demands a higher authentication level than the
+            // client uses.
             return self.fault(FaultStatus::ACCESS_DENIED, waiting);
         }
         if self.pending.len() >= MAX_PENDING {
@@ -109,7 +109,7 @@ impl Endpoint {
     /// Sends stub data in as many fragments as the client's limit asks for.
     fn respond(&mut self, waiting: Waiting, stub: &[u8]) {
         let frag = usize::from(self.max_xmit_frag.unwrap_or(MIN_FRAG));
-        // The data of each fragment but the last one is a multiple of eight bytes.
+        // The stub data of each fragment except the last one is a multiple of eight bytes.
         let overhead = Response::OVERHEAD.saturating_add(self.protected_overhead());
         let room = frag.saturating_sub(overhead) & !7;
         let mut flags = PduFlags::FIRST_FRAG;

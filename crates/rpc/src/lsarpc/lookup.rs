@@ -142,7 +142,8 @@ impl LookupNames {
             options = r.u32("LsarLookupNames LookupOptions")?;
             r.u32("LsarLookupNames ClientRevision")?;
         }
-        // MS-LSAT 3.1.4.7: only LsarLookupNames3 looks at the options.
+        // MS-LSAT 3.1.4.7: only LsarLookupNames3 evaluates the options; the older calls ignore
+        // them.
         let known = form != NamesForm::Names3 || matches!(options, 0 | LOCAL_NAMES_ONLY);
         Ok(Self { policy, names, is_local: level == LOOKUP_WKSTA && known })
     }

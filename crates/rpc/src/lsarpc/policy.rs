@@ -37,7 +37,8 @@ impl OpenPolicy {
         let descriptor = r.pointer("LSAPR_OBJECT_ATTRIBUTES SecurityDescriptor")?;
         let quality = r.pointer("LSAPR_OBJECT_ATTRIBUTES SecurityQualityOfService")?;
         // MS-LSAD 3.1.4.4.1: RootDirectory must be NULL. Deviation: ObjectName and
-        // SecurityDescriptor must be NULL, too, because no client sends them.
+        // SecurityDescriptor must be NULL as well, because no client sends them. Otherwise the call
+        // fails.
         if root || name || descriptor {
             return Ok(Self { desired: None });
         }
@@ -54,7 +55,8 @@ impl OpenPolicy {
     pub fn encode(desired: AccessMask, server: &str) -> Vec<u8> {
         let mut w = NdrWriter::new();
         w.unique_string(Some(server));
-        // LSAPR_OBJECT_ATTRIBUTES: the length of 24 bytes, and zeros.
+        // LSAPR_OBJECT_ATTRIBUTES has a length of 24 bytes, and its other fields are zero.
+        // DesiredAccess follows.
         w.u32(24).u32(0).u32(0).u32(0).u32(0).u32(0).u32(desired.0);
         w.into_stub()
     }
@@ -76,7 +78,8 @@ impl OpenPolicy3 {
         let what = "LsarOpenPolicy3 InVersion";
         let mut r = NdrReader::new(stub);
         let open = OpenPolicy::read(&mut r, true)?;
-        // If the object attributes are not empty, the call fails and the rest is not parsed.
+        // If the object attributes are not empty (`desired` is None), the call will fail, so the
+        // remaining fields are not parsed.
         let version = if open.desired.is_some() { r.u32(what)? } else { 1 };
         if open.desired.is_some() && version == 1 {
             let revision = "LSAPR_REVISION_INFO";
@@ -160,7 +163,8 @@ pub fn encode_information(
             w.u16(ROLE_PRIMARY);
         }
         PolicyInformation::DNS_DOMAIN | PolicyInformation::DNS_DOMAIN_INT => {
-            // A machine without a domain has no DNS names and no domain GUID.
+            // A machine without a domain has no DNS domain name, no DNS forest name and no domain
+            // GUID.
             w.unicode_head(&primary.name, 1).unicode_head("", 0).unicode_head("", 0);
             w.u32(0).u32(0).u32(0).u32(0).pointer(primary.sid.is_some());
             w.unicode(&primary.name, 1).unicode("", 0).unicode("", 0);
@@ -195,7 +199,7 @@ impl UserName {
     pub fn parse(stub: &[u8]) -> Parsed<Self> {
         let mut r = NdrReader::new(stub);
         r.unique_string("LsarGetUserName SystemName")?;
-        // MS-LSAT 3.1.4.4: both names in the request are ignored.
+        // MS-LSAT 3.1.4.4: the user name and the domain name in the request are ignored.
         skip_name(&mut r)?;
         let wants_domain = r.pointer("LsarGetUserName DomainName")?;
         if wants_domain {

@@ -193,7 +193,7 @@ fn connect(
         return Ok(handle_reply(opened));
     }
     let mut w = NdrWriter::new();
-    // OutVersion and OutRevisionInfo: revision 3, no optional features.
+    // OutVersion is 1, and OutRevisionInfo has revision 3 and no optional features.
     w.u32(1).u32(1).u32(3).u32(0);
     w.handle(&opened.unwrap_or(ContextHandle::NULL)).u32(status_of(&opened).0);
     Ok(w.into_stub())
@@ -382,7 +382,7 @@ fn enumerate(request: &Enumerate, all: Result<Vec<Entry>, Status>) -> Vec<u8> {
     let rest = all.get(start..).unwrap_or(&[]);
     let mut room = usize::try_from(request.max_len).unwrap_or(usize::MAX);
     let fits = |entry: &&Entry| {
-        // An entry takes a SAMPR_RID_ENUMERATION and its name in UTF-16.
+        // An entry's size is that of a SAMPR_RID_ENUMERATION and of its name in UTF-16.
         let size = entry.name.len().saturating_mul(2).saturating_add(ENTRY);
         room.checked_sub(size).inspect(|left| room = *left).is_some()
     };

@@ -57,7 +57,7 @@ impl ChangePassword {
         w.unicode_head(&self.user, 0).unicode(&self.user, 0);
         w.pointer(true).fixed(&*self.password);
         w.pointer(true).fixed(&self.proof);
-        // LmPresent is 0; the LM password and its proof are null.
+        // LmPresent is 0, so the LM password and its proof are null.
         w.u8(0).pointer(false).pointer(false);
         w.into_stub()
     }

@@ -101,7 +101,8 @@ impl Shown {
     pub fn size(&self, class: Display) -> usize {
         let units = self.name.encode_utf16().count();
         match class {
-            // An entry has numbers and two or three RPC_UNICODE_STRINGs.
+            // An entry has some numbers and RPC_UNICODE_STRINGs: two, or three for users. Their
+            // texts follow.
             Display::USER => units.saturating_mul(2).saturating_add(36),
             Display::OEM_USER | Display::OEM_GROUP => units.saturating_add(12),
             _ => units.saturating_mul(2).saturating_add(28),
@@ -125,7 +126,7 @@ pub fn encode_display(
         w.u32(count);
     }
     let is_oem = matches!(class, Display::OEM_USER | Display::OEM_GROUP);
-    // AdminComment is empty; users have an empty FullName, too.
+    // AdminComment is empty, and so is the FullName of users.
     let empty = match class {
         Display::USER => 2,
         Display::MACHINE | Display::GROUP => 1,

@@ -16,7 +16,7 @@ pub(super) fn query(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) 
     let request = QueryDisplay::parse(stub)?;
     let class = request.class;
     if !(Display::USER..=Display::OEM_GROUP).contains(&class) {
-        // The union of the reply has no such class, so the call is malformed.
+        // The reply's union has no such class, so the call is answered with an NDR fault.
         return Err(FaultStatus::NDR);
     }
     let domain = match listed_domain(&request.handle, handles, services)? {
@@ -31,7 +31,8 @@ pub(super) fn query(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) 
     let start = usize::try_from(request.index).unwrap_or(usize::MAX);
     let rest = all.get(start..).unwrap_or(&[]);
     let told = rest.get(..count(rest, &request)).unwrap_or(rest);
-    // MS-SAMR has SUCCESS for an incomplete list; MORE_ENTRIES is returned as in Windows.
+    // In MS-SAMR an incomplete list has SUCCESS, but Windows returns MORE_ENTRIES, and so does this
+    // server.
     let status = if told.len() < rest.len() { Status::MORE_ENTRIES } else { Status::SUCCESS };
     let is_oem = matches!(class, Display::OEM_USER | Display::OEM_GROUP);
     let available = if is_oem { 0 } else { bytes(&all) };
@@ -53,7 +54,7 @@ fn list(class: Display, domain: &Sid, services: &dyn Sam) -> Vec<Shown> {
     let (kind, is_group) = match class {
         Display::USER | Display::OEM_USER => (SidNameUse::USER, false),
         Display::GROUP | Display::OEM_GROUP => (SidNameUse::GROUP, true),
-        // The class lists machines: accounts of other machines do not exist here.
+        // Other classes, such as machine accounts, have no entries on this server.
         _ => return Vec::new(),
     };
     let mut all = of_kind(domain, kind, services);
@@ -81,7 +82,8 @@ pub(super) fn index(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) 
             let name = upcase_name(&shown.name);
             prefix.chars().zip(name.chars()).take_while(|(a, b)| a == b).count()
         };
-        // Of several equally good matches the first one is returned.
+        // Among equally good matches the first one is chosen: `max_by_key` returns the last, so the
+        // list is reversed.
         let best =
             all.iter().rev().map(|shown| (alike(shown), shown.index)).max_by_key(|best| best.0);
         let best = best.filter(|(alike, _)| prefix.is_empty() || *alike > 0);

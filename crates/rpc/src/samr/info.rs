@@ -161,8 +161,8 @@ pub fn encode_domain(class: DomainInformation, of: &DomainFacts<'_>) -> Option<V
                 w.u32(ENABLED);
             }
             DomainInformation::LOCKOUT => {
-                // LockoutDuration and LockoutObservationWindow are LARGE_INTEGERs, so the structure
-                // is aligned to eight bytes.
+                // The structure has LARGE_INTEGERs, first LockoutDuration and
+                // LockoutObservationWindow, so it is aligned to eight bytes.
                 w.align(8);
                 time(w, [0, 0]);
                 time(w, [0, 0]);
@@ -244,12 +244,12 @@ fn all(w: &mut NdrWriter, of: &UserFacts<'_>) {
     for at in [[0, 0], NEVER, [0, 0], NEVER, [0, 0], NEVER] {
         time(w, at);
     }
-    // The strings are UserName and nine empty ones, from FullName to Parameters.
+    // The strings are UserName and nine empty ones (FullName to Parameters).
     w.unicode_head(of.name, 0);
     for _ in 0..9 {
         w.unicode_head("", 0);
     }
-    // The two passwords and the private data are never returned.
+    // The LM password, the NT password and the private data are never returned.
     for _ in 0..3 {
         w.u16(0).u16(0).pointer(false);
     }

@@ -31,7 +31,7 @@ impl Connect {
         }
         debug_assert!(matches!(opnum, CONNECT | CONNECT2 | CONNECT4 | CONNECT5));
         if opnum == CONNECT4 {
-            // MS-SAMR 3.1.5.1.2: ClientRevision is ignored.
+            // MS-SAMR 3.1.5.1.2: ClientRevision is ignored, so it is only skipped.
             r.u32("SamrConnect4 ClientRevision")?;
         }
         let desired = AccessMask(r.u32("SamrConnect DesiredAccess")?);

@@ -249,7 +249,7 @@ fn fitting(shares: &[ShareInfo], level: u32, max_len: u32) -> usize {
     shares.iter().take_while(fits).count()
 }
 
-// The calls from here on show the server's users, so they are for administrators only.
+// The following calls show the server's users, so only administrators may use them.
 
 /// NetrSessionEnum, MS-SRVS 3.1.4.5.
 fn session_enum(stub: &[u8], services: &dyn ServerService) -> Answer {

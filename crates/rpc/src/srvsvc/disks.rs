@@ -14,7 +14,8 @@ pub fn parse_disk_enum(stub: &[u8]) -> Parsed<u32> {
     let mut r = NdrReader::new(stub);
     r.unique_string("ServerName")?;
     let level = r.u32(what)?;
-    // The list in the request should be empty; its entries, length and resume handle are ignored.
+    // Clients send an empty list. A list with entries is parsed, but it and the resume handle are
+    // ignored.
     let entries = r.u32(what)?;
     if r.pointer(what)? {
         for _ in 0..r.varying(entries, 8, what)? {
@@ -40,7 +41,8 @@ pub fn encode_disks(level: u32, may_manage: bool) -> Vec<u8> {
     let is_told = status == WinError::SUCCESS;
     let drives = DRIVES.iter().filter(|_| is_told);
     let total = u32::try_from(drives.clone().count()).unwrap_or(u32::MAX);
-    // MS-SRVS 3.1.4.19: an empty string ends the list, so EntriesRead is TotalEntries plus one.
+    // MS-SRVS 3.1.4.19: an empty string ends the list and counts in EntriesRead, but not in
+    // TotalEntries.
     let read = if is_told { total.saturating_add(1) } else { 0 };
     let mut w = NdrWriter::new();
     w.u32(read).pointer(is_told);
@@ -50,7 +52,7 @@ pub fn encode_disks(level: u32, may_manage: bool) -> Vec<u8> {
             write_drive(&mut w, drive);
         }
     }
-    // The reply has no ResumeHandle, so the pointer is null.
+    // The reply has no ResumeHandle, so its pointer is null.
     w.u32(total).pointer(false).u32(status.0);
     w.into_stub()
 }

@@ -121,7 +121,8 @@ impl ServerGetInfo {
             w.u32(info.version_major).u32(info.version_minor).u32(info.kind.0).pointer(true);
         }
         if self.level == 102 {
-            // The fields are users, disc, hidden, announce, anndelta, licenses and userpath.
+            // The fields are users, disc (idle minutes), hidden, announce, anndelta, licenses and
+            // userpath.
             w.u32(info.max_users).u32(info.idle_disconnect_minutes);
             w.u32(0).u32(240).u32(3000).u32(0).pointer(true);
         }
@@ -261,7 +262,7 @@ impl TimeOfDay {
         let mut w = NdrWriter::new();
         w.pointer(true).u32(self.elapsed_seconds).u32(self.uptime_ms);
         w.u32(self.hours).u32(self.minutes).u32(self.seconds).u32(self.hundredths);
-        // tod_timezone is 0 (UTC), and tod_tinterval 31 ms, as in Windows.
+        // tod_timezone is 0 (UTC), and tod_tinterval is 310 (31 ms), as in Windows.
         w.u32(0).u32(310);
         w.u32(self.day).u32(self.month).u32(self.year).u32(self.weekday).u32(WinError::SUCCESS.0);
         w.into_stub()

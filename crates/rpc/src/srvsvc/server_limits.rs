@@ -28,16 +28,16 @@ impl ServerLimits {
     pub(super) fn encode_common(&self, w: &mut NdrWriter) {
         // The fields are sessopens, sessvcs, opensearch and sizreqbuf.
         w.u32(self.opens.clamp(1, 16_384)).u32(1).u32(2_048).u32(BUFFER_BYTES);
-        // The fields initworkitems, maxworkitems and rawworkitems are limits of SMB 1, so they have
-        // the ends of their ranges.
+        // initworkitems, maxworkitems and rawworkitems are limits of SMB 1, so they get values at
+        // the ends of their allowed ranges.
         w.u32(512).u32(65_535).u32(1);
         // The fields are irpstacksize, maxrawbuflen, sessusers and sessconns.
         w.u32(11).u32(BUFFER_BYTES);
         w.u32(self.users.clamp(1, 2_048)).u32(self.tree_connects.clamp(1, 2_048));
         // The fields are maxpagedmemoryusage and maxnonpagedmemoryusage.
         w.u32(NO_BOUND).u32(NO_BOUND);
-        // The fields are enablesoftcompat, enableforcedlogoff (sessions end with their
-        // credentials), timesource, acceptdownlevelapis and lmannounce.
+        // The fields are enablesoftcompat, enableforcedlogoff (1: sessions end when the logon
+        // expires), timesource, acceptdownlevelapis and lmannounce.
         w.u32(0).u32(1).u32(0).u32(0).u32(0);
     }
 
@@ -45,8 +45,8 @@ impl ServerLimits {
     pub(super) fn encode_rest(&self, w: &mut NdrWriter) {
         // The fields are domain, maxcopyreadlen and maxcopywritelen.
         w.pointer(true).u32(0).u32(0);
-        // The fields minkeepsearch, maxkeepsearch, minkeepcomplsearch and maxkeepcomplsearch are
-        // seconds in SMB 1.
+        // minkeepsearch, maxkeepsearch, minkeepcomplsearch and maxkeepcomplsearch are times of SMB
+        // 1 in seconds.
         w.u32(5).u32(10).u32(1).u32(2);
         // The fields are threadcountadd and numblockthreads (unused), scavtimeout, minrcvqueue and
         // minfreeworkitems.

@@ -438,7 +438,7 @@ impl ShareGetInfo<&str> {
 pub fn encode_share_info(level: u32, share: Result<&ShareInfo, WinError>) -> Vec<u8> {
     let mut w = NdrWriter::new();
     w.u32(level);
-    // MS-SRVS 2.2.3.6: for an unknown level the union is empty.
+    // MS-SRVS 2.2.3.6: for an unknown level the union is empty, so only the status follows.
     if let Some(fields) = fields(level) {
         w.pointer(share.is_ok());
         if let Ok(share) = share {

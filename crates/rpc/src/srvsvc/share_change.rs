@@ -15,7 +15,7 @@ const NAME_UNITS: usize = 80;
 /// Longest comment, in UTF-16 units.
 const REMARK_UNITS: usize = 48;
 
-// MS-SRVS 2.2.2.11: the numbers by which ParmErr names members of SHARE_INFO.
+// MS-SRVS 2.2.2.11: ParmErr names a wrong member of SHARE_INFO by these numbers.
 const NETNAME: u32 = 1;
 const TYPE: u32 = 3;
 const REMARK: u32 = 4;
@@ -125,7 +125,8 @@ impl ShareChange {
         let info = self.info.as_ref().ok_or((WinError::INVALID_LEVEL, 0))?;
         let remark = matches!(self.level, 1 | 2 | 502 | 1004).then(|| info.remark.clone());
         let max_uses = matches!(self.level, 2 | 502 | 1006).then_some(info.max_uses);
-        // Only levels 502 and 1501 have a descriptor; with other levels the access list stays.
+        // Only the levels 502 and 1501 have a security descriptor; other levels leave the share's
+        // access list unchanged.
         let security_descriptor = info.security_descriptor.clone();
         match self.level {
             1005 => return Err((WinError::NOT_SUPPORTED, 0)),

@@ -152,8 +152,8 @@ impl Entry for ConnectionInfo {
 fn size(cells: &[CellOf<'_>]) -> usize {
     cells.iter().fold(0, |size: usize, CellOf(cell)| {
         let text = match cell {
-            // A text takes MaxCount, Offset, ActualCount, the characters, and a terminator with
-            // padding.
+            // A text takes 12 bytes for MaxCount, Offset and ActualCount, then its characters, and
+            // 4 bytes for a terminator and padding.
             Text(text) => utf16_len(text).saturating_add(16),
             Number(_) => 0,
         };
@@ -203,7 +203,8 @@ impl UsageEnum {
         if r.u32(what)? != level {
             return Err(Malformed::new(what));
         }
-        // The list in a request is empty: a null pointer, or an array without entries.
+        // Clients send an empty list: a null pointer, or an array without entries. Any other list
+        // is refused.
         if r.pointer(what)? && (r.u32(what)? != 0 || (r.pointer(what)? && r.u32(what)? != 0)) {
             return Err(Malformed::new(what));
         }
@@ -276,7 +277,7 @@ impl UsageEnum {
 
 fn name(r: &mut NdrReader<'_>, what: &'static str) -> Parsed<Option<String>> {
     let name = r.unique_string(what)?.map(|name| name.to_string_lossy());
-    // An empty name counts as no name.
+    // An empty name in the request means "any", as a missing name does.
     Ok(name.filter(|name| !name.is_empty()))
 }
 

@@ -275,8 +275,8 @@ fn auth3_has_no_answer() {
 
 #[test]
 fn without_a_right_proof_nothing_is_answered() {
-    // MS-RPCE 3.3.1.5.2.1: a wrong proof in alter_context gets a fault at once; one in auth3 gets a
-    // fault with the first request.
+    // MS-RPCE 3.3.1.5.2.1: alter_context has an answer, so a wrong proof gets a fault at once;
+    // auth3 has none, so the fault answers the first request.
     let mut wrong = Peer::new(AuthLevel::PRIVACY, 0, "guess");
     let (mut end, mut judge) = asking(&mut wrong, PduKind::ALTER_CONTEXT);
     let verdict = judge.judge(&end.token().unwrap());
@@ -306,20 +306,20 @@ fn a_call_that_is_not_protected_as_agreed_is_denied() {
     };
     for level in [AuthLevel::INTEGRITY, AuthLevel::PRIVACY] {
         let length = protected(0, level).1.len();
-        // Changes one byte of the call ID, the operation, the stub, the level, the context or the
-        // token.
+        // A changed byte in the call ID, the operation, the stub, the level, the context or the
+        // token must be noticed.
         for at in [12, 22, 24, 100, length - 30, length - 23, length - 20, length - 1] {
             let (end, mut pdu) = protected(HEADER_SIGN, level);
             pdu[at] ^= 1;
             is_denied(end, &pdu);
         }
-        // Sets a wrong length of the padding or the token.
+        // A wrong length of the padding, or of the token, must be noticed.
         for (at, value) in [(length - 22, 255), (10, 15), (10, 17), (11, 0xFF)] {
             let (end, mut pdu) = protected(HEADER_SIGN, level);
             pdu[at] = value;
             is_denied(end, &pdu);
         }
-        // Sends the call again after it was answered.
+        // The client sends the same protected call again: the repetition must be refused.
         let (mut end, pdu) = protected(HEADER_SIGN, level);
         end.write(&pdu, &fixture()).unwrap();
         end.complete(2, Ok(Vec::new()));
@@ -337,7 +337,7 @@ fn the_next_pdu_waits_for_the_verdict() {
     let verdict = judge.judge(&end.token().unwrap());
     end.judge(verdict);
     assert_eq!(end.write_some(b"more", &fixture()), Ok(&[][..]));
-    // A token is sent that is one too many, or that belongs to no bind.
+    // An auth3 with a token is refused if the authentication is complete, or if it never began.
     let mut end = accepted(&mut Peer::new(AuthLevel::PRIVACY, 0, "secret"));
     let peer = Peer::new(AuthLevel::PRIVACY, 0, "secret");
     end.write(&peer.carrying(PduKind::AUTH3, b"proof"), &fixture()).unwrap();
@@ -429,7 +429,7 @@ fn pending_calls_are_bounded_completed_and_cancelled() {
     let (header, pdu) = next(&mut end);
     assert_eq!(header.call_id, count + 1);
     assert_eq!(parse_fault(&pdu[16..]), Ok(FaultStatus::SERVER_TOO_BUSY));
-    // Pending calls complete in any order, and other calls are answered meanwhile.
+    // Pending calls may complete in any order, and other calls are answered while they wait.
     end.complete(3, Ok(vec![5; 4]));
     assert_eq!(next(&mut end).0.call_id, 3);
     let of_kind = |kind: PduKind, call_id| {
@@ -448,7 +448,7 @@ fn pending_calls_are_bounded_completed_and_cancelled() {
         end.complete(call_id, Ok(Vec::new()));
         assert!(end.read(100).is_none(), "{call_id} is answered or given up");
     }
-    // The ID of a pending call cannot be used for another call.
+    // A new call must not have the ID of a pending call.
     pending(&mut end, 6);
     assert_eq!(parse_fault(&next(&mut end).1[16..]), Ok(FaultStatus::PROTO_ERROR));
     assert!(end.is_closed() && end.endpoint.pending().count() == 0);

@@ -105,7 +105,7 @@ fn binds_that_are_refused() {
     let mut lie = good.encode(PduKind::BIND, 1);
     lie[24] = 2;
     assert_eq!(refused(&lie), (RejectReason::PROTOCOL_VERSION_NOT_SPECIFIED, true));
-    // The association gets a second bind.
+    // A second bind on the same association is refused and ends it.
     let twice = [good.encode(PduKind::BIND, 1), good.encode(PduKind::BIND, 2)].concat();
     let (mut endpoint, header, _) = answer_to(&twice);
     assert_eq!((header.kind, next(&mut endpoint).0.kind), (PduKind::BIND_ACK, PduKind::BIND_NAK));
@@ -229,7 +229,7 @@ fn a_context_that_was_not_accepted() {
     endpoint.write(&request.encode(PduFlags::WHOLE, 2), &services).unwrap();
     assert_eq!(parse_fault(&next(&mut endpoint).1), Ok(FaultStatus::UNK_IF));
     assert!(!endpoint.is_closed());
-    // After the refusal the client can negotiate another context.
+    // A refused context does not end the association: the client may negotiate another one.
     let more = bind(vec![context(1, SyntaxId::SRVSVC, &[SyntaxId::NDR])]);
     endpoint.write(&more.encode(PduKind::ALTER_CONTEXT, 3), &services).unwrap();
     let (header, body) = next(&mut endpoint);
@@ -248,7 +248,8 @@ fn request_stub_at_its_limit() {
     for (excess, status) in [(0, FaultStatus::NDR), (1, FaultStatus::ACCESS_DENIED)] {
         let services = fixture();
         let mut ends = bound(&INTERFACE, &services);
-        // The stub is a single name without a terminator.
+        // The stub has no terminator. At the largest allowed length it is parsed and malformed; one
+        // byte more is refused without parsing.
         let stub = vec![0xFF; MAX_REQUEST_STUB + excess];
         let fault = call(&mut ends, SHARE_ENUM, &stub, &services, 4280);
         assert_eq!(fault, Err(RpcError::Fault(status)), "{excess} bytes too many");

@@ -58,7 +58,7 @@ fn binds_are_alike_to_the_byte() {
     let mut endpoint = End::new(&INTERFACE, assoc_group_id);
     endpoint.write(&hex(CLIENT_BIND), &fixture()).unwrap();
     let mut ours = endpoint.read(usize::MAX).unwrap().data;
-    // Only Samba writes the secondary address in lower case.
+    // Samba writes the secondary address in lower case, which is the only difference.
     ours[26..39].make_ascii_lowercase();
     assert_eq!(ours, theirs);
 }

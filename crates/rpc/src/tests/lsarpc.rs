@@ -96,8 +96,8 @@ fn lookups_of_rpcclient_are_answered_as_smbd_answers_them() {
     let ours = asked(&mut ends, LOOKUP_SIDS, &with_handle(SIDS_REQUEST, &policy)).unwrap();
     let ours = LookupReply::<TranslatedName>::parse(&ours, SidsForm::Sids, 4).unwrap();
     let theirs = LookupReply::<TranslatedName>::parse(&hex(SIDS_REPLY), SidsForm::Sids, 4).unwrap();
-    // smbd invents a domain for an unknown SID. MS-LSAT 3.1.4.9 returns the SID itself as the name,
-    // as this server does.
+    // For an unknown SID smbd invents a domain, so only the first three entries are compared. This
+    // server follows MS-LSAT 3.1.4.9: the name is the SID in text form.
     assert_eq!(ours.domains, theirs.domains[..3]);
     assert_eq!(ours.entries[..3], theirs.entries[..3]);
     let name = "S-1-5-21-1-2-3-4".to_string();
@@ -147,7 +147,8 @@ fn our_client_is_told_by_our_server() {
 #[test]
 fn handles_are_good_until_closed_and_for_what_they_were_opened() {
     let mut ends = bound(&INTERFACE, &fixture());
-    // POLICY_GET_PRIVATE_INFORMATION (4) is only for users who may change the policy.
+    // POLICY_GET_PRIVATE_INFORMATION (4) is granted only to users who may change the policy, so
+    // this user is refused.
     assert_eq!(opened(&mut ends, 4), (ContextHandle::NULL, Status::ACCESS_DENIED));
     let (policy, _) = opened(&mut ends, 1);
     let lookup = LookupSids::encode(&policy, &[Sid::EVERYONE]);
@@ -160,7 +161,7 @@ fn handles_are_good_until_closed_and_for_what_they_were_opened() {
     for (opnum, stub) in [(CLOSE, encode_handle(&policy)), (LOOKUP_SIDS2, lookup)] {
         assert_eq!(asked(&mut ends, opnum, &stub), mismatch, "{opnum}");
     }
-    // The handle belongs to another pipe, so it is not valid here.
+    // A handle is valid only in its own pipe, so that of another pipe is refused.
     let (theirs, _) = opened(&mut bound(&INTERFACE, &fixture()), 1);
     assert_eq!(asked(&mut ends, CLOSE, &encode_handle(&theirs)), mismatch);
     for _ in 0..MAX_HANDLES {
@@ -190,7 +191,7 @@ fn what_a_server_in_no_domain_does_not_do() {
     let reply = LookupReply::<TranslatedName>::parse(&reply, SidsForm::Sids2, 0).unwrap();
     assert_eq!(reply.status, Status::INVALID_PARAMETER);
     let mut elsewhere = LookupSids::encode(&policy, &[Sid::EVERYONE]);
-    // The LookupLevel becomes 2 (LsapLookupPDC).
+    // LookupLevel is set to 2 (LsapLookupPDC), which is only for domain controllers.
     let at = elsewhere.len() - 16;
     elsewhere[at] = 2;
     let reply = asked(&mut ends, LOOKUP_SIDS2, &elsewhere).unwrap();
@@ -218,7 +219,8 @@ fn the_policy_is_opened_with_revisions() {
     let answer = asked(&mut ends, LOOKUP_SIDS2, &LookupSids::encode(&policy, &[Sid::EVERYONE]));
     let reply = LookupReply::<TranslatedName>::parse(&answer.unwrap(), SidsForm::Sids2, 1).unwrap();
     assert_eq!(reply.status, Status::SUCCESS);
-    // The version in the revision information differs from InVersion.
+    // The version of the revision information is set to 2, but InVersion is 1, so the call is
+    // malformed.
     let mut stub = OpenPolicy3::encode(AccessMask(0x800), 1, r"\\frevo");
     let at = stub.len() - 12;
     stub[at] = 2;
@@ -254,7 +256,8 @@ fn what_was_translated_is_ignored_on_input() {
     let policy = ContextHandle([7; 20]);
     let sids = LookupSids::encode(&policy, &[Sid::EVERYONE]);
     let names = LookupNames::encode(&policy, &["a"]);
-    // The empty list: count of entries, pointer, size of the array.
+    // The three lists of translated SIDs or names: an empty one, and two with one entry. Each has a
+    // count, a pointer and the size of the array.
     let empty = [[0; 4], 1_u32.to_le_bytes(), [0; 4]].concat();
     let mut name = [[1, 0, 0, 0], 1_u32.to_le_bytes(), [1, 0, 0, 0]].concat();
     name.extend([5, 0, 0, 0, 4, 0, 4, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -263,7 +266,8 @@ fn what_was_translated_is_ignored_on_input() {
     sid.extend([5, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     sid.extend([0; 12]);
     let with = |stub: &[u8], translated: &[u8]| {
-        // LookupLevel, MappedCount, LookupOptions and ClientRevision follow the list.
+        // The list is replaced: it is the 8 bytes before LookupLevel, MappedCount, LookupOptions
+        // and ClientRevision.
         let at = stub.len() - 16 - 8;
         [&stub[..at], translated, &stub[at + 8..]].concat()
     };

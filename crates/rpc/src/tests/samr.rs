@@ -126,7 +126,7 @@ fn all_the_ways_to_connect() {
     assert_eq!(open(&mut ends, CONNECT, &w.into_stub()).1, Status::SUCCESS);
     server(&mut ends);
     for (stub, expected) in [
-        // Nobody gets SAM_SERVER_CREATE_DOMAIN (8) or GENERIC_ALL.
+        // SAM_SERVER_CREATE_DOMAIN (8) and GENERIC_ALL are refused to all users.
         (connect5(8, 1), Status::ACCESS_DENIED),
         (connect5(0x1000_0000, 1), Status::ACCESS_DENIED),
         (connect5(MAXIMUM, 2), Status::NOT_SUPPORTED),
@@ -156,7 +156,7 @@ fn domains_and_who_is_in_them() {
     }
     let unknown = "S-1-5-21-1-2-3".parse().unwrap();
     assert_eq!(open_domain(&mut ends, unknown, MAXIMUM).1, Status::NO_SUCH_DOMAIN);
-    // 0x10 is DOMAIN_CREATE_USER, which nobody gets.
+    // DOMAIN_CREATE_USER (0x10) is refused to all users.
     assert_eq!(open_domain(&mut ends, machine(), 0x10).1, Status::ACCESS_DENIED);
     let ours = domain(&mut ends, machine());
     let list = |ends: &mut Ends, opnum, parts: &[u32], of| {
@@ -165,10 +165,10 @@ fn domains_and_who_is_in_them() {
     let users = [(1000, "root".into()), (1001, "smbuser".into()), (1002, "smbuser2".into())];
     let (_, all, said) = list(&mut ends, ENUMERATE_USERS, &[0, 0, u32::MAX], &ours);
     assert_eq!((&all[..], said), (&users[..], Status::SUCCESS));
-    // The filter 1 is USER_ACCOUNT_DISABLED.
+    // A filter of 1 (USER_ACCOUNT_DISABLED) lists only disabled accounts.
     let (_, all, _) = list(&mut ends, ENUMERATE_USERS, &[0, 1, u32::MAX], &ours);
     assert_eq!(all, users[2..]);
-    // Each call returns one account, up to the end of the list.
+    // With a size of 0, each call returns one account, until the list ends.
     let mut context = 0;
     for (at, user) in users.iter().enumerate() {
         let (next, told, said) = list(&mut ends, ENUMERATE_USERS, &[context, 0, 0], &ours);
@@ -233,8 +233,8 @@ fn query_display(on_domain: &ContextHandle, class: u16, rest: [u32; 3]) -> Vec<u
 fn accounts_are_shown_by_name() {
     let mut ends = bound(&INTERFACE, &fixture());
     let ours = domain(&mut ends, machine());
-    // Each account is a normal account whose password does not expire (0x210); the last one is
-    // disabled as well (1).
+    // The columns are index, RID, flags and name. The flags 0x210 mean a normal account whose
+    // password does not expire; 1 means disabled.
     let all = [
         (1, 1000, 0x210, "root".into()),
         (2, 1001, 0x210, "smbuser".into()),
@@ -251,7 +251,8 @@ fn accounts_are_shown_by_name() {
         let stub = query_display(&ours, class, rest);
         asked(&mut ends, QUERY_DISPLAY_INFORMATION, &stub)
     };
-    // The limit, a count or a size, is so small that each call returns one account.
+    // Each pair limits the entries and the bytes of a reply, so that each call returns only one
+    // account.
     for rest in [[1, u32::MAX], [u32::MAX, 36 + 16], [0, u32::MAX], [1000, 0]] {
         for (at, account) in (0..).zip(&all) {
             let (_, _, told, said) = display(&ask(1, [at, rest[0], rest[1]]).unwrap());
@@ -266,12 +267,12 @@ fn accounts_are_shown_by_name() {
     assert_eq!(display(&ask(2, whole).unwrap()), (0, 0, Vec::new(), Status::SUCCESS));
     let (_, _, groups, _) = display(&ask(3, whole).unwrap());
     assert_eq!(groups, [(1, 513, 7, "None".into())]);
-    // OEM entries have one byte for each character and no full names.
+    // In OEM classes an entry has one byte for each character, and no full name.
     let oem = ask(4, whole).unwrap();
     assert_eq!(oem[..12], [0, 0, 0, 0, 55, 0, 0, 0, 4, 0, 0, 0]);
     let text = |text: &[u8]| oem.windows(text.len()).any(|window| window == text);
     assert!(text(b"root") && text(b"smbuser2"));
-    // The union has no such class, so the call is malformed.
+    // The reply's union has no such class, so the call is malformed.
     for class in [0, 6, u16::MAX] {
         let mut ends = bound(&INTERFACE, &fixture());
         let ours = domain(&mut ends, machine());
@@ -353,7 +354,8 @@ fn x8_accounts_are_listed_for_administrators_alone() {
     let hiding = |is_administrator| Fixture { is_administrator, hides_accounts: true, ..fixture() };
     let user = hiding(false);
     let mut ends = bound(&INTERFACE, &fixture());
-    // These handles were opened before the setting changed, but must obey the new setting.
+    // The handles were opened before the setting forbade listing accounts, but must obey it as
+    // well.
     let before = domain(&mut ends, machine());
     let builtin_before = domain(&mut ends, Sid::BUILTIN);
     let group = account(&mut ends, OPEN_GROUP, &before, 513);
@@ -375,11 +377,12 @@ fn x8_accounts_are_listed_for_administrators_alone() {
             w.u32(desired).sid(&sid);
         })
     };
-    // The rights DOMAIN_LIST_ACCOUNTS, GROUP_LIST_MEMBERS and ALIAS_LIST_MEMBERS are refused.
+    // After the change, DOMAIN_LIST_ACCOUNTS, GROUP_LIST_MEMBERS and ALIAS_LIST_MEMBERS are refused
+    // to this user.
     assert_eq!(open(OPEN_DOMAIN, &on_domain(0x100, machine())).1, Status::ACCESS_DENIED);
     assert_eq!(open(OPEN_GROUP, &numbers(&before, &[0x10, 513])).1, Status::ACCESS_DENIED);
     assert_eq!(open(OPEN_ALIAS, &numbers(&builtin_before, &[4, 544])).1, Status::ACCESS_DENIED);
-    // GENERIC_READ and MAXIMUM_ALLOWED give all rights that the user may have.
+    // GENERIC_READ and MAXIMUM_ALLOWED grant the remaining rights that this user may have.
     let mut most = |opnum, stub: &[u8]| {
         let (handle, said) = open(opnum, stub);
         assert_eq!(said, Status::SUCCESS, "{opnum}");
@@ -393,7 +396,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
     let own = most(OPEN_USER, &numbers(&ours, &[MAXIMUM, 1001]));
     let rid = |rid| machine().with_rid(rid).unwrap();
     for (opnum, stub) in lists(&ours, &group, &alias).into_iter().chain([
-        // These calls ask for memberships of other accounts.
+        // These calls ask for the memberships of other accounts, which are refused to a plain user.
         (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(1000)])),
         (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(1001), rid(1002)])),
         (GET_ALIAS_MEMBERSHIP, sids_on(&builtin, &[rid(4711)])),
@@ -404,7 +407,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
         let by_handle = opnum != GET_ALIAS_MEMBERSHIP;
         assert_eq!(status(&reply) == Status::ACCESS_DENIED, by_handle, "{opnum}");
     }
-    // A user may look up single names and numbers, and read its own account.
+    // A user may still look up single names and RIDs, and read the data of its own account.
     for (opnum, stub) in [
         (LOOKUP_IDS, numbers(&ours, &[1, 1000, 0, 1, 1000])),
         (QUERY_INFORMATION_USER, class(&own, 21)),
@@ -415,7 +418,7 @@ fn x8_accounts_are_listed_for_administrators_alone() {
         let reply = call(&mut ends, opnum, &stub, &user, usize::MAX).unwrap();
         assert_eq!(status(&reply), Status::SUCCESS, "{opnum}");
     }
-    // The descriptor gives DOMAIN_LIST_ACCOUNTS only to Administrators.
+    // The security descriptor shows that only Administrators have DOMAIN_LIST_ACCOUNTS.
     let reply = call(&mut ends, QUERY_SECURITY_OBJECT, &numbers(&ours, &[4]), &user, usize::MAX);
     let reply = reply.unwrap();
     let mut r = NdrReader::new(&reply);
@@ -466,7 +469,8 @@ fn names_and_numbers_lead_to_each_other() {
     let reply = asked(&mut ends, LOOKUP_IDS, &ids(1000, &most)).unwrap();
     assert_eq!(status(&reply), Status::SUCCESS);
     for (opnum, stub) in [
-        // Two counts are wrong, and one list is too long.
+        // The calls are malformed: a count differs from its list or exceeds its limit, or a field
+        // is missing.
         (LOOKUP_IDS, ids(3, &[1, 2])),
         (LOOKUP_IDS, ids(u32::MAX, &[1, 2])),
         (LOOKUP_IDS, ids(1001, &vec![1; 1001])),
@@ -545,7 +549,7 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
         let stub = numbers(&ours, &[MAXIMUM, rid]);
         assert_eq!(open(&mut ends, opnum, &stub), (ContextHandle::NULL, absent));
     }
-    // The rights are USER_FORCE_PASSWORD_CHANGE and USER_CHANGE_PASSWORD.
+    // The rights USER_FORCE_PASSWORD_CHANGE (0x80) and USER_CHANGE_PASSWORD (0x40) are refused.
     for right in [0x80, 0x40] {
         let said = open(&mut ends, OPEN_USER, &numbers(&ours, &[right, 1000])).1;
         assert_eq!(said, Status::ACCESS_DENIED);
@@ -560,7 +564,7 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
         let reply = asked(&mut ends, opnum, &stub).unwrap();
         assert_eq!(status(&reply), Status::OBJECT_TYPE_MISMATCH, "{opnum}");
     }
-    // The handle has only DOMAIN_READ_PASSWORD_PARAMETERS.
+    // The handle has only DOMAIN_READ_PASSWORD_PARAMETERS, which is not enough for these calls.
     let (weak, said) = open_domain(&mut ends, machine(), 1);
     assert_eq!(said, Status::SUCCESS);
     for (opnum, stub) in [
@@ -598,8 +602,8 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
 #[test]
 fn nothing_can_be_changed() {
     let mut ends = bound(&INTERFACE, &fixture());
-    // The operations set descriptors and passwords, create and delete groups and users, and change
-    // members.
+    // These operations set descriptors and passwords, create and delete groups and users, or change
+    // members. The server has none of them.
     for opnum in [2, 9, 10, 12, 14, 21, 22, 23, 24, 29, 30, 31, 35, 37, 38, 50, 54, 58, 63, 66] {
         let faulted = asked(&mut ends, opnum, &[0; 64]);
         assert_eq!(faulted, Err(RpcError::Fault(FaultStatus::OP_RNG_ERROR)), "{opnum}");
@@ -639,7 +643,8 @@ proptest! {
             ContextHandle::NULL,
         ];
         let handle = &handles[kind].0[..];
-        // Small numbers get past more checks than random bytes.
+        // The fuzzed arguments are small numbers, which pass more checks than random bytes; then
+        // random bytes follow.
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let _ = asked(&mut ends, opnum, &[handle, &words].concat());
         if !ends.1.is_closed() {

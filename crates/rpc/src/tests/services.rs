@@ -91,7 +91,8 @@ fn enumeration_resumes_where_the_preferred_length_stopped() {
         hides_accounts: false,
         manages: false,
     };
-    // An entry of level 0 takes 18 bytes: 4 for the pointer and 14 for "shareN".
+    // An entry of level 0 takes 18 bytes: a pointer of 4 and "shareN" in 14. So four entries fit
+    // into each reply.
     let (mut names, mut resume) = (Vec::new(), 0);
     loop {
         let reply = enumerate(&services, 0, 18 * 4 + 17, Some(resume));
@@ -197,7 +198,7 @@ fn server_get_info_has_the_form_of_its_level() {
     }
     services.manages = true;
     let told = words(&ask(&services, 502));
-    // The reply: level, pointer, 18 fields and the status.
+    // The reply consists of level, pointer, 18 fields and the status.
     assert_eq!((told.len(), told[0], told.last()), (21, 502, Some(&0)));
     assert_eq!(told[2..6], [16_384, 1, 2_048, 65_535]);
     assert_eq!(told[11..13], [64, 1_024]);
@@ -205,7 +206,7 @@ fn server_get_info_has_the_form_of_its_level() {
     let mut r = NdrReader::new(&answer);
     assert_eq!(r.u32("").unwrap(), 503);
     assert!(r.pointer("").unwrap());
-    // SERVER_INFO_503 has 42 fields. Its only text, that of the 19th field, follows the fields.
+    // SERVER_INFO_503 has 42 fields, and the text of the 19th field follows them.
     let fields: Vec<u32> = (0..42).map(|_| r.u32("").unwrap()).collect();
     assert_eq!(fields[..18], told[2..20]);
     assert_eq!(fields[32..35], [8_192, 35, 35]);
@@ -257,7 +258,7 @@ fn an_empty_array_on_the_way_in_is_nothing() {
         assert_eq!(answer[answer.len() - 4..], [0; 4], "{opnum}");
         assert!(!ends.1.is_closed(), "{opnum}");
     }
-    // A request must not have entries in its array.
+    // A request with an entry in its array is malformed.
     let mut stub = usage_stub(2, None, 3, None);
     let at = stub.len() - 12;
     stub[at] = 1;
@@ -276,7 +277,7 @@ fn levels_of_other_lists_have_no_arm() {
         let first = (opnum == CONNECTION_ENUM).then_some("data");
         let stub = usage_stub(names, first, level, None);
         let answer = call(&mut ends, opnum, &stub, &services, 1000).unwrap();
-        // The reply: the level twice, a total of 0, no resume handle and the status.
+        // The reply has the level twice, a total of 0, no resume handle and the status.
         let numbers: [u32; 5] = [level, level, 0, 0, WinError::INVALID_LEVEL.0];
         let expected: Vec<u8> = numbers.iter().flat_map(|word| word.to_le_bytes()).collect();
         assert_eq!(answer, expected, "{opnum} {level}");
@@ -320,7 +321,7 @@ fn administrators_see_sessions_files_and_connections() {
         let answer = ask(SESSION_ENUM, &usage_stub(2, None, level, Some(0)));
         assert_eq!(status(&answer), 0, "{level}");
         assert_eq!(answer[..8], [level.to_le_bytes(), level.to_le_bytes()].concat(), "{level}");
-        // The count of entries is in the container and in the array.
+        // The reply has the count of entries twice: in the container and in the array.
         assert_eq!(answer[12..16], 2_u32.to_le_bytes(), "{level}");
         assert_eq!(answer[20..24], 2_u32.to_le_bytes(), "{level}");
     }
@@ -429,13 +430,15 @@ fn administrators_change_shares() {
         let told = outcome(&ask(&services, SHARE_SET_INFO, &change(name, level, share(""))));
         assert_eq!(told, (wanted, Some(0)), "{name} {level}");
     }
-    // MS-SRVS 2.2.2.11: SHARE_FILE_SD_PARMNUM (501) names the wrong member.
+    // MS-SRVS 2.2.2.11: the missing descriptor is reported by its number, SHARE_FILE_SD_PARMNUM
+    // (501).
     let told = outcome(&ask(&services, SHARE_SET_INFO, &change("data", 1501, share(""))));
     assert_eq!(told, (WinError::INVALID_PARAMETER, Some(501)));
     let described = with(&|share| share.security_descriptor = Some(vec![1]));
     let told = outcome(&ask(&services, SHARE_SET_INFO, &change("data", 1501, described)));
     assert_eq!(told, (WinError::SUCCESS, Some(0)));
-    // After an unknown level nothing more is parsed. All shorter requests are refused as well.
+    // An unknown level is reported even though its data cannot be parsed. With a known level, each
+    // truncated request is malformed.
     let stub = change("data", 77, share(""));
     assert_eq!(outcome(&ask(&services, SHARE_SET_INFO, &stub)), (WinError::INVALID_LEVEL, None));
     let stub = add(502, share("new"));
@@ -475,7 +478,8 @@ fn wkssvc() {
         call(&mut ends, WKSTA_GET_INFO, &WkstaGetInfo { level }.encode(SERVER), services, 1000)
             .unwrap()
     };
-    // MS-WKST 2.2.5.1: platform, two pointers, two numbers and two strings.
+    // MS-WKST 2.2.5.1: level 100 has a platform (500), two pointers, two version numbers and two
+    // strings.
     let answer = ask(&services, 100);
     let mut r = NdrReader::new(&answer);
     assert_eq!((r.u32("").unwrap(), r.pointer("").unwrap(), r.u32("").unwrap()), (100, true, 500));
@@ -486,7 +490,7 @@ fn wkssvc() {
     let status = |answer: &[u8]| u32::from_le_bytes(*answer.last_chunk().unwrap());
     assert_eq!(status(&ask(&services, 101)), 0);
     assert_eq!(status(&ask(&services, 102)), 0);
-    // For an unknown level the pointer is null.
+    // The reply to an unknown level has a null pointer and status 124 (ERROR_INVALID_LEVEL).
     assert_eq!(status(&ask(&services, 502)), 124);
     assert_eq!([ask(&services, 502).len(), ask(&services, 500).len()], [12, 8]);
     services.is_administrator = false;
@@ -525,7 +529,8 @@ fn lies_in_arguments() {
     let services = fixture();
     let good =
         ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: Some(0) }.encode(SERVER);
-    // ServerName: pointer, max_count 8, offset, count 8, and sixteen bytes.
+    // The correct stub begins with ServerName: pointer, max_count 8, offset, count 8 and sixteen
+    // bytes. Each case sets the word at a byte offset to a wrong value.
     let cases: [(&str, usize, u32); 8] = [
         ("string longer than the stub", 4, 0xFFFF_FFFF),
         ("count beyond max_count", 12, 9),

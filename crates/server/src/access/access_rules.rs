@@ -87,8 +87,8 @@ impl Names {
         let is_member = |name: &String| {
             caller.domain_sids.find(name).is_some_and(|sid| caller.token.contains(sid))
         };
-        // The domain controller reported the user's name at logon, so this comparison needs no
-        // look-up.
+        // The user's name comes from the domain controller (at logon), so comparing it needs no
+        // look-up in the directory.
         self.domain_users.contains(user)
             || self.domain_users.iter().any(is_user)
             || self.domain_groups.iter().any(is_member)
@@ -453,7 +453,8 @@ mod tests {
         let by_dns = allow(&["corp.test\\ann"]);
         assert_eq!(judged(&by_dns, "CORP\\ann", &[], known), Verdict::Writes);
         assert!(is_refused(judged(&by_dns, "CORP\\ann", &[], &[])));
-        // A list entry for the group "staff" does not match a user named "staff".
+        // A list entry without "@" names a user: "CORP\staff" does not admit members of the group
+        // "staff".
         let user = allow(&["CORP\\staff"]);
         assert!(is_refused(judged(&user, "CORP\\ann", &[1_108], known)));
 
@@ -493,7 +494,8 @@ mod tests {
         let one = &["192.0.2.7"][..];
         assert!(judged(net, &[], "192.0.2.1") && !judged(net, &[], "192.0.3.1"));
         assert!(!judged(&[], net, "192.0.2.1") && judged(&[], net, "192.0.3.1"));
-        // `hosts_allow` makes exceptions to `hosts_deny`; an address in neither list is admitted.
+        // An address in `hosts_allow` is admitted even if `hosts_deny` has its network, and so is
+        // an address in neither list.
         assert!(judged(one, net, "192.0.2.7") && !judged(one, net, "192.0.2.8"));
         assert!(judged(one, net, "203.0.113.1"));
     }

@@ -113,8 +113,8 @@ mod tests {
         while slot.places.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        // While blocking threads run, the paused clock does not advance by itself: the test
-        // advances it.
+        // The runtime's paused clock does not advance by itself while blocking threads run, so the
+        // test advances it beyond the timeout.
         tokio::time::advance(DOMAIN_LOGON_TIMEOUT + Duration::from_secs(1)).await;
         while let Some(answer) = asked.join_next().await {
             let reason = answer.unwrap().unwrap_err();

@@ -101,7 +101,7 @@ impl DomainNames {
         }
         let shared = Arc::clone(&self.shared);
         let asking = Asking { directory, shared, silent: false, missing: BTreeSet::new() };
-        // The thread ends when the server drops the sender of the channel.
+        // The thread ends as soon as the server drops the sender of this channel.
         std::thread::Builder::new()
             .name(String::from("frevo-names"))
             .spawn(move || asking.run(&questions))
@@ -118,8 +118,8 @@ impl DomainNames {
             *wanted = names;
         }
         if let Some(questions) = self.questions.get() {
-            // If the queue is full, the question is dropped: the thread looks up the names of the
-            // rules a little later anyway.
+            // If the queue is full, the question is dropped, because the thread soon looks up the
+            // names of the rules anyway.
             let _ = questions.try_send(Question::Rules);
         }
     }
@@ -191,8 +191,8 @@ impl DomainNames {
         let (answer, answered) = sync_channel(1);
         self.questions.get()?.try_send(question(answer)).ok()?;
         answered.recv_timeout(patience).unwrap_or_else(|_| {
-            // If the patience is short, the client has used up its time for other names: this says
-            // nothing about the directory, which is then not marked as down.
+            // If little patience was left, the client had used its time for other names. Then the
+            // missing answer does not show that the directory is down.
             if patience > DOMAIN_NAMES_TIMEOUT / 2 {
                 *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
             }
@@ -252,7 +252,8 @@ impl Asking {
             }
             match questions.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Question::Rules) => next = Instant::now(),
-                // The client may have stopped waiting for the answer, which is no fault.
+                // A failed send is ignored: it means that the client no longer waits for the
+                // answer.
                 Ok(Question::Sid(sid, answer)) => drop(answer.send(self.by_sid(&sid))),
                 Ok(Question::Name(name, answer)) => drop(answer.send(self.by_name(&name))),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -347,7 +348,8 @@ impl Asking {
                 "names of a domain are not resolved; SIDs are shown instead, and rules of shares use \
                  the SIDs that are known");
         }
-        // With several domains, some answer while others are down: one answer is enough.
+        // Of several domains some may be down while others answer. Only if no domain answered, the
+        // directory counts as down.
         if answer.found.iter().all(Option::is_none) {
             *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
         }

@@ -41,15 +41,15 @@ pub(crate) fn known(
     let [name] = principal.components.as_slice() else {
         return Err(format!("{principal} is a service or an instance, and no user"));
     };
-    // MS-KILE 3.1.5.7: names are compared without case, because domain controllers return the name
-    // as the client wrote it.
+    // MS-KILE 3.1.5.7: names are compared without regard to case, because domain controllers return
+    // the name as the client wrote it.
     let account = accounts.membership(name).ok_or_else(|| {
         format!("there is no account for {principal}; add it: frevo user add {name}")
     })?;
     if !account.is_enabled {
         return Err(String::from("the account is disabled"));
     }
-    // The configured account has its own SIDs, so those of the PAC are dropped.
+    // The configured account defines the user's groups, so the SIDs of the PAC are dropped.
     Ok((account.name, Arc::new(DomainUser { pac: None, ..DomainUser::clone(user) })))
 }
 
@@ -84,7 +84,8 @@ pub(crate) fn hint(refusal: &Refusal, takes_tickets: bool, own: &str) -> Option<
 /// True for a SID that a controller may give its users. It may not make them members of groups of
 /// this machine: built-in ones, users of the host, the server's own accounts.
 fn is_of_controller(sid: &Sid, machine: &Sid) -> bool {
-    // SIDs under S-1-5-21 belong to domains; S-1-18 names ways of authentication (MS-DTYP 2.4.2.4).
+    // SIDs under S-1-5-21 belong to a domain or to this machine; those under S-1-18 name ways of
+    // authentication (MS-DTYP 2.4.2.4).
     let is_of_domain = sid.authority() == 5 && sid.sub_authorities().first() == Some(&21);
     let is_of_machine = sid.split_rid().is_some_and(|(domain, _)| domain == *machine);
     (is_of_domain && !is_of_machine) || sid.authority() == 18

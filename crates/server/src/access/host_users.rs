@@ -108,8 +108,8 @@ impl HostUsers {
         }
         let (asking, name) = (Arc::clone(&self.asking), name.to_owned());
         let answer = timeout(HOST_LOOKUP_TIMEOUT, async move {
-            // The blocking call owns the permit, because it goes on after its client has stopped
-            // waiting.
+            // The blocking call owns the permit, because it runs on even if the client no longer
+            // waits.
             let permit = asking.acquire_owned().await.ok()?;
             run_blocking(move || {
                 let _permit = permit;
@@ -218,7 +218,7 @@ impl HostUsers {
         let credentials = user.credentials(group)?;
         let mut actors = self.actors.lock();
         if actors.len() >= HOST_USERS_REMEMBERED {
-            // To make room, actors that no Open uses are dropped.
+            // The cache is full, so actors that no Open uses are dropped.
             actors.retain(|_, actor| Arc::strong_count(actor) > 1);
         }
         let key = (fold_name(name), group);
@@ -327,8 +327,8 @@ mod tests {
             let _ = hang.lock().unwrap().recv();
             Ok(None)
         });
-        // While blocking threads run, the paused clock does not advance by itself: the test
-        // advances it.
+        // The runtime's paused clock does not advance by itself while blocking threads run, so the
+        // test advances it beyond the timeout.
         let mut waiting = std::pin::pin!(waiting);
         let first = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
         assert!(first.is_pending());
@@ -366,7 +366,8 @@ mod tests {
         let hang = Arc::new(std::sync::Mutex::new(hang));
         let begun = Arc::new(AtomicUsize::new(0));
         let mut tasks = tokio::task::JoinSet::new();
-        // Each user asks HOST_LOOKUPS_PER_USER times; the last look-up is for one user more.
+        // Each user starts HOST_LOOKUPS_PER_USER look-ups. The last look-up exceeds HOST_LOOKUPS
+        // and belongs to one user more.
         for at in 0..=HOST_LOOKUPS {
             let user = format!("user{}", at / HOST_LOOKUPS_PER_USER);
             let (users, hang, begun) = (Arc::clone(&users), Arc::clone(&hang), Arc::clone(&begun));

@@ -122,7 +122,7 @@ impl AccessList {
         }
         let dacl = descriptor.dacl.ok_or_else(invalid)?;
         let mut entries = Vec::new();
-        // An inherit-only entry does not apply to the share itself.
+        // An inherit-only entry does not apply to the share itself, so it is skipped.
         for ace in dacl.aces.iter().filter(|ace| !ace.flags.contains(AceFlags::INHERIT_ONLY)) {
             let (AceBody::Plain { mask, sid, .. }, allows) = (&ace.body, kind(ace.kind)?) else {
                 return Err(invalid());
@@ -153,7 +153,8 @@ impl AccessList {
             ..list.descriptor
         };
         let mut bytes = Vec::new();
-        // Encoding fails only if the configured list of users is too long for a descriptor.
+        // Encoding fails only if the configured list of users is too long for a descriptor. The
+        // result is then empty.
         if descriptor.encode(&mut bytes).is_err() {
             bytes.clear();
         }
@@ -279,8 +280,8 @@ mod tests {
         assert_eq!(taken(&plain(AceType::ACCESS_DENIED)), Ok(Some(list(&["deny:S-1-1-0:full"]))));
         let only = encoded(vec![with(AceType::ACCESS_ALLOWED, AceFlags::INHERIT_ONLY)]);
         assert_eq!(taken(&only), Ok(Some(list(&[]))));
-        // Entries with a condition, or that deny users, are refused: without the condition or the
-        // denied users the list would grant more access than the client asked for.
+        // A list with a condition, with an unsupported denial or with too many entries is refused
+        // as a whole: without those entries it would grant other access than the client asked for.
         for bytes in [
             plain(AceType::ACCESS_ALLOWED_CALLBACK),
             plain(AceType::ACCESS_DENIED_CALLBACK),

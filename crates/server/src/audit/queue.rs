@@ -62,7 +62,8 @@ impl Queue {
         }
         state.bytes += weight;
         state.events.push_back((time, event));
-        // Only the first event wakes the writer, which takes all queued events after a pause.
+        // Only the first event in an empty queue wakes the writer, which then waits a moment and
+        // takes all queued events.
         if state.events.len() == 1 {
             drop(state);
             self.0.filled.notify_one();
@@ -88,7 +89,7 @@ impl Queue {
             self.0.filled.wait(&mut state);
         }
         if !state.ended && state.events.len() < AUDIT_BATCH {
-            // Waits for further events, to write all of them in one system call.
+            // Waits a moment for further events, so that all are written in one system call.
             self.0.filled.wait_for(&mut state, AUDIT_PAUSE);
         }
         state.bytes = 0;
@@ -180,8 +181,8 @@ impl Outlet {
                     let count = u64::try_from(count).unwrap_or(u64::MAX);
                     self.lost = self.lost.saturating_add(count);
                     self.complain(&error);
-                    // When the server ends, the first failure of the sink ends the writer: each
-                    // further batch would wait for the sink again.
+                    // When the server ends, the writer stops at the first failure of the sink,
+                    // because each further batch would wait for the sink again.
                     if ended {
                         return;
                     }

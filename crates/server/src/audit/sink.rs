@@ -129,7 +129,8 @@ impl Datagrams {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
                 sent => return sent.map(drop),
             }
-            // The daemon may have been restarted: the socket connects again.
+            // The send failed, maybe because the daemon was restarted, so the socket connects
+            // again.
         }
         self.socket = None;
         let socket = host::log_socket(&self.path)?;

@@ -75,7 +75,8 @@ impl Ambient for Host {
     }
 }
 
-// The pool of random bytes belongs to a thread, not to a server: each byte is used only once.
+// Each thread has a pool of random bytes of its own, so that no byte is used twice and no lock is
+// needed.
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_LEN], left: 0 }) };
 }

@@ -74,7 +74,8 @@ mod tests {
         let descriptors = Descriptors::default();
         descriptors.set_limit(8_000);
         assert_eq!(descriptors.for_opens(), 7_000);
-        // Opens may use 600 descriptors; a single account may use 450 of these 600.
+        // Opens may use 600 descriptors: an account that already has 151 Opens gets only the first
+        // 450, and one with 150 Opens all 600. Each case has the new descriptor's number.
         descriptors.set_limit(600 + DESCRIPTORS_KEPT_MIN);
         assert_eq!(descriptors.for_opens(), 600);
         for (at, large, small) in [

@@ -104,10 +104,11 @@ mod tests {
             let written = admitted(&lines, v4(0xC000_0201), now, times);
             assert_eq!(written, if said.is_some() { 0 } else { times });
         }
-        // Addresses of one network share its allowance of log lines.
+        // This address is in the same network as the one before, so it shares the network's
+        // allowance of lines, which is used up.
         assert_eq!(lines.admit(v4(0xC000_0299), now), None);
-        // Another network has an allowance of its own. The first line reports how many lines were
-        // dropped before.
+        // Another network has its own allowance. Its first line also reports how many lines were
+        // dropped before (2).
         assert_eq!(lines.admit(v4(0xC000_0301), now), Some(2));
         assert_eq!(lines.admit(v4(0xC000_0301), now), Some(0));
         let later = now + LINE_INTERVAL_PER_NETWORK;
@@ -139,8 +140,8 @@ mod tests {
     fn no_more_networks_are_remembered_than_there_is_room_for() {
         let (lines, mut now) = (Lines::default(), Instant::now());
         for n in 0..u32::try_from(LINE_NETWORKS).unwrap() + 2 {
-            // The lines are LINE_INTERVAL apart, so that the limit for all networks together does
-            // not drop any line.
+            // The lines come LINE_INTERVAL apart, so that the limit for all networks together drops
+            // none of them.
             lines.admit(v4(n << 8), now);
             now += LINE_INTERVAL;
         }

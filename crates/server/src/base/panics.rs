@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::base::limits::PANIC_LOG_INTERVAL;
 
-// The counter is global because the panic hook is: a panic does not know its server.
+// The counter is global, as the panic hook is: a panic does not know to which server it belongs.
 
 /// Panics of this process since [`watch`].
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -37,7 +37,8 @@ pub fn watch(keeps_hook: bool) {
             if is_to_be_logged() {
                 let place = info.location().map(ToString::to_string).unwrap_or_default();
                 let thread = std::thread::current();
-                // The message is quoted because it may contain bytes that a client sent.
+                // The message is logged in quotes, because it may contain control characters that a
+                // client sent.
                 tracing::error!(target: "frevo::panic", place, count,
                     thread = thread.name().unwrap_or_default(),
                     message = ?said(info.payload()),
@@ -113,7 +114,8 @@ pub struct Always<F: FnMut()>(pub F);
 
 impl<F: FnMut()> Drop for Always<F> {
     fn drop(&mut self) {
-        // A second panic while the first one unwinds would abort the process, so it is caught here.
+        // `contained` catches a panic of this code: a second panic during the first one would abort
+        // the process.
         contained(&mut self.0);
     }
 }

@@ -37,8 +37,8 @@ pub fn cut(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;
     }
-    // A UTF-8 character has at most four bytes, so one of the last four places is between
-    // characters.
+    // A UTF-8 character has at most four bytes, so at least one of the last four positions is a
+    // character boundary.
     (bytes.saturating_sub(3)..=bytes).rev().find_map(|end| text.get(..end)).unwrap_or("")
 }
 
@@ -97,7 +97,7 @@ mod tests {
                 _ => assert_eq!(shown, text),
             }
         }
-        // The text is cut between characters, never within one.
+        // The text is cut at a character boundary, even if the limit is within a character.
         assert!(quoted(&"\u{e9}".repeat(LOG_VALUE_BYTES)).ends_with("\u{e9}...\""));
         let odd = quoted(&format!("x{}", "\u{e9}".repeat(LOG_VALUE_BYTES)));
         assert_eq!(odd.len(), LOG_VALUE_BYTES - 1 + "\"...\"".len());

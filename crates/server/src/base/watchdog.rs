@@ -86,14 +86,14 @@ pub(crate) fn note(took: Duration, culprit: impl FnOnce() -> Culprit) {
     }
     let is_worse = |known: &Option<Culprit>| known.as_ref().is_none_or(|k| k.took < took);
     if CULPRIT.with_borrow(is_worse) {
-        // The earlier culprit is dropped after the RefCell's borrow has ended, since its drop may
-        // run other code.
+        // The earlier culprit is dropped here, when the RefCell is no longer borrowed, because its
+        // drop may run other code.
         drop(CULPRIT.replace(Some(culprit())));
     }
 }
 
-// The culprit belongs to a thread: it is set within one poll of a task and read at the end of the
-// poll.
+// The culprit belongs to a thread: a request sets it during a poll of its task, and the same thread
+// reads it at the end of the poll.
 thread_local! {
     static CULPRIT: RefCell<Option<Culprit>> = const { RefCell::new(None) };
     /// The client that the present poll works for.
@@ -124,7 +124,7 @@ impl Watchdog {
 
     /// The cores that the server runs on.
     pub(crate) fn runs_on(&self, cores: Vec<Arc<Histogram>>) {
-        // A server starts only once, so `cores` is not set before.
+        // `set` cannot fail: a server starts only once, so `cores` is still empty.
         let _ = self.cores.set(cores);
     }
 

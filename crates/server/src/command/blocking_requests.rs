@@ -38,8 +38,8 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
         (pool.closing_permit().await?, Turns::not_needed())
     } else {
         let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-        // CANCEL may end the request while it waits for the pool, because its handler has not
-        // begun.
+        // A CANCEL may end the request while it waits for the pool, because its handler has not yet
+        // changed anything.
         let entry = async {
             let permit = pool.permit(&identity.user).await?;
             Ok::<_, Status>((permit, pool.turns(&identity.user).await?))
@@ -50,11 +50,12 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
     let signals = Arc::new(Signals::default());
     let told = Arc::clone(&signals);
     let (answer, mut answered) = oneshot::channel();
-    // The runtime of the core carries the tasks that the handler spawns, for instance timers.
+    // The handler runs on a blocking thread, but tasks that it spawns, for instance timers, run on
+    // its core's runtime.
     let core = Handle::current();
     pool.run(move || {
         let _permit = permit;
-        // The send fails if the request has been dropped meanwhile.
+        // The send fails if the request was dropped meanwhile, and then its answer is not needed.
         drop(answer.send(core.block_on(turns.carry_out(moved.handle(&told)))));
     })?;
     let ended = tokio::select! {
@@ -62,7 +63,8 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
         ended = &mut answered => ended,
         () = passed_on(rq, &signals) => answered.await,
     };
-    // No answer means that the handler panicked: the connection ends, as after a panic on the core.
+    // The sender was dropped without an answer, so the handler panicked. The connection ends, as
+    // after a panic on the core.
     let bug = Doom::Rule("a bug in the server; see the log");
     let (outcome, response) = ended.map_err(|_| Refusal::Disconnect(bug))?;
     *out = response;
@@ -101,12 +103,12 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> 
         Some(pool) => pool,
         None => match pin!(on_core(rq, row, out)).await {
             Some(outcome) => return outcome,
-            // A handler that would take long has returned None before it changed anything, so it
-            // can run again on a blocking thread.
+            // A handler that would hold the core for long returned None before changing anything,
+            // so it is run again on a blocking thread.
             None => &rq.server().blocking_pool,
         },
     };
-    // The future is boxed, so that requests of other shares need no memory for its state.
+    // The future is boxed, so that requests that run on the core need no memory for its state.
     Box::pin(run(pool, rq, row, out)).await
 }
 
@@ -230,7 +232,7 @@ impl Moved {
             encrypted: self.encrypted,
             fetched: std::cell::Cell::new(self.fetched),
             // `alone` would let a READ answer with a file descriptor, which only the connection's
-            // own core can send; here the payload is copied.
+            // own core can send. Here the payload must be copied, so it is false.
             alone: false,
             shown: None,
             room: self.room,

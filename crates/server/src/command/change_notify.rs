@@ -39,12 +39,12 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         OpenTarget::File(file) if file.is_directory => file,
         _ => return Err(Status::INVALID_PARAMETER.into()),
     };
-    // The READ_DATA bit means FILE_LIST_DIRECTORY here; the granted access decides, not the
-    // requested one.
+    // On a directory the bit READ_DATA means FILE_LIST_DIRECTORY. The client must have been granted
+    // this right.
     open.require(AccessMask::READ_DATA)?;
     if !rq.tree()?.share.change_notify {
-        // Deviation: MS-SMB2 3.3.5.19 has NOT_SUPPORTED for a file system without notification.
-        // `change_notify = false` comes from Samba, whose status is used.
+        // Deviation: MS-SMB2 3.3.5.19 returns NOT_SUPPORTED if the file system cannot notify. The
+        // setting `change_notify = false` comes from Samba, so Samba's status is returned.
         return Err(Status::NOT_IMPLEMENTED.into());
     }
     let notifies = &rq.session()?.notifies;
@@ -61,7 +61,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         Reported::Deleted => return Err(Status::DELETE_PENDING.into()),
         Reported::TooMany => (Vec::new(), Status::NOTIFY_ENUM_DIR),
         // MS-SMB2 3.3.5.19: NOTIFY_ENUM_DIR reports a change without its name. The client then
-        // lists the directory and sees only entries that its user may see.
+        // lists the directory, which hides the entries that its user may not see.
         Reported::Changes(changes) if tells_of_unseen(open, file, &changes) => {
             (Vec::new(), Status::NOTIFY_ENUM_DIR)
         }
@@ -78,8 +78,8 @@ fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
     let is_acting = impersonation::actor_of(&*file.node).is_some();
     let viewer = open.tree().viewer();
     if is_acting || viewer.is_some() {
-        // Each name and each folder above it needs a look-up on the core, so their number is
-        // limited.
+        // Each name and each folder above it needs a look-up on the core. If too many are needed,
+        // the names are not reported.
         let above = file.name().components().count();
         let ways = changes.iter().map(|change| above + change.name.split('\\').count());
         if changes.len() > NAMES_JUDGED || ways.sum::<usize>() > FOLDERS_JUDGED {
@@ -132,12 +132,13 @@ fn watch(
         observe(file, &watch);
     }
     if file.cell.lock().is_delete_pending() {
-        // MS-FSA 2.1.5.11: the deletion was reported to the watches that existed then, so a new
-        // watch is refused.
+        // MS-FSA 2.1.5.11: the deletion was reported to the watches that existed at that time. A
+        // later watch would wait for ever, so it is refused.
         return Err(Status::DELETE_PENDING);
     }
     if open.is_closed() {
-        // Another channel has closed the Open meanwhile, before this watch was registered.
+        // Another channel closed the Open before this watch was registered, so the watch is removed
+        // again.
         watches.forget(open.id());
         return Err(Status::NOTIFY_CLEANUP);
     }

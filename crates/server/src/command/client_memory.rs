@@ -82,8 +82,8 @@ pub(crate) fn of_write(
         (true, Some(kind)) => {
             transformed(length, request.channel_info, kind, negotiated.terms.cipher)?
         }
-        // Deviation: the RDMA data must be protected exactly if the message is; any other
-        // combination is refused.
+        // Deviation: RDMA data must be protected exactly if its message is signed or encrypted. A
+        // transform without protection, or the reverse, is refused.
         (false, Some(_)) | (true, None) => return Err(Status::INVALID_PARAMETER),
     };
     Ok(Some(memory))
@@ -112,8 +112,9 @@ fn needed(rq: &Request<'_>) -> Result<Option<RdmaTransformType>, Status> {
     } else {
         Protection::None
     };
-    // Deviation: without a common RDMA transform the data would travel unprotected although the
-    // client signs or encrypts. Windows and Linux then send the data in the message.
+    // Deviation: if the client signs or encrypts but negotiated no RDMA transform, its data would
+    // travel unprotected, so the request is refused. Windows and Linux then send the data in the
+    // message.
     let transforms = rq.connection.negotiated()?.terms.rdma_transforms;
     transforms.needed(protection).map_err(|_| Status::INVALID_PARAMETER)
 }
@@ -249,7 +250,7 @@ mod tests {
         for (channel, list) in bad {
             assert_eq!(of(*channel, list, ENCRYPTION), Err(Status::INVALID_PARAMETER), "{list:?}");
         }
-        // RemainingBytes must be positive and at most the 100 bytes of the buffer.
+        // A length of 0, or of more than the 100 bytes of the buffer, is refused.
         let bytes = transforms(v1, &[good]);
         for length in [0, 101] {
             let outcome = transformed(length, &bytes, ENCRYPTION, GCM);

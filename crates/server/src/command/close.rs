@@ -34,17 +34,17 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if let OpenTarget::File(file) = &open.target {
         let (deletes, is_doomed) = file.cell.lock().deletion_of(file.id);
         doomed = (deletes || is_doomed).then(|| (file, file.name()));
-        // On Windows a close that deletes the file first breaks the handle caching of other
-        // clients, as smbtorture's test lease.unlink shows.
+        // As on Windows (smbtorture's test lease.unlink), a close that deletes the file first
+        // breaks the handle caching of other clients.
         if deletes && rq.contend(file, Cause::Delete).await.is_err() {
-            // The wait fails if the client is gone or has cancelled the request. The Open is closed
-            // nevertheless.
+            // The wait for the break fails if the client is gone or has cancelled the request. The
+            // Open is closed all the same.
             tracing::debug!(target: "frevo::lease", "a close did not wait for a break");
         }
     }
     for deletion in rq.session()?.close_open(open, &rq.server().files)? {
-        // The panic of a handler leaves `under_way` counted, so the deletion is finished before it
-        // is ended.
+        // After the panic of a handler, `under_way` still counts its request, and the wait below
+        // may be long. So the deletion is finished first.
         let _ = rq.server().finish_deletion(open, deletion).await;
     }
     open.under_way.end();
@@ -52,17 +52,19 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         open.under_way.give_up();
         open.under_way.drained().await;
     }
-    // The durable record is removed only after the removal of the file's name is stable.
+    // The durable record is removed only when the removal of the file's name is stable, so that a
+    // crash in between leaves no file without its record.
     let stable = match doomed {
         Some((file, name)) => stable::sync_removal(file, name).await,
         None => Ok(()),
     };
-    // The Open is closed even if its record could not be removed; the scavenger removes it later.
+    // A record that could not be removed does not keep the Open from being closed; the scavenger
+    // removes the record later.
     if record::gone(rq.server(), open).await.is_err() {
         rq.server().start_scavenger();
     }
-    // Deviation: MS-FSA 2.1.5.5 has no error for a failed removal. The Open is closed, but the
-    // client learns from the status that the file still exists, as with smbd.
+    // Deviation: in MS-FSA 2.1.5.5 a close does not report that the file could not be removed. Here
+    // the Open is closed, but the status tells the client that the file still exists, as with smbd.
     open.removed()?;
     stable?;
     response.encode(&mut out.writer());

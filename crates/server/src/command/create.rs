@@ -48,13 +48,14 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut request = create::Request::parse(rq.message)?;
     let checked = validate::parameters(&request);
     if checked.is_err() && !durable::is_reconnect(&request) {
-        // MS-SMB2 3.3.5.9.7: only a reconnect ignores errors in the rest of the request.
+        // MS-SMB2 3.3.5.9.7: a reconnect ignores errors in the rest of the request, but any other
+        // CREATE reports them.
         checked?;
     }
     let tree = rq.tree()?;
     let live = match &tree.share.target {
         Target::Pipes => return ipc::create(rq, &request, out),
-        // A session that re-authenticated anonymously keeps its Opens but may not open further
+        // A session that re-authenticated as anonymous keeps its Opens, but must not open further
         // files.
         Target::Disk(_) if rq.session()?.identity().is_none_or(|identity| identity.is_nobody()) => {
             return Err(Status::ACCESS_DENIED.into());
@@ -81,15 +82,15 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let _creating = match create.enter()? {
         Entry::Same(open) => {
             let action = open.survival().map_or(CreateAction::OPENED, |s| s.action);
-            // This is a replay. The record of its first processing may not be stable yet, so it is
-            // stored first.
+            // The request is a replay of a CREATE that succeeded, whose durable record may not be
+            // stable yet. It must be stable before the answer.
             create.keep(&open).await?;
             return again(rq, &request, wanted, &open, action, out);
         }
         Entry::New(creating) => creating,
     };
-    // An application instance closes its earlier Opens before the name is checked against Opens
-    // that wait for their client (MS-SMB2 3.3.5.9.13).
+    // MS-SMB2 3.3.5.9.13: an application instance first closes its own earlier Opens, because
+    // `check_held` would otherwise refuse the name on their account.
     create.take_over()?;
     create.check_held().map_err(|refusal| create.discreet(refusal.into()))?;
     let made = pin!(create.open()).await.map_err(|refusal| create.discreet(refusal))?;
@@ -126,8 +127,8 @@ fn choose(
     let name = validate::name(&text, request.create_options, rules)?;
     if rules == Rules::Windows {
         if text.contains(':') && !vfs.volume().streams {
-            // Without named streams every name with a colon is refused, as on Windows: even
-            // "name::$DATA", the main data.
+            // On a share without named streams each name with a colon is refused, as on Windows:
+            // even "name::$DATA", which means the main data.
             return Err(Status::OBJECT_NAME_INVALID.into());
         }
         validate::stream_type(&text, &name, request)?;
@@ -137,7 +138,8 @@ fn choose(
     if !Arc::ptr_eq(&vfs, live) {
         let asked = desired;
         desired = timewarp::check_access(request, desired)?;
-        // MS-FSCC 2.5.2: setting default quotas needs the right to write the quota index file.
+        // MS-FSCC 2.5.2: default quotas are set through the quota index file, so the client needs
+        // the right to write it.
         if !is_past && quota::manages(&tree.token()).is_ok() {
             desired |= asked & AccessMask::WRITE_DATA;
         }
@@ -153,7 +155,8 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     let open = &fresh.open;
     let file = open.file()?;
     create.write_through(open)?;
-    // The new file is made stable before its record, or a promise to the client, depends on it.
+    // A new file is made stable first, because its record and a promise to the client depend on its
+    // existence.
     create.make_stable(open, action).await?;
     let (id, route) = (file.id, create.route()?);
     let shape = Shape { is_directory: file.is_directory, allocation: stat.allocation };
@@ -193,7 +196,7 @@ fn again(
     let (vfs, wish) = (&file.vfs, lease::wish_of(file));
     let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
     let create = Create { rq, request, wanted, posix, name, desired, file_id, vfs, wish };
-    // From here on the Open gets its oplock breaks over the present connection.
+    // From this line on, oplock breaks for the Open are sent over the present connection.
     file.cell.lock().oplocks.reroute(file.id, create.route()?);
     let stat = file.stat()?;
     out.set_file_id(file_id);

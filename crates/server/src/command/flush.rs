@@ -13,12 +13,13 @@ use crate::objects::stable;
 /// Answers when all that was written is on stable storage. A pipe has nothing
 /// to wait for: what is written to it is consumed at once.
 pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    // macOS sets Reserved1 to 0xFFFF (F_FULLFSYNC) if the drive's cache must be written. It is
-    // ignored, because every sync writes the drive's cache.
+    // macOS sets Reserved1 to 0xFFFF (F_FULLFSYNC) to have the drive's cache written. The field is
+    // not read, because each sync writes the drive's cache.
     flush::Request::parse(rq.message)?;
     let open = rq.open()?;
     if let OpenTarget::File(file) = &open.target {
-        // In a directory these bits mean FILE_ADD_FILE and FILE_ADD_SUBDIRECTORY.
+        // For a directory these bits mean FILE_ADD_FILE and FILE_ADD_SUBDIRECTORY, one of which is
+        // needed, too.
         open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
         file.settle_times(rq.server().ambient.now());
         if !planted!(SkippedFlush) {

@@ -58,8 +58,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     rq.session()?;
     let Some(row) = table::row(request.ctl_code) else {
-        // MS-SMB2 3.3.5.15: for the control codes of a file system the server looks for the Open
-        // first. 3.3.5.15.8: otherwise it refuses an unknown code.
+        // MS-SMB2 3.3.5.15: the control codes of a file system need an Open, so a missing Open is
+        // reported first. 3.3.5.15.8: other unknown codes are refused.
         let is_missed = rq.open.is_none() && request.ctl_code.0 >> 16 == DEVICE_FILE_SYSTEM;
         return Err(if is_missed { Status::FILE_CLOSED } else { Status::NOT_SUPPORTED }.into());
     };
@@ -80,15 +80,15 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     audit(&call, row);
     if row.changes && row.act != Act::CopyChunk {
         let file = call.open()?.file()?;
-        // Setting or deleting a reparse point may put another object of the host under the name, so
-        // the name is synced instead of the attributes.
+        // Setting or deleting a reparse point may replace the host's object, so the name in its
+        // directory is synced, not only the attributes.
         let is_another = matches!(row.act, Act::SetReparsePoint | Act::DeleteReparsePoint);
         let change = if is_another { Change::Names(vec![file.name()]) } else { Change::Attributes };
         stable::sync_change(file, change).await?;
     }
     if output.len() > max_output as usize {
-        // A handler that exceeds MaxOutputResponse has a bug. The client gets an error and not the
-        // excess bytes.
+        // A handler that returns more than MaxOutputResponse has a bug. The client gets an error,
+        // not the excess bytes.
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     respond(rq, &request, &output, status, out)
@@ -181,8 +181,8 @@ fn check_open(rq: &Request<'_>, request: &ioctl::Request<'_>, row: &Row) -> Resu
         (On::File, Some(open)) => open.file().map(|_| ()),
         (On::Pipe, Some(open)) => match open.target {
             OpenTarget::Pipe(_) => Ok(()),
-            // Deviation: Windows returns INVALID_DEVICE_REQUEST for a pipe's control code on a
-            // file.
+            // Deviation: for a pipe's control code on a file Windows returns
+            // INVALID_DEVICE_REQUEST, and this server NOT_SUPPORTED.
             OpenTarget::File(_) => Err(Status::NOT_SUPPORTED),
         },
     }

@@ -39,8 +39,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if request.locks.len() > LOCKS_PER_REQUEST {
         return Err(Status::INSUFFICIENT_RESOURCES.into());
     }
-    // Windows and smbd allow an expired session only to unlock; MS-SMB2 3.3.5.2.9 allows every
-    // LOCK.
+    // Windows and smbd let an expired session only unlock, and so does this server; MS-SMB2
+    // 3.3.5.2.9 would allow it every LOCK.
     let unlocks = request.locks.iter().all(|lock| lock.flags == LockFlags::UNLOCK);
     if !unlocks && rq.session()?.state() == State::Expired {
         return Err(Status::NETWORK_SESSION_EXPIRED.into());
@@ -49,7 +49,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if file.is_directory {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    // Windows requires the right to read or to write data.
+    // As on Windows, the client needs a right to read or to write data.
     open.require_any(
         AccessMask::READ_DATA
             | AccessMask::WRITE_DATA
@@ -74,8 +74,8 @@ async fn carry_out(
 ) -> Result<(), Status> {
     if locks.first().is_some_and(|first| first.flags == LockFlags::UNLOCK) {
         if let Err(status) = unlock(open, file, locks, sequence) {
-            // An unlock that fails keeps the ranges before the error unlocked: the record must say
-            // so, too.
+            // An unlock that fails in the middle leaves the earlier ranges unlocked, so the durable
+            // record is updated as well.
             let _ = record::keep(rq.server(), open).await;
             return Err(status);
         }
@@ -126,13 +126,14 @@ async fn begin<'a>(
     };
     loop {
         let mut turn = pin!(open.lock_turns.notified());
-        // Registers for the wake-up before the check, so that an end of the first LOCK is not
+        // Registers for the wake-up before the check, so that the end of the first LOCK is not
         // missed.
         turn.as_mut().enable();
         let (is_done, begins) = {
-            // Deviation: MS-SMB2 3.3.5.2.10 accepts a LOCK from a lost channel. If it arrives after
-            // its repetition, it would lock or unlock again although the client has the answer.
-            // Holding the two mutexes together keeps the repetition from coming between the checks.
+            // Deviation: MS-SMB2 3.3.5.2.10 accepts a LOCK from a lost channel. After the client's
+            // repetition has been answered, such a LOCK would lock or unlock again, so it is
+            // refused. Both mutexes are held, so that the repetition cannot come between the two
+            // checks.
             let channel = open.channel_sequence.lock();
             let is_stale = rq.connection.is_smb3()
                 && Age::of(rq.header.channel_sequence(), channel.current()) == Age::Older;
@@ -150,7 +151,8 @@ async fn begin<'a>(
             turn.await;
             continue;
         }
-        // This repeats a LOCK that has succeeded, but its record may not be stable yet.
+        // A LOCK with this number has already succeeded, but its record may not be stable yet. It
+        // must be, before the repetition is answered.
         record::keep(rq.server(), open).await?;
         if open.lock_sequences.lock().promise(number) {
             return Ok(None);
@@ -271,8 +273,8 @@ impl Drop for Taken<'_> {
             host_locks::show_unlocked(self.file, &shared.ranges, *range);
         }
         drop(shared);
-        // The locks were given up, but may be in the record already: the record is renewed without
-        // them.
+        // The locks were released, but the durable record may already contain them, so it is
+        // written again.
         record::renew(self.rq.server(), self.open);
     }
 }
@@ -412,8 +414,8 @@ async fn wait(locking: &Locking<'_>, range: Range, mode: Mode) -> Result<(), Sta
     let Locking { open, file, .. } = locking;
     let ticket = {
         let mut shared = file.cell.lock();
-        // The check runs while the cell is locked: a close that comes later releases these ranges
-        // and ends the wait.
+        // The cell is locked during this check, so a close that comes later finds the range and
+        // releases it.
         if open.is_closed() {
             return Err(Status::RANGE_NOT_LOCKED);
         }

@@ -45,14 +45,14 @@ use crate::objects::refusal::{Doom, Outcome, Refusal};
 
 /// Runs the handler of a request whose row holds.
 pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    // The future is pinned before it is awaited, which saves a copy of its state.
+    // The future is pinned before it is awaited, so that its state is not copied.
     refused::outcome(rq, pin!(handle(rq, out)).await)
 }
 
 async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     match rq.header.command {
         Command::NEGOTIATE => negotiate::handle(rq, rq.owner()?, out),
-        // The future is boxed, so that other requests need no memory for the state of a logon.
+        // The future is boxed, so that requests other than logons need no memory for its state.
         Command::SESSION_SETUP => Box::pin(session_setup::handle(rq, rq.owner()?, out)).await,
         Command::LOGOFF => logoff::handle(rq, out).await,
         Command::TREE_CONNECT => tree_connect::handle(rq, out),

@@ -44,8 +44,8 @@ pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> 
         });
         return Err(Status::NOT_SUPPORTED.into());
     };
-    // The server's RDMA counts for TCP connections, too, because a client uses the terms of its
-    // first connection for all connections to this server.
+    // The server's RDMA counts for TCP connections as well, because a client uses the terms of its
+    // first connection for all its connections to this server.
     let has_rdma = rq.connection.moves_data() || rq.server().listens_for_rdma();
     let chosen = Chosen::from(settings, has_rdma, dialect, &request)
         .inspect_err(|status| tell_refused(rq, *status))?;
@@ -126,8 +126,8 @@ impl Chosen {
                     }
                 }
                 // An empty cipher list is invalid (MS-SMB2 2.2.3.1.2), but MS-SMB2 3.3.5.4 defines
-                // no error. Clients with encryption off send it and cannot read an answer with
-                // cipher 0, so the context is ignored.
+                // no error for it. Clients with encryption off send it and cannot read an answer
+                // with cipher 0, so it is ignored.
                 NegotiateContext::Encryption(ciphers) if ciphers.is_empty() => {}
                 NegotiateContext::Encryption(ciphers) if settings.encryption != Encryption::Off => {
                     let offered = |c: &&Cipher| ciphers.contains(&context::Cipher(c.id()));
@@ -149,7 +149,7 @@ impl Chosen {
                     }
                     transform_ids = Some(ids);
                 }
-                // Contexts that are unknown, or for features that this server does not have, are
+                // Unknown contexts, and those of features that this server does not have, are
                 // ignored.
                 _ => {}
             }
@@ -222,7 +222,8 @@ fn settle(
     if dialect != Dialect::SMB_2_0_2 {
         capabilities |= Capabilities::LEASING;
     }
-    // MS-SMB2 3.3.5.4: directory leasing is announced only to a client that announces it, too.
+    // MS-SMB2 3.3.5.4: the server announces directory leasing only to a client that also announces
+    // it.
     if smb3 && request.capabilities.contains(Capabilities::DIRECTORY_LEASING) {
         capabilities |= Capabilities::DIRECTORY_LEASING;
     }
@@ -233,7 +234,8 @@ fn settle(
         capabilities |= Capabilities::MULTI_CHANNEL;
     }
     let mut cipher = chosen.encryption.flatten();
-    // In dialects before 3.1.1 the ENCRYPTION capability means AES-128-CCM.
+    // Before dialect 3.1.1, the ENCRYPTION capability means AES-128-CCM. In 3.1.1 a negotiate
+    // context replaces it.
     let ccm = settings.encryption != Encryption::Off
         && settings.ciphers.contains(&Cipher::Aes128Ccm)
         && request.capabilities.contains(Capabilities::ENCRYPTION);

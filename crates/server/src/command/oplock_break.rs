@@ -19,7 +19,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let response = match oplock_break::Request::parse(rq.message)? {
         oplock_break::Request::Oplock(request) => {
             let answer = oplock(rq, request);
-            // The oplock or lease state is recorded even if the acknowledgment was wrong.
+            // The durable record is updated even if the acknowledgment was wrong, because it may
+            // have changed the oplock or lease.
             if let Ok(file) = rq.session()?.open(request.file_id)?.file() {
                 record::keep_file(rq.server(), &file.cell).await?;
             }
@@ -51,7 +52,8 @@ fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status>
         _ => (LeaseState::EMPTY, Some(Status::INVALID_OPLOCK_PROTOCOL)),
     };
     let acknowledged = match state.oplocks.acknowledge(owner, kept) {
-        // The break leaves no caching at all, so an acknowledgment with level II counts as "none".
+        // The break allows no caching at all, so an acknowledgment with level II is taken as one
+        // with level "none".
         Err(Status::REQUEST_NOT_ACCEPTED) => state.oplocks.acknowledge(owner, LeaseState::EMPTY)?,
         other => other?,
     };

@@ -103,7 +103,8 @@ async fn list(
         match filled {
             Ok(Filled::Slice) => tokio::task::yield_now().await,
             Ok(filled) => break filled,
-            // Returns the entries read so far; the next request will report the fault.
+            // The buffer has entries already: they are returned, and the next request reports the
+            // fault.
             Err(_) if !writer.is_empty() => break Filled::Full,
             Err(fault) => return Err(fault.status()),
         }
@@ -134,8 +135,8 @@ fn cut_first(
     if let (Some(entry), Some(mut writer)) =
         (held, DirectoryWriter::new(output.bytes(), class, usize::MAX))
     {
-        // The entry fits into this buffer; `Output` cuts it to the length that the client asked
-        // for.
+        // A single entry is longer than the client's buffer: it is written whole, and `Output` cuts
+        // it to the client's length.
         let _ = writer.push(&entry);
     }
 }
@@ -155,7 +156,7 @@ fn start(
     match &mut place.scan {
         Some(scan) if restart => {
             let text = text()?;
-            // MS-FSA: a restart without a pattern keeps the present pattern.
+            // MS-FSA: a restart without a pattern keeps the pattern of the scan.
             if text.is_empty() {
                 scan.restart();
             } else {
@@ -175,8 +176,8 @@ fn start(
 
 /// A search pattern: one component, in which wildcards may stand, or a dot name.
 fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
-    // MS-FSA 2.1.5.6.3: a pattern has no separator. Windows strips separators at the end of a plain
-    // name.
+    // MS-FSA 2.1.5.6.3: a pattern must not contain a separator, but Windows ignores separators at
+    // the end of a plain name.
     let text = match text.trim_end_matches('\\') {
         "" => text,
         _ if posix => text,
@@ -187,7 +188,8 @@ fn pattern(text: &str, posix: bool) -> Result<Pattern, Status> {
         true => matches!(c, '/' | '\0'),
         false => matches!(c, '\\' | '/' | ':' | '|') || c < ' ',
     };
-    // A name has at most COMPONENT_UNITS characters, and matching a longer pattern would take long.
+    // A name has at most COMPONENT_UNITS characters, so a longer pattern matches nothing, and
+    // testing it would take long.
     let too_long = text.encode_utf16().nth(COMPONENT_UNITS).is_some();
     if too_long || text.contains(separates) {
         return Err(Status::OBJECT_NAME_INVALID);

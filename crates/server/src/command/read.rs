@@ -35,7 +35,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let memory = client_memory::of_read(rq, &request)?;
     out.set_invalidates(memory.as_ref().and_then(|memory| memory.invalidates));
     if memory.is_none() && request.length as usize > rq.room.saturating_sub(FIXED) {
-        // The answers of this compound would exceed their limit together.
+        // The READs of one compound would together have a longer answer than allowed.
         return Err(Status::INVALID_PARAMETER.into());
     }
     rq.check_charge(request.length)?;
@@ -45,7 +45,7 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         OpenTarget::Pipe(_) if request.flags.contains(ReadFlags::READ_UNBUFFERED) => {
             return Err(Status::INVALID_PARAMETER.into());
         }
-        // Data of a pipe goes in the message, never by RDMA.
+        // A pipe's data is always in the message, so a READ by RDMA is refused.
         OpenTarget::Pipe(_) if memory.is_some() => return Err(Status::INVALID_PARAMETER.into()),
         OpenTarget::Pipe(_) => return ipc::read(rq, open, request.length, out).await,
     };
@@ -111,18 +111,18 @@ fn direct(
     {
         return Ok(None);
     }
-    // On a network or FUSE file system, asking for the size may block, so it is not done on the
-    // core.
+    // On a network or FUSE file system even fstat may block, so the READ is not done on the core.
     let Some(io) = file.io().filter(|io| io.mount().medium() != Medium::Remote) else {
         return Ok(None);
     };
-    // Only the size is needed, so fstat is enough.
+    // Only the size is needed, so fstat is called on the descriptor instead of reading all
+    // attributes.
     let end = rustix::fs::fstat(io.fd()).map_err(|errno| host::fault_of(errno).status())?;
     let end = u64::try_from(end.st_size).unwrap_or(0);
     let left = end.saturating_sub(request.offset).min(u64::from(request.length));
     let length = u32::try_from(left).unwrap_or(request.length);
     if length < DIRECT_MIN || !io.is_cached(request.offset, length as usize) {
-        // The data is not in the page cache: sendfile would block the core until the disk has
+        // The data is not in the page cache, so sendfile would block the core until the disk has
         // answered.
         return Ok(None);
     }

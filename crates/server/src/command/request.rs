@@ -119,12 +119,12 @@ impl Request<'_> {
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Status> {
         if file_io::stays() {
-            // The request runs on a thread of a blocking pool already, so the call is made here.
+            // The request already runs on a thread of a blocking pool, so the call may block here.
             return Ok(call());
         }
         let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
         let permit = self.server().blocking_pool.permit(&identity.user);
-        // The future is boxed: otherwise the state of every request would be larger by this wait.
+        // The future is boxed, so that the requests that do not wait need no memory for its state.
         let permit = Box::pin(self.cancellation.unless_told(permit));
         let permit = permit.await.ok_or(Status::CANCELLED)??;
         self.still_served()?;

@@ -13,8 +13,8 @@ use frevo_wire::smbd::BufferDescriptor;
 use crate::command::client_memory::DataTransform;
 use crate::objects::session::Session;
 
-// The headroom before a payload holds the headers of a READ response: prefix, transform header,
-// SMB2 header, fixed part.
+// The space before a payload must hold all headers of a READ response: the frame's prefix, the
+// transform header, the SMB2 header and the fixed part of 16 bytes.
 const _: () = assert!(HEADROOM >= frevo_proto::protection::transform::HEADROOM + HEADER_LEN + 16);
 
 /// Room for a response without data: CREATE's with the contexts that clients ask for.

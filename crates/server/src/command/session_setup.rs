@@ -48,7 +48,8 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
     let accounts = rq.server().accounts();
     let step = judged(rq, connection, acceptor, request.security_buffer, &accounts).await;
     match step {
-        // The acceptor asks the domain only once, so a second question is a bug.
+        // The acceptor has asked the domain once and has got the answer, so a second question is a
+        // bug.
         Ok(Step::Ask(_)) => Err(Status::INTERNAL_ERROR.into()),
         Ok(Step::Continue(token)) => {
             respond(out, SessionFlags::EMPTY, &token);
@@ -62,10 +63,10 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
             Ok(Status::MORE_PROCESSING_REQUIRED)
         }
         Ok(Step::Done(mut done)) => match admit(rq, connection, &mut done).await {
-            // The connection has ended meanwhile and released its sessions, so it may not get a new
-            // one.
+            // The connection has ended meanwhile and has released its sessions, so it must not get
+            // a new one.
             _ if connection.is_doomed() => {
-                // Only a new session is removed; an older session keeps its other channels.
+                // Only a new session is removed; an older one may still have other channels.
                 if authentication.purpose == Purpose::New {
                     abandon(rq, connection, &session, Purpose::New);
                 }
@@ -87,8 +88,8 @@ pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respons
         },
         Err(refusal) => {
             refused(rq, &refusal);
-            // Before AUTHENTICATE_MESSAGE there is no user name (MS-NLMP). With a name, every
-            // refusal counts as a failed logon.
+            // The user name is known only from the AUTHENTICATE_MESSAGE on (MS-NLMP). If it is
+            // known, the refusal counts as a failed logon.
             if !refusal.account.is_empty() {
                 heed(rq, connection, &refusal.account, false).await;
             }
@@ -160,8 +161,8 @@ async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Op
         done.identity.user = domain_users::name(user);
     }
     let user = &*done.identity.user;
-    // Only a password can be a guess. An anonymous logon must not be remembered as a success, and
-    // wrong passwords of an attacker must not lock out the owner's Kerberos tickets.
+    // Only a password can be guessed. An anonymous logon must not be remembered as a success, and
+    // an attacker's wrong passwords must not lock out the owner's Kerberos tickets.
     let may_be_guess = !user.is_empty() && done.identity.kerberos.is_none();
     if may_be_guess && !heed(rq, connection, user, true).await {
         return None;
@@ -252,8 +253,8 @@ fn find(
     }
     let channel =
         connection.members.channel(rq.header.session_id).ok_or(Status::USER_SESSION_DELETED)?;
-    // MS-SMB2 3.3.5.2.9: a session that encrypts refuses unencrypted requests, except one that
-    // binds a channel.
+    // MS-SMB2 3.3.5.2.9: a session that encrypts refuses an unencrypted SESSION_SETUP, except one
+    // that binds a channel.
     if channel.session.security().is_some_and(|security| security.encrypt_data)
         && !rq.encrypted
         && rq.connection.is_smb3()
@@ -264,7 +265,8 @@ fn find(
         return Ok(under_way);
     }
     if channel.session.security().is_none() {
-        // The exchange has no session key yet: its previous token is still being processed.
+        // The previous token of this logon is still being processed, so the client must not send
+        // another one.
         return Err(Status::INVALID_PARAMETER.into());
     }
     begin_charged(rq, connection, Purpose::Renew, Arc::clone(&channel.session))
@@ -333,12 +335,11 @@ fn begin(
     config.ntlm = settings.ntlm;
     config.passed_on.clone_from(&settings.passed_on);
     if let Some(domain) = settings.passed_on.first() {
-        // A domain controller compares the domain name, and the computer name, with those of its
-        // member.
+        // A domain controller compares the domain and computer names in the message with those of
+        // its member.
         config.domain = domain.to_uppercase();
     }
-    // An anonymous user shares no secret with the server, so there is no key to encrypt or to bind
-    // a channel.
+    // An anonymous logon gives no secret key, so it cannot encrypt a session or bind a channel.
     config.anonymous = settings.anonymous
         && match purpose {
             Purpose::New => settings.encryption != Encryption::Required,
@@ -394,8 +395,8 @@ fn finish(
 ) -> Outcome {
     let Authenticated { done, host, accounts } = client;
     let is_nobody = done.identity.user.is_empty();
-    // A session that became anonymous goes on using its Opens with the host identity of its former
-    // user.
+    // A session that became anonymous keeps the host identity of its former user, with which its
+    // Opens go on.
     let before = authentication.session.identity().filter(|_| is_nobody);
     let host = before.map_or(host, |before| before.host.clone());
     let identity = Identity {
@@ -418,8 +419,8 @@ fn finish(
     match authentication.purpose {
         Purpose::New => establish(rq, connection, request, authentication, done, identity)?,
         Purpose::Renew => {
-            // A session that became anonymous may authenticate as its owner again, but as no other
-            // account.
+            // A session that became anonymous may authenticate as its owner again, but not as
+            // another user.
             if !identity.is_nobody() && !session.is_owned_by(&identity) {
                 return Err(Status::ACCESS_DENIED.into());
             }
@@ -499,14 +500,14 @@ fn establish(
     let sealing_key = keys.sealing_key(Sender::Server).map(Arc::new);
     let encrypt_data = settings.encryption == Encryption::Required && sealing_key.is_some();
     let asked = negotiated.client_security_mode | request.security_mode;
-    // Deviation: signing is never required of an anonymous session: MS-SMB2 3.2.5.3.1 has that
-    // client sign nothing, and everyone knows the key.
+    // Deviation: signing is never required of an anonymous session: its client signs nothing
+    // (MS-SMB2 3.2.5.3.1), and everyone knows its key.
     let signing_required = !encrypt_data
         && !identity.is_nobody()
         && (settings.signing == Signing::Required
             || asked.contains(SecurityMode::SIGNING_REQUIRED));
-    // An anonymous session is charged to its network, because all anonymous users share one
-    // account.
+    // All anonymous users share one account, so an anonymous session is charged to its client's
+    // network instead.
     let ledger = &rq.server().ledger;
     let holder = if identity.is_nobody() {
         ledger.network(rq.connection.peer.ip())

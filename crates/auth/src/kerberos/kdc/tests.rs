@@ -113,14 +113,16 @@ fn each_refused_logon_has_its_reason() {
     assert_eq!(fault, KdcFault::UnknownClient(Box::new(bob)));
     let fault = log_on(&kdc, ann(), ClientSecret::Keys(vec![]), &AES, same).unwrap_err();
     assert_eq!(fault, KdcFault::NoKey(Box::new(ann())));
-    // The KDC chooses RC4, which the client does not allow.
+    // The KDC chooses RC4, which the client does not allow, so the logon fails with and without
+    // pre-authentication.
     let old = ForgedKdc::new("A.TEST", EncryptionType::Rc4Hmac, FileTime(NOW));
     let fault = log_on(&old, ann(), password("secret"), &AES, same).unwrap_err();
     assert_eq!(fault, KdcFault::EncryptionTypes { realm: "A.TEST".into() });
     let open = ForgedKdc { wants_proof: false, ..old };
     let fault = log_on(&open, ann(), password("secret"), &AES, same).unwrap_err();
     assert_eq!(fault, KdcFault::EncryptionTypes { realm: "A.TEST".into() });
-    // Without pre-authentication a wrong password shows only in the KDC's reply.
+    // If the KDC requires no pre-authentication, the client notices a wrong password only when it
+    // cannot decrypt the KDC's reply.
     let open = ForgedKdc { wants_proof: false, ..kdc };
     let fault = log_on(&open, ann(), password("wrong"), &AES, same).unwrap_err();
     assert_eq!(fault, KdcFault::WrongSecret(Box::new(ann())));
@@ -164,7 +166,7 @@ fn each_error_code_has_its_sentence() {
         error(ErrorCode::PREAUTH_REQUIRED, None, Some(&methods))
     });
     assert_eq!(fault.unwrap_err(), KdcFault::Preauthentication(Box::new(ann())));
-    // The KDC may demand pre-authentication only once.
+    // A KDC that demands pre-authentication again, although the client has sent it, is refused.
     let fault = log_on(&kdc, ann(), password("secret"), &AES, |turn, reply| match turn {
         0 => reply,
         _ => error(ErrorCode::PREAUTH_REQUIRED, None, Some(&methods)),
@@ -193,7 +195,7 @@ fn an_alias_is_looked_for_in_other_realms() {
         }
     }
     assert_eq!(ask.realm, format!("R{}", MAX_KDC_REFERRALS - 1));
-    // A name with an explicit realm must not be sent to another realm.
+    // The user named a realm, so the client does not follow a KDC that refers it to another realm.
     let fault = log_on(&kdc("A.TEST"), ann(), password("secret"), &AES, |_, _| {
         error(ErrorCode::WRONG_REALM, Some("EVIL.TEST"), None)
     });
@@ -242,7 +244,8 @@ fn referrals_lead_through_a_limited_number_of_realms() {
             Err(fault) => assert!(matches!(fault, KdcFault::TooManyReferrals(_))),
         }
     }
-    // The last realm refers back to the first one.
+    // The KDC of the last realm refers the client back to the first realm: the client must stop
+    // instead of going round for ever.
     let mut kdcs = chain(3);
     kdcs[2].services.clear();
     kdcs[2].trusts = vec![("files".into(), "A.TEST".into())];
@@ -253,7 +256,8 @@ fn referrals_lead_through_a_limited_number_of_realms() {
 #[test]
 fn a_named_realm_is_asked_for_directly() {
     let mut kdcs = [kdc("A.TEST"), kdc("B.TEST")];
-    // The service "none" also exists in the client's own realm, but realm B.TEST was named.
+    // The first KDC refers only the service "none" to B.TEST. The client still gets a ticket for
+    // "files" in B.TEST, because it asks for this realm directly.
     kdcs[0].trusts = vec![("none".into(), "B.TEST".into())];
     let server = Principal::service("cifs", "files", "B.TEST");
     let ticket = ticket_for(&kdcs, server, FileTime(NOW), |_, r| r).unwrap();
@@ -290,7 +294,7 @@ fn a_reply_to_another_request_is_refused() {
     let (_, other) = begin("files", 6);
     let reply = kdc.answer(&other.message);
     assert_eq!(exchange.on_reply(&reply, &entropy(9), FileTime(NOW)).unwrap_err(), not);
-    // A failed exchange accepts no further reply.
+    // After a failed exchange, even the right reply is refused.
     let fault = exchange.on_reply(&reply, &entropy(9), FileTime(NOW)).unwrap_err();
     assert_eq!(fault, KdcFault::OutOfTurn);
     // The reply has the right nonce and key but is for another service.
@@ -320,7 +324,7 @@ fn lists_of_pre_authentication_data_are_bounded() {
 
 #[test]
 fn a_long_reply_is_not_read() {
-    // An unknown field fills the message to the wanted length.
+    // An unknown field fills the KDC's message up to the tested length.
     let filled = |fill: usize| {
         let inner = crate::der::element(0xa9, &vec![0; fill]);
         crate::der::element(0x6d, &crate::der::element(0x30, &inner))

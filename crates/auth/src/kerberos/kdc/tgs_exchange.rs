@@ -155,13 +155,15 @@ impl TgsExchange {
     fn accept(&self, reply: &KdcReply<'_>, sent: &Sent) -> Result<ServiceTicket, KdcFault> {
         let not_authentic = || KdcFault::NotAuthentic { realm: self.realm().into() };
         let (sealed, session) = (&reply.sealed, &self.granting.session_key);
-        // Some KDCs ignore the subkey and use the session key, so that key is tried as well.
+        // Some KDCs encrypt the reply with the session key instead of the subkey, so both keys are
+        // tried.
         let part = (sent.subkey.decrypt(KeyUsage::TGS_REP_SUBKEY, sealed.cipher))
             .or_else(|| session.decrypt(KeyUsage::TGS_REP_SESSION_KEY, sealed.cipher))
             .filter(|_| sealed.etype == session.etype().number())
             .ok_or_else(not_authentic)?;
         let part = EncReplyPart::parse(&part)?;
-        // RFC 6806 section 8: with CANONICALIZE the KDC may refer the client to another realm.
+        // RFC 6806 section 8: the client asks with CANONICALIZE, so the KDC may also return a
+        // ticket-granting ticket of another realm (a referral).
         let is_wanted = is_same(&part.server, &sent.wanted) || part.server.is_ticket_granting();
         let is_ours = part.nonce == sent.nonce
             && reply.client == self.granting.client

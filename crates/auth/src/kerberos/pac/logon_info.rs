@@ -158,7 +158,8 @@ impl LogonInfo {
 /// Reads the headers of MS-RPCE 2.2.6.1 and 2.2.6.2 and the pointer behind them.
 fn serialized(bytes: &[u8]) -> Result<NdrReader<'_>, Fault> {
     let mut reader = Reader::new(bytes);
-    // The header: version 1, little-endian, length 8; four bytes of filler follow.
+    // The NDR header has version 1, little-endian byte order and length 8. Four bytes of filler
+    // follow.
     if reader.array(WHAT)? != [1, 0x10, 8, 0] {
         return Err(Fault::Malformed(WHAT));
     }

@@ -35,7 +35,8 @@ fn no_changed_bit_makes_another_logon() {
             harmless += 1;
         }
     }
-    // Of about ten thousand bits, some hundred belong to names that are not checked.
+    // The server does not check some names in the token: of its ten thousand bits, a few hundred
+    // belong to them and may be changed without effect.
     assert!((50..600).contains(&harmless), "{harmless} of {}", token.len() * 8);
 }
 
@@ -60,7 +61,8 @@ fn no_changed_bit_of_a_pac_is_accepted() {
         matches!(acceptor(service()).step(&first, NOW, &accounts()), Ok(AcceptorStep::Done(_)))
     };
     assert!(is_accepted(&pac));
-    // The last 12 bytes are the KDC's signature, which the server cannot check.
+    // The last 12 bytes are the KDC's signature, which only the KDC can check. Any other changed
+    // bit must be refused.
     let start = pac.len() - 12;
     for bit in 0..pac.len() * 8 {
         let mut changed = pac.clone();

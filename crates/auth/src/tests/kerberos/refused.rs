@@ -54,8 +54,8 @@ fn tickets_that_no_key_opens() {
 
 #[test]
 fn any_key_opens_whatever_version_and_name_the_ticket_has() {
-    // MS-KILE 3.4.5: the key is found whatever version the ticket names, because older keys are
-    // tried as well.
+    // MS-KILE 3.4.5: the server tries its older keys as well, so it accepts a ticket with any key
+    // version.
     for kvno in [None, Some(1), Some(3), Some(u32::MAX)] {
         let mut forge = forge();
         forge.kvno = kvno;
@@ -74,7 +74,8 @@ fn so_many_keys_are_tried() {
         let mut keys: Vec<_> = (0..others).map(|n| key(100, n as u8 + 10, AES)).collect();
         keys.push(key(3, 1, AES));
         let mut forge = forge();
-        // A known key version selects its key at once.
+        // If the ticket names a key version that the server knows, only this key is tried; for the
+        // unknown version 4, all keys are.
         let service = service_with(keys.clone(), realm());
         assert!(run(&mut initiator(forge.issue()), &mut acceptor(service)).is_ok());
         forge.kvno = Some(4);
@@ -94,7 +95,8 @@ fn encryption_types_that_are_not_allowed() {
     assert!(
         refused.to_string().contains("uses the encryption type rc4-hmac, which is not allowed")
     );
-    // The ticket is encrypted with AES, but its session key is RC4.
+    // A server that allows only AES refuses the ticket: it is encrypted with AES, but its session
+    // key is RC4.
     let mut forge = forge();
     forge.session_key = known_key(EncryptionType::Rc4Hmac, 2);
     let refused = fault(forge.issue(), strict(&forge));
@@ -138,7 +140,8 @@ fn an_ap_req_is_accepted_once() {
     assert_eq!(again.reason, Reason::Kerberos(Fault::Replayed));
     assert_eq!((&*again.user, &*again.domain), ("ann", "FREVO.TEST"));
     assert_eq!(again.to_string(), "the AP-REQ was used before: the logon is a replay");
-    // A new authenticator for the same ticket is no replay.
+    // A second authenticator for the same ticket is accepted: only a repeated authenticator is a
+    // replay.
     let next = initiator(forge().issue()).initial_token(&[], NOW + SECOND).unwrap();
     assert!(matches!(step(&next), Ok(AcceptorStep::Done(_))));
 }
@@ -160,7 +163,7 @@ fn an_authenticator_of_another_client_or_key() {
 
 #[test]
 fn pacs_that_are_missing_or_wrong() {
-    // The default policy requires a PAC.
+    // The default policy requires a PAC, and this ticket has none.
     let required = || service_with(vec![forge().service], Policy::default());
     assert_eq!(fault(forge().issue(), required()), Fault::MissingPac);
     let changed = |change: &dyn Fn(&mut PacForge)| {
@@ -168,7 +171,8 @@ fn pacs_that_are_missing_or_wrong() {
         change(forge.pac.as_mut().unwrap());
         forge
     };
-    // MIT's KDC issues a PAC without logon information.
+    // MIT's KDC issues a PAC without logon information, which a server accepts only if its policy
+    // requires no PAC.
     let bare = changed(&|pac| (pac.logon, pac.upn) = (None, None));
     assert_eq!(fault(bare.issue(), required()), Fault::MissingPac);
     let (done, _) = run(&mut initiator(bare.issue()), &mut acceptor(service())).unwrap();
@@ -190,7 +194,7 @@ fn pacs_that_are_missing_or_wrong() {
     assert_eq!(fault(forge().issue_with(Some(&late)), service()), Fault::PacOfAnother);
     let foreign = wrapped(&pac.encode(&known_key(AES, 9), forge().auth_time));
     assert_eq!(fault(forge().issue_with(Some(&foreign)), service()), Fault::PacAltered);
-    // If the policy ignores PACs, a faulty PAC does not matter, and its SIDs are not used.
+    // A server that ignores PACs accepts a ticket with a faulty PAC, but takes no SIDs from it.
     let policy = Policy { pac: PacPolicy::Ignored, ..Policy::default() };
     let ignoring = service_with(vec![forge().service], policy);
     let ticket = forge().issue_with(Some(&foreign));
@@ -219,7 +223,7 @@ fn authorization_data_that_must_be_understood() {
     let mut both = forge().with_pac();
     let pac = both.pac.take().unwrap().encode(&both.service.key, both.auth_time);
     let pac = authorization_data(1, &authorization_data(128, &pac));
-    // One list contains the PAC and an unknown element.
+    // The ticket's authorization data may have an unknown element next to the PAC in one list.
     let list = [&pac[4..], &unknown[2..]].concat();
     let mut data = vec![0x30, 0x82];
     data.extend(u16::try_from(list.len()).unwrap().to_be_bytes());
@@ -261,7 +265,7 @@ fn a_user_has_so_many_groups() {
             assert_eq!(fault(forge.issue(), service()), Fault::TooManyGroups);
         }
     }
-    // The limit applies to groups of all kinds together.
+    // The groups alone are below MAX_PAC_SIDS, but the limit counts SIDs of all kinds together.
     let mut forge = forge().with_pac();
     let logon = forge.pac.as_mut().unwrap().logon.as_mut().unwrap();
     logon.groups = (2_000..).take(MAX_PAC_SIDS - 3).collect();

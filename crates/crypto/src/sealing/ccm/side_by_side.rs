@@ -44,8 +44,8 @@ impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Ccm<C> {
                 (_, 0) => true,
                 (Some(lanes), _) => self.wide(lanes, direction, group),
                 (None, 1) if self.alone(direction, group) => false,
-                // The other messages of the group follow in the next turns: a loop for each count
-                // would be too much code.
+                // Code for each number of messages would be too large: groups of 3 and of 5 to 7
+                // are split, and their remaining messages follow in the next turns.
                 (None, 1) => self.beside::<1>(direction, group),
                 (None, 2 | 3) => self.beside::<2>(direction, group),
                 (None, 4..LANES) => self.beside::<4>(direction, group),
@@ -174,7 +174,7 @@ impl<const N: usize> Beside<'_, '_, N> {
         let mut streams = [aes::Block::default(); N];
         let next = |streams: &mut [aes::Block; N], numbers: &mut [u32; N]| {
             for ((stream, start), number) in streams.iter_mut().zip(starts).zip(numbers) {
-                // A message has fewer than 2^28 blocks, so the number does not wrap.
+                // A message has fewer than 2^28 blocks, so the block number does not wrap around.
                 *number = number.wrapping_add(1);
                 *stream = (start | u128::from(*number)).to_be_bytes().into();
             }

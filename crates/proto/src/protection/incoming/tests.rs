@@ -86,7 +86,8 @@ fn sealed_frames_that_are_checked_together_are_as_alone() {
     for cipher in CIPHERS {
         let mut frames = sealed(cipher, 4);
         let key = opening(cipher);
-        // One frame belongs to another session, and one has a malformed transform header.
+        // One frame belongs to another session and one has a malformed transform header: neither
+        // may spoil the others.
         let other = Arc::new(SealingKey::new(cipher, &[1; 32]));
         let guard = Guard::Sealed { key: other, session_id: 9 };
         frames.push(sent(&message(9, 1, 9_000, 0), guard));
@@ -206,7 +207,8 @@ proptest! {
         let mut changed = frame.clone();
         changed[at.index(frame.len())] ^= 1 << bit;
         let opened = open(&mut changed, None, Sender::Client, None, key_of);
-        // A changed ProtocolId makes the frame neither encrypted nor a valid message.
+        // With a changed ProtocolId the frame is not taken as encrypted; it may only be refused, or
+        // passed on as not encrypted.
         prop_assert!(opened.map_or(true, |opened| opened.sealed_for.is_none()));
     }
 }

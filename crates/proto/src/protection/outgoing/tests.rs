@@ -217,7 +217,7 @@ fn a_batch_has_one_key_and_a_limit() {
     ] {
         assert_eq!(is_batched(bytes), is_taken, "{bytes}");
     }
-    // A compound has one signature for each message, so it is no batch.
+    // A compound has one signature for each message, so it cannot be signed in a batch with others.
     let two = Guard::Signed(smallvec![
         Signature { range: 0..9_064, key: Arc::clone(&cmac) },
         Signature { range: 9_064..18_128, key: Arc::clone(&cmac) },

@@ -70,8 +70,8 @@ fn sealing_may_end_later_than_it_begins() {
 
 #[test]
 fn published_3_0_and_3_1_1_messages() {
-    // The messages are from Microsoft's articles "Encryption in SMB 3.0: A protocol perspective"
-    // and "SMB 3.1.1 Encryption in Windows 10": the server's WRITE response in each.
+    // The frames are the server's WRITE responses in Microsoft's articles "Encryption in SMB 3.0: A
+    // protocol perspective" and "SMB 3.1.1 Encryption in Windows 10".
     let hex = |text: &str| -> Vec<u8> {
         let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).unwrap()).collect();
         digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
@@ -141,7 +141,8 @@ fn several_at_once_are_each_alone() {
         let mut frames: Vec<Vec<u8>> =
             together.into_iter().map(|mut buffer| buffer.split_off(PREFIX_LEN)).collect();
         *frames[1].last_mut().unwrap() ^= 1;
-        // Flags in the transform header are wrong.
+        // One frame has a changed byte, one has wrong flags in its transform header, and one is too
+        // short: only these three are refused.
         frames[3][42] = 2;
         frames.push(vec![0xFD; 20]);
         let sent = frames.clone();
@@ -202,7 +203,8 @@ fn lengths_around_the_header() {
         frame.truncate(len);
         assert!(open(&mut frame, Sender::Client).is_err(), "{len}");
     }
-    // A message shorter than the SMB2 header can be encrypted, but the receiver must refuse it.
+    // A message shorter than the SMB2 header can be encrypted, but must be refused after
+    // decryption.
     for len in [0, 1, 63] {
         assert!(!opens(&message(SESSION, HeaderFlags::EMPTY, 0)[..len], Sender::Client));
     }

@@ -59,7 +59,8 @@ impl Side {
                 let len = u32::try_from(message.len()).unwrap();
                 self.machine.begin(len, token).unwrap();
                 self.current = Some(message);
-                // The last send credit may need one more receive.
+                // To use its last send credit, this side must grant one, and may have to post a
+                // receive for it.
                 self.post();
             }
             let Some(sending) = self.machine.next_send(now) else { return };
@@ -78,7 +79,7 @@ impl Side {
             assert!(bytes.len() <= 512.max(peer.machine.parameters().max_receive_size as usize));
             let packet = Packet { at: now + LATENCY, bytes, invalidated: sending.invalidate };
             peer.inbox.push_back(packet);
-            // Without a posted receive an RDMA adapter would drop the message.
+            // A message that arrives without a posted receive would be dropped by an RDMA adapter.
             let posted = usize::from(peer.machine.receives_posted()).max(1);
             assert!(peer.inbox.len() <= posted, "more is on its way than was granted");
         }
@@ -167,14 +168,15 @@ fn world(credits: [u16; 4], sizes: [u32; 4], lengths: [&[u32]; 2]) -> World {
         Side::new(client, credits[0], messages(lengths[0], 1)),
         Side::new(server, credits[2], messages(lengths[1], 2)),
     ];
-    // Each side posts a receive before it connects.
+    // Each side posts its first receive before the connection exists.
     sides.iter_mut().for_each(Side::post);
     World { sides, now: START }
 }
 
 fn arrived(world: &World, lengths: [&[u32]; 2]) -> bool {
     let [client, server] = &world.sides;
-    // The contents are compared only when all messages have arrived.
+    // The length of the lists is compared first, because comparing the contents at each step would
+    // be slow.
     server.received.len() == lengths[0].len()
         && client.received.len() == lengths[1].len()
         && server.received == messages(lengths[0], 1)
@@ -222,8 +224,8 @@ proptest! {
         let sent = |world: &World| world.sides.iter().map(|side| side.sent).sum::<usize>();
         let before = sent(&world);
         while world.step(START + Duration::from_secs(60 + 3_600)).unwrap() {}
-        // In two minutes each side may send one keepalive request, one response, and their credits:
-        // six messages together.
+        // In two minutes at most six messages are sent: each side sends a keepalive request, a
+        // response and a grant of credits.
         prop_assert!(sent(&world) - before <= 30 * 6, "{} messages", sent(&world) - before);
     }
 

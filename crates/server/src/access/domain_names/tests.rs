@@ -83,7 +83,8 @@ fn names_of_rules_are_resolved_before_they_are_needed() {
     names.want(wanted(&["a\\g1108", "a\\gone", "a\\administrators"]));
     assert_eq!(names.wait(PATIENCE), ["a\\administrators", "a\\gone"]);
     assert_eq!(names.sids().find("a\\g1108"), domain().with_rid(1_108).as_ref());
-    // A built-in group such as Administrators belongs to this machine, not to the domain.
+    // Built-in groups such as Administrators belong to this machine, so they are not looked up in
+    // the domain.
     assert_eq!(names.sids().find("a\\administrators"), None);
     names.want(wanted(&["a\\g7"]));
     assert!(names.wait(PATIENCE).is_empty());

@@ -27,7 +27,7 @@ impl Listing {
             let names = groups.iter().map(|group| (fold_name(&group.name), group.sid)).collect();
             let mut by_sid = HashMap::new();
             for principal in of.users().into_iter().chain(groups) {
-                // If two principals have one SID, the first is kept.
+                // If two principals have the same SID, the first one is used.
                 by_sid.entry(principal.sid).or_insert(principal);
             }
             Listed { by_sid, groups: names }

@@ -133,7 +133,7 @@ impl GoodLogons {
         let known = self.0.entry(Name::clone(name)).or_default();
         known.retain(|(known, at)| *known != source && now < *at + LOGON_GOOD_KEPT);
         if known.len() >= LOGON_GOOD_PER_ACCOUNT {
-            // The entries are sorted by time: the first one is the oldest.
+            // The entries are sorted by time, so the first one, which is removed, is the oldest.
             known.remove(0);
         }
         known.push((source, now));

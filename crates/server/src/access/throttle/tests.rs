@@ -50,7 +50,8 @@ async fn failures_make_one_account_from_one_network_wait() {
         waits(&throttle, attempt(HERE, "bob", true)),
         waits(&throttle, attempt(NEIGHBOUR, "ann", false)),
     );
-    // The neighbour has no failures, so its attempt runs before the second attempt from HERE.
+    // The neighbour's address has no failures yet, so its attempt runs before the second attempt
+    // from HERE.
     assert_eq!(first, seconds(2));
     assert_eq!(neighbour, seconds(2 + 2));
     assert_eq!(second, seconds(4 + 4));
@@ -91,15 +92,17 @@ async fn heeded_of_a_flood(addresses: impl Fn(u32) -> IpAddr) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_sockets_gains_nothing() {
-    // If all attempts come from one address, its delay doubles up to a minute.
+    // With all attempts from one address, the delay doubles up to a minute, so only 5 to 10
+    // attempts are checked.
     let one = heeded_of_a_flood(|_| HERE).await;
     assert!((5..=10).contains(&one), "{one}");
-    // With attempts from many networks the account is tried once in two seconds: 150 times in 300
+    // With attempts from many networks, one attempt is checked in two seconds: about 150 in the 300
     // seconds.
     let network = |number: u32| IpAddr::V4(Ipv4Addr::from_bits(0xC000_0200 + number % 256));
     let many = heeded_of_a_flood(network).await;
     assert!((120..=151).contains(&many), "{many}");
-    // A client with an IPv6 /48 has a new /64 network for each guess.
+    // A client that owns an IPv6 /48 can use a new /64 network for each guess, and must not gain by
+    // it.
     let within = |number: u32| {
         let bits = 0x2001_0DB8 << 96 | u128::from(number) << 64 | u128::from(number);
         IpAddr::V6(Ipv6Addr::from_bits(bits))
@@ -180,17 +183,18 @@ async fn a_recent_good_logon_passes_by() {
     let all = || (0..=255).map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
     flood(&throttle, all().filter(|address| *address != HERE), "ann");
     sleep(Duration::from_millis(1)).await;
-    // The client is recognised by its address, or by its ClientGuid if it has a new address.
+    // A client that has logged on before is recognised by its address, or after moving by its
+    // ClientGuid, so it need not wait.
     assert_eq!(waits(&throttle, attempt(HERE, "ann", true)).await, seconds(0));
     let moved = Attempt { client: client(7), ..attempt(NEIGHBOUR, "ann", true) };
     assert_eq!(waits(&throttle, moved).await, seconds(0));
-    // A good logon of another account, or with a ClientGuid of zeros, does not spare a client the
-    // delay.
+    // A client is not recognised by a logon of another account, or by a ClientGuid of zeros, so it
+    // must wait.
     let other = Attempt { client: client(8), ..attempt(NEIGHBOUR, "bob", true) };
     assert_eq!(waits(&throttle, other).await, seconds(0));
     let stranger = Attempt { client: client(8), ..attempt(all().next().unwrap(), "ann", true) };
     assert!(waits(&throttle, stranger).await.0 >= LOGON_DELAY);
-    // A recognised client waits for nothing until one of its logons fails.
+    // A recognised client need not wait, until one of its logons fails.
     let wrong = waits(&throttle, attempt(HERE, "ann", false));
     let next = async {
         sleep(Duration::from_millis(1)).await;
@@ -255,7 +259,8 @@ async fn memory_is_bounded() {
         let line = (remembered("ann"), network(HERE));
         assert_eq!(throttle.0.lock().lines[&line].waiting.len(), waiting);
     }
-    // A client from an address without failures still gets a place in the queue.
+    // The queue of one network is full, but a client from an address without failures still gets a
+    // place.
     assert!(waits(&throttle, attempt(NEIGHBOUR, "ann", true)).await.1);
 
     let mut state = State::default();

@@ -50,7 +50,7 @@ pub(crate) enum Permits {
     Closing { _permit: OwnedSemaphorePermit },
 }
 
-// The flag belongs to a thread, because each blocking thread serves one pool.
+// The flag belongs to a thread, because each blocking thread serves only one pool.
 thread_local! {
     static IS_BLOCKING_THREAD: Cell<bool> = const { Cell::new(false) };
 }
@@ -196,7 +196,8 @@ impl fmt::Debug for BlockingPool {
 
 /// Prepares a thread.
 fn begin_thread() {
-    // A new thread inherits the user that the core thread impersonated when it started this thread.
+    // `begin_thread` ends the impersonation that a new thread inherits from the core thread that
+    // started it.
     host::begin_thread();
     IS_BLOCKING_THREAD.set(true);
     file_io::stay_on_this_thread();

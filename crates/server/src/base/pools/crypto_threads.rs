@@ -90,7 +90,8 @@ impl CryptoThreads {
             CryptoPlace::After(time) => return CryptoSite::After(time),
             CryptoPlace::Measured => {}
         }
-        // In a simulation, real time and other threads must not influence the decision.
+        // In a simulation (`stays`), real time and other threads must not influence the choice, so
+        // the work stays on the core.
         if bytes < CRYPTO_ELSEWHERE_BYTES_MIN || file_io::stays() {
             return CryptoSite::Core;
         }
@@ -187,11 +188,12 @@ impl CryptoThreads {
         let job = move || {
             let done = work();
             drop(permit);
-            // The send fails if the connection has ended meanwhile.
+            // The send fails if the connection has ended meanwhile, and then nobody needs the
+            // result.
             drop(answer.send(done));
         };
         if let Err(job) = self.threads.give(Box::new(job)) {
-            // No thread could be started: runs the job on this thread.
+            // A thread could not be started, so the job runs on this thread.
             job();
         }
         answered

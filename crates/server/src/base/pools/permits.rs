@@ -50,7 +50,7 @@ impl UserPermits {
         if let Some(permits) = users.get(user) {
             return Arc::clone(permits);
         }
-        // Users who neither hold nor await a permit are removed from the map.
+        // Entries of users who neither hold nor await a permit are removed from the map.
         users.retain(|_, permits| Arc::strong_count(permits) > 1);
         let permits = Arc::new(Semaphore::new(self.of_user));
         users.insert(user.to_owned(), Arc::clone(&permits));
@@ -90,7 +90,7 @@ mod tests {
             .collect();
         let soon = |user: &'static str| timeout(Duration::from_secs(1), permits.take(user));
         assert!(soon("ann").await.is_err(), "a third one");
-        // Many waiting tasks of one user must not block another user.
+        // Many waiting tasks of the user "ann" must not block another user.
         let waiting = tokio::spawn({
             let permits = Arc::clone(&permits);
             async move { permits.take("ann").await.map(drop) }

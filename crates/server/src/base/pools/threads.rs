@@ -60,8 +60,8 @@ impl Threads {
                 waiting.is_refused = false;
             }
             Err(error) => {
-                // Reports the error once, because thousands of jobs a second may fail in the same
-                // way.
+                // Logs the failure once, because thousands of jobs a second may fail for the same
+                // reason.
                 if !mem::replace(&mut waiting.is_refused, true) {
                     tracing::error!(
                         target: "frevo::threads",
@@ -93,14 +93,14 @@ impl Threads {
 
     /// Runs calls until none has come for a while.
     fn work(&self) {
-        // A new thread inherits its creator's binding to a core, which is removed here.
+        // A new thread is bound to the core of its creator. `unbind` lets it run on all cores.
         cores::unbind();
         (self.begin)();
         let mut waiting = self.waiting.lock();
         loop {
             if let Some(job) = waiting.jobs.pop_front() {
                 MutexGuard::unlocked(&mut waiting, || {
-                    // A panic of this job must not end the thread that runs further jobs.
+                    // The panic of a job is caught, so that the thread can run further jobs.
                     let _ = panics::contained(job);
                 });
                 continue;

@@ -23,7 +23,7 @@ pub(super) fn grant(
 ) -> Result<AccessMask, Status> {
     let read_only = opened.stat.attributes.contains(FileAttributes::READONLY);
     let is_file = opened.stat.kind != Kind::Directory;
-    // A new stream of an existing file changes that file, so the same checks apply.
+    // A new stream changes an existing file, so READONLY forbids it like an overwrite.
     let existed = !opened.file_created;
     let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
     if existed
@@ -34,7 +34,7 @@ pub(super) fn grant(
         return Err(Status::ACCESS_DENIED);
     }
     if create.has(CreateOptions::DELETE_ON_CLOSE) {
-        // READONLY does not restrict a POSIX client, which may delete such a file.
+        // READONLY forbids deletion, but not to a POSIX client.
         if read_only && create.posix.is_none() {
             return Err(Status::CANNOT_DELETE);
         }
@@ -44,7 +44,7 @@ pub(super) fn grant(
     }
     let token = create.token();
     if !existed && create.name.stream().is_none() {
-        // MS-FSA 2.1.5.1.1: a CREATE that makes a new file is granted all the access that it asks
+        // MS-FSA 2.1.5.1.1: the CREATE makes a new file, so it gets all the access that it asks
         // for.
         let most = if create.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
             within_share(create, AccessMask::FILE_ALL)
@@ -93,8 +93,8 @@ fn granted(
     if !missing.without(by_parent).is_empty() {
         return Err(Status::ACCESS_DENIED);
     }
-    // A directory grants some rights on its entries, such as deletion. They do not make a hidden
-    // file visible.
+    // Some rights, such as deletion, come from the directory. They do not make a hidden file
+    // visible, so only rights on the file itself count.
     let own = maximal_of(descriptor, token);
     let given = if hides(create, own) {
         if own.without(AccessMask::SYNCHRONIZE).is_empty() {
@@ -197,7 +197,8 @@ pub(super) fn maximal(
             most |= AccessMask::READ_ATTRIBUTES;
         }
     }
-    // MS-SMB2 3.3.5.9.5, note 333: the security descriptor alone decides, not READONLY.
+    // MS-SMB2 3.3.5.9.5, note 333: the maximal access follows from the security descriptor alone;
+    // READONLY does not reduce it.
     Ok(within_share(create, most))
 }
 
@@ -233,7 +234,7 @@ pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
     }
     let parent = match protection::parent(&**create.vfs, &create.name) {
         Ok(Some(parent)) => parent,
-        // The parent cannot be opened: the CREATE itself will report the error.
+        // The parent cannot be opened. The CREATE itself will fail and report the error.
         _ => return Ok(Nursery::OPEN),
     };
     let descriptor = protection::stored_of(&parent)?;
@@ -261,7 +262,7 @@ fn of_stream(create: &Create<'_>) -> Result<Option<Nursery>, Status> {
     let file = match create.vfs.open(&create.name.with_stream(None), &protection::LOOK) {
         Ok(file) => file,
         Err(Fault::NotFound) => return Ok(None),
-        // The file cannot be opened: the CREATE itself will report the error.
+        // The file cannot be opened. The CREATE itself will fail and report the error.
         Err(_) => return Ok(Some(Nursery::OPEN)),
     };
     let stored = protection::stored_of(&file)?;
@@ -293,8 +294,8 @@ pub(super) fn protect(
     let parent = nursery.descriptor.clone().unwrap_or_default();
     let made = new_object(&parent, given, &token, is_directory).map_err(refused)?;
     match protection::store(&**create.vfs, &*opened.node, &opened.stat, &made) {
-        // This file system stores no security descriptors, and a client that copies a file cannot
-        // change that.
+        // The file system stores no security descriptors. The CREATE still succeeds, because a
+        // client that copies a file cannot change that.
         Err(Status::NOT_SUPPORTED) => Ok(()),
         other => other,
     }

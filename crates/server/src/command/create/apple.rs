@@ -84,8 +84,8 @@ pub(super) fn answer(query: &AaplQuery, share: &Share, model: &str) -> Vec<u8> {
     if share.is_case_sensitive {
         volume |= AaplVolumeCapabilities::CASE_SENSITIVE;
     }
-    // Every FLUSH here syncs the drive's cache, but macOS offers volumes with this capability for
-    // Time Machine: only shares with `time_machine` announce it.
+    // Each FLUSH of this server syncs the drive's cache. Still, only shares with `time_machine`
+    // announce it, because macOS offers such volumes for Time Machine.
     if share.time_machine {
         volume |= AaplVolumeCapabilities::SUPPORTS_FULL_SYNC;
     }

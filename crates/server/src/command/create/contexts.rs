@@ -95,7 +95,8 @@ pub(super) fn answers(
         answers.push(ResponseContext::MaximalAccess(if time == Some(stat.changed) {
             MaximalAccess { query_status: Status::NONE_MAPPED, maximal_access: Default::default() }
         } else {
-            // MS-SMB2 2.2.14.2.5: if the maximal access cannot be read, the CREATE still succeeds.
+            // MS-SMB2 2.2.14.2.5: if the maximal access cannot be read, the context reports the
+            // error and the CREATE still succeeds.
             match access::maximal(create, &*open.file()?.node, stat) {
                 Ok(maximal_access) => {
                     MaximalAccess { query_status: Status::SUCCESS, maximal_access }

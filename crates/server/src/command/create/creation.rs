@@ -63,7 +63,7 @@ impl Drop for Entered<'_> {
         let Create { rq, vfs, .. } = self.create;
         let (files, id) = (&rq.server().files, self.create.id());
         if self.leaves {
-            // A CREATE that fails must not delete the file on close.
+            // The CREATE failed, so closing its Open must not delete the file.
             self.cell.lock().forget_delete_on_close(id);
             panics::contained(|| streams::leave(files, vfs, &self.cell, id));
         }

@@ -157,7 +157,8 @@ impl Create<'_> {
         if record::keep(self.rq.server(), open).await.is_err() {
             self.rq.server().durables.not_kept(open);
         }
-        // The lease state of other Opens may have changed, too, so the whole file is recorded.
+        // The new Open may have changed the lease state of other Opens, so the records of all the
+        // file's Opens are written.
         let _ = record::keep_file(self.rq.server(), &file.cell).await;
         Ok(())
     }
@@ -233,7 +234,7 @@ impl Create<'_> {
             let timeout = u32::try_from(timeout).unwrap_or(u32::MAX);
             return Some(ResponseContext::DurableV2(DurableResponseV2 { timeout, flags }));
         }
-        // On a reconnect Windows 8 and later send no such context in the answer.
+        // As on Windows 8 and later, the answer to a reconnect has no such context.
         (wanted.request && !wanted.is_reconnect()).then_some(ResponseContext::Durable)
     }
 }

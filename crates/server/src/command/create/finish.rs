@@ -76,12 +76,12 @@ impl Create<'_> {
         open.set_promise(promise);
         let files = &self.rq.server().files;
         let fresh = Fresh { open, files, is_kept: false };
-        // From here on the file belongs to the Open: dropping `entered` must not remove it.
+        // From this line on the file belongs to the Open, so dropping `entered` must not remove it.
         entered.stays = true;
         let open = &fresh.open;
         if blocking_pool::is_here() {
-            // The look-up of the data's mount may block, so it runs here on the blocking thread and
-            // not on a core.
+            // Looking up the mount of the data may block, so it is done now, on the blocking
+            // thread, and not later on the core.
             let _ = open.file()?.io();
         }
         let applied = open.file().and_then(|file| {
@@ -94,7 +94,8 @@ impl Create<'_> {
             if changed || file.base.is_some() { file.stat() } else { Ok(stat) }
         });
         let stat = applied.inspect_err(|_| {
-            // Applying the request failed: a file that it created is deleted with its Open.
+            // The request could not be applied. If it created the file, the file is deleted with
+            // its Open.
             let file = open.file().ok();
             if let (CreateAction::CREATED, Some(file)) = (action, file) {
                 file.cell.lock().set_delete_pending(open.id(), true);
@@ -150,8 +151,8 @@ impl Create<'_> {
         let overwritten = matches!(action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
         if overwritten {
             if self.name.stream().is_some() {
-                // An overwrite of a named stream leaves the file's attributes as they are, except
-                // for ARCHIVE.
+                // Overwriting a named stream sets ARCHIVE, and leaves the file's other attributes
+                // as they are.
                 node.set_end_of_file(0).map_err(Fault::status)?;
                 file.set_archive();
             } else {
@@ -163,7 +164,7 @@ impl Create<'_> {
         if !made {
             return Ok(false);
         }
-        // AllocationSize is ignored for directories, which have no data.
+        // A directory has no data, so AllocationSize is ignored.
         let data = !self.has(CreateOptions::DIRECTORY_FILE);
         if let Some(bytes) = self.wanted.allocation.filter(|bytes| data && *bytes != 0) {
             node.set_allocation(bytes).map_err(Fault::status)?;
@@ -180,8 +181,8 @@ impl Create<'_> {
             && self.name.stream().is_none()
             && self.has(CreateOptions::NO_COMPRESSION);
         if uncompressed {
-            // MS-FSA 2.1.5.1.1: NO_COMPRESSION cancels the flag that the file inherits from its
-            // directory.
+            // MS-FSA 2.1.5.1.1: NO_COMPRESSION clears the compression that the new file inherits
+            // from its directory.
             node.set_compressed(false).map_err(Fault::status)?;
         }
         let added = self.wanted.allocation.is_some() || !self.wanted.eas.is_empty();
@@ -194,8 +195,8 @@ impl Create<'_> {
             let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
             node.set_basic(&change)
         };
-        // Only FSCTL_SET_SPARSE makes a file sparse, and MS-FSA 2.1.5.1.2 clears
-        // NOT_CONTENT_INDEXED.
+        // These attributes are not set by an overwrite: only FSCTL_SET_SPARSE makes a file sparse,
+        // and MS-FSA 2.1.5.1.2 clears NOT_CONTENT_INDEXED.
         let ignored = FileAttributes::NORMAL
             | FileAttributes::SPARSE_FILE
             | FileAttributes::NOT_CONTENT_INDEXED;

@@ -63,7 +63,8 @@ impl Create<'_> {
         if !self.desired.contains(AccessMask::MAXIMUM_ALLOWED) {
             return open(&how);
         }
-        // Tries to open for reading and writing first, then with less access if the host refuses.
+        // MAXIMUM_ALLOWED asks for all possible access, so reading and writing is tried first, and
+        // less access if the host refuses it.
         let best = OpenHow { read: true, write: !self.read_only(), ..how };
         match open(&best) {
             Err(Fault::AccessDenied | Fault::IsADirectory | Fault::ReadOnly) => {}

@@ -56,7 +56,7 @@ impl Create<'_> {
             return Err(status.into());
         }
         self.check_lease()?;
-        // Charges the ledger first, while there is nothing that a refusal would have to remove.
+        // The ledger is charged first, because a refusal then has nothing to undo.
         let (charge, promise) = self.charges()?;
         let mut nursery = access::nursery(self)?;
         let mut attempts = 0;
@@ -65,13 +65,15 @@ impl Create<'_> {
         while attempts < ATTEMPTS {
             attempts += 1;
             let removals = files.removals();
-            // The hold keeps the name from being renamed or removed until the Open is admitted.
+            // `held` keeps the name from being renamed or removed until the Open is admitted.
             let held = self.hold_name()?;
-            // Only the first attempt uses the opened parent: later ones resolve the path again.
+            // The parent that is already open serves only the first attempt. After `Stale` the path
+            // has changed, so later attempts resolve it again.
             let parent = nursery.parent.take();
             let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {
                 Err(Fault::Stale) => continue,
-                // The look-up takes too long for a core; it is repeated on a blocking thread.
+                // The look-up takes too long for a core, so the request is repeated on a blocking
+                // thread.
                 Err(Fault::Leased) if host::has_given_up() => {
                     return Err(Fault::Leased.status().into());
                 }
@@ -96,7 +98,8 @@ impl Create<'_> {
             let (cell, waits) = (Arc::clone(&entered.cell), !entered.leaves);
             drop(held);
             if waits {
-                // During the wait the file may be renamed or removed: the attempt starts again.
+                // During the wait for a break, the file may be renamed or removed, so the attempt
+                // starts again from the name.
                 drop((entered, opened));
                 attempts = 0;
                 Box::pin(self.wait(&cell, contention, &mut waits_before)).await?;
@@ -141,7 +144,8 @@ impl Create<'_> {
     fn charges(&self) -> Result<(Charge, Option<Charge>), Status> {
         let holder = self.rq.session()?.holder();
         let charge = holder.charge(ledger::Kind::Open, OPEN_BYTES)?;
-        // MS-SMB2 3.3.5.9.8: a lease that would exceed the limits fails the request.
+        // MS-SMB2 3.3.5.9.8: the request fails if its lease exceeds a limit, so the lease is
+        // charged first.
         let wishes = self.wish != Wish::Nothing;
         let promise =
             wishes.then(|| holder.charge(ledger::Kind::Lease, LEASE_BYTES)).transpose()?;
@@ -164,7 +168,8 @@ impl Create<'_> {
         let granted = access::grant(self, opened, action);
         let granted = granted.and_then(|granted| {
             if self.has(CreateOptions::DELETE_ON_CLOSE) {
-                // MS-FSA 2.1.5.1.2.1: DELETE_ON_CLOSE needs a file that can be deleted.
+                // MS-FSA 2.1.5.1.2.1: with DELETE_ON_CLOSE the file must be deletable, so the
+                // CREATE checks it now.
                 opened.node.takes_changes().map_err(|_| Status::CANNOT_DELETE)?;
                 impersonation::check_removal(&**self.vfs, &*opened.node, &opened.name)?;
             }
@@ -273,20 +278,19 @@ impl Create<'_> {
             return Ok(CreateAction::OPENED);
         }
         if opened.stat.kind == Kind::Directory {
-            // A directory cannot be overwritten; the root gets another status than other
-            // directories.
+            // A directory cannot be overwritten. The status is another one for the root of the
+            // share.
             return Err(if self.name.is_root() {
                 Status::ACCESS_DENIED
             } else {
                 Status::OBJECT_NAME_COLLISION
             });
         }
-        // MS-FSA 2.1.5.1.2: a hidden or system file is overwritten only if the request has the same
-        // attribute.
+        // MS-FSA 2.1.5.1.2: a hidden file is overwritten only if the request has HIDDEN, and a
+        // system file only if it has SYSTEM.
         let mut guard = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
         if opened.node.is_hidden_by_name() {
-            // A new file of this name is hidden by its name as well, so HIDDEN is not required of
-            // the request.
+            // The new file would be hidden by its name, too, so the request need not have HIDDEN.
             guard = FileAttributes::SYSTEM;
         }
         let guarded = !self.request.file_attributes.contains(opened.stat.attributes & guard);

@@ -56,8 +56,8 @@ impl Create<'_> {
                 if is_persistent && !durable::is_continuous(rq)? {
                     return Err(Status::DUPLICATE_OBJECTID);
                 }
-                // A disconnected Open has no session to compare: MS-SMB2 3.3.5.9.10 attaches it to
-                // the replay's connection.
+                // MS-SMB2 3.3.5.9.10: a disconnected Open belongs to no session, so the replay
+                // attaches it to its own connection.
                 self.take_up(open)
             }
             Replay::New(creating) => {
@@ -86,7 +86,7 @@ impl Create<'_> {
             Caching::Lease { key, .. } => Some(key),
             _ => None,
         };
-        // Windows denies a replay that asks for a lease if the Open has none, and the reverse.
+        // As on Windows, a replay must ask for a lease exactly if the Open has one.
         if asked != has {
             return Err(Status::ACCESS_DENIED);
         }
@@ -195,7 +195,7 @@ impl Create<'_> {
     fn force_closed(&self, open: &Arc<Open>, session: Option<u64>) {
         let server = self.rq.server();
         match session.and_then(|id| server.session(id)) {
-            // A concurrent CLOSE does the same, so errors are ignored.
+            // A concurrent CLOSE may have closed the Open, so errors are ignored.
             Some(session) => {
                 for deletion in session.close_open(open, &server.files).unwrap_or_default() {
                     drop(server.finish_deletion(open, deletion));

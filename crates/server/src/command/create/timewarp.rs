@@ -38,7 +38,7 @@ pub(super) fn choose<'a>(
         };
     };
     let moment = Moment::of(time).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
-    // The path and the create context may both name a snapshot, if it is the same one.
+    // The path and the create context may both name a snapshot, but it must be the same one.
     let rest = found.filter(|(same, _)| *same == moment).map(|(_, rest)| rest);
     Ok((snapshot(live, moment)?, rest.unwrap_or(Cow::Borrowed(text))))
 }
@@ -77,8 +77,8 @@ fn is_warped(live: &Arc<dyn Vfs>, text: &str) -> Result<bool, Status> {
         return Ok(false);
     }
     match live.snapshots(&Name::root()) {
-        // `Leased` means that looking through the snapshots takes too long for a core: the request
-        // starts again on a blocking thread.
+        // `Leased` means that the search for snapshots takes too long for a core. It is passed on,
+        // so that the request starts again on a blocking thread.
         Err(Fault::Leased) => Err(Fault::Leased.status()),
         found => Ok(found.is_ok_and(|all| !all.is_empty())),
     }

@@ -50,10 +50,12 @@ pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
     let removing = AccessMask::DELETE | AccessMask::MAXIMUM_ALLOWED;
     let deletes = options.contains(CreateOptions::DELETE_ON_CLOSE);
     if is_supported && deletes && !map_generic(request.desired_access).intersects(removing) {
-        // MS-FSA 2.1.5.1: this check comes before those of undefined access bits and of the name.
+        // MS-FSA 2.1.5.1: DELETE_ON_CLOSE without the right DELETE is refused before the undefined
+        // access bits and the name are checked.
         return Err(Status::INVALID_PARAMETER);
     }
-    // Windows checks the access bits before the attributes, unlike MS-FSA 2.1.5.1.
+    // The access bits are checked before the attributes, as on Windows (MS-FSA 2.1.5.1 has the
+    // reverse order).
     if is_supported && request.desired_access.0 & BAD_ACCESS != 0 {
         return Err(Status::ACCESS_DENIED);
     }
@@ -123,7 +125,7 @@ pub(super) fn stream_type(
     request: &mut Request<'_>,
 ) -> Result<(), Status> {
     let directory = match text.split(':').nth(2) {
-        // A stream name without a type means a data stream.
+        // A stream name without a type, as in "file:stream", means a data stream.
         None if name.stream().is_some() => false,
         None => return Ok(()),
         Some(kind) => !kind.eq_ignore_ascii_case("$DATA"),
@@ -160,11 +162,11 @@ pub(super) fn access(request: &Request<'_>, tree: &TreeConnect) -> Result<Access
     }
     let deletes = options.contains(CreateOptions::DELETE_ON_CLOSE);
     if deletes && !tree.maximal_access.contains(AccessMask::DELETE) {
-        // MS-SMB2 3.3.5.9: DELETE_ON_CLOSE needs the right DELETE on the share.
+        // MS-SMB2 3.3.5.9: DELETE_ON_CLOSE is refused if the share does not grant DELETE.
         return Err(Status::ACCESS_DENIED);
     }
-    // MS-FSA 2.1.5.1.1, 2.1.5.1.2: a disposition that creates or overwrites needs these rights,
-    // also if the request does not ask for them.
+    // MS-FSA 2.1.5.1.1, 2.1.5.1.2: a disposition that creates or overwrites implies these rights,
+    // even if the request does not ask for them.
     let implied = match request.create_disposition {
         CreateDisposition::CREATE
         | CreateDisposition::OVERWRITE

@@ -111,7 +111,8 @@ async fn flushes_that_wait_share_a_sync_that_began_after_them() {
         while running.begun.load(Ordering::Relaxed) < 1 {
             tokio::task::yield_now().await;
         }
-        // The first sync began before the later requests came, so a second sync must cover them.
+        // The first sync began before the later requests arrived, so it does not cover their data
+        // and a second sync must run.
         running.go.add_permits(1);
         while running.begun.load(Ordering::Relaxed) < 2 {
             tokio::task::yield_now().await;
@@ -145,8 +146,7 @@ async fn who_gives_up_holds_nobody_up_and_a_failure_is_for_all() {
     assert_eq!(outcomes, (Err(Status::DISK_FULL), Err(Status::DISK_FULL), Err(Status::DISK_FULL)));
     assert_eq!(running.begun.load(Ordering::Relaxed), 2);
     assert_eq!(flush().await, Err(Status::DISK_FULL), "what was lost stays lost");
-    // A failed sync of the host (5 is EIO) is reported to later requests, too, with the host's own
-    // error.
+    // The host fails a sync with EIO (5). The same error must be reported to later requests, too.
     let syncs = Arc::new(Syncs::default());
     syncs.errno.set(5).unwrap();
     let later = syncs.join(|syncs| slow(syncs, &running)).await;
@@ -168,7 +168,7 @@ async fn after_a_loss_no_flush_succeeds() {
         assert_eq!(sync(file).await, Err(failure), "what was lost stays lost");
     }
     assert_eq!(syncs.load(Ordering::Relaxed), 2, "nobody asks again");
-    // A new Open does not inherit the failure: its sync succeeds.
+    // Only the old Open reports the failure: the sync of a new Open succeeds.
     let again = bench.open("f", AccessMask::READ_DATA | AccessMask::WRITE_DATA);
     sync(again.file().unwrap()).await.unwrap();
 }

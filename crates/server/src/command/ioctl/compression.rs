@@ -29,7 +29,7 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
     let able = file.vfs.volume().compresses;
     let compressed = match CompressionState::parse(call.input)?.format {
         CompressionFormat::NONE => false,
-        // Windows: NOT_SUPPORTED, as on ReFS, which cannot compress.
+        // A file system that cannot compress returns NOT_SUPPORTED, as ReFS does on Windows.
         _ if !able => return Err(Status::NOT_SUPPORTED.into()),
         CompressionFormat::DEFAULT | CompressionFormat::LZNT1 => true,
         _ => return Err(Status::INVALID_PARAMETER.into()),

@@ -122,8 +122,8 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     if !is_within_limits(&request.chunks) {
         return limits();
     }
-    // The table checks the rights on the target. The source may be readable or executable, as in
-    // Samba.
+    // The table has already checked the rights on the target. The source needs the right to read or
+    // to execute, as in Samba.
     from.require_any(AccessMask::READ_DATA | AccessMask::EXECUTE)?;
     if source.is_directory || target.is_directory {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
@@ -175,14 +175,14 @@ fn check_locks(
             let range = Range { offset: c.source_offset, length: length(c) };
             range.check().is_ok_and(|range| shared.ranges.may_read(from.id(), range))
         };
-        // A range beyond the largest offset is not checked for locks: the copy itself refuses it
-        // later.
+        // A chunk beyond the largest offset is not checked for locks, because the copy itself
+        // refuses it later.
         let beyond = |c: &Chunk| c.source_offset > MAX_OFFSET;
         if !chunks.iter().all(|c| beyond(c) || may(c)) {
             return Err(Status::FILE_LOCK_CONFLICT);
         }
     }
-    // `end` is the end of the target after each chunk, for chunks that append.
+    // `end` is the end of the target after each chunk: a chunk that appends begins there.
     let mut end = target.stat()?.end_of_file;
     let mut ranges = chunks.iter().map(|c| {
         let offset = if c.target_offset == AT_THE_END { end } else { c.target_offset };
@@ -192,8 +192,8 @@ fn check_locks(
     let shared = target.cell.lock();
     let is_free =
         |range: Range| range.check().is_ok_and(|range| shared.ranges.may_write(to.id(), range));
-    // A chunk beyond the largest file size is not checked for locks: the copy itself refuses it,
-    // after copying the chunks before it.
+    // A chunk beyond the largest file size is not checked for locks: the copy refuses it, after
+    // copying the chunks before it.
     let is_too_far = |range: &Range| range.offset.saturating_add(range.length) > target.max_size;
     if ranges.all(|range| is_too_far(&range) || is_free(range)) {
         Ok(())
@@ -304,7 +304,7 @@ impl Job {
         let (source_end, target_end) = pair.ends()?;
         let last = chunk.source_offset.checked_add(u64::from(chunk.length));
         if last.is_none_or(|last| last > source_end) {
-            // Windows: a chunk that reaches beyond the end of the source fails with
+            // Like Windows, refuses a chunk that reaches beyond the end of the source with
             // INVALID_VIEW_SIZE.
             return Err(Status::INVALID_VIEW_SIZE);
         }
@@ -346,13 +346,13 @@ impl Pair for Descriptors<'_> {
                 left,
             );
             match copied {
-                // copy_file_range copied nothing: the source has become shorter, or the file system
-                // only says so.
+                // copy_file_range copied nothing: the source was truncated, or the file system
+                // returns 0 although it has data. The data is read and written instead.
                 Ok(0) => return self.copy_through(chunk, done),
                 Ok(count) => *done += count as u32,
                 Err(Errno::INTR) => {}
-                // copy_file_range cannot copy here: overlapping ranges, different file systems, or
-                // no support.
+                // copy_file_range cannot copy here (overlapping ranges, different file systems or
+                // no support), so the data is read and written.
                 Err(Errno::INVAL | Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => {
                     return self.copy_through(chunk, done);
                 }

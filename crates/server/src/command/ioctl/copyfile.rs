@@ -52,7 +52,7 @@ pub(super) async fn copy(
         }
     }
     copied.failure = finish(call, source, target, size).await.err();
-    // An empty file is marked as well, since its attributes and streams were copied.
+    // An empty file gets ARCHIVE as well, because its attributes and streams were copied.
     target.set_archive();
     Ok(copied)
 }
@@ -97,7 +97,7 @@ impl Rest {
                 Ok::<_, Fault>(vfs.open(&name.with_stream(Some(&stream.name)), how)?.node)
             };
             let from = match open(&self.from, &READ) {
-                // The stream was removed after the list was read, so it is left out.
+                // The stream was removed after the list of streams was read, so it is skipped.
                 Err(Fault::NotFound) => continue,
                 other => other?,
             };

@@ -63,8 +63,8 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     let copy = ranges(request, is_atomic)?;
     let cluster = u64::from(volume.cluster);
     let is_aligned = |number: u64| number.is_multiple_of(cluster);
-    // Deviation: MS-FSA wants ByteCount aligned, too. Linux clients clone whole files, whose last
-    // cluster is incomplete.
+    // Deviation: MS-FSA demands an aligned ByteCount. Here it may also end with the source, because
+    // Linux clients clone whole files, whose last cluster is incomplete.
     let source_end = if source.is_directory { 0 } else { source.stat()?.end_of_file };
     let ends_with_source = copy.source_offset.checked_add(copy.length) == Some(source_end);
     if !is_aligned(copy.source_offset)
@@ -77,12 +77,12 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
         return NO_OUTPUT;
     }
     check_pair(&from, source, target, &copy, source_end)?;
-    // MS-FSA 2.1.5.10.4 breaks no oplocks, but the target's data changes as in a WRITE, which
-    // breaks them (MS-FSA 2.1.5.4).
+    // MS-FSA 2.1.5.10.4 breaks no oplocks. But the target's data changes as in a WRITE, so oplocks
+    // are broken (MS-FSA 2.1.5.4).
     call.rq.contend(target, Cause::Write).await?;
     call.rq.still_served()?;
-    // Byte-range locks are not checked: only ReFS supports this request, and it ignores locks
-    // (MS-FSA 2.1.5.10.4, notes 91 and 92).
+    // Byte-range locks are not checked: on Windows only ReFS supports this request, and it ignores
+    // locks (MS-FSA 2.1.5.10.4, notes 91 and 92).
     share_within(call, source, target, copy).await?;
     written(call, target).await
 }
@@ -200,8 +200,8 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     }
     let request = TrimRequest::parse(call.input)?;
     if request.key != 0 {
-        // MS-FSCC 2.3.13 leaves the use of the key to remote protocols, and MS-SMB2 defines no use
-        // of it. Windows refuses it.
+        // MS-FSCC 2.3.13 leaves the use of the key to remote protocols, and MS-SMB2 does not use
+        // it. So a request with a key is refused, as on Windows.
         return Err(Status::INVALID_PARAMETER.into());
     }
     if call.max_output != 0 && (call.max_output as usize) < TrimReply::SIZE {
@@ -210,8 +210,8 @@ pub(super) async fn trim(call: &Call<'_>) -> Answer {
     if request.ranges().count() > TRIM_RANGES {
         return Err(Status::INSUFFICIENT_RESOURCES.into());
     }
-    // A freed range reads as zeros, so its data changes: oplocks break as for a WRITE (MS-FSA
-    // 2.1.5.4). A client that cached the file may write and move its end.
+    // A freed range reads as zeros, so oplocks are broken as for a WRITE (MS-FSA 2.1.5.4). The size
+    // is read afterwards, because a client that cached the file may extend it.
     call.rq.contend(file, Cause::Write).await?;
     call.rq.still_served()?;
     let end = file.stat()?.end_of_file.next_multiple_of(PAGE);
@@ -303,7 +303,7 @@ pub(super) fn integrity(call: &Call<'_>) -> Answer {
     if (call.max_output as usize) < IntegrityInformation::SIZE {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    // The answer says that there are no checksums: clients cannot control those of btrfs.
+    // The answer says that there are no checksums, because clients cannot control those of btrfs.
     let information = IntegrityInformation {
         checksum_algorithm: CHECKSUM_TYPE_NONE,
         flags: IntegrityFlags::EMPTY,
@@ -321,7 +321,8 @@ pub(super) fn set_integrity(call: &Call<'_>) -> Answer {
     }
     let request = SetIntegrityInformation::parse(call.input)?;
     if !request.flags.is_empty() {
-        // Well-formed requests for checksums are NOT_SUPPORTED, all others INVALID_PARAMETER.
+        // A well-formed request to use checksums returns NOT_SUPPORTED, any other request
+        // INVALID_PARAMETER.
         let known = request.flags == IntegrityFlags::CHECKSUM_ENFORCEMENT_OFF;
         let wants = matches!(request.checksum_algorithm, CHECKSUM_TYPE_CRC32 | CHECKSUM_TYPE_CRC64);
         let status = if known && wants { Status::NOT_SUPPORTED } else { Status::INVALID_PARAMETER };

@@ -82,7 +82,7 @@ fn create_or_get(call: &Call<'_>) -> Answer {
             audited::attributes(call.open()?, "object_id", Ok(()));
             Ok((id.to_vec(), Status::SUCCESS))
         }
-        // A concurrent request has just set an object ID: that ID is returned.
+        // A concurrent request has just given the file an object ID, so that ID is returned.
         Err(Fault::Exists) => get(call),
         Err(fault) => Err(status(fault).into()),
     }
@@ -90,7 +90,8 @@ fn create_or_get(call: &Call<'_>) -> Answer {
 
 fn set(call: &Call<'_>) -> Answer {
     let id = call.input.try_into().map_err(|_| Status::INVALID_PARAMETER)?;
-    // MS-FSA: Open.HasRestoreAccess is needed to set a chosen object ID.
+    // MS-FSA: only a user with the restore privilege (Open.HasRestoreAccess) may choose an object
+    // ID.
     if !call.rq.tree()?.token().holds(Privileges::RESTORE) {
         return Err(Status::ACCESS_DENIED.into());
     }
@@ -105,7 +106,7 @@ fn change(call: &Call<'_>, change: ObjectIdChange) -> Answer {
 /// [`Fault::Exists`] is OBJECT_NAME_COLLISION as it is.
 const fn status(fault: Fault) -> Status {
     match fault {
-        // MS-FSA: the status for a volume whose IsObjectIDsSupported is FALSE.
+        // MS-FSA: a volume without object IDs (IsObjectIDsSupported is FALSE) returns this status.
         Fault::NotSupported => Status::VOLUME_NOT_UPGRADED,
         Fault::NotFound => Status::OBJECTID_NOT_FOUND,
         other => other.status(),

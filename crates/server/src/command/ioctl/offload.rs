@@ -88,7 +88,8 @@ pub(super) async fn read(call: &Call<'_>) -> Answer {
     }
     let trimmed = wanted.min((end - offset).next_multiple_of(SECTOR));
     let length = trimmed.min(OFFLOAD_BYTES);
-    // The answer tells the client if the requested range behind the token's data reads as zeros.
+    // The token's data may end before the requested range. `reaches_end` tells the client that the
+    // rest reads as zeros.
     let reaches_end = offset + wanted > end && length == trimmed;
     let what = Offloaded { source: Arc::clone(open), offset, length, content };
     let ambient = &*call.rq.server().ambient;
@@ -114,7 +115,7 @@ fn check_file(file: &FileOpen, refused: Status) -> Result<u64, Status> {
     if stat.links == 0 || file.cell.lock().is_going(file.id) {
         return Err(Status::FILE_DELETED);
     }
-    // MS-FSCC 2.3.42 and 2.3.44: offloads need a file of at least one sector.
+    // MS-FSCC 2.3.42 and 2.3.44: a file of less than one sector, unless it is empty, is refused.
     if (1..SECTOR).contains(&stat.end_of_file) {
         return Err(Status::INVALID_PARAMETER);
     }
@@ -134,7 +135,7 @@ async fn settled(call: &Call<'_>, file: &FileOpen) -> Result<Content, Status> {
         tokio::time::sleep(left).await;
         content = Content::of(&file.stat()?);
     }
-    // The file changed at each attempt, so that a token would be invalid at once.
+    // The file changed during each attempt, so its token would be invalid at once.
     Err(Status::INSUFFICIENT_RESOURCES)
 }
 
@@ -160,8 +161,8 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
         return Ok((write_reply(0), Status::SUCCESS));
     }
     check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
-    // The target's data changes as in a WRITE (MS-FSA 2.1.5.4): clients that cache the file write
-    // it back first, maybe beyond its end.
+    // The target's data changes as in a WRITE (MS-FSA 2.1.5.4), so oplocks are broken. The size is
+    // read afterwards, because clients may write back data beyond the end.
     call.rq.contend(file, Cause::Write).await?;
     call.rq.still_served()?;
     let end = check_file(file, Status::OFFLOAD_WRITE_FILE_NOT_SUPPORTED)?;
@@ -172,7 +173,7 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     if offset >= end {
         return Err(Status::END_OF_FILE.into());
     }
-    // The copy does not extend the file: data beyond its end is left out.
+    // The copy must not extend the file, so data beyond its end is left out.
     let room = wanted.min(OFFLOAD_BYTES).min((end - offset).next_multiple_of(SECTOR));
     let (length, done) = if request.token.token_type() == OffloadToken::TYPE_ZERO_DATA {
         let zeros = room.min(end - offset);
@@ -185,10 +186,10 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
         let from = what.offset + request.transfer_offset;
         (length, transfer(call, &what, from, offset, length.min(end - offset)).await?)
     };
-    // Reports the change even if the copy failed, because a part may have been written.
+    // The change is reported even if the copy failed, because a part may have been written.
     extents::written(call, file).await?;
-    // MS-FSCC 2.3.44: a partial copy succeeds and returns its length (StorageOffloadBytesWritten in
-    // MS-FSA 2.1.5.10.21).
+    // MS-FSCC 2.3.44: a copy that failed after at least one sector still succeeds, and its answer
+    // has the copied length (StorageOffloadBytesWritten in MS-FSA 2.1.5.10.21).
     match done.failure {
         None => Ok((write_reply(length), Status::SUCCESS)),
         Some(_) if done.bytes >= SECTOR => {
@@ -235,8 +236,8 @@ async fn transfer(
     let held = length.min(source_end.saturating_sub(from));
     let source = what.source.file()?;
     if source.node.key() == file.node.key() && from.abs_diff(to) < held {
-        // Overlapping ranges are refused: the first piece of the copy would overwrite the source of
-        // later pieces.
+        // Overlapping ranges are refused: a copied piece would overwrite source data of later
+        // pieces.
         return Err(Status::INVALID_PARAMETER);
     }
     let step = u64::from(COPY_CHUNK_BYTES);
@@ -248,8 +249,8 @@ async fn transfer(
     let chunks = (0..held.div_ceil(step)).map(|n| chunk(n * step)).collect();
     let is_same = source.node.key() == file.node.key();
     let mut copied = copychunk::copy_counted(call, chunks, source, file).await;
-    // The source was written to during the copy, so the copied data may be partly old and partly
-    // new: the copy fails.
+    // The source changed during the copy, so the copied data may be partly old and partly new. The
+    // copy fails.
     if !is_same && let Err(changed) = check_source(call, what) {
         return Ok(Copied::failed(changed));
     }

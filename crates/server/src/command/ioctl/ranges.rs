@@ -33,7 +33,7 @@ pub(super) async fn set_sparse(call: &Call<'_>) -> Answer {
         return NO_OUTPUT;
     }
     if !sparse {
-        // A file that stops being sparse gets disk space for all of its data.
+        // A file that is no longer sparse gets disk space for all of its data.
         let node = Arc::clone(&file.node);
         let reserve = move || node.set_allocation(now.end_of_file);
         call.rq.beside_core(reserve).await?.map_err(Fault::status)?;
@@ -131,7 +131,7 @@ pub(super) async fn query_allocated(call: &Call<'_>) -> Answer {
     let (ranges, complete) = if sparse {
         allocated(call, file, first, beyond, limit).await?
     } else if limit > 0 {
-        // A file that is not sparse is one allocated range.
+        // A file that is not sparse is allocated as a whole, so one range is returned.
         (vec![(first, beyond)], true)
     } else {
         (Vec::new(), false)

@@ -79,8 +79,8 @@ fn shown(kept: Vec<u8>, separator: Separator) -> Vec<u8> {
         let names = [link.substitute_name.decode().ok()?, link.print_name.decode().ok()?];
         let [substitute, print] = names.clone().map(|name| separator.show_kept(name));
         if names == [&*substitute, &*print] {
-            // The link has this client's separators already, so the stored buffer is returned
-            // unchanged.
+            // The stored link already has this client's separators, so the stored buffer is
+            // returned unchanged.
             return None;
         }
         let link = Symlink { substitute_name: &*substitute, print_name: &*print, relative: true };
@@ -111,7 +111,7 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
     let file = call.file()?;
     let stat = file.stat_with_eas()?;
     if file.base.is_some() {
-        // A reparse point has no streams here, so a file with streams is refused.
+        // Reparse points cannot have streams on this server, so a file with streams is refused.
         return Err(Status::NOT_SUPPORTED.into());
     }
     if buffer.tag == ReparseTag::MOUNT_POINT && !is_directory(&stat) {
@@ -126,8 +126,8 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
     if buffer.tag == ReparseTag::SYMLINK && stat.end_of_file != 0 {
         return Err(invalid.into());
     }
-    // Windows refuses a reparse point on a file with extended attributes, except WSL's special
-    // files, which need $LXDEV and similar ones.
+    // Windows refuses a reparse point on a file with extended attributes. WSL's special files are
+    // allowed, because they need attributes such as $LXDEV.
     if stat.reparse_tag == 0 && stat.ea_size != 0 && !is_wsl(buffer.tag) {
         return Err(Status::EAS_NOT_SUPPORTED.into());
     }
@@ -135,8 +135,8 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
         check_same(file, stat.reparse_tag, &buffer)?;
     }
     let whole = call.input.to_vec();
-    // Runs on a blocking thread: the lock of the name may be held while another thread searches a
-    // large folder.
+    // The request runs on a blocking thread, because it may wait for the lock of the name while
+    // another thread searches a large folder.
     let placed = beside_core(call, move |file, name| {
         let buffer = ReparseBuffer::parse(&whole).map_err(|_| Fault::Invalid)?;
         let meaning = buffer.meaning().map_err(|_| Fault::Invalid)?;
@@ -183,14 +183,14 @@ fn place(
         _ if tag == ReparseTag::AF_UNIX => Some(Replacement::Socket),
         _ => None,
     };
-    // The file is replaced only if this Open is alone: other Opens, attributes and streams belong
-    // to the old file.
+    // The file is replaced by a new object only if it has no other Opens, attributes or streams,
+    // which would be lost.
     let is_bare = stat.ea_size == 0 && file.node.streams()?.is_empty();
     let is_alone = is_bare && file.cell.lock().is_alone(file.id);
     match by.filter(|_| is_alone) {
         Some(by) => match replace(file, name, &by) {
-            // The host cannot store this object, or the file has data: a plain reparse buffer is
-            // stored instead.
+            // The host cannot store such an object, or the file has data, so the reparse buffer is
+            // stored as it is.
             Err(Fault::NotSupported | Fault::Invalid) if plain => {}
             other => return other,
         },
@@ -210,7 +210,8 @@ fn replace(file: &FileOpen, name: &Name, by: &Replacement<'_>) -> Result<(), Fau
     file.vfs.replace(name, &*file.node, by)?;
     file.turned.store(true, Ordering::Release);
     if !file.is_directory {
-        // MS-FSA 2.1.5.10.3 and 2.1.5.10.37: the file gets the ARCHIVE attribute.
+        // MS-FSA 2.1.5.10.3 and 2.1.5.10.37: the file gets the ARCHIVE attribute when its reparse
+        // point changes.
         file.set_archive_anew();
     }
     Ok(())
@@ -262,7 +263,8 @@ pub(super) async fn delete(call: &Call<'_>) -> Answer {
     let file = call.file()?;
     let stat = file.stat()?;
     if stat.reparse_tag == 0 {
-        // Windows returns NOT_A_REPARSE_POINT here, not IO_REPARSE_TAG_MISMATCH.
+        // As on Windows, a file without a reparse point gets NOT_A_REPARSE_POINT, not
+        // IO_REPARSE_TAG_MISMATCH.
         return Err(Status::NOT_A_REPARSE_POINT.into());
     }
     check_same(file, stat.reparse_tag, &ReparseBuffer { tag, guid, data: &[] })?;

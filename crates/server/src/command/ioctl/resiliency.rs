@@ -19,7 +19,8 @@ pub(super) fn handle(call: &Call<'_>) -> Answer {
         return Err(Status::INVALID_DEVICE_REQUEST.into());
     }
     let request = resiliency::Request::parse(call.input).map_err(|_| Status::INVALID_PARAMETER)?;
-    // The limit is compared in whole seconds, as MS-SMB2 does.
+    // MS-SMB2 compares the timeout in whole seconds, so a fraction of a second above the limit is
+    // allowed.
     let timeout = Duration::from_millis(u64::from(request.timeout));
     if timeout.as_secs() > RESILIENCY_TIMEOUT_MAX.as_secs() {
         return Err(Status::INVALID_PARAMETER.into());

@@ -180,24 +180,25 @@ const CHANGES_FILE: AccessMask = AccessMask(WRITE.0 | WRITE_ATTRIBUTES.0);
 
 /// The rows of all known codes.
 pub static TABLE: &[Row] = &[
-    // DFS is not served (MS-SMB2 3.3.5.15.2, IsDfsCapable is FALSE), so referrals are refused.
+    // MS-SMB2 3.3.5.15.2: the server does not support DFS (IsDfsCapable is FALSE), so both requests
+    // for referrals are refused.
     global(CtlCode::DFS_GET_REFERRALS, Act::Refuse(Status::FS_DRIVER_REQUIRED)),
     global(CtlCode::DFS_GET_REFERRALS_EX, Act::Refuse(Status::FS_DRIVER_REQUIRED)),
     global(CtlCode::VALIDATE_NEGOTIATE_INFO, Act::ValidateNegotiate),
     global(CtlCode::QUERY_NETWORK_INTERFACE_INFO, Act::NetworkInterfaces),
     global(CtlCode::FREVO_QUERY_OPERATION, Act::Operation),
     global(CtlCode::PIPE_WAIT, Act::PipeWait),
-    // The handlers of PIPE_TRANSCEIVE and PIPE_PEEK check the rights that WRITE and READ need.
+    // These two rows demand no rights, because the handlers check them: those of WRITE and of READ.
     pipe(CtlCode::PIPE_TRANSCEIVE, Act::PipeTransceive),
     pipe(CtlCode::PIPE_PEEK, Act::PipePeek),
-    // MS-SMB2 3.3.5.15.6: SRV_COPYCHUNK also needs the right to read the target. On a pipe both
-    // codes return the limits.
+    // MS-SMB2 3.3.5.15.6: SRV_COPYCHUNK also needs the right to read the target,
+    // SRV_COPYCHUNK_WRITE does not. On a pipe, either code returns the limits.
     Row { all: AccessMask::READ_DATA, ..copies(CtlCode::SRV_COPYCHUNK) },
     copies(CtlCode::SRV_COPYCHUNK_WRITE),
     // The resume key needs no right: the rights are checked when it is used for a copy.
     shows(CtlCode::SRV_REQUEST_RESUME_KEY, Act::ResumeKey),
     shows(CtlCode::SRV_ENUMERATE_SNAPSHOTS, Act::Snapshots),
-    // MS-SMB2 3.3.5.15.7: hashes are only for branch caches, which this server does not have.
+    // MS-SMB2 3.3.5.15.7: only branch caches use hashes, and this server does not support them.
     blocked(CtlCode::SRV_READ_HASH),
     shows(CtlCode::LMR_REQUEST_RESILIENCY, Act::Resiliency),
     blocked(CtlCode::LMR_SET_LINK_TRACKING_INFORMATION),
@@ -233,14 +234,14 @@ pub static TABLE: &[Row] = &[
     absent(CtlCode::GET_RETRIEVAL_POINTERS),
     absent(CtlCode::GET_RETRIEVAL_POINTER_COUNT),
     absent(CtlCode::GET_RETRIEVAL_POINTERS_AND_REFCOUNT),
-    // MS-FSA 2.1.5.10.18: every name is valid, so the handler does nothing.
+    // MS-FSA 2.1.5.10.18: each name counts as valid, so the request always succeeds.
     shows(CtlCode::IS_PATHNAME_VALID, Act::Nothing),
     absent(CtlCode::FILESYSTEM_GET_STATISTICS),
     blocked(CtlCode::MARK_HANDLE),
     reads(CtlCode::OFFLOAD_READ, Act::OffloadRead),
     writes(CtlCode::OFFLOAD_WRITE, WRITE, Act::OffloadWrite),
     reads(CtlCode::QUERY_ALLOCATED_RANGES, Act::AllocatedRanges),
-    // Windows blocks this code over SMB.
+    // Windows blocks QUERY_FILE_REGIONS over SMB, and so does this server.
     blocked(CtlCode::QUERY_FILE_REGIONS),
     absent(CtlCode::QUERY_FAT_BPB),
     absent(CtlCode::QUERY_ON_DISK_VOLUME_INFO),
@@ -256,7 +257,8 @@ pub static TABLE: &[Row] = &[
     writes(CtlCode::SET_ZERO_DATA, WRITE, Act::SetZeroData),
     absent(CtlCode::SET_ZERO_ON_DEALLOCATION),
     absent(CtlCode::SIS_COPYFILE),
-    // Shared virtual disks are not supported: MS-SMB2 3.3.5.15, IsSharedVHDSupported is FALSE.
+    // MS-SMB2 3.3.5.15: the server does not support shared virtual disks (IsSharedVHDSupported is
+    // FALSE).
     absent(CtlCode::QUERY_SHARED_VIRTUAL_DISK_SUPPORT),
     absent(CtlCode::SVHDX_SYNC_TUNNEL_REQUEST),
     absent(CtlCode::SVHDX_ASYNC_TUNNEL_REQUEST),
@@ -303,8 +305,8 @@ mod tests {
             assert!(!row.any.is_empty(), "{:?}", row.code);
             assert!(!row.any.intersects(reader), "{:?}", row.code);
         }
-        // The access bits of a control code (14 and 15) decide: a code with write access changes
-        // something.
+        // Bits 14 and 15 of a control code name the access. If it includes write access (0x8000),
+        // the row must be marked as changing.
         let writers = TABLE.iter().filter(|row| row.code.0 & 0x8000 != 0 && row.on == On::File);
         for row in writers {
             assert!(row.changes, "{:?}", row.code);

@@ -55,7 +55,7 @@ pub(super) async fn handle(
         }
         (FSP_ASYNC_SLEEP, [milliseconds]) => {
             rq.open()?;
-            // The pause keeps this request running: a CLOSE that arrives meanwhile must wait for
+            // The pause keeps this request running, so that a test can check that a CLOSE waits for
             // it.
             tokio::time::sleep(Duration::from_millis((*milliseconds).into())).await;
         }

@@ -79,8 +79,8 @@ impl Filling {
         size.copy_from_slice(&seen.fork.to_le_bytes());
         info.copy_from_slice(&seen.finder);
         entry.ea_size = access.0;
-        // The field carries the maximal access even for a link: macOS reads the tag when it opens
-        // the link.
+        // For macOS the field contains the maximal access, even for a link, because macOS reads the
+        // reparse tag only when it opens the link.
         entry.reparse_tag = access.0;
         entry.short_name = ShortName::filled(short);
         entry.reserved2 = mode(stat);

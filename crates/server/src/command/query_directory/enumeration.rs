@@ -58,8 +58,8 @@ pub(super) fn fill(
     let mut may_take_long = asks;
     while looked_at.saturating_add(scan.compared) < slice {
         looked_at += 1;
-        // Entries that are far apart on the disk, or that have long access lists, take long, so the
-        // time is checked every LOOKS entries.
+        // Some entries take long: those far apart on the disk or with long access lists. So the
+        // time is checked after them and at every LOOKSth entry.
         if (std::mem::take(&mut may_take_long) || looked_at.is_multiple_of(LOOKS)) && is_due() {
             return Ok(Filled::Slice);
         }

@@ -58,7 +58,7 @@ pub(super) fn row(class: FileInfoClass, dialect: Dialect) -> Result<Row, Status>
         FileInfoClass::FULL_EA => Row { access: AccessMask::READ_EA, min: 1 },
         FileInfoClass::MODE => open_to_all(FileModeInformation::SIZE),
         FileInfoClass::ALIGNMENT => open_to_all(FileAlignmentInformation::SIZE),
-        // MS-FSA: the minimum counts one character of the name, with padding.
+        // MS-FSA: the minimum length counts one character of the name, with padding.
         FileInfoClass::ALL => reads_attributes(104),
         FileInfoClass::ALTERNATE_NAME => open_to_all(8),
         FileInfoClass::STREAM => open_to_all(32),
@@ -78,10 +78,11 @@ pub(super) fn row(class: FileInfoClass, dialect: Dialect) -> Result<Row, Status>
 /// The status of classes that cannot be queried over the wire.
 const fn refusal(class: FileInfoClass) -> Status {
     match class.0 {
-        // Windows treats classes for directories or for SET_INFO as unknown, although MS-SMB2
-        // 3.3.5.20.1 asks for NOT_SUPPORTED.
+        // Classes that are only for directories or for SET_INFO count as unknown, as on Windows;
+        // MS-SMB2 3.3.5.20.1 would have NOT_SUPPORTED.
         1..=3 | 10..=13 | 19 | 20 | 27 | 31 | 36..=40 | 50 => Status::INVALID_INFO_CLASS,
-        // MS-FSCC 2.4 defines these classes, but not for QUERY_INFO or not for this dialect.
+        // MS-FSCC 2.4 defines these classes, but for other requests or other dialects, so they are
+        // NOT_SUPPORTED.
         9 | 26 | 29 | 32 | 33 | 44..=46 | 48 | 54 | 59 | 60 | 64 | 65 | 78..=81 => {
             Status::NOT_SUPPORTED
         }
@@ -116,7 +117,7 @@ pub(super) fn query(
         }
         FileInfoClass::STREAM => streams(file, output)?,
         FileInfoClass::NORMALIZED_NAME => {
-            // A code unit has two bytes, so an odd byte at the end of the buffer is not used.
+            // A UTF-16 code unit has two bytes, so an odd last byte of the buffer stays unused.
             output.room &= !1;
             let name = shown_name(open, file);
             FileNameInformation { name: name.as_str() }.encode(&mut output.writer());
@@ -173,9 +174,9 @@ fn fixed(
 }
 
 fn all(open: &Open, file: &FileOpen, stat: &Stat, output: &mut Output<'_>) {
-    // For the name Windows up to Server 2012 R2 returns the path, later versions an empty name
-    // (MS-SMB2 3.3.5.20.1, note 420). Frevo returns the path, as smbd does, because cifs.ko of
-    // Linux 6.1 cannot mount without it.
+    // MS-SMB2 3.3.5.20.1, note 420: Windows up to Server 2012 R2 returns the path as the name,
+    // later versions an empty name. Frevo returns the path, as smbd does, because cifs.ko of Linux
+    // 6.1 needs it to mount.
     let name = format!("\\{}", shown_name(open, file));
     FileAllInformation {
         basic: basic(stat),

@@ -30,7 +30,8 @@ pub(super) const fn min_size(class: FsInfoClass) -> Result<usize, Status> {
         FsInfoClass::VOLUME => 24,
         FsInfoClass::SIZE => FsSizeInformation::SIZE,
         FsInfoClass::DEVICE => FsDeviceInformation::SIZE,
-        // Windows counts one character of the name and padding, unlike MS-FSA.
+        // The minimum length counts one character of the name and padding, as on Windows, but
+        // unlike MS-FSA.
         FsInfoClass::ATTRIBUTE => 16,
         FsInfoClass::FULL_SIZE => FsFullSizeInformation::SIZE,
         FsInfoClass::OBJECT_ID => FsObjectIdInformation::SIZE,
@@ -92,7 +93,8 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         FsInfoClass::VOLUME => FsVolumeInformation {
             creation_time: volume.created,
             serial_number: volume.serial,
-            // Object IDs are announced as NTFS does (MS-FSCC 2.5.9).
+            // Object IDs are announced if the volume has extended attributes, which store them
+            // (MS-FSCC 2.5.9).
             supports_objects: volume.xattrs,
             label: share.name.as_str(),
         }
@@ -205,8 +207,8 @@ const fn sectors(volume: &Volume) -> FsSectorSizeInformation {
         physical_bytes_per_sector_for_atomicity: volume.physical_sector,
         physical_bytes_per_sector_for_performance: volume.physical_sector,
         effective_physical_bytes_per_sector_for_atomicity: volume.physical_sector,
-        // TRIM is announced where files can have holes, since FSCTL_FILE_LEVEL_TRIM frees space by
-        // making holes.
+        // TRIM is announced if files can have holes, because FSCTL_FILE_LEVEL_TRIM frees space by
+        // punching holes.
         flags: if volume.sparse { SectorSizeFlags::TRIM_ENABLED } else { SectorSizeFlags::EMPTY },
         byte_offset_for_sector_alignment: OFFSET_UNKNOWN,
         byte_offset_for_partition_alignment: 0,

@@ -56,7 +56,7 @@ pub(super) async fn query(
             let uid = uid.ok_or(Status::INVALID_PARAMETER)?;
             let there = vfs.quota(uid).map_err(Fault::status)?;
             there.ok_or(Status::INVALID_PARAMETER)?;
-            // By MS-SMB2 the list begins after the start SID; by MS-FSA 2.1.5.21 it would begin
+            // The list begins after the start SID, as in MS-SMB2; in MS-FSA 2.1.5.21 it would begin
             // with it.
             all(vfs, map, u64::from(uid) + 1, most, &mut writer)?.0
         }

@@ -100,8 +100,8 @@ fn store(
     }
     let stat = file.stat()?;
     let mut old = protection::descriptor(&*file.node, &stat, &token)?;
-    // Replaces the SIDs of the old descriptor as clients see them, so that setting it again changes
-    // nothing.
+    // The old descriptor's SIDs are replaced by those that clients see. So setting the same
+    // descriptor again changes nothing.
     open.tree().share.id_map.show(&mut old);
     let merged = merge(&old, new, left, &token).map_err(refused)?;
     if merged == old {

@@ -97,7 +97,8 @@ fn a_buffer_is_too_small_cuts_the_name_or_holds_all() {
             assert_eq!(status, Status::INFO_LENGTH_MISMATCH, "{class} in {length}");
         }
         if class == FileInfoClass::ALTERNATE_NAME {
-            // The name "a file.txt" has a space, so it has no short name.
+            // The file is named "a file.txt". A name with a space has no short name on this server,
+            // so the class fails.
             assert_eq!(refused(of_file(&open, class, min)), Status::OBJECT_NAME_NOT_FOUND);
             continue;
         }
@@ -315,7 +316,7 @@ fn a_volume_is_told_of_as_it_is() {
     let attributes = data(of_volume(&open, FsInfoClass::ATTRIBUTE, PLENTY));
     let attributes = FsAttributeInformation::parse(&attributes).unwrap();
     assert!(attributes.file_system_name.is("NTFS"));
-    // The volume announces exactly the attributes that work.
+    // The volume must announce exactly the attributes that work: `always` are those of every share.
     let volume = file(&open).vfs.volume();
     let always = FsAttributes::CASE_PRESERVED_NAMES
         | FsAttributes::UNICODE_ON_DISK
@@ -336,7 +337,7 @@ fn a_volume_is_told_of_as_it_is() {
     let expected = expected.fold(always, |all, (_, attribute)| all | *attribute);
     assert_eq!(attributes.attributes, expected);
     assert!(file(&open).node.object_id().unwrap().is_none(), "there can be one");
-    // PERSISTENT_ACLS is not announced if access lists are not stored (Off), or only as a mode
+    // PERSISTENT_ACLS must not be announced if access lists are not stored (Off), or only as a mode
     // (Posix).
     for nt_acls in [NtAcls::Posix, NtAcls::Off] {
         let bench = Bench::with(false, PosixOptions { nt_acls, ..PosixOptions::default() });
