@@ -53,8 +53,8 @@
 //!   that anybody uses.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-// Clippy warns of a temporary value in the head of a `for` or `match`, such as the guard of a lock:
-// it lives to the end of the block.
+// Clippy warns of a lock's guard, or a similar temporary value, in the head of a `for` or `match`,
+// because it lives to the end of the block.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![cfg_attr(
     not(test),

@@ -42,14 +42,14 @@ fn the_server_query_is_answered_in_apples_layout() {
         golden.extend("RackMac".encode_utf16().flat_map(u16::to_le_bytes));
         assert_eq!(answer(&reply), Some(golden));
 
-        // The reply contains only the parts that the query asked for.
+        // The query asks for one part only, so the reply must not contain the others.
         let mut query = QUERY;
         query[8] = 2;
         let reply = peer.create(&mount, &asking(Want::directory(""), &query)).await;
         let golden = [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(answer(&reply).as_deref(), Some(&golden[..]));
 
-        // An unknown AAPL command gets no answer; a query that is too short is refused as
+        // An unknown AAPL command is ignored, but a query that is too short is refused as
         // malformed.
         query[0] = 2;
         let reply = peer.create(&mount, &asking(Want::directory(""), &query)).await;
@@ -73,7 +73,7 @@ fn a_time_machine_share_promises_full_sync() {
         query[8] = 2;
         let reply = peer.create(&mount, &asking(Want::directory(""), &query)).await;
         assert_eq!(answer(&reply).unwrap()[16..], [4, 0, 0, 0, 0, 0, 0, 0]);
-        // macOS sends F_FULLFSYNC as a FLUSH with Reserved1 of 0xFFFF.
+        // macOS sends F_FULLFSYNC as a FLUSH with a Reserved1 of 0xFFFF, which must succeed.
         let file = peer.open_file(&mount, &Want::file("f")).await;
         let draft = Draft::new(Command::FLUSH)
             .with(|w| flush::Request { reserved1: 0xFFFF, file_id: file }.encode(w));

@@ -218,7 +218,8 @@ fn scene(operations: Operations, test: impl AsyncFnOnce(&World)) -> Vec<Value> {
 
 async fn everything(world: &World) {
     let (mut ann, hers) = world.session("ann", &Offer::default()).await;
-    // The right-to-left override makes a terminal show this name as another name.
+    // A right-to-left override in the name would make a terminal show another name, so the audit
+    // must escape it.
     let file = ann.open_file(&hers, &Want::file("a\u{202e}b")).await;
     ann.write(&hers, file, 0, b"data").await;
     ann.close(&hers, file).await;
@@ -266,7 +267,7 @@ async fn everything(world: &World) {
         let setup = Setup { password: String::from(WRONG), ..Setup::of("ann") };
         assert!(guesser.try_log_on(setup).await.is_err());
     }
-    // The frame contains no SMB message.
+    // The frame is no SMB message, so the server ends the connection, which the audit must record.
     let mut broken = world.connect();
     broken.negotiate(&Offer::default()).await;
     broken.send_frame(&[0; 64]).await;

@@ -569,7 +569,8 @@ async fn take_over(rq: &Request<'_>, connection: &Connection, previous: u64, ses
     }
     let Some(old) = rq.server().session(previous) else { return };
     let same = match (old.identity(), session.identity()) {
-        // Two anonymous sessions may belong to different persons, so they are never the same user.
+        // Two anonymous sessions may belong to different persons, so they never count as sessions
+        // of the same user.
         (Some(a), Some(b)) => a.is_same_user(&b) && !b.is_nobody(),
         _ => false,
     };

@@ -69,7 +69,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             Some(change) => stable::sync_change(file, change).await,
             None => Ok(()),
         };
-        // The durable records get the new name even if the change could not be synced.
+        // The rename has happened even if it could not be synced, so the durable records get the
+        // new name first.
         record::keep_file(rq.server(), &file.cell).await?;
         stable?;
     }
@@ -128,8 +129,8 @@ fn apply(
             security::set(open, asked, request.buffer)?;
             audited::protected(open, asked, request.buffer, names, Ok(()));
             if !open.file()?.is_directory {
-                // MS-FSA 2.1.5.17: a new security descriptor sets ARCHIVE and is reported to
-                // watches.
+                // MS-FSA 2.1.5.17: after a change of the security descriptor, the file gets ARCHIVE
+                // and watches are notified.
                 open.file()?.set_archive();
             }
             open.file()?.report(files, NotifyAction::MODIFIED, CompletionFilter::SECURITY);
@@ -190,8 +191,8 @@ fn volume(open: &Open, class: FsInfoClass, buffer: &[u8]) -> Result<(), Status> 
                 open.tree().record_privilege("quota", &open.file()?.name());
                 return Ok(());
             }
-            // MS-FSA 2.1.5.16.8: the remaining class is the volume's object ID, which this server
-            // does not set.
+            // MS-FSA 2.1.5.16.8: the class is the volume's object ID, which this server cannot set.
+            // The status depends on the length, as there.
             let is_whole = buffer.len() >= VOLUME_OBJECT_ID;
             Err(if is_whole { Status::INVALID_PARAMETER } else { Status::INVALID_INFO_CLASS })
         }

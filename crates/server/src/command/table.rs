@@ -161,8 +161,8 @@ pub const fn row(command: Command) -> Option<Row> {
     Some(match command {
         Command::NEGOTIATE => NEGOTIATE,
         Command::ECHO | Command::CANCEL => BARE,
-        // The handler looks up the session itself, because the rules for new, bound and renewed
-        // sessions differ. It may wait for the throttle and for the host's user database.
+        // The handler looks up the session itself, because new, bound and renewed sessions have
+        // different rules. It may wait for the logon throttle and the host's user database.
         Command::SESSION_SETUP => {
             Row { signing: SignatureRule::ByHandler, is_hashed: true, waits: Waits::Silent, ..BARE }
         }
@@ -199,7 +199,7 @@ pub const fn row(command: Command) -> Option<Row> {
         Command::FLUSH => Row { file_id: Needed(72), ..SLOW },
         Command::READ => Row {
             file_id: Needed(80),
-            // A READ of an empty pipe waits until the pipe has data, without a limit.
+            // A READ from an empty pipe waits until the pipe has data, maybe for ever.
             waits: Waits::SlowCancellable,
             off_core: OffCore::Reads,
             kept_bytes: 512,
@@ -216,8 +216,8 @@ pub const fn row(command: Command) -> Option<Row> {
         }
         Command::QUERY_INFO => Row { file_id: Needed(88), restarts: true, ..SLOW },
         Command::SET_INFO => Row { file_id: Needed(80), restarts: true, ..SETTING },
-        // The handler distinguishes oplock from lease acknowledgments. It waits until the new state
-        // of a persistent Open is stored.
+        // The handler itself distinguishes acknowledgments of oplocks and leases. It waits until
+        // the new state of a persistent Open is stored.
         Command::OPLOCK_BREAK => Row { waits: Waits::Silent, ..TREE },
         _ => return None,
     })
@@ -234,19 +234,19 @@ mod tests {
         assert_eq!(rows.len(), 19, "MS-SMB2 2.2.1.2 has 19 commands");
         for (number, row) in rows {
             let at_once = matches!(row.waits, Waits::Never | Waits::Silent);
-            // Requests that are answered at once, or hashed by their connection, stay on the core:
-            // a blocking thread answers later and has no connection.
+            // Requests that are answered at once, or hashed for the connection, must stay on the
+            // core: a blocking thread answers later and cannot use the connection.
             assert!(!at_once || row.off_core == OffCore::Never, "{number}");
             assert!(!row.is_hashed || row.off_core == OffCore::Never, "{number}");
-            // A handler that can start again must be allowed to run on a blocking thread.
+            // A handler that can be run again must be allowed to run on a blocking thread.
             assert!(!row.restarts || row.off_core == OffCore::Asks, "{number}");
             assert!(row.long_from_bytes == usize::MAX || row.restarts, "{number}");
-            // A command that ends an object must be allowed to wait for other requests on the
-            // object.
+            // A command that ends a session, tree connect or Open must be allowed to wait for the
+            // object's other requests.
             assert!(row.ends == Ends::Nothing || row.waits == Waits::Slow, "{number}");
             assert!(row.ends == Ends::Nothing || row.off_core.closes(), "{number}");
-            // The look-up of a tree connect needs its session, the look-up of an Open its tree
-            // connect.
+            // A tree connect is looked up in its session, and an Open in its tree connect, so the
+            // row must ask for each of them.
             assert!(!row.tree || row.session, "{number}");
             let is_named = matches!(row.file_id, FileIdAt::Needed(_) | FileIdAt::Optional(_));
             assert!(!is_named || row.tree, "{number}");
@@ -259,7 +259,8 @@ mod tests {
         let kept = |command| row(command).unwrap().kept(&message).map(<[u8]>::len);
         assert_eq!(kept(Command::CHANGE_NOTIFY), Some(96));
         assert_eq!(kept(Command::LOCK), Some(1000));
-        // WRITE keeps its whole message while it waits; ECHO and SESSION_SETUP never keep theirs.
+        // A waiting WRITE keeps its whole message. ECHO and SESSION_SETUP do not wait in this way,
+        // so they keep nothing.
         assert_eq!(kept(Command::WRITE), None);
         assert_eq!(kept(Command::ECHO), None);
         assert_eq!(kept(Command::SESSION_SETUP), None);

@@ -45,8 +45,8 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let session = rq.session()?;
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let peer = rq.connection.peer;
-    // A session without an account gets ACCESS_DENIED for every share, so that it cannot test which
-    // shares exist.
+    // An anonymous session gets ACCESS_DENIED for each name except IPC$, so that it cannot find out
+    // which shares exist.
     if identity.is_nobody() && !name.eq_ignore_ascii_case("IPC$") {
         audited::connect_refused(rq, name, Status::ACCESS_DENIED, "no account");
         return Err(Status::ACCESS_DENIED.into());
@@ -65,8 +65,8 @@ pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             .connected_from(rq.source())
             .counted(share_use)
     })?;
-    // The rules may have changed before the tree connect was added: the review of all tree connects
-    // after the change did not see it.
+    // If the rules changed before the tree connect was added, the review of all tree connects
+    // missed it, so it is judged once more.
     let present = session.identity().unwrap_or_else(|| Arc::clone(&identity));
     if let Some(why) = rq.server().excess(&tree, &present) {
         rq.server().end_tree(session, &tree);
@@ -137,8 +137,8 @@ fn admit(
     let found = shares.find_for(name, &identity.user);
     let rules = found.map_or(shares.rules_of_none(), |share| &share.rules);
     let read_only = found.is_some_and(|share| share.read_only);
-    // The rules are judged for unknown shares, too, so that the time of the answer does not reveal
-    // which shares exist.
+    // The rules are judged even if the share does not exist, so that the time of the answer does
+    // not reveal which shares exist.
     let verdict = black_box(rules.judge(&caller, read_only));
     let share = found.map(Arc::clone).ok_or("there is no share of that name")?;
     let granted = share.rules.granted(&caller);
@@ -207,10 +207,10 @@ fn check_encryption(rq: &Request<'_>, share: &Share) -> Result<(), Status> {
 
 fn share_flags(rq: &Request<'_>, share: &Share) -> ShareFlags {
     let mut flags = match share.target {
-        // The empty flags mean SMB2_SHAREFLAG_MANUAL_CACHING: users choose the files that are
+        // The empty flags mean SMB2_SHAREFLAG_MANUAL_CACHING: users choose which files are
         // available offline.
         Target::Disk(_) => ShareFlags::EMPTY,
-        // Windows: data of pipes cannot be cached.
+        // As on Windows, the data of pipes must not be cached.
         Target::Pipes => ShareFlags::NO_CACHING,
     };
     if share.encrypt && rq.connection.is_smb3() {

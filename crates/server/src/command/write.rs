@@ -36,8 +36,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     rq.check_charge(length)?;
     let fetched = rq.fetched.take();
     if memory.is_some() {
-        // The connection fetched the data by RDMA before the handler began, so the message does not
-        // contain the data.
+        // With RDMA the message has no data: the connection has fetched it before the handler
+        // began.
         request.data = fetched.as_deref().ok_or(Status::INSUFFICIENT_RESOURCES)?;
     }
     let open = rq.open()?;
@@ -78,11 +78,11 @@ async fn write_file(
         return Err(Status::INVALID_DEVICE_REQUEST);
     }
     let rights = open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA);
-    // MS-FSA 2.1.5.4: a file of a snapshot is write-protected.
+    // MS-FSA 2.1.5.4: for a file of a snapshot the status is that of a write-protected medium.
     rights.map_err(|denied| if is_protected(open, file) { PROTECTED } else { denied })?;
     let length = request.data.len() as u64;
-    // By MS-FSA 2.1.5.4 a negative offset means the end of the file, but the SMB server of Windows
-    // refuses it.
+    // MS-FSA 2.1.5.4 takes a negative offset as the end of the file, but the SMB server of Windows
+    // refuses it, and so does this server.
     if request.offset > MAX_OFFSET || MAX_OFFSET - request.offset < length {
         return Err(Status::INVALID_PARAMETER);
     }
@@ -102,11 +102,12 @@ async fn write_file(
     file.before_write()?;
     let caching = data::demanded(open, request.flags.contains(WriteFlags::WRITE_UNBUFFERED));
     let written = data::write(file, offset, request.data, caching).await;
-    // Even a failed write may have changed part of the data, so ARCHIVE is set first.
+    // ARCHIVE is set before an error is reported, because a failed write may have changed a part of
+    // the data.
     file.set_archive();
     written?;
     // Deviation: MS-SMB2 3.3.5.13 refuses WRITE_THROUGH on a buffered Open. Linux clients send it
-    // to have the data synced, so it is obeyed.
+    // to have the data synced, so the data is synced.
     if request.flags.contains(WriteFlags::WRITE_THROUGH)
         || file.has_mode(CreateOptions::WRITE_THROUGH)
     {

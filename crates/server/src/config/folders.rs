@@ -116,7 +116,7 @@ impl ShareSection {
         if self.path.get_ref() != other.path.get_ref() {
             return false;
         }
-        // A share with one folder for each user has no folder yet that could be compared.
+        // With one folder for each user, the share has no folder yet that could be compared.
         if self.user_part().is_none() {
             let folder = self.path.get_ref();
             if !frevo_posix::guard_alike(folder, &ours, &theirs) {

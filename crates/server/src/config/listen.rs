@@ -74,8 +74,8 @@ impl FromStr for Listen {
             network if network.contains('/') && !network.contains(':') => {
                 ListenOn::Network(network.parse()?)
             }
-            // Without brackets the last group of an IPv6 address would be taken
-            // for a port.
+            // An IPv6 address must be in brackets: otherwise its last group could be taken for a
+            // port.
             host => match host.parse::<IpAddr>().map_err(|_| wrong())? {
                 address @ IpAddr::V4(_) => ListenOn::Address(address),
                 IpAddr::V6(_) => return Err(wrong()),

@@ -213,7 +213,7 @@ impl FromStr for Who {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // For the check of the name the mark @ of a group is left out: group names obey the same
+        // `@` marks a group. The name is checked without it, because group names obey the same
         // rules as user names.
         let name = text.strip_prefix('@').unwrap_or(text);
         let (domain, name) = name.split_once('\\').map_or((None, name), |(d, n)| (Some(d), n));

@@ -30,13 +30,13 @@ use crate::objects::shown::Shown;
 impl Connection {
     /// Answers all messages of one frame. A panic ends the connection alone.
     pub(super) async fn answer_frame(self: Rc<Self>, frame: Buf) {
-        // The future is pinned before it is awaited, which saves a copy of its state.
+        // The future is pinned before it is awaited, so that its state is not copied.
         let answering = pin!(self.answer_messages(frame));
         match panics::outlived(answering).await {
             Some(Ok(())) => {}
             Some(Err(why)) => self.disconnect(why),
-            // A panic: the connection ends, after its other running requests have ended (see
-            // `event_loop`).
+            // None means a panic: the connection ends as soon as its other running requests have
+            // ended (see `event_loop`).
             None => self.disconnect(Doom::Rule("a bug in the server; see the log")),
         }
     }
@@ -53,11 +53,11 @@ impl Connection {
         let assembly = Assembly::new(opened.sealed.clone());
         let mut frame = Frame { opened, bytes, chain: Chain::new(), operation: None, assembly };
         let last = elements.len().saturating_sub(1);
-        // The value is boxed, because only compounds need it and most frames have one request.
+        // `shown` is boxed, because only compounds need it and most frames have one request.
         let shown = (last > 0).then(Box::<Shown>::default);
         for (at, (element, verdict)) in elements.iter().zip(verdicts).enumerate() {
-            // Other requests run between the elements of a long compound, but not before its first
-            // element, since requests begin in their order of arrival.
+            // Between the elements of a long compound other requests may run. Before the first
+            // element they may not, because requests must begin in their order of arrival.
             if at > 0 {
                 yield_if_due().await;
             }
@@ -89,8 +89,8 @@ impl Connection {
         let mut out = Response::reusing(self.outgoing.take_bytes());
         let sealed = frame.opened.sealed.is_some();
         if let Some(channel) = &frame.opened.sealed {
-            // In a sealed message the SessionId of a related element is ignored: the session of the
-            // seal counts.
+            // In an encrypted message the SessionId of a related element is ignored: the session
+            // that encrypted the message counts.
             header.session_id = channel.session.id;
         }
         let capacity = frame.opened.frame.capacity();
@@ -113,8 +113,8 @@ impl Connection {
             && let Some(needed) = row.kept(message)
             && capacity > needed.len() + FRAME_KEPT_BYTES
         {
-            // The request may wait long: only the bytes that it still needs are kept, and the frame
-            // is freed.
+            // The request may wait for long, so only the bytes that it still needs are kept and the
+            // frame is freed.
             kept = needed.to_vec();
             message = &kept;
             frame.opened.frame = Buf::new();
@@ -220,8 +220,8 @@ impl Connection {
 /// connects again, and finds the owner of the share.
 fn if_served(rq: &Request<'_>, outcome: Outcome) -> Outcome {
     let Some(tree) = &rq.tree else { return outcome };
-    // The move of the share may have caused the error, for instance CANCELLED for a waiting lock.
-    // Then no response is sent, and the client asks the new owner.
+    // If the share moves to another server, the error may be a result of the move, such as
+    // CANCELLED for a waiting lock. Then no response is sent, and the client asks the new owner.
     let is_told = tree.is_served() && (outcome.is_ok() || tree.takes_requests());
     if is_told { outcome } else { Err(Doom::Late("another server serves the share").into()) }
 }

@@ -61,7 +61,7 @@ async fn next(work: &Work, is_idle: &Cell<bool>) -> (Rc<Connection>, Buf) {
             is_idle.set(false);
             Poll::Ready(work)
         }
-        // No waker is needed: the code that sets new work also polls this future.
+        // No waker is stored: the code that hands over new work also polls this future.
         None => {
             is_idle.set(true);
             Poll::Pending
@@ -93,8 +93,8 @@ impl Future for Answering {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(mut answerer) = self.0.take() else { return Poll::Ready(()) };
-        // The answerer is taken out before the poll: if the poll panics, it is dropped and not used
-        // again.
+        // The answerer is taken out during the poll, so that after a panic it is dropped and not
+        // polled again.
         let polled = answerer.machine.as_mut().poll(cx);
         if polled.is_pending() && !answerer.is_idle.get() {
             self.0 = Some(answerer);

@@ -147,12 +147,13 @@ impl Assembly {
     ) {
         let (charge, row) = (element.charge, element.row);
         let Answer { outcome, async_id, channel, spent, received } = answer;
-        // A SESSION_SETUP has its channel only after the handler has run.
+        // The first SESSION_SETUP gets its channel only from its handler, so it is looked up after
+        // the handler.
         let id = out.session_id().unwrap_or(request.session_id);
         let channel = channel.or_else(|| connection.members.channel(id));
         let outcome = match outcome {
-            // Another channel has ended the session meanwhile: there is no key to sign this
-            // success.
+            // Another channel has ended the session meanwhile, so this success cannot be signed and
+            // becomes an error.
             Ok(Status::SUCCESS)
                 if request.command == Command::SESSION_SETUP && channel.is_none() =>
             {
@@ -179,8 +180,8 @@ impl Assembly {
         };
         let id = |seal: &Option<Rc<Channel>>| seal.as_ref().map(|channel| channel.session.id);
         if !self.parts.is_empty() && id(&seal) != id(&self.seal) {
-            // A sealed frame is sent first if this response belongs to another session: clients
-            // reject mixed frames.
+            // This response belongs to another session than those before it. They are sent first,
+            // because clients reject an encrypted frame with several sessions.
             self.flush(connection);
         }
         self.seal = seal;
@@ -262,7 +263,8 @@ impl Assembly {
         self.payload = payload;
         self.inline_payload();
         if self.payload.is_none() {
-            // Windows pads every response of a compound, even the last one.
+            // Each response of a compound is padded to eight bytes, even the last one, as on
+            // Windows.
             self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         }
     }
@@ -372,12 +374,13 @@ fn response_header(
     let mut header =
         Header { status, flags, next_command: 0, signature: [0; 16], credits: 0, ..*request };
     if let Some(async_id) = async_id {
-        // The interim response has granted the credits of this request already, so the final
+        // The interim response has already granted the credits of this request, so the final
         // response grants none.
         header.flags |= HeaderFlags::ASYNC_COMMAND;
         header.route = Route::Async { async_id };
     } else {
-        // Windows grants further credits with the last response of a logon only.
+        // As on Windows, only the last response of a logon grants more credits than its request was
+        // charged.
         let is_logon = request.command == Command::SESSION_SETUP && status != Status::SUCCESS;
         let asked = if is_logon { request.credits.min(charge) } else { request.credits };
         let wanted = affordable(asked, charge, connection.info.server.ledger.fullness());
@@ -417,8 +420,8 @@ fn error_body(w: &mut Writer<'_>, data: &[u8], dialect: Dialect) {
     let length = u32::try_from(data.len()).unwrap_or(0);
     w.u16(9).u8(u8::from(wrapped)).u8(0);
     if wrapped {
-        // MS-SMB2 2.2.2.1: an error context has ErrorDataLength, ErrorId (0 is the default) and
-        // data.
+        // MS-SMB2 2.2.2.1: an error context consists of ErrorDataLength, ErrorId (0 is the default)
+        // and the data.
         w.u32(length.saturating_add(8)).u32(length).u32(0).bytes(data);
     } else if data.is_empty() {
         w.u32(0).u8(0);
@@ -461,7 +464,7 @@ pub(super) fn send_interim(
         Err(why) => return connection.disconnect(why),
     };
     connection.enqueue(OutFrame::new(frame));
-    // The request goes on, so the event loop must be woken to send this interim response.
+    // The request still runs, so the event loop is woken to send its interim response.
     connection.attention.notify_one();
 }
 

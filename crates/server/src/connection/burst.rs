@@ -68,7 +68,7 @@ impl Connection {
             return;
         }
         self.incoming.is_widened.set(true);
-        // Widening fails only if the socket is closed; the next receive reports that.
+        // Widening fails only if the socket is closed, and then the next receive reports it.
         drop(stream.widen_receive_window(RECEIVE_WINDOW_BYTES));
     }
 }

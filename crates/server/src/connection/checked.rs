@@ -21,7 +21,7 @@ pub(super) struct Checked {
 /// A received frame in its place, with its result if it was checked.
 pub(super) type LinedUp = (Buf, Option<Checked>);
 
-// The table of verdicts must have room for the signatures of all messages of a frame.
+// Each message of a frame needs a place in the table of signature verdicts.
 const _: () = assert!(COMPOUND_ELEMENTS <= VERIFIED_AHEAD);
 
 impl Checked {
@@ -52,7 +52,7 @@ impl CheckedAhead {
         let mut ahead = self.0.borrow_mut();
         let next = ahead.pop_front();
         if ahead.is_empty() && ahead.capacity() > 0 {
-            // Replaces the empty queue, so that an idle connection keeps no buffer.
+            // The empty queue is replaced by a new one, so that an idle connection keeps no buffer.
             *ahead = VecDeque::new();
         }
         next.flatten()

@@ -114,8 +114,8 @@ fn run_to_end(
         let connection = Connection::new(info, notices, ticket).over(stream.rdma());
         let connection = Rc::new(connection);
         connection.members.charges.borrow_mut().push(charge);
-        // However the connection ends, it is wound up: at its orderly end, after a panic, and when
-        // its core drops it.
+        // `wind_up` runs however the connection ends: orderly, by a panic, or when its core drops
+        // it.
         let winds_up = panics::Always(|| connection.wind_up());
         let mut event_loop =
             EventLoop { connection: &connection, stream, reader, in_flight: InFlight::new() };
@@ -131,7 +131,7 @@ fn run_to_end(
             Box::pin(connection.settle_elsewhere()).await;
         }
         if end.is_ok() {
-            // At an orderly end the client still expects the queued responses.
+            // The connection ends in an orderly way, so the client still gets the queued responses.
             let _ = connection.outgoing.queue.flush(stream).await;
         }
         Ok(())
@@ -162,7 +162,7 @@ impl EventLoop<'_> {
             if logon.look(connection.members.has_session()) {
                 deadline.as_mut().reset(logon.deadline);
             }
-            // The requests of this connection must not keep other connections from the core.
+            // Other connections of this core get a turn before this one begins further requests.
             yield_if_due().await;
             let (may_read, is_short) = self.prepare()?;
             let Self { stream, reader, in_flight, .. } = &mut *self;
@@ -172,15 +172,16 @@ impl EventLoop<'_> {
                 biased;
                 () = connection.attention.notified() => {}
                 never = driver.drive() => match never {},
-                // Requests that have begun are finished and answered after this loop.
+                // At a stop the loop ends. Requests that have begun are finished and answered
+                // afterwards.
                 () = &mut stopping => {
                     connection.stops.set(true);
                     return Ok(());
                 }
                 () = any_ended(in_flight, stream), if !in_flight.is_empty() => {}
                 notice = connection.next_notice() => connection.heed(notice, stream),
-                // No notice tells that other connections have freed memory, so a timer checks. The
-                // `async` block makes the timer only if the branch is enabled: otherwise `select!`
+                // Other connections may free memory without a notice, so a timer checks it. The
+                // `async` block sets the timer only if the branch is enabled; otherwise `select!`
                 // would read the clock each time.
                 () = async { sleep(MEMORY_LOOK).await }, if is_short => {}
                 () = async { sleep_until(look.unwrap_or(logon.deadline)).await }, if look.is_some() => {
@@ -195,7 +196,8 @@ impl EventLoop<'_> {
                     sent.map_err(End::Send)?;
                 }
                 frame = async {
-                    // Yields, so that requests that could not run in this poll go before new ones.
+                    // Requests that could not run in this poll get a turn before new requests
+                    // begin.
                     if under_way > 0 {
                         yield_if_due().await;
                     }
@@ -214,7 +216,8 @@ impl EventLoop<'_> {
                     logon.expire(connection.info.is_negotiated())?;
                     deadline.as_mut().reset(logon.deadline);
                 }
-                // This branch is last: the branches above may post work for the device.
+                // This branch is the last one, because the branches above may post work for the
+                // device.
                 () = rung(stream) => {}
             }
         }
@@ -226,7 +229,7 @@ impl EventLoop<'_> {
         let connection = self.connection;
         connection.settle();
         connection.outgoing.queue.try_flush(self.stream).map_err(End::Send)?;
-        // SMB Direct: hands all posted work to the device at once.
+        // With SMB Direct, all posted work is handed to the device in one step.
         let _ = self.stream.ring();
         connection.note_unsent();
         connection.trust();
@@ -236,8 +239,8 @@ impl EventLoop<'_> {
         let has_place = !connection.is_full_of_replies()
             && self.in_flight.len() < IN_FLIGHT_PER_CONNECTION
             && connection.may_line_up();
-        // If memory is short, the connection reads its next frame only after all earlier requests
-        // are answered and the responses sent.
+        // If memory is short, the next frame is read only when all earlier requests are answered
+        // and their responses are sent.
         let is_short = has_place && connection.is_short_of_memory(self.in_flight.len());
         Ok((has_place && !is_short, is_short))
     }
@@ -256,7 +259,8 @@ impl EventLoop<'_> {
         }
         self.begin(frame).await;
         while !connection.is_doomed() && !connection.is_full_of_replies() {
-            // A long burst must not hold up notices, so they are also handled between its requests.
+            // A long burst of requests must not delay notices, so notices are handled between the
+            // requests.
             while let Some(notice) = connection.try_next_notice() {
                 connection.heed(notice, self.stream);
             }
@@ -264,8 +268,9 @@ impl EventLoop<'_> {
             if connection.is_short_of_memory(self.in_flight.len()) {
                 break;
             }
-            // Other connections run first. After a CANCEL, the cancelled request is answered before
-            // requests that the client sent later, as in Windows and smbd.
+            // The burst ends if other connections should run. It also ends after a CANCEL, so that
+            // the cancelled request is answered before the client's later requests, as on Windows
+            // and smbd.
             if (self.reader.has_more() && is_due()) || connection.has_cancelled.take() {
                 break;
             }
@@ -379,7 +384,8 @@ impl LogonTimer {
 impl Connection {
     /// Brings the connection's buffers into the ledger.
     fn tally(&self, received: usize, in_flight: usize) {
-        // Requests that wait for other clients are charged separately, so they are left out here.
+        // Requests that wait for other clients have a charge of their own, so they are not counted
+        // here.
         let busy = in_flight.saturating_sub(self.waiting.borrow().len());
         let requests = busy.saturating_mul(self.incoming.request_bytes.get());
         let lined_up = self.incoming.lined_up.borrow().sizes().memory;
@@ -418,7 +424,7 @@ impl Connection {
                 self.waiting.borrow().give_up();
             }
             Notice::Disconnect(why) => self.disconnect(Doom::Limit(why)),
-            // A connection that has authenticated since the notice was sent is not evicted.
+            // If the client has logged on since the notice was sent, its connection is not evicted.
             Notice::Evicted if !self.members.is_authenticated() => {
                 self.disconnect(Doom::Limit(EVICTED));
             }
@@ -435,7 +441,7 @@ impl Connection {
 
     /// The next notice. Pending for ever once the connection takes no more.
     fn next_notice(&self) -> impl Future<Output = Notice> {
-        // An async fn would store `self` twice.
+        // `poll_fn` is used because an async fn would store `self` twice.
         poll_fn(|cx| self.notices.poll_next(cx))
     }
 
@@ -479,7 +485,7 @@ impl Connection {
                 steps.take(|| self.info.server.end_session(&channel.session, &mut may_close));
             }
         }
-        // The channels are removed first, so that no break is sent over them again.
+        // The channels are removed first, so that undelivered breaks are not sent over them again.
         steps.take(|| deliver_all(&self.info.server, undelivered));
         steps.end();
     }

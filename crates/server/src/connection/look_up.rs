@@ -61,8 +61,8 @@ impl Connection {
                     FileIdAt::Nowhere | FileIdAt::Made => false,
                 };
                 let needs = Needs { session: row.session, tree: row.tree, file };
-                // Even the refusal of a related request is signed or sealed in the session of its
-                // compound.
+                // Even a refusal of a related request is signed or encrypted with the session of
+                // its compound, so the session is set first.
                 header.session_id = chain.session_id().unwrap_or(header.session_id);
                 let inherited = chain.inherit(needs)?;
                 header.session_id = inherited.session_id.unwrap_or(header.session_id);
@@ -92,7 +92,7 @@ impl Connection {
             && matches!(row.file_id, FileIdAt::Optional(_))
             && header.session_id == 0
         {
-            // The IOCTL needs no session: its handler refuses all codes except the test hooks.
+            // This IOCTL needs no session. Its handler refuses all codes except the test hooks.
             return Ok(found);
         }
         let channel = found.channel.as_ref().ok_or(Status::USER_SESSION_DELETED)?;
@@ -108,8 +108,9 @@ impl Connection {
                 self.look_up_open(&session, message, header, row, inherited, &mut found)
             });
             if found.tree.as_ref().is_some_and(|tree| !tree.takes_requests()) {
-                // The connection ends without a response: the client reconnects and finds the new
-                // owner of the share. It would take an error status for the new owner's answer.
+                // The connection ends without a response, so that the client reconnects and finds
+                // the new owner of the share. An error status would look like the new owner's
+                // answer.
                 return Err(Refusal::Disconnect(Doom::Late("another server serves the share")));
             }
             looked?;
@@ -131,7 +132,8 @@ impl Connection {
         let tree_id = found.tree.as_ref().map_or(0, |tree| tree.id);
         let Some(id) = file_id(message, row, inherited)? else { return Ok(()) };
         let open = match session.open(id) {
-            // The IOCTL handler decides which control codes need no Open.
+            // Some control codes need no Open, so a missing Open is no error here: the IOCTL
+            // handler decides.
             Err(_) if matches!(row.file_id, FileIdAt::Optional(_)) => return Ok(()),
             open => open.map_err(ended)?,
         };
@@ -150,8 +152,8 @@ impl Connection {
             found.counted = if planted!(StaleRequest) { counted.ok() } else { Some(counted?) };
         }
         if let Some(survival) = open.survival() {
-            // A request with this FileId proves that the client received the response to CREATE, so
-            // a replay is no longer possible (MS-SMB2 3.3.5.10 and later sections).
+            // MS-SMB2 3.3.5.10 and later: a client that sends this FileId has received the response
+            // to its CREATE, so it cannot replay the CREATE any more.
             survival.set_replay_eligible(false);
         }
         found.open = Some(open);
@@ -224,14 +226,14 @@ pub(super) fn ended(
     };
     let (file, status) = match row.file_id {
         FileIdAt::Made => (out.file_id().map_or(FileOutcome::NotMade, FileOutcome::Some), said),
-        // Windows: after a failed QUERY_INFO the related CLOSE still runs. A related request
-        // inherits the earlier failure only if there is no FileId; with an invalid FileId it fails
-        // by itself.
+        // As on Windows, a related CLOSE still runs after a failed QUERY_INFO. A related request
+        // inherits the failure only if there is no FileId; with an invalid FileId it fails by
+        // itself.
         _ if matches!(file, FileOutcome::Some(_)) => (file, Status::SUCCESS),
         _ => (file, said),
     };
     let tree_id = if row.tree { header.tree_id() } else { None };
-    // Related requests do not inherit a session that does not exist.
+    // If the session does not exist, related requests must not inherit its id.
     let has_session = row.session && said != Status::USER_SESSION_DELETED;
     Ended {
         session_id: has_session.then_some(header.session_id),

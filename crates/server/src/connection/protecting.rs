@@ -174,7 +174,7 @@ impl Connection {
         let done = self.info.server.crypto_threads().hand_over(site, reply);
         let work = async move { done.await?.ok().map(|framed| finish(unprefixed(framed))) };
         self.outgoing.leaving.borrow_mut().push_work(Box::pin(work), sizes);
-        // The request may still be running, so the event loop must be woken to send this reply.
+        // The request may still be running, so the event loop is woken to send the reply.
         self.attention.notify_one();
     }
 
@@ -199,8 +199,8 @@ impl Connection {
             return self.outgoing.queue.is_full();
         }
         let working = leaving.working();
-        // Replies that other threads encrypt are limited by number, so MAX_IO bytes of each do not
-        // count here.
+        // Replies on the crypto threads are already limited by number, so up to MAX_IO bytes of
+        // each are subtracted.
         let others = working.saturating_mul(MAX_IO as usize);
         let bytes =
             self.outgoing.queue.queued_bytes() + leaving.sizes().wire.saturating_sub(others);

@@ -163,7 +163,7 @@ fn proved(
         let exhausted = Doom::Rule("the session's sealing key has reached its limit of messages");
         return DataProof::encrypt(data, key).map_err(|_| Refusal::Disconnect(exhausted));
     }
-    // This key and nonce sign the data of only one response, the one with this MessageId.
+    // The nonce has the MessageId of the response, so key and nonce sign no other data.
     let nonce = DataNonce::new(message_id, Sender::Server);
     let signed = channel.signing_key().and_then(|key| DataProof::sign(data, key, nonce));
     Ok(signed.ok_or(Status::INTERNAL_ERROR)?)

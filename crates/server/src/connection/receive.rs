@@ -72,8 +72,8 @@ impl Connection {
         };
         let channel = self.members.channel(session_id);
         if channel.is_some() && !self.members.is_authenticated() {
-            // MS-SMB2 Connection.ConstrainedConnection: only a connection with a logged-on user
-            // takes sealed messages.
+            // MS-SMB2 Connection.ConstrainedConnection: an encrypted message is allowed only after
+            // a user has logged on.
             return Err(Doom::Rule("a sealed message before a user has logged on"));
         }
         let ended = Doom::Late("a sealed message of a session that has ended");
@@ -121,7 +121,8 @@ impl Connection {
                 .borrow_mut()
                 .admit(&header, self.info.supports_multi_credit())?;
             if elements.len() == elements.inline_size() {
-                // Seven elements fit into a block that the allocator hands out without a search.
+                // Room for COMPOUND_USUAL (seven) elements is a block size that the allocator
+                // provides without a search.
                 elements.reserve_exact(COMPOUND_USUAL - elements.len());
             }
             let range = offset..offset + message.len();

@@ -95,7 +95,7 @@ impl<T> Row<T> {
         self.sizes.memory -= sizes.memory;
         self.sizes.wire -= sizes.wire;
         if self.places.is_empty() {
-            // Replaces the empty queue, so that an idle connection keeps no buffer.
+            // The empty queue is replaced by a new one, so that an idle connection keeps no buffer.
             self.places = VecDeque::new();
         }
         Poll::Ready(thing)

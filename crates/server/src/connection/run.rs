@@ -43,8 +43,8 @@ impl Connection {
             return (outcome, None, Spent { busy: rq.busy.get(), ..Spent::default() });
         }
         let began = Instant::now();
-        // The future is boxed: most requests end at their first poll and need no memory for its
-        // state.
+        // The future is boxed, because most requests end at their first poll and never need memory
+        // for its state.
         let going_on = Box::pin(self.run_on(rq, row, is_last, frame_bytes, handler, assembly));
         let (outcome, async_id) = going_on.await;
         (outcome, async_id, spent(rq, row, began.elapsed()))
@@ -65,14 +65,15 @@ impl Connection {
         if matches!(row.waits, Waits::Never | Waits::Silent) {
             return (handler.await, None);
         }
-        // Windows sends an interim response for a CREATE that begins a compound (smbtorture's
-        // compound_async.getinfo_middle).
+        // An interim response is sent for the last request of a compound. As on Windows, it is also
+        // sent for a CREATE at the beginning (smbtorture's compound_async.getinfo_middle).
         let announces = is_last || (rq.header.command == Command::CREATE && assembly.is_empty());
         if !announces {
-            // On Windows a request in the middle of a compound fails if it would have to wait.
+            // In the middle of a compound no interim response can be sent, so a request that would
+            // have to wait fails, as on Windows.
             return match row.waits {
                 Waits::Cancellable => (Err(Status::INTERNAL_ERROR.into()), None),
-                // The end of the connection also stops a handler that waits for other clients.
+                // Any other handler may wait for other clients, but stops if the connection ends.
                 _ => (until(rq, self.ended(), handler).await, None),
             };
         }
@@ -86,8 +87,8 @@ impl Connection {
             charge.as_ref().and_then(|_| self.waiting.borrow_mut().enter(&rq.header, row));
         let Some((async_id, cancel)) = entered else {
             return match row.waits {
-                // There is no memory to keep a waiting request. The handler runs on without an
-                // interim response, but fails when it has to wait for other clients.
+                // The ledger has no memory for a waiting request. The handler runs on without an
+                // interim response, but fails as soon as it has to wait for other clients.
                 Waits::Slow | Waits::SlowUnannounced => {
                     let outcome = match until(rq, rq.cancellation.awaited(), handler).await {
                         Err(Refusal::Status(Status::CANCELLED)) => {
@@ -100,8 +101,7 @@ impl Connection {
                 _ => (Err(Status::INSUFFICIENT_RESOURCES.into()), None),
             };
         };
-        // From here on the charge of the waiting request includes its frame, so the charge for the
-        // frame ends.
+        // The charge of the waiting request includes its frame, so the frame's own charge ends.
         frame_bytes.change(0);
         let answered = self.wait(rq, row, async_id, &cancel, handler, assembly).await;
         self.waiting.borrow_mut().leave(async_id);
@@ -118,7 +118,7 @@ impl Connection {
         assembly: &mut Assembly,
     ) -> (Outcome, Option<u64>) {
         let cancellable = !matches!(row.waits, Waits::Slow | Waits::SlowUnannounced);
-        // A request that waits must not delay the end of its session or tree connect.
+        // The end of its session, tree connect or Open also ends the wait of this request.
         let mut over = pin!(async {
             tokio::select! {
                 () = given_up(rq.session.as_ref().map(|session| &session.under_way)) => {}
@@ -156,7 +156,8 @@ impl Connection {
                 () = sleep(INTERIM_AFTER) => {}
             }
         }
-        // The request waits now, so responses to earlier requests of the compound are sent first.
+        // The request now waits, so the responses to earlier requests of the compound are sent
+        // before its interim response.
         assembly.flush(self);
         send_interim(self, rq, async_id, assembly.request_seal());
         let stopped = async {
@@ -167,8 +168,8 @@ impl Connection {
             }
         };
         if !cancellable {
-            // The handler is not dropped midway: a stop takes effect only while it waits for other
-            // clients.
+            // The handler must not be dropped in the middle, so `stopped` takes effect only while
+            // it waits for other clients.
             return (until(rq, stopped, handler).await, Some(async_id));
         }
         let outcome = tokio::select! {
@@ -187,8 +188,8 @@ impl Connection {
         let message = opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let Some(channel) = self.members.channel(header.session_id) else { return };
         if opened.sealed.as_ref().is_some_and(|seal| seal.session.id != channel.session.id) {
-            // The seal belongs to another session than the related request, so it proves nothing
-            // about this session.
+            // The message was encrypted by another session, so it does not prove that its sender
+            // may use this session.
             return;
         }
         let row = Row { when_expired: true, ..element.row };
@@ -207,7 +208,7 @@ fn spent(rq: &Request<'_>, row: Row, pending: Duration) -> Spent {
         Waits::Cancellable => pending,
         _ => rq.cancellation.waited().min(pending),
     };
-    // Time on the core between the waits is counted in both `busy` and `medium`, but is short.
+    // Time on the core between two waits counts in `busy` and in `medium`, but it is short.
     Spent { busy: rq.busy.get(), medium: pending.saturating_sub(others), others }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Facts<'a> {
 
 /// The span of a connection, which ends with it.
 pub(crate) fn of_connection(id: u64, peer: SocketAddr) -> Span {
-    // The level of the span only matters to filters of log lines.
+    // The level ERROR has no meaning for the span, except that no filter of log lines drops it.
     tracing::error_span!(target: TARGET, parent: None, "connection",
         otel.kind = "server",
         network.peer.address = %peer.ip(),

@@ -182,7 +182,7 @@ impl Server {
         let mut asked = self.0.stop.subscribe();
         let stop = async move {
             let drain = asked.wait_for(Option::is_some).await.map(|drain| *drain);
-            // `self` holds the sender, so the channel is never closed.
+            // `self` holds the sender, so `wait_for` cannot fail because of a closed channel.
             drain.ok().flatten().unwrap_or_default()
         };
         serve(Arc::clone(&self.0.state), listeners, cores, connections_max, stop).await;

@@ -74,7 +74,8 @@ mod tests {
         assert_eq!(ann.nt_hash, NtHash::from_password("secret"));
         assert!(!users.account("bob", "").unwrap().is_enabled);
         assert!(users.account("carl", "").is_none());
-        // Unicode folds ſ to s and the Kelvin sign to k; Windows treats them as different letters.
+        // In Unicode, ſ folds to s and the Kelvin sign to k. Windows takes them as different
+        // letters, and so must this server.
         let users = users.user("susan", "x").user("kate", "x").user("Ägir", "x");
         assert!(users.account("äGIR", "").is_some());
         for other in ["\u{17F}usan", "\u{212A}ate"] {

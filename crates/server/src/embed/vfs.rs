@@ -23,7 +23,7 @@ pub use tree::{Content, FileRange, ReadOnlyTree};
 
 /// Returns an empty file system in memory that holds up to `capacity` bytes of file data.
 pub fn memory(capacity: u64) -> Arc<dyn Vfs> {
-    // Two memory trees must have different volume serial numbers.
+    // Two memory trees must not have the same volume serial number, so it is random.
     let serial = u32::try_from(Host.random_u64() >> 32).unwrap_or(0);
     let options = MemoryOptions { capacity, serial, ..MemoryOptions::default() };
     Arc::new(MemoryVfs::new(options, Arc::new(|| Host.now())))

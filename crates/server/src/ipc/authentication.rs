@@ -71,7 +71,8 @@ pub(super) async fn judge(
             *exchange = Some(begun);
             Verdict::Continue(answer)
         }
-        // The domain controller was already asked once in this step: a second question is refused.
+        // The domain controller has already been asked in this step, so a second question is
+        // refused.
         Ok(Step::Ask(_)) => Verdict::Refused,
         Ok(Step::Done(done)) => accepted(rq, identity, done).await,
         Err(refusal) => {
@@ -93,8 +94,8 @@ async fn accepted(rq: &Request<'_>, identity: &Identity, done: Done) -> Verdict 
         }
     };
     let is_own = eq_ignore_case(&user, &identity.user);
-    // A correct password waits for its turn like at every logon, and is refused after many wrong
-    // ones. A Kerberos ticket is no guess, so it does not wait.
+    // Even a correct password waits for its turn, as at each logon, and is refused after many wrong
+    // ones. A Kerberos ticket is no guess, so it need not wait.
     let is_guess = done.identity.kerberos.is_none();
     let counts = !is_guess || heed(rq, &user, is_own).await;
     let mut seed = [0; 16];

@@ -39,7 +39,8 @@ pub(crate) fn pipe_info(
                 .encode(w);
         }
         FileInfoClass::STANDARD => {
-            // Windows reports a pipe as pending deletion, since it vanishes with its last Open.
+            // A pipe vanishes with its last Open, so it is reported as pending deletion, as on
+            // Windows.
             FileStandardInformation {
                 allocation_size: ALLOCATION,
                 end_of_file: 0,

@@ -65,7 +65,7 @@ impl Caller<'_> {
         for channels in entries.chunk_by(|a, b| a.session == b.session) {
             let Some(first) = channels.first() else { continue };
             let Some(session) = self.server.session(first.session) else { continue };
-            // A logon that is not complete has no user and is not listed.
+            // A session whose logon is not complete has no user, so it is not listed.
             let Some(identity) = session.identity() else { continue };
             let since = channels.iter().map(|entry| entry.since.to_unix().0).min().unwrap_or(time);
             let idle = channels.iter().map(|entry| entry.activity.idle(now)).min();
@@ -186,8 +186,8 @@ fn file_info(open: &Open, user: &str) -> FileInfo {
     let permissions = permissions.iter().filter(|(has, _)| *has).fold(0, |all, (_, bit)| all | bit);
     let share = open.tree().share.name.clone();
     let (path, locks) = match &open.target {
-        // The pipe's lock is free here: requests of management pipes are answered on another
-        // thread.
+        // The pipe's lock is free at this point, even that of the calling pipe, because requests of
+        // management pipes are answered on another thread.
         OpenTarget::Pipe(pipe) => (format!(r"\PIPE\{}", pipe.lock().name()), 0),
         OpenTarget::File(file) => {
             let cell = file.cell.lock();

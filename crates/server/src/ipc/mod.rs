@@ -72,7 +72,8 @@ pub(crate) fn create(
     if request.create_options.contains(create::CreateOptions::DIRECTORY_FILE) {
         return Err(Status::NOT_A_DIRECTORY.into());
     }
-    // MS-SMB2 3.3.5.9: no pipe allows an anonymous user (MS-SRVS 3.1.6.17).
+    // MS-SMB2 3.3.5.9: an anonymous user may open no pipe, because none allows it (MS-SRVS
+    // 3.1.6.17).
     if rq.session()?.identity().is_none_or(|identity| identity.is_nobody()) {
         return Err(Status::ACCESS_DENIED.into());
     }
@@ -83,7 +84,7 @@ pub(crate) fn create(
     let granted = granted(request.desired_access, tree.maximal_access)?;
     let slot = session.pipes.take(PIPES_PER_SESSION).ok_or(Status::INSUFFICIENT_RESOURCES)?;
     let file_id = rq.server().new_file_id();
-    // The client only sends the number back; any number except zero is valid.
+    // The client only returns this number, so any value except zero is valid.
     let association = (file_id.volatile as u32).max(1);
     let charge = session.holder().charge(Kind::Pipe, PIPE_BYTES)?;
     let end = Box::new(Association::on_pipe(served, association));
@@ -146,7 +147,7 @@ pub(crate) async fn read(
     let max_len = usize::try_from(length).unwrap_or(usize::MAX).min(room);
     let filled = Arc::clone(&pipe.lock().filled);
     loop {
-        // The listener is registered before the check, so that a WRITE in between is not missed.
+        // `filled` is registered before the check, so that a WRITE in between is not missed.
         let mut filled = pin!(filled.notified());
         filled.as_mut().enable();
         {
@@ -172,8 +173,8 @@ pub(crate) async fn read(
 
 /// WRITE: what the server answers is there to be read when this returns.
 pub(crate) async fn write(rq: &Request<'_>, open: &Arc<Open>, data: &[u8]) -> Result<u32, Refusal> {
-    // The future is boxed: every request reserves room for its state, and few requests write to
-    // pipes.
+    // The future is boxed, because otherwise each request would reserve room for its state, and few
+    // requests write to pipes.
     Box::pin(writing::put(rq, open, data)).await.map(|(count, _)| count)
 }
 
@@ -189,7 +190,8 @@ pub(crate) async fn transceive(
     max_output: u32,
 ) -> Result<(Vec<u8>, Status), Refusal> {
     open.require(AccessMask::READ_DATA)?;
-    // Holds the pipe's turn, so that the answer to this request is not mixed with other answers.
+    // The pipe's turn is held until the answer is read, so that it is not mixed with answers to
+    // other requests.
     let (_, _turn) = Box::pin(writing::put(rq, open, input)).await?;
     let mut pipe = open.pipe()?.lock();
     let max_len = usize::try_from(max_output).unwrap_or(usize::MAX);

@@ -59,15 +59,15 @@ async fn opened(
                 iterations: change.iterations,
             };
             let turn = deriving.take(user).await.ok()?;
-            // The blocking call owns the turn, because it goes on after its client has
+            // The blocking call owns the turn, because it runs on even if the client has
             // disconnected.
             let derived = run_blocking(move || {
                 let _turn = turn;
                 sealed.open(old.as_bytes())
             });
             let new = derived.await.ok().flatten();
-            // The same limit holds for SamrUnicodeChangePasswordUser2, the other request that
-            // changes a password.
+            // The password is limited here as in SamrUnicodeChangePasswordUser2, the other request
+            // that changes it.
             new.filter(|new| new.encode_utf16().count() <= MAX_NEW_PASSWORD_UNITS)
         }
     }

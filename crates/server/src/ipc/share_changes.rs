@@ -50,8 +50,8 @@ impl Caller<'_> {
     /// Sets the access list that a security descriptor asks for.
     fn set_access(&self, edit: &mut ShareEdit, descriptor: &[u8]) -> Result<(), NotEdited> {
         let machine = self.server.machine_sid();
-        // Tokens contain only these SIDs. An entry for another SID, for instance one that denies
-        // all local accounts, would have no effect.
+        // Only SIDs that a user's token may contain are accepted. An entry for another one, for
+        // instance to deny all local accounts, would have no effect.
         let knows = |sid: &Sid| {
             let domain = sid.split_rid().map(|(domain, _)| domain);
             sid.authority() == UNIX

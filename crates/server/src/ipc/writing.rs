@@ -57,7 +57,8 @@ pub(super) async fn put(
             return Ok((count, turn));
         }
         if !has_judged {
-            // Another WRITE of this pipe is still waiting for the verdict on its security token.
+            // An earlier WRITE still waits for the verdict on its security token, so the pipe is
+            // busy.
             return Err(Status::PIPE_BUSY.into());
         }
     }
@@ -157,8 +158,7 @@ async fn write_elsewhere(
     let manager = manages.then(Handle::current);
     let written = move || {
         let pipe = open.pipe()?;
-        // This request holds the pipe's turn, so no other request has taken the association out of
-        // the pipe.
+        // This request holds the pipe's turn, so the association is in the pipe and can be taken.
         let mut association = {
             let mut pipe = pipe.lock();
             pipe.reserve(data.len())?;

@@ -103,7 +103,8 @@ pub(crate) fn bucket_end(bucket: usize) -> Option<Duration> {
 
 /// The bucket of a time.
 const fn bucket_of(micros: u64) -> usize {
-    // Subtracts 1, so that a power of two is the largest value of its bucket: 16 needs 4 bits.
+    // 1 is subtracted so that a power of two is the largest value of its bucket: 16 becomes 15,
+    // which has 4 bits.
     let bits = u64::BITS - micros.saturating_sub(1).leading_zeros();
     let bucket = bits.saturating_sub(FIRST_BUCKET) as usize;
     if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
@@ -220,8 +221,8 @@ impl Activity {
         now: Instant,
     ) {
         let class = Class::of(command);
-        // The time of CHANGE_NOTIFY is not counted: it waits until a change happens in the
-        // directory.
+        // CHANGE_NOTIFY waits until a change happens, so its time says nothing about the server and
+        // is not counted.
         let spent = if command == Command::CHANGE_NOTIFY { &Spent::default() } else { spent };
         if let Some(counts) = self.classes.get(class as usize) {
             let counts = counts.get_or_init(Box::default);

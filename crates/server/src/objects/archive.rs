@@ -64,7 +64,8 @@ impl FileOpen {
         }
         let _ = cell.change_attributes(now, || match self.add_archive() {
             Ok(()) => Ok(true),
-            // A later attempt may succeed: space may be freed, and another Open may have the right.
+            // The fault may vanish: space may be freed, or another Open may have the right. So a
+            // later attempt is made.
             Err(fault @ (Fault::DiskFull | Fault::QuotaExceeded | Fault::AccessDenied)) => {
                 Err(fault)
             }

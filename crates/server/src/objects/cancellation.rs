@@ -85,7 +85,7 @@ mod tests {
     #[tokio::test]
     async fn a_wait_for_a_thread_is_no_wait_for_others() {
         let cancellation = Cancellation::default();
-        // The wait lasts until the clock advances, however coarse the clock is.
+        // Waits until the clock has advanced, even if the clock is coarse.
         let later = || async {
             let since = Instant::now();
             while since.elapsed().is_zero() {

@@ -118,8 +118,8 @@ impl FileOpen {
         }
         files.watches.report_rename(self.folder_id(), from, &to, self.names());
         if !self.is_directory {
-            // Windows: renaming a file (not a directory) is also reported as MODIFIED to watches
-            // without name filters (smbtorture's notify.mask-change and notify.rec).
+            // As on Windows, a renamed file (but not a directory) is also reported as MODIFIED to
+            // watches that do not ask for names (smbtorture's notify.mask-change and notify.rec).
             let matches = CompletionFilter::ATTRIBUTES | CompletionFilter::CREATION;
             let filters = (matches, self.names());
             files.watches.report_unless(self.folder_id(), &to, NotifyAction::MODIFIED, filters);

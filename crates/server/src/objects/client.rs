@@ -72,7 +72,8 @@ mod tests {
         assert_eq!(table.enter(guid, "ann", Dialect::SMB_3_0), Err(OtherDialect));
         table.leave(guid, "Ann");
         table.enter(guid, "ann", Dialect::SMB_3_0).unwrap();
-        // The dialect is compared only with sessions of the same account.
+        // Sessions of other accounts may use any dialect, because the dialect is compared only
+        // within an account.
         table.enter(guid, "bob", Dialect::SMB_3_1_1).unwrap();
     }
 }

@@ -92,7 +92,7 @@ async fn write_acting(
     let mut at = offset;
     for piece in data.chunks(INLINE_WRITE_BYTES_MAX) {
         if at != offset {
-            // Other requests may run on the core between the parts of a long write.
+            // Between the parts of a long write, other requests may run on the core.
             tokio::task::yield_now().await;
         }
         let tried = {
@@ -114,7 +114,7 @@ async fn write_acting(
 
 /// The status that a client gets for an error of the host.
 pub(crate) fn status(error: &io::Error) -> Status {
-    // An error without a number comes from the async runtime, not from a system call.
+    // An error without an errno comes from the async runtime, not from a system call.
     rustix::io::Errno::from_io_error(error)
         .map_or(Status::UNEXPECTED_IO_ERROR, |errno| host::fault_of(errno).status())
 }

@@ -104,7 +104,7 @@ impl Scan {
     /// Gives up the reader of the names: it is large, and clients keep directories open.
     pub(super) fn close(&mut self) {
         self.listing = None;
-        // Shrinking a charge cannot fail.
+        // A smaller charge is never refused, so the result is ignored.
         let _ = self.charge.resize(SCAN_BYTES);
     }
 }

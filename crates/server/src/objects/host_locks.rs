@@ -44,7 +44,8 @@ impl FileOpen {
             return;
         }
         match self.node.show_lock(HostLock { first: 0, last: u64::MAX, mode: None }) {
-            // AccessDenied: the file was opened for attributes only, so it has no host locks.
+            // AccessDenied means that the file was opened for its attributes only, so it has no
+            // locks on the host.
             Ok(_) | Err(Fault::AccessDenied) => {}
             Err(fault) => {
                 tracing::warn!(target: "frevo::lock", %fault, "cannot release a client's locks; the file stays locked for other programs")

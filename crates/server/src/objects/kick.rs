@@ -167,7 +167,7 @@ async fn close(server: &Arc<ServerState>, session: &Session, open: &Arc<Open>) -
 async fn end(server: &Arc<ServerState>, open: &Arc<Open>) {
     panics::contained(|| server.close_open(open));
     open.under_way.end();
-    // Requests that still wait on the Open are cancelled, since it is closed.
+    // The Open is closed, so requests that still wait for it are cancelled.
     open.under_way.give_up();
     if record::gone(server, open).await.is_err() {
         server.start_scavenger();
@@ -191,7 +191,8 @@ mod tests {
     #[test]
     fn names_have_the_case_of_accounts() {
         assert!(Kick::names_one("Ann", "aNN") && Kick::names_one("\u{c4}rzte", "\u{e4}RZTE"));
-        // Each pair is equal after str::to_lowercase, but names two different accounts.
+        // str::to_lowercase makes the two names of each pair equal, but they are different
+        // accounts.
         for (one, other) in [("\u{212a}", "k"), ("\u{130}", "i\u{307}")] {
             assert_eq!(one.to_lowercase(), other.to_lowercase());
             assert!(!Kick::names_one(one, other), "{one} {other}");

@@ -78,7 +78,7 @@ impl Waiting {
     ) -> Result<(), Status> {
         loop {
             settled(cancellation, &self.contender.cell, self.actor).await?;
-            // The place in the queue is kept until the contender has begun its next wait.
+            // `_queued` keeps the place in the queue until the contender has begun its next wait.
             let Self { contender, queued: _queued, .. } = self;
             match contender.begin(server) {
                 Some(again) => self = again,
@@ -97,7 +97,7 @@ pub async fn contend(
 ) -> Result<(), Status> {
     match contender.begin(server) {
         None => Ok(()),
-        // The future is boxed, because few requests wait for other clients and its state is large.
+        // The future is boxed, because its state is large and few requests wait for other clients.
         Some(waiting) => Box::pin(waiting.ends(server, cancellation)).await,
     }
 }
@@ -199,7 +199,8 @@ impl Drop for Waiter<'_> {
 async fn changed(cell: &FileCell, done: impl Fn(&FileCell) -> bool) {
     let mut waiter = Waiter { cell, waker: None };
     poll_fn(|cx| {
-        // The waker is registered under the lock, before the check, so that no change is missed.
+        // The waker is registered under the lock and before the check, so that no change in between
+        // is missed.
         let mut state = cell.lock();
         if let Some(old) = waiter.waker.replace(cx.waker().clone()) {
             state.oplocks.cease(&old);

@@ -297,8 +297,8 @@ impl Ledger {
         let mut holders = self.holders();
         holders.sort_by(|a, b| b.bytes().cmp(&a.bytes()).then_with(|| a.name.cmp(&b.name)));
         let Some(biggest) = holders.first().filter(|holder| holder.bytes() >= limit / 8) else {
-            // No client uses more than an eighth of the memory, so none in particular causes the
-            // shortage.
+            // No client uses more than an eighth of the memory, so the shortage is not the fault of
+            // a single one.
             return;
         };
         let mut told = self.0.relief.told.lock();
@@ -320,8 +320,8 @@ impl Ledger {
                 "memory is full; closed a connection of the client that uses most");
             let why = "its client used the most memory when none was left; raise limits.memory to allow it";
             let _ = member.handle.send(Notice::Disconnect(why));
-            // Its memory counts as freed already: if the connection ends slowly, the next call
-            // chooses another one.
+            // The memory of this connection counts as freed from now on, so that the next call
+            // chooses another one even if it ends slowly.
             member.bytes.store(0, Ordering::Relaxed);
         }
     }
@@ -382,7 +382,7 @@ impl Holder {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         all.fetch_add(1, Ordering::Relaxed);
-        // If the charge fails, dropping it subtracts the count that was just added.
+        // If the charge is refused, dropping `charge` subtracts the count that was just added.
         let mut charge = Charge { holder: Arc::clone(self), kind, bytes: 0 };
         charge.resize(bytes)?;
         Ok(charge)
@@ -426,7 +426,8 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         let mut holders = self.books.holders.lock();
-        // A new holder of the same name may have replaced this one meanwhile.
+        // A new holder of the same name may have taken this place meanwhile. It is still used, so
+        // it stays.
         if holders.get(&self.name).is_some_and(|holder| holder.strong_count() == 0) {
             holders.remove(&self.name);
         }

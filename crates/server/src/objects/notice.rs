@@ -108,8 +108,8 @@ impl Notices {
 impl Drop for Notices {
     fn drop(&mut self) {
         self.close();
-        // The notices are dropped without the lock, because a notice may hold the last reference to
-        // an object.
+        // The notices are dropped after the lock is released, because a notice may hold the last
+        // reference to an object.
         let left = std::mem::take(&mut self.0.lock().waiting);
         drop(left);
     }

@@ -305,8 +305,8 @@ impl Open {
         let mut actor = None;
         steps.take(|| {
             file.hide_locks();
-            // The Open is closed already, so it cannot get another lock while its locks are
-            // released.
+            // The Open is already closed, so it gets no new locks while its locks are released in
+            // several steps.
             let has_more =
                 || file.cell.lock().ranges.release_some(self.id(), LOCKS_RELEASED_AT_ONCE);
             while has_more() {}
@@ -323,8 +323,8 @@ impl Open {
                 files.entry_changed(&*file.vfs, &file.name(), actor);
             }
         });
-        // The stream's cell comes before the file's cell: closing the stream may delete the file,
-        // too.
+        // The stream's cell is left before the file's cell, because closing the stream may delete
+        // the file as well.
         for cell in core::iter::once(&file.cell).chain(&file.base) {
             steps.take(|| left.extend(self.leave(file, cell, files, actor, patience)));
         }
@@ -362,7 +362,8 @@ impl Open {
     /// Waits until it is closed: for requests that wait by nature.
     pub async fn closed(&self) {
         let mut closing = std::pin::pin!(self.closing.notified());
-        // Registers for the notification before the check, so that a close is not missed.
+        // The notification is registered before the check, so that a close in between is not
+        // missed.
         closing.as_mut().enable();
         if !self.is_closed() {
             closing.await;

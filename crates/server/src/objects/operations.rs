@@ -53,7 +53,8 @@ impl Operations {
     pub fn ask(&self, id: OperationId) -> Result<Outcome, Status> {
         self.with(id, |slot| {
             if slot.sequence > id.sequence {
-                // The client has begun a later operation, so it has the response to this one.
+                // The client has begun a later operation, so it has already received the response
+                // to this one.
                 return at(Progress::BROKEN_OFF, Status::SUCCESS);
             }
             if slot.sequence < id.sequence {
@@ -148,7 +149,7 @@ mod tests {
         operations.end(id(1), done);
         assert_eq!(operations.ask(id(1)), Ok(done));
         operations.begin(id(2)).unwrap();
-        // A late end of operation 1 does not change the outcome of operation 2.
+        // Operation 1 ends after operation 2 has begun: the outcome of operation 2 must not change.
         operations.end(id(1), done);
         assert_eq!(operations.ask(id(2)).unwrap().progress, Progress::RUNNING);
         assert_eq!(operations.ask(id(1)).unwrap().progress, Progress::BROKEN_OFF);

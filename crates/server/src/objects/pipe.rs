@@ -88,7 +88,7 @@ impl Pipe {
     /// Takes what can be read now: the bytes, and whether the message goes on.
     pub(crate) fn take(&mut self, max_len: usize) -> Option<(Vec<u8>, bool)> {
         let got = self.end.as_mut()?.endpoint_mut().read(max_len)?;
-        // Shrinking a charge cannot fail.
+        // Taking data only makes the charge smaller, which is never refused.
         let _ = self.settle();
         Some((got.data, got.remaining > 0 && self.by_message))
     }

@@ -70,7 +70,7 @@ impl Scan {
                 }
             }
             Stage::List => {
-                // The stage changes only after listing has succeeded, so the next call would try
+                // If the listing fails, the stage stays as it is, so that the next call tries
                 // again.
                 if self.pattern.literal().is_none() {
                     self.list(file)?;
@@ -108,15 +108,16 @@ impl Scan {
             return Ok(());
         };
         let name = child(&file.name(), literal, self.posix)?;
-        // If opening fails, the stage stays and the next call tries again.
+        // If the entry cannot be opened, the stage stays as it is, so that the next call tries
+        // again.
         match file.vfs.open(&name, &protection::LOOK) {
             Ok(opened) => {
                 self.stage = Stage::End;
                 self.name.replace_range(.., opened.name.last());
                 self.held = Some(opened.stat);
             }
-            // The directory was moved on the host, so the path is not valid: lists the open
-            // directory instead.
+            // The directory was moved on the host, so the entry's path is not valid any more. The
+            // open directory is listed instead.
             Err(Fault::PathNotFound | Fault::PathNotDirectory) => {
                 self.list(file)?;
                 self.stage = Stage::Names;
@@ -140,7 +141,7 @@ impl Scan {
                 {
                     self.name.clear();
                     self.name.push_str(name);
-                    // None: the entry was removed after its name was read.
+                    // `held` becomes None if the entry was removed after its name had been read.
                     self.held = listing.entry_stat()?;
                     if asks && self.held.is_some() {
                         self.plain = listing.plain_access();

@@ -288,7 +288,7 @@ impl ServerState {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
         // The id has only 32 bits, because some clients keep no more (smbtorture's session-id). It
-        // need not be secret, since a session's messages are signed.
+        // may be guessed, because the session's messages are signed.
         let id = loop {
             let id = self.ambient.random_u64() & u64::from(u32::MAX);
             if id != 0 && id != u64::from(u32::MAX) && !sessions.contains_key(&id) {
@@ -386,7 +386,7 @@ impl ServerState {
             if let Some(deletion) = deletion {
                 closed.finish(&server.files, deletion);
             }
-            // The send fails if the receiver was dropped.
+            // The send fails if no one waits for the deletion any more.
             let _ = ended.send(());
         });
         if given.is_err()

@@ -183,8 +183,8 @@ impl Session {
 
     /// MS-SMB2 3.3.5.2.8: it has asked for something.
     pub fn use_now(&self) {
-        // The flag is read first, because writing shared memory is slow and most requests find it
-        // set.
+        // The flag is read first: it is mostly set already, and writing shared memory at each
+        // request would be slow.
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
@@ -280,7 +280,7 @@ impl Session {
         make: impl FnOnce(u32) -> TreeConnect,
     ) -> Result<Arc<TreeConnect>, Status> {
         let mut trees = self.trees.write();
-        // The session may have ended while its user's folder was opened.
+        // While the user's folder was opened, the session may have ended.
         if self.state() == State::Closed {
             return Err(Status::USER_SESSION_DELETED);
         }
@@ -333,8 +333,8 @@ impl Session {
     pub fn add_open(&self, open: &Arc<Open>, files: &FileTable) -> Result<(), Status> {
         let refused = {
             let mut opens = self.opens.write();
-            // An ending session removes its Opens under the same lock, so the state read here is
-            // reliable.
+            // An ending session takes its Opens out under the same lock, so a state other than
+            // Closed stays valid until the Open is added.
             if self.state() == State::Closed {
                 Some(Status::USER_SESSION_DELETED)
             } else if open.tree().is_disconnected() {
@@ -484,8 +484,8 @@ impl Session {
         }
         self.under_way.end();
         let mut steps = Steps::default();
-        // The map is emptied first, so that other threads need not wait for the lock while files
-        // are closed.
+        // The map is emptied in one step, so that other threads need not wait for the lock while
+        // the files are closed.
         let opens = std::mem::take(&mut *self.opens.write());
         for open in in_order(opens) {
             steps.take(|| {

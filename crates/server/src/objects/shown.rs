@@ -25,8 +25,8 @@ impl Shown {
 
     /// The host has just said that the file's state is `stat`.
     pub(crate) fn note(&self, file: &FileOpen, stat: &Stat) {
-        // An Open with fixed times reports other times than the file has, so its close cannot use
-        // this stat.
+        // An Open with fixed times reports other times than the file has, so its attributes must
+        // not be used for the response to CLOSE.
         if !file.times.has_any() {
             self.0.set(Some((file.id, *stat)));
         }

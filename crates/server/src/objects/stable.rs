@@ -169,7 +169,7 @@ fn sync_entry(vfs: &dyn Vfs, name: &Name) -> VfsResult<()> {
     let how = OpenHow { kind: KindWanted::Directory, ..OpenHow::LOOK };
     match vfs.open(&name.parent(), &how) {
         Ok(opened) => opened.node.sync(),
-        // The directory was moved or removed with its entries, so there is nothing to sync.
+        // The directory was moved or removed with all its entries, so there is nothing to sync.
         Err(Fault::NotFound | Fault::PathNotFound | Fault::Stale | Fault::NotADirectory) => Ok(()),
         Err(fault) => Err(fault),
     }

@@ -78,12 +78,13 @@ pub(crate) async fn serve(
     }
     tracing::debug!(target: "frevo::watchdog", polls = %server.watchdog.polls(),
         "polls by the time that each held its core");
-    // Sessions without a connection are closed here; a connection closes its own sessions.
+    // A connection closes its own sessions when it ends, so the sessions that are left have no
+    // connection. They are closed here.
     for session in server.sessions() {
         panics::contained(|| server.close_session(&session));
     }
     let deadline = Instant::now() + drain;
-    // Closing a large session may use the blocking pool, which is awaited.
+    // Closing a large session may run on the blocking pool, so its end is awaited.
     if !server.blocking_pool.settled(deadline).await {
         tracing::error!(target: "frevo::blocking_pool",
             "a long request did not end in time; it was cut off");
@@ -109,7 +110,7 @@ async fn give_back(server: Arc<ServerState>) {
         let now = server.ledger.bytes().max(budget::in_use());
         most = now.max(most);
         let is_due = most - now >= GIVE_BACK_BYTES;
-        // The memory of a burst is freed gradually, so the server looks several times.
+        // After a burst its memory is freed gradually, so the server checks several times.
         let is_rest = looks_left > 0 && (now < last || looks_left == GIVE_BACK_LOOKS);
         looks_left = if is_due { GIVE_BACK_LOOKS } else { looks_left.saturating_sub(1) };
         last = now;
@@ -133,7 +134,7 @@ async fn accept(door: Arc<Door>, listener: Listener) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // A panic must not end the accept loop.
+                // A panic in `admit` is caught, because it must not end the accept loop.
                 panics::contained(|| door.admit(stream, peer));
             }
             Err(error) => {
@@ -222,7 +223,8 @@ impl Door {
         let limit = u32::try_from(Stage::New.frame_limit()).unwrap_or(u32::MAX);
         let mut reader = FrameReader::new(limit);
         reader.accept_session_request();
-        // The future is boxed, because this task's own state lives as long as the connection.
+        // The future is boxed, because the task's state lives as long as the connection and needs
+        // this part only once.
         let Some(first) = Box::pin(self.first_frame(&stream, &mut reader, &ticket, peer)).await
         else {
             return;
@@ -292,7 +294,8 @@ impl Door {
                 None
             }
             Err(_elapsed) => {
-                // This is probably a port scan, which is not worth a warning.
+                // The client sent nothing in time: it is probably a port scan, which is not worth a
+                // warning.
                 let why = "did not negotiate in time";
                 tracing::debug!(target: "frevo::connection", %peer, why, "disconnected");
                 None

@@ -18,7 +18,7 @@ fn channels_of_one_client_spread() {
         places.push(place);
     }
     assert_eq!(counts(&loads), [2; 4]);
-    // A connection without a ClientGuid goes to the core with the fewest connections.
+    // A connection without a ClientGuid moves to the core that has the fewest connections.
     let mut others = Vec::new();
     for _ in 0..2 {
         let mut place = loads.enter(100).unwrap();
@@ -26,7 +26,8 @@ fn channels_of_one_client_spread() {
         others.push(place);
     }
     assert_eq!(counts(&loads), [3, 3, 2, 2]);
-    // First the number of the client's own connections decides, then the number of all connections.
+    // The core with the fewest connections of this client is chosen, and among several the one with
+    // the fewest connections of all clients.
     places.retain(|place| place.core != 0);
     assert_eq!(counts(&loads), [1, 3, 2, 2]);
     others.clear();
@@ -74,7 +75,8 @@ fn a_connection_that_may_not_move_counts_where_it_is() {
         place.choose(Some(guid(1)), false);
         assert_eq!(place.core, 0);
     }
-    // The client's next connection may move, to the core without connections of this client.
+    // The next connection of the client may move, so it goes to the core that has none of its
+    // connections.
     let mut next = loads.enter(9).unwrap();
     assert_eq!(next.core, 0);
     next.choose(Some(guid(1)), true);
@@ -86,8 +88,8 @@ fn only_a_negotiate_names_a_client() {
     let mut message = vec![0; 64];
     message[..4].copy_from_slice(&[0xFE, b'S', b'M', b'B']);
     message[4] = 64;
-    // The bytes are StructureSize, DialectCount, modes and capabilities; ClientGuid and contexts
-    // follow.
+    // The NEGOTIATE request has StructureSize, DialectCount, SecurityMode, Reserved and
+    // Capabilities; then ClientGuid and the negotiate contexts' position follow.
     message.extend([36, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
     message.extend([7; 16]);
     message.extend([0; 8]);

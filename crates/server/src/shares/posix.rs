@@ -68,7 +68,8 @@ pub(crate) fn mode_asked(
 /// ones know that older servers leave the type out.
 const fn mode(stat: &Stat) -> u32 {
     let kind = match stat.kind {
-        // A client's symbolic link may be stored as a file with a reparse point.
+        // A symbolic link that a client made may be stored as a file with a reparse point, so it
+        // counts as a link.
         Kind::File if stat.reparse_tag == ReparseTag::SYMLINK.0 => 2,
         Kind::File | Kind::Directory => 0,
         Kind::Symlink => 2,
@@ -82,7 +83,8 @@ const fn mode(stat: &Stat) -> u32 {
 
 /// Makes FilePosixInformation, level 100.
 pub(crate) fn attributes(stat: &Stat) -> PosixAttributes {
-    // The device number has 12 bits major and 20 bits minor, as in the Linux kernel.
+    // The device number is packed as in the Linux kernel: 12 bits for the major number and 20 bits
+    // for the minor number.
     let device = stat.key.device >> 32 << 20 | stat.key.device & 0xF_FFFF;
     PosixAttributes {
         creation_time: stat.created,
@@ -122,7 +124,8 @@ pub(crate) fn create_answer<'a>(
     stat: &Stat,
     [owner, group]: &'a [Vec<u8>; 2],
 ) -> PosixResponse<'a> {
-    // Only the type "directory" is set, because clients do not read the type from this field.
+    // The type is set only for directories, because clients do not read other types from this
+    // field.
     let kind = if matches!(stat.kind, Kind::Directory) { 1 << TYPE_SHIFT } else { 0 };
     PosixResponse {
         nlink: stat.links,

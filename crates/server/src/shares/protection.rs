@@ -123,7 +123,8 @@ pub(crate) fn parent(vfs: &dyn Vfs, name: &Name) -> Result<Option<Opened>, Fault
 
 /// The right that adding an entry of this kind takes on its directory.
 pub(crate) const fn adding(is_directory: bool) -> AccessMask {
-    // On a directory these bits mean FILE_ADD_SUBDIRECTORY and FILE_ADD_FILE.
+    // On a directory these bits mean FILE_ADD_SUBDIRECTORY (APPEND_DATA) and FILE_ADD_FILE
+    // (WRITE_DATA).
     if is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA }
 }
 

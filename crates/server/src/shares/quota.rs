@@ -27,7 +27,7 @@ const PATH: &str = "$Extend\\$Quota";
 /// The file system that a name means: the share's, or the one in which there is
 /// nothing but the quota index.
 pub(crate) fn choose<'a>(vfs: Arc<dyn Vfs>, text: Cow<'a, str>) -> (Arc<dyn Vfs>, Cow<'a, str>) {
-    // Most names do not begin with $, which is a fast check.
+    // The first character is checked first, because few names begin with $ and this check is fast.
     if !text.starts_with('$') || !eq_ignore_case(&text, NAME) {
         return (vfs, text);
     }
@@ -57,7 +57,8 @@ impl QuotaVolume {
             return Err(Fault::NotFound);
         }
         let root = self.0.stat(&Name::root())?.key;
-        // The quota index is no file of the file system, which never uses this inode number.
+        // The quota index is not a file of the file system, so it gets an inode number that the
+        // file system never uses.
         Ok(QuotaIndex(FileKey { inode: u64::MAX, ..root }))
     }
 }

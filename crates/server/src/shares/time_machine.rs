@@ -51,7 +51,7 @@ impl Limit {
             return;
         }
         let Ok(turn) = Arc::clone(&self.counting).acquire_owned().await else { return };
-        // Another task may have finished a count meanwhile.
+        // Another task may have finished the count while this one waited.
         if self.known().is_some() {
             return;
         }
@@ -180,9 +180,9 @@ mod tests {
         limit.count(&vfs).await;
         let told = limit.of(space);
         assert_eq!((told.total, told.available, told.free), (8, 2, 2));
-        // The reported space never exceeds the free space of the file system.
+        // The limit never reports more free space than the file system has.
         assert_eq!(limit.of(Space { available: 1, ..space }).available, 1);
-        // A use above the limit is reported as full, with zero bytes available.
+        // If more is used than the limit allows, no space is available.
         let small = Arc::new(Limit::new(8192));
         small.count(&vfs).await;
         assert_eq!((small.of(space).total, small.of(space).available), (2, 0));
@@ -209,12 +209,12 @@ mod tests {
         for images in [TIME_MACHINE_IMAGES - 1, TIME_MACHINE_IMAGES, TIME_MACHINE_IMAGES + 1] {
             assert_eq!(counted(images, 1), images.min(TIME_MACHINE_IMAGES) as u64);
         }
-        // The name of the image itself counts, too.
+        // The image's own entry counts as a name, too, so there is room for one band less.
         let most = TIME_MACHINE_NAMES - 1;
         for bands in [most - 1, most, most + 1] {
             assert_eq!(counted(1, bands), bands.min(most) as u64);
         }
-        // Bands of all images count together.
+        // The limit applies to the bands of all images together.
         assert_eq!(counted(3, TIME_MACHINE_NAMES / 2), (TIME_MACHINE_NAMES - 3) as u64);
     }
 
@@ -226,7 +226,7 @@ mod tests {
         fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
             if name.is_root() {
                 self.1.fetch_add(1, Ordering::Relaxed);
-                // The pause lets all tasks ask for the count before it ends.
+                // The pause gives all tasks time to ask for the count while it still runs.
                 std::thread::sleep(Duration::from_millis(100));
             }
             self.0.open(name, how)

@@ -44,12 +44,13 @@ impl UserFolders {
         if let Some(vfs) = self.known.lock().get(&key).and_then(Weak::upgrade) {
             return Some(vfs);
         }
-        // The lock is free while the folder is opened, because its file server may hang.
+        // The lock is not held while the folder is opened, because the folder's file server may not
+        // answer for long.
         let vfs = (self.open)(account)?;
         let mut known = self.known.lock();
         known.retain(|_, vfs| vfs.strong_count() != 0);
-        // Another session of the user may have opened the folder meanwhile. All sessions of a user
-        // share one Vfs.
+        // Another session of the user may have opened the folder meanwhile. Its Vfs is used,
+        // because all sessions of a user share one.
         if let Some(vfs) = known.get(&key).and_then(Weak::upgrade) {
             return Some(vfs);
         }

@@ -52,8 +52,8 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
     match vfs.open(&file, &LOOK) {
         Ok(opened) => {
             let rights = rights(&*opened.node, opened.stat.kind, viewer);
-            // The owner may give itself the right to read, so the file need not be hidden from the
-            // owner.
+            // The owner may always give itself the right to read (WRITE_DAC), so the file need not
+            // be hidden from it.
             let knows = |rights| shows(rights) || rights.contains(AccessMask::WRITE_DAC);
             if rights.is_some_and(knows) { status } else { absence(vfs, &file, viewer) }
         }
@@ -64,8 +64,8 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
             | Fault::AccessDenied
             | Fault::Stale,
         ) => {
-            // Asks for the directory's rights as often as the other branch asks for rights of a
-            // hidden file: the time of the answer must not reveal the file.
+            // The rights of the directory are asked for as often as those of a hidden file would
+            // be, so that the time of the answer does not reveal if the file exists.
             if let Ok(around) = &around {
                 for _ in 0..2 {
                     let _ = rights(&*around.node, around.stat.kind, viewer);
@@ -73,7 +73,7 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
             }
             absence(vfs, &file, viewer)
         }
-        // The path contains a link, or the file system failed: the refusal reveals nothing about
+        // The path contains a link, or the file system failed, so this status reveals nothing about
         // the file.
         Err(_) => status,
     }

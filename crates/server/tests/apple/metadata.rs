@@ -46,8 +46,8 @@ fn entries_carry_rights_fork_finder_information_and_mode() {
         assert_eq!(entry.3, 0o100_640);
         let root = entries.iter().find(|entry| entry.0 == ".").unwrap();
         assert_eq!(root.3 & 0o170_000, 0o040_000);
-        // In other information classes these fields have their usual meaning, without macOS's
-        // facts.
+        // In other information classes the fields have their usual meaning, so macOS's values must
+        // not be in them.
         let plain = listing(&mut peer, &mount, 3).await;
         let entry = plain.iter().find(|entry| entry.0 == "f").unwrap();
         assert_eq!((entry.1, entry.2, entry.3), (0, [0; 24], 0));

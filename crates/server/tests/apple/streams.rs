@@ -48,7 +48,7 @@ fn finder_information_is_a_record_and_nothing_else() {
         reply.ok();
         assert_eq!(create::Response::parse(&reply.message).unwrap().end_of_file, 60);
         let info = files::file_id(&reply);
-        // The new stream can be read through its Open, but does not exist for other Opens until it
+        // The new stream can be read through its own Open, but other Opens do not find it until it
         // has content.
         assert_eq!(peer.read(&mount, info, 0, 100).await, record(b""));
         peer.create(&mount, &Want::existing(INFO)).await.expect(Status::OBJECT_NAME_NOT_FOUND);
@@ -74,7 +74,7 @@ fn finder_information_is_a_record_and_nothing_else() {
         assert_eq!(peer.read(&mount, info, 0, 100).await, record(b"TYPECREA"));
         new_is_refused(&mut peer, &mount, &new).await;
 
-        // Empty Finder information is not stored: the stream disappears.
+        // Finder information without content is not stored, so the stream disappears.
         peer.write(&mount, info, 0, &record(b"")).await;
         assert_eq!(streams(&mut peer, &mount, file).await, [own()]);
         peer.close(&mount, info).await;
@@ -97,7 +97,7 @@ fn a_resource_fork_goes_by_being_emptied() {
         peer.close(&mount, fork).await;
         let there = [own(), (":AFP_Resource:$DATA".to_owned(), 4)];
         assert_eq!(streams(&mut peer, &mount, file).await, there);
-        // DELETE_ON_CLOSE alone does not remove a resource fork.
+        // A resource fork with content is not removed by DELETE_ON_CLOSE.
         let deleting = Want::existing(FORK).options(CreateOptions::DELETE_ON_CLOSE);
         let fork = peer.open_file(&mount, &deleting).await;
         peer.close(&mount, fork).await;
@@ -106,7 +106,8 @@ fn a_resource_fork_goes_by_being_emptied() {
         let fork = peer.open_file(&mount, &Want::existing(FORK)).await;
         set_end(&mut peer, &mount, fork, 0).await.ok();
         assert_eq!(streams(&mut peer, &mount, file).await, [own()]);
-        // The fork is not removed if another Open has written to it meanwhile.
+        // The first Open has emptied the fork, but another Open has written to it meanwhile, so the
+        // fork must stay.
         let other = peer.open_file(&mount, &Want::file(FORK)).await;
         peer.write(&mount, other, 0, b"foo").await;
         peer.close(&mount, other).await;

@@ -93,16 +93,17 @@ pub(super) fn bind(
 ) -> Result<(), Status> {
     let session = &authentication.session;
     let owner = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
-    // MS-SMB2 3.3.5.5: no channel is bound to an anonymous session.
+    // MS-SMB2 3.3.5.5: a channel can be bound only by the session's own user, and never to an
+    // anonymous session.
     if !owner.is_same_user(identity) || owner.is_nobody() {
         return Err(Status::NOT_SUPPORTED);
     }
     if session.state() != State::Valid {
-        // The session ended or expired after this binding began, so no channel can be added.
+        // The session ended or expired after this binding had begun, so it gets no further channel.
         return Err(Status::USER_SESSION_DELETED);
     }
     if connection.members.channel(session.id).is_some() {
-        // Another exchange has bound the same channel meanwhile, so this binding fails.
+        // Another exchange on this connection has bound the channel meanwhile, so this one fails.
         return Err(Status::REQUEST_NOT_ACCEPTED);
     }
     let terms = &rq.connection.negotiated()?.terms;

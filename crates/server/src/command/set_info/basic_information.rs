@@ -29,8 +29,8 @@ pub(super) fn set(file: &FileOpen, new: &FileBasicInformation) -> Result<(), Sta
     if (directory && !is_directory(file)?) || (temporary && is_directory(file)?) {
         return Err(Status::INVALID_PARAMETER);
     }
-    // The values -1 and -2, which stop and resume automatic changes of a time, have no meaning for
-    // CreationTime, which takes them as they are.
+    // -1 and -2 stop and resume the automatic changes of LastWriteTime and ChangeTime. For
+    // CreationTime and LastAccessTime they only mean "leave it unchanged".
     let [created, accessed, written, changed] =
         [new.creation_time, new.last_access_time, new.last_write_time, new.change_time]
             .map(Setting::of);

@@ -29,8 +29,8 @@ pub(super) async fn contend(
     let OpenTarget::File(target) = &open.target else { return Ok(()) };
     let Some(cause) = cause(open, request) else { return Ok(()) };
     if cause == Cause::Rename && target.is_directory {
-        // A rename of a directory looks at all open files: with many of them that takes long for a
-        // core.
+        // A rename of a directory compares its path with all open files. If they are many, that
+        // takes too long for a core, so the request moves to a blocking thread.
         let many = rq.server().files.len() > OPEN_FILES_COMPARED;
         if many && host::gives_up(usize::MAX) {
             return Err(Fault::Busy.status());
@@ -43,12 +43,12 @@ pub(super) async fn contend(
     contenders.extend(below(rq, target));
     contenders.extend(replaced(rq, open, request)?);
     contenders.extend(destination(rq, target, request));
-    // If an Open stays below the directory, the rename will be refused, so the other Opens need not
-    // be waited for.
+    // An Open that stays below the directory makes the rename fail anyway. Then the other Opens
+    // need not be waited for.
     let name = target.name();
     let goes_on = move |cell: &FileCell| !stays_below(target, &name, cell);
     let (server, cancellation) = (rq.server(), &rq.cancellation);
-    // The future is boxed: it would enlarge the state of every request.
+    // The future is boxed, because it would enlarge the state of each request.
     Box::pin(lease::contend_for_all(server, cancellation, contenders, goes_on)).await
 }
 

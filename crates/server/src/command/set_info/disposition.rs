@@ -11,7 +11,7 @@ use crate::shares::impersonation;
 /// Marks the file to go with its last close, or takes the mark back.
 pub(super) fn set(open: &Open, file: &FileOpen, delete: bool) -> Result<(), Status> {
     if delete {
-        // READONLY does not keep a POSIX client from deleting a file.
+        // READONLY forbids deletion, but not to a POSIX client.
         check(file, file.posix)?;
     }
     file.cell.lock().set_delete_pending(open.id(), delete);
@@ -30,7 +30,7 @@ pub(super) fn set_ex(open: &Open, file: &FileOpen, flags: DispositionFlags) -> R
     }
     if !flags.contains(DispositionFlags::DELETE) {
         if flags.contains(DispositionFlags::ON_CLOSE) {
-            // Windows: ON_CLOSE clears the DELETE_ON_CLOSE state that CREATE gave the handle.
+            // As on Windows, ON_CLOSE without DELETE also clears the DELETE_ON_CLOSE of the CREATE.
             file.cell.lock().forget_delete_on_close(open.id());
         }
         return set(open, file, false);
@@ -55,7 +55,7 @@ fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
     if file.name().is_root() {
         return Err(Status::ACCESS_DENIED);
     }
-    // A deletion is refused at once if the file system takes no changes now: otherwise the close
+    // If the file system takes no changes now, the deletion is refused at once, because the close
     // would fail to delete the file.
     file.node.takes_changes().map_err(Fault::status)?;
     if !ignore_readonly && file.node.is_read_only().map_err(Fault::status)? {

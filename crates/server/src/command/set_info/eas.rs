@@ -112,7 +112,7 @@ impl Before {
                 EaChange { name: change.name, value, need: self.needed.contains(&key) }
             })
             .collect();
-        // Removes added attributes first, to make room for the attributes that are restored.
+        // Attributes that were added are removed first, so that those to be restored have room.
         let (gone, kept): (Vec<_>, Vec<_>) =
             back.into_iter().partition(|change| change.value.is_empty());
         let _ = file.node.set_eas(&gone);
@@ -156,7 +156,8 @@ mod tests {
     #[test]
     fn lists_have_at_most_their_bytes() {
         let list = |bytes: usize| {
-            // Each entry of 12 bytes removes an attribute that does not exist.
+            // Each entry has 12 bytes and removes an attribute that does not exist, so the list is
+            // long but changes nothing.
             let mut list = Vec::new();
             while list.len() + 24 <= bytes {
                 list.extend_from_slice(&[12, 0, 0, 0, 0, 1, 0, 0, b'a', 0, 0, 0]);

@@ -78,14 +78,16 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
             let access = AccessMask::WRITE_ATTRIBUTES;
             Row { access, min: 8, modifies: false, recorded: Nothing }
         }
-        // If the checks succeed, there is nothing to do: the valid data length is not stored.
+        // The valid data length is not stored, so after the checks of the right and the length
+        // nothing is done.
         FileInfoClass::VALID_DATA_LENGTH => {
             changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE, Data)
         }
         // A short name cannot be set: after the checks of the right and the length, `set` refuses
         // the request. The refusal is recorded.
         FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4, Attributes("short_name")),
-        // MS-FSCC documents the class as settable, but SMB2 sets quotas by another request.
+        // MS-FSCC lets this class be set, but SMB2 sets quotas by another request, so it is
+        // refused.
         FileInfoClass::QUOTA => return Err(Status::NOT_SUPPORTED),
         _ => return Err(Status::INVALID_INFO_CLASS),
     })

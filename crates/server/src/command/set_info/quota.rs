@@ -56,14 +56,15 @@ pub(super) async fn set(
         if entry.sid != Sid::ADMINISTRATORS {
             wishes.push((entry.sid, wish));
         } else if entry.limit != NONE {
-            // MS-FSA 2.1.5.22: administrators cannot have a limit.
+            // MS-FSA 2.1.5.22: administrators must not have a limit.
             return Err(Status::ACCESS_DENIED);
         }
     }
     let sids = wishes.iter().map(|(sid, _)| *sid).collect();
     let users = known_users(rq, sids).await?;
     for (_, uid) in &users {
-        // An account without a host user cannot own files, so it cannot have a quota.
+        // All names are checked before any quota is changed. An account without a host user owns no
+        // files, so it can have no quota.
         uid.ok_or(Status::INVALID_PARAMETER)?;
     }
     for ((_, uid), (_, wish)) in users.into_iter().zip(wishes) {
@@ -72,8 +73,8 @@ pub(super) async fn set(
             Wish::Limit(limits) => limits,
             Wish::Delete => {
                 vfs.quota(uid).map_err(Fault::status)?.ok_or(Status::NO_MATCH)?;
-                // Deviation: a removed entry only loses its limits. A user with files stays listed,
-                // because the kernel goes on counting their size.
+                // Deviation: removing an entry only removes its limits. A user with files stays in
+                // the list, because the kernel goes on counting their size.
                 QuotaLimits::default()
             }
         };
@@ -119,7 +120,8 @@ pub(super) fn set_control(open: &Open, buffer: &[u8]) -> Result<(), Status> {
     let kept = vfs.quota_defaults().map_err(Fault::status)?;
     match kept {
         Some(kept) if kept != wanted => vfs.set_quota_defaults(wanted).map_err(Fault::status),
-        // MS-FSA 2.1.5.16.6: these defaults are not implemented.
+        // MS-FSA 2.1.5.16.6: default limits are not implemented, so a request to set them is
+        // refused.
         None if wanted != QuotaLimits::default() => Err(Status::INVALID_PARAMETER),
         _ => Ok(()),
     }

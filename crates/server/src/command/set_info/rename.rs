@@ -123,8 +123,8 @@ pub(super) fn new_name(request: &Request<'_>, posix: bool) -> Result<Name, Statu
 /// Returns the access and sharing with which adding a name opens its directory.
 pub(super) const fn claim_on_directory(file: &FileOpen) -> Claim {
     let access = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
-    // A POSIX client may rename into a directory that another client has open without sharing
-    // DELETE.
+    // A rename opens the target directory without sharing DELETE. A POSIX client shares it, so that
+    // it may rename into a directory that another client has open in this way.
     Claim { access, sharing: Sharing { read: true, write: true, delete: file.posix } }
 }
 
@@ -174,8 +174,8 @@ pub(super) fn rename(
             return Err(Status::SHARING_VIOLATION);
         }
         if state.has_open_streams() {
-            // Windows: a file with open streams is not renamed, whatever sharing modes the streams'
-            // Opens have.
+            // As on Windows, a file whose streams are open is not renamed, even if the streams'
+            // Opens share everything.
             return Err(Status::ACCESS_DENIED);
         }
         state.name_of(open.id()).clone()
@@ -183,12 +183,12 @@ pub(super) fn rename(
     let _names = name_holds::hold_both(files, file.folder_id(), &from, &wanted.name)
         .map_err(Fault::status)?;
     if from.stream().is_some() && wanted.name.stream().is_some() {
-        // Windows takes a full path with a stream as a rename of the file, which fails because the
-        // file has an open stream: this one.
+        // Windows takes the full path of a stream as a rename of its file. That fails, because the
+        // file has an open stream, namely this one.
         return Err(Status::SHARING_VIOLATION);
     }
     if from.stream().is_some() || wanted.name.stream().is_some() {
-        // MS-FSA 2.1.5.15.12: the new name of a stream is `:name` alone, and a file cannot become a
+        // MS-FSA 2.1.5.15.12: a stream can be renamed only to `:name`, and a file cannot become a
         // stream.
         return Err(Status::INVALID_PARAMETER);
     }
@@ -287,10 +287,10 @@ fn check_parent(
     {
         return Err(Status::OBJECT_PATH_NOT_FOUND);
     }
-    // If the directory is missing, the operation itself reports the error.
+    // If the directory does not exist, the rename or link itself reports the error later.
     let Ok(Some(parent)) = protection::parent(&*file.vfs, to) else { return Ok(None) };
-    // MS-FSA 2.1.5.15.12: adding a name needs a right on its directory; removing the old one needs
-    // the handle's DELETE.
+    // MS-FSA 2.1.5.15.12: adding the new name needs a right on its directory. Removing the old name
+    // needs DELETE, which the handle has.
     protection::may_add(&*parent.node, &open.tree().token(), file.is_directory)?;
     let Some(cell) = files.find(parent.stat.key) else { return Ok(Some(parent)) };
     let state = cell.lock();
@@ -326,8 +326,8 @@ fn check_replaced(
         Ok(_) | Err(Fault::NotFound) => return Ok(None),
         Err(fault) => return Err(fault.status()),
     };
-    // MS-FSA 2.1.5.15.12: a new name that differs only in case belongs to the same link, so it is
-    // no collision.
+    // MS-FSA 2.1.5.15.12: if old and new name differ only in case, the new name finds the same
+    // link, which is no collision.
     if let Some(from) = from.filter(|from| eq_ignore_case(from.path(), wanted.name.path()))
         && file.vfs.is_one_entry(from, &wanted.name).map_err(Fault::status)?
     {

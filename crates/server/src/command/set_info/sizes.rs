@@ -19,8 +19,8 @@ pub(super) fn set_allocation(file: &FileOpen, bytes: u64) -> Result<(), Status> 
     }
     let cluster = u64::from(file.vfs.volume().cluster).max(1);
     let whole = bytes.checked_next_multiple_of(cluster).unwrap_or(bytes);
-    // MS-FSA 2.1.5.15.1: if no data is cut off, only ChangeTime changes, so the write time is
-    // restored afterwards.
+    // MS-FSA 2.1.5.15.1: if no data is cut off, only ChangeTime changes, so dropping `kept`
+    // restores the write time.
     let is_cut = whole < file.stat()?.end_of_file;
     let kept = (!is_cut).then(|| file.keep_written());
     file.node.set_allocation(whole).map_err(Fault::status)?;

@@ -92,7 +92,7 @@ fn check_target(
         Err(fault) => return Err(fault.status()),
     };
     if there.kind == frevo_store::vfs::Kind::Directory {
-        // The stream would replace the main data, which a directory does not have.
+        // A stream cannot become the main data of a directory, because a directory has none.
         return Err(Status::INVALID_PARAMETER);
     }
     if !replace {

@@ -116,7 +116,8 @@ fn nothing_changes_without_right_or_in_a_read_only_share() {
             if access.is_empty() && !withheld.is_empty() || !modifies(class) {
                 continue;
             }
-            // Opens the file for reading only, but grants all rights: the host then refuses writes.
+            // The file is opened for reading only, but the Open gets all rights. So the server
+            // allows the change and the host refuses it.
             let mut open = bench.open("f", granted.without(AccessMask::WRITE_DATA));
             open.granted_access = granted;
             let bytes = match class {
@@ -176,7 +177,7 @@ fn times_and_attributes_are_set() {
     send([created.0, accessed.0, written.0, 0], FileAttributes::EMPTY).unwrap();
     let now = file(&open).stat().unwrap();
     assert_eq!((now.accessed, now.written), (accessed, written));
-    // -1 and -2 leave the times unchanged; lower values are invalid.
+    // A time of -1 or -2 leaves the file's time unchanged, and lower values are invalid.
     send([u64::MAX, u64::MAX - 1, u64::MAX, u64::MAX - 1], FileAttributes::EMPTY).unwrap();
     assert_eq!(file(&open).stat().unwrap(), now);
     for field in 0..4 {
@@ -214,7 +215,8 @@ fn sizes_are_set() {
     assert_eq!(std::fs::read(bench.path().join("f")).unwrap(), b"0123\0\0");
     send(&open, FileInfoClass::ALLOCATION, 1 << 20).unwrap();
     assert_eq!(file(&open).stat().unwrap().end_of_file, 6);
-    // MS-FSA 2.1.5.15.1: the size is rounded up to clusters, so data within the last cluster stays.
+    // MS-FSA 2.1.5.15.1: the allocation size is rounded up to whole clusters, so 3 cuts nothing off
+    // a file of 6 bytes, but cuts a longer file to one cluster.
     let cluster = file(&open).vfs.volume().cluster;
     send(&open, FileInfoClass::ALLOCATION, 3).unwrap();
     assert_eq!(file(&open).stat().unwrap().end_of_file, 6);
@@ -409,7 +411,8 @@ fn read_only_files_are_kept_unless_that_is_ignored() {
     assert_eq!(set(&open, extended, &[1, 0, 0, 0]), Err(Status::CANNOT_DELETE));
     let weak = bench.open("f", AccessMask::DELETE);
     assert_eq!(set(&weak, extended, &[0x11, 0, 0, 0]), Err(Status::CANNOT_DELETE));
-    // ON_CLOSE (0x08) without DELETE_ON_CLOSE, and an undefined flag (0x20), are not supported.
+    // Neither ON_CLOSE (0x08) for a handle without DELETE_ON_CLOSE nor an undefined flag (0x20) is
+    // supported.
     for flags in [0x09, 0x21] {
         assert_eq!(set(&open, extended, &[flags, 0, 0, 0]), Err(Status::NOT_SUPPORTED));
     }
@@ -509,7 +512,8 @@ fn open_files_below_and_handles_of_the_parent_stop_renames() {
         set(open, &bench.files, FileInfoClass::RENAME, &rename_to(to, false))
     };
     assert_eq!(rename(&directory, "x"), Err(Status::ACCESS_DENIED));
-    // While an Open with the right DELETE on the parent exists, no name can be added to the parent.
+    // Adding a name conflicts with an Open of the directory that has the right DELETE, so the
+    // rename fails until that Open closes.
     assert_eq!(rename(&inside, "d\\g"), Err(Status::SHARING_VIOLATION));
     directory.close(&bench.files);
     rename(&inside, "d\\g").unwrap();
@@ -622,7 +626,7 @@ fn a_descriptor_is_kept_or_refused_where_none_can_be() {
     send(&open, &bench.files, InfoType::SECURITY, 0, parts, &bytes).unwrap();
     let kept = now(&open).dacl.unwrap();
     assert_eq!(kept.aces[0].mask(), Some(AccessMask::FILE_GENERIC_READ));
-    // A chmod on the host replaces the access list that the client set.
+    // A chmod on the host replaces the access list that a client has set before.
     let path = bench.path().join("f");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     assert_ne!(now(&open).dacl.unwrap(), kept);
@@ -675,7 +679,7 @@ fn nothing_of_a_volume_is_set() {
         };
         assert_eq!(try_class(class), Err(expected), "class {class}");
     }
-    // MS-FSA 2.1.5.16.8: the length is checked before the support of object IDs.
+    // MS-FSA 2.1.5.16.8: too short a buffer is reported before the missing support of object IDs.
     let open = bench.open("", AccessMask::WRITE_DATA);
     for (length, expected) in [(63, Status::INVALID_INFO_CLASS), (64, Status::INVALID_PARAMETER)] {
         let data = vec![0; length];

@@ -122,7 +122,8 @@ impl ReadOnlyTree {
         let serial = u32::try_from(random >> 32).unwrap_or(0);
         let volume = Volume { read_only: true, ..Volume::plain(serial, file_system) };
         let volume = Arc::new(volume);
-        // The host never gives a device such a number, and random bits tell the trees apart.
+        // The device number distinguishes memory trees by its random bits, and begins with 0xFFFE,
+        // which the host gives to no device.
         let device = 0xFFFE << 48 | random >> 16;
         let mut tree = Self { entries: BTreeMap::new(), device, last: 0, volume };
         tree.insert(String::new(), FileTime::ZERO, Body::folder());
@@ -175,7 +176,7 @@ impl ReadOnlyTree {
     fn insert(&mut self, path: String, written: FileTime, body: Body) {
         let folded = upcase_name(&path);
         if matches!(body, Body::File(_)) && self.is_folder(&path) {
-            // A file that replaces a folder removes all entries below the folder.
+            // If a file replaces a folder, all entries below the folder are removed.
             let below = format!("{folded}\\");
             self.entries.retain(|path, _| !path.starts_with(&below));
         }
@@ -213,7 +214,7 @@ fn checked(path: &str) -> io::Result<String> {
     let path = path.trim_start_matches("./").trim_matches('/').replace('/', "\\");
     let name = Name::parse(&path, frevo_store::name::Rules::Windows);
     match name {
-        // A path with `..` is refused, because `Name` would resolve it to another path.
+        // A path with `..` is refused, because `Name` would resolve it to another entry.
         Ok(name) if is_separated && name.path() == path && !name.is_root() => Ok(path),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidInput,

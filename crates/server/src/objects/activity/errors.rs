@@ -29,7 +29,7 @@ impl Errors {
         for (of, count) in &self.slots {
             let mut now = of.load(Ordering::Relaxed);
             if now == Status::SUCCESS.0 {
-                // Another core may have taken the free slot meanwhile, perhaps for the same status.
+                // Another core may have used the free slot first, maybe for the same status.
                 let free = Status::SUCCESS.0;
                 let taken =
                     of.compare_exchange(free, status.0, Ordering::Relaxed, Ordering::Relaxed);
@@ -76,7 +76,8 @@ mod tests {
             errors.count(Status(0xc0ff_0000 + number));
         }
         let counts = errors.counts();
-        // Two slots are taken above, so two of the further statuses have no slot.
+        // Two slots are already taken, so two of the further statuses have no slot and are counted
+        // together.
         assert_eq!(counts.len(), STATUSES_COUNTED + 1);
         assert_eq!(counts.iter().find(|(status, _)| status.is_none()), Some(&(None, 2)));
         let all: u64 = counts.iter().map(|(_, count)| count).sum();

@@ -86,7 +86,8 @@ impl Registry {
 
     /// The sum over all channels since the start, those that have ended included.
     pub(crate) fn totals(&self) -> Totals {
-        // The lock is held while counts are read, so that a channel that ends is counted only once.
+        // The lock is held while the counts are read, so that a channel that ends meanwhile is
+        // counted once.
         let table = self.table.lock();
         let mut totals = table.past;
         table.channels.values().for_each(|entry| totals.add(&entry.activity.totals()));
@@ -130,8 +131,8 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut table = self.registry.table.lock();
-        // A later logon to the same session on this connection has its own entry, which is not
-        // removed.
+        // A later logon to the same session on this connection has replaced the entry by its own,
+        // which must stay.
         let is_own = |entry: &Entry| Arc::ptr_eq(&entry.activity, &self.activity);
         let ended = if table.channels.get(&self.key).is_some_and(is_own) {
             let ended = table.channels.remove(&self.key);
@@ -143,7 +144,8 @@ impl Drop for Registered {
         let totals = self.activity.totals();
         table.past.add(&totals);
         drop(table);
-        // Dropping the entry may free facts of a connection, which must not happen under the lock.
+        // The entry is dropped after the lock is released, because its drop may free facts of a
+        // connection.
         drop(ended);
     }
 }

@@ -67,7 +67,7 @@ async fn fills_at(most: usize, address: impl Fn(usize) -> IpAddr, elsewhere: IpA
     assert!(!is_evicted(&other) && !is_evicted(&newcomer));
     assert_eq!(count(&admission), most + 1);
     is_sound(&admission);
-    // A new connection that takes a free place evicts no other connection.
+    // A free place is filled without evicting another connection.
     let gone = tickets.iter().position(|ticket| !is_evicted(ticket)).unwrap();
     tickets.swap_remove(gone);
     let _another = admission.enter(address(most)).expect("a free place");
@@ -89,7 +89,8 @@ async fn one_address_gets_its_share_and_no_more() {
 async fn a_network_of_ipv6_counts_as_one_address() {
     let host = |n: usize| v6(1, 1, 1, (n as u64) << 32 | n as u64);
     fills_at(UNAUTHENTICATED_PER_ADDRESS, host, v6(1, 1, 2, 0)).await;
-    // IPv4 addresses mapped into IPv6 share one IPv6 network, but are counted one by one.
+    // IPv4 addresses mapped into IPv6 are in one IPv6 network, but each counts as its own IPv4
+    // address. So more of them may connect than a /48 allows.
     let admission = Admission::default();
     let mapped = |n: usize| {
         let IpAddr::V4(v4) = v4(n as u32, 1) else { unreachable!() };
@@ -109,7 +110,7 @@ async fn networks_have_growing_shares() {
         v6(2, 0, 0, 1),
     )
     .await;
-    // A /24 of private addresses has no limit of its own.
+    // Many clients may be behind one private /24, so it has no limit of its own.
     let admission = Admission::default();
     let private = |n: usize| IpAddr::V4(Ipv4Addr::new(10, 0, 0, (n % 250) as u8));
     let tickets = entered(&admission, (0..UNAUTHENTICATED_PER_24 * 4).map(private));
@@ -118,7 +119,8 @@ async fn networks_have_growing_shares() {
 
 #[tokio::test(start_paused = true)]
 async fn all_addresses_together_are_bounded() {
-    // Each address has one connection: none is busier than the newcomer.
+    // Each address has one connection, as the newcomer has, so none may be evicted for it before it
+    // is old enough.
     let admission = Admission::default();
     let mut tickets = entered(&admission, (0..UNAUTHENTICATED as u32 - 1).map(|n| v4(n, 1)));
     tickets.push(admission.enter(v4(50_000, 1)).expect("the last place"));
@@ -139,8 +141,8 @@ async fn all_addresses_together_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn the_busiest_network_loses_its_oldest() {
     let admission = Admission::default();
-    // Most connections of a /48 are in one /56, most of these in one /64, and most of these from
-    // one address; the oldest connections of all come from other networks.
+    // Most connections of a /48 are in one /56, most of those in one /64, and most of those are
+    // from one address (`busy`). The oldest connections of all are from other networks (`alone`).
     let alone = entered(&admission, (0..100).map(|n| v4(n, 1)));
     let calm = entered(&admission, (0..50).map(|n| v6(9, 1, 0, n)));
     advance(Duration::from_secs(5)).await;
@@ -149,18 +151,19 @@ async fn the_busiest_network_loses_its_oldest() {
     let beside = entered(&admission, (0..50).map(|n| v6(9, 2, 2, 10 + n)));
     let rest = UNAUTHENTICATED as u32 - count(&admission) as u32;
     let spread = entered(&admission, (0..rest).map(|n| v4(1_000 + n / 100, n % 100)));
-    // All other connections are young too, but their network is busier than the newcomer's.
+    // All connections are young, but the busiest network is busier than the newcomer's, so a
+    // connection of its busiest address is evicted.
     let newcomer = admission.enter(v4(70_000, 1)).expect("admitted");
     assert!(is_evicted(&busy[0]) && !is_evicted(&busy[1]), "{:?}", survivors(&busy));
     let innocent = [&alone, &calm, &near, &beside, &spread];
     assert!(innocent.iter().all(|tickets| survivors(tickets) == tickets.len()));
     assert!(!is_evicted(&newcomer));
-    // These newcomers belong to the busiest network, so the busiest part of that network loses
-    // connections.
+    // These newcomers are in the busiest network, so its busiest address loses further connections.
     let _near = entered(&admission, (0..8).map(|host| v6(9, 3, 0, host)));
     assert_eq!(survivors(&busy), 1);
     assert!(innocent.iter().all(|tickets| survivors(tickets) == tickets.len()));
-    // Where all parts are equally busy, the oldest connection is evicted if it is not young.
+    // Now all addresses of the network have one connection each, so the oldest of these is evicted,
+    // because it is not young any more.
     let newest = admission.enter(v6(9, 3, 0, 9)).expect("admitted");
     assert!(is_evicted(&busy[9]), "of 51 addresses with one each");
     assert!(!is_evicted(&newest));
@@ -231,10 +234,12 @@ async fn an_eviction_is_told_before_and_after_there_is_a_handle() {
     tickets[0].evicted().await;
     assert!(matches!(notices.try_next(), Some(Notice::Evicted)));
     assert!(notices.try_next().is_none());
-    // This connection was evicted before it had a handle: the handle receives the notice at once.
+    // The connection was evicted before it had a handle, so it gets the notice as soon as it has
+    // one.
     tickets[2].reach_by(handle);
     assert!(matches!(notices.try_next(), Some(Notice::Evicted)));
-    // The place of an evicted connection is freed once, not again when its ticket is dropped.
+    // The place of an evicted connection is already free; dropping its ticket must not free it
+    // again.
     drop(tickets);
     assert_eq!(count(&admission), 3);
     is_sound(&admission);

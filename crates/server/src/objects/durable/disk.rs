@@ -93,8 +93,7 @@ impl DiskState {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = FileBackend::new(options.open(path).map_err(fault)?).map_err(fault)?;
         let database = Database::builder().create_with_backend(file).map_err(fault)?;
-        // redb syncs its file but not the directory entry of a new file, so the directory is synced
-        // here.
+        // redb syncs its new file, but not the directory entry, so the directory is synced here.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(fault)?;
         folder.sync_all().map_err(fault)?;
@@ -159,7 +158,8 @@ fn write(database: &Database, jobs: &Receiver<Job>) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
         batch.extend(jobs.try_iter().take(STATE_BATCH));
-        // A transaction that panics before its commit is rolled back.
+        // A panic before the commit rolls the transaction back, so all its jobs are reported as
+        // failed.
         let bug = || Err(StateFault::Failed("a bug in the server; see the log".into()));
         match panics::contained(|| commit(database, &batch)).unwrap_or_else(bug) {
             Ok(effects) => {
@@ -177,7 +177,7 @@ fn write(database: &Database, jobs: &Receiver<Job>) {
 }
 
 fn commit(database: &Database, batch: &[Job]) -> Result<Vec<Effect>, StateFault> {
-    // redb makes a transaction durable at its commit: that is its default.
+    // By default redb makes a transaction durable when it commits.
     let transaction = database.begin_write().map_err(fault)?;
     let effects = {
         let mut tables = Tables::open(&transaction)?;
@@ -303,7 +303,8 @@ mod tests {
         let store = DiskState::open(&folder.path().join("state")).unwrap();
         let [first, other] = ["a", "b"].map(|share| load(&store, share).ownership);
         wait(|done| store.put(&first, RecordId(1), vec![1], done)).unwrap();
-        // A change requested before the load is contained in the load's result.
+        // The `put` was requested before the second load, so the load's result contains it. Then
+        // the first owner is fenced off.
         store.put(&first, RecordId(2), vec![2], Box::new(|_| {}));
         let second = load(&store, "a");
         assert_eq!(second.records, [(RecordId(1), vec![1]), (RecordId(2), vec![2])]);
@@ -322,7 +323,8 @@ mod tests {
     fn records_of_an_earlier_version_are_sorted_by_their_shares() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
-        // The record of an Open in the share "Daten", written by an earlier version of Frevo.
+        // The file has the record of an Open in the share "Daten", written by an earlier version of
+        // Frevo.
         let old = include_bytes!("../../../../store/src/state/testing/record-2.bin");
         {
             let database = Database::create(&path).unwrap();

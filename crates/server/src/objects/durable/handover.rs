@@ -95,7 +95,7 @@ pub fn take_up(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<
     let (done, emptied) = mpsc::channel();
     for (id, _) in &records {
         let done = done.clone();
-        // The send fails if this function has returned early, after another removal failed.
+        // The send fails if this function returned early because another removal had failed.
         store.remove(&ownership, *id, Box::new(move |result| _ = done.send(result)));
     }
     drop(done);
@@ -108,7 +108,7 @@ pub fn take_up(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<
         let [until @ .., kind] = *head;
         let (until, is_resilient) = (u64::from_le_bytes(until), kind == 1);
         let record = OpenRecord::from_bytes(record).map_err(|error| error.to_string())?;
-        // If the clock was set back, the Open is kept no longer than its own timeout.
+        // The clock may have been set back, so the Open is kept no longer than its own timeout.
         let most = u64::from(record.timeout_ms).saturating_mul(TICKS_PER_MS);
         let ms = until.saturating_sub(now.0).min(most) / TICKS_PER_MS;
         Ok::<_, String>((id, record, Duration::from_millis(ms), is_resilient))

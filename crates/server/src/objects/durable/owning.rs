@@ -62,7 +62,7 @@ pub(super) fn load(
     share: &str,
 ) -> mpsc::Receiver<Result<Loaded, StateFault>> {
     let (done, loaded) = mpsc::channel();
-    // The send fails if the start was abandoned, after another load failed.
+    // The send fails if the start was given up because another load had failed.
     store.load(share, Box::new(move |result| _ = done.send(result)));
     loaded
 }
@@ -98,11 +98,12 @@ pub fn restore_new(server: &Arc<ServerState>) -> Result<usize, StateFault> {
         let loaded = loading.recv().map_err(unanswered)??;
         let epoch = loaded.ownership.epoch;
         records.extend(read(server, &share.life, loaded));
-        // No other task changes the state of a share that is being started, so this succeeds.
+        // The state is changed only by the task that starts the share, namely this one, so `own`
+        // succeeds.
         let _ = share.life.own(epoch);
     }
-    // The Opens of all shares are restored together, since caching and locks can be restored only
-    // after all Opens exist.
+    // The Opens of all shares are restored in one step, because caching and locks can be restored
+    // only when all Opens exist.
     Ok(restore_all(server, records))
 }
 
@@ -138,7 +139,7 @@ impl Default for Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         for life in &self.lives {
-            // A share that is served already ignores the call and stays served.
+            // If the share is already served, the call has no effect, so its result is ignored.
             let _ = life.fail(self.why.clone());
         }
     }
@@ -160,13 +161,13 @@ impl ServerState {
                 }
             };
             share.life.when_lost(move || match Handle::try_current() {
-                // The caller may hold locks, so the share is cut off by a task of its own.
+                // The caller may hold locks that `cut_off` takes, so a separate task calls it.
                 Ok(runtime) => {
                     let cut_off = cut_off.clone();
                     drop(runtime.spawn(async move { cut_off() }));
                 }
-                // Without a runtime the caller is a thread of the state store, which holds no
-                // locks.
+                // Without a runtime the caller is a thread of the state store. It holds no locks,
+                // so it may call `cut_off` itself.
                 Err(_) => cut_off(),
             });
         }
@@ -251,7 +252,8 @@ impl ServerState {
             let _runtime = runtime.enter();
             let _ = done.send(restore_all(&server, records));
         });
-        // If the server ends first, no Open is restored; its records stay in the state store.
+        // If the server ends before the task runs, no Open is restored, but the records stay in the
+        // state store.
         if given.is_err() { 0 } else { restored.await.unwrap_or_default() }
     }
 
@@ -272,8 +274,8 @@ impl ServerState {
         }
         for life in &lives {
             self.cut_off(life);
-            // Requests that have begun must end before the next owner serves the share, since they
-            // may change files.
+            // Running requests may still change files, so they must end before the next owner
+            // serves the share.
             let trees: Vec<_> = self.trees_of(life).into_iter().map(|(_, tree)| tree).collect();
             for tree in &trees {
                 tree.under_way.end();
@@ -309,8 +311,8 @@ impl ServerState {
     async fn flush(&self, life: &Arc<Life>) -> Result<(), NotMoved> {
         let Some(store) = self.durables.store() else { return Ok(()) };
         let (done, stable) = oneshot::channel();
-        // No Open has the id 0, so nothing is removed. The call completes after all earlier changes
-        // are stored.
+        // No Open has the id 0, so this removes nothing. But it completes only when all earlier
+        // changes are stored.
         store.remove(&life.ownership(), RecordId(0), Box::new(|result| _ = done.send(result)));
         match stable.await {
             Ok(result) => result.map_err(|fault| NotMoved::of(life.share(), &fault)),
@@ -336,7 +338,7 @@ impl ServerState {
     fn trees_of(&self, life: &Arc<Life>) -> Vec<(Arc<Session>, Arc<TreeConnect>)> {
         let mut found = Vec::new();
         let mut sessions = self.sessions();
-        // Sessions end in the order of their ids, not in the random order of the map.
+        // Sessions are visited in the order of their ids, because the map's order is random.
         sessions.sort_unstable_by_key(|session| session.id);
         for session in sessions {
             let trees = session.trees().into_iter();
@@ -353,7 +355,7 @@ impl ServerState {
         }
         for (session, _) in self.trees_of(life) {
             for channel in session.channel_handles() {
-                // The send fails if the channel has ended, which needs no notice.
+                // The send fails if the channel has ended, and then it needs no notice.
                 let _ = channel.send(Notice::Disconnect("another server serves the share"));
             }
         }

@@ -71,7 +71,8 @@ pub(super) struct Kept<'a> {
 /// connection, and the request is worth a short wait.
 pub(super) fn is_early(kept: Kept<'_>, asked: &Reconnect<'_>) -> bool {
     let detached = Kept { is_attached: false, ..kept };
-    // Waiting is useless if the reconnect would be refused even after the old session has ended.
+    // If the reconnect would be refused even without the old session, waiting for its end is
+    // useless.
     let is_other = [Status::OBJECT_NAME_NOT_FOUND, Status::ACCESS_DENIED].map(Err);
     kept.is_attached && !is_other.contains(&verdict(detached, asked))
 }
@@ -84,8 +85,8 @@ pub(super) fn verdict(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Statu
             second(kept, asked, create_guid, persistent)
         }
     }?;
-    // MS-SMB2 has no such check. Without it a client could reconnect through a share that grants
-    // other rights.
+    // MS-SMB2 does not compare the share. Without this check a client could reconnect through
+    // another share, which grants other rights.
     if !is_same_name(kept.share, asked.share) {
         return Err(Status::OBJECT_NAME_NOT_FOUND);
     }
@@ -97,7 +98,7 @@ fn first(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
     if is_other_clients_lease(kept, asked) {
         return Err(Status::OBJECT_NAME_NOT_FOUND);
     }
-    // Windows: the name is compared last, as with reconnect contexts of version 2.
+    // As on Windows, the name is compared last, like in a reconnect of version 2.
     check_state(kept, asked)?;
     check_name(kept, asked)
 }
@@ -112,8 +113,9 @@ fn second(
     let is_persistent = kept.survival.is_persistent();
     if is_other_clients_lease(kept, asked)
         || (is_persistent && !persistent)
-        // An Open made by DHnQ has a NULL Open.CreateGuid, the GUID of zeros. Windows lets DH2C
-        // with that GUID reconnect to it (smbtorture's reopen2-lease).
+        // An Open made by DHnQ has no CreateGuid, which counts as the GUID of zeros. On Windows a
+        // DH2C with the GUID of zeros can reconnect to it (smbtorture's reopen2-lease), and so
+        // here.
         || kept.survival.create_guid.unwrap_or_default() != create_guid
     {
         return Err(Status::OBJECT_NAME_NOT_FOUND);
@@ -142,7 +144,8 @@ fn check_name(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
 fn check_state(kept: Kept<'_>, asked: &Reconnect<'_>) -> Result<(), Status> {
     let survival = kept.survival;
     let is_durable = survival.is_durable();
-    // MS-SMB2 3.3.7.1: a persistent Open survives without a lease or an oplock.
+    // MS-SMB2 3.3.7.1: a persistent Open survives even without a lease or an oplock, so it needs no
+    // handle caching.
     let needs_handle = is_durable && !survival.is_persistent();
     let fits = match (kept.caching, asked.lease) {
         (Caching::Lease { .. }, None) | (Caching::Nothing | Caching::Oplock { .. }, Some(_)) => {

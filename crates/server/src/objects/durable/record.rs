@@ -161,7 +161,7 @@ pub(super) async fn settle(server: &ServerState) -> Result<(), Status> {
     }
     for stable in asked {
         match stable.await {
-            // The sender was dropped unused because the Open no longer needs a record.
+            // The sender was dropped without a result, because the Open no longer needs a record.
             Err(_) => {}
             ended => stood(ended)?,
         }
@@ -179,7 +179,8 @@ pub fn renew(server: &ServerState, open: &Open) {
 fn put(server: &ServerState, open: &Open, done: Done) -> bool {
     let Some(survival) = open.survival() else { return false };
     let Some(store) = server.durables.store() else { return false };
-    // The lock keeps the records of an Open in order, and no record can follow its removal.
+    // The lock keeps the writes of an Open's record in order, so that none follows the record's
+    // removal.
     let _order = survival.recording.lock();
     if !survival.is_persistent() || open.is_closed() {
         return false;
@@ -218,7 +219,7 @@ pub async fn gone(server: &ServerState, open: &Open) -> Result<(), Status> {
 fn stood(result: Result<Result<(), StateFault>, oneshot::error::RecvError>) -> Result<(), Status> {
     match result {
         Ok(Ok(())) => Ok(()),
-        // No response is sent: another server owns the share.
+        // Another server owns the share now, so no response is sent, whatever the status.
         Ok(Err(StateFault::Fenced)) => Err(Status::SERVER_UNAVAILABLE),
         Ok(Err(fault)) => {
             tracing::error!(target: "frevo::durable", %fault, "cannot store a persistent handle");
@@ -244,7 +245,7 @@ pub(super) fn lost(server: &ServerState, id: RecordId, why: &str, holder: Option
 /// Returns their number.
 pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> usize {
     let mut opens = Vec::new();
-    // All owners' look-ups together have one deadline.
+    // The look-ups of all owners have one deadline together.
     let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
     let mut owners = Owners { patience, mapped: HashMap::new() };
     for recorded in records {
@@ -258,7 +259,8 @@ pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> 
         }
     }
     let count = opens.len();
-    // Caching, locks and deletions are restored after all Opens, because they could refuse an Open.
+    // Caching, locks and deletions are restored when all Opens exist, because they could make the
+    // restoration of an Open fail.
     for (open, recorded) in &opens {
         put_back(server, open, &recorded.record);
         if !server.durables.restore(open, recorded.deadline) {
@@ -319,11 +321,11 @@ fn reopen(
         altered: AtomicBool::new(false),
         enumeration: Ordered::new(None),
     });
-    // The restored Open belongs to an ended tree connect until its client reconnects.
+    // Until its client reconnects, the restored Open belongs to a tree connect that has ended.
     let tree = TreeConnect::new(0, Arc::clone(share), share.maximal_access());
     tree.disconnect();
     let open = Open::new(file_id, Arc::new(tree), record.granted_access, 0, target);
-    // An Open from before the restart is restored even if it exceeds the present memory limits.
+    // An Open from before the restart is restored even if the memory limits would now refuse it.
     let owner = server.ledger.account(&record.owner);
     let open = match owner.charge(Kind::Open, OPEN_BYTES) {
         Ok(charge) => open.charged(charge),
@@ -395,13 +397,13 @@ struct Owners {
 impl Owners {
     /// The owner, if it has numbers by arithmetic.
     fn mapped(&mut self, share: &Share, record: &OpenRecord) -> Option<Arc<HostUser>> {
-        // A user whom the configuration no longer maps to a host user gets no host user.
+        // If the configuration no longer maps the recorded user ID, the Open gets no host user.
         let actor = record.actor.as_ref().filter(|actor| share.id_map.sid(actor.uid).is_some())?;
         let unix = UnixUser { uid: actor.uid, gid: actor.gid, groups: actor.groups.clone() };
         let user = HostUser { unix, groups: Vec::new() };
         let known =
             self.mapped.entry(record.owner.clone()).or_insert_with(|| Arc::new(user.clone()));
-        // All Opens of a user share one list of groups, which may have a thousand entries.
+        // All Opens of a user share one list of groups, because it may have a thousand entries.
         if **known != user {
             *known = Arc::new(user);
         }
@@ -437,7 +439,7 @@ fn survival_of(record: &OpenRecord, actor: Option<Arc<HostUser>>) -> Survival {
     let survival = Survival::new(
         &record.owner,
         record.client_guid,
-        // A durable handle of version 1 has no create GUID.
+        // The GUID of zeros means a durable handle of version 1, which has no create GUID.
         Some(record.create_guid).filter(|guid| *guid != Guid::default()),
         record.app_instance_id.map(|id| AppInstance { id, version }),
         asked,
@@ -459,7 +461,7 @@ fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
     let wish = match lease_owner(record) {
         Some(owner) => {
             let parent = Some(LeaseKey(lease.parent_key)).filter(|key| *key != LeaseKey::default());
-            // Granting the lease raises its epoch by one, so it starts one lower.
+            // Granting the lease raises the epoch by one, so it begins one lower than recorded.
             let v2 = V2 { epoch: lease.epoch.wrapping_sub(1), parent };
             let v2 = (lease.version == 2).then_some(v2);
             Wish::Lease(LeaseWish { owner, state: LeaseState(lease.state), v2 })
@@ -468,8 +470,7 @@ fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
         None => Wish::Nothing,
     };
     let route = Route { session: 0, persistent: open.file_id.persistent, sealed: true };
-    // Caching that was granted before the restart is restored before the locks, which would prevent
-    // it.
+    // Caching is granted before the locks are restored, because the locks would prevent it.
     let shape = Shape { is_directory: false, allocation: 0 };
     server.files.grant(&file.cell, file.id, shape, wish, route);
     let mut state = file.cell.lock();

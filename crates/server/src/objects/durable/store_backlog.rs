@@ -98,7 +98,8 @@ impl StoreBacklog {
         let note = move |result: Result<(), StateFault>| {
             holder.note(&result);
             let mut all = backlog.0.lock();
-            // Results arrive in the order of the requests, so only the last result counts.
+            // The results arrive in the order of the requests, so the last one says if the stored
+            // record is current.
             if matches!(result, Err(StateFault::Failed(_))) {
                 all.stale.insert(id);
             } else {

@@ -142,8 +142,8 @@ impl Durables {
     ) -> Result<Replay, Status> {
         let key = (fold_name(user), client_guid, create_guid);
         let mut table = self.table.lock();
-        // Checks for a running CREATE first: its Open may be in the table but not yet in its
-        // session or stored.
+        // A running CREATE is looked up first: its Open may already be in the table, but not yet in
+        // its session or stored.
         if table.creating.contains(&key) {
             return Err(if is_replay {
                 Status::FILE_NOT_AVAILABLE
@@ -208,8 +208,8 @@ impl Durables {
             table.by_file.adopt(key_of(open));
         }
         drop(table);
-        // A record may exist nevertheless, because a change of the file stores the records of all
-        // its Opens.
+        // A record of the Open may exist, because a change of the file writes the records of all
+        // its Opens. It is removed.
         self.remove_record(open, Box::new(|_| {}));
     }
 
@@ -218,7 +218,7 @@ impl Durables {
     pub(super) fn remove_record(&self, open: &Open, done: Done) {
         let (Some(store), Some(survival)) = (self.store(), open.survival()) else { return };
         let _order = survival.recording.lock();
-        // The records belong to another server if that server owns the share.
+        // If another server owns the share, the records are that server's and must not be removed.
         let Some(holder) = Holder::present(&open.tree().share.life) else {
             return done(Err(StateFault::Fenced));
         };
@@ -272,8 +272,8 @@ impl Durables {
         if table.opens.get(&id).is_some_and(|entry| Arc::ptr_eq(&entry.open, open)) {
             return true;
         }
-        // Two DurableFileIds of 64 random bits should never be equal. If they are, the later Open
-        // is refused rather than mistaken for the earlier one.
+        // Two DurableFileIds of 64 random bits are never equal in practice. If they are, the later
+        // Open is refused, so that it is not mistaken for the earlier one.
         if table.opens.len() >= DURABLE_OPENS || table.opens.contains_key(&id) {
             return false;
         }
@@ -335,7 +335,8 @@ impl Durables {
         self.take_out(&mut self.table.lock(), open.file_id.persistent);
         self.detached.notify_waiters();
         if open.survival().is_some_and(Survival::is_persistent) {
-            // The removal of the record is not awaited. Callers that depend on it wait themselves.
+            // The removal of the record is only started. Callers that depend on its end wait
+            // themselves.
             self.remove_record(open, Box::new(|_| {}));
         }
     }

@@ -50,7 +50,7 @@ pub fn watch(server: &Arc<ServerState>, file: &FileOpen, granted: Granted) {
 /// does not tell the last three apart.
 fn cause(change: &HostChange<'_>, is_directory: bool) -> Option<Cause> {
     match change {
-        // MS-FSA 2.1.5.4: a change of data alone does not break the lease of the parent directory.
+        // MS-FSA 2.1.5.4: if only data changes, the lease of the directory is not broken.
         HostChange::Change { matches, .. } if is_directory => {
             (*matches != changes::DATA).then_some(Cause::Entry)
         }

@@ -88,10 +88,10 @@ fn one_holder_keeps_half_the_budget_and_all_three_quarters() {
     let other = bob.charge(Kind::Listing, LIMIT / 4).unwrap();
     assert!(bob.charge(Kind::Open, 1).is_err());
     assert_eq!((ledger.count(Kind::Open), ledger.bytes()), (0, LIMIT / 4 * 3));
-    // A holder with little memory may still use the last quarter.
+    // While a large holder is refused, a holder with little memory may still use the last quarter.
     let small = eve.charge(Kind::Open, LIMIT / 64).unwrap();
     assert!(eve.charge(Kind::Open, 1).is_err());
-    // A charge for a buffer is never refused: full memory slows its client down instead.
+    // A charge for a buffer is never refused. Instead, full memory slows the client down.
     let frame = ann.charge(Kind::Frame, LIMIT).unwrap();
     assert_eq!(ledger.fullness(), Fullness::Full);
     drop((charge, other, small, frame));
@@ -200,7 +200,7 @@ async fn the_biggest_holder_loses_step_by_step() {
     tokio::time::advance(RELIEF_PATIENCE / 2).await;
     ledger.relieve();
     assert!(large_notices.try_next().is_none());
-    // A moment with free memory starts the patience again from zero.
+    // The memory was free for a moment, so the patience begins again.
     other.set(0, 0);
     assert_ne!(ledger.relieve(), Fullness::Full);
     other.set(2 << 20, 0);
@@ -232,11 +232,11 @@ fn an_eighth_beyond_the_limit_is_for_newcomers() {
     let ledger = Ledger::default();
     ledger.set_limit(LIMIT);
     let (ann, network) = (ledger.account("ann"), ledger.network(Ipv4Addr::LOCALHOST.into()));
-    // Accounts never use up the eighth that is reserved for newcomers.
+    // However much accounts use, the eighth that is reserved for newcomers stays free.
     for bytes in [LIMIT / 8 * 9, LIMIT * 9] {
         let ann = ann.charge(Kind::Frame, bytes).unwrap();
         assert!(ledger.has_room_for_newcomers(), "{bytes}");
-        // Newcomers alone can use up their eighth.
+        // Only newcomers can use up the eighth that is reserved for them.
         for (bytes, has_room) in [(LIMIT / 8 - 1, true), (LIMIT / 8, false), (LIMIT / 8 + 1, false)]
         {
             let newcomers = network.charge(Kind::Frame, bytes).unwrap();

@@ -54,7 +54,8 @@ impl Open {
     ) -> Option<Deletion> {
         let links = match files.leave(cell, self.id(), &file.vfs) {
             Departure::Remove(links) => links,
-            // The directory is deleted with its last Open, so its watches end now.
+            // Other Opens of the directory are left. The last one will delete it, but its watches
+            // end now.
             _ if file.is_directory && cell.lock().is_delete_pending() => {
                 files.watches.deleting(cell.key());
                 return None;
@@ -90,7 +91,8 @@ impl Open {
                 if is_served {
                     file.remove(files, &cell, &link, &*vfs)
                 } else {
-                    // Another server owns the share now, and deletes the file itself.
+                    // Another server owns the share and will delete the file, so this server does
+                    // not.
                     Err(Fault::Busy)
                 }
             };
@@ -136,8 +138,8 @@ impl Open {
         }
         self.record_removed(&link.name, file.is_directory);
         if let Some(mut actor) = by {
-            // The parent lease keeps its caching only if both Opens name it: the Open that
-            // requested the deletion, and the Open that is closed last.
+            // The lease on the parent keeps its caching only if the Open that requested the
+            // deletion and the Open that closed last both name it.
             actor.lease = actor.lease.filter(|lease| Some(lease.key) == parent);
             files.entry_changed(&*vfs, &link.name, actor);
         }
@@ -147,8 +149,8 @@ impl Open {
     /// It was acknowledged that this would go, and it has not.
     fn not_removed(&self, name: &Name, fault: Fault) {
         tracing::debug!(%name, %fault, "a file was not deleted at its close");
-        // All other faults are no failure of the deletion: the name is free or used by another
-        // file, or the directory is no longer empty.
+        // With any other fault there is nothing more to delete: the name is free or belongs to
+        // another file, or the directory is no longer empty.
         let is_failure = matches!(
             fault,
             Fault::ReadOnly
@@ -159,7 +161,8 @@ impl Open {
                 | Fault::NoMemory
                 | Fault::TooManyOpen
         );
-        // An Open without the right DELETE did not request the deletion.
+        // Only an Open with the right DELETE can have requested the deletion, so only it reports
+        // the failure.
         if is_failure && self.granted_access.contains(AccessMask::DELETE) {
             let _ = self.removal_failure.set(fault.status());
         }

@@ -44,7 +44,7 @@ impl Drop for KeptTimes<'_> {
             tracing::debug!(%fault, "times that a client has set could not be restored");
         }
         // Another Open may have changed the times meanwhile. Each Open raises its own counter
-        // before it reads the other counter, so at least one of them notices.
+        // before it reads the other one, so at least one of the two Opens notices.
         cell.note_restoration();
         if cell.moves() != *moves {
             self.move_again();
@@ -76,7 +76,7 @@ impl FileOpen {
         changed: Setting,
     ) -> Result<(Option<FileTime>, Option<FileTime>), Status> {
         if self.posix {
-            // For a POSIX client the next write changes the time even if it was set.
+            // For a POSIX client a set time does not stay: the next write changes it.
             return Ok((written.value(), changed.value()));
         }
         let is_left = |setting| matches!(setting, Setting::Leave);
@@ -151,7 +151,7 @@ impl FileOpen {
     }
 
     fn times_of(&self, keeps_written: bool, keeps_changed: bool) -> Option<Before> {
-        // The counter is read before the times, so that a change between the reads is noticed
+        // The counter is read before the times, so that a change between the two reads is noticed
         // later.
         let moves = self.own_cell().moves();
         let stat = self.node_stat().ok()?;

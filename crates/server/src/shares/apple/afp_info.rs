@@ -31,7 +31,7 @@ impl Record {
         let mut bytes = [0; Self::SIZE];
         let (head, rest) = bytes.split_at_mut(Self::HEAD.len());
         head.copy_from_slice(&Self::HEAD);
-        // The bytes are four zeros and the backup date 0x80000000 (no backup).
+        // The bytes are four zeros and then the backup date 0x80000000, which means "no backup".
         if let [_, _, _, _, date, ..] = rest {
             *date = 0x80;
         }

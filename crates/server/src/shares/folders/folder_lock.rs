@@ -23,9 +23,9 @@ pub(super) struct FolderLock {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // Another share may open the folder now and must not fail because of this lock. HELD covers
-        // the time until the unlock; a forked child may still have a copy of the descriptor, so
-        // closing would not unlock.
+        // HELD is locked until the folder is unlocked, so that another share that opens it now
+        // waits and does not fail. A forked child may still have a copy of the descriptor, so
+        // closing alone would not unlock it.
         let _held = HELD.lock();
         if let Some(folder) = self.folder.take().and_then(Arc::into_inner) {
             let _ = rustix::fs::flock(&folder, FlockOperation::Unlock);

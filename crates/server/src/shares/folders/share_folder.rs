@@ -96,7 +96,7 @@ impl ShareFolder {
                 lock: None,
                 is_claimed: false,
             }),
-            // This volume is a placeholder, which is replaced before a client uses the share.
+            // The first volume is a placeholder. It is replaced before a client uses the share.
             volume: ArcSwap::from_pointee(Volume::plain(0, "NTFS")),
             folder_id: AtomicUsize::new(0),
             may_wait: AtomicBool::new(true),
@@ -125,7 +125,7 @@ impl ShareFolder {
     }
 
     fn try_open(&self, state: &mut State) -> Result<Arc<PosixVfs>, Unopened> {
-        // Opens as the server, because users may not have the right to open the folder.
+        // The folder is opened as the server, because a user may not have the right to open it.
         let _server = credentials::as_server();
         let opened = self.open_settled(state);
         let before = state.place.as_ref();
@@ -182,8 +182,8 @@ impl ShareFolder {
         if let Some(vfs) = self.opened.load_full() {
             return Ok(vfs);
         }
-        // Looks up as the server, because users may not have the right to search the parent
-        // folders.
+        // The folder is looked up as the server, because a user may not have the right to search
+        // the folders above it.
         let _server = credentials::as_server();
         let mut state = self.state.lock();
         if let Some(vfs) = self.opened.load_full() {
@@ -225,11 +225,11 @@ impl ShareFolder {
             self.judge_briefly(&mut state, now);
             return;
         };
-        // Two references are expected: the one of this call and the one in `opened`.
+        // Two references are expected, `vfs` and the one in `opened`. Any more belong to a user.
         let is_held = vfs.is_in_use() || Arc::strong_count(&vfs) > 2;
         let here = state.place.as_ref().map(|place| place.located);
         let is_here = now.as_ref().is_ok_and(|now| Some(*now) == here);
-        // Only timed looks measure the time without use, since other looks come at irregular times.
+        // Only timed looks count as looks without use, because other looks come at irregular times.
         if why == Look::Timed {
             let is_idle = !self.used.swap(false, Ordering::Relaxed) && !is_held;
             state.idle_looks = if is_idle { state.idle_looks + 1 } else { 0 };
@@ -257,7 +257,8 @@ impl ShareFolder {
     fn close(&self, state: &mut State, mut vfs: Arc<PosixVfs>) -> bool {
         let may_wait = self.may_wait.swap(true, Ordering::AcqRel);
         self.opened.store(None);
-        // New calls wait for the lock of `state`, so no further reference is handed out.
+        // New calls wait for the lock of `state`, so no further reference can appear after this
+        // check.
         if Arc::get_mut(&mut vfs).is_none_or(|vfs| vfs.is_in_use()) {
             self.opened.store(Some(vfs));
             self.may_wait.store(may_wait, Ordering::Release);
@@ -295,9 +296,9 @@ impl ShareFolder {
             (Ok(now), before)
                 if !state.has_failed
                     && before.as_ref().is_none_or(|before| {
-                        // An automounted disk is mounted again by the next use. After a fault, a
-                        // disk that came back may have its old numbers (mount ids are used again),
-                        // so only opening the folder tells.
+                        // An automounted disk is mounted again at its next use. After a fault, a
+                        // disk that came back may have its old numbers (mount ids are reused), so
+                        // the folder must be opened to find out.
                         before.is_automounted
                             || before.located == now && self.fault.load().is_none()
                     }) =>
@@ -356,7 +357,8 @@ impl ShareFolder {
         if let Some(fault) = self.fault.load_full() {
             return Err(String::clone(&fault));
         }
-        // A folder at rest is not asked for its space: the query would keep its disk mounted.
+        // The space of a folder at rest is not asked for, because the query would keep its disk
+        // mounted.
         if self.state.try_lock().is_some_and(|state| self.rests(&state)) {
             return Ok(Space::FULL);
         }

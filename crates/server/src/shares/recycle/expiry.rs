@@ -137,8 +137,8 @@ impl<'a> Walk<'a> {
                 self.remove_empty(&folder);
                 continue;
             }
-            // Opens the folder to learn its kind, because for a symbolic link a listing may report
-            // the kind of the target. The link itself expires like a file.
+            // The folder is opened to learn its kind, because a listing may report the kind of a
+            // link's target. A symbolic link expires like a file.
             let Ok(opened) = self.vfs.open(&folder, &LOOK) else { continue };
             if opened.stat.kind != Kind::Directory {
                 if folder != *root && goes(&opened.stat) {
@@ -204,7 +204,7 @@ impl<'a> Walk<'a> {
                 self.removed.files += 1;
                 self.removed.bytes = self.removed.bytes.saturating_add(stat.end_of_file);
             }
-            // A client has restored or deleted the file meanwhile, so it is gone from the bin.
+            // A client has restored or deleted the file meanwhile, so it is no longer in the bin.
             Err(Fault::NotFound | Fault::PathNotFound | Fault::Stale) => {}
             Err(fault) => {
                 tracing::warn!(target: "frevo::recycle", %file, %fault,
@@ -218,7 +218,7 @@ impl<'a> Walk<'a> {
     fn remove_empty(&self, folder: &Name) {
         let Ok(opened) = self.vfs.open(folder, &LOOK) else { return };
         if elapsed(self.now, opened.stat.changed) >= HOUR || self.removed.files > 0 {
-            // The remove fails with NotEmpty if the folder is in use.
+            // A folder that still has entries is not removed (NotEmpty), so the result is ignored.
             let _ = self.vfs.remove(folder, opened.stat.key);
         }
     }

@@ -12,7 +12,7 @@ pub(super) fn numbered(name: &str, number: u64) -> String {
     let (stem, ending) = name.split_at(dot);
     let number = format!(" ({number})");
     let room = COMPONENT_BYTES.saturating_sub(number.len());
-    // An extension that leaves no room for a stem is treated as part of the stem.
+    // If the extension leaves no room for a stem, the name is cut as if it had no extension.
     let (stem, ending) = if ending.len() < room { (stem, ending) } else { (name, "") };
     let mut end = stem.len().min(room - ending.len());
     while !stem.is_char_boundary(end) {

@@ -38,7 +38,7 @@ pub(crate) async fn watch(ambient: Arc<dyn Ambient>, shares: impl Fn() -> Vec<Ar
 /// Sweeps one share: its folder, or those of the users that are connected.
 async fn sweep_share(share: &Share, now: FileTime, stop: &Arc<AtomicBool>) {
     let expiring = share.recycle.as_ref().filter(|bin| bin.expires());
-    // The bin of a share that another server serves is emptied by that server.
+    // If another server serves the share, that server empties its recycle bin.
     let Some(bin) = expiring.filter(|_| share.life.serves()) else { return };
     let folders = match &share.user_folders {
         Some(folders) => folders.in_use(),

@@ -124,7 +124,8 @@ fn names_that_collide_get_numbers() {
     }
     let expected = [("a (2).txt", "two"), ("a (3).txt", "three"), ("a.txt", "one")];
     assert_eq!(w.bin_of("ann"), pairs(&expected));
-    // Without `versions`, the bin keeps only the newest file of a name and never replaces a folder.
+    // Without `versions`, the bin has only the newest file of each name, and a file never replaces
+    // a folder.
     let w = world(RecycleBin { versions: false, ..RecycleBin::default() }, PosixOptions::default());
     let ann = w.of("ann");
     for text in ["one", "two"] {
@@ -205,7 +206,8 @@ fn one_of_two_names_goes_and_the_other_stays() {
     ann.remove(&name("a"), first).unwrap();
     assert_eq!(key(&*ann, "b"), Ok(first));
     assert_eq!(w.bin_of("ann"), pairs(&[("a", "data")]));
-    // Removes the second hard link of a file whose first link is in the bin.
+    // The first link of the file is already in the bin. The removal of its second link must put
+    // that one there as well.
     ann.remove(&name("b"), first).unwrap();
     assert_eq!(w.bin_of("ann"), pairs(&[("a", "data"), ("b", "data")]));
 }
@@ -232,7 +234,7 @@ fn a_file_deleted_in_the_bin_is_gone() {
     delete(&*ann, ".recycle\\ann\\docs").unwrap();
     delete(&*ann, ".recycle\\ann").unwrap();
     assert!(w.path(".recycle").is_dir() && w.files(".recycle").is_empty());
-    // Deleting a file creates the bin's folder again.
+    // The bin's folder was removed, so deleting a file creates it again.
     w.write("b", "data");
     delete(&*ann, "b").unwrap();
     assert_eq!(w.bin_of("ann"), pairs(&[("b", "data")]));
@@ -286,7 +288,7 @@ fn nobody_reaches_the_bin_of_another() {
     for path in ["link\\bob with a long name\\new", "direct\\secret long name.txt", "direct\\new"] {
         cannot_reach(&*ann, path, Rules::Windows);
     }
-    // The short names of the bin's folders lead nowhere either.
+    // The folders of the bin cannot be reached by their short names either.
     let short = |text: &str| {
         let name = name(text);
         frevo_store::short_name::short_name(name.last()).unwrap()
@@ -307,7 +309,7 @@ fn the_folders_of_the_bin_stay_where_they_are() {
     let w = plain();
     w.write("a", "data");
     let ann = w.of("ann");
-    // Clients cannot create the folder of the bin.
+    // Clients must not create the bin's folder themselves, even in another case.
     let how = OpenHow { existence: Existence::MustNotExist, ..OpenHow::DIRECTORY };
     assert_eq!(ann.open(&name(".Recycle"), &how).map(drop), Err(Fault::AccessDenied));
     delete(&*ann, "a").unwrap();
@@ -405,7 +407,8 @@ fn a_large_bin_loses_its_oldest_files() {
         delete(&**user, path).unwrap();
     }
     let expire = || Walk::new(&*w.base, later(0), &mut || true).expire(&w.bin);
-    // The limit applies to the bin of each user: ann has twelve bytes in it, bob has four.
+    // Each user's bin has the limit of its own: ann's has twelve bytes and loses a file, bob's has
+    // four and loses none.
     assert_eq!(expire().files, 1);
     assert_eq!((w.bin_of("ann").len(), w.bin_of("bob").len()), (2, 1));
     assert_eq!(expire().files, 0);

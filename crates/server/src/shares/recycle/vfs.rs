@@ -149,7 +149,8 @@ impl RecyclingVfs {
         if !is_kept {
             return self.inner.remove(name, key);
         }
-        // The move may have to create a folder for each component of the path.
+        // The move may create a folder for each component of the path. If that takes too long for a
+        // core, it runs on a blocking thread.
         if host::gives_up(name.components().count()) {
             return Err(Fault::Busy);
         }
@@ -159,7 +160,7 @@ impl RecyclingVfs {
                 Ok(())
             }
             // If the bin is full, the file is deleted for good, so that clients can always free
-            // space. CrossDevice: a file system mounted below the share has no bin.
+            // space. CrossDevice means a file system mounted below the share, which has no bin.
             Err(fault @ (Fault::DiskFull | Fault::QuotaExceeded | Fault::CrossDevice)) => {
                 tracing::debug!(target: "frevo::recycle", file = %name, %fault,
                     "deleted for good: the recycle bin cannot take the file");
@@ -190,8 +191,8 @@ impl RecyclingVfs {
             return self.move_to(name, key, &flat);
         }
         match self.move_to(name, key, &to) {
-            // The path in the bin would be too long, or a file is in the way of a folder: the file
-            // goes directly into the user's folder.
+            // The path in the bin would be too long, or a file is where a folder is needed. So the
+            // file is moved directly into the user's folder of the bin.
             Err(Fault::NameTooLong | Fault::PathNotDirectory | Fault::NotADirectory) => {
                 self.move_to(name, key, &flat)
             }
@@ -238,7 +239,7 @@ impl RecyclingVfs {
             };
             match self.inner.open(&way, &how) {
                 Ok(_) => {}
-                // Another program removed the user's folder in the bin meanwhile, so it is made
+                // Another program has removed the user's folder of the bin meanwhile, so it is made
                 // again.
                 Err(Fault::PathNotFound) => {
                     self.make_home()?;
@@ -247,7 +248,8 @@ impl RecyclingVfs {
                 Err(fault) => return Err(fault),
             }
         }
-        // The path has only the bin and the user's folder, so no folder below is needed.
+        // A path of at most two components is the bin and the user's folder, so no folder below
+        // them is made.
         if folder.components().count() <= 2 { self.make_home() } else { Ok(()) }
     }
 
@@ -264,8 +266,8 @@ impl RecyclingVfs {
                 "it must belong to the server and be writable by its owner only (chmod 755)",
             );
         }
-        // The folder belongs to the server until its owner is set; a crash may have come in
-        // between.
+        // The server makes the folder and then gives it to its owner. A crash in between leaves it
+        // to the server, so this is tried again.
         let given =
             |stat: &Stat| self.owner.filter(|owner| *owner != stat.uid && stat.uid == server);
         let home = self.folder(&self.home(), 0o700, given)?;
@@ -306,7 +308,7 @@ impl RecyclingVfs {
         }
         let change = BasicChange { uid, mode: Some(mode), ..BasicChange::default() };
         match opened.node.set_basic(&change) {
-            // The file system has no owners and modes, and no owner is wanted: there is nothing to
+            // The file system has no owners or modes. As no owner is wanted, there is nothing to
             // change.
             Err(Fault::NotSupported) if self.owner.is_none() => {}
             changed => changed?,

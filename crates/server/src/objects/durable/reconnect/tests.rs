@@ -101,7 +101,8 @@ fn another_user_is_denied_and_another_client_does_not_find_a_lease() {
         assert_eq!(verdict(kept(&durable, BATCH), &thief), Err(Status::ACCESS_DENIED));
         let elsewhere = |lease| Reconnect { client_guid: CREATE, ..asked(version, lease) };
         assert_eq!(verdict(kept(&durable, leased(2)), &elsewhere(Some(2))), GONE);
-        // Without a lease the client GUID is not compared.
+        // Without a lease the client GUID is not compared, so another client of the user may
+        // reconnect.
         assert_eq!(verdict(kept(&durable, BATCH), &elsewhere(None)), Ok(()));
         let other_share = Reconnect { share: "other", ..asked(version, None) };
         assert_eq!(verdict(kept(&durable, BATCH), &other_share), GONE);
@@ -114,8 +115,8 @@ fn a_live_session_keeps_its_open() {
         let durable = survival(Is::Durable, guid);
         let attached = Kept { is_attached: true, ..kept(&durable, BATCH) };
         assert_eq!(verdict(attached, &asked(version, None)), GONE);
-        // Another user gets the status of an unknown Open, so the refusal does not reveal that the
-        // Open exists.
+        // Another user is refused with the status of an unknown Open, so that it does not learn
+        // that the Open exists.
         let thief = Reconnect { user: "bob", ..asked(version, None) };
         assert_eq!(verdict(attached, &thief), GONE);
     }
@@ -128,7 +129,8 @@ fn a_lease_is_named_as_it_was() {
         let asks = |lease| asked(version, lease);
         assert_eq!(verdict(kept(&durable, leased(2)), &asks(None)), GONE);
         assert_eq!(verdict(kept(&durable, BATCH), &asks(Some(2))), GONE);
-        // Windows also accepts a lease context of the other version.
+        // As on Windows, a lease context of the other version is accepted too, but not another
+        // lease key.
         assert_eq!(verdict(kept(&durable, leased(1)), &asks(Some(2))), Ok(()));
         assert_eq!(verdict(kept(&durable, leased(2)), &asks(Some(1))), Ok(()));
         let lease = Some(AskedLease { key: LeaseKey([9; 16]), version: 2 });
@@ -139,7 +141,8 @@ fn a_lease_is_named_as_it_was() {
         assert_eq!(verdict(kept(&durable, leased(2)), &renamed), refused);
         let deletes = Caching::Lease { key: KEY, version: 2, handle: true, deletes: true };
         assert_eq!(verdict(kept(&durable, deletes), &renamed), Ok(()));
-        // The name is compared only for an Open with a lease.
+        // An Open without a lease is reconnected even under another name: the name is compared only
+        // with a lease.
         let renamed = Reconnect { lease: None, ..renamed };
         assert_eq!(verdict(kept(&durable, BATCH), &renamed), Ok(()));
     }
@@ -167,7 +170,8 @@ fn version_two_names_its_create_and_its_kind() {
     for open in [&none, &other] {
         assert_eq!(verdict(kept(open, BATCH), &asked(two(CREATE, false), None)), GONE);
     }
-    // Windows: DHnQ sets Open.CreateGuid to NULL, which is the GUID of zeros.
+    // As on Windows, an Open made by DHnQ has the GUID of zeros, so a DH2C with this GUID
+    // reconnects to it.
     assert_eq!(verdict(kept(&none, BATCH), &asked(two(Guid::default(), false), None)), Ok(()));
     assert_eq!(verdict(kept(&other, BATCH), &asked(two(Guid::default(), false), None)), GONE);
     let durable = survival(Is::Durable, Some(CREATE));

@@ -41,7 +41,8 @@ impl Durables {
     pub(crate) fn disconnect(&self, open: &Arc<Open>) -> bool {
         let Some(survival) = open.survival() else { return false };
         let Some(time) = survival.kept_for(Caching::of(open)) else { return false };
-        // If another server owns the share, the client can find the Open only at that server.
+        // Another server owns the share, so the client finds the Open only at that server. The Open
+        // is not kept here.
         if !open.tree().share.life.serves() {
             return false;
         }
@@ -137,7 +138,8 @@ impl Durables {
         let deadline = Instant::now() + RECONNECT_PATIENCE;
         loop {
             let mut detached = pin!(self.detached.notified());
-            // Registers for the notification before the check, so that no detached Open is missed.
+            // The notification is registered before the check, so that an Open that is detached in
+            // between is not missed.
             detached.as_mut().enable();
             match self.try_reconnect(asked, session)? {
                 Met::Taken(open) => return Ok(open),

@@ -42,8 +42,8 @@ impl PlaceOpened {
         if self.located.is_mount_root && !now.is_mount_root {
             return true;
         }
-        // A symbolic link that was changed must not look like an unmounted disk, so real paths are
-        // compared.
+        // The real paths are compared, so that a changed symbolic link does not look like an
+        // unmounted disk.
         now.mount != self.located.mount
             && self.mounts_above.contains(&now.mount)
             && real_path(path) == self.real
@@ -121,7 +121,8 @@ pub(super) enum Unopened {
 impl Unopened {
     /// The reason of the host's error at `path`, where the folder was opened at the place `before`.
     pub(super) fn of(error: io::Error, path: &Path, before: Option<&PlaceOpened>) -> Self {
-        // access(2) checks modes but not the Landlock rules of this process.
+        // access(2) checks the file's mode, but not this process's Landlock rules. If only the
+        // rules refuse the folder, the error says so.
         let is_allowed = || {
             let access = Access::READ_OK | Access::EXEC_OK;
             rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok()

@@ -121,7 +121,8 @@ fn a_disk_can_be_unmounted_and_mounted_again() {
     assert!(share.probe().is_ok());
     drop(create(&share, "second").unwrap());
     assert!(disk.path().join("second").exists());
-    // After an unmount `accept`, a change of the share, takes the folder that is at the path now.
+    // After an unmount the share fails, until `accept` (a change of the share) takes the folder
+    // that is now at the path.
     looks(&share, FOLDER_IDLE_LOOKS + 1);
     assert!(disk.unmount());
     share.look(Look::Timed);
