@@ -147,8 +147,7 @@ impl Assembly {
     ) {
         let (charge, row) = (element.charge, element.row);
         let Answer { outcome, async_id, channel, spent, received } = answer;
-        // The first SESSION_SETUP gets its channel only from its handler, so it is looked up after
-        // the handler.
+        // The handler of the first SESSION_SETUP makes its channel, so it is looked up now.
         let id = out.session_id().unwrap_or(request.session_id);
         let channel = channel.or_else(|| connection.members.channel(id));
         let outcome = match outcome {

@@ -172,8 +172,7 @@ impl EventLoop<'_> {
                 biased;
                 () = connection.attention.notified() => {}
                 never = driver.drive() => match never {},
-                // At a stop the loop ends. Requests that have begun are finished and answered
-                // afterwards.
+                // The loop ends; requests that have begun are answered afterwards.
                 () = &mut stopping => {
                     connection.stops.set(true);
                     return Ok(());
@@ -196,8 +195,7 @@ impl EventLoop<'_> {
                     sent.map_err(End::Send)?;
                 }
                 frame = async {
-                    // Requests that could not run in this poll get a turn before new requests
-                    // begin.
+                    // Requests that could not run in this poll come before new requests.
                     if under_way > 0 {
                         yield_if_due().await;
                     }
@@ -216,8 +214,7 @@ impl EventLoop<'_> {
                     logon.expire(connection.info.is_negotiated())?;
                     deadline.as_mut().reset(logon.deadline);
                 }
-                // This branch is the last one, because the branches above may post work for the
-                // device.
+                // This branch is last, because those above may post work for the device.
                 () = rung(stream) => {}
             }
         }

@@ -156,8 +156,7 @@ impl Connection {
                 () = sleep(INTERIM_AFTER) => {}
             }
         }
-        // The request now waits, so the responses to earlier requests of the compound are sent
-        // before its interim response.
+        // Responses to earlier requests of the compound precede the interim response.
         assembly.flush(self);
         send_interim(self, rq, async_id, assembly.request_seal());
         let stopped = async {
