@@ -231,8 +231,9 @@ impl Ledger {
     /// The fill level of the ledger and of the process's buffers.
     pub fn fullness(&self) -> Fullness {
         let limit = self.0.limit.load(Ordering::Relaxed);
-        let bytes = self.bytes().saturating_add(self.cached_bytes());
-        budget::of(bytes, limit).max(budget::fullness_with(self.kept()))
+        let kept = self.kept();
+        let bytes = kept.saturating_add(self.0.all.passing.load(Ordering::Relaxed));
+        budget::of(bytes, limit).max(budget::fullness_with(kept))
     }
 
     /// True when there is memory for newcomers. An eighth beyond the limit is kept for

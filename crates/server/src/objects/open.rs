@@ -9,7 +9,6 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::{ArcSwap, Guard};
 use frevo_net::file_io::{self, Caching};
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::replay::ChannelSequence;
@@ -44,7 +43,7 @@ pub struct Open {
     /// The id by which clients name it; both halves are unique while the server runs.
     pub file_id: FileId,
     /// The tree connect it is used through: another one after a reconnect.
-    tree: ArcSwap<TreeConnect>,
+    tree: Mutex<Arc<TreeConnect>>,
     /// Open.GrantedAccess
     pub granted_access: AccessMask,
     /// Open.ChannelSequence with its counts, MS-SMB2 3.3.5.2.10.
@@ -164,7 +163,7 @@ impl Open {
     ) -> Self {
         Self {
             file_id,
-            tree: ArcSwap::new(tree),
+            tree: Mutex::new(tree),
             granted_access,
             channel_sequence: Ordered::new(ChannelSequence::new(channel_sequence)),
             lock_sequences: Ordered::new(LockSequences::new()),
@@ -200,13 +199,13 @@ impl Open {
     }
 
     /// The tree connect it is used through.
-    pub fn tree(&self) -> Guard<Arc<TreeConnect>> {
-        self.tree.load()
+    pub fn tree(&self) -> Arc<TreeConnect> {
+        Arc::clone(&self.tree.lock())
     }
 
     /// It is used through `tree` from now on.
     pub fn set_tree(&self, tree: Arc<TreeConnect>) {
-        self.tree.store(tree);
+        *self.tree.lock() = tree;
     }
 
     /// The state by which it outlives its connection, if it can.
