@@ -275,7 +275,8 @@ async fn everything(world: &World) {
     frevo_server::internal::audited::limit(&world.server, broken_peer(), "test");
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
-    // The program `frevo` emits these events, and its own test checks them.
+    // The program `frevo` emits these four events and tests them itself; here they are only
+    // compared with the document.
     let audit = world.server.audit.get().unwrap();
     audit.emit(Event::new(Kind::Start).with("version", "1"));
     audit.emit(Event::new(Kind::Reload));
@@ -319,13 +320,12 @@ fn what_happens_is_recorded_as_the_document_says() {
     found("disconnect", &[("user", "bob"), ("share", "data")]);
     found("logoff", &[("user", "ann")]);
     let seen: BTreeSet<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
-    // The events of passwords and shares are covered by tests of the command line, which stores
-    // accounts and shares.
+    // The command line changes passwords and shares, so its tests cover these two kinds of events.
     let is_there = |kind: &&Kind| matches!(kind, Kind::Password | Kind::Share);
     let here = Kind::ALL.iter().filter(|kind| !is_there(kind));
     let known: BTreeSet<&str> = here.map(|kind| kind.name()).collect();
     assert_eq!(seen, known, "a kind of event is not held to the document");
-    // No audit line contains a password, not even the wrong one.
+    // No audit line may contain a password, not even the wrong one that a client tried.
     for secret in [WRONG, &password("ann"), &password("bob")] {
         assert!(!lines.iter().any(|line| line.to_string().contains(secret)), "{secret}");
     }
@@ -342,7 +342,7 @@ fn evictions_are_recorded() {
         let (mut ann, hers) = world.session("ann", &Offer::default()).await;
         let folder = ann.open_file(&hers, &Want::directory("d")).await;
         let handle = world.server.sessions()[0].channel_handles().remove(0);
-        // The notice cancels waiting requests, and no request waits yet.
+        // No request waits yet, so a notice to cancel waiting requests must have no effect.
         handle.send(Notice::GiveUpWaiting).unwrap();
         ann.expect_alive().await;
         let request = change_notify::Request {
@@ -383,7 +383,7 @@ fn what_does_not_fit_is_counted() {
         let kept = Kept::default();
         kept.set(|state| state.is_held = true);
         let audit = kept.audit();
-        // The writer takes the first event and blocks, so the queue fills up.
+        // The writer takes the first event and then blocks, so the next ones fill the queue.
         audit.emit(Event::new(Kind::Start));
         kept.wait_for_writes(1);
         for _ in 0..AUDIT_QUEUE + over {
@@ -422,7 +422,8 @@ fn lines_are_written_in_pieces() {
     let kept = Kept::default();
     kept.set(|state| state.is_held = true);
     let audit = kept.audit();
-    // JSON needs six bytes for each byte of this name, so the lines are long.
+    // In JSON each byte of this name becomes six bytes, so the lines of 200 events are longer than
+    // one write may be.
     let name = "\u{7f}".repeat(AUDIT_VALUE_BYTES);
     for _ in 0..200 {
         audit.emit(Event::new(Kind::Open).with("path", &*name));
@@ -467,7 +468,8 @@ fn refusals_are_limited_and_counted() {
     audit.finish();
     let lines = kept.lines();
     let caused = LINES_AT_ONCE_PER_NETWORK as usize + 5 + 1;
-    // After each half second with dropped events, the writer adds a line that counts them.
+    // At most twice a second, the writer adds a line with the number of events that it has dropped
+    // (`left_out`).
     assert!((caused - 5..caused).contains(&lines.len()), "{}", lines.len());
     let left_out: u64 = lines.iter().filter_map(|line| line["left_out"].as_u64()).sum();
     assert_eq!(lines.len() + usize::try_from(left_out).unwrap(), caused);
@@ -487,7 +489,7 @@ fn a_file_is_its_owners_and_can_be_rotated() {
         std::thread::sleep(Duration::from_millis(5));
     }
     std::fs::rename(&path, &rotated).unwrap();
-    // After the log rotation, lines go to the new file.
+    // The log file was renamed (rotated). After `reopen`, lines must go to a new file.
     audit.reopen();
     audit.emit(Event::new(Kind::Stop));
     audit.finish();
@@ -497,7 +499,8 @@ fn a_file_is_its_owners_and_can_be_rotated() {
     assert_eq!((&of(&rotated)["event"], &of(&path)["event"]), (&"start".into(), &"stop".into()));
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // A log file that another program created gets mode 0600.
+    // `open` sets the mode of a log file that another program created to 0600; `check` leaves it as
+    // it is.
     let mode_of = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     File::check(&path).unwrap();

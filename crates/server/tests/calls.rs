@@ -110,7 +110,7 @@ const OF_FILES: [&str; 44] = [
 ];
 
 fn is_of_files(call: &str) -> bool {
-    // 464 and 465 are getxattrat and listxattrat, which old versions of strace do not know.
+    // strace before version 6.13 prints getxattrat (464) and listxattrat (465) as numbers.
     let at = matches!(call, "syscall_0x1d0" | "syscall_0x1d1");
     at || OF_FILES.contains(&call) || call.contains("xattr")
 }
@@ -327,8 +327,8 @@ fn reads_of_little_are_not_copied() {
         found[what].iter().filter(|line| line.starts_with(call)).count()
     };
     let Some(mut found) = traced("reads") else { return };
-    // On a slow machine the core may send a part of the replies before it has handled all requests;
-    // the test is then repeated.
+    // On a slow machine the core may send some replies before it has received all requests. Then no
+    // preadv2 is seen, and the test is repeated.
     for _ in 0..4 {
         if count(&found, "many", "preadv2(") == 0 {
             found = traced("reads").unwrap();
@@ -366,11 +366,11 @@ fn parse(trace: &str) -> BTreeMap<String, Vec<String>> {
         let call = text.split('(').next().unwrap_or_default();
         if let Some(calls) = current.as_ref().and_then(|what| found.get_mut(what))
             && is_of_files(call)
-            // A debug build of the standard library calls fcntl(F_GETFD) before it closes a
-            // descriptor.
+            // Before closing a descriptor, a debug build of the standard library calls
+            // fcntl(F_GETFD), which is not counted.
             && !text.contains(", F_GETFD)")
-            // This write to an eventfd is a core waking itself after it has yielded, as it does in
-            // slow builds.
+            // A core that has yielded in a slow build wakes itself by this write to an eventfd,
+            // which is not counted.
             && !text.contains(r#", "\1\0\0\0\0\0\0\0", 8)"#)
         {
             calls.push(text.to_owned());

@@ -53,16 +53,17 @@ fn r4_opens_leave_descriptors_for_newcomers() {
         let address = listener.local_addr().unwrap();
         let serving = world.listen(listener);
 
-        // One account may use three quarters of the descriptors.
+        // One account (ann) may use at most three quarters of the descriptors.
         let (mut ann, anns) = arrive(address, 1, "ann").await;
         let files = open_all(&mut ann, &anns, "ann").await;
         assert!(files.len() > FOR_OPENS / 2 && files.len() <= FOR_OPENS * 3 / 4, "{}", files.len());
         assert!(!world.path(&format!("ann{}", files.len())).exists(), "made and not opened");
-        // Other accounts may use the last quarter.
+        // Ann's account cannot open more files, but another account can use the last quarter.
         let (mut bob, bobs) = arrive(address, 2, "bob").await;
         let theirs = open_all(&mut bob, &bobs, "bob").await;
         assert!(theirs.len() > FOR_OPENS / 8, "{}", theirs.len());
-        // A new client can log on, but cannot open a file.
+        // All descriptors for Opens are in use. A new client can still log on, but cannot open a
+        // file.
         let mut newcomers = Vec::new();
         for number in 3..23 {
             let (mut peer, mount) = arrive(address, number, "bob").await;
@@ -79,7 +80,7 @@ fn r4_opens_leave_descriptors_for_newcomers() {
         for file in theirs {
             bob.close(&bobs, file).await;
         }
-        // A listing that has begun uses one descriptor more than its Open.
+        // An Open of a directory uses one more descriptor as soon as its listing begins.
         std::fs::create_dir(world.path("folder")).unwrap();
         (0..9).for_each(|n| std::fs::write(world.path(&format!("folder/entry{n}")), "").unwrap());
         let mut refused = 0;

@@ -25,7 +25,7 @@ fn descriptors() -> usize {
 
 /// How a client begins, and then goes.
 async fn begin(run: usize, port: u16) {
-    // Each run uses another source address, so that no connection waits for a free port.
+    // Each run has another source address, so that none has to wait for a free port.
     let [high, low] = u16::try_from(run % 40_000).unwrap().to_be_bytes();
     let address = SocketAddr::new(Ipv4Addr::new(127, 1, high, low).into(), port);
     let stream = Stream::connect(address).await.unwrap();
@@ -74,7 +74,8 @@ fn l3_half_open_connections_leave_no_descriptor() {
         let listener = Listener::bind("0.0.0.0:0".parse().unwrap()).unwrap();
         let port = listener.local_addr().unwrap().port();
         let serving = world.listen(listener);
-        // The server opens some files only once: these runs open them before the count begins.
+        // The server opens some files at its first connections and keeps them open. So 50 runs come
+        // before the descriptors are counted.
         for run in 0..50 {
             begin(run, port).await;
         }
@@ -84,7 +85,7 @@ fn l3_half_open_connections_leave_no_descriptor() {
             begin(run, port).await;
         }
         settled(&world, base).await;
-        // A client that negotiates is still served.
+        // After all half-open connections, a client that negotiates is still served.
         let mut peer = Peer::new(
             Stream::connect(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)).await.unwrap(),
             Guid([7; 16]),

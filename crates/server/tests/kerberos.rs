@@ -139,7 +139,7 @@ fn a_ticket_makes_a_session_that_reads_and_writes() {
         let file = peer.open_file(&mount, &Want::file("file")).await;
         peer.write(&mount, file, 0, b"by ticket").await;
         assert_eq!(peer.read(&mount, file, 0, 9).await, b"by ticket");
-        // The realm of the ticket belongs to the server, so its user is the account "ann".
+        // The ticket's realm is the server's, so its user is the local account "ann".
         assert_eq!(only_user(world), "ann");
     });
 }
@@ -175,7 +175,7 @@ fn the_session_expires_with_its_ticket_and_keeps_its_handles() {
         let refused = peer.on(&mount, read_draft(file, 0, 4)).await;
         refused.expect(Status::NETWORK_SESSION_EXPIRED);
 
-        // A ticket of another user cannot renew the session.
+        // Ann's session cannot be renewed with a ticket of bob.
         let now = clock.now().0;
         let mut other = forge(clock);
         other.client.components = vec!["bob".into()];
@@ -284,7 +284,8 @@ fn users_who_are_no_accounts_are_refused() {
             }
         }
         assert!(world.server.sessions().is_empty());
-        // The case of the account's name does not matter.
+        // The ticket names "Ann", which finds the account "ann", because upper and lower case do
+        // not matter.
         log_on(&mut peer, as_user(&["Ann"], "FREVO.TEST").issue(), START).await.unwrap();
         assert_eq!(only_user(world), "ann");
     });
@@ -327,7 +328,8 @@ fn a_server_without_ntlm_takes_tickets_only() {
     let settings = Settings { realms: vec!["FREVO.TEST".into()], ntlm: false, ..settings() };
     with_settings(settings, PacPolicy::Checked, async |world, clock| {
         let mut peer = connect(world).await;
-        // The server's hint lists only Kerberos, so a client with a password cannot begin.
+        // The server's hint lists only Kerberos. A client with a password refuses to begin, and a
+        // client that ignores the hint is refused.
         let hint = peer.hint.split_off(0);
         let by_password = || client::logon::initiator("ann", "secret");
         assert!(by_password().initial_token(&hint, START).is_err());
@@ -342,13 +344,13 @@ fn a_server_without_ntlm_takes_tickets_only() {
 fn tickets_that_are_refused() {
     in_realm(PacPolicy::Checked, async |world, clock| {
         let mut peer = connect(world).await;
-        // The account "carol" is disabled on the server.
+        // Carol's ticket is valid, but the account "carol" is disabled on the server.
         let mut carol = forge(clock);
         carol.client.components = vec!["carol".into()];
         let refused = log_on(&mut peer, carol.issue(), START).await.err();
         assert_eq!(refused, Some(Status::LOGON_FAILURE));
-        // The ticket is encrypted with a wrong key: the server reports that, and the client has no
-        // other ticket.
+        // The server cannot decrypt the ticket and reports that, so that the client may get a new
+        // ticket. This client has none.
         let mut foreign = forge(clock);
         foreign.service.key = known_key(EncryptionType::Aes256Sha1, 9);
         let exchange = Exchange::with(&peer, Setup::of("ann"), initiator(foreign.issue()), START);

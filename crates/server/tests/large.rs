@@ -173,7 +173,8 @@ async fn names(world: &World) {
         let name = |n: usize| format!("{folder}\\File-{n:07}");
         let open = Want::existing("").access(AccessMask::READ_DATA | AccessMask::DELETE);
         let create = Want { disposition: CreateDisposition::CREATE, ..open.clone() };
-        // The first new name needs one listing of the whole folder.
+        // To be sure that a name is new, the server lists the whole folder once, so this CREATE
+        // takes long.
         let first = Want { name: utf16(&format!("{folder}\\first")), ..create.clone() };
         costs
             .of("first new name", size, size, async {
@@ -190,8 +191,8 @@ async fn names(world: &World) {
                 }
             })
             .await;
-        // The folder has so many names that only a sketch of them is cached. A name in another case
-        // needs a listing of the folder, on another thread, and the result is remembered.
+        // For so many names only a sketch is cached. A name in another case needs a listing (on
+        // another thread) the first time, and is remembered then.
         let mut each = Costs::default();
         for what in ["first open in another case", "second open in another case"] {
             each.of(what, size, 3, async {
@@ -216,8 +217,8 @@ async fn names(world: &World) {
                 assert!(bytes > size * 100, "{bytes}");
             })
             .await;
-        // This step comes after the listing, because in a smaller folder it would load the
-        // attributes of all files.
+        // This step must come after the listing: in a smaller folder it would load the attributes
+        // of all files and so change the cost of the listing.
         change_beside_listing(world, &mut costs, &folder, size).await;
         let grown = resident().saturating_sub(before);
         println!("{size} names: {grown} MiB more");
@@ -287,7 +288,7 @@ async fn opens(world: &World) {
         assert_eq!(world.server.watchdog.held(), 0, "{size}: a poll held its core");
     }
     costs.check();
-    // The Opens are closed by the end of their connection.
+    // The Opens are not closed one by one: the end of the connection closes them.
 }
 
 #[test]
@@ -304,7 +305,7 @@ async fn locks(world: &World) {
     const MOST: usize = 100_000;
     let (mut peer, mount) = world.session("ann", &Offer::default()).await;
     world.file("f", vec![1; 4 * MOST]);
-    // An Open may have 65,536 locks.
+    // An Open may have 65,536 locks, so two Opens are needed for the locks of this test.
     let mut files = [FileId::ALL_ONES; 2];
     for file in &mut files {
         *file = peer.open_file(&mount, &Want::existing("f")).await;
@@ -370,7 +371,8 @@ async fn sparse(world: &World) {
     let stat = std::fs::metadata(world.path("sparse")).unwrap();
     assert_eq!(stat.len(), end);
     assert!(std::os::unix::fs::MetadataExt::blocks(&stat) < 2_048, "it has holes");
-    // The sizes exceed the limit of SMB and the limit of this file system.
+    // The first size exceeds the limit of SMB, and the second one may exceed that of this file
+    // system.
     let set = |end: u64| set_draft(FileInfoClass::END_OF_FILE, file, &end.to_le_bytes());
     peer.on(&mount, set(u64::MAX)).await.expect(Status::INVALID_PARAMETER);
     let reply = peer.on(&mount, set(i64::MAX as u64)).await;
@@ -391,7 +393,7 @@ fn a_file_of_sixteen_tebibytes() {
 
 async fn paths(world: &World) {
     let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-    // A name has at most 65,534 bytes, because its length field has two bytes.
+    // The length of a name has two bytes, so a name has at most 65,534 bytes: 32,767 UTF-16 units.
     let units = 32_767;
     let deep = "a\\".repeat(units / 2) + "a";
     let long = "a".repeat(units);

@@ -164,7 +164,7 @@ fn a_batch_oplock_is_given_back_before_the_next_open() {
         two.interim().await;
         let Notification::Oplock(told) = notification(&mut one).await else { panic!("a lease") };
         assert_eq!((told.oplock_level, told.file_id), (OplockLevel::II, file));
-        // Opening only for attributes does not wait for the break.
+        // The break is pending, but an open for attributes only does not wait for it.
         let look = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
         let looked = one.open_file(&mine, &look).await;
         one.close(&mine, looked).await;
@@ -172,7 +172,8 @@ fn a_batch_oplock_is_given_back_before_the_next_open() {
         reply.ok();
         let second = two.final_reply(waiting).await;
         assert_eq!(level(second.ok()), OplockLevel::II);
-        // A write breaks level II of all Opens, including the writer's own, without waiting.
+        // A write takes level II from all Opens, even from the writer's own, and does not wait for
+        // them.
         two.on(&theirs, write_draft(files::file_id(&second), 0, b"x")).await;
         let Notification::Oplock(told) = notification(&mut one).await else { panic!("a lease") };
         assert_eq!(told.oplock_level, OplockLevel::NONE);
@@ -224,13 +225,14 @@ fn oplock_acknowledgments_that_are_wrong() {
             notification(&mut one).await;
             let gone = FileId { persistent: file.persistent ^ 1, ..file };
             one.on(&mine, oplock_ack(gone, OplockLevel::II)).await.expect(Status::FILE_CLOSED);
-            // Even a wrong acknowledgment ends the break, and the other client's open succeeds.
+            // An acknowledgment with a wrong level is refused, but ends the break, so the other
+            // client's open succeeds.
             one.on(&mine, oplock_ack(file, say)).await.expect(status);
             let second = two.final_reply(waiting).await;
             two.close(&theirs, files::file_id(second.ok())).await;
             one.close(&mine, file).await;
         }
-        // On Windows an oplock of level II that is not being broken cannot be acknowledged.
+        // No break is pending, so an acknowledgment is refused, as on Windows.
         let reply = one.on(&mine, with_oplock(&Want::file("f"), OplockLevel::II)).await;
         assert_eq!(level(&reply), OplockLevel::II);
         let file = files::file_id(&reply);
@@ -262,7 +264,8 @@ fn x6_a_lease_is_acknowledged_by_its_client_for_what_it_was_told() {
         two.on(&theirs, lease_ack(key(1), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         one.on(&mine, lease_ack(key(2), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         one.on(&mine, lease_ack(key(1), rwh())).await.expect(Status::REQUEST_NOT_ACCEPTED);
-        // The client's own Opens do not wait, and report the break in progress.
+        // During a break, the holder's own opens do not wait. Their response has the flag
+        // BREAK_IN_PROGRESS.
         let again = one.on(&mine, with_lease(&Want::file("f"), key(1), rwh())).await;
         assert_eq!(lease(&again).lease.flags, LeaseFlags::BREAK_IN_PROGRESS);
         let kept = one.on(&mine, lease_ack(key(1), R)).await;
@@ -286,7 +289,7 @@ fn a_lease_by_another_link_is_not_of_the_request_that_removes_one() {
         world.file("f", b"linked");
         std::fs::hard_link(world.path("f"), world.path("g")).unwrap();
         let kept = one.on(&mine, with_lease(&Want::existing("f"), key(1), rh())).await;
-        // Hard links of one file share the lease.
+        // "g" is a hard link of the same file, so it shares the lease.
         let further = one.on(&mine, with_lease(&Want::existing("g"), key(1), rh())).await;
         assert_eq!(lease(&further).lease.lease_state, rh());
         one.close(&mine, files::file_id(&further)).await;
@@ -320,7 +323,8 @@ fn a_lease_key_is_for_one_file() {
                 .expect(Status::INVALID_PARAMETER);
             assert!(!world.path(other).exists());
         }
-        // Another client may use the same lease key, and this client may use it again afterwards.
+        // Lease keys belong to a client: another client may use the same key for another file, and
+        // the first client can use it again.
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         assert_eq!(
             lease(&two.on(&theirs, with_lease(&Want::file("g"), key(1), rh())).await)
@@ -341,20 +345,22 @@ fn a_sharing_violation_waits_for_who_keeps_closed_handles() {
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         let alone = Want::file("f").sharing(ShareAccess::READ);
         let got = one.on(&mine, with_lease(&alone, key(1), rwh())).await;
-        // The holder closes its cached handle, so the other client's open succeeds.
+        // On the break, the holder closes the handle that it only cached, so the other client's
+        // open succeeds.
         let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
         let told = lease_notification(&mut one).await;
         assert_eq!(told.new_lease_state, R | LeaseState::WRITE);
         one.close(&mine, files::file_id(&got)).await;
         let second = two.final_reply(waiting).await;
         two.close(&theirs, files::file_id(second.ok())).await;
-        // The holder is using the file, so it acknowledges and keeps the handle.
+        // The holder uses its handle, so it acknowledges the break and keeps the handle. The other
+        // client's open then fails.
         one.on(&mine, with_lease(&alone, key(1), rwh())).await.ok();
         let waiting = start(&mut two, &theirs, Want::file("f").draft()).await;
         lease_notification(&mut one).await;
         one.on(&mine, lease_ack(key(1), R | LeaseState::WRITE)).await.ok();
         two.final_reply(waiting).await.expect(Status::SHARING_VIOLATION);
-        // The holder has no handle caching any more, so it gets no further break.
+        // The holder gave up handle caching, so a second open fails at once, without another break.
         two.create(&theirs, &Want::file("f")).await.expect(Status::SHARING_VIOLATION);
     });
 }
@@ -390,8 +396,7 @@ fn l4_whatever_the_holder_does_the_opener_gets_an_answer() {
             let expected = if end == End::Silence { 35 } else { 0 };
             assert_eq!(waited.as_secs(), expected, "{end:?}");
             if end == End::Silence {
-                // The server has ended the break after the timeout, so the acknowledgment comes too
-                // late.
+                // The break has timed out, so the holder's acknowledgment comes too late.
                 one.on(&mine, lease_ack(key(1), rh())).await.expect(Status::UNSUCCESSFUL);
             }
         });
@@ -496,7 +501,7 @@ fn an_open_that_waits_can_be_cancelled() {
         two.send_frame(&draft::pack(&[cancel], theirs.via())).await;
         two.final_reply(waiting).await.expect(Status::CANCELLED);
         assert!(begun.elapsed() < Duration::from_secs(1));
-        // Nothing of the cancelled CREATE is left.
+        // The cancelled CREATE must leave no Open.
         assert_eq!(world.server.session(theirs.logon.id).unwrap().open_count(), 0);
     });
 }
@@ -581,7 +586,8 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
         assert_eq!(lease(&reply).parent(), Some(key(1)));
         let own = files::file_id(&reply);
         one.on(&mine, write_draft(own, 0, b"x")).await.ok();
-        // Another client makes a file, which breaks the directory lease.
+        // Another client makes a file in the directory, which changes its listing, so the directory
+        // lease breaks.
         let other = two.open_file(&theirs, &Want::file("d\\other")).await;
         let told = lease_notification(&mut one).await;
         assert_eq!((told.lease_key, told.current_lease_state), (key(1), rh()));
@@ -589,8 +595,8 @@ fn a_directory_lease_breaks_when_somebody_else_changes_an_entry() {
         one.on(&mine, lease_ack(key(1), NONE)).await.ok();
         let again = one.on(&mine, dir.clone()).await;
         assert_eq!(lease(&again).lease.lease_state, rh());
-        // A write changes the listing only at its close (MS-FSA 2.1.5.5). A deletion and a change
-        // by the host break the lease, too.
+        // MS-FSA 2.1.5.5: a write changes the listing only when its Open closes, so the lease
+        // breaks then. A deletion, and a change by the host, break it too.
         two.on(&theirs, write_draft(other, 0, b"y")).await.ok();
         one.expect_silence(Duration::from_secs(4)).await;
         two.close(&theirs, other).await;

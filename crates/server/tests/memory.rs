@@ -25,7 +25,8 @@ fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
     const LIMIT: usize = 64 << 20;
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // A waiting request keeps only a part of its frame: 500 whole frames took 34 MiB.
+        // A waiting request keeps only a part of its frame: with whole frames, 500 requests would
+        // take 34 MiB.
         let (mut watcher, watched) = world.session("ann", &Offer::default()).await;
         let directory = watcher.open_file(&watched, &Want::directory("d")).await;
         let before = budget::in_use();
@@ -43,7 +44,7 @@ fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
         let more = budget::in_use().saturating_sub(before);
         assert!(more < 1 << 20, "{more} bytes in buffers");
         drop(watcher);
-        // Allocates buffers until this many eighths of the memory limit are used.
+        // `hold` allocates buffers until so many eighths of the memory limit are used.
         let hold = |eighths: usize| -> Vec<Buf> {
             let mut held = Vec::new();
             while budget::in_use() < LIMIT / 8 * eighths {
@@ -66,7 +67,8 @@ fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
         let rest = hold(8);
         assert_eq!(budget::fullness(), Fullness::Full);
         assert!(world.connect_from(Ipv4Addr::LOCALHOST.into()).is_some(), "newcomers have room");
-        // A connected client is still served, one request after another, even large ones.
+        // Memory is short, but a connected client is still served: its large requests are handled
+        // one after another.
         let file = peer.open_file(&mount, &Want::file("f")).await;
         let data = vec![7; 1 << 20];
         let drafts = (0..8).map(|n| mount.put(write_draft(file, n << 20, &data)));

@@ -96,7 +96,8 @@ async fn work(peer: &mut Peer, mount: &Mount) -> Option<()> {
     ] {
         peer.ask_or_lose(mount.put(draft), mount.via()).await?;
     }
-    // These CREATEs change the file after it is admitted: overwriting, and adding a stream.
+    // These CREATEs also change the file: two overwrite it, and one adds a stream. So more calls
+    // can panic.
     let over = Want::file("over").disposition(CreateDisposition::OVERWRITE_IF);
     for want in [&over, &over, &Want::file("over:stream")] {
         let file = open(peer, mount, want).await?;
@@ -142,7 +143,8 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
         planted.arm(false);
     }
     drop(ann);
-    // The session whose call panicked ends with all its Opens; other sessions continue.
+    // The call panicked, so its session ends with all its Opens. Only the other client's session is
+    // left.
     let deadline = Instant::now() + Duration::from_secs(10);
     while world.server.sessions().len() > 1 {
         assert!(Instant::now() < deadline, "call {first}: the session does not end");
@@ -158,7 +160,8 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
     assert_eq!(panics::count() - before, met as u64, "each is counted once: {first}");
     bob.expect_alive().await;
     assert_eq!(bob.read(&theirs, own, 0, 4).await, b"mine");
-    // No Open of the file is left: no share mode, oplock or lock remains.
+    // No Open of the file is left, so a CREATE that shares nothing succeeds and its range can be
+    // locked.
     let alone = Want { sharing: ShareAccess::EMPTY, ..victim() };
     let reply = timeout(Duration::from_secs(5), bob.create(&theirs, &alone)).await;
     let again = file_id(reply.expect("nobody is asked").ok());
@@ -190,7 +193,8 @@ fn at_each_call(often: bool, off_core: bool) -> usize {
 #[test]
 fn l8_a_panic_ends_its_connection_and_nothing_else() {
     for off_core in [false, true] {
-        // First a call panics once; then each close of the Open panics again.
+        // In the first pass one call panics; in the second one each close of the Open panics as
+        // well.
         at_each_call(false, off_core);
         at_each_call(true, off_core);
     }

@@ -103,7 +103,7 @@ fn they_are_negotiated_when_both_want_them() {
 
 #[test]
 fn a_create_says_the_mode_and_is_told_owner_and_group() {
-    // The mode is as requested: this process's umask does not apply.
+    // The file gets the mode of the request: this process's umask must not change it.
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &offer()).await;
         let reply = peer.create(&mount, &posix(Want::file("f"), 0o100_666)).await;
@@ -116,7 +116,7 @@ fn a_create_says_the_mode_and_is_told_owner_and_group() {
         sids.extend_from_slice(&meta.gid().to_le_bytes());
         assert_eq!(answer(&reply), Some((1, 0, 0o666, sids)));
 
-        // A client cannot set set-user-ID. A directory keeps its sticky bit.
+        // The set-user-ID bit of a request is ignored, but a directory keeps its sticky bit.
         peer.create(&mount, &posix(Want::file("suid"), 0o6755)).await.ok();
         assert_eq!(std::fs::metadata(world.path("suid")).unwrap().mode() & 0o7777, 0o755);
         let reply = peer.create(&mount, &posix(Want::directory("d"), 0o1770)).await;
@@ -124,8 +124,8 @@ fn a_create_says_the_mode_and_is_told_owner_and_group() {
         assert_eq!(std::fs::metadata(world.path("d")).unwrap().mode() & 0o7777, 0o1770);
         assert_eq!(answer(&reply).unwrap().2, 0o1770 | 1 << 12, "with the type of a directory");
 
-        // A context of a wrong size is refused. A CREATE without the context gets none in the
-        // reply.
+        // A POSIX context of the wrong size is refused. Without the context in the request, the
+        // reply has none.
         let mut bad = posix(Want::file("g"), 0);
         bad.contexts = CreateContexts::build(&[(&POSIX_GUID, &[0; 5])]).as_bytes().to_vec();
         peer.create(&mount, &bad).await.expect(Status::INVALID_PARAMETER);
@@ -145,7 +145,8 @@ fn case_counts_and_only_separators_are_reserved() {
             assert_eq!(world.content(name), name.as_bytes(), "as it is on the disk");
         }
         std::fs::create_dir(world.path("d")).unwrap();
-        // For POSIX clients a slash separates names and a backslash is an ordinary character.
+        // For POSIX clients only a slash separates folders; a backslash and a colon are ordinary
+        // characters.
         for (name, stored) in [("d/x:y", "d/x:y"), ("d/z", "d/z"), ("d\\z", "d\\z")] {
             peer.create(&mount, &posix(Want::file(name), 0o644)).await.ok();
             assert!(world.path(stored).exists());
@@ -173,12 +174,14 @@ fn case_counts_and_only_separators_are_reserved() {
         expected.push((String::from("d\\z"), 0o644));
         expected.sort();
         assert_eq!(listed, expected);
-        // Other clients see these names with characters of the private-use area.
+        // Windows clients cannot use these characters, so they see characters of the private-use
+        // area instead.
         let listed = names(&mut peer, &mount, &root, 37).await;
         assert!(listed.iter().any(|(name, _)| name == "a\u{F022}b"), "{listed:?}");
         assert!(listed.iter().any(|(name, _)| name == "end\u{F029}"), "{listed:?}");
         peer.create(&mount, &Want::existing("a\u{F022}b")).await.ok();
-        // For other clients a colon separates a file from its stream.
+        // For Windows clients a colon separates a file from its stream, so they do not find the
+        // file "a:b".
         peer.create(&mount, &Want::existing("a:b")).await.expect(Status::OBJECT_NAME_NOT_FOUND);
     });
 }
@@ -238,14 +241,15 @@ fn a_name_goes_when_it_is_unlinked_and_the_file_when_it_is_closed() {
         assert!(!world.path("f").exists(), "although it is open");
         assert_eq!(peer.read(&mount, reader, 0, 100).await, b"content");
         assert_eq!(info(&mut peer, &mount, reader).await.links, 0);
-        // The name can be used for a new file, which is not deleted.
+        // A POSIX client deleted the file, which another client still has open. The name is free at
+        // once, and the new file stays.
         let new = Want::file("f").disposition(CreateDisposition::CREATE);
         let new = peer.open_file(&mount, &posix(new, 0o644)).await;
         peer.close(&mount, reader).await;
         assert!(world.path("f").exists());
         peer.close(&mount, new).await;
 
-        // Without the POSIX extensions the name stays until the last close.
+        // Without the POSIX extensions, a deleted file keeps its name until its last close.
         let reader = peer.open_file(&mount, &Want::existing("f")).await;
         let other = peer.open_file(&mount, &delete).await;
         peer.close(&mount, other).await;
@@ -342,7 +346,8 @@ fn a_listing_tells_of_links_and_of_nothing_above() {
             assert_eq!(above.inode == 0, is_root);
             peer.close(&mount, dir).await;
         }
-        // The answer to CREATE contains the file type in its mode; class 100 does not.
+        // In the answer to CREATE the mode includes the file type (1 means directory); in class 100
+        // it does not.
         let reply = peer.create(&mount, &posix(Want::directory("d"), 0)).await;
         assert_eq!(answer(&reply).unwrap().2 >> 12, 1);
     });
@@ -394,7 +399,7 @@ fn renames_replace_what_is_open_and_move_what_is_below() {
         assert_eq!(world.content("e/a:b"), b"below");
         peer.close(&mount, dir).await;
 
-        // Without the POSIX extensions a directory with open files cannot be renamed.
+        // Without the POSIX extensions, an open file below the directory makes its rename fail.
         let dir = peer.open_file(&mount, &Want::directory("e")).await;
         peer.on(&mount, rename_draft(FileInfoClass::RENAME, dir, "d", false))
             .await
@@ -419,7 +424,8 @@ fn who_caches_a_replaced_file_hears_of_it() {
         let file = peer.open_file(&mount, &posix(Want::existing("new"), 0)).await;
         let draft = rename_draft(FileInfoClass::RENAME, file, "old", true);
         peer.send(vec![mount.put(draft)], mount.via()).await;
-        // The rename does not wait for an acknowledgment, so the break may arrive after the reply.
+        // The rename does not wait for the acknowledgment of the break, so the break may arrive
+        // before or after its reply.
         let mut replies = [peer.reply().await, peer.reply().await];
         replies.sort_by_key(|reply| reply.header.command != Command::OPLOCK_BREAK);
         let [told, renamed] = replies;
@@ -453,7 +459,8 @@ fn modes_are_set_by_their_sid() {
             bytes
         };
         let mode = || std::fs::metadata(world.path("f")).unwrap().mode() & 0o7777;
-        // Linux sends the mode in an entry that allows, Linux up to 6.1 in an entry that denies.
+        // Linux sends the mode as a SID in an access control entry: newer versions in one that
+        // allows, versions up to 6.1 in one that denies.
         let draft = |bytes: &[u8]| set_info_draft(file, InfoType::SECURITY, 0, 4, bytes);
         peer.on(&mount, draft(&chmod(0o100_751, Ace::allow))).await.ok();
         assert_eq!(mode(), 0o751);
@@ -466,7 +473,8 @@ fn modes_are_set_by_their_sid() {
         peer.on(&mount, refused).await.expect(Status::ACCESS_DENIED);
         assert_eq!(mode(), 0o600);
 
-        // Sets the group that the file already has, with a SID of the NFS style.
+        // The client sets the group that the file already has, by a SID of the NFS style. This must
+        // succeed.
         let gid = std::fs::metadata(world.path("f")).unwrap().gid();
         let descriptor = SecurityDescriptor {
             control: SdControl::SELF_RELATIVE,

@@ -70,8 +70,8 @@ fn input(code: CtlCode, key: [u8; 24]) -> Vec<u8> {
         CtlCode::FILE_LEVEL_TRIM => {
             encoded(|w| TrimRequest::encode(w, 0, &[TrimRange { offset: 0, length: 4 }]))
         }
-        // These requests fail: the offload token is invalid, and not every file system can share
-        // extents.
+        // These requests fail: the offload token is invalid, and this file system may not be able
+        // to share extents.
         CtlCode::OFFLOAD_WRITE => zeros(544),
         CtlCode::DUPLICATE_EXTENTS_TO_FILE => zeros(40),
         CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX => zeros(48),
@@ -113,11 +113,13 @@ fn each_class_of_set_info_leaves_a_line() {
             ann.on(&hers, set_draft(*class, file, bytes)).await.ok();
             ann.close(&hers, file).await;
         }
-        // Zeros mean that times and attributes do not change.
+        // The request has only zeros, which leave times and attributes unchanged, so it is not
+        // recorded.
         let file = made(&mut ann, &hers, "nothing").await;
         ann.on(&hers, set_draft(FileInfoClass::BASIC, file, &basic(0, 0))).await.ok();
         ann.close(&hers, file).await;
-        // A file that has the new name is deleted, which is an event of its own.
+        // The new name belongs to another file, which is deleted. This is recorded as an event of
+        // its own.
         for (class, name, old) in
             [(FileInfoClass::RENAME, "moved", "old"), (FileInfoClass::LINK, "linked", "older")]
         {
@@ -169,7 +171,7 @@ fn each_control_code_that_changes_a_file_leaves_a_line() {
         let found = about(&lines, &name);
         assert_eq!(found[..2], made, "{code:?}");
         let expected: &[(&str, &str)] = match recorded {
-            // A failed attempt to change attributes is recorded, too.
+            // A failed attempt to change attributes is recorded as well.
             Recorded::Attributes(parts) => &[("attributes", parts)],
             // The trimmed range contains no whole cluster, so nothing is written.
             Recorded::Data if code == CtlCode::FILE_LEVEL_TRIM => &[],
@@ -315,17 +317,18 @@ fn each_command_has_its_events() {
             Command::TREE_CONNECT => &[Kind::Connect],
             Command::TREE_DISCONNECT => &[Kind::Disconnect],
             Command::CREATE => &[Kind::Open, Kind::Create],
-            // Closing the handle reports the changes made through it, and the deletion on close.
+            // The close of a handle reports the writes through it, and the deletion of its file.
             Command::CLOSE => &[Kind::Write, Kind::Delete],
-            // The handle remembers a write until its close. A WRITE to a pipe can set passwords,
-            // change shares or kick clients.
+            // A WRITE to a file is recorded when its handle closes. A WRITE to a pipe may call a
+            // function that sets passwords, changes shares or kicks clients.
             Command::WRITE => &[Kind::Write, Kind::Password, Kind::Share, Kind::Kick],
-            // The tests above go through all classes and control codes.
+            // The tests above try all information classes and control codes, so they show that only
+            // these events occur.
             Command::SET_INFO => {
                 &[Kind::Rename, Kind::Create, Kind::Delete, Kind::Acl, Kind::Attributes]
             }
             Command::IOCTL => &[Kind::Attributes, Kind::Write],
-            // These commands change nothing permanent.
+            // These commands change nothing that lasts, so they cause no events.
             Command::NEGOTIATE
             | Command::FLUSH
             | Command::READ

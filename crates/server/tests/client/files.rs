@@ -103,7 +103,7 @@ impl Want {
             }
             .encode(w);
         });
-        // Name and contexts are raw bytes, because tests send invalid ones.
+        // The name and the contexts are added as raw bytes, because some tests send invalid ones.
         draft.body.truncate(56);
         let (name_len, name) = (u16::try_from(self.name.len()).unwrap(), &self.name);
         draft = draft.patch(64 + 46, &name_len.to_le_bytes());

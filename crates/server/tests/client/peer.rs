@@ -185,7 +185,7 @@ impl Peer {
             let header = Header::parse(message).unwrap();
             assert!(header.is_response(), "{header:?}");
             self.credits += u64::from(header.credits);
-            // An ended session has no key, so this answer cannot be signed.
+            // The session has ended, so the server has no key to sign this answer.
             let keyless = header.signature == [0; 16]
                 && matches!(
                     header.status,
@@ -193,8 +193,8 @@ impl Peer {
                         | Status::INVALID_PARAMETER
                         | Status::INVALID_HANDLE
                 );
-            // MS-SMB2 3.3.5.5: binding below SMB 3 is refused before the session is looked up.
-            // There may be no session and hence no key.
+            // MS-SMB2 3.3.5.5: below SMB 3 a binding is refused before its session is looked up. So
+            // the server may have no key to sign with.
             let keyless = keyless
                 || (header.signature == [0; 16]
                     && header.status == Status::REQUEST_NOT_ACCEPTED

@@ -44,7 +44,8 @@ impl Medium {
             frevo_net::transport::Detached::Rdma(Box::new(detached)).attach().unwrap()
         };
         let (accepted, connected) = tokio::join!(accepting, rdma::connect(listener.addresses()[0]));
-        // The listener must be polled, because it receives the end of accepted connections, too.
+        // The listener is polled in a task, because it also receives the end of accepted
+        // connections.
         tokio::task::spawn_local(async move { while listener.accept().await.is_ok() {} });
         (accepted, connected.unwrap())
     }

@@ -172,12 +172,12 @@ async fn take_seat(world: &World, choices: &mut Choices<'_>, first: Option<&Seat
     };
     seat.peer.negotiate(&offer).await;
     let Ok(logon) = seat.peer.try_log_on(Setup::of(seat.user)).await else {
-        // The logon fails if the server does not allow this dialect.
+        // The server does not allow this dialect, so the logon failed and this client is done.
         seat.ended = true;
         return seat;
     };
     for share in ["data", "IPC$"] {
-        // The tree connect fails if a limit is reached.
+        // A failed tree connect (a limit is reached) is left out.
         seat.mounts.extend(seat.peer.try_mount(&logon, share).await.ok());
     }
     let Some(mount) = seat.mounts.first().cloned() else { return seat };
@@ -303,7 +303,7 @@ pub fn mutate(message: &mut Vec<u8>, choices: &mut Choices<'_>) {
         if message.is_empty() {
             return;
         }
-        // Three of four changes are in the body, where most of the rules apply.
+        // One change of four is in the header, and three are in the body, where most rules apply.
         let header = 64.min(message.len());
         let span = if choices.one_in(4) { 0..header } else { header..message.len() };
         let at = span.start + choices.below(span.len());
@@ -536,10 +536,11 @@ fn ioctl(file: FileId, choices: &mut Choices<'_>) -> Draft {
     let file = if choices.one_in(4) { FileId::ALL_ONES } else { file };
     let code = choices.pick(&FSCTLS);
     let input = match choices.byte() % 4 {
-        // A byte range: two offsets.
+        // The input is a byte range of two 64-bit numbers.
         0 => [choices.number().to_le_bytes(), choices.number().to_le_bytes()].concat(),
         1 => {
-            // The bind PDU of the server service, perhaps with a changed type.
+            // The input is a bind PDU for the server service, with one of four PDU types and random
+            // content.
             let mut pdu = vec![5, 0, choices.byte() % 4 + 9, 3, 0x10, 0, 0, 0, 72, 0, 0, 0];
             let length = 60;
             pdu.extend(choices.some(length));

@@ -136,7 +136,7 @@ impl World {
 
     fn with(settings: Settings, dir: TempDir, vfs: &Arc<dyn Vfs>) -> Self {
         let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(vfs)));
-        // FREVO_TEST_BLOCKING_POOL runs all tests with the requests of every share off their core.
+        // With FREVO_TEST_BLOCKING_POOL set, all shares handle their requests on a blocking pool.
         let uses_pool = std::env::var_os("FREVO_TEST_BLOCKING_POOL").is_some();
         let blocking_pool = || uses_pool.then(Arc::default);
         let share = |name: &str| Share { blocking_pool: blocking_pool(), ..share(name) };
@@ -214,7 +214,8 @@ impl World {
                 Err(error) => panic!("{error}"),
             }
         }
-        // Disconnected Opens are closed, as at the end of a server.
+        // Disconnected Opens are closed first, as at the end of a server, so that nothing waits for
+        // their clients.
         self.server.close_waiting();
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         assert!(
@@ -268,7 +269,7 @@ impl Innocent {
         let content = peer.read(mount, *file, 0, 4096).await;
         assert_eq!(content, INNOCENT_CONTENT, "the innocent file");
         assert_eq!(world.content("innocent"), INNOCENT_CONTENT);
-        // The innocent client still has its lock: another lock of the range conflicts.
+        // The innocent client must still have its lock, so a second lock of the range conflicts.
         peer.on(mount, lock_draft(*file, &[(0, 4, EXCLUSIVE)]))
             .await
             .expect(Status::LOCK_NOT_GRANTED);

@@ -80,7 +80,8 @@ impl Content {
     fn write(&mut self, offset: usize, len: usize, byte: u8) {
         let end = offset + len;
         if end > self.now.len() {
-            // After a crash the bytes between the old end and the new one are zeros or missing.
+            // The bytes between the old and the new end are in doubt: after a crash they may be
+            // zeros or missing.
             self.doubt(self.now.len(), end);
             self.doubtful_end = true;
             self.now.resize(end, 0);
@@ -203,7 +204,8 @@ impl Client {
                 let reply = self.peer.create(&self.mount, &want).await;
                 let is_new = !self.model.names.contains_key(&name);
                 if reply.status() == Status::UNEXPECTED_IO_ERROR && through && is_new {
-                    // The CREATE made the file, could not make it stable and removed it again.
+                    // The CREATE made the file but could not make it stable, so the server removed
+                    // it again.
                     self.model.names_changed = true;
                     return;
                 }
@@ -279,7 +281,7 @@ impl Client {
         };
         let status = self.on(draft).await;
         if status == Status::DISK_FULL {
-            // The planned fault has prevented the write.
+            // The disk's planned fault made this write fail, so the content has not changed.
             return;
         }
         self.model.content(name).write(offset, len, byte);
@@ -387,7 +389,7 @@ fn survives(steps: &[Step]) {
         for step in steps {
             client.run(step).await;
         }
-        // Without a crash the client reads everything that it wrote.
+        // There was no crash, so the client must read all that it wrote.
         client.disk.faults().heal();
         let expected: BTreeMap<_, _> = (client.model.names.iter())
             .map(|(name, id)| (*name, client.model.files[id].now.clone()))

@@ -79,8 +79,8 @@ pub fn end_draft(file: FileId, end: u64) -> Draft {
 
 /// Create contexts that reserve space and set the attribute `a`.
 pub fn making_contexts() -> Vec<u8> {
-    // The fields of the entry are NextEntryOffset, Flags, EaNameLength, EaValueLength, name, NUL
-    // and value.
+    // The extended attribute consists of NextEntryOffset, Flags, EaNameLength, EaValueLength, name,
+    // NUL and value.
     let ea = [0, 0, 0, 0, 0, 1, 2, 0, b'a', 0, b'v', b'w'];
     let allocation = 10_000u64.to_le_bytes();
     CreateContexts::build(&[(name::EXTA, &ea), (name::ALSI, &allocation)]).as_bytes().to_vec()

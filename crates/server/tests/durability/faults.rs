@@ -28,7 +28,7 @@ fn a_flush_that_failed_says_so() {
             peer.write(mount, file, 0, b"data").await;
             disk.faults().fail_next(Operation::Sync, fault);
             peer.on(mount, flush_draft(file)).await.expect(status);
-            // After a failed flush, each further flush or write-through of this Open fails, too.
+            // After a failed flush, this Open's later flushes and write-throughs must fail as well.
             peer.on(mount, flush_draft(file)).await.expect(status);
             peer.on(mount, write_through_draft(file, 0, b"more")).await.expect(status);
             assert_eq!(contents(&disk.vfs.crash()), []);
@@ -38,7 +38,7 @@ fn a_flush_that_failed_says_so() {
         peer.write(mount, file, 0, b"last").await;
         peer.on(mount, flush_draft(file)).await.ok();
         assert_eq!(contents(&disk.vfs.crash()), [("a".into(), b"last".to_vec())]);
-        // A failed flush of a directory fails the same way.
+        // A directory's flush reports a failed sync in the same way.
         let dir = peer.open_file(mount, &Want::directory("d")).await;
         disk.faults().fail_next(Operation::Sync, IO);
         peer.on(mount, flush_draft(dir)).await.expect(Status::UNEXPECTED_IO_ERROR);
@@ -107,13 +107,13 @@ fn a_full_disk_spares_what_was_there() {
         reply.expect(Status::DISK_FULL);
         let reply = peer.on(mount, write_draft(old, 100_000, &[3; 10])).await;
         reply.expect(Status::DISK_FULL);
-        // On the full disk, operations that need no space still work.
+        // The disk is full, but overwriting and reading need no more space, so they still work.
         peer.write(mount, old, 100, &[4; 10]).await;
         assert_eq!(peer.read(mount, file, 0, 5).await, b"first");
         let content = peer.whole(mount, old).await;
         assert_eq!((content.len(), &content[100..110]), (8192, &[4; 10][..]));
         assert!(content[..100].iter().chain(&content[110..]).all(|b| *b == 1));
-        // A CREATE fails without making the file if there is no space for its AllocationSize.
+        // If the disk has no space for the AllocationSize, CREATE fails and makes no file.
         let want = Want { contexts: making_contexts(), ..Want::file("third") };
         assert_eq!(peer.try_create(mount, &want).await, Status::DISK_FULL);
         assert_eq!(peer.try_create(mount, &Want::existing("third")).await, NOT_FOUND);
@@ -185,7 +185,7 @@ fn a_create_that_failed_made_nothing_and_opened_nothing() {
                     assert_eq!(disk.contents(), existed, "{what}");
                     assert!(disk.world.server.files.is_empty(), "open after {what}");
                 }
-                // If opening fails, an existing file is not changed.
+                // If opening or overwriting an existing file fails, its content must stay.
                 let want = Want::file("there").disposition(disposition);
                 if want.disposition == CreateDisposition::OPEN
                     || want.disposition == CreateDisposition::OPEN_IF
@@ -258,7 +258,8 @@ fn a_removal_that_failed_leaves_the_file_and_frees_its_name() {
         for round in 0..3 {
             let file = peer.open_file(mount, &deleting).await;
             disk.faults().fail_next(Operation::Remove, IO);
-            // The client learns from the CLOSE that the deleted file still exists.
+            // The deletion failed, so the status of CLOSE tells the client that the file still
+            // exists. The FileId is closed nevertheless.
             peer.on(mount, close_draft(file)).await.expect(Status::UNEXPECTED_IO_ERROR);
             peer.on(mount, close_draft(file)).await.expect(Status::FILE_CLOSED);
             assert!(disk.world.server.files.is_empty(), "round {round}");
@@ -281,8 +282,8 @@ fn a_rename_that_failed_leaves_the_name() {
         for (operation, after, fault, status) in [
             (Operation::Rename, 0, IO, Status::UNEXPECTED_IO_ERROR),
             (Operation::Rename, 0, Fault::DiskFull, Status::DISK_FULL),
-            // A rename first looks at the parent (call 0) and then at the file that it would
-            // replace (call 1).
+            // A rename calls `stat` for the parent (call 0) and then for the file that it would
+            // replace (call 1). Here the second call fails.
             (Operation::Stat, 1, IO, Status::UNEXPECTED_IO_ERROR),
         ] {
             disk.faults().fail(operation, after, 1, fault);
@@ -292,7 +293,7 @@ fn a_rename_that_failed_leaves_the_name() {
             let both = [("a".into(), b"a".to_vec()), ("other".into(), b"other".to_vec())];
             assert_eq!(disk.contents(), both);
         }
-        // The failed rename left the file its old name: deleting removes that name.
+        // After the failed rename the file still has its old name, which the deletion removes.
         peer.on(mount, delete_draft(file)).await.ok();
         peer.close(mount, file).await;
         assert_eq!(disk.contents(), [("other".into(), b"other".to_vec())]);
@@ -335,8 +336,8 @@ fn a_chain_that_fails_in_its_middle_is_answered_in_whole() {
 fn what_the_host_would_allow_is_asked_again_not_assumed() {
     on_disk(async |disk, peer, mount| {
         let want = Want::file("a").access(AccessMask::MAXIMUM_ALLOWED);
-        // CREATE opens the directory first, to read its descriptor, and then the file, with less
-        // access at each attempt.
+        // CREATE opens the directory, to read its descriptor, and then tries to open the file up to
+        // three times, each time with less access. If all four fail, CREATE fails.
         disk.faults().fail(Operation::Open, 0, 4, Fault::AccessDenied);
         assert_eq!(peer.try_create(mount, &want).await, Status::ACCESS_DENIED);
         disk.faults().fail(Operation::Open, 0, 3, Fault::AccessDenied);

@@ -29,8 +29,8 @@ fn a_creation_is_stable_when_it_is_answered() {
         let plain = peer.open_file(mount, &Want::file("plain")).await;
         assert!(left(disk).is_empty(), "nobody asked for more");
         let file = peer.open_file(mount, &through(Want::file("file"))).await;
-        // The file system in memory keeps the order of changes to names, as a journal does, so both
-        // names survive the crash.
+        // The file system in memory keeps changes of names in order, as a journal does. So making
+        // "file" stable also makes the earlier name "plain" stable.
         assert_eq!(left(disk), ["file", "plain"]);
         peer.close(mount, file).await;
         peer.close(mount, plain).await;
@@ -103,7 +103,8 @@ fn a_flush_covers_the_names_that_other_opens_gave() {
         assert_eq!(left(disk), ["b"]);
         assert_eq!(syncs(peer, other).await, 1);
         assert_eq!(syncs(peer, maker).await, 1, "the other Open has done it");
-        // The flush covers the rename even if the Open that renamed the file is closed.
+        // The Open that renamed the file is closed, but another Open's flush must still make the
+        // new name stable.
         let rename = rename_draft(FileInfoClass::RENAME, maker, "c", false);
         peer.on(mount, rename).await.ok();
         peer.close(mount, maker).await;
@@ -139,7 +140,7 @@ fn a_size_is_stable_when_it_is_answered() {
         peer.on(mount, end_draft(file, 5)).await.ok();
         assert_eq!(contents(&disk.vfs.crash()), [("a".into(), vec![0; 5])]);
         peer.close(mount, file).await;
-        // Without write-through, a new size survives a crash only after a FLUSH.
+        // Without write-through, a new end of file is lost in a crash before the next FLUSH.
         let file = peer.open_file(mount, &Want::file("a")).await;
         peer.on(mount, end_draft(file, 9)).await.ok();
         assert_eq!(contents(&disk.vfs.crash()), [("a".into(), vec![0; 5])]);
@@ -164,7 +165,7 @@ fn a_removal_is_stable_when_the_close_is_answered() {
         }
         let file = peer.open_file(mount, &through(Want::file("a"))).await;
         peer.close(mount, file).await;
-        // Without write-through, a removal does not survive a crash yet.
+        // Without write-through, the removed name may come back after a crash.
         let file = peer.open_file(mount, &Want::existing("a")).await;
         peer.on(mount, delete_draft(file)).await.ok();
         peer.on(mount, close_draft(file)).await.ok();
@@ -187,7 +188,7 @@ fn a_failure_to_make_it_stable_is_told() {
         peer.on(mount, delete_draft(file)).await.ok();
         fail();
         peer.on(mount, close_draft(file)).await.expect(Status::UNEXPECTED_IO_ERROR);
-        // The CLOSE returned an error, but has closed the FileId.
+        // The failed CLOSE still closed the FileId, so it is unknown now.
         peer.on(mount, flush_draft(file)).await.expect(Status::FILE_CLOSED);
     });
 }

@@ -28,11 +28,13 @@ fn x5_a_create_guid_is_not_taken_by_another_account() {
         let file = ann.open_file(&anns, &want).await;
         let again = ann.on(&anns, replay(&want)).await;
         assert_eq!(files::file_id(again.ok()), file);
-        // Closing bob's Open with the same CreateGuid does not affect ann's Open.
+        // Bob has an Open with the same CreateGuid. After bob has closed it, ann's replay still
+        // finds ann's own Open.
         bob.close(&bobs, squat).await;
         let again = ann.on(&anns, replay(&want)).await;
         assert_eq!(files::file_id(again.ok()), file);
-        // This replay repeats a CREATE that the server never received.
+        // The original CREATE was lost, so its replay is an ordinary CREATE, although bob uses the
+        // same CreateGuid.
         bob.open_file(&bobs, &with(Want::file("squat"), &[dh2q(guid(8), false)])).await;
         let want = with(Want::file("g").sharing(ALONE), &[dh2q(guid(8), false)]);
         ann.on(&anns, replay(&want)).await.ok();
@@ -59,7 +61,7 @@ fn x5_a_persistent_open_is_found_by_its_owner() {
         }
         drop(ann);
         lost(world, 1).await;
-        // The FileId is wrong on purpose: only the CreateGuid identifies the Open.
+        // The FileId is wrong: a persistent Open is found by its CreateGuid alone.
         let (mut ann, anns) = back(world, client, "ann", "lasting").await;
         let none = FileId { persistent: 1, volatile: 1 };
         let asked = with(Want::existing("f"), &[dh2c(none, guid(7), true)]);

@@ -56,7 +56,7 @@ pub async fn make_resilient(peer: &mut Peer, mount: &Mount, file: FileId, ms: u3
 /// Waits until the server has noticed that connections are lost: that many
 /// Opens wait for their clients.
 pub async fn lost(world: &World, waiting: usize) {
-    // Waits in real time, because a thread of the blocking pool may have to finish first.
+    // The wait is in real time, because a thread of the blocking pool may have to end first.
     let until = Instant::now() + LOST_WITHIN;
     while Instant::now() < until {
         if world.server.durables.counts().1 == waiting {

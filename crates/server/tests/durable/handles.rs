@@ -63,7 +63,8 @@ fn version_two_says_for_how_long() {
             };
             let contexts = [CreateContext::DurableRequestV2(request)];
             let reply = peer.create(&mount, &leased(Want::file("f"), 1, RWH, &contexts)).await;
-            // The share is not continuously available, so the handle is durable but not persistent.
+            // The share is not continuously available, so the client gets a durable handle, but no
+            // persistent one.
             assert_eq!(durable_v2(&reply), Some((Duration::from_millis(granted), false)));
             peer.close(&mount, files::file_id(&reply)).await;
         }
@@ -172,7 +173,7 @@ fn a_reconnect_that_comes_before_the_end_of_the_old_connection_waits_for_it() {
             assert_eq!(files::file_id(&reply).persistent, file.persistent);
             assert_eq!(world.server.durables.counts(), (1, 0));
         }
-        // The handle cannot be taken over while its old session exists.
+        // The old session still exists, so another session cannot take its handle over.
         let (mut next, own) = back(world, client, "ann", "data").await;
         let late = next.create(&own, &ask(&[dhnc(file)])).await;
         late.expect(Status::OBJECT_NAME_NOT_FOUND);

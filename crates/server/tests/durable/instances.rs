@@ -53,19 +53,20 @@ fn s2_a_replayed_create_gets_the_open_that_is_there() {
         assert_eq!(response.file_id, file);
         assert_eq!(response.create_action, CreateAction::CREATED, "the answer is the first one");
         assert_eq!(world.server.durables.counts().0, 1);
-        // Another session of the same client cannot use the CreateGuid; another user's replay is an
-        // ordinary CREATE.
+        // The CreateGuid belongs to a session: a replay in another session of the client is
+        // refused, and a replay by another user is an ordinary CREATE, which finds the name in use.
         let (mut twin, own) = back(world, peer.guid, "ann", "data").await;
         twin.on(&own, replay(&want)).await.expect(Status::DUPLICATE_OBJECTID);
         let (mut bob, theirs) = back(world, peer.guid, "bob", "data").await;
         let refused = bob.on(&theirs, replay(&want)).await;
         refused.expect(Status::OBJECT_NAME_COLLISION);
-        // For another client the CreateGuid means nothing: its replay is an ordinary CREATE.
+        // Another client uses the same CreateGuid. It means nothing there, so the replay is an
+        // ordinary CREATE, which finds the name in use.
         let (mut far, elsewhere) = back(world, guid(0x77), "ann", "data").await;
         let refused = far.on(&elsewhere, replay(&want)).await;
         refused.expect(Status::OBJECT_NAME_COLLISION);
-        // Using the handle proves that the client has the response to CREATE, so a later replay is
-        // refused.
+        // A WRITE through the handle proves that the client received the response to CREATE, so a
+        // later replay is no longer accepted.
         peer.write(&mount, file, 0, b"x").await;
         let late = peer.on(&mount, replay(&want)).await;
         late.expect(Status::OBJECT_NAME_COLLISION);
@@ -107,7 +108,7 @@ fn a_replay_of_what_never_came_is_carried_out() {
         let reply = peer.on(&mount, replay(&want)).await;
         reply.ok();
         peer.close(&mount, files::file_id(&reply)).await;
-        // After the CLOSE the same CreateGuid can be used again.
+        // The Open is closed, so its CreateGuid can be used for a new one.
         let file = peer.open_file(&mount, &want).await;
         peer.close(&mount, file).await;
     });
@@ -144,7 +145,8 @@ fn s1_an_application_takes_over_from_its_former_self() {
             refused.expect(Status::FILE_FORCED_CLOSED);
         }
         old.write(&mount, file, 0, b"still here").await;
-        // An Open of another application instance is not closed: it conflicts as usual.
+        // Only Opens of the same application instance are taken over. An Open of another instance
+        // keeps the file, so sharing conflicts.
         let other = with(Want::file("f"), &app(2, Some((9, 9))));
         new.create(&theirs, &other).await.expect(Status::SHARING_VIOLATION);
         let taken = new.open_file(&theirs, &ask(Some((1, 6)))).await;
@@ -152,7 +154,8 @@ fn s1_an_application_takes_over_from_its_former_self() {
         late.expect(Status::FILE_CLOSED);
         new.write(&theirs, taken, 0, b"later here").await;
         assert_eq!(world.content("f"), b"later here");
-        // The same client does not take over its own Opens: their share modes conflict.
+        // An Open of the same client is not taken over, even by a newer version of its instance, so
+        // sharing conflicts.
         new.create(&theirs, &ask(Some((2, 0)))).await.expect(Status::SHARING_VIOLATION);
         new.close(&theirs, taken).await;
         assert_eq!(world.server.durables.counts(), (0, 0));

@@ -79,8 +79,8 @@ fn a_share_is_given_to_another_server_and_back() {
         let there = "192.0.2.1:445".parse().unwrap();
         first.server.give_shares(&LASTING, &[there]).await.unwrap();
         assert_eq!(life(&first).state(), LifeState::Elsewhere(vec![there]));
-        // All clients of the share are disconnected, so that they find the other server. Only the
-        // persistent Open moves there: "g" is deleted on close.
+        // All clients of the moved share are disconnected, so that they look for the other server.
+        // Only the persistent Open moves; "g" is deleted, because its Open has DELETE_ON_CLOSE.
         peer.expect_disconnect().await;
         other.expect_disconnect().await;
         drop((peer, mount, other, theirs));

@@ -139,7 +139,8 @@ impl StateStore for Late {
 #[test]
 fn no_record_comes_after_its_removal() {
     in_world(async |world| {
-        // The channel `begins` has no receiver yet, so the first records are stored at once.
+        // The channel `begins` is not received from yet, so the first records are stored without
+        // delay.
         let (begins, begun) = std::sync::mpsc::sync_channel(0);
         let store = Arc::new(Late { memory: MemoryState::default(), begins });
         owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
@@ -320,7 +321,8 @@ fn what_failed_is_made_good_before_the_next_promise() {
         store.set_failing(false);
         bob.on(&his, numbered_lock(own, LockSequence::new(5, 9))).await.ok();
         assert_eq!(locks(store), [(guid(3), 0), (guid(4), 1)]);
-        // A record whose removal failed on CLOSE is removed before the next change is acknowledged.
+        // The removal of bob's record failed at the CLOSE. It must be repeated before ann's LOCK is
+        // answered.
         store.set_failing(true);
         bob.close(&his, own).await;
         store.set_failing(false);
@@ -396,10 +398,12 @@ fn a_file_whose_client_stays_away_is_not_available() {
         let file = peer.open_file(&mount, &want).await;
         drop(peer);
         lost(&world, 1).await;
-        // The client must reconnect its Open instead of opening the file again.
+        // The file is kept for the disconnected persistent Open. Even its client must reconnect and
+        // cannot open the file in another way.
         let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
         peer.create(&mount, &Want::existing("f")).await.expect(Status::FILE_NOT_AVAILABLE);
-        // Reading attributes breaks no lease, so this CREATE is refused without waiting.
+        // A CREATE only for attributes breaks no lease, so it is refused at once and does not wait
+        // for a break.
         let (mut other, theirs) = back(&world, guid(0x32), "bob", "lasting").await;
         let look = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);
         let began = tokio::time::Instant::now();
@@ -436,7 +440,7 @@ fn x5_s3_a_crash_costs_no_handle_lock_lease_or_byte() {
 
         let world = start();
         assert_eq!(world.server.durables.counts(), (1, 1));
-        // Another user cannot reconnect to these Opens.
+        // The Opens are ann's, so bob cannot reconnect to them, even with all identifiers right.
         let (mut other, theirs) = back(&world, guid(0x32), "bob", "lasting").await;
         let named = |name: &str, key, id, persistent| {
             leased(Want::existing(name), key, RWH, &[dh2c(file, guid(id), persistent)])
@@ -463,7 +467,8 @@ fn x5_s3_a_crash_costs_no_handle_lock_lease_or_byte() {
         assert_eq!(again.persistent, file.persistent);
         assert_ne!(again.volatile, file.volatile, "S3");
         assert_eq!(peer.read(&mount, again, 0, 64).await, b"acknowledged");
-        // The lock was restored, and the LOCK with the same sequence is recognised as a repetition.
+        // The lock survived the restart: a second lock conflicts, but a LOCK with the same sequence
+        // number counts as a repetition and succeeds.
         let lock = lock_draft(again, &[(0, 4, EXCLUSIVE)]);
         peer.on(&mount, lock).await.expect(Status::LOCK_NOT_GRANTED);
         peer.on(&mount, numbered_lock(again, sequence)).await.ok();
@@ -615,7 +620,8 @@ fn what_cannot_be_kept_is_not_promised() {
         assert!(durable_v2(&reply).is_none_or(|(_, persistent)| !persistent));
         let lock = || lock_draft(kept, &[(0, 4, EXCLUSIVE)]);
         peer.on(&mount, lock()).await.expect(Status::INSUFFICIENT_RESOURCES);
-        // A LOCK whose record could not be stored has failed: repeating its sequence is no replay.
+        // The LOCK failed because its record could not be stored, so the same sequence number makes
+        // a new lock.
         let numbered = || numbered_lock(kept, LockSequence::new(5, 7));
         peer.on(&mount, numbered()).await.expect(Status::INSUFFICIENT_RESOURCES);
         store.set_failing(false);

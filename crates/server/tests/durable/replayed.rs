@@ -54,7 +54,8 @@ fn s2_stale_requests_change_nothing() {
             let unlock = LockFlags::UNLOCK;
             peer.on(&mount, at(sequence, lock_draft(file, &[(0, 1, unlock)]))).await.ok();
         }
-        // The later write stays, even when the ChannelSequence has wrapped around.
+        // The later write must stay. When the channel sequence has wrapped around, requests with
+        // the old sequence (1) are refused.
         for sequence in [6, 0x7000, 0xE000, 2] {
             peer.on(&mount, at(sequence, write_draft(file, 0, b"later"))).await.ok();
         }
@@ -120,7 +121,7 @@ fn s2_a_waiting_lock_that_comes_again_is_granted_with_the_first() {
         bob.on(&theirs, lock_draft(other, &[(0, 4, free)])).await.ok();
         peer.final_reply(first).await.ok();
         channel.final_reply(second).await.ok();
-        // The two requests made one lock, so one UNLOCK frees the range.
+        // Request and repetition made a single lock, so one UNLOCK frees the range for bob.
         channel.on(&there, lock_draft(file, &[(0, 4, free)])).await.ok();
         bob.on(&theirs, lock_draft(other, &[(0, 4, EXCLUSIVE)])).await.ok();
     });
@@ -135,7 +136,8 @@ fn s2_a_lock_that_comes_again_is_carried_out_once() {
         assert_eq!(make_resilient(&mut peer, &mount, file, 60_000).await, Status::SUCCESS);
         let (mut bob, theirs) = world.session("bob", &Offer::default()).await;
         let other = bob.open_file(&theirs, &Want::file("f")).await;
-        // The byte holds LockSequenceIndex 1 and a number.
+        // Byte 68 has the LockSequenceIndex (1) in its upper half and the LockSequenceNumber in its
+        // lower half.
         let numbered = |draft: Draft, number: u8| draft.patch(68, &[0x10 | number]);
         let lock = || lock_draft(file, &[(0, 4, EXCLUSIVE)]);
         let unlock = || lock_draft(file, &[(0, 4, LockFlags::UNLOCK)]);
@@ -149,7 +151,7 @@ fn s2_a_lock_that_comes_again_is_carried_out_once() {
             for _ in 0..3 {
                 peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
             }
-            // The repeated UNLOCK is not carried out again: the lock that bob took meanwhile stays.
+            // Bob has locked the range after the UNLOCK. Its repetition must not free bob's lock.
             bob.on(&theirs, taken.clone()).await.ok();
             peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
             peer.on(&mount, lock()).await.expect(Status::LOCK_NOT_GRANTED);
@@ -170,9 +172,10 @@ fn s2_a_lock_that_comes_late_is_refused() {
             at(sequence, lock_draft(file, &[(0, 4, flags)]).patch(68, &[0x10 | number]))
         };
         let (lock, unlock) = (EXCLUSIVE, LockFlags::UNLOCK);
-        // The repetition arrives first, on another channel.
+        // The client repeats its LOCK on another channel, and the repetition arrives before the
+        // original.
         peer.on(&mount, numbered(1, lock, 1)).await.ok();
-        // The original request arrives after its repetition and gets the same answer.
+        // The original LOCK arrives late. It gets the same answer, but takes no second lock.
         peer.on(&mount, numbered(0, lock, 1)).await.ok();
         peer.on(&mount, numbered(1, unlock, 2)).await.ok();
         peer.on(&mount, numbered(0, lock, 1)).await.expect(Status::FILE_NOT_AVAILABLE);
@@ -185,10 +188,12 @@ fn s2_a_lock_that_comes_late_is_refused() {
         let other = bob.open_file(&theirs, &Want::file("f")).await;
         let taken = lock_draft(other, &[(0, 4, EXCLUSIVE)]);
         bob.on(&theirs, taken.clone()).await.expect(Status::LOCK_NOT_GRANTED);
-        // This request was only overtaken by others, on a live channel: it is carried out.
+        // This UNLOCK was not repeated, only overtaken by other requests on a channel that still
+        // exists, so it is carried out.
         peer.on(&mount, numbered(0, unlock, 4)).await.ok();
         bob.on(&theirs, taken).await.ok();
-        // A LOCK that was refused is not granted later either.
+        // This LOCK is refused. Its original, which arrives later, must not be granted although the
+        // range is free then.
         peer.on(&mount, numbered(2, lock, 5)).await.expect(Status::LOCK_NOT_GRANTED);
         bob.on(&theirs, lock_draft(other, &[(0, 4, unlock)])).await.ok();
         peer.on(&mount, numbered(1, lock, 5)).await.expect(Status::FILE_NOT_AVAILABLE);

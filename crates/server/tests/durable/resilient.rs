@@ -23,7 +23,8 @@ fn a_resilient_open_waits_for_its_client() {
         peer.write(&mount, file, 0, b"before").await;
         peer.on(&mount, lock_draft(file, &[(0, 4, EXCLUSIVE)])).await.ok();
         assert_eq!(make_resilient(&mut peer, &mount, file, 60_000).await, Status::SUCCESS);
-        // The Open cannot be taken over while its session exists.
+        // The Open is still in use by its session, so neither another user nor the same user can
+        // take it over.
         let (mut thief, theirs) = world.session("bob", &Offer::default()).await;
         let steal = with(Want::existing("f"), &[dhnc(file)]);
         let (mut twin, own) = back(world, guid, "ann", "data").await;
@@ -36,7 +37,8 @@ fn a_resilient_open_waits_for_its_client() {
         let unknown = FileId { persistent: file.persistent ^ 1, ..file };
         let want = with(Want::existing("f"), &[dhnc(unknown)]);
         twin.create(&own, &want).await.expect(Status::OBJECT_NAME_NOT_FOUND);
-        // The reconnect ignores the volatile half of the FileId.
+        // Only the persistent half of the FileId identifies the Open, so the reconnect succeeds
+        // with another volatile half.
         let named = FileId { volatile: 0, ..file };
         let reply = twin.create(&own, &with(Want::existing("f"), &[dhnc(named)])).await;
         reply.ok();
@@ -75,10 +77,11 @@ fn the_scavenger_closes_what_nobody_takes_up() {
         let gone = with(Want::existing("doomed"), &[dhnc(doomed)]);
         peer.create(&mount, &gone).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         peer.create(&mount, &with(Want::existing("later"), &[dhnc(later)])).await.ok();
-        // The scavenger does not close an Open that was reconnected.
+        // The Open was reconnected in time, so the scavenger must not close it when the old timeout
+        // ends.
         tokio::time::sleep(Duration::from_secs(25)).await;
         peer.write(&mount, later, 0, b"x").await;
-        // After another disconnect the full timeout runs again.
+        // The client disconnects again, so the full timeout of 20 seconds begins again.
         drop(peer);
         lost(world, 1).await;
         tokio::time::sleep(Duration::from_secs(19)).await;
@@ -243,8 +246,8 @@ fn s3_file_ids_never_come_twice() {
             assert!(seen.insert(id.persistent), "the persistent half does not repeat");
             assert!(id.persistent != 0 && id.persistent != u64::MAX);
         }
-        // A restart of a server takes longer than making these ids, and its clock must have
-        // advanced.
+        // Each server must start at a later time. Real restarts take long enough, but this loop
+        // does not, so it pauses.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -267,7 +270,7 @@ fn a_reconnect_answers_with_the_file_as_it_is() {
         assert_eq!(response.end_of_file, 5);
         assert_eq!(response.create_action, create::CreateAction::OPENED);
         assert!(response.contexts.is_empty());
-        // The reconnected Open has the rights that it had before.
+        // A reconnect cannot gain rights: the Open still has no right to delete.
         let forbidden = peer.on(&mount, files::delete_draft(file)).await;
         forbidden.expect(Status::ACCESS_DENIED);
         peer.close(&mount, file).await;
@@ -282,7 +285,8 @@ fn a_lock_that_comes_again_is_carried_out_once() {
         let (mut peer, mount) = world.session("ann", &Offer::only(Dialect::SMB_2_1)).await;
         let file = peer.open_file(&mount, &Want::file("f")).await;
         let numbered = |number: u8| {
-            // The byte holds LockSequenceIndex 1 and a number.
+            // Byte 68 has the LockSequenceIndex (1) in its upper half and the LockSequenceNumber in
+            // its lower half.
             lock_draft(file, &[(0, 4, EXCLUSIVE)]).patch(68, &[0x10 | number])
         };
         peer.on(&mount, numbered(1)).await.ok();

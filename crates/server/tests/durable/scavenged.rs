@@ -23,7 +23,8 @@ fn l5_times_are_counted_from_the_break_and_from_the_loss() {
             let began = Instant::now();
             let open = theirs.put(Want::file("f").draft());
             let waiting = two.send(vec![open], theirs.via()).await[0];
-            // The client receives the lease break but sends no acknowledgment.
+            // The holder of the lease does not acknowledge the break, so the other client waits
+            // until the break times out.
             one.reply().await;
             two.final_reply(waiting).await.ok();
             assert_eq!(began.elapsed().as_secs(), 35, "held for {held} s");
@@ -64,8 +65,7 @@ fn l5_of_a_reconnect_and_the_scavenger_one_has_the_open() {
             let (mut twin, own) = back(world, client, "ann", "data").await;
             drop(peer);
             lost(world, OPENS).await;
-            // The clients reconnect at about the time at which the timeout ends, so some come too
-            // late.
+            // The clients reconnect when the timeout is just ending, so some of them come too late.
             let wait = u64::try_from(1_000 - 60 + late).unwrap();
             tokio::time::sleep(Duration::from_millis(wait)).await;
             for (number, file) in files.into_iter().enumerate() {
@@ -81,7 +81,7 @@ fn l5_of_a_reconnect_and_the_scavenger_one_has_the_open() {
                     let own_file = files::file_id(&reply);
                     twin.write(&own, own_file, 0, b"kept").await;
                     twin.close(&own, own_file).await;
-                    // The close of the reconnected Open released its lock.
+                    // The reconnected Open is closed, so its lock is free again.
                     twin.on(&own, lock_draft(other, &[(0, 4, EXCLUSIVE)])).await.ok();
                 } else {
                     scavenged += 1;

@@ -92,8 +92,8 @@ fn x5_a_durable_open_is_its_owners() {
             let right = kind.again(file, 3, 1);
             let none = Status::OBJECT_NAME_NOT_FOUND;
 
-            // No session can take the Open over while its session exists, not even one of its
-            // owner.
+            // The session of the Open still exists, so no session can take the Open over, not even
+            // one of its owner.
             let (mut bob, bobs) = back(world, client, "bob", kind.share()).await;
             bob.create(&bobs, &right).await.expect(none);
             let (mut twin, own) = back(world, client, "ann", kind.share()).await;
@@ -104,9 +104,9 @@ fn x5_a_durable_open_is_its_owners() {
 
             drop(ann);
             lost(world, 1).await;
-            // Another user fails even with the right parameters.
+            // Another user is refused even with the right FileId and CreateGuid.
             bob.create(&bobs, &right).await.expect(Status::ACCESS_DENIED);
-            // The owner fails with a wrong FileId.
+            // Even its owner is refused if the FileId is wrong.
             let wrong = [
                 FileId { persistent: file.persistent ^ 1, ..file },
                 FileId { persistent: file.persistent ^ 1 << 63, ..file },
@@ -115,8 +115,8 @@ fn x5_a_durable_open_is_its_owners() {
                 FileId { persistent: 0, ..file },
             ];
             for id in wrong {
-                // MS-SMB2 3.3.5.9.12: a persistent Open is also found by its CreateGuid, so a wrong
-                // CreateGuid is tried here.
+                // MS-SMB2 3.3.5.9.12: a persistent Open is also found by its CreateGuid alone. So
+                // for this kind the CreateGuid is wrong, too.
                 let create = if kind == Kind::Persistent { 4 } else { 3 };
                 for (peer, mount) in [(&mut twin, &own), (&mut bob, &bobs)] {
                     peer.create(mount, &kind.again(id, create, 1)).await.expect(none);
@@ -127,7 +127,7 @@ fn x5_a_durable_open_is_its_owners() {
             }
             if kind.has_lease() {
                 twin.create(&own, &kind.again(file, 3, 2)).await.expect(none);
-                // With a lease, the ClientGuid must match Open.ClientGuid.
+                // The Open has a lease, so a client with another ClientGuid is refused.
                 let (mut far, there) = back(world, guid(0x66), "ann", kind.share()).await;
                 far.create(&there, &right).await.expect(none);
             }
@@ -135,12 +135,13 @@ fn x5_a_durable_open_is_its_owners() {
                 let plain = with(Want::existing("f"), &[dh2c(file, guid(3), false)]);
                 twin.create(&own, &plain).await.expect(none);
             }
-            // The owner fails through another share, which grants other rights.
+            // The owner uses another share with other rights, and is refused.
             let (mut other, elsewhere) = back(world, client, "ann", "readonly").await;
             let status = other.create(&elsewhere, &right).await.status();
             assert_eq!(status, none, "{kind:?}");
 
-            // The failed attempts have not changed the Open.
+            // In spite of all failed attempts, the owner can reconnect to the Open, whose content
+            // is the same.
             let again = twin.open_file(&own, &right).await;
             assert_eq!(again.persistent, file.persistent);
             assert_eq!(twin.read(&own, again, 0, 9).await, b"mine", "{kind:?}");
@@ -161,8 +162,8 @@ fn x5_ids_cannot_be_guessed_from_others() {
         for bit in 0..64 {
             let is_set = |id: &&u64| **id >> bit & 1 == 1;
             let ones = ids.iter().filter(is_set).count();
-            // For random bits the count is almost never ten standard deviations (708) away from its
-            // mean.
+            // The number of ones is almost never ten standard deviations (708) away from half, if
+            // the bits are random.
             assert!(ones.abs_diff(COUNT / 2) < 708, "bit {bit}: {ones}");
             let changes = ids.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1);
             assert!(changes.count().abs_diff(COUNT / 2) < 708, "bit {bit} goes on");

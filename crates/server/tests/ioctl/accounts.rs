@@ -69,7 +69,7 @@ async fn told(world: &World, user: &str) -> (Status, Status) {
             w.handle(&domain).u32(0).u32(0).u32(4096);
         })
         .await;
-    // The name is in UTF-16.
+    // The reply has names in UTF-16, so "bob" is searched in that form.
     let names_bob = reply.windows(6).any(|bytes| bytes == b"b\0o\0b\0");
     assert_eq!(names_bob, listed == Status::SUCCESS, "{listed}");
     let token = world.server.session(data.logon.id).unwrap().identity().unwrap().token.clone();

@@ -124,8 +124,8 @@ fn limits_are_told_to_those_who_exceed_them() {
         let (source, target) = files(world, &mut peer, &mount).await;
         let key = key(&mut peer, &mount, source).await;
         let limits = (Status::INVALID_PARAMETER, Some(LIMITS));
-        // For each limit (number of chunks, bytes of a chunk, bytes of all chunks), n - 1 and n are
-        // accepted and n + 1 is refused.
+        // Three limits are tested (number of chunks, bytes of a chunk, bytes of all chunks): n - 1
+        // and n are accepted, n + 1 is refused.
         let many = |n: u32| vec![chunk(0, 0, 1); n as usize];
         for n in [COPY_CHUNKS - 1, COPY_CHUNKS] {
             assert_eq!(copy(&mut peer, &mount, target, key, &many(n)).await, done(n, n));
@@ -314,7 +314,8 @@ fn a_copy_that_fails_says_how_far_it_came() {
         const MOST: u64 = 1 << 20;
         let (mut peer, _) = world.session("ann", &Offer::default()).await;
         let logon = peer.log_on("ann").await;
-        // In the share "late" no file can be longer than 1 MiB.
+        // In the share "late" a file can have at most 1 MiB, so some chunks can be copied and the
+        // next one fails.
         let mount = peer.mount(&logon, "late").await;
         let (source, target) = files(world, &mut peer, &mount).await;
         let key = key(&mut peer, &mount, source).await;
@@ -333,7 +334,8 @@ fn a_copy_that_fails_says_how_far_it_came() {
         let answer = copy(&mut peer, &mount, target, key, &chunks).await;
         assert_eq!(answer, partly(Status::INVALID_VIEW_SIZE, 1, 10));
         assert!(world.content("target") == pattern()[..30]);
-        // A chunk with a negative offset fails the request before anything is copied.
+        // An offset of 2^63 is negative, so the whole request is refused before its first chunk is
+        // copied.
         let chunks = [chunk(0, 0, 10), chunk(0, 1 << 63, 1)];
         let answer = copy(&mut peer, &mount, target, key, &chunks).await;
         assert_eq!(answer, (Status::INVALID_PARAMETER, Some(LIMITS)));

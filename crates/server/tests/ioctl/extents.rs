@@ -77,8 +77,8 @@ fn a_range_of_one_file_shows_in_another() {
         let input = extended(source, CLUSTER, 3 * CLUSTER, CLUSTER, size);
         ask(&mut peer, &mount, EXTENDED, target, &input, 0).await.ok();
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [2, 1, 2, 1]);
-        // Linux clients clone the whole file, even if its last cluster is incomplete. They first
-        // set the end of the target, because a clone does not move it.
+        // Linux clients clone whole files, whose last cluster is incomplete. They first set the
+        // target's end, because a clone does not move it.
         let end = (4 * CLUSTER + 10).to_le_bytes();
         let set = set_draft(FileInfoClass::END_OF_FILE, target, &end);
         peer.on(&mount, set).await.ok();
@@ -86,7 +86,7 @@ fn a_range_of_one_file_shows_in_another() {
         ask(&mut peer, &mount, PLAIN, target, &all, 0).await.ok();
         let copied = peer.read(&mount, target, 0, 1 << 16).await;
         assert_eq!(copied, [1; 4 * CLUSTER as usize + 10]);
-        // Later writes to one file do not show in the other file.
+        // After the clone, a write to the source must not change the target.
         peer.write(&mount, source, 0, &[5]).await;
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [1; 5]);
         let short = peer.open_file(&mount, &Want::file("short")).await;
@@ -100,7 +100,7 @@ fn a_range_of_one_file_shows_in_another() {
         assert_eq!(peer.read(&mount, short, 0, 1 << 16).await, kept);
         // A clone of length 0 succeeds and changes nothing.
         ask(&mut peer, &mount, PLAIN, target, &plain(source, 0, 0, 0), 0).await.ok();
-        // Source and target may be the same file.
+        // Source and target may be the same file if the ranges do not overlap.
         let within = plain(source, 0, 2 * CLUSTER, CLUSTER);
         ask(&mut peer, &mount, PLAIN, source, &within, 0).await.ok();
         assert_eq!(first_of_each(&mut peer, &mount, source).await, [5, 1, 5, 1, 1]);
@@ -144,13 +144,14 @@ fn what_cannot_be_shared_has_its_status() {
         let nobody = FileId { persistent: 1, volatile: 2 };
         let input = plain(nobody, 0, 0, CLUSTER);
         ask(&mut peer, &mount, PLAIN, target, &input, 0).await.expect(Status::INVALID_HANDLE);
-        // Directories have no extents to share.
+        // A directory has no data, so it can be neither source nor target.
         let directory = peer.open_file(&mount, &Want::directory("d")).await;
         let input = plain(directory, 0, 0, CLUSTER);
         ask(&mut peer, &mount, PLAIN, target, &input, 0).await.expect(invalid);
         ask(&mut peer, &mount, PLAIN, directory, &whole, 0).await.expect(unsupported);
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [2; 4]);
-        // If the source is sparse, the target must be sparse, too.
+        // A sparse source needs a sparse target, so the clone is refused until the target is
+        // sparse.
         ask(&mut peer, &mount, SPARSE, source, &[], 0).await.ok();
         ask(&mut peer, &mount, PLAIN, target, &whole, 0).await.expect(unsupported);
         ask(&mut peer, &mount, SPARSE, target, &[], 0).await.ok();
@@ -174,13 +175,14 @@ fn sharing_needs_rights_and_the_session() {
         let from_blind = plain(blind, 0, 0, CLUSTER);
         let invalid = Status::INVALID_PARAMETER;
         ask(&mut peer, &mount, PLAIN, target, &from_blind, 0).await.expect(invalid);
-        // The source handle belongs to another session, so it is invalid.
+        // The handle of the source belongs to another session, so it counts as invalid.
         let (mut other, theirs) = world.session("bob", &Offer::default()).await;
         let file = other.open_file(&theirs, &Want::file("target")).await;
         let handle = Status::INVALID_HANDLE;
         ask(&mut other, &theirs, PLAIN, file, &input, 0).await.expect(handle);
         assert_eq!(first_of_each(&mut peer, &mount, target).await, [2; 4]);
-        // Locks on source or target do not prevent the clone (MS-FSA 2.1.5.10.4, notes 91 and 92).
+        // MS-FSA 2.1.5.10.4, notes 91 and 92: a clone ignores byte-range locks on source and
+        // target.
         for name in ["source", "target"] {
             let file = other.open_file(&theirs, &Want::existing(name)).await;
             other.on(&theirs, lock_draft(file, &[(10, 1, EXCLUSIVE)])).await.ok();
@@ -222,8 +224,8 @@ fn trimmed_pages_read_as_zeros() {
             let ranges: Vec<_> = ranges.iter().map(range).collect();
             bytes_of(|w| TrimRequest::encode(w, 0, &ranges))
         };
-        // Only whole pages within a range are trimmed. MS-FSA 2.1.5.10.6 also counts ranges behind
-        // the end of the file as processed.
+        // Only whole pages within a range are trimmed. MS-FSA 2.1.5.10.6 also counts a range behind
+        // the file's end as processed, so three ranges count.
         let input =
             trim(&[(1, 4095), (1, 8191), (0, 100), (1 << 40, 1 << 20), (3 * 4096, 1 << 30)]);
         let reply = ask(&mut peer, &mount, TRIM, target, &input, 4).await;
@@ -252,7 +254,7 @@ fn trimmed_pages_read_as_zeros() {
         peer.on(&mount, lock_draft(other, &[(0, 1, EXCLUSIVE)])).await.ok();
         let locked = ask(&mut peer, &mount, TRIM, source, &trim(&[(0, 4096)]), 4).await;
         locked.expect(Status::FILE_LOCK_CONFLICT);
-        // A lock behind the end of the file conflicts as well.
+        // A lock behind the file's end conflicts with a trim of that range.
         peer.on(&mount, lock_draft(other, &[(1 << 41, 1, EXCLUSIVE)])).await.ok();
         let behind = trim(&[(1 << 41, 1 << 20)]);
         let locked = ask(&mut peer, &mount, TRIM, source, &behind, 4).await;

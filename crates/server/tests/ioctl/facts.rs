@@ -83,7 +83,8 @@ fn links_say_where_they_lead() {
         let ReparseData::Symlink(symlink) = buffer.meaning().unwrap() else { panic!("{buffer:?}") };
         assert!(symlink.relative);
         assert_eq!(symlink.substitute_name.decode().unwrap(), "d\\target");
-        // A small buffer gets the part that fits.
+        // A buffer of 12 bytes gets the part that fits; one of 7 bytes is too small for the fixed
+        // fields.
         let reply = ask(&mut peer, &mount, code, link, &[], 12).await;
         assert_eq!(output(reply.expect(Status::BUFFER_OVERFLOW)), whole[..12]);
         ask(&mut peer, &mount, code, link, &[], 7).await.expect(Status::BUFFER_TOO_SMALL);
@@ -123,7 +124,8 @@ fn interfaces_are_listed_to_the_room_there_is() {
         for id in [file, FileId { persistent: 0, volatile: 0 }, FileId { volatile: 1, ..none }] {
             ask(&mut peer, &mount, code, id, &[], 4096).await.expect(Status::INVALID_PARAMETER);
         }
-        // Windows returns the interfaces even if multichannel was not negotiated.
+        // As on Windows, the interfaces are returned in old dialects, too, which have no
+        // multichannel.
         for dialect in [Dialect::SMB_2_0_2, Dialect::SMB_2_1] {
             let (mut old, mount) = world.session("ann", &Offer::only(dialect)).await;
             let reply = ask(&mut old, &mount, code, none, &[], 65_536).await;
@@ -145,8 +147,8 @@ fn what_is_not_here_says_so() {
         let blocked = Status::NOT_SUPPORTED;
         for code in [CtlCode::SRV_READ_HASH, CtlCode(0x0009_0000), CtlCode(0), CtlCode(u32::MAX)] {
             ask(&mut peer, &mount, code, file, &[0; 8], 4096).await.expect(blocked);
-            // MS-SMB2 3.3.5.15: for the control codes of a file system the server looks for the
-            // Open first, and finds none.
+            // MS-SMB2 3.3.5.15: a code of a file system needs an Open, and this request has none,
+            // so FILE_CLOSED is returned. The other codes are blocked before that.
             let is_of_files = matches!(code.0, 0x0009_0000 | 0x0014_41BB);
             let status = if is_of_files { Status::FILE_CLOSED } else { blocked };
             ask(&mut peer, &mount, code, none, &[0; 8], 4096).await.expect(status);

@@ -45,7 +45,8 @@ impl Accounts for Slow {
         if user == "no such user" {
             let mut state = self.state.lock();
             state.0 = true;
-            // A look-up on the core would block this test, so it waits only for a while.
+            // The look-up waits until the test goes on. If the core itself waited, the test could
+            // not go on, so the wait has an end.
             let patience = Duration::from_secs(20);
             let hung = self.turn.wait_while_for(&mut state, |state| !state.1, patience);
             assert!(!hung.timed_out(), "the core waited");
@@ -86,7 +87,8 @@ fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
         let is_announced = timeout(Duration::from_secs(5), peer.interim()).await;
         assert_eq!(is_announced.expect("announced").header.message_id, asked);
         assert!(slow.state.lock().0, "the question is asked");
-        // The connection is still served, and the pipe can be peeked.
+        // While the look-up of the first request waits, the connection serves other requests, even
+        // for the same pipe.
         let file = peer.open_file(&data, &Want::file("f")).await;
         peer.write(&data, file, 0, b"as always").await;
         let peeked = ask(&mut peer, &ipc, CtlCode::PIPE_PEEK, pipe, &[], 64).await;

@@ -132,7 +132,7 @@ fn p13_every_length_of_the_frame_is_checked() {
                 assert_eq!(status, Status::INVALID_PARAMETER, "{value:#x} at {at}");
             }
         }
-        // A request has no output, so its OutputOffset is ignored.
+        // The OutputOffset of a request has no meaning, so any value is accepted.
         for offset in [1_u32, 64, 0x7FFF_FFFF] {
             let draft = draft.clone().patch(OUTPUT_OFFSET, &offset.to_le_bytes());
             peer.on(&mount, draft).await.ok();

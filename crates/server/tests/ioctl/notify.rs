@@ -56,7 +56,7 @@ fn changes_are_told_while_a_request_waits_and_kept_while_none_does() {
         let id = watch(&mut ann, &mount, ask()).await;
         let file = bob.open_file(&bobs, &Want::file("d\\new")).await;
         assert_eq!(changes(ann.final_reply(id).await.ok()), pairs(&[(1, "new")]));
-        // These changes happen while no CHANGE_NOTIFY waits, so they are stored.
+        // No CHANGE_NOTIFY waits now, so the server keeps these changes for the next one.
         bob.write(&bobs, file, 0, b"not watched for").await;
         let rename = |to: &str| files::rename_draft(FileInfoClass::RENAME, file, to, false);
         bob.on(&bobs, rename("d\\newer")).await.ok();
@@ -93,7 +93,7 @@ fn what_does_not_fit_is_to_be_looked_for() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let root = peer.open_file(&mount, &Want::existing("")).await;
-        // The buffer size of the first request limits the changes stored for later requests.
+        // The first request's buffer size limits the changes that are kept for later requests.
         let id = watch(&mut peer, &mount, notify_draft(root, 4096)).await;
         cancel(&peer, &mount, id, None).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
@@ -118,7 +118,7 @@ fn what_does_not_fit_is_to_be_looked_for() {
             reply.expect(status);
             assert_eq!(changes(&reply).len(), usize::from(status == Status::SUCCESS));
             peer.close(&mount, file.unwrap()).await;
-            // The removal that did not fit is stored for the next request.
+            // The removal did not fit into the small buffer, so the next request reports it.
             let reply = peer.on(&mount, notify_draft(root, 4096)).await;
             assert_eq!(changes(reply.ok()), pairs(&[(2, "f")]));
         }
@@ -176,7 +176,7 @@ fn a_watch_can_be_cancelled() {
         let interim = peer.interim().await;
         cancel(&peer, &mount, id, Some(async_id(&interim))).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
-        // Cancelling the watch does not affect the directory's Open.
+        // After the watch is cancelled, its directory is still open and can be closed.
         peer.close(&mount, root).await;
     });
 }
@@ -219,8 +219,8 @@ fn watches_of_a_session_are_bounded() {
         let (mut one, mount) = world.session("ann", &Offer::default()).await;
         let root = one.open_file(&mount, &Want::existing("")).await;
         let mut channels = vec![(one, mount.clone())];
-        // One connection may have fewer waiting requests than a session may have watches, so
-        // several are used.
+        // A connection allows fewer waiting requests than a session allows watches, so the session
+        // gets several channels.
         for _ in 0..NOTIFIES_PER_SESSION / WAITING_PER_CONNECTION {
             let mut more = world.connect();
             more.guid = channels[0].0.guid;

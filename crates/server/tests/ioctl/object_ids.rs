@@ -55,8 +55,8 @@ fn who_may_not_restore_sets_no_object_id() {
         let file = bob.open_file(&mount, &Want::file("f")).await;
         ask(&mut bob, &mount, SET, file, &[7; 64], 0).await.expect(Status::ACCESS_DENIED);
         ask(&mut bob, &mount, GET, file, &[], 64).await.expect(Status::OBJECTID_NOT_FOUND);
-        // Bob may have the server make an object ID, which a user with only the right to read
-        // attributes can then read.
+        // Bob cannot choose an object ID, but can have the server make one. A handle with only the
+        // right to read attributes then returns the same ID.
         let made = output(ask(&mut bob, &mount, MAKE, file, &[], 64).await.ok());
         bob.close(&mount, file).await;
         let look = Want::existing("f").access(AccessMask::READ_ATTRIBUTES);

@@ -87,12 +87,13 @@ async fn copies(world: &World) {
     let (mut peer, mount) = world.session("ann", &Offer::default()).await;
     let (source, target) = pair(&mut peer, &mount).await;
     let all = token(&mut peer, &mount, source, 0, 1 << 30).await;
-    // The token covers whole sectors: the rest of the last one is zeros.
+    // The file has 10,000 bytes, but the token covers whole sectors, so its length is 10,240. The
+    // last sector is filled with zeros.
     assert_eq!((all.transfer_length, all.flags), (10_240, 1));
     let part = token(&mut peer, &mount, source, 512, 1024).await;
     assert_eq!((part.transfer_length, part.flags), (1024, 0));
     assert_ne!(all.token, part.token);
-    // The token stays valid after the handle of its source is closed.
+    // The source's handle is closed, but the token stays valid.
     peer.close(&mount, source).await;
     let reply = write(&mut peer, &mount, target, &writes(all.token, 512, 1 << 20, 0)).await;
     assert_eq!(written(&reply), 10_240);
@@ -104,7 +105,7 @@ async fn copies(world: &World) {
     assert_eq!(written(&reply), 512);
     expected[..512].copy_from_slice(&pattern(10_000)[1024..1536]);
     assert_eq!(peer.read(&mount, target, 0, 30_000).await, expected);
-    // The token for zeros needs no source file.
+    // The well-known token for zeros works without a source file.
     let mut bytes = [0; 512];
     bytes[..4].copy_from_slice(&OffloadToken::TYPE_ZERO_DATA.to_be_bytes());
     let zeros = OffloadToken { bytes };
@@ -163,7 +164,7 @@ fn a_token_is_good_for_what_it_was_made_of() {
         let mut other = made;
         other.bytes[511] ^= 1;
         write(&mut peer, &mount, target, &writes(other, 0, 512, 0)).await.expect(bad);
-        // Another session cannot use the token, not even one of the same user.
+        // The token belongs to one session: even another session of the same user cannot use it.
         let (mut second, theirs) = world.session("ann", &Offer::default()).await;
         let file = second.open_file(&theirs, &Want::file("target")).await;
         write(&mut second, &theirs, file, &writes(made, 0, 512, 0)).await.expect(bad);
@@ -178,7 +179,7 @@ fn a_token_is_good_for_what_it_was_made_of() {
         write(&mut peer, &mount, target, &writes(short, 512, 512, 0)).await.ok();
         tokio::time::sleep(Duration::from_millis(60)).await;
         write(&mut peer, &mount, target, &writes(short, 512, 512, 0)).await.expect(bad);
-        // Each session has a limited number of tokens: a further one makes the oldest one invalid.
+        // A session has a limited number of tokens, so one more makes the oldest one invalid.
         let first = token(&mut peer, &mount, source, 0, 512).await.token;
         let mut last = first;
         for _ in 0..OFFLOAD_TOKENS_PER_SESSION {
@@ -186,7 +187,8 @@ fn a_token_is_good_for_what_it_was_made_of() {
         }
         write(&mut peer, &mount, target, &writes(first, 0, 512, 0)).await.expect(bad);
         write(&mut peer, &mount, target, &writes(last, 0, 512, 0)).await.ok();
-        // The end of the tree connect makes its tokens invalid.
+        // A token of another tree connect can be used, but becomes invalid when that tree connect
+        // ends.
         let again = peer.mount(&mount.logon, "data").await;
         let same = peer.open_file(&again, &Want::existing("source")).await;
         let by = token(&mut peer, &again, same, 0, 512).await.token;
@@ -243,7 +245,7 @@ fn numbers_and_files_that_make_no_sense() {
         ask(&mut peer, &mount, WRITE, target, &[0; 544], 15).await.expect(small);
         read(&mut peer, &mount, source, &reads(0, 0)).await.ok();
         assert_eq!(written(&write(&mut peer, &mount, target, &writes(made, 0, 0, 0)).await), 0);
-        // These files do not support offload.
+        // A directory, and a file of less than a sector, do not support offload.
         let directory = peer.open_file(&mount, &Want::directory("d")).await;
         let refused = Status::OFFLOAD_READ_FILE_NOT_SUPPORTED;
         read(&mut peer, &mount, directory, &reads(0, 512)).await.expect(refused);

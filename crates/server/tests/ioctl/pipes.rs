@@ -313,7 +313,7 @@ fn a_waiting_read_ends_with_cancel_and_with_the_pipe() {
         let interim = peer.interim().await;
         cancel(&peer, &mount, id, Some(async_id(&interim))).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
-        // A READ can also be cancelled before its interim response.
+        // This READ is cancelled before its interim response; the one above was cancelled after it.
         let id = peer.send(vec![read()], mount.via()).await[0];
         cancel(&peer, &mount, id, None).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
@@ -323,7 +323,8 @@ fn a_waiting_read_ends_with_cancel_and_with_the_pipe() {
         let replies = peer.collect(&[closing, id]).await;
         replies[0].ok();
         replies[1].expect(Status::PIPE_BROKEN);
-        // A waiting READ ends with its connection; the test world checks that nothing is left.
+        // The connection ends while a READ waits. The test world then checks that nothing of it is
+        // left.
         let file = peer.open_file(&mount, &Want::existing("srvsvc")).await;
         peer.send(vec![mount.put(read_draft(file, 0, 1))], mount.via()).await;
         peer.interim().await;
@@ -347,7 +348,7 @@ fn in_non_blocking_mode_an_empty_pipe_says_so() {
         peer.on(&mount, set(&mode(1, 1)[..7])).await.expect(Status::INFO_LENGTH_MISMATCH);
         peer.on(&mount, set(&mode(0, 1))).await.ok();
         peer.on(&mount, read_draft(file, 0, 100)).await.expect(Status::PIPE_EMPTY);
-        // In byte mode the rest of a message is not reported as BUFFER_OVERFLOW.
+        // In byte mode a READ may return a part of a message without BUFFER_OVERFLOW.
         peer.write(&mount, file, 0, &Client::new(SyntaxId::SRVSVC).bind()).await;
         assert_eq!(peer.read(&mount, file, 0, 20).await.len(), 20);
         let query = |class| query_draft(class, file);
@@ -409,7 +410,7 @@ fn half_a_request_is_answered_when_it_is_whole() {
         let (one, two) = bind.split_at(bind.len() - 1);
         let code = CtlCode::PIPE_TRANSCEIVE;
         ask(&mut peer, &mount, code, file, one, 8192).await.expect(Status::PIPE_EMPTY);
-        // An answer that is too long is cut off; the rest can be read later.
+        // The answer is longer than the buffer: it is cut off, and a READ returns its rest.
         let reply = ask(&mut peer, &mount, code, file, two, 20).await;
         assert_eq!(output(reply.expect(Status::BUFFER_OVERFLOW)).len(), 20);
         peer.on(&mount, read_draft(file, 0, 8192)).await.ok();
@@ -454,7 +455,8 @@ fn pipes_of_a_session_are_bounded() {
         peer.create(&mount, &Want::existing("wkssvc")).await.expect(Status::INSUFFICIENT_RESOURCES);
         peer.close(&mount, open.remove(0)).await;
         peer.open_file(&mount, &Want::existing("wkssvc")).await;
-        // The limit applies to each session.
+        // Ann's session has all its pipes open, but the limit is that of a session, so bob can
+        // still open one.
         let (mut bob, mount) = ipc(world, "bob").await;
         bob.open_file(&mount, &Want::existing("srvsvc")).await;
     });
@@ -505,7 +507,8 @@ fn what_is_for_files_is_not_for_pipes() {
                 .await
                 .expect(Status::INVALID_DEVICE_REQUEST);
         }
-        // MS-SMB2 3.3.5.15.6: the source of the copy is looked up first.
+        // MS-SMB2 3.3.5.15.6: the key of the copy's source is looked up first and is unknown, so
+        // the pipe is not even checked.
         let absent = Status::OBJECT_NAME_NOT_FOUND;
         ask(&mut peer, &mount, CtlCode::SRV_COPYCHUNK, pipe, &[0; 64], 4096).await.expect(absent);
         let data = peer.mount(&mount.logon, "data").await;
@@ -513,7 +516,7 @@ fn what_is_for_files_is_not_for_pipes() {
         for code in [CtlCode::PIPE_PEEK, CtlCode::PIPE_TRANSCEIVE] {
             ask(&mut peer, &data, code, file, &[0; 64], 4096).await.expect(Status::NOT_SUPPORTED);
         }
-        // A pipe's FileId is not valid in the tree connect of another share.
+        // The pipe belongs to IPC$, so its FileId is unknown in the tree connect of another share.
         ask(&mut peer, &data, CtlCode::PIPE_PEEK, pipe, &[], 16).await.expect(Status::FILE_CLOSED);
     });
 }
@@ -574,7 +577,7 @@ fn accounts_are_told_by_samr() {
         assert!(r.pointer("buffer").unwrap());
         assert_eq!(r.u32("count"), Ok(2));
         ann.close(&mount, file).await;
-        // An RPC context handle is valid only on the pipe that it was returned on.
+        // The handle was returned on another pipe, so on this one it is not valid.
         let file = ann.open_file(&mount, &Want::existing("samr")).await;
         let mut client = bind(&mut ann, &mount, file, SyntaxId::SAMR).await;
         for fragment in client.call(opnum, &stub) {

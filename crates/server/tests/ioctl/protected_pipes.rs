@@ -132,7 +132,8 @@ fn calls_of_the_session_user_are_signed_and_sealed() {
                 let stub = caller.opened(&mut protection, answer);
                 let reply = ShareEnumReply::parse(&stub, 1).unwrap();
                 assert!(reply.shares.iter().any(|share| share.name == "IPC$"));
-                // After protected calls, an unprotected call is refused.
+                // The pipe has been used with protected calls, so a call without protection is
+                // refused.
                 let (opnum, stub) = (srvsvc::SHARE_ENUM, &[][..]);
                 let plain = Request { alloc_hint: 0, context_id: 0, opnum, stub };
                 let plain = plain.encode(PduFlags::WHOLE, 3);

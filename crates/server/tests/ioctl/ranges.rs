@@ -84,7 +84,8 @@ fn holes_are_seen_where_they_are() {
         let part = range(10, 2 * piece);
         let reply = ask(&mut peer, &mount, QUERY, file, &part, 4096).await;
         assert_eq!(ranges(reply.ok()), [(10, piece - 10), (2 * piece, 10)]);
-        // The reply has as many ranges as fit, and BUFFER_OVERFLOW says that there are more.
+        // Only one range fits into the buffer, so the reply has this one and BUFFER_OVERFLOW. A
+        // buffer that holds no range fails.
         let reply = ask(&mut peer, &mount, QUERY, file, &all, 31).await;
         assert_eq!(ranges(reply.expect(Status::BUFFER_OVERFLOW)), [(0, piece)]);
         ask(&mut peer, &mount, QUERY, file, &all, 15).await.expect(Status::BUFFER_TOO_SMALL);

@@ -104,7 +104,8 @@ fn earlier_versions_are_listed_and_read() {
             ] {
                 assert_eq!(content(&mut peer, &mount, &reads(&name)).await, text, "{name}");
             }
-            // A path through the snapshots' own folder does not exist for clients.
+            // Clients cannot reach the folder of the snapshots by its own path, only by the names
+            // of snapshots.
             let path = reads(&format!(".snapshots\\{token}\\f"));
             peer.create(&mount, &path).await.expect(Status::OBJECT_PATH_NOT_FOUND);
             let both = warped(reads(&format!("{token}\\f")), token);
@@ -173,7 +174,7 @@ fn nothing_of_a_snapshot_is_changed() {
         peer.create(&mount, &made).await.expect(protected);
         let deletes = Want::existing("f").options(CreateOptions::DELETE_ON_CLOSE);
         peer.create(&mount, &warped(deletes, OLD)).await.expect(protected);
-        // In a snapshot MAXIMUM_ALLOWED and requests for writing get only rights to read.
+        // A snapshot cannot be changed: even requests for more access get only rights to read.
         let both = AccessMask::READ_DATA | AccessMask::WRITE_DATA;
         for access in [AccessMask::MAXIMUM_ALLOWED, AccessMask::GENERIC_ALL, both] {
             let most = warped(Want::existing("f").access(access), OLD);
@@ -213,7 +214,7 @@ fn a_snapshot_shares_nothing_with_what_lives() {
             let file = peer.open_file(&mount, &warped(jealous, token)).await;
             assert_eq!(peer.read(&mount, file, 0, 64).await, b"linked");
             peer.on(&mount, lock_draft(file, &[(0, 6, EXCLUSIVE)])).await.ok();
-            // Share modes apply between Opens of the same snapshot.
+            // Two Opens in the same snapshot are subject to each other's share modes.
             let again = peer.create(&mount, &warped(reads("linked"), token)).await;
             again.expect(Status::SHARING_VIOLATION);
         }
@@ -239,7 +240,7 @@ fn numbered_folders_are_dated_by_their_birth() {
     let make = |dir: &TempDir| {
         fill(dir.path(), "live");
         fill(&dir.path().join(".snapshots/7/snapshot"), "seven");
-        // Snapshot 8 does not contain the share's folder.
+        // Snapshot 8 has another folder, but not the share's, so it is not listed.
         std::fs::create_dir_all(dir.path().join(".snapshots/8/other")).unwrap();
     };
     in_snapshots(".snapshots/%N/snapshot", make, async |world, root| {
@@ -247,7 +248,7 @@ fn numbered_folders_are_dated_by_their_birth() {
         let listed = tokens(&mut peer, &mount, "f").await;
         assert_eq!(listed.len(), 1, "{listed:?}");
         assert_eq!(content(&mut peer, &mount, &warped(reads("f"), &listed[0])).await, "seven");
-        // A removed snapshot is not listed any more.
+        // The snapshot was removed, so it is not listed and not found any more.
         std::fs::remove_dir_all(root.join(".snapshots/7")).unwrap();
         assert!(tokens(&mut peer, &mount, "f").await.is_empty());
         let want = warped(reads("f"), &listed[0]);

@@ -33,7 +33,7 @@ fn x6_another_account_with_the_same_names_is_another_client() {
         bob.interim().await;
         let told = lease_notification(&mut ann).await;
         assert_eq!((told.lease_key, told.new_lease_state), (key(1), rh()));
-        // Only ann has the lease, so only ann can acknowledge the break.
+        // The lease is ann's, so bob's acknowledgment of the same key is refused.
         bob.on(&bobs, lease_ack(key(1), rh())).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         ann.on(&anns, write_draft(file, 0, b"cached")).await.ok();
         ann.on(&anns, lease_ack(key(1), rh())).await.ok();
@@ -45,7 +45,7 @@ fn x6_another_account_with_the_same_names_is_another_client() {
         bob.on(&bobs, write_draft(theirs, 0, b"after!")).await.ok();
         let told = lease_notification(&mut ann).await;
         assert_eq!((told.lease_key, told.new_lease_state), (key(1), NONE));
-        // The writer's own lease does not break.
+        // Bob wrote the data, so bob's own lease must not break.
         bob.expect_silence(Duration::from_secs(1)).await;
     });
 }
@@ -109,7 +109,7 @@ fn x6_sessions_of_one_account_share_a_lease_and_its_break_comes_once() {
     in_frozen_world(settings(), async |world| {
         for is_told_one_gone in [false, true] {
             let (mut one, ones) = session(world, "ann").await;
-            // "ann" and "ANN" are the same account.
+            // "ann" and "ANN" are the same account, so both sessions share one lease.
             let (mut two, twos) = session(world, "ANN").await;
             let wanted = || with_lease(&Want::file("f"), key(1), rwh());
             assert_eq!(lease(&one.on(&ones, wanted()).await).lease.lease_state, rwh());
@@ -124,8 +124,8 @@ fn x6_sessions_of_one_account_share_a_lease_and_its_break_comes_once() {
             two.expect_silence(Duration::from_secs(1)).await;
             two.on(&twos, lease_ack(key(1), rh())).await.ok();
             let reply = bob.final_reply(waiting).await;
-            // The remaining read lease still belongs to both sessions: the write by bob breaks it,
-            // once.
+            // The remaining read lease belongs to both sessions, so bob's write breaks it once, not
+            // twice.
             bob.on(&bobs, write_draft(files::file_id(&reply), 0, b"changed")).await.ok();
             let holder = one.as_mut().unwrap_or(&mut two);
             assert_eq!(lease_notification(holder).await.new_lease_state, NONE);

@@ -24,12 +24,14 @@ fn x6_nobody_else_acknowledges() {
     in_frozen_world(settings(), async |world| {
         let ((mut one, mine), (mut two, theirs), waiting) = broken(world).await;
         let unknown = Status::OBJECT_NAME_NOT_FOUND;
-        // Another client cannot acknowledge, whichever user it logs on.
+        // The lease belongs to a client: no other client can acknowledge its break, not even with
+        // the same user.
         for user in ["ann", "bob"] {
             let (mut other, there) = world.session(user, &Offer::default()).await;
             other.on(&there, lease_ack(key(1), rh())).await.expect(unknown);
         }
-        // The ClientGuid is no secret, so another user with the same ClientGuid cannot acknowledge.
+        // A ClientGuid is no secret, so it is not enough: with another user the acknowledgment is
+        // refused.
         let mut thief = world.connect();
         thief.guid = one.guid;
         thief.negotiate(&Offer::default()).await;
@@ -38,14 +40,14 @@ fn x6_nobody_else_acknowledges() {
         for state in [rh(), R, NONE] {
             thief.on(&there, lease_ack(key(1), state)).await.expect(unknown);
         }
-        // A lease key that differs in one bit is unknown.
+        // A lease key with one changed bit is refused, because it names another lease.
         for at in [0, 15] {
             let mut near = key(1);
             near.0[at] ^= 1;
             one.on(&mine, lease_ack(near, rh())).await.expect(unknown);
         }
         two.expect_silence(Duration::from_secs(1)).await;
-        // Another session of the same user and another channel can acknowledge.
+        // The same user may acknowledge from another session or another channel of the same client.
         let mut own = world.connect();
         own.guid = one.guid;
         own.negotiate(&Offer::default()).await;
@@ -101,7 +103,7 @@ fn x6_a_stale_epoch_is_ignored() {
             let again = one.on(&mine, with_oplock(&want, OplockLevel::LEASE)).await;
             assert_eq!(lease(&again).epoch, began, "said {epoch}");
         }
-        // Each change of the lease raises the epoch by one.
+        // The open changes the lease, which raises its epoch by one.
         let more = one.on(&mine, with_lease(&Want::existing("f"), key(1), rh())).await;
         assert_eq!(lease(&more).epoch, began.wrapping_add(1));
     });

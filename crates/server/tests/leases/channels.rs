@@ -30,7 +30,8 @@ fn a_break_goes_to_another_channel_soon() {
         let told = lease_notification(&mut second).await;
         assert_eq!(told.new_lease_state, rh());
         assert!(began.elapsed() < Duration::from_millis(700), "{:?}", began.elapsed());
-        // The first channel has received the break, too.
+        // The break was also sent over the first channel, where the client acknowledges it. Then no
+        // further break is sent.
         assert_eq!(lease_notification(&mut first).await, told);
         first.on(&mine, lease_ack(key(1), rh())).await.ok();
         bob.final_reply(waiting).await.ok();
@@ -48,7 +49,7 @@ fn a_channel_that_never_takes_a_break_ends() {
             broken(world).await;
         lease_notification(&mut second).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        // The break arrives on the first channel, which is then disconnected.
+        // The break arrives, then the first channel ends. The second channel can still acknowledge.
         lease_notification(&mut first).await;
         first.expect_disconnect().await;
         second.on(&also_mine, lease_ack(key(1), rh())).await.ok();

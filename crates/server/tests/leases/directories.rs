@@ -61,7 +61,8 @@ fn a_deletion_by_one_open_and_a_close_by_another_breaks_both_leases() {
             let parent = |same| Some(if same { key(1) } else { key(2) });
             let setter = with_parent(&Want::file("d\\f"), key(3), R, parent(true));
             let setter = file_id(two.on(&theirs, setter).await.ok());
-            // Making the file in the directory has broken the directory's lease already.
+            // Making the file has already broken the second directory lease (key 2), because the
+            // request names only key 1 as its parent.
             assert_eq!(lease_notification(&mut one).await.lease_key, key(2));
             one.on(&mine, lease_ack(key(2), NONE)).await.ok();
             one.close(&mine, second).await;

@@ -78,7 +78,7 @@ fn macos_renames_a_folder_with_open_files_below() {
     in_frozen_world(settings(), async |world| {
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
-        // macOS asks for the server's capabilities in the context AAPL.
+        // Like macOS, the client sends AAPL with a query for the server's capabilities.
         let query = [&1_u32.to_le_bytes()[..], &[0; 4], &1_u64.to_le_bytes(), &[0; 8]].concat();
         let contexts = CreateContexts::build(&[(b"AAPL", &query)]).as_bytes().to_vec();
         let root = two.open_file(&theirs, &Want { contexts, ..Want::existing("") }).await;
@@ -153,7 +153,8 @@ fn an_open_that_stays_below_a_folder_ends_the_wait() {
         two.on(&theirs, moved(dir)).await.expect(Status::ACCESS_DENIED);
         one.on(&mine, lease_ack(key(1), R)).await.expect(Status::UNSUCCESSFUL);
         one.close(&mine, stays).await;
-        // One of two holders answers, and goes on using its file.
+        // Of two holders below the directory, one acknowledges but keeps its file open, so the
+        // rename must fail.
         for holder in [1, 2] {
             let waiting = start(&mut two, &theirs, moved(dir)).await;
             if holder == 1 {

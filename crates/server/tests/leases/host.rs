@@ -51,7 +51,8 @@ fn a_create_waits_for_the_lease_of_another_program() {
         let (mut one, mine) = world.session("ann", &Offer::default()).await;
         let draft = mine.put(Want::existing("f").draft());
         let waiting = one.send(vec![draft], mine.via()).await[0];
-        // A request for another file is answered while the first one waits for the program's lease.
+        // While one request waits for the program to give up its lease, the connection serves
+        // another file.
         one.open_file(&mine, &Want::file("g")).await;
         holder.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         assert_eq!(&line, b"asked\n");
@@ -83,7 +84,7 @@ fn another_program_that_changes_a_file_breaks_what_is_cached_of_it() {
         ] {
             let got = one.on(&mine, with_lease(&Want::existing("f"), key(1), held)).await;
             assert_eq!(lease(&got).lease.lease_state, held);
-            // A client's own change does not break its lease.
+            // A client's own write must not break its lease. The script's change must.
             let file = files::file_id(&got);
             one.on(&mine, write_draft(file, 0, b"own")).await.ok();
             one.expect_silence(Duration::from_millis(50)).await;
@@ -96,11 +97,11 @@ fn another_program_that_changes_a_file_breaks_what_is_cached_of_it() {
                 one.on(&mine, lease_ack(key(1), left)).await.ok();
             }
             one.close(&mine, file).await;
-            // The script makes several changes, and the host reports the last one late: without
-            // this pause it would count in the next round.
+            // The host reports the script's last change with a delay; without the pause it would
+            // count for the next case.
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
-        // Without a caching client, the file is not watched and no break is sent.
+        // No client caches the file now, so the server does not watch it and sends no break.
         let file = one.open_file(&mine, &Want::existing("f")).await;
         host(world, "echo more >> f");
         one.expect_silence(Duration::from_millis(50)).await;

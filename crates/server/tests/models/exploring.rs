@@ -68,7 +68,7 @@ impl Ambient for Same {
 
     fn random(&self, bytes: &mut [u8]) {
         for part in bytes.chunks_mut(8) {
-            // The numbers come from splitmix64.
+            // The random bytes come from the generator splitmix64.
             let mut z = self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
             z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -166,7 +166,7 @@ impl Model {
 
 /// Runs `model` in many orders: half of them random, half with few preemptions (PCT).
 pub fn explore(model: impl AsyncFn(&Model) + Clone + Send + Sync + 'static) {
-    // All cores run on this thread, so that real time cannot decide the order.
+    // All cores run on this thread, so that the test, not real time, decides the order of steps.
     frevo_net::file_io::stay_on_this_thread();
     let run = move || {
         let runtime =
@@ -183,7 +183,8 @@ pub fn explore(model: impl AsyncFn(&Model) + Clone + Send + Sync + 'static) {
         });
         schedule(None);
         drop(entered);
-        // Dropping the runtime drops the timers of pending breaks.
+        // The runtime is dropped here, because its timers of pending breaks must not outlive the
+        // run.
         drop(runtime);
     };
     let mut config = shuttle::Config::new();

@@ -62,7 +62,7 @@ fn a_reconnect_meets_with_an_intruder() {
             }
             let again = file_id(&reply);
             assert_eq!(again.persistent, file.persistent);
-            // Closing the handle ends its pending break.
+            // The handle is closed, which also ends its pending break.
             told(&mut back, &mount, write_draft(again, 0, b"back")).await.ok();
             told(&mut back, &mount, close_draft(again)).await.ok();
             Status::SUCCESS
@@ -123,7 +123,8 @@ fn a_break_meets_with_everything() {
             drop(one);
         });
         let holder = thread(async move {
-            // An acknowledgment that arrives before its break is refused.
+            // The acknowledgment may arrive before its break is sent, and is then refused, which
+            // must do no harm.
             let ack = there.put(acknowledged(READ));
             second.send(vec![ack], there.via()).await;
             second.send(vec![there.put(write_draft(file, 0, b"w"))], there.via()).await;
@@ -182,7 +183,8 @@ fn a_create_meets_with_its_replay() {
         let (one, reply) = first.await.unwrap();
         match reply.status() {
             Status::SUCCESS => assert_eq!(file_id(&reply), opened),
-            // The replay has arrived before the original CREATE.
+            // The replay arrived before its CREATE and opened the file, so the CREATE is a
+            // duplicate.
             status => assert_eq!(status, Status::DUPLICATE_OBJECTID),
         }
         two.close(&there, opened).await;

@@ -6,7 +6,7 @@
 //! `FREVO_MODEL_RUNS=20000 cargo test -p frevo-server --test models` tries more orders. A failure
 //! prints a schedule, which `FREVO_MODEL_SCHEDULE` repeats.
 #![allow(clippy::print_stdout, unreachable_pub, reason = "tests")]
-// The explored steps exist only in builds with debug assertions.
+// Only builds with debug assertions have the steps that are explored.
 #![cfg(debug_assertions)]
 
 #[path = "../durable/asking.rs"]

@@ -89,8 +89,8 @@ fn lock_and_repeat(flags: LockFlags) {
         });
         let lock = numbered_lock(file, 1, flags);
         repeated(&mut two, &there, lock).await.ok();
-        // A lock also conflicts with a second lock of its own Open. Had the LOCK run twice, one
-        // UNLOCK would not free the range.
+        // A lock conflicts even with a lock of its own Open. If the repeated LOCK had taken a
+        // second lock, one UNLOCK would not free the range.
         two.on(&there, later(numbered_lock(file, 2, LockFlags::UNLOCK))).await.ok();
         let one = late.await.unwrap();
         other.on(&theirs, numbered_lock(their, 1, EXCLUSIVE)).await.ok();

@@ -266,7 +266,7 @@ async fn walk(world: &World, ways: &[Way]) {
         peer.write(&mount, file, 0, &[1; 4 * CLUSTER as usize]).await;
         let (peer, mount) = (&mut peer, &mount);
         let mut bench = Bench { peer, mount, name: name.clone(), file, source };
-        // Brings the file into the state in which the way begins.
+        // Some ways begin with a hard link or a stream, which is made first.
         match way {
             Way::LinkGone => bench.change(Way::Link).await,
             Way::StreamWrite | Way::StreamOverwritten | Way::StreamRename => {
@@ -280,7 +280,7 @@ async fn walk(world: &World, ways: &[Way]) {
         let seen = attributes(bench.peer, bench.mount, backup).await;
         assert!(seen.contains(ARCHIVE), "{way:?}: {seen:?}");
         let empties = matches!(way, Way::Overwritten | Way::Superseded);
-        // MS-FSA 2.1.5.1.2: overwriting clears NOT_CONTENT_INDEXED.
+        // MS-FSA 2.1.5.1.2: overwriting a file clears NOT_CONTENT_INDEXED, the other ways keep it.
         assert_eq!(seen.contains(FileAttributes::NOT_CONTENT_INDEXED), !empties, "{way:?}");
         for id in [backup, file] {
             bench.peer.close(bench.mount, id).await;
@@ -300,7 +300,8 @@ fn the_host_keeps_the_mark_as_samba_does() {
         WAYS.into_iter().filter(|way| !matches!(way, Way::Extents | Way::Trim)).collect();
     in_world(async |world| {
         walk(world, &ways).await;
-        // The extended attribute user.DOSATTRIB (version 5) has the attributes in bytes 12 to 16.
+        // user.DOSATTRIB (version 5) stores the attributes in the four bytes at 12, so ARCHIVE
+        // (0x20) is there.
         let mut value = [0; 64];
         let path = world.path("Write");
         rustix::fs::getxattr(&path, "user.DOSATTRIB", &mut value).unwrap();
@@ -321,8 +322,8 @@ fn files_of_the_host_are_marked_too() {
             peer.write(&mount, file, 0, b"x").await;
             let now = attributes(&mut peer, &mount, file).await;
             assert_eq!(now, before.without(FileAttributes::NORMAL) | ARCHIVE);
-            // A name with a leading dot hides the file; after a rename to another name it is not
-            // hidden.
+            // A file with a leading dot in its name is hidden. Renamed to a name without a dot, it
+            // is not hidden any more.
             let to = rename_draft(FileInfoClass::RENAME, file, &format!("shown{name}"), false);
             peer.on(&mount, to).await.ok();
             peer.close(&mount, file).await;
@@ -376,7 +377,7 @@ fn what_changes_nothing_marks_nothing() {
         let times = [&7_000_000_000_u64.to_le_bytes()[..], &[0; 32]].concat();
         peer.on(&mount, set_draft(FileInfoClass::BASIC, file, &times)).await.ok();
         assert_eq!(attributes(&mut peer, &mount, file).await, FileAttributes::HIDDEN);
-        // Renaming a folder does not set its ARCHIVE attribute.
+        // ARCHIVE is only for files: a renamed folder does not get it.
         let folder = peer.open_file(&mount, &Want::directory("d")).await;
         let to = rename_draft(FileInfoClass::RENAME, folder, "e", false);
         peer.on(&mount, to).await.ok();

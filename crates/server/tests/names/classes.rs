@@ -7,28 +7,29 @@ use crate::client::*;
 
 /// The status of a query of a file, class by class.
 const QUERIES: [(&[u8], Status); 4] = [
-    // Queries that succeed: Basic, Standard, Internal, Ea, Access, Position, Mode, Alignment, All,
-    // AlternateName (the name is its own short name), Stream, Compression, NetworkOpen,
-    // AttributeTag, NormalizedName, Id.
+    // These classes succeed: Basic (4), Standard (5), Internal (6), Ea (7), Access (8), Position
+    // (14), Mode (16), Alignment (17), All (18), AlternateName (21; the name is its own short
+    // name), Stream (22), Compression (28), NetworkOpen (34), AttributeTag (35), NormalizedName
+    // (48), Id (59).
     (&[4, 5, 6, 7, 8, 14, 16, 17, 18, 21, 22, 28, 34, 35, 48, 59], Status::SUCCESS),
-    // FullEa fails, because the file has no extended attributes.
+    // FullEa (15) fails, because the file has no extended attributes.
     (&[15], Status::NO_EAS_ON_FILE),
-    // These classes are for pipes only.
+    // Pipe (23), PipeLocal (24) and PipeRemote (25) are only for pipes.
     (&[23, 24, 25], Status::INVALID_PARAMETER),
-    // These classes are known but not available over the network, or not for this kind of file.
+    // These classes are known, but not for queries over the network or not for this kind of file.
     (&[9, 26, 29, 32, 33, 44, 45, 46, 54, 60, 64, 65, 78, 79, 80, 81], Status::NOT_SUPPORTED),
 ];
 
 /// The same for setting, of a buffer of zeros that is long enough.
 const SETS: [(&[u8], Status); 5] = [
-    // Settings that succeed with zeros: Basic, Disposition (do not delete), Position, EndOfFile,
-    // Allocation, DispositionEx, Mode.
+    // With a buffer of zeros these succeed: Basic (4), Disposition (13; does not delete), Position
+    // (14), Allocation (19), EndOfFile (20), DispositionEx (64).
     (&[4, 13, 14, 19, 20, 64], Status::SUCCESS),
-    // Rename (10), Link (11) and RenameEx (65) need a name.
+    // Rename (10), Link (11) and RenameEx (65) need a name, which the zeros do not have.
     (&[10, 11, 65], Status::INVALID_PARAMETER),
     (&[39, 40], Status::PRIVILEGE_NOT_HELD),
     (&[32], Status::NOT_SUPPORTED),
-    // FullEa with an entry without a name.
+    // FullEa (15) gets an entry whose name is empty.
     (&[15], Status::INVALID_EA_NAME),
 ];
 
@@ -43,11 +44,12 @@ fn every_class_is_answered_or_refused() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("FILE.TXT")).await;
         for class in 0..=100 {
-            // Classes of QUERY_DIRECTORY and of POSIX clients are not for QUERY_INFO.
+            // A class that is only for QUERY_DIRECTORY, or only for POSIX clients, is refused in
+            // QUERY_INFO.
             let reply = peer.on(&mount, query_draft(FileInfoClass(class), file)).await;
             assert_eq!(reply.status(), expected(&QUERIES, class), "query {class}");
-            // Class 16 (Mode) depends on the handle, and class 23 is for pipes: both are tested
-            // elsewhere.
+            // Setting class 16 (Mode) depends on the handle, and class 23 (Pipe) is for pipes, so
+            // other tests cover them.
             if !matches!(class, 16 | 23) {
                 let reply = peer.on(&mount, set_draft(FileInfoClass(class), file, &[0; 64])).await;
                 assert_eq!(reply.status(), expected(&SETS, class), "set {class}");
@@ -89,8 +91,8 @@ fn f4_extended_attributes_reach_no_private_ones() {
                 assert_eq!(reply.status(), Status::ACCESS_DENIED, "{name}");
             }
         }
-        // A prefix such as "security." is only a part of the name: it does not reach the host's
-        // other name spaces.
+        // The name of a client's extended attribute is only a name: with the prefix "security." it
+        // must not reach the host's other name spaces.
         for name in ["security.NTACL", "user.DOSATTRIB", "system.posix_acl_access"] {
             let list = entry(name, b"mine");
             peer.on(&mount, set_draft(FileInfoClass::FULL_EA, file, &list)).await.ok();

@@ -59,7 +59,8 @@ async fn who_ignores_attributes_opens_nothing_that_needs_them(world: &World) {
         denied.expect(Status::ACCESS_DENIED);
         let open = peer.open_file(&mount, &existing).await;
         peer.close(&mount, open).await;
-        // Setting the attribute again without the flag NEED_EA clears the flag.
+        // The attribute is set again without NEED_EA, which clears its flag. So a client with
+        // FILE_NO_EA_KNOWLEDGE can open the file.
         set(&mut peer, &mount, file, &[("PLAIN", b"3", false)]).await;
         let open = peer.open_file(&mount, &ignorant(existing)).await;
         peer.close(&mount, open).await;
@@ -81,7 +82,8 @@ fn no_disposition_gets_round_a_needed_attribute_and_streams_do_not_ask() {
             [CreateContext::ExtendedAttributes(&list(&[("a", b"1", true), ("b", b"2", false)]))]
                 .map(|context| CreateContexts::from_requests(&[context]).as_bytes().to_vec());
         let with = Want { contexts: contexts[0].clone(), ..Want::file("f") };
-        // With FILE_NO_EA_KNOWLEDGE a CREATE may not set attributes, not even on a new file.
+        // A client with FILE_NO_EA_KNOWLEDGE must not set extended attributes, not even in the
+        // CREATE of a new file.
         peer.create(&mount, &ignorant(with.clone())).await.expect(Status::ACCESS_DENIED);
         assert!(!world.path("f").exists());
         let file = peer.open_file(&mount, &with).await;
@@ -101,8 +103,8 @@ fn no_disposition_gets_round_a_needed_attribute_and_streams_do_not_ask() {
         assert_eq!(peer.read(&mount, file, 0, 10).await, b"kept");
         let stream = peer.open_file(&mount, &ignorant(Want::file("f:s"))).await;
         peer.close(&mount, stream).await;
-        // Removing an attribute removes its flag NEED_EA: when the attribute is set again, the flag
-        // is clear.
+        // Removing an attribute also removes its flag NEED_EA. Set again, the attribute does not
+        // have it.
         set(&mut peer, &mount, file, &[("A", b"", false)]).await;
         set(&mut peer, &mount, file, &[("A", b"4", false)]).await;
         let told = shown(&mut peer, &mount, &Want::existing("f")).await;

@@ -34,7 +34,7 @@ fn a_deleted_link_goes_with_its_own_last_open() {
         ann.on(&mine, delete_draft(first)).await.ok();
         assert_eq!(standard(&mut ann, &mine, first).await, (1, true));
         assert_eq!(standard(&mut bob, &his, second).await, (1, false));
-        // The deleted link refuses further opens; the other link does not.
+        // The link "one" will be deleted, so it cannot be opened any more. The link "two" can.
         bob.create(&his, &Want::existing("one")).await.expect(Status::DELETE_PENDING);
         let made = Want::file("one").disposition(CreateDisposition::CREATE);
         bob.create(&his, &made).await.expect(Status::DELETE_PENDING);
@@ -45,7 +45,7 @@ fn a_deleted_link_goes_with_its_own_last_open() {
         assert!(!world.path("one").exists(), "while the other link is open");
         assert_eq!(standard(&mut bob, &his, second).await, (1, false));
         assert_eq!(bob.read(&his, second, 0, 64).await, b"data of both");
-        // The deleted link's name is free for a new file.
+        // The deleted link is gone, so a new file can have its name.
         let new = ann.open_file(&mine, &made).await;
         ann.write(&mine, new, 0, b"new").await;
         ann.close(&mine, new).await;
@@ -70,7 +70,7 @@ fn all_links_of_a_file_may_go_and_one_may_be_kept() {
             ann.on(&mine, delete_draft(file)).await.ok();
         }
         assert_eq!(standard(&mut ann, &mine, second).await, (0, true));
-        // Cancels the deletion of one of the two links.
+        // The deletion of one of the two links is cancelled, so this link stays.
         let keep = files::set_draft(FileInfoClass::DISPOSITION, second, &[0]);
         ann.on(&mine, keep).await.ok();
         for file in [second, first] {

@@ -66,8 +66,8 @@ fn targets_have_the_separator_of_the_client() {
             ("by-posix", "d/e", "d\\e"),
             ("by-windows", "d/e", "d\\e"),
             ("by-older-posix", "d/e", "d\\e"),
-            // These targets lead out of the folder, so they are kept as files and not made symbolic
-            // links of the host.
+            // These targets lead out of the link's folder, so the server stores them as files with
+            // a reparse point, not as symbolic links of the host.
             ("kept-by-posix", "../e", "..\\e"),
             ("kept-by-windows", "../e", "..\\e"),
         ];

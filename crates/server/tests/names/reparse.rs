@@ -62,12 +62,11 @@ fn a_link_becomes_one_of_the_host() {
             let set = link("target", true);
             ask(&mut peer, &mount, SET, file, &set, 0).await.ok();
             let to = std::fs::read_link(world.path(name)).unwrap();
-            // MS-FSA 2.1.5.10.37: a link is that of a file or of a directory. On the host a
-            // trailing separator marks a directory; programs of the host follow the link
-            // nevertheless.
+            // MS-FSA 2.1.5.10.37: a link is a file or a directory. The host's link marks a
+            // directory by a trailing separator, with which it can still be followed.
             let is_directory = !options.is_empty();
             assert_eq!(to.to_str(), Some(if is_directory { "target/" } else { "target" }));
-            // The Open now shows the file as a link.
+            // The Open that made the link shows the file as a link from now on.
             let (attributes, tag) = attribute_tag(&mut peer, &mount, file).await;
             let kept =
                 if is_directory { FileAttributes::DIRECTORY } else { FileAttributes::ARCHIVE };
@@ -80,7 +79,7 @@ fn a_link_becomes_one_of_the_host() {
             } else {
                 Status::INVALID_DEVICE_REQUEST
             });
-            // The target may be changed while the tag stays the same.
+            // The target of a link may be changed, but another tag is refused.
             ask(&mut peer, &mount, SET, file, &link("d\\e", true), 0).await.ok();
             let to = std::fs::read_link(world.path(name)).unwrap();
             assert_eq!(to.to_str(), Some(if is_directory { "d/e/" } else { "d/e" }));
@@ -110,7 +109,7 @@ fn a_link_becomes_one_of_the_host() {
             assert!(world.path(name).symlink_metadata().is_err(), "{name}");
         }
         assert_eq!(world.content("target"), b"content");
-        // The Open that made the link deletes it.
+        // The Open that turned the file into a link can delete it.
         let file = peer.open_file(&mount, &Want::file("gone")).await;
         ask(&mut peer, &mount, SET, file, &link("target", true), 0).await.ok();
         peer.on(&mount, set_draft(FileInfoClass::DISPOSITION, file, &[1])).await.ok();
@@ -200,11 +199,12 @@ fn f1_no_rename_makes_a_link_lead_out() {
             let link = std::fs::read_link(world.path(name));
             assert!(link.is_err(), "{name} leads to {link:?}");
         }
-        // Clients can still resolve the renamed links.
+        // After the rename, clients can still resolve the links.
         let stopped = peer.create(&mount, &Want::existing("b\\two")).await;
         stopped.expect(Status::STOPPED_ON_SYMLINK);
 
-        // A link that a program of the host made is checked when it is renamed.
+        // A program of the host made this link, so the server checks its target when it is renamed:
+        // it must not lead out of the share.
         std::os::unix::fs::symlink("../x", world.path("b/theirs")).unwrap();
         let denied = Status::ACCESS_DENIED;
         assert_eq!(rename(&mut peer, &itself("b\\theirs"), "theirs").await, denied);
@@ -274,7 +274,8 @@ fn what_is_no_reparse_point_is_refused() {
         for bad in [&whole[..7], &whole[..whole.len() - 1], &long, &[0; 16_385][..], &[]] {
             ask(&mut peer, &mount, SET, file, bad, 0).await.expect(invalid);
         }
-        // The offset of the name points outside of the buffer; the tag needs a GUID.
+        // Two invalid buffers: the offset of the name points outside of it, and a tag that is not
+        // Microsoft's needs a GUID.
         let mut outside = whole.clone();
         outside[8..10].copy_from_slice(&[0xF0, 0xFF]);
         ask(&mut peer, &mount, SET, file, &outside, 0).await.expect(invalid);
@@ -376,8 +377,8 @@ fn no_name_leads_through_a_link_that_is_kept() {
             let name = format!("up\\l{at}");
             let file = peer.open_file(&mount, &Want::file(&name).options(options)).await;
             if options == directory {
-                // The folder had this entry while it was a folder: as a link it must not find the
-                // cached name.
+                // The folder once had this entry, so the name is cached. After the folder has
+                // become a link, the cached name must not be found.
                 let below = format!("{name}\\below");
                 let inner = peer.open_file(&mount, &Want::directory(&below)).await;
                 peer.close(&mount, inner).await;
@@ -419,8 +420,8 @@ fn no_name_leads_through_a_link_that_is_kept() {
                 let path = world.path(&name.replace('\\', "/"));
                 assert_eq!(std::fs::read_dir(path).unwrap().count(), 0);
             }
-            // A folder takes the place of the link that is renamed away: links inside of it must
-            // work under the new path.
+            // The link is renamed away and a folder takes its place. Links that are made inside of
+            // this folder must work under the new path.
             let file = peer.open_file(&mount, &itself(&name)).await;
             let away = format!("away{at}");
             peer.on(&mount, rename_draft(FileInfoClass::RENAME, file, &away, false)).await.ok();

@@ -79,7 +79,8 @@ fn folders_of_other_shares_are_others() {
                 peer.on(one, back).await.ok();
             }
             peer.close(one, folder).await;
-            // The file opened through the other share keeps its own name.
+            // The folder was renamed through share one. The file's Open through share two must keep
+            // the name that it has there.
             peer.on(two, rename_draft(FileInfoClass::RENAME, open, "docs\\new", false)).await.ok();
             peer.on(two, rename_draft(FileInfoClass::RENAME, open, "docs\\file", false)).await.ok();
             if is_posix {
@@ -130,7 +131,8 @@ fn a_folder_is_listed_by_the_name_of_its_share() {
                 let reply = peer.on(second, list_draft(folder, class, restart, pattern)).await;
                 let found = query_directory::Response::parse(&reply.ok().message).unwrap();
                 let mut entries = DirectoryEntries::new(found.output, class).unwrap();
-                // The share "all" has another file of this name, which is empty.
+                // The share "all" has an empty file of the same name, which must not be mistaken
+                // for this file of 3 bytes.
                 assert_eq!(entries.next().unwrap().unwrap().end_of_file, 3, "{name}");
             }
             peer.close(second, folder).await;

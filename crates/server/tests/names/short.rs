@@ -71,19 +71,19 @@ fn files_are_found_by_their_short_names() {
         let short = alternate(&mut peer, &mount, file).await.unwrap();
         assert_eq!(Some(&short), short_name("Some long name.html").as_ref());
         peer.close(&mount, file).await;
-        // The file is found by its long and its short name, in any case, also as a folder in the
-        // path.
+        // Folder and file are found by their long and their short names, in upper and lower case.
         let short_folder = short_name(folder).unwrap();
         let by_short = format!("{}\\{}", short_folder.to_lowercase(), short);
         let file = peer.open_file(&mount, &Want::existing(&by_short)).await;
         assert_eq!(peer.read(&mount, file, 0, 10).await, b"long");
         peer.close(&mount, file).await;
-        // A listing shows the short name, and a pattern that matches the short name finds the file.
+        // A listing has the short name, and a pattern may match it instead of the long name.
         for pattern in ["*", &short_folder, "a*~*"] {
             let bytes = listing(&mut peer, &mount, pattern).await.unwrap();
             assert!(holds(&bytes, folder) && holds(&bytes, &short_folder), "{pattern}");
         }
-        // A file created by the short name of a deleted file gets its long name again.
+        // A client deletes a file and creates it again by its short name. The new file gets the
+        // long name of the old one.
         let gone = Want::existing(&by_short)
             .access(AccessMask::DELETE)
             .options(CreateOptions::DELETE_ON_CLOSE);
@@ -94,7 +94,8 @@ fn files_are_found_by_their_short_names() {
         peer.close(&mount, made).await;
         let file = peer.open_file(&mount, &Want::existing(long)).await;
         peer.close(&mount, file).await;
-        // Windows programs can open names that end in a dot or a space only by the short name.
+        // Names that end in a dot or a space are not possible in Windows programs, which open them
+        // by the short name.
         for odd in ["a.", "b ", "c..", "a long folder\\d."] {
             let file = peer.open_file(&mount, &Want::file(odd)).await;
             assert!(world_path.join(odd.replace('\\', "/")).exists(), "{odd}");
@@ -104,7 +105,7 @@ fn files_are_found_by_their_short_names() {
             let file = peer.open_file(&mount, &Want::existing(&short)).await;
             peer.close(&mount, file).await;
         }
-        // A short name is its own alternate name.
+        // A name that is already short is its own alternate name.
         let file = peer.open_file(&mount, &Want::file("SHORT.TXT")).await;
         assert_eq!(alternate(&mut peer, &mount, file).await.unwrap(), "SHORT.TXT");
         peer.close(&mount, file).await;
@@ -156,8 +157,8 @@ fn hidden_names_are_overwritten_by_anybody() {
             let basic = FileBasicInformation::parse(output).unwrap();
             assert_eq!(basic.attributes.contains(FileAttributes::HIDDEN), is_hidden, "{name}");
             peer.close(&mount, file).await;
-            // MS-FSA 2.1.5.1.2: a file that a client has hidden can be overwritten only with the
-            // HIDDEN attribute.
+            // MS-FSA 2.1.5.1.2: the client has hidden the file, so it can be overwritten only with
+            // the HIDDEN attribute.
             let over = Want::file(name).disposition(CreateDisposition::OVERWRITE_IF);
             let file = peer.open_file(&mount, &over).await;
             let hide = [&[0; 32][..], &FileAttributes::HIDDEN.0.to_le_bytes(), &[0; 4]].concat();
@@ -220,7 +221,7 @@ fn what_nobody_can_is_refused_in_windows_order() {
             peer.create(&mount, &want).await.expect(status);
             assert!(!world.path("secret").exists());
         }
-        // ENCRYPTED is ignored when an existing file is opened, because no file is made.
+        // ENCRYPTED concerns only new files, so it is ignored when an existing file is opened.
         world.file("there", "");
         let want = Want { attributes: encrypted, ..Want::existing("there") };
         let file = peer.open_file(&mount, &want).await;

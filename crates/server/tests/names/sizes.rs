@@ -28,7 +28,8 @@ fn no_file_becomes_larger_than_the_share_lets_it() {
             peer.on(&mount, set(MOST)).await.ok();
             peer.on(&mount, set(MOST + 1)).await.expect(invalid);
         }
-        // A server-side copy that would write behind the last byte is refused, too.
+        // A server-side copy of two bytes to the last possible byte would exceed the largest size,
+        // so it is refused as well.
         let key = ask(&mut peer, &mount, CtlCode::SRV_REQUEST_RESUME_KEY, file, &[], 32).await;
         key.ok();
         let mut copy = output(&key)[..24].to_vec();

@@ -58,7 +58,7 @@ fn a_stream_has_its_own_data_and_its_files_attributes() {
         for handle in [file, stream] {
             assert_eq!(listed(&mut peer, &mount, handle).await, both);
         }
-        // Each spelling of the stream's name finds the stream.
+        // The stream is found in upper and lower case, with and without its type.
         for name in ["F:STREAM one", "f:Stream One:$DATA", "f:stream one:$data"] {
             let again = peer.open_file(&mount, &Want::existing(name)).await;
             assert_eq!(peer.read(&mount, again, 0, 100).await, b"of the stream");
@@ -74,7 +74,8 @@ fn a_stream_has_its_own_data_and_its_files_attributes() {
         peer.create(&mount, &Want::existing("f:two")).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         let directory = Want::existing("f:Stream One").options(CreateOptions::DIRECTORY_FILE);
         peer.create(&mount, &directory).await.expect(Status::NOT_A_DIRECTORY);
-        // READONLY belongs to the file, so it applies to its streams.
+        // READONLY was set through the stream, but belongs to the file, so the stream cannot be
+        // opened for writing either.
         let mut basic = [0; 40];
         basic[32] = u8::try_from(FileAttributes::READONLY.0).unwrap();
         set(&mut peer, &mount, stream, FileInfoClass::BASIC.0, &basic).await.ok();
@@ -94,7 +95,8 @@ fn share_modes_and_locks_are_the_streams_own() {
         for name in ["f:ONE", "f:two:$DATA"] {
             peer.create(&mount, &alone(name)).await.expect(Status::SHARING_VIOLATION);
         }
-        // The Opens of the file and of its streams do not share DELETE, so the CREATE is refused.
+        // The Opens of the file and of its streams do not share DELETE, so the file cannot be
+        // opened for DELETE.
         let delete = Want::existing("f").access(AccessMask::DELETE);
         peer.create(&mount, &delete).await.expect(Status::SHARING_VIOLATION);
         let exclusive = frevo_wire::command::lock::LockFlags::EXCLUSIVE_LOCK
@@ -119,14 +121,15 @@ fn a_file_and_its_streams_are_deleted_together() {
         let file = peer.open_file(&mount, &Want::existing("f")).await;
         set(&mut peer, &mount, file, DISPOSITION, &[1]).await.ok();
         peer.close(&mount, file).await;
-        // The Open of the stream keeps the deleted file; nothing else can open it.
+        // The file is deleted, but an Open of its stream is left. Until it closes, the stream can
+        // be read, and nothing of the file can be opened.
         assert_eq!(peer.read(&mount, stream, 0, 100).await, b"still here");
         for name in ["f", "f:s", "f:new"] {
             peer.create(&mount, &Want::file(name)).await.expect(Status::DELETE_PENDING);
         }
         peer.close(&mount, stream).await;
         assert!(!world.dir.path().join("f").exists());
-        // DELETE_ON_CLOSE on a stream deletes only the stream.
+        // DELETE_ON_CLOSE for a stream deletes the stream, not its file.
         let want = Want::file("g:s").options(CreateOptions::DELETE_ON_CLOSE);
         let stream = peer.open_file(&mount, &want).await;
         peer.close(&mount, stream).await;
@@ -189,12 +192,13 @@ fn streams_are_renamed_within_their_file() {
         assert_eq!(peer.read(&mount, one, 0, 10).await, b"first");
         let listing = listed(&mut peer, &mount, full).await;
         assert_eq!(listing, entries(&[("::$DATA", 0), (":Empty:$DATA", 5), (":full:$DATA", 1)]));
-        // The share mode belongs to the stream, under its new name.
+        // The stream was renamed, and its Open shares nothing. The new name is therefore in use,
+        // and the old name is free.
         let alone = Want::existing("f:empty").sharing(ShareAccess::EMPTY);
         peer.create(&mount, &alone).await.expect(Status::SHARING_VIOLATION);
         let old = peer.open_file(&mount, &Want::file("f:one").sharing(ShareAccess::EMPTY)).await;
         peer.close(&mount, old).await;
-        // A file with open streams cannot be renamed.
+        // A stream of the file is open, so the file cannot be renamed.
         let file = peer.open_file(&mount, &Want::existing("f")).await;
         let refused = set(&mut peer, &mount, file, RENAME, &rename_to("h", false)).await;
         refused.expect(Status::ACCESS_DENIED);
@@ -225,7 +229,8 @@ fn f4_f5_stream_names_reach_nothing_else() {
             let reply = peer.create(&mount, &Want::file(name)).await;
             reply.expect(Status::OBJECT_NAME_INVALID);
         }
-        // The name of an extended attribute of the host is only a stream's name here.
+        // These are names of the host's extended attributes, or strange ones. For clients they are
+        // only names of streams.
         for name in ["f:user.DOSATTRIB", "f:..", "f:.", "f:security.NTACL", "f:\u{1}*?\"<>|"] {
             let stream = peer.open_file(&mount, &Want::file(name)).await;
             peer.write(&mount, stream, 0, b"x").await;
@@ -233,7 +238,7 @@ fn f4_f5_stream_names_reach_nothing_else() {
         }
         let file = peer.open_file(&mount, &Want::existing("f")).await;
         assert_eq!(listed(&mut peer, &mount, file).await.len(), 6);
-        // 255 UTF-16 units need more bytes than a name on the host may have.
+        // In UTF-8, 255 of these characters need more bytes than the host allows in a name.
         let wide = format!("f:{}", "\u{4E00}".repeat(255));
         peer.create(&mount, &Want::file(&wide)).await.expect(Status::OBJECT_NAME_INVALID);
         let wide = format!("f:{}", "\u{4E00}".repeat(256));

@@ -46,7 +46,7 @@ fn times_that_are_set_stay_through_their_open() {
         set(&mut peer, &mount, file, written, changed).await;
         let now = basic(&mut peer, &mount, file).await;
         assert_eq!((now.last_write_time, now.change_time), (written, changed));
-        // Times that were set stay, whatever else this Open changes.
+        // The times were set through this Open, so its later changes do not move them.
         a_moment();
         peer.write(&mount, file, 0, b"data").await;
         let hidden = [&[0; 32][..], &FileAttributes::HIDDEN.0.to_le_bytes(), &[0; 4]].concat();
@@ -55,10 +55,11 @@ fn times_that_are_set_stay_through_their_open() {
         peer.on(&mount, end).await.ok();
         let now = basic(&mut peer, &mount, file).await;
         assert_eq!((now.last_write_time, now.change_time), (written, changed));
-        // MS-FSA 2.1.4.17: a new end of the file sets ARCHIVE.
+        // MS-FSA 2.1.4.17: setting the file's end gives it the attribute ARCHIVE.
         assert_eq!(now.attributes, FileAttributes::HIDDEN | FileAttributes::ARCHIVE);
         peer.close(&mount, file).await;
-        // The times stay after the close, until another Open changes the file.
+        // The times stay as they were set, even after the close. A change through another Open
+        // moves them.
         let other = peer.open_file(&mount, &Want::existing("f")).await;
         let now = basic(&mut peer, &mount, other).await;
         assert_eq!((now.last_write_time, now.change_time), (written, changed));
@@ -81,7 +82,7 @@ fn times_freeze_and_thaw() {
         let frozen = basic(&mut peer, &mount, file).await;
         assert_eq!(frozen.last_write_time, before.last_write_time);
         assert_eq!(frozen.change_time, before.change_time);
-        // 0 (no change) does not thaw the times; -2 does.
+        // 0 (no change) does not let the times move again, but -2 (THAW) does.
         set(&mut peer, &mount, file, LEAVE, LEAVE).await;
         set(&mut peer, &mount, file, THAW, LEAVE).await;
         a_moment();
@@ -120,7 +121,7 @@ fn times_that_another_open_moves_stay_moved() {
             let now = basic(&mut peer, &mount, other).await;
             assert_eq!(now.last_write_time, moved.last_write_time);
             assert_eq!(now.change_time, moved.change_time);
-            // A later change through the other Open moves the times again.
+            // The other Open did not set times, so its write moves them.
             a_moment();
             peer.write(&mount, other, 0, b"data").await;
             let later = basic(&mut peer, &mount, other).await;
@@ -152,7 +153,8 @@ fn allocation_moves_the_time_of_change() {
             assert_eq!(now.last_write_time > before.last_write_time, is_cut, "{bytes}");
             before = now;
         }
-        // MS-FSA note 177: no Windows volume allows a file of this size.
+        // MS-FSA note 177: the allocation size exceeds the largest file on any Windows volume, so
+        // it is refused.
         for bytes in [1_u64 << 60, (1 << 53) - (64 << 10) + 1] {
             let draft = set_draft(FileInfoClass::ALLOCATION, file, &bytes.to_le_bytes());
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
@@ -176,7 +178,7 @@ fn late_write_times_move_late() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         let second = basic(&mut peer, &mount, file).await.last_write_time;
         assert!(second > first);
-        // The time of a later write is set by a flush or close.
+        // The time of a later write is not set by a timer, but by a flush or the close.
         a_moment();
         peer.write(&mount, file, 0, b"data").await;
         tokio::time::sleep(Duration::from_secs(3)).await;

@@ -27,14 +27,15 @@ fn unauthenticated_connections_are_limited_for_each_address() {
             .collect();
         assert!(world.connect_from(HERE).is_none());
         world.connect_from(THERE).expect("another address is not affected");
-        // After a logon the connection is no longer counted.
+        // After a logon, the connection no longer counts as unauthenticated, so another one is
+        // admitted.
         let peer = &mut peers[0];
         peer.negotiate(&Offer::default()).await;
         assert!(world.connect_from(HERE).is_none(), "NEGOTIATE is not enough");
         peers[0].log_on("ann").await;
         let one = world.connect_from(HERE).expect("admitted again");
         assert!(world.connect_from(HERE).is_none());
-        // A closed connection is no longer counted.
+        // A closed connection does not count any more, so another one is admitted.
         drop(one);
         tokio::time::sleep(Duration::from_millis(1)).await;
         world.connect_from(HERE).expect("admitted once more");
@@ -133,7 +134,8 @@ fn r1_an_account_that_fills_memory_shuts_nobody_out() {
         let mut newcomer = world.connect_from(HERE).expect("admitted");
         newcomer.negotiate(&Offer::default()).await;
         newcomer.log_on("ann").await;
-        // Connections without a logon can use up only the memory that is reserved for them.
+        // The eighth of the memory for connections without a logon is used up, so no further one is
+        // admitted until it is free.
         let flood = ledger.network(THERE).charge(Kind::Frame, LIMIT / 8).unwrap();
         assert!(world.connect_from(HERE).is_none());
         drop(flood);
@@ -160,7 +162,7 @@ fn negotiate_must_come_in_time() {
         let mut silent = world.connect();
         let took = ends_after(&mut silent, start).await;
         assert!(about(took, NEGOTIATE_DEADLINE), "{took:?}");
-        // A NEGOTIATE just before the deadline is accepted.
+        // A client that negotiates just before the deadline is accepted.
         let mut late = world.connect();
         tokio::time::sleep(NEGOTIATE_DEADLINE - Duration::from_millis(10)).await;
         late.negotiate(&Offer::default()).await;
@@ -173,7 +175,7 @@ fn authentication_must_come_in_time() {
         let start = Instant::now();
         let mut peer = world.connect();
         peer.negotiate(&Offer::default()).await;
-        // ECHO and an unfinished logon do not extend the deadline.
+        // ECHO and an unfinished logon must not extend the deadline for the logon.
         tokio::time::sleep(Duration::from_secs(20)).await;
         peer.expect_alive().await;
         let mut exchange = Exchange::new(&peer, Setup::of("ann"));
@@ -185,7 +187,7 @@ fn authentication_must_come_in_time() {
         peer.negotiate(&Offer::default()).await;
         tokio::time::sleep(Duration::from_secs(20)).await;
         let logon = peer.log_on("ann").await;
-        // After a logon the connection has no deadline.
+        // A client that has logged on has no deadline.
         tokio::time::sleep(Duration::from_secs(3600)).await;
         peer.mount(&logon, "data").await;
     });
@@ -200,7 +202,8 @@ fn a_frame_that_stalls_disconnects() {
         peer.send_bytes(&[0, 0, 0, 200, 0xFE]).await;
         let took = ends_after(&mut peer, start).await;
         assert!(about(took, Duration::from_secs(10)), "{took:?}");
-        // A frame that arrives with one byte every nine seconds is cut off in the end.
+        // The client sends one byte every nine seconds, so no pause is too long. The frame as a
+        // whole has a deadline and is cut off.
         let (mut peer, _) = world.session("ann", &Offer::default()).await;
         peer.send_bytes(&[0, 0, 0xFF, 0]).await;
         let start = Instant::now();
@@ -230,8 +233,8 @@ fn r3_a_reader_that_takes_nothing_is_disconnected_whatever_it_sends() {
             peer.send(vec![Draft::echo()], Via::Plain).await;
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
-        // The server has closed the client's files, although the client does not notice the
-        // disconnect.
+        // The client has not noticed the disconnect yet, but the server has already closed its
+        // files, so another session can open them.
         let (mut other, theirs) = world.session("ann", &Offer::default()).await;
         let alone = Want { sharing: ShareAccess::EMPTY, ..Want::existing("large") };
         let again = other.open_file(&theirs, &alone).await;
@@ -260,14 +263,15 @@ fn failed_logons_are_slowed() {
             assert!(about(took, expected.min(LOGON_DELAY_MAX)), "{took:?}, not {expected:?}");
             expected *= 2;
         }
-        // Logons from another address, or of another user, are not delayed.
+        // Guesses for "ann" came from this address. Logons from another address, or of another
+        // user, are not delayed.
         let mut other = world.connect_from(THERE).unwrap();
         other.negotiate(&Offer::default()).await;
         let start = Instant::now();
         other.log_on("ann").await;
         peer.log_on("bob").await;
         assert!(start.elapsed() < Duration::from_millis(10));
-        // A correct password does not reset the delay.
+        // A correct password must not reset the delay for the next guess.
         peer.log_on("ann").await;
         assert!(about(guess(&mut peer).await, LOGON_DELAY));
     });
@@ -295,7 +299,7 @@ fn guesses_at_once_are_answered_one_after_the_other() {
             peer.reply().await.expect(Status::LOGON_FAILURE);
             early += usize::from(start.elapsed() < LOGON_DELAY_MAX);
         }
-        // The delays 2 + 4 + 8 + 16 s and so on allow no more than six guesses in a minute.
+        // The delays of 2, 4, 8, 16 s and so on allow at most six guesses in a minute.
         assert!(early <= 6, "{early} guesses were heeded in a minute");
     });
 }
@@ -361,7 +365,7 @@ fn a_stranger_begins_few_logons() {
         }
         let mut one_more = Exchange::new(&peer, Setup::of("ann"));
         one_more.round(&mut peer).await.expect(Status::INSUFFICIENT_RESOURCES);
-        // After one of the logons has succeeded, the connection may begin more of them.
+        // One logon has succeeded, so the connection has room to begin another one.
         last.unwrap().round(&mut peer).await.ok();
         let mut one_more = Exchange::new(&peer, Setup::of("ann"));
         one_more.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
@@ -382,7 +386,7 @@ fn a_connection_without_a_session_ends() {
             tokio::time::sleep(AUTHENTICATE_DEADLINE / 2).await;
             peer.expect_alive().await;
         }
-        // An unfinished logon is not counted as a failed one.
+        // A logon that is begun but never finished must not extend the deadline.
         let mut exchange = Exchange::new(&peer, Setup::of("ann"));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
         let began = Instant::now();

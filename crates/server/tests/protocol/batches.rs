@@ -138,7 +138,8 @@ fn writes_that_come_together_are_checked_together_where_it_pays() {
             let content = world.content("data");
             assert!((0..COUNT).all(|at| is_written(&content, at)), "{by:?}");
             let checked = batches.take();
-            // The last message may arrive alone and is then checked alone.
+            // Some messages may arrive alone, for instance the last one, and are then checked
+            // alone.
             let expected = if by.gains() { COUNT - 2..=COUNT } else { 0..=0 };
             assert!(expected.contains(&checked), "{by:?}: {checked} checked together");
             writer.peer.expect_alive_in(&writer.mount).await;
@@ -162,7 +163,8 @@ fn replies_to_reads_that_come_together_are_protected_together_where_it_pays() {
             batches.take();
             let read = |at| read_draft(writer.file, (at * LEN) as u64, LEN as u32);
             let mut drafts: Vec<Draft> = (0..COUNT).map(read).collect();
-            // The small reply keeps its place between the READ replies.
+            // A small reply (ECHO) must keep its place between the READ replies that are protected
+            // on other threads.
             drafts.insert(5, Draft::echo());
             let frames = writer.frames(drafts);
             writer.send_all(&frames).await;
@@ -194,7 +196,8 @@ fn a_wrong_signature_among_right_ones_is_refused_alone() {
             let mut writer = Protected::open(world, by).await;
             batches.take();
             let mut frames = writer.writes();
-            // The changed byte lies in the data, or in the Signature.
+            // One bit is changed, in the data or in the Signature, so only this message must be
+            // refused.
             frames[wrong][if wrong % 2 == 0 { 200 } else { 50 }] ^= 1;
             writer.send_all(&frames).await;
             let mut expected = [Status::SUCCESS; COUNT];
@@ -260,8 +263,8 @@ fn requests_behind_a_logoff_find_no_session() {
                     assert_eq!(statuses[..3], [Status::SUCCESS; 3]);
                     assert_eq!(statuses[3..], [Status::USER_SESSION_DELETED; 2]);
                 }
-                // After LOGOFF there is no key for further replies: the server disconnects, perhaps
-                // before the replies arrive.
+                // After the LOGOFF there is no key for later replies, so the server disconnects,
+                // maybe before the three earlier replies have arrived.
                 By::Seal(_) => {
                     assert!(statuses.len() <= 3, "{statuses:?}");
                     assert!(statuses.iter().all(|status| *status == Status::SUCCESS));
@@ -345,7 +348,8 @@ fn a_malformed_frame_does_not_spoil_those_before_it() {
             batches.take();
             let mut frames = writer.writes();
             match by {
-                // Changes StructureSize in the SMB2 header, or Flags in the transform header.
+                // The message becomes malformed: StructureSize of the SMB2 header, or Flags of the
+                // transform header, is wrong.
                 By::Sign(_) => frames[3][4] ^= 1,
                 By::Seal(_) => frames[3][42] = 2,
             }

@@ -29,7 +29,8 @@ fn r4_an_account_has_so_many_opens() {
         for name in ["a", "b", "c"] {
             files.push(one.open_file(&first, &Want::file(name)).await);
         }
-        // Each session is refused one more CREATE, and nothing is created.
+        // The account's limit is reached: one more CREATE in each session is refused and makes
+        // nothing.
         for (peer, mount) in [(&mut one, &first), (&mut two, &second)] {
             peer.create(mount, &Want::file("d")).await.expect(Status::INSUFFICIENT_RESOURCES);
             assert!(!world.path("d").exists());
@@ -43,7 +44,7 @@ fn r4_an_account_has_so_many_opens() {
         one.close(&first, files.remove(0)).await;
         let again = two.open_file(&second, &Want::file("d")).await;
         two.create(&second, &Want::file("e")).await.expect(Status::INSUFFICIENT_RESOURCES);
-        // The end of a connection frees its Opens.
+        // The connection ends, so the account may have as many Opens more.
         drop(one);
         while ledger.account("ann").count(Kind::Open) > 1 {
             tokio::task::yield_now().await;
@@ -173,13 +174,14 @@ fn r4_an_idle_session_ends_and_its_connection_with_it() {
         ask(&mut busy, &busys).await;
         sleep(IDLE * 4).await;
         busy.expect_disconnect().await;
-        // An open file keeps its session alive. The idle time starts at its close.
+        // An open file keeps its session alive. After its close, the session ends when it has been
+        // idle for long enough.
         holder.on(&holders, close_draft(file)).await.ok();
         sleep(IDLE / 2).await;
         ask(&mut holder, &holders).await;
         sleep(IDLE + IDLE_LOOK * 2).await;
         holder.expect_disconnect().await;
-        // The disconnected client connects again.
+        // The client was disconnected for being idle, and can connect and open the file again.
         let (mut again, mount) = world.session("ann", &Offer::default()).await;
         let alone = Want { sharing: ShareAccess::EMPTY, ..Want::file("held") };
         let reply = again.create(&mount, &alone).await;

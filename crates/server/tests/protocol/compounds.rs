@@ -62,8 +62,8 @@ fn a_compound_shows_what_it_has_changed() {
         let query = || related(&mount, standard_information(PREVIOUS));
         let resize =
             |size: u64| set_draft(FileInfoClass::END_OF_FILE, PREVIOUS, &size.to_le_bytes());
-        // The flag is SMB2_CLOSE_FLAG_POSTQUERY_ATTRIB: the answer to CLOSE contains the
-        // attributes.
+        // SMB2_CLOSE_FLAG_POSTQUERY_ATTRIB (1) asks for the file's attributes in the answer to
+        // CLOSE.
         let close = close_draft(PREVIOUS).patch(66, &[1, 0]);
         let drafts = vec![
             mount.put(Want::existing("f").draft()),
@@ -168,9 +168,9 @@ fn a_failure_in_the_middle() {
         let replies = peer.ask_all(drafts, mount.via()).await;
         replies[0].ok();
         replies[1].expect(Status::END_OF_FILE);
-        // Windows: after a failed element, CLOSE still finds the handle.
+        // As on Windows, the CLOSE after a failed element still finds the handle.
         replies[2].ok();
-        // After a second CREATE in a compound, later elements use the FileId of that CREATE.
+        // A compound with a second CREATE: later elements must use its FileId, or fail with it.
         let drafts = vec![
             mount.put(Want::existing("f").draft()),
             related(&mount, Want::existing("absent").draft()),
@@ -275,7 +275,7 @@ fn a_link_in_the_way_is_told_of() {
                 assert_eq!(told.print_name, told.substitute_name);
                 assert_eq!((told.unparsed_path_length, told.relative), (unparsed, relative));
             }
-            // The link itself can be opened and deleted.
+            // The link itself (OPEN_REPARSE_POINT) can be opened and deleted.
             let itself = CreateOptions::OPEN_REPARSE_POINT | CreateOptions::DELETE_ON_CLOSE;
             let want = Want::existing("a\\link").options(itself).access(AccessMask::DELETE);
             let link = peer.open_file(&mount, &want).await;

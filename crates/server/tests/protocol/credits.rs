@@ -83,11 +83,11 @@ fn a_number_outside_the_window_disconnects() {
             let mut peer = world.connect();
             peer.asks = 10;
             peer.negotiate(&Offer::default()).await;
-            // Ten credits were granted, so the window is 1..11.
+            // Ten credits were granted, so the MessageIds 1 to 10 are valid.
             assert_eq!(peer.credits, 10);
             assert!(echo(&mut peer, 9).await, "n - 1");
             assert!(echo(&mut peer, 10).await, "n");
-            // Each of the two answers has granted one credit, so the window is 1..13.
+            // Each of the two answers granted one credit, so the MessageIds up to 12 are valid.
             assert!(!echo(&mut peer, 13 + beyond).await, "n + 1");
         }
         let mut peer = world.connect();
@@ -127,7 +127,7 @@ fn a_multi_credit_request_takes_all_its_numbers() {
             peer.send_frame(&pack(&[draft], mount.via())).await;
             peer.frame().await.is_some()
         });
-        // CreditCharge reaches beyond the window.
+        // The CreditCharge covers one credit more than the client has, so the connection ends.
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let charge = u16::try_from(peer.credits).unwrap() + 1;
         peer.send(vec![mount.put(Draft::echo()).charge(charge)], mount.via()).await;
@@ -197,7 +197,7 @@ fn eight_mebibytes_at_once() {
             assert!(world.content("f") == content);
             assert!(peer.read(&mount, file, 0, 8 << 20).await == content);
         }
-        // A READ of one byte more than the limit fails with any CreditCharge.
+        // The READ is one byte longer than the limit, so it fails even with enough credits.
         let read = read_draft(file, 0, (8 << 20) + 1).charge(200);
         peer.on(&mount, read).await.expect(Status::INVALID_PARAMETER);
     });

@@ -154,13 +154,15 @@ fn what_takes_long_goes_elsewhere_and_nothing_else() {
             let mut other = Protected::open(world, by).await;
             let range = lock_draft(user.file, &[(1 << 40, 1, LockFlags::EXCLUSIVE_LOCK)]);
             let same = lock_draft(other.file, &[(1 << 40, 1, LockFlags::EXCLUSIVE_LOCK)]);
-            // Messages up to this length are always processed on the core.
+            // Messages of up to this length are always protected on the core, never on another
+            // thread.
             for len in [4_096, 200_000] {
                 user.ask(write_draft(user.file, 0, &content[..len])).await.ok();
                 user.ask(read_draft(user.file, 0, len as u32)).await.ok();
             }
             assert_eq!(world.server.messages_elsewhere(), 0, "{by:?}");
-            // The LOCK of the user now waits, so the connection has another request in progress.
+            // The user's LOCK waits, so the connection has another request in progress. Then a long
+            // message is processed on another thread if `goes` is true.
             other.ask(same).await.ok();
             user.send(range).await;
             user.peer.interim().await;
@@ -181,7 +183,8 @@ fn a_wrong_signature_is_refused_alone() {
             for at in 0..4 {
                 frames.push(user.frame(user.write_long(at)));
             }
-            // The changed byte lies in the data, or in the Signature.
+            // One bit is changed, in the data or in the Signature, so only this message must be
+            // refused.
             frames[wrong][if wrong % 2 == 0 { 5000 } else { 50 }] ^= 1;
             for frame in &frames {
                 user.peer.send_frame(frame).await;
@@ -280,7 +283,8 @@ fn nothing_overtakes_on_its_connection() {
 /// Replies keep their order, whichever is ready first, and their nonces count up.
 #[test]
 fn replies_keep_their_order() {
-    // The second reply is ready before the first one.
+    // The places are chosen so that the second reply is ready before the first one. It must wait
+    // for its turn.
     let place = |bytes| match bytes {
         0..LONG => CryptoPlace::Core,
         LONG..60_000 => CryptoPlace::After(AWAY),
@@ -293,7 +297,8 @@ fn replies_keep_their_order() {
             for (len, is_echo) in [(LONG, false), (65_536, false), (0, true), (100, false)] {
                 let read = read_draft(user.file, 0, len as u32);
                 user.send(if is_echo { Draft::echo() } else { read }).await;
-                // The requests arrive one by one, so their replies are not sealed together.
+                // The requests arrive one by one (with a pause), so that their replies are not
+                // encrypted as a group.
                 settle().await;
             }
             let (mut order, mut nonces) = (Vec::new(), Vec::new());
@@ -354,7 +359,8 @@ fn a_session_that_ends_meanwhile_is_gone_when_the_turn_comes() {
                     let statuses = user.statuses(1).await;
                     assert_eq!(statuses, [Status::USER_SESSION_DELETED]);
                 }
-                // After LOGOFF there is no key for the reply: the server disconnects.
+                // LOGOFF removed the key, so the reply cannot be encrypted and the server
+                // disconnects.
                 By::Seal(_) => user.peer.expect_disconnect().await,
             }
             assert!(world.content("data").is_empty(), "{by:?}: it has no effect");
@@ -377,7 +383,7 @@ fn a_connection_may_end_meanwhile() {
             world.wind_up().await;
             assert!(is_written(&world.content("data"), 0), "{by:?}");
         });
-        // The connection ends while its reply is being protected on another thread.
+        // The connection ends while another thread protects its reply.
         away(async |world| {
             world.file("data", vec![7; LONG]);
             let mut user = Protected::open(world, by).await;
@@ -405,8 +411,8 @@ fn few_messages_of_a_connection_are_elsewhere() {
             }
             settle().await;
             let held = world.server.ledger.bytes() - idle;
-            // Each message needs a buffer of somewhat more than 64 KiB; data received ahead needs
-            // little.
+            // A message needs a buffer of a little more than 64 KiB, and data that is received
+            // ahead needs little. So the sum must be in this range.
             let each = (64 << 10) + 4096;
             assert!(held >= most * LONG, "{by:?}: {held} bytes");
             assert!(held <= (most + 1) * each, "{by:?}: {held} bytes of {most} messages");
@@ -427,7 +433,8 @@ fn a_malformed_frame_does_not_spoil_those_before_it() {
             let (first, mut second) =
                 (user.frame(user.write_long(0)), user.frame(user.write_long(1)));
             match by {
-                // Changes StructureSize in the SMB2 header, or Flags in the transform header.
+                // The message becomes malformed: StructureSize of the SMB2 header, or Flags of the
+                // transform header, is wrong.
                 By::Sign(_) => second[4] ^= 1,
                 By::Seal(_) => second[42] = 2,
             }

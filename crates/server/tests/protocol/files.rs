@@ -67,7 +67,8 @@ fn reads_that_come_at_once_are_signed_each() {
             let mut wire = Vec::new();
             let mut asked = Vec::new();
             for at in 0..11_u64 {
-                // The READs have different lengths; the short ones are answered on the core.
+                // The READs have four lengths: long replies are protected on other threads, short
+                // ones on the core.
                 let (offset, length) = (at * 31_000, [60_000, 8_192, 100, 33_333][at as usize % 4]);
                 let draft = if at == 5 { Draft::echo() } else { read_draft(file, offset, length) };
                 let mut draft = mount.put(draft);
@@ -96,8 +97,9 @@ fn parameters_that_make_no_sense() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let draft = Want::file("f").draft();
-        // The offsets are ImpersonationLevel 68, DesiredAccess 88, attributes 92, sharing 96,
-        // disposition 100 and options 104.
+        // The fields' offsets are 68 ImpersonationLevel, 88 DesiredAccess, 92 FileAttributes, 96
+        // ShareAccess, 100 CreateDisposition, 104 CreateOptions. Each case sets one field to an
+        // invalid value.
         for (at, value, status) in [
             (68, 4, Status::BAD_IMPERSONATION_LEVEL),
             (68, u32::MAX, Status::BAD_IMPERSONATION_LEVEL),
@@ -120,15 +122,15 @@ fn parameters_that_make_no_sense() {
             let reply = peer.on(&mount, draft).await;
             assert_eq!(reply.status(), status, "{value:#x} at {at}");
         }
-        // DELETE_ON_CLOSE needs the right DELETE.
+        // DELETE_ON_CLOSE without the right DELETE is refused and makes no file.
         let want = Want::file("f").access(AccessMask::READ_DATA);
         let want = want.options(CreateOptions::DELETE_ON_CLOSE);
         peer.create(&mount, &want).await.expect(Status::INVALID_PARAMETER);
         assert!(!world.path("f").exists());
-        // MS-FSA 2.1.5.1: the access is checked before the name.
+        // MS-FSA 2.1.5.1: the stream type is wrong too, but the access is checked before the name.
         let want = Want { name: Want::file("f::$BAD").name, ..want };
         peer.create(&mount, &want).await.expect(Status::INVALID_PARAMETER);
-        // A missing folder in the path is reported before the refusal of encryption.
+        // Encrypted files are refused, but a missing folder in the path is reported first.
         let attributes = FileAttributes::ENCRYPTED;
         for (name, status) in
             [("f", Status::ACCESS_DENIED), ("none\\f", Status::OBJECT_PATH_NOT_FOUND)]
@@ -197,7 +199,8 @@ fn rights_that_were_not_granted() {
             }
             peer.close(&mount, file).await;
         }
-        // An Open with only APPEND_DATA cannot overwrite existing data.
+        // An Open with only APPEND_DATA can write at the end of the file, but cannot overwrite
+        // data.
         let file =
             peer.open_file(&mount, &Want::existing("f").access(AccessMask::APPEND_DATA)).await;
         peer.on(&mount, write_draft(file, 0, b"!")).await.expect(Status::ACCESS_DENIED);
