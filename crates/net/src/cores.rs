@@ -2,7 +2,7 @@
 //! thread.
 
 use std::cell::RefCell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -15,9 +15,9 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
-use crate::buffer;
 use crate::limits::{BLOCKING_THREADS_PER_CORE_MAX, CORES_MAX, POOL_TRIM_INTERVAL};
 use crate::watchdog::{Histogram, Watched};
+use crate::{buffer, turns};
 
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 /// A closure from the sending thread, which makes a future on the core.
@@ -316,6 +316,8 @@ async fn work(
     loop {
         tokio::select! {
             biased;
+            // The runtime polls this future after each look for events.
+            never = poll_fn(|cx| turns::poll_give(cx)) => match never {},
             _ = trim.tick() => buffer::release_unused(),
             job = queue.recv() => match job {
                 Some(job) => { tasks.spawn_local(Watched::new(job(), polls)); }
@@ -339,7 +341,11 @@ async fn work(
         }
         while tasks.join_next().await.is_some() {}
     };
-    drop(tokio::time::timeout(grace, all_ended).await);
+    tokio::select! {
+        () = all_ended => {}
+        () = tokio::time::sleep(grace) => {}
+        never = poll_fn(|cx| turns::poll_give(cx)) => match never {},
+    }
 }
 
 /// Returns the number of core threads where no other is asked for.

@@ -29,6 +29,7 @@ pub mod rdma;
 pub mod send_queue;
 pub mod socket;
 pub mod transport;
+pub mod turns;
 pub mod watchdog;
 
 pub use buffer::Buf;

@@ -143,6 +143,17 @@ pub const INTERFACES_MAX: usize = 4096;
 /// hold a core: the present step still ends.
 pub const POLL_SLICE: Duration = Duration::from_millis(5);
 
+/// Time for which the tasks of one account may use a core while other accounts use it too, before
+/// others have their turn.
+pub const TURN_SLICE: Duration = Duration::from_millis(1);
+
+/// Time for which a core counts as shared after it has worked for two accounts in a row.
+pub const SHARED_CORE: Duration = Duration::from_millis(100);
+
+/// Slices of others that an account lets pass in the line of a core, while it uses other cores as
+/// well.
+pub const TURNS_PASSED_MAX: u32 = 3;
+
 /// Processor time of one poll that builds with assertions count as a fault.
 pub const HELD_CORE_MAX: Duration = Duration::from_millis(20);
 

@@ -88,6 +88,13 @@ impl MemoryStream {
         self.outgoing.lock().bytes.len()
     }
 
+    /// True once the other end has ended its direction.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let pipe = self.incoming.lock();
+        pipe.finished || pipe.reset
+    }
+
     /// Waits until [`Self::try_read_vectored`] would not block.
     ///
     /// # Errors

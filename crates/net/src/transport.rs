@@ -5,10 +5,13 @@
 //! The calls take `&self`, as a socket's do: one task of a core may read while another writes,
 //! without locks or halves.
 
+use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use rustix::net::SendFlags;
 use tokio::io::Interest;
@@ -141,6 +144,21 @@ impl Stream {
             Self::Memory(stream) => stream.readable().await,
             // The future is boxed, because connections over TCP need no memory for its state.
             Self::Rdma(endpoint) => Box::pin(endpoint.readable()).await,
+        }
+    }
+
+    /// True once the peer has ended its direction or the connection is lost, also while bytes from
+    /// before the end are unread. An RDMA connection tells its end by reading alone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => {
+                let known = pin!(stream.ready(Interest::READABLE));
+                let known = known.poll(&mut Context::from_waker(Waker::noop()));
+                matches!(known, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+            }
+            Self::Memory(stream) => stream.has_ended(),
+            Self::Rdma(_) => false,
         }
     }
 

@@ -18,8 +18,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::file_io;
-use crate::limits::{HELD_CORE_MAX, POLL_SLICE, UNOPTIMISED_FACTOR};
+use crate::limits::{HELD_CORE_MAX, UNOPTIMISED_FACTOR};
+use crate::{file_io, turns};
 
 /// The environment variable that sets [`held_limit`], in milliseconds of processor time; 0 disables
 /// the check.
@@ -146,11 +146,21 @@ pub fn mark() -> Instant {
     PRESENT.get().map_or_else(Instant::now, |present| present.mark)
 }
 
-/// True if the present poll has lasted [`POLL_SLICE`]: work that can wait should wait. False
-/// outside of measured polls, and in a simulator, where real time must not decide anything.
+/// Returns the time from the beginning of the present poll to its last measurement, without a look
+/// at the clock.
+pub(crate) fn spent() -> Duration {
+    PRESENT.get().map_or(Duration::ZERO, |present| present.mark.duration_since(present.began))
+}
+
+/// True if the present poll has lasted [`POLL_SLICE`], or [`TURN_SLICE`] where several accounts use
+/// the core: work that can wait should wait. False outside of measured polls, and in a simulator,
+/// where real time must not decide anything.
+///
+/// [`POLL_SLICE`]: crate::limits::POLL_SLICE
+/// [`TURN_SLICE`]: crate::limits::TURN_SLICE
 #[must_use]
 pub fn is_due() -> bool {
-    has_lasted(POLL_SLICE)
+    has_lasted(turns::slice())
 }
 
 /// True if the present poll has lasted `time`; false where [`is_due`] is always false.

@@ -654,6 +654,13 @@ pub const WAITING_BYTES: usize = 512;
 /// charged anew.
 pub const TAB_STEP_BYTES: usize = 16 << 10;
 
+/// Bytes of requests and of replies that wait to be sent, of one account, beyond which its listings
+/// have short answers.
+pub const LISTING_BYTES_PER_USER: usize = 64 << 20;
+
+/// Bytes of such a short answer, where the client has room for more.
+pub const LISTING_BYTES_SHORT: usize = 64 << 10;
+
 /// Log lines about clients that one network may cause at once: 24 bits of an IPv4 address,
 /// 48 bits of an IPv6 address.
 pub const LINES_AT_ONCE_PER_NETWORK: u32 = 60;

@@ -20,17 +20,32 @@ use frevo_wire::fscc::{DirectoryWriter, FileInfoClass, Pattern};
 
 use self::enumeration::Filled;
 use super::query_info::Output;
+use crate::base::limits::LISTING_BYTES_SHORT;
 use crate::command::query_directory::apple::Filling;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::enumeration::Scan;
-use crate::objects::ledger::{Holder, Kind};
+use crate::objects::ledger::{Charge, Holder, Kind};
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::refusal::Outcome;
 
 /// Entries looked at before other requests of the core get their turn; an entry that
 /// takes long to compare counts more than once.
 const SLICE: usize = 2048;
+
+/// The facts of a request that lists a directory.
+struct Asked<'a> {
+    /// The body.
+    request: query_directory::Request<'a>,
+    /// Changes of entries for macOS.
+    filling: Option<&'a Filling>,
+    /// The user that sees only readable entries; all, without one.
+    viewer: Option<&'a Token>,
+    /// The account, which is charged.
+    holder: &'a Arc<Holder>,
+    /// Tells that nobody waits for the answer any more.
+    is_left: &'a dyn Fn() -> bool,
+}
 
 /// Bytes reserved for entries at first; more is allocated as they come.
 const RESERVED: usize = 16 * 1024;
@@ -51,8 +66,10 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let filling = Filling::of(open, file, class);
     let viewer = open.tree().viewer();
     let holder = rq.session()?.holder();
+    let (filling, viewer) = (filling.as_ref(), viewer.as_deref());
+    let is_left = &|| rq.connection.is_left();
     let listed =
-        list(file, holder, &request, filling.as_ref(), viewer.as_deref(), &mut output).await;
+        list(file, &Asked { request, filling, viewer, holder, is_left }, &mut output).await;
     let own = holder.count(Kind::Open).saturating_add(holder.count(Kind::Listing));
     let admits = |number| rq.server().descriptors.admit(number, own);
     if !file.enumeration.lock().as_mut().is_none_or(|e| e.keeps_within(admits)) {
@@ -70,16 +87,11 @@ const fn directory(open: &Open) -> Result<&FileOpen, Status> {
     }
 }
 
-/// Fills `output` with entries that `viewer` can read; all, without one. The state for the
-/// next request is charged to `holder`.
-async fn list(
-    file: &FileOpen,
-    holder: &Arc<Holder>,
-    request: &query_directory::Request<'_>,
-    filling: Option<&Filling>,
-    viewer: Option<&Token>,
-    output: &mut Output<'_>,
-) -> Result<(), Status> {
+/// Fills `output` with entries. The state for the next request is charged to the account, and the
+/// answer while it grows: an account with much that waits to be sent gets short answers.
+async fn list(file: &FileOpen, asked: &Asked<'_>, output: &mut Output<'_>) -> Result<(), Status> {
+    let Asked { request, filling, viewer, holder, is_left } = asked;
+    let (filling, viewer) = (*filling, *viewer);
     let class = FileInfoClass(request.file_information_class);
     let fixed = match class {
         FileInfoClass::POSIX if !file.posix => None,
@@ -89,7 +101,12 @@ async fn list(
     output.require(fixed)?;
     let is_first = start(file, holder, request)?;
     let single = request.flags.contains(QueryDirectoryFlags::RETURN_SINGLE_ENTRY);
-    let room = output.room;
+    let room = match holder.has_much_waiting() {
+        true => output.room.min(LISTING_BYTES_SHORT),
+        false => output.room,
+    };
+    // None until the listing takes more than a slice.
+    let mut charge = None;
     output.bytes().reserve(room.min(RESERVED));
     let mut writer =
         DirectoryWriter::new(output.bytes(), class, room).ok_or(Status::INVALID_INFO_CLASS)?;
@@ -101,7 +118,16 @@ async fn list(
             enumeration::fill(scan, file, filling, &mut writer, single, viewer, SLICE)
         };
         match filled {
-            Ok(Filled::Slice) => tokio::task::yield_now().await,
+            Ok(Filled::Slice) => {
+                grow(&mut charge, holder, writer.len())?;
+                if writer.len() >= LISTING_BYTES_SHORT && holder.has_much_waiting() {
+                    break Filled::Full;
+                }
+                tokio::task::yield_now().await;
+                if is_left() {
+                    return Err(Status::CANCELLED);
+                }
+            }
             Ok(filled) => break filled,
             // The buffer has entries already: they are returned, and the next request reports the
             // fault.
@@ -117,6 +143,17 @@ async fn list(
         }
         _ if is_first => Err(Status::NO_SUCH_FILE),
         _ => Err(Status::NO_MORE_FILES),
+    }
+}
+
+/// Charges an answer that has `bytes` so far.
+fn grow(charge: &mut Option<Charge>, holder: &Arc<Holder>, bytes: usize) -> Result<(), Status> {
+    match charge {
+        Some(charge) => charge.resize(bytes),
+        none => {
+            *none = Some(holder.charge(Kind::Reply, bytes)?);
+            Ok(())
+        }
     }
 }
 

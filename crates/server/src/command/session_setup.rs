@@ -518,7 +518,7 @@ fn establish(
         session.charge(holder.charge(Kind::Session, SESSION_BYTES).map_err(|_| too_many(rq))?);
     }
     charge_connection(rq, connection, &holder)?;
-    connection.tabs.move_to(&holder);
+    connection.move_to(&holder);
     session.set_expiration(domain_users::end(done.identity.kerberos.as_deref()));
     session.establish(
         identity,

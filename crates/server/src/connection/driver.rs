@@ -9,6 +9,8 @@ use frevo_net::transport::Stream;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use crate::objects::connection_info::ConnectionInfo;
+
 /// See the module's text. Boxed: a connection of TCP need not hold its state.
 pub(super) struct Driver<'a>(Option<Pin<Box<dyn Future<Output = Infallible> + 'a>>>);
 
@@ -39,11 +41,23 @@ pub(super) async fn rung(stream: &Stream) {
 
 /// Waits for the end of a request under way. Over SMB Direct it takes the others that end in this turn
 /// too, so that all of their answers are posted together. Pending for ever if there is none.
-pub(super) async fn any_ended<F>(in_flight: &mut FuturesUnordered<F>, stream: &Stream)
-where
+///
+/// Requests whose client has gone learn it before they go on: with a thousand such connections the
+/// end in the stream would be read only after each had another turn.
+pub(super) async fn any_ended<F>(
+    in_flight: &mut FuturesUnordered<F>,
+    stream: &Stream,
+    info: &ConnectionInfo,
+) where
     F: Future<Output = ()>,
 {
-    if in_flight.next().await.is_none() {
+    let ended = poll_fn(|cx| {
+        if stream.has_ended() {
+            info.leave();
+        }
+        in_flight.poll_next_unpin(cx)
+    });
+    if ended.await.is_none() {
         return pending().await;
     }
     while stream.transport().facts().moves_data

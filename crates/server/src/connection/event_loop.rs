@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use frevo_net::buffer::budget::Fullness;
 use frevo_net::cores;
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::transport::Stream;
+use frevo_net::turns::Seat;
 use frevo_net::watchdog::{is_due, yield_if_due};
 use frevo_proto::limits::{CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MAX};
 use futures_util::StreamExt;
@@ -71,17 +73,22 @@ pub(crate) fn run(
     accepted: Accepted,
 ) -> impl Future<Output = io::Result<()>> {
     let peer = accepted.stream.peer_addr();
-    let mut whole = Box::pin(run_to_end(Arc::clone(&server), accepted));
+    // Without an address the loop ends at once.
+    let address = peer.as_ref().map_or(IpAddr::from([0; 4]), SocketAddr::ip);
+    let seat = Rc::new(Seat::of(&server.ledger.network(address).turns));
+    let mut whole = Box::pin(run_to_end(Arc::clone(&server), accepted, Rc::clone(&seat)));
     let bytes = size_of_val(&*whole);
     debug_assert!(bytes <= CONNECTION_LOOP_BYTES, "each connection keeps {bytes} bytes of state");
     async move {
         let whose = Whose::Peer(peer?);
         poll_fn(|cx| {
-            let poll = || {
-                let _scope = impersonation::scope(server.host_users.acts_lazily());
-                whole.as_mut().poll(cx)
-            };
-            server.watchdog.poll(whose, poll)
+            seat.poll(cx, |cx| {
+                let poll = || {
+                    let _scope = impersonation::scope(server.host_users.acts_lazily());
+                    whole.as_mut().poll(cx)
+                };
+                server.watchdog.poll(whose, poll)
+            })
         })
         .await
     }
@@ -91,6 +98,7 @@ pub(crate) fn run(
 fn run_to_end(
     server: Arc<ServerState>,
     mut accepted: Accepted,
+    seat: Rc<Seat>,
 ) -> impl Future<Output = io::Result<()>> {
     async move {
         let (stream, reader) = (&accepted.stream, &mut accepted.reader);
@@ -111,7 +119,7 @@ fn run_to_end(
         ticket.reach_by(handle.clone());
         let (id, settings) = (server.new_connection_id(), server.settings());
         let info = ConnectionInfo::new(id, server, settings, ends, handle);
-        let connection = Connection::new(info, notices, ticket).over(stream.rdma());
+        let connection = Connection::new(info, notices, ticket, seat).over(stream.rdma());
         let connection = Rc::new(connection);
         connection.members.charges.borrow_mut().push(charge);
         // `wind_up` runs however the connection ends: orderly, by a panic, or when its core drops
@@ -177,7 +185,7 @@ impl EventLoop<'_> {
                     connection.stops.set(true);
                     return Ok(());
                 }
-                () = any_ended(in_flight, stream), if !in_flight.is_empty() => {}
+                () = any_ended(in_flight, stream, &connection.info), if !in_flight.is_empty() => {}
                 notice = connection.next_notice() => connection.heed(notice, stream),
                 // Other connections may free memory without a notice, so a timer checks it. The
                 // `async` block sets the timer only if the branch is enabled; otherwise `select!`
@@ -463,6 +471,7 @@ impl Connection {
     /// Gives back what the connection held: its channels, and with the last
     /// channel of a session the session.
     fn wind_up(&self) {
+        self.info.leave();
         self.doom.set(Some(self.doom.get().unwrap_or(Doom::Rule("ended"))));
         self.ended.notify_waiters();
         self.incoming.ahead.forget();

@@ -42,14 +42,16 @@ pub(crate) use channel::Channel;
 pub(crate) use event_loop::{Accepted, run};
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
+use frevo_net::turns::Seat;
 use frevo_proto::preauth::ConnectionPreauth;
 
 use crate::objects::activity::Stall;
 use crate::objects::admission::Ticket;
 use crate::objects::connection_info::ConnectionInfo;
-use crate::objects::ledger::Tabs;
+use crate::objects::ledger::{Holder, Tabs};
 use crate::objects::notice::Notices;
 use crate::objects::refusal::Doom;
 use incoming::Incoming;
@@ -72,7 +74,9 @@ pub struct Connection {
     outgoing: Outgoing,
     waiting: RefCell<waiting::Waiting>,
     /// Its buffers in the ledger.
-    pub tabs: Tabs,
+    tabs: Tabs,
+    /// Its place among the connections of its account on this core.
+    seat: Rc<Seat>,
     doom: Cell<Option<Doom>>,
     /// True while the server stops: requests under way lose their sessions and Opens.
     stops: Cell<bool>,
@@ -92,7 +96,7 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that has received nothing yet.
-    fn new(info: ConnectionInfo, notices: Notices, ticket: Ticket) -> Self {
+    fn new(info: ConnectionInfo, notices: Notices, ticket: Ticket, seat: Rc<Seat>) -> Self {
         let network = info.server.ledger.network(info.peer.ip());
         let tabs = Tabs::new(info.id, Some(info.handle.clone()), network);
         Self {
@@ -107,6 +111,7 @@ impl Connection {
             outgoing: Outgoing::new(),
             waiting: RefCell::new(waiting::Waiting::default()),
             tabs,
+            seat,
             doom: Cell::new(None),
             stops: Cell::new(false),
             ended: tokio::sync::Notify::new(),
@@ -114,6 +119,12 @@ impl Connection {
             notices,
             rdma: None,
         }
+    }
+
+    /// Charges its buffers and its time on the core to `holder` from now on: an account has logged on.
+    pub fn move_to(&self, holder: &Arc<Holder>) {
+        self.tabs.move_to(holder);
+        self.seat.move_to(&holder.turns);
     }
 
     /// Notes the credits of the client, after each change of them.

@@ -1,8 +1,7 @@
 //! The facts of a connection, which any thread may read.
 
 use std::net::SocketAddr;
-#[cfg(feature = "test-hooks")]
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_net::transport::Transport;
@@ -36,6 +35,7 @@ pub struct ConnectionInfo {
     pub transport: Transport,
     /// Sends notices to the core that owns the connection.
     pub handle: ConnectionHandle,
+    is_left: AtomicBool,
     /// Switches that smbtorture sets; see `command::ioctl::test_hooks`.
     #[cfg(feature = "test-hooks")]
     pub test_hooks: TestHooks,
@@ -102,10 +102,22 @@ impl ConnectionInfo {
             local,
             transport,
             handle,
+            is_left: AtomicBool::new(false),
             #[cfg(feature = "test-hooks")]
             test_hooks: TestHooks::default(),
             negotiated: OnceLock::new(),
         }
+    }
+
+    /// Notes that the client sends nothing more, or has gone.
+    pub fn leave(&self) {
+        self.is_left.store(true, Ordering::Relaxed);
+    }
+
+    /// True once the client sends nothing more, or has gone. Long work whose answer nobody but the
+    /// client needs looks at this before each turn, and ends.
+    pub fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Relaxed)
     }
 
     /// Results of NEGOTIATE. Fails before it; of the commands that come before NEGOTIATE

@@ -23,7 +23,7 @@ use frevo_wire::Status;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
-use crate::base::limits::{RELIEF_PATIENCE, RELIEF_PAUSE};
+use crate::base::limits::{LISTING_BYTES_PER_USER, RELIEF_PATIENCE, RELIEF_PAUSE};
 use crate::base::prefix::network;
 use crate::objects::notice::{ConnectionHandle, Notice};
 
@@ -176,6 +176,7 @@ impl Ledger {
             books,
             members,
             registered: Arc::default(),
+            turns: Arc::default(),
         });
         holders.insert(name, Arc::downgrade(&holder));
         holder
@@ -343,6 +344,8 @@ pub struct Holder {
     members: Mutex<Vec<Member>>,
     /// Its memory that is registered for RDMA, which has a bound of its own.
     pub registered: Arc<frevo_net::rdma::Holder>,
+    /// Its time on the cores, by which its connections have their turns.
+    pub turns: Arc<frevo_net::turns::Account>,
 }
 
 impl Holder {
@@ -387,6 +390,11 @@ impl Holder {
         let mut charge = Charge { holder: Arc::clone(self), kind, bytes: 0 };
         charge.resize(bytes)?;
         Ok(charge)
+    }
+
+    /// True for a holder of so many requests and replies that its further listings are short.
+    pub fn has_much_waiting(&self) -> bool {
+        self.sums.passing.load(Ordering::Relaxed) >= LISTING_BYTES_PER_USER
     }
 
     /// True for a holder of more than a sixteenth of the budget: it waits while there

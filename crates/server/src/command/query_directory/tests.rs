@@ -10,8 +10,9 @@ use frevo_wire::utf16::Utf16;
 
 use super::super::query_info::testing::{Bench, file};
 use super::super::query_info::{Output, wide_id};
-use super::{SLICE, directory, list};
-use crate::objects::ledger::Ledger;
+use super::{Asked, SLICE, directory, list};
+use crate::base::limits::{LISTING_BYTES_PER_USER, LISTING_BYTES_SHORT};
+use crate::objects::ledger::{Kind, Ledger};
 use crate::objects::open::Open;
 
 const CLASSES: [u8; 11] = [1, 2, 3, 12, 37, 38, 60, 78, 79, 80, 81];
@@ -36,7 +37,8 @@ fn ask(
     let mut output = Output::begin(&mut bytes, length, 1 << 20);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let ann = Ledger::default().account("ann");
-    runtime.block_on(list(directory(open)?, &ann, &request, None, None, &mut output))?;
+    let asked = Asked { request, filling: None, viewer: None, holder: &ann, is_left: &|| false };
+    runtime.block_on(list(directory(open)?, &asked, &mut output))?;
     let status = output.finish();
     Ok((status, bytes.split_off(72)))
 }

@@ -112,7 +112,7 @@ pub(super) fn bind(
         .map_err(|_| Status::LOGON_FAILURE)?;
     charge_connection(rq, connection, session.holder())?;
     session.add_channel(rq.connection.id, rq.connection.handle.clone())?;
-    connection.tabs.move_to(session.holder());
+    connection.move_to(session.holder());
     let signing_key = Some(terms.signing_key(&keys));
     connection.members.add_channel(Channel::new(session, signing_key, rq.connection));
     Ok(())

@@ -1,0 +1,160 @@
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+
+use super::*;
+use crate::cores::{Cores, CoresConfig};
+
+fn one_core() -> Cores {
+    Cores::start(&CoresConfig { count: 1, ..CoresConfig::default() }).unwrap()
+}
+
+fn spin(time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Carries out `work` in the name of `account`.
+async fn seated<F: Future>(account: Arc<Account>, work: F) -> F::Output {
+    let seat = Seat::of(&account);
+    let mut work = pin!(work);
+    poll_fn(|cx| seat.poll(cx, |cx| work.as_mut().poll(cx))).await
+}
+
+/// Work of `steps` milliseconds that yields after each.
+async fn work(steps: u32) {
+    for _ in 0..steps {
+        spin(Duration::from_millis(1));
+        tokio::task::yield_now().await;
+    }
+}
+
+fn middle(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// Times that a task of another account waits while `busy` accounts have 40 tasks each. Each step
+/// of a task takes a millisecond.
+async fn waits(busy: usize) -> Vec<Duration> {
+    let cores = one_core();
+    let core = &cores.handles()[0];
+    for _ in 0..busy {
+        let account = Arc::<Account>::default();
+        for _ in 0..40 {
+            let account = Arc::clone(&account);
+            core.spawn(move || seated(account, work(u32::MAX)));
+        }
+    }
+    let bob = Arc::<Account>::default();
+    let times = core.run(move || {
+        seated(bob, async {
+            let mut times = Vec::new();
+            // The first ones are of a core that is not known to be shared yet.
+            for at in 0..25 {
+                let began = Instant::now();
+                tokio::task::yield_now().await;
+                if at >= 5 {
+                    times.push(began.elapsed());
+                }
+            }
+            times
+        })
+    });
+    times.await.unwrap()
+}
+
+#[tokio::test]
+async fn others_wait_for_a_slice_and_not_for_all_tasks_of_an_account() {
+    let middle = middle(waits(1).await);
+    assert!(middle < Duration::from_millis(10), "{middle:?} instead of 40 ms");
+}
+
+#[tokio::test]
+async fn with_several_accounts_each_waits_for_as_many_slices_at_most() {
+    let middle = middle(waits(3).await);
+    assert!(middle < Duration::from_millis(15), "{middle:?} instead of 120 ms");
+}
+
+/// A task that ends while it waits, or when its turn has come, keeps no turn.
+#[tokio::test]
+async fn tasks_that_end_pass_the_turn_on() {
+    let cores = one_core();
+    let done = cores.handles()[0].run(|| async {
+        let account = Arc::<Account>::default();
+        let mut tasks = tokio::task::JoinSet::new();
+        for at in 0..30_u32 {
+            let account = Arc::clone(&account);
+            tasks.spawn_local(async move {
+                let work = seated(account, work(20));
+                let patience = Duration::from_millis(u64::from(at) * 3);
+                at.is_multiple_of(3) || tokio::time::timeout(patience, work).await.is_ok()
+            });
+        }
+        tasks.join_all().await.len()
+    });
+    assert_eq!(done.await, Some(30));
+}
+
+/// Nothing waits while nobody else does: the core has work all the time.
+#[tokio::test]
+async fn an_account_alone_has_the_whole_core() {
+    let cores = one_core();
+    let core = &cores.handles()[0];
+    let account = Arc::<Account>::default();
+    let began = Instant::now();
+    let tasks: Vec<_> = (0..10)
+        .map(|_| {
+            core.run({
+                let account = Arc::clone(&account);
+                move || seated(account, work(20))
+            })
+        })
+        .collect();
+    futures_util::future::join_all(tasks).await;
+    let (took, used) = (began.elapsed(), account.used.load(Ordering::Relaxed));
+    assert!(used >= nanoseconds(Duration::from_millis(200)), "{used} ns");
+    // Other programs take the processor too, so only a core that mostly sleeps is found.
+    assert!(took < Duration::from_nanos(used) * 2, "{took:?} for {used} ns");
+}
+
+#[test]
+fn an_account_that_is_busy_elsewhere_lets_a_few_pass() {
+    let account = Arc::<Account>::default();
+    let lane = Lane::of(&account);
+    assert!(!lane.lets_pass());
+    account.used.fetch_add(nanoseconds(TURN_SLICE), Ordering::Relaxed);
+    let passed = (0..10).take_while(|_| lane.lets_pass()).count();
+    assert_eq!(passed, usize::try_from(TURNS_PASSED_MAX).unwrap());
+    assert!(!lane.lets_pass(), "it has been idle elsewhere since");
+    // Its time here counts for nothing.
+    lane.unreported.set(nanoseconds(TURN_SLICE) * 2);
+    lane.report();
+    assert!(!lane.lets_pass());
+}
+
+#[test]
+fn a_lane_is_one_for_each_account_and_ends_with_its_seats() {
+    let (ann, bob) = (Arc::<Account>::default(), Arc::<Account>::default());
+    let lanes = || CORE.with(|core| core.lanes.borrow().len());
+    let seats = [Seat::of(&ann), Seat::of(&ann), Seat::of(&bob)];
+    assert_eq!(lanes(), 2);
+    seats[2].move_to(&ann);
+    assert_eq!(lanes(), 1);
+    drop(seats);
+    assert_eq!(lanes(), 0);
+}
+
+#[test]
+fn outside_of_cores_nothing_waits() {
+    let seat = Seat::of(&Arc::default());
+    let cx = &mut Context::from_waker(Waker::noop());
+    for _ in 0..3 {
+        let polled = seat.poll(cx, |_| {
+            spin(POLL_SLICE);
+            Poll::Ready(())
+        });
+        assert_eq!(polled, Poll::Ready(()));
+    }
+}
