@@ -4,7 +4,7 @@ mod owners;
 
 use std::borrow::Cow;
 use std::ffi::CStr;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use frevo_store::Stat;
@@ -326,9 +326,5 @@ impl Directory for PosixDirectory {
 
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.buffer.len() + self.mapped.capacity() + Owners::BYTES
-    }
-
-    fn descriptor(&self) -> Option<usize> {
-        usize::try_from(self.fd.as_raw_fd()).ok()
     }
 }

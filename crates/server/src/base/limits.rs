@@ -79,6 +79,10 @@ pub const DESCRIPTORS_KEPT_MIN: usize = 96;
 /// and what is opened for a moment.
 pub const DESCRIPTORS_FOR_SERVER: usize = 32;
 
+/// Descriptors that one Open may take: its file, that of a stream, and the folder in which it was made,
+/// until that is durable.
+pub const DESCRIPTORS_PER_OBJECT: usize = 3;
+
 /// A process that may have fewer descriptors warns when it starts.
 pub const DESCRIPTORS_WARN: usize = 16_384;
 

@@ -70,8 +70,8 @@ pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let is_left = &|| rq.connection.is_left();
     let listed =
         list(file, &Asked { request, filling, viewer, holder, is_left }, &mut output).await;
-    let own = holder.count(Kind::Open).saturating_add(holder.count(Kind::Listing));
-    let admits = |number| rq.server().descriptors.admit(number, own);
+    let (server, own) = (rq.server(), holder.with_descriptors());
+    let admits = || server.descriptors.admit_open(own, server.ledger.with_descriptors());
     if !file.enumeration.lock().as_mut().is_none_or(|e| e.keeps_within(admits)) {
         return Err(Status::INSUFFICIENT_RESOURCES.into());
     }

@@ -545,9 +545,25 @@ fn charge_connection(
     if is_account
         && !charges.iter().any(|charge| matches!(charge.holder().name(), Name::Account(_)))
     {
+        check_descriptors(rq, holder)?;
         charges.push(holder.charge(Kind::Connection, 0).map_err(|_| too_many(rq))?);
     }
     Ok(())
+}
+
+/// Refuses a connection that would take the descriptors that others need.
+fn check_descriptors(rq: &Request<'_>, holder: &Holder) -> Result<(), Status> {
+    let (server, own) = (rq.server(), holder.count(Kind::Connection));
+    if server.descriptors.admit_logon(own, server.ledger.with_descriptors()) {
+        return Ok(());
+    }
+    rq.tell(|left_out| {
+        tracing::warn!(target: "frevo::session", peer = %rq.connection.peer, left_out,
+            account = %holder.name(), connections = own,
+            "logon refused: too few descriptors are left for the account; close some of its \
+             connections, or raise LimitNOFILE");
+    });
+    Err(Status::REQUEST_NOT_ACCEPTED)
 }
 
 /// No status of MS-SMB2 is for this; Windows' text for REQUEST_NOT_ACCEPTED says it.

@@ -176,11 +176,13 @@ fn check_served(rq: &Request<'_>, share: &Share, identity: &Identity) -> Result<
 
 /// MS-SMB2 3.3.5.7: REQUEST_NOT_ACCEPTED when Share.CurrentUses has reached Share.MaxUses.
 fn take_use(rq: &Request<'_>, share: &Share, identity: &Identity) -> Result<Use, Status> {
-    share.uses.take(share.max_connections).ok_or_else(|| {
+    let account = rq.session()?.holder().name().to_string();
+    share.uses.take(share.max_connections, &account).ok_or_else(|| {
         rq.tell(|left_out| {
             tracing::warn!(target: "frevo::tree", peer = %rq.connection.peer, left_out,
                 user = %identity.user, share = %share.name,
-                "refused: the share has as many connections as max_connections allows");
+                "refused: the share has as many connections as max_connections allows, or the \
+                 user has more than a quarter of them and the others are kept for other users");
         });
         audited::connect_refused(rq, &share.name, Status::REQUEST_NOT_ACCEPTED, "max_connections");
         Status::REQUEST_NOT_ACCEPTED

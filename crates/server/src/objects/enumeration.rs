@@ -56,10 +56,10 @@ pub(crate) enum Stage {
 impl Enumeration {
     /// True when the scan may keep the descriptor that it has begun to use, or has none.
     /// Otherwise the scan gives it up and begins again with the next request.
-    pub(crate) fn keeps_within(&mut self, admits: impl FnOnce(usize) -> bool) -> bool {
+    pub(crate) fn keeps_within(&mut self, admits: impl FnOnce() -> bool) -> bool {
         let Some(scan) = &mut self.scan else { return true };
-        let number = scan.listing.as_ref().and_then(|listing| listing.descriptor());
-        let is_kept = !std::mem::take(&mut scan.is_new) || number.is_none_or(admits);
+        let is_new = std::mem::take(&mut scan.is_new);
+        let is_kept = !is_new || scan.listing.is_none() || admits();
         if !is_kept {
             scan.close();
             scan.restart();

@@ -192,6 +192,12 @@ impl Ledger {
         self.0.all.count(kind)
     }
 
+    /// Objects of all holders that take descriptors. A connection counts twice, for its network and
+    /// for its account.
+    pub fn with_descriptors(&self) -> usize {
+        self.0.all.with_descriptors()
+    }
+
     /// Bytes of all holders.
     pub fn bytes(&self) -> usize {
         self.0.all.bytes()
@@ -330,6 +336,11 @@ impl Ledger {
 }
 
 impl Sums {
+    fn with_descriptors(&self) -> usize {
+        let counts = [Kind::Connection, Kind::Open, Kind::Listing].map(|kind| self.count(kind));
+        counts.iter().sum()
+    }
+
     fn count(&self, kind: Kind) -> usize {
         self.counts.get(kind as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
@@ -390,6 +401,11 @@ impl Holder {
         let mut charge = Charge { holder: Arc::clone(self), kind, bytes: 0 };
         charge.resize(bytes)?;
         Ok(charge)
+    }
+
+    /// Its objects that take descriptors: connections, Opens, and listings under way.
+    pub fn with_descriptors(&self) -> usize {
+        self.sums.with_descriptors()
     }
 
     /// True for a holder of so many requests and replies that its further listings are short.

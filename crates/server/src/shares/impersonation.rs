@@ -520,10 +520,6 @@ impl Directory for ActingDirectory {
     fn bytes(&self) -> usize {
         self.inner.bytes()
     }
-
-    fn descriptor(&self) -> Option<usize> {
-        self.inner.descriptor()
-    }
 }
 
 #[cfg(test)]

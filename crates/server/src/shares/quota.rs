@@ -227,8 +227,4 @@ impl Directory for Empty {
     fn bytes(&self) -> usize {
         0
     }
-
-    fn descriptor(&self) -> Option<usize> {
-        None
-    }
 }

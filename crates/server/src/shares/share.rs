@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::fold_name;
+use parking_lot::Mutex;
 
 use crate::access::access_rules::Rules;
 use crate::access::actor::Actor;
@@ -16,6 +16,7 @@ use crate::audit::ShareAudit;
 use crate::base::host::Credentials;
 use crate::base::host::HostUser;
 use crate::base::pools::blocking_pool::BlockingPool;
+use crate::base::surplus::return_surplus;
 use crate::shares::impersonation;
 use crate::shares::life::Life;
 use crate::shares::recycle::{RecycleBin, RecyclingVfs};
@@ -160,25 +161,49 @@ pub struct Share {
 
 /// Share.CurrentUses: tree connects to a share, over all reloads.
 #[derive(Debug, Default)]
-pub struct Uses(AtomicUsize);
+pub struct Uses(Mutex<UseCounts>);
+
+#[derive(Debug, Default)]
+struct UseCounts {
+    all: usize,
+    /// Uses of each account, and of each network of clients without one.
+    of_account: HashMap<String, usize>,
+}
 
 /// One of the uses of a share.
 #[derive(Debug)]
-pub struct Use(Arc<Uses>);
+pub struct Use {
+    uses: Arc<Uses>,
+    account: String,
+}
 
 impl Uses {
-    /// Takes one more use, of at most `most`. None when all are taken.
-    pub fn take(self: &Arc<Self>, most: Option<usize>) -> Option<Use> {
+    /// Takes one more use for `account`, of at most `most`. None when all are taken. The last quarter
+    /// is not for an account that has more than a quarter.
+    pub fn take(self: &Arc<Self>, most: Option<usize>, account: &str) -> Option<Use> {
         let most = most.unwrap_or(usize::MAX);
-        let more = |count: usize| (count < most).then(|| count.saturating_add(1));
-        let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.is_ok().then(|| Use(Arc::clone(self)))
+        let mut counts = self.0.lock();
+        let own = counts.of_account.get(account).copied().unwrap_or(0);
+        let room = if own > most / 4 { most - most / 4 } else { most };
+        if counts.all >= room {
+            return None;
+        }
+        counts.all += 1;
+        *counts.of_account.entry(account.to_owned()).or_default() += 1;
+        Some(Use { uses: Arc::clone(self), account: account.to_owned() })
     }
 }
 
 impl Drop for Use {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::AcqRel);
+        let mut counts = self.uses.0.lock();
+        counts.all = counts.all.saturating_sub(1);
+        let Some(own) = counts.of_account.get_mut(&self.account) else { return };
+        *own = own.saturating_sub(1);
+        if *own == 0 {
+            counts.of_account.remove(&self.account);
+            return_surplus(&mut counts.of_account);
+        }
     }
 }
 
@@ -438,7 +463,7 @@ mod tests {
         let shares = Shares::new([share()]);
         let take = |shares: &Shares| {
             let share = shares.find("A").unwrap();
-            share.uses.take(share.max_connections)
+            share.uses.take(share.max_connections, "ann")
         };
         let one = take(&shares).unwrap();
         let later = Shares::following(vec![share()], &shares);
@@ -449,6 +474,28 @@ mod tests {
         assert!(take(&later).is_none());
         drop((two, three));
         assert!(take(&later).is_some());
+    }
+
+    /// An account had all places but one, and the next account the last one.
+    #[test]
+    fn the_last_quarter_of_the_uses_is_kept_from_large_accounts() {
+        let uses = Arc::<Uses>::default();
+        let all = |account: &str| -> Vec<Use> {
+            std::iter::from_fn(|| uses.take(Some(50), account)).collect()
+        };
+        let anns = all("ann");
+        assert_eq!(anns.len(), 38);
+        let bobs = all("bob");
+        assert_eq!(bobs.len(), 12, "all that are left");
+        assert!(uses.take(Some(50), "carl").is_none());
+        drop(anns);
+        let more = all("bob");
+        assert_eq!(bobs.len() + more.len(), 38);
+        assert_eq!(all("carl").len(), 12);
+        drop((bobs, more));
+        assert!(uses.0.lock().of_account.is_empty());
+        // Without a limit nobody is counted out.
+        assert!(uses.take(None, "ann").is_some());
     }
 
     /// Tests that names of shares are compared as NTFS compares names.

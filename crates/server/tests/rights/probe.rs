@@ -343,8 +343,4 @@ impl Directory for ProbeDirectory {
     fn bytes(&self) -> usize {
         self.inner.bytes()
     }
-
-    fn descriptor(&self) -> Option<usize> {
-        self.inner.descriptor()
-    }
 }

@@ -58,8 +58,4 @@ impl Directory for MemoryDirectory {
     fn bytes(&self) -> usize {
         size_of::<Self>().saturating_add(MEMORY_COMPONENT_BYTES)
     }
-
-    fn descriptor(&self) -> Option<usize> {
-        None
-    }
 }

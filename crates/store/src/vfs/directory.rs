@@ -27,9 +27,4 @@ pub trait Directory: Send + fmt::Debug {
 
     /// An estimate of the bytes that it keeps.
     fn bytes(&self) -> usize;
-
-    /// The number of its descriptor, if it has one of its own.
-    fn descriptor(&self) -> Option<usize> {
-        None
-    }
 }

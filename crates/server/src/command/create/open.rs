@@ -1,6 +1,5 @@
 //! The file of a CREATE: found or made, and admitted by its other Opens. MS-FSA 2.1.5.1.
 
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use frevo_store::file::Admission;
@@ -22,7 +21,6 @@ use crate::base::limits::{BREAKS_AWAITED, LEASE_BYTES, OPEN_BYTES};
 use crate::objects::archive;
 use crate::objects::ledger::{self, Charge};
 use crate::objects::name_holds;
-use crate::objects::open::shared_fd;
 use crate::objects::refusal::Refusal;
 use crate::shares::impersonation;
 use crate::shares::visibility;
@@ -174,7 +172,7 @@ impl Create<'_> {
                 impersonation::check_removal(&**self.vfs, &*opened.node, &opened.name)?;
             }
             access::protect(self, opened, nursery)?;
-            self.check_descriptors(opened, charge)?;
+            self.check_descriptors(charge)?;
             Ok(granted)
         });
         let granted = granted.inspect_err(|_| self.unmake(opened))?;
@@ -216,17 +214,17 @@ impl Create<'_> {
         Ok((entered, attempt.contention))
     }
 
-    /// Refuses what would take the descriptors that others need.
-    fn check_descriptors(&self, opened: &Opened, charge: &Charge) -> Result<(), Status> {
-        let Some(descriptor) = shared_fd(&*opened.node) else { return Ok(()) };
-        let (server, own) = (self.rq.server(), charge.holder().count(ledger::Kind::Open));
-        if server.descriptors.admit_open(descriptor.as_fd(), own) {
+    /// Refuses what would take the descriptors that others need, of whatever kind it is.
+    fn check_descriptors(&self, charge: &Charge) -> Result<(), Status> {
+        let (server, own) = (self.rq.server(), charge.holder().with_descriptors());
+        if server.descriptors.admit_open(own, server.ledger.with_descriptors()) {
             return Ok(());
         }
         self.rq.tell(|left_out| {
             tracing::warn!(target: "frevo::server", peer = %self.rq.connection.peer, left_out,
-                opens = own, holder = ?charge.holder().name(),
-                "refused to open a file: too few descriptors are left; raise LimitNOFILE");
+                account = %charge.holder().name(), opens_and_connections = own, file = ?self.name.path(),
+                "refused to open a file or folder: too few descriptors are left for its account; \
+                 close some of its files, or raise LimitNOFILE");
         });
         Err(Status::TOO_MANY_OPENED_FILES)
     }

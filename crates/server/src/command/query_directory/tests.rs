@@ -33,14 +33,78 @@ fn ask(
         output_buffer_length: length,
         file_name: Utf16::from_str(pattern),
     };
-    let mut bytes = vec![0; 64];
-    let mut output = Output::begin(&mut bytes, length, 1 << 20);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let ann = Ledger::default().account("ann");
     let asked = Asked { request, filling: None, viewer: None, holder: &ann, is_left: &|| false };
-    runtime.block_on(list(directory(open)?, &asked, &mut output))?;
+    carry_out(open, &asked)
+}
+
+fn carry_out(open: &Open, asked: &Asked<'_>) -> Result<(Status, Vec<u8>), Status> {
+    let mut bytes = vec![0; 64];
+    let length = asked.request.output_buffer_length;
+    let mut output = Output::begin(&mut bytes, length, 1 << 20);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(list(directory(open)?, asked, &mut output))?;
     let status = output.finish();
     Ok((status, bytes.split_off(72)))
+}
+
+/// A request for the names of `pattern` from the beginning, in an answer of up to `length` bytes.
+fn request(pattern: &str, length: u32) -> Request<'_> {
+    Request {
+        file_information_class: 37,
+        flags: QueryDirectoryFlags::REOPEN,
+        file_index: 0,
+        file_id: FileId::ALL_ONES,
+        output_buffer_length: length,
+        file_name: Utf16::from_str(pattern),
+    }
+}
+
+/// A folder of `count` files.
+fn large(count: usize) -> Bench {
+    let bench = Bench::new();
+    (0..count).for_each(|at| bench.write(&format!("file-{at:05}"), ""));
+    bench
+}
+
+/// Nothing is searched any more for a client that has gone.
+#[test]
+fn a_listing_ends_when_its_client_has_gone() {
+    let bench = large(SLICE + 100);
+    let open = bench.open("", AccessMask::READ_DATA);
+    let ann = Ledger::default().account("ann");
+    for (is_left, status) in [(true, Status::CANCELLED), (false, Status::NO_SUCH_FILE)] {
+        let (request, is_left) = (request("*zzz*", 4096), &|| is_left);
+        let asked = Asked { request, filling: None, viewer: None, holder: &ann, is_left };
+        assert_eq!(carry_out(&open, &asked).unwrap_err(), status);
+    }
+}
+
+/// One client alone gets all names at once. An account with as much that waits as it may have gets
+/// 64 KiB, and one that comes to have as much while it lists gets no further slice.
+#[test]
+fn an_account_with_much_that_waits_gets_short_listings() {
+    let bench = large(SLICE + 2_000);
+    let open = bench.open("", AccessMask::READ_DATA);
+    let ann = Ledger::default().account("ann");
+    let listed = || {
+        let request = request("*", 1 << 20);
+        let asked =
+            Asked { request, filling: None, viewer: None, holder: &ann, is_left: &|| false };
+        carry_out(&open, &asked).unwrap().1.len()
+    };
+    let all = listed();
+    assert!(all > 400 << 10, "{all}");
+    let waiting = ann.charge(Kind::Reply, LISTING_BYTES_PER_USER - 1).unwrap();
+    let slice = listed();
+    assert!((LISTING_BYTES_SHORT..all).contains(&slice), "{slice} of {all}");
+    drop(waiting);
+    let waiting = ann.charge(Kind::Reply, LISTING_BYTES_PER_USER).unwrap();
+    let short = listed();
+    assert!((LISTING_BYTES_SHORT - 200..=LISTING_BYTES_SHORT).contains(&short), "{short}");
+    drop(waiting);
+    assert_eq!(listed(), all);
+    assert_eq!(ann.count(Kind::Reply), 0);
 }
 
 fn names(open: &Open, flags: QueryDirectoryFlags, pattern: &str) -> Result<Vec<String>, Status> {

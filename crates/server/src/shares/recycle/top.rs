@@ -93,8 +93,4 @@ impl Directory for OwnEntry {
     fn bytes(&self) -> usize {
         self.inner.bytes()
     }
-
-    fn descriptor(&self) -> Option<usize> {
-        self.inner.descriptor()
-    }
 }
