@@ -10,8 +10,8 @@
 //!
 //! - An account is whatever the layer above charges: an account of a user, or for clients that have
 //!   not logged on their network. A [`Seat`] is the place of one task, and belongs to an account.
-//! - A slice is [`TURN_SLICE`] while several accounts use the core, and [`POLL_SLICE`] for one that
-//!   has it alone ([`slice`]); [`crate::watchdog::is_due`] tells long work when to yield.
+//! - A slice is [`TURN_SLICE`] while several accounts use the core, and [`POLL_SLICE`](crate::limits::POLL_SLICE) for one that
+//!   has it alone; [`crate::watchdog::is_due`] tells long work when to yield.
 //! - The time of an account that is not in line comes back as time passes: all of it where nobody
 //!   else waits, else its part. Cheap requests of a client that is seldom busy never wait in line.
 //! - Cores share one number for each account, its time on all of them. An account that is busy on
@@ -31,7 +31,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::file_io;
-use crate::limits::{POLL_SLICE, SHARED_CORE, TURN_SLICE, TURNS_PASSED_MAX};
+use crate::limits::{TURN_SLICE, TURNS_PASSED_MAX};
 use crate::watchdog;
 
 /// An account's use of all cores.
@@ -51,9 +51,8 @@ struct Core {
     line: RefCell<VecDeque<Rc<Lane>>>,
     /// Wakes the task that gives turns.
     giver: RefCell<Option<Waker>>,
-    /// The account of the last poll, and the time until which the core counts as shared.
+    /// The account of the last poll.
     last: Cell<*const Account>,
-    shared_until: Cell<Option<Instant>>,
 }
 
 thread_local! {
@@ -68,7 +67,7 @@ struct Lane {
     /// The time at which `left` was brought up to date.
     since: Cell<Instant>,
     /// Tasks that wait for the account's turn.
-    row: RefCell<VecDeque<Rc<Place>>>,
+    row: RefCell<VecDeque<Rc<Waiter>>>,
     /// True while a task of the row has been called and was not polled yet.
     has_called: Cell<bool>,
     is_in_line: Cell<bool>,
@@ -94,15 +93,15 @@ enum State {
     Gone,
 }
 
-/// A task's place, which the row of its account refers to.
-struct Place {
+/// A task as the row of its account knows it.
+struct Waiter {
     state: Cell<State>,
     waker: RefCell<Option<Waker>>,
 }
 
 /// The place of one task on its core, in the name of an account.
 pub struct Seat {
-    place: Rc<Place>,
+    place: Rc<Waiter>,
     lane: RefCell<Rc<Lane>>,
 }
 
@@ -110,7 +109,7 @@ impl Seat {
     /// Returns a place for a task of `account` on the core of the calling thread.
     #[must_use]
     pub fn of(account: &Arc<Account>) -> Self {
-        let place = Place { state: Cell::new(State::Free), waker: RefCell::default() };
+        let place = Waiter { state: Cell::new(State::Free), waker: RefCell::default() };
         Self { place: Rc::new(place), lane: RefCell::new(Lane::of(account)) }
     }
 
@@ -193,7 +192,7 @@ impl Lane {
     }
 
     /// True if the task at `place` is polled now; else it has joined the row.
-    fn begins(self: &Rc<Self>, place: &Rc<Place>, cx: &Context<'_>) -> bool {
+    fn begins(self: &Rc<Self>, place: &Rc<Waiter>, cx: &Context<'_>) -> bool {
         CORE.with(|core| {
             if !core.gives.get() || file_io::stays() {
                 return true;
@@ -230,7 +229,7 @@ impl Lane {
         let now = watchdog::mark();
         let waited = nanoseconds(now.saturating_duration_since(self.since.replace(now)));
         let users = core.line.borrow().len() as u64 + 1;
-        let most = signed(nanoseconds(slice()));
+        let most = signed(nanoseconds(watchdog::slice()));
         let left = self.left.get().saturating_add_unsigned(waited / users).min(most);
         self.left.set(left);
         left > 0
@@ -309,7 +308,7 @@ impl Drop for Lane {
     }
 }
 
-impl Place {
+impl Waiter {
     /// Waits to be called.
     fn await_turn(&self, cx: &Context<'_>) {
         self.state.set(State::Waits);
@@ -326,7 +325,7 @@ impl Core {
     fn note(&self, lane: &Lane) {
         let account = Arc::as_ptr(&lane.account);
         if self.last.replace(account) != account {
-            self.shared_until.set(Some(watchdog::mark() + SHARED_CORE));
+            watchdog::share_core();
         }
     }
 
@@ -371,7 +370,7 @@ pub(crate) fn poll_give(cx: &Context<'_>) -> Poll<std::convert::Infallible> {
         }
         let Some(lane) = core.next() else { return };
         lane.is_in_line.set(false);
-        lane.left.set(signed(nanoseconds(slice())));
+        lane.left.set(signed(nanoseconds(watchdog::slice())));
         lane.since.set(Instant::now());
         lane.pass_on();
         if !core.line.borrow().is_empty() {
@@ -379,15 +378,6 @@ pub(crate) fn poll_give(cx: &Context<'_>) -> Poll<std::convert::Infallible> {
         }
     });
     Poll::Pending
-}
-
-/// Returns the longest time for which an account's tasks use this core before others have their
-/// turn: shorter while the core is shared.
-#[must_use]
-pub(crate) fn slice() -> Duration {
-    let is_shared =
-        CORE.with(|core| core.shared_until.get().is_some_and(|until| watchdog::mark() < until));
-    if is_shared { TURN_SLICE } else { POLL_SLICE }
 }
 
 fn nanoseconds(time: Duration) -> u64 {

@@ -18,8 +18,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::limits::{HELD_CORE_MAX, UNOPTIMISED_FACTOR};
-use crate::{file_io, turns};
+use crate::file_io;
+use crate::limits::{HELD_CORE_MAX, POLL_SLICE, SHARED_CORE, TURN_SLICE, UNOPTIMISED_FACTOR};
 
 /// The environment variable that sets [`held_limit`], in milliseconds of processor time; 0 disables
 /// the check.
@@ -41,6 +41,8 @@ struct Present {
 
 thread_local! {
     static PRESENT: Cell<Option<Present>> = const { Cell::new(None) };
+    /// The time until which the core counts as shared.
+    static SHARED_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// The time of one poll.
@@ -152,15 +154,24 @@ pub(crate) fn spent() -> Duration {
     PRESENT.get().map_or(Duration::ZERO, |present| present.mark.duration_since(present.began))
 }
 
+/// Notes that this core works for several accounts, for [`SHARED_CORE`] from the present poll on.
+pub(crate) fn share_core() {
+    SHARED_UNTIL.set(Some(mark() + SHARED_CORE));
+}
+
+/// Returns the longest time for which an account's tasks use this core before others have their
+/// turn: shorter while the core is shared.
+pub(crate) fn slice() -> Duration {
+    let is_shared = SHARED_UNTIL.get().is_some_and(|until| mark() < until);
+    if is_shared { TURN_SLICE } else { POLL_SLICE }
+}
+
 /// True if the present poll has lasted [`POLL_SLICE`], or [`TURN_SLICE`] where several accounts use
 /// the core: work that can wait should wait. False outside of measured polls, and in a simulator,
 /// where real time must not decide anything.
-///
-/// [`POLL_SLICE`]: crate::limits::POLL_SLICE
-/// [`TURN_SLICE`]: crate::limits::TURN_SLICE
 #[must_use]
 pub fn is_due() -> bool {
-    has_lasted(turns::slice())
+    has_lasted(slice())
 }
 
 /// True if the present poll has lasted `time`; false where [`is_due`] is always false.

@@ -124,13 +124,16 @@ fn r4_opens_leave_descriptors_for_newcomers() {
     });
 }
 
+/// The wish for the n-th object of a kind.
+type Wanted = fn(usize) -> Want;
+
 /// An account's handles of folders and of attributes alone took all descriptors: no further client
 /// was answered. Every kind of object counts.
 #[test]
 fn r4_every_object_with_a_descriptor_counts() {
     const FOR_OPENS: usize = 400;
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let kinds: [(&str, fn(usize) -> Want); 5] = [
+    let kinds: [(&str, Wanted); 5] = [
         ("folders", |_| Want::existing("folder")),
         ("folders that are made", |count| Want::directory(&format!("made{count}"))),
         ("attributes", |_| Want::existing("file").access(AccessMask::READ_ATTRIBUTES)),

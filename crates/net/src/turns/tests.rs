@@ -3,6 +3,7 @@ use std::pin::pin;
 
 use super::*;
 use crate::cores::{Cores, CoresConfig};
+use crate::limits::POLL_SLICE;
 
 fn one_core() -> Cores {
     Cores::start(&CoresConfig { count: 1, ..CoresConfig::default() }).unwrap()

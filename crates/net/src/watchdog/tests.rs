@@ -1,6 +1,5 @@
 use super::*;
 use crate::cores::{Cores, CoresConfig};
-use crate::limits::POLL_SLICE;
 
 fn spin(time: Duration) {
     let began = Instant::now();
