@@ -98,26 +98,30 @@ async fn tasks_that_end_pass_the_turn_on() {
     assert_eq!(done.await, Some(30));
 }
 
-/// Nothing waits while nobody else does: the core has work all the time.
+/// Nothing waits while nobody else does: the core has work all the time. Other programs may take the
+/// processor away between two polls, so one attempt of several must show it.
 #[tokio::test]
 async fn an_account_alone_has_the_whole_core() {
     let cores = one_core();
     let core = &cores.handles()[0];
-    let account = Arc::<Account>::default();
-    let began = Instant::now();
-    let tasks: Vec<_> = (0..10)
-        .map(|_| {
-            core.run({
-                let account = Arc::clone(&account);
-                move || seated(account, work(20))
-            })
-        })
-        .collect();
-    futures_util::future::join_all(tasks).await;
-    let (took, used) = (began.elapsed(), account.used.load(Ordering::Relaxed));
-    assert!(used >= nanoseconds(Duration::from_millis(200)), "{used} ns");
-    // Other programs take the processor too, so only a core that mostly sleeps is found.
-    assert!(took < Duration::from_nanos(used) * 2, "{took:?} for {used} ns");
+    let mut attempts = Vec::new();
+    for _ in 0..10 {
+        let account = Arc::<Account>::default();
+        let began = Instant::now();
+        let task = || {
+            let account = Arc::clone(&account);
+            core.run(move || seated(account, work(20)))
+        };
+        futures_util::future::join_all((0..10).map(|_| task())).await;
+        let took = began.elapsed();
+        let used = Duration::from_nanos(account.used.load(Ordering::Relaxed));
+        assert!(used >= Duration::from_millis(199), "{used:?} of 200 ms are counted");
+        attempts.push((took, used));
+        if took < used * 5 / 4 {
+            return;
+        }
+    }
+    panic!("the core waits: {attempts:?}");
 }
 
 #[test]
