@@ -16,8 +16,31 @@ pub struct Interface {
     pub pipes: &'static [&'static str],
     /// sec_addr of bind_ack on a pipe.
     pub secondary_address: &'static str,
-    /// The least level at which a call is answered, whatever the carrier is.
+    /// The least level at which a call on a pipe is answered. A pipe has the protection of SMB, too.
     pub least_level: AuthLevel,
+    /// The least level at which a call over TCP is answered. None for an interface of pipes only.
+    pub level_on_tcp: Option<AuthLevel>,
+}
+
+/// The transport of an association.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// ncacn_np: SMB has authenticated the client.
+    Pipe,
+    /// ncacn_ip_tcp
+    Tcp,
+}
+
+impl Interface {
+    /// Returns the least level at which a call is answered; None if this carrier does not have the
+    /// interface.
+    pub const fn level_on(&self, carrier: Carrier) -> Option<AuthLevel> {
+        match carrier {
+            Carrier::Pipe if self.pipes.is_empty() => None,
+            Carrier::Pipe => Some(self.least_level),
+            Carrier::Tcp => self.level_on_tcp,
+        }
+    }
 }
 
 impl PartialEq for Interface {

@@ -33,6 +33,7 @@ extern crate std;
 mod accounts;
 pub mod client;
 pub mod endpoint;
+pub mod epm;
 pub mod handles;
 pub mod interface;
 pub mod limits;
@@ -47,7 +48,7 @@ pub mod wkssvc;
 pub use accounts::{Account, Directory, Domain, SidNameUse};
 pub use client::Client;
 pub use endpoint::{Endpoint, PipeError, PipeRead, Terms, Token, Verdict};
-pub use interface::{Answer, Call, Calls, Interface, Outcome};
+pub use interface::{Answer, Call, Calls, Carrier, Interface, Outcome};
 pub use security::{AuthLevel, AuthType};
 
 use frevo_wire::codec::{Malformed, Parsed, Reader, Writer};
@@ -76,6 +77,9 @@ impl SyntaxId {
     /// The accounts of a machine, MS-SAMR 2.1.
     pub const SAMR: Self =
         Self::new(0x1234_5778, 0x1234, 0xABCD, [0xEF, 0x00, 0x01, 0x23, 0x45, 0x67, 0x89, 0xAC], 1);
+    /// The endpoint mapper, C706 appendix O.
+    pub const EPM: Self =
+        Self::new(0xE1AF_8308, 0x5D1F, 0x11C9, [0x91, 0xA4, 0x08, 0x00, 0x2B, 0x14, 0xA0, 0xFA], 3);
     /// NDR, the transfer syntax that everyone has.
     pub const NDR: Self =
         Self::new(0x8A88_5D04, 0x1CEB, 0x11C9, [0x9F, 0xE8, 0x08, 0x00, 0x2B, 0x10, 0x48, 0x60], 2);
@@ -127,6 +131,8 @@ open_enum! {
         CANCEL = 0x1C00_000D,
         /// nca_s_fault_context_mismatch
         CONTEXT_MISMATCH = 0x1C00_001A,
+        /// nca_s_fault_remote_no_memory: the client may make the server keep no more.
+        REMOTE_NO_MEMORY = 0x1C00_001B,
         /// nca_s_op_rng_error: no such operation.
         OP_RNG_ERROR = 0x1C01_0002,
         /// nca_s_unk_if: no such interface.

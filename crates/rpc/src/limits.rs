@@ -53,5 +53,14 @@ pub const MAX_LOOKUPS: usize = 1000;
 /// Bytes that the authentication of an association counts for, with the messages that it keeps.
 pub const SECURITY_BYTES: usize = 4096;
 
+/// Bytes of the octets of a tower, MS-RPCE 2.2.1.2.2.
+pub const MAX_TOWER: usize = 2000;
+
+/// Floors of a tower, MS-RPCE 3.1.3.5.3.
+pub const MAX_FLOORS: usize = 6;
+
+/// Elements that one answer of the endpoint mapper may have, MS-RPCE 2.2.1.2.4.
+pub const MAX_ELEMENTS: u32 = 500;
+
 /// Bytes of a sealed password that are taken: the structure of MS-SAMR 2.2.6.32 has 528.
 pub const MAX_SEALED_PASSWORD: u32 = 1024;

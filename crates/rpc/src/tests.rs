@@ -2,6 +2,7 @@
 
 mod authentication;
 mod endpoint;
+mod epm;
 mod golden;
 mod lsarpc;
 mod samr;

@@ -74,6 +74,8 @@ pub static INTERFACE: Interface = Interface {
     pipes: &["wkssvc"],
     secondary_address: r"\PIPE\wkssvc",
     least_level: AuthLevel::NONE,
+    // MS-WKST 2.1: over pipes only.
+    level_on_tcp: None,
 };
 
 /// The workstation service: its data for one caller.

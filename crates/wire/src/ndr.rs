@@ -77,6 +77,11 @@ impl<'a> NdrReader<'a> {
         self.0.array(what)
     }
 
+    /// The next `length` bytes.
+    pub fn raw(&mut self, length: usize, what: &'static str) -> Parsed<&'a [u8]> {
+        self.0.take(length, what)
+    }
+
     /// A context handle, C706 14.2.16.6.
     pub fn handle(&mut self, what: &'static str) -> Parsed<ContextHandle> {
         self.align(4)?;

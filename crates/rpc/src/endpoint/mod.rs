@@ -14,7 +14,7 @@ mod token;
 pub use token::{Token, Verdict};
 
 use crate::FaultStatus;
-use crate::interface::{Answer, Calls, Interface};
+use crate::interface::{Answer, Calls, Carrier, Interface};
 use crate::limits::{MAX_FRAG, MAX_TOKEN_PDU, MAX_UNREAD, SECURITY_BYTES};
 use crate::pdu::{Header, PduKind, encode_fault};
 use crate::security::{AuthLevel, Security};
@@ -53,8 +53,9 @@ pub struct Terms {
     pub secondary_address: String,
     /// The association group of a client that asks for a new one; not zero.
     pub assoc_group_id: u32,
-    /// The least level at which a call is answered. NONE where the carrier has authenticated the
-    /// client.
+    /// The carrier, by which an interface demands its level.
+    pub carrier: Carrier,
+    /// The least level at which the carrier has a call answered, whatever the interface demands.
     pub least_level: AuthLevel,
     /// True if clients may authenticate over RPC.
     pub authenticates: bool,
@@ -67,6 +68,19 @@ impl Terms {
             interfaces: alloc::vec![interface],
             secondary_address: String::from(interface.secondary_address),
             assoc_group_id,
+            carrier: Carrier::Pipe,
+            least_level: AuthLevel::NONE,
+            authenticates: true,
+        }
+    }
+
+    /// The terms of a port of TCP, on which the interfaces are spoken that are for TCP.
+    pub fn of_port(interfaces: Vec<&'static Interface>, port: u16, assoc_group_id: u32) -> Self {
+        Self {
+            interfaces,
+            secondary_address: alloc::format!("{port}"),
+            assoc_group_id,
+            carrier: Carrier::Tcp,
             least_level: AuthLevel::NONE,
             authenticates: true,
         }
@@ -144,11 +158,16 @@ impl Endpoint {
 
     /// True if `bytes` reach beyond the PDU that they begin or continue.
     pub fn has_several(&self, bytes: &[u8]) -> bool {
-        let whole = || self.input.iter().chain(bytes);
-        let mut length = whole().skip(Header::FRAG_LENGTH_AT).copied();
-        let (Some(low), Some(high)) = (length.next(), length.next()) else { return false };
+        self.until_next(bytes) < bytes.len()
+    }
+
+    /// Returns how many of `bytes` belong to the PDU that they begin or continue.
+    pub fn until_next(&self, bytes: &[u8]) -> usize {
+        let whole = self.input.iter().chain(bytes);
+        let mut length = whole.skip(Header::FRAG_LENGTH_AT).copied();
+        let (Some(low), Some(high)) = (length.next(), length.next()) else { return bytes.len() };
         let length = usize::from(u16::from_le_bytes([low, high])).max(Header::SIZE);
-        self.input.len().saturating_add(bytes.len()) > length
+        length.saturating_sub(self.input.len()).min(bytes.len())
     }
 
     /// Takes the next message, or `max_len` bytes of it. `None` when there is
@@ -207,6 +226,19 @@ impl Endpoint {
         self.close();
         self.output = VecDeque::new();
         (self.unread, self.read_of_first) = (0, 0);
+    }
+
+    /// Closes the endpoint of a client that makes the server keep too much, and tells it so.
+    pub fn run_out(&mut self) {
+        let call = self.call.as_ref().map(|call| call.id);
+        let id = call.or_else(|| self.pending().last()).unwrap_or(0);
+        self.give_up();
+        self.send(encode_fault(FaultStatus::REMOTE_NO_MEMORY, 0, id));
+    }
+
+    /// True if a part of a PDU has come, or a part of a call.
+    pub const fn is_midway(&self) -> bool {
+        !self.input.is_empty() || self.call.is_some()
     }
 
     /// True if the endpoint is closed for writing; answers can still be read.

@@ -64,7 +64,8 @@ impl Endpoint {
             return self.fault(FaultStatus::UNK_IF, waiting);
         };
         let level = self.level();
-        if level < interface.least_level.max(self.terms.least_level) {
+        let least = interface.level_on(self.terms.carrier);
+        if least.is_none_or(|least| level < least.max(self.terms.least_level)) {
             // MS-RPCE 3.3.1.5.2.2: this interface demands a higher authentication level than the
             // client uses.
             return self.fault(FaultStatus::ACCESS_DENIED, waiting);

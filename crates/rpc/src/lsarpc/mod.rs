@@ -24,6 +24,9 @@ pub static INTERFACE: Interface = Interface {
     pipes: &["lsarpc"],
     secondary_address: r"\PIPE\lsass",
     least_level: AuthLevel::NONE,
+    // Deviation: MS-LSAT 2.1 has two calls for TCP alone, over Netlogon. Here the calls of the pipe are
+    // answered, for programs that have no SMB.
+    level_on_tcp: Some(AuthLevel::INTEGRITY),
 };
 
 /// LsarClose, MS-LSAD 3.1.4.9.4.

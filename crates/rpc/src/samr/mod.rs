@@ -36,6 +36,8 @@ pub static INTERFACE: Interface = Interface {
     pipes: &["samr"],
     secondary_address: r"\PIPE\lsass",
     least_level: AuthLevel::NONE,
+    // MS-SAMR 2.1: a level that is neither NONE, on a pipe, nor PRIVACY is refused.
+    level_on_tcp: Some(AuthLevel::PRIVACY),
 };
 
 /// SamrConnect, MS-SAMR 3.1.5.1.4.

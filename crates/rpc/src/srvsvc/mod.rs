@@ -40,6 +40,8 @@ pub static INTERFACE: Interface = Interface {
     pipes: &["srvsvc"],
     secondary_address: r"\PIPE\srvsvc",
     least_level: AuthLevel::NONE,
+    // MS-SRVS 2.1: over pipes only.
+    level_on_tcp: None,
 };
 
 /// NetrConnectionEnum, MS-SRVS 3.1.4.1.

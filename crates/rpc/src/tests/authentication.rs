@@ -382,9 +382,10 @@ fn an_interface_demands_a_level() {
     static DEMANDING: Interface = Interface {
         syntax: SyntaxId::SAMR,
         name: "demanding",
-        pipes: &[],
+        pipes: &["demanding"],
         secondary_address: "",
         least_level: AuthLevel::PRIVACY,
+        level_on_tcp: None,
     };
     let is_answered = |end: &mut End, pdu: &[u8]| {
         end.write(pdu, &fixture()).unwrap();
@@ -398,9 +399,7 @@ fn an_interface_demands_a_level() {
     let plain = Request { alloc_hint: 0, context_id: 0, opnum: CHANGE_PASSWORD2, stub: &stub };
     let (_, mut end) = bound(&DEMANDING, &fixture());
     assert!(!is_answered(&mut end, &plain.encode(PduFlags::WHOLE, 2)));
-    let terms =
-        Terms { least_level: AuthLevel::INTEGRITY, ..Terms::of_pipe(&crate::samr::INTERFACE, 1) };
-    let mut end = End::on(terms);
+    let mut end = End::on(Terms::of_port(vec![&crate::samr::INTERFACE], 49_152, 1));
     end.write(&Client::new(SyntaxId::SAMR).bind(), &fixture()).unwrap();
     next(&mut end);
     assert!(!is_answered(&mut end, &plain.encode(PduFlags::WHOLE, 2)), "the carrier demands it");
