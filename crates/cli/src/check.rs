@@ -1,7 +1,7 @@
 //! `frevo check`: a configuration looked over without starting anything.
 
 use frevo_auth::AccountFile;
-use frevo_server::config::Config;
+use frevo_server::config::{Config, RpcSection};
 
 use crate::arguments::Check;
 use crate::config_checks::{changeable_by_others, secrets_in_shares, unsupported, warnings};
@@ -95,8 +95,26 @@ pub(crate) fn run(check: &Check) -> Done {
     }
     let (shares, users) = (counted(config.shares.len(), "share"), counted(users, "user"));
     let confined = confine::outlook(config.server.confinement);
-    let lines = format!("{confined}\n{}: ok ({shares}, {users})\n", path.display());
+    let rpc = rpc_outlook(&config.rpc);
+    let lines = format!("{confined}\n{rpc}{}: ok ({shares}, {users})\n", path.display());
     print_text(&lines)
+}
+
+/// Returns a line about remote procedure calls over TCP; an empty text where they are off.
+fn rpc_outlook(section: &RpcSection) -> String {
+    if !section.is_on() {
+        return String::new();
+    }
+    let port = match section.port() {
+        0 => String::from("a port that the system chooses"),
+        port => format!("port {port}"),
+    };
+    match section.mapper_port() {
+        Some(mapper) => {
+            format!("remote procedure calls over TCP: {port}, endpoint mapper on port {mapper}\n")
+        }
+        None => format!("remote procedure calls over TCP: {port}, no endpoint mapper\n"),
+    }
 }
 
 fn report_json(findings: &[Finding], faults: usize, config: Option<&Config>, users: usize) -> Done {

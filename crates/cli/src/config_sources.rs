@@ -17,7 +17,7 @@ const CONFIG_BYTES_MAX: u64 = frevo_server::config::CONFIG_FILE_BYTES as u64 + 1
 /// Files of `conf.d` that are read.
 const FILES_MAX: usize = 1_000;
 /// Sections that variables can set keys of.
-const SECTIONS: [&str; 6] = ["server", "limits", "audit", "admin", "kerberos", "traces"];
+const SECTIONS: [&str; 7] = ["server", "limits", "audit", "admin", "kerberos", "rpc", "traces"];
 
 /// One text, and what it is called in messages.
 #[derive(Debug, Clone)]

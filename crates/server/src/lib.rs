@@ -126,7 +126,7 @@ pub use embed::{
     StatusQuery, UserList, vfs,
 };
 #[doc(hidden)]
-pub use embed::{NotEdited, ShareEdit, ShareEditor};
+pub use embed::{NotEdited, RpcPort, ShareEdit, ShareEditor};
 #[doc(inline)]
 pub use frevo_auth::{Account, Accounts, Membership, NtHash};
 #[doc(inline)]

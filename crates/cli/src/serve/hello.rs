@@ -1,7 +1,5 @@
 //! The words of a server that has started.
 
-use std::net::SocketAddr;
-
 use frevo_server::{Server, Share};
 
 use crate::arguments::Serve;
@@ -18,14 +16,16 @@ use super::start_screen::{Screen, User};
 pub(super) struct Hello<'a> {
     pub(super) arguments: &'a Serve,
     pub(super) doors: &'a ListeningSockets,
-    pub(super) address: SocketAddr,
+    /// The port of remote procedure calls over TCP, if they are answered.
+    pub(super) rpc_port: Option<u16>,
     pub(super) confined: &'a Confined,
 }
 
 impl Hello<'_> {
     /// Shows the start screen. A service, whose output is not looked at, has its log.
     pub(super) async fn say(self, loaded: &Loaded, server: &Server) -> Done {
-        let Self { arguments, doors, address, confined } = self;
+        let Self { arguments, doors, rpc_port, confined } = self;
+        let address = doors.best_address();
         let road = server.file_io().await.unwrap_or_else(|| String::from("threads"));
         let shares = loaded.shares(None);
         let listed: Vec<(&Share, String)> = shares
@@ -62,6 +62,7 @@ impl Hello<'_> {
             address,
             road,
             confined: confined.line(),
+            rpc_port,
             user,
             is_second_choice: doors.is_second_choice,
         };

@@ -15,6 +15,7 @@ mod loaded;
 mod mount_events;
 mod plan;
 mod rdma;
+mod rpc;
 mod run;
 pub(crate) mod run_accounts;
 mod running;

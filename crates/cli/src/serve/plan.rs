@@ -66,6 +66,7 @@ impl Plan {
             ("drain_seconds", a.limits.drain_seconds != b.limits.drain_seconds),
             ("audit", a.audit != b.audit),
             ("admin", a.admin != b.admin),
+            ("rpc", a.rpc != b.rpc),
             ("traces", a.traces != b.traces),
             ("pool_per_core", a.limits.pool_per_core != b.limits.pool_per_core),
         ];

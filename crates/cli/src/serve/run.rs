@@ -27,6 +27,7 @@ use super::loaded::{Loaded, warn};
 use super::mount_events::MountList;
 use super::plan::Plan;
 use super::rdma;
+use super::rpc::RpcSockets;
 use super::run_accounts::given_names;
 use super::running::Running;
 use super::service_manager;
@@ -54,7 +55,7 @@ pub(super) async fn run(
         replaced.end(plan.config.limits.limits().drain)?;
     }
     rdma::prepare(&plan)?;
-    let address = doors.best_address();
+    let rpc = RpcSockets::open(&plan, &doors.addresses)?;
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.addresses, guid);
     let domains = Domains { winbind: Winbind::start(&plan)?, directory: Directory::start(&plan)? };
@@ -79,9 +80,10 @@ pub(super) async fn run(
     let server = make_server(&loaded, asking, domains)?;
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
     tell_unresolved(&server);
+    let rpc_port = rpc.serve(&server)?;
     let (account_asking, account_reloads) = account_reloads::channel();
     let _admin_socket = admin.start(&server, logging, Arc::new(account_asking))?;
-    Hello { arguments, doors: &doors, address, confined: &confined }.say(&loaded, &server).await?;
+    Hello { arguments, doors: &doors, rpc_port, confined: &confined }.say(&loaded, &server).await?;
     let mut listeners: Vec<_> = doors.listeners.into_iter().map(Listener::from).collect();
     listeners.extend(rdma.map(Listener::from));
     let mut keytab_watch = KeytabWatch::default();

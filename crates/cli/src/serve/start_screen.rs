@@ -20,6 +20,8 @@ pub(super) struct Screen<'a> {
     pub(super) road: String,
     /// The rights that the process has given up.
     pub(super) confined: String,
+    /// The port of remote procedure calls over TCP, if they are answered.
+    pub(super) rpc_port: Option<u16>,
     pub(super) user: User<'a>,
     /// Port 445 was not permitted.
     pub(super) is_second_choice: bool,
@@ -52,6 +54,9 @@ impl Screen<'_> {
                     "  listens on port {port}: this user is not permitted to use port {SMB_PORT}; {HOW_TO_GET_IT}"
                 ),
             );
+        }
+        if let Some(port) = self.rpc_port {
+            line(&mut out, &format!("  remote procedure calls over TCP: port {port}"));
         }
         line(&mut out, &format!("  {}", self.confined));
         line(&mut out, "  Ctrl-C stops the server when pending writes are on the disk");
@@ -218,6 +223,7 @@ mod tests {
             address,
             road: String::from("io_uring"),
             confined: String::from("confined: files, system calls"),
+            rpc_port: None,
             user: User::Generated { name: "ann", password: "k7wq3-9mztb" },
             is_second_choice: address.port() != SMB_PORT,
         }

@@ -33,6 +33,19 @@ pub struct Identity {
 pub(crate) type SharedIdentity = Arc<ArcSwapOption<Identity>>;
 
 impl Identity {
+    /// Returns the identity of a client that has not logged on.
+    pub fn nobody() -> Self {
+        Self {
+            user: String::new(),
+            domain: String::new(),
+            workstation: String::new(),
+            token: Arc::new(Token::nobody()),
+            groups: Arc::default(),
+            host: OnHost::Unknown,
+            is_local: false,
+        }
+    }
+
     /// True when both are of one account.
     pub fn is_same_user(&self, other: &Self) -> bool {
         eq_ignore_case(&self.user, &other.user)

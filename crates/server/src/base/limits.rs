@@ -170,6 +170,32 @@ pub const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Panics are logged once in this time, with their number.
 pub const PANIC_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Associations of RPC over TCP that one account may have.
+pub const ASSOCIATIONS_PER_USER: usize = 64;
+
+/// Associations of RPC over TCP from one client network, before and after logon.
+pub const ASSOCIATIONS_PER_ADDRESS: usize = 256;
+
+/// Bytes that an association of RPC over TCP is charged with, its context handles included. Parts
+/// of requests and answers that were not taken are charged beside it.
+pub const ASSOCIATION_BYTES: usize = 16_384;
+
+/// Bytes of one look at what a client of RPC over TCP has sent.
+pub const ASSOCIATION_READ_BYTES: usize = 8_192;
+
+/// A PDU of RPC over TCP, and a call in fragments, must have come whole within this time.
+pub const RPC_MESSAGE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A client of RPC over TCP must have taken an answer, or the next part of it, within this time.
+pub const RPC_ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Time after which a connection to the endpoint mapper ends that asks nothing.
+pub const RPC_MAPPER_IDLE: Duration = Duration::from_secs(30);
+
+/// Time after which an association of RPC over TCP ends that has no call under way: as long as a
+/// session of Windows.
+pub const RPC_IDLE: Duration = Duration::from_secs(15 * 60);
+
 /// How long accepting pauses when the system is out of descriptors or memory.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

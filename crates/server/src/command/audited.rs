@@ -1,16 +1,15 @@
 //! The events that handlers cause by requests.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_auth::Done;
 use frevo_wire::Status;
 
-use crate::access::identity::Identity;
 use crate::audit::{Event, Kind, Source};
 use crate::base::limits::AUDIT_VALUE_BYTES;
 use crate::base::quoted::cut;
 use crate::command::request::Request;
+use crate::objects::audited;
 
 impl Request<'_> {
     /// Where the request comes from.
@@ -44,38 +43,13 @@ pub(crate) fn logged_on(
 
 /// A logon that was refused; `user` and `domain` are the client's claim.
 pub(crate) fn logon_refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
-    rq.server().activity.count_failed_logon();
-    let peer = rq.connection.peer;
-    rq.server().audit.emit_limited(peer.ip(), || {
-        Event::new(Kind::Logon)
-            .status(refusal.status())
-            .peer(peer)
-            .with("user", cut(&refusal.user, AUDIT_VALUE_BYTES))
-            .with("domain", cut(&refusal.domain, AUDIT_VALUE_BYTES))
-            .with("reason", refusal.reason.to_string())
-    });
-}
-
-/// A change of the user's own password, or the refusal of one.
-pub(crate) fn password_changed(rq: &Request<'_>, identity: &Identity, status: Status) {
-    let source = rq.source();
-    rq.server().audit.emit_limited(source.peer.ip(), || {
-        Event::new(Kind::Password).status(status).from(source).by(Some(Arc::new(identity.clone())))
-    });
+    audited::logon_refused(rq.server(), rq.connection.peer, refusal);
 }
 
 /// An answer to a logon that waits for `wait`; with `refused` it is a failure whatever
 /// came out.
 pub(crate) fn throttled(rq: &Request<'_>, user: &str, wait: Duration, refused: bool) {
-    let peer = rq.connection.peer;
-    rq.server().audit.emit_limited(peer.ip(), || {
-        let status = if refused { Status::LOGON_FAILURE } else { Status::SUCCESS };
-        Event::new(Kind::Throttle)
-            .status(status)
-            .peer(peer)
-            .with("user", cut(user, AUDIT_VALUE_BYTES))
-            .with("milliseconds", u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
-    });
+    audited::throttled(rq.server(), rq.connection.peer, user, wait, refused);
 }
 
 /// A session that was not connected to the share `name`.

@@ -9,7 +9,6 @@ use frevo_auth::kerberos::AcceptorEntropy;
 use frevo_auth::{Acceptor, AcceptorConfig, Done, Reason, Step};
 use frevo_crypto::Sender;
 use frevo_proto::Dialect;
-use frevo_store::security::Token;
 use frevo_wire::Status;
 use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, SecurityMode};
 use frevo_wire::command::session_setup::{self, SessionFlags, SessionSetupFlags};
@@ -30,6 +29,7 @@ use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::connection::{Authentication, Channel, Connection, Purpose};
 use crate::objects::ledger::{Holder, Kind, Name};
+use crate::objects::logon;
 use crate::objects::refusal::{Outcome, Refusal};
 use crate::objects::session::{Identity, Security, Session};
 use crate::objects::settings::{Encryption, Signing};
@@ -138,27 +138,9 @@ fn refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
 /// the host's user count and the host does not answer: access lists that deny something to these
 /// SIDs would have no effect.
 async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Option<OnHost> {
-    if let Some(by_kdc) = &done.identity.kerberos {
-        let (settings, accounts) = (rq.server().settings(), rq.server().accounts());
-        match domain_users::known(&settings.realms, &*accounts, by_kdc) {
-            Ok((name, user)) => {
-                done.identity.user = name;
-                done.identity.kerberos = Some(user);
-            }
-            Err(why) => {
-                let identity = &done.identity;
-                let refusal = frevo_auth::Refusal {
-                    user: identity.user.clone(),
-                    domain: identity.domain.clone(),
-                    ..frevo_auth::Refusal::new(Reason::NoAccount(why))
-                };
-                refused(rq, &refusal);
-                return None;
-            }
-        }
-    }
-    if let Some(user) = &done.identity.by_domain {
-        done.identity.user = domain_users::name(user);
+    if let Err(refusal) = logon::name_user(rq.server(), done) {
+        refused(rq, &refusal);
+        return None;
     }
     let user = &*done.identity.user;
     // Only a password can be guessed. An anonymous logon must not be remembered as a success, and
@@ -167,10 +149,8 @@ async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Op
     if may_be_guess && !heed(rq, connection, user, true).await {
         return None;
     }
-    let settings = rq.server().settings();
-    let mapped = domain_users::facts(&done.identity).and_then(|user| settings.id_map.user(user));
-    let host = match mapped {
-        Some(user) => OnHost::Known(Some(Arc::new(user))),
+    let host = match logon::mapped(rq.server(), done) {
+        Some(host) => host,
         None => rq.server().host_user(user).await,
     };
     let is_refused = rq.server().settings().has_host_sids && !user.is_empty() && !host.is_known();
@@ -399,22 +379,7 @@ fn finish(
     // Opens go on.
     let before = authentication.session.identity().filter(|_| is_nobody);
     let host = before.map_or(host, |before| before.host.clone());
-    let identity = Identity {
-        user: done.identity.user.clone(),
-        domain: done.identity.domain.clone(),
-        workstation: done.identity.workstation.clone(),
-        token: match (is_nobody, domain_users::facts(&done.identity)) {
-            (true, _) => Arc::new(Token::nobody()),
-            (false, Some(pac)) => domain_users::token(pac, host.user(), &rq.server().machine_sid()),
-            (false, None) => rq.server().token(&done.identity.user, host.user()),
-        },
-        groups: match is_nobody {
-            true => Arc::default(),
-            false => rq.server().groups(&done.identity.user, host.user()),
-        },
-        host,
-        is_local: accounts.membership(&done.identity.user).is_some(),
-    };
+    let identity = logon::identity(rq.server(), done, host, accounts);
     let session = &authentication.session;
     match authentication.purpose {
         Purpose::New => establish(rq, connection, request, authentication, done, identity)?,

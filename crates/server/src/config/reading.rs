@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::audit::AuditSection;
 use super::fault::{Fault, line_of};
 use super::kerberos::KerberosSection;
+use super::rpc::RpcSection;
 use super::schema::{AdminSection, Config, ServerSection, keys};
 use super::server_limits::LimitsSection;
 use super::traces::TracesSection;
@@ -76,6 +77,7 @@ impl Config {
             audit,
             admin,
             kerberos,
+            rpc,
             traces,
             idmaps,
             interfaces,
@@ -87,6 +89,7 @@ impl Config {
         self.audit = self.audit.overlaid(audit);
         self.admin = self.admin.overlaid(admin);
         self.kerberos = self.kerberos.overlaid(kerberos);
+        self.rpc = self.rpc.overlaid(rpc);
         self.traces = self.traces.overlaid(traces);
         self.idmaps.extend(idmaps);
         self.interfaces.extend(interfaces);
@@ -236,6 +239,7 @@ overlaid!(LimitsSection:
 overlaid!(AuditSection: file, journald, syslog);
 overlaid!(AdminSection: enabled, socket, listen, token_file);
 overlaid!(KerberosSection: keytab, realms, encryption_types, clock_skew, pac);
+overlaid!(RpcSection: enabled, listen, port, endpoint_mapper_port);
 overlaid!(TracesSection: endpoint, sample);
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use super::kerberos::KerberosSection;
 use super::listen::Listen;
 use super::names::{AccountName, MachineSid, ServerName, is_domain};
 use super::recycle::RecycleSection;
+use super::rpc::RpcSection;
 use super::server_limits::LimitsSection;
 use super::share::ShareSection;
 use super::traces::TracesSection;
@@ -40,6 +41,8 @@ pub struct Config {
     pub admin: AdminSection,
     /// `[kerberos]`
     pub kerberos: KerberosSection,
+    /// `[rpc]`
+    pub rpc: RpcSection,
     /// `[traces]`
     pub traces: TracesSection,
     /// Each `[[idmap]]`
@@ -244,7 +247,8 @@ impl Config {
 
     /// Settings of `[server]` that contradict each other.
     pub fn contradictions(&self) -> Vec<Fault> {
-        self.server.faults().into_iter().chain(self.admin.faults()).collect()
+        let sections = self.admin.faults().into_iter().chain(self.rpc.faults());
+        self.server.faults().into_iter().chain(sections).collect()
     }
 }
 
@@ -300,6 +304,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[audit]", keys_of::<AuditSection>()),
         ("[admin]", keys_of::<AdminSection>()),
         ("[kerberos]", keys_of::<KerberosSection>()),
+        ("[rpc]", keys_of::<RpcSection>()),
         ("[traces]", keys_of::<TracesSection>()),
         ("[[idmap]]", keys_of::<IdmapSection>()),
         ("[[interface]]", keys_of::<InterfaceSection>()),

@@ -17,6 +17,8 @@ mod status;
 mod users;
 pub mod vfs;
 
+#[doc(hidden)]
+pub use crate::ipc::tcp::Port as RpcPort;
 pub use crate::objects::kick::{Kick, Kicked};
 pub use crate::shares::share_editor::{NotEdited, ShareEdit, ShareEditor};
 pub use builder::{Reload, ServerBuilder};

@@ -23,11 +23,12 @@ use super::{
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::base::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
 use crate::connection::{self, Accepted};
+use crate::ipc::tcp::{self, Port as RpcPort};
 use crate::objects::durable::{handover, owning};
 use crate::objects::kick;
 use crate::objects::review::Reviewed;
 use crate::objects::server::ServerState;
-use crate::serve::serve;
+use crate::serve::{Listeners, RpcListeners, serve};
 use crate::shares::share::{Share, Shares, Target};
 
 /// A server; its clones are handles to the same server.
@@ -63,6 +64,8 @@ struct Inner {
     audited: Operations,
     limits: Mutex<Limits>,
     cores_config: CoresConfig,
+    /// The listeners of RPC over TCP, until the server serves them.
+    rpc: Mutex<Option<RpcListeners>>,
     /// Started and not yet serving.
     cores: Mutex<Option<Cores>>,
     /// The part of the process's buffers that this server may take.
@@ -120,6 +123,7 @@ impl Server {
             audited,
             limits: Mutex::new(limits),
             cores_config: cores,
+            rpc: Mutex::new(None),
             cores: Mutex::new(None),
             stop: watch::Sender::new(None),
         };
@@ -185,7 +189,27 @@ impl Server {
             // `self` holds the sender, so `wait_for` cannot fail because of a closed channel.
             drain.ok().flatten().unwrap_or_default()
         };
+        let listeners = Listeners { smb: listeners, rpc: self.0.rpc.lock().take() };
         serve(Arc::clone(&self.0.state), listeners, cores, connections_max, stop).await;
+        Ok(())
+    }
+
+    /// Serves remote procedure calls over TCP, too, once [`Self::serve`] is called: the interfaces
+    /// at `interfaces`, which all listen at `port`, and the endpoint mapper at `endpoint_mapper`.
+    /// Clients log on with the accounts of the server and sign or encrypt their calls; the endpoint
+    /// mapper answers everybody.
+    ///
+    /// # Errors
+    /// When a listener cannot be watched.
+    pub fn serve_rpc(
+        &self,
+        port: u16,
+        interfaces: impl IntoListeners,
+        endpoint_mapper: impl IntoListeners,
+    ) -> io::Result<()> {
+        let (interfaces, mapper) =
+            (interfaces.into_listeners()?, endpoint_mapper.into_listeners()?);
+        *self.0.rpc.lock() = Some(RpcListeners { interfaces, mapper, port });
         Ok(())
     }
 
@@ -237,6 +261,29 @@ impl Server {
         reader.accept_session_request();
         let accepted = Accepted { stream, reader, first: None, ticket };
         Ok(Box::pin(connection::run(Arc::clone(&self.0.state), accepted)))
+    }
+
+    /// Serves one connection of RPC on the calling thread, as [`Self::serve_connection`] does.
+    ///
+    /// # Errors
+    /// `ConnectionRefused` when too many clients have not logged on, or memory is full.
+    #[doc(hidden)]
+    pub fn serve_rpc_connection(
+        &self,
+        stream: impl Into<Stream>,
+        port: RpcPort,
+    ) -> io::Result<Connection> {
+        let (stream, state) = (stream.into(), &self.0.state);
+        let ticket =
+            state.admit(stream.peer_addr()?.ip()).ok_or(io::ErrorKind::ConnectionRefused)?;
+        if port == RpcPort::Interfaces {
+            let _ = state.rpc_port.set(stream.local_addr()?.port());
+        }
+        let served = tcp::serve(Arc::clone(state), stream, ticket, port);
+        Ok(Box::pin(async move {
+            served.await;
+            Ok(())
+        }))
     }
 
     /// Tells [`Self::serve`] to stop: it accepts nothing more, requests under way end

@@ -4,15 +4,14 @@
 use std::sync::Arc;
 
 use frevo_auth::kerberos::AcceptorEntropy;
-use frevo_auth::{Acceptor, AcceptorConfig, Done, Reason, Refusal, Step};
+use frevo_auth::{Acceptor, AcceptorConfig, Done, Refusal, Step};
 use frevo_rpc::{AuthType, Token, Verdict};
-use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::eq_ignore_case;
 
-use crate::access::domain_users;
-use crate::access::throttle::Attempt;
-use crate::command::request::Request;
+use super::peer::Peer;
+use crate::access::throttle::shortened;
 use crate::objects::session::Identity;
+use crate::objects::{audited, logon};
 
 /// An authentication that has begun.
 #[derive(Debug)]
@@ -21,10 +20,9 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    fn new(rq: &Request<'_>, kind: AuthType) -> Self {
-        let settings = &rq.connection.settings;
-        let server = rq.server();
-        let ambient = &server.ambient;
+    fn new(peer: &Peer, kind: AuthType) -> Self {
+        let server = &peer.server;
+        let (settings, ambient) = (server.settings(), &server.ambient);
         let mut config = AcceptorConfig::standalone(&settings.server_name);
         config.ntlm = settings.ntlm || kind == AuthType::NTLM;
         config.require_mic = settings.require_mic;
@@ -44,8 +42,8 @@ impl Exchange {
         Self { acceptor: acceptor.with_kerberos(service, entropy) }
     }
 
-    async fn step(&mut self, rq: &Request<'_>, token: &[u8]) -> Result<Step, Refusal> {
-        let server = rq.server();
+    async fn step(&mut self, peer: &Peer, token: &[u8]) -> Result<Step, Refusal> {
+        let server = &peer.server;
         let accounts = server.accounts();
         let step = self.acceptor.step(token, server.ambient.now().0, &*accounts)?;
         let Step::Ask(question) = step else { return Ok(step) };
@@ -54,87 +52,90 @@ impl Exchange {
     }
 }
 
-/// Judges a token of the session's user. `exchange` is the authentication that the token belongs
-/// to, and keeps it until its end.
+/// The result of a token.
+pub(super) enum Proof {
+    /// The exchange goes on with this token.
+    Continue(Vec<u8>),
+    /// The client has proved its identity, and has the name that counts here.
+    Proved(Box<Done>),
+    /// The client is refused; this has been told.
+    Refused,
+}
+
+/// Takes a token. `exchange` is the authentication that the token belongs to, and keeps it until
+/// its end.
+pub(super) async fn prove(
+    peer: &Peer,
+    token: &Token,
+    exchange: &mut Option<Box<Exchange>>,
+) -> Proof {
+    if token.is_first {
+        *exchange = Some(Box::new(Exchange::new(peer, token.kind)));
+    }
+    let Some(mut begun) = exchange.take() else { return Proof::Refused };
+    match begun.step(peer, &token.token).await {
+        Ok(Step::Continue(answer) | Step::Retry(answer, _)) => {
+            *exchange = Some(begun);
+            Proof::Continue(answer)
+        }
+        // The domain controller has already been asked in this step, so a second question is
+        // refused.
+        Ok(Step::Ask(_)) => Proof::Refused,
+        Ok(Step::Done(mut done)) => match logon::name_user(&peer.server, &mut done) {
+            Ok(()) => Proof::Proved(Box::new(done)),
+            Err(refusal) => {
+                refused(peer, &refusal);
+                Proof::Refused
+            }
+        },
+        Err(refusal) => {
+            if !refusal.account.is_empty() {
+                peer.heed(&refusal.account, false).await;
+            }
+            refused(peer, &refusal);
+            Proof::Refused
+        }
+    }
+}
+
+/// Returns the verdict that begins the protection of calls, or refuses where the ends have not
+/// agreed on one.
+pub(super) fn protected(peer: &Peer, done: Done) -> Verdict {
+    let mut seed = [0; 16];
+    peer.server.ambient.random(&mut seed);
+    match done.protection(seed) {
+        Some(protection) => Verdict::Done(done.token, Box::new(protection)),
+        None => Verdict::Refused,
+    }
+}
+
+/// Judges a token on a pipe of the user `identity`.
 pub(super) async fn judge(
-    rq: &Request<'_>,
+    peer: &Peer,
     identity: &Identity,
     token: &Token,
     exchange: &mut Option<Box<Exchange>>,
 ) -> Verdict {
-    if token.is_first {
-        *exchange = Some(Box::new(Exchange::new(rq, token.kind)));
-    }
-    let Some(mut begun) = exchange.take() else { return Verdict::Refused };
-    match begun.step(rq, &token.token).await {
-        Ok(Step::Continue(answer) | Step::Retry(answer, _)) => {
-            *exchange = Some(begun);
-            Verdict::Continue(answer)
-        }
-        // The domain controller has already been asked in this step, so a second question is
-        // refused.
-        Ok(Step::Ask(_)) => Verdict::Refused,
-        Ok(Step::Done(done)) => accepted(rq, identity, done).await,
-        Err(refusal) => {
-            if !refusal.account.is_empty() {
-                heed(rq, &refusal.account, false).await;
-            }
-            refused(rq, &refusal);
-            Verdict::Refused
-        }
-    }
-}
-
-async fn accepted(rq: &Request<'_>, identity: &Identity, done: Done) -> Verdict {
-    let user = match user(rq, &done) {
-        Ok(user) => user,
-        Err(refusal) => {
-            refused(rq, &refusal);
-            return Verdict::Refused;
-        }
+    let done = match prove(peer, token, exchange).await {
+        Proof::Continue(answer) => return Verdict::Continue(answer),
+        Proof::Refused => return Verdict::Refused,
+        Proof::Proved(done) => done,
     };
-    let is_own = eq_ignore_case(&user, &identity.user);
+    let user = &done.identity.user;
+    let is_own = eq_ignore_case(user, &identity.user);
     // Even a correct password waits for its turn, as at each logon, and is refused after many wrong
     // ones. A Kerberos ticket is no guess, so it need not wait.
     let is_guess = done.identity.kerberos.is_none();
-    let counts = !is_guess || heed(rq, &user, is_own).await;
-    let mut seed = [0; 16];
-    rq.server().ambient.random(&mut seed);
-    match done.protection(seed) {
-        Some(protection) if is_own && counts => Verdict::Done(done.token, Box::new(protection)),
-        _ => Verdict::Refused,
-    }
+    let counts = !is_guess || peer.heed(user, is_own).await;
+    if is_own && counts { protected(peer, *done) } else { Verdict::Refused }
 }
 
-/// Returns the name of the user here.
-fn user(rq: &Request<'_>, done: &Done) -> Result<String, Refusal> {
-    if let Some(by_kdc) = &done.identity.kerberos {
-        let server = rq.server();
-        let (settings, accounts) = (server.settings(), server.accounts());
-        let known = domain_users::known(&settings.realms, &*accounts, by_kdc);
-        return known.map(|(name, _)| name).map_err(|why| {
-            let (user, domain) = (done.identity.user.clone(), done.identity.domain.clone());
-            Refusal { user, domain, ..Refusal::new(Reason::NoAccount(why)) }
-        });
-    }
-    Ok(match &done.identity.by_domain {
-        Some(user) => domain_users::name(user),
-        None => done.identity.user.clone(),
-    })
-}
-
-fn refused(rq: &Request<'_>, refusal: &Refusal) {
-    rq.tell(|left_out| {
-        tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
-            user = %crate::access::throttle::shortened(&refusal.user), reason = %refusal.reason,
+/// Tells of a logon that was refused.
+pub(super) fn refused(peer: &Peer, refusal: &Refusal) {
+    peer.tell(|left_out| {
+        tracing::warn!(target: "frevo::session", peer = %peer.address,
+            user = %shortened(&refusal.user), reason = %refusal.reason,
             left_out, "authentication over RPC refused");
     });
-    crate::command::audited::logon_refused(rq, refusal);
-}
-
-/// Waits as long as the throttle says; false when the outcome does not count.
-pub(super) async fn heed(rq: &Request<'_>, account: &str, success: bool) -> bool {
-    let client = rq.connection.negotiated().map_or_else(|_| Guid::default(), |n| n.client_guid);
-    let attempt = Attempt { address: rq.connection.peer.ip(), client, account, success };
-    rq.server().throttle.heed(attempt).await
+    audited::logon_refused(&peer.server, peer.address, refusal);
 }

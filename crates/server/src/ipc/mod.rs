@@ -10,9 +10,11 @@ mod authentication;
 mod info;
 mod manage;
 mod password;
+mod peer;
 mod services;
 mod share_changes;
 mod table;
+pub(crate) mod tcp;
 mod writing;
 
 pub(crate) use info::{peek, pipe_info, set_pipe_info};

@@ -1,6 +1,6 @@
 //! Passwords that users change over SAMR.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use frevo_auth::limits::MAX_NEW_PASSWORD_UNITS;
 use frevo_auth::password_change::EncryptedChange;
@@ -13,22 +13,25 @@ use frevo_wire::Status;
 use frevo_wire::fscc::eq_ignore_case;
 use frevo_wire::ndr::NdrWriter;
 
-use super::authentication::heed;
+use super::peer::Peer;
+use crate::audit::{Event, Kind};
 use crate::base::limits::PASSWORD_DERIVATIONS;
 use crate::base::pools::permits::UserPermits;
-use crate::command::audited;
-use crate::command::request::Request;
 use crate::objects::session::Identity;
 
 /// Answers a change of the caller's own password, a call that was protected at `level`.
 pub(super) async fn answer(
-    rq: &Request<'_>,
-    identity: &Identity,
+    peer: &Peer,
+    identity: &Arc<Identity>,
     level: AuthLevel,
     change: PasswordChange,
 ) -> Answer {
-    let status = change_password(rq, identity, level >= AuthLevel::PRIVACY, change).await;
-    audited::password_changed(rq, identity, status);
+    let status = change_password(peer, identity, level >= AuthLevel::PRIVACY, change).await;
+    let source = peer.source();
+    peer.server.audit.emit_limited(source.peer.ip(), || {
+        let by = Some(Arc::clone(identity));
+        Event::new(Kind::Password).status(status).from(source).by(by)
+    });
     let mut w = NdrWriter::new();
     w.u32(status.0);
     Ok(w.into_stub())
@@ -76,27 +79,27 @@ async fn opened(
 /// MS-SAMR 3.1.5.10.3 and 3.1.5.10.4. Deviation: users change their own passwords only, and only
 /// where nobody else can read the call: it is encrypted with the hash of the old password alone.
 async fn change_password(
-    rq: &Request<'_>,
+    peer: &Peer,
     identity: &Identity,
     is_sealed: bool,
     change: PasswordChange,
 ) -> Status {
-    if !(rq.encrypted || is_sealed) {
+    if !(peer.is_sealed || is_sealed) {
         return Status::ACCESS_DENIED;
     }
-    let accounts = rq.server().accounts();
+    let accounts = peer.server.accounts();
     let own = accounts
         .account(change.user(), "")
         .filter(|account| identity.is_local && eq_ignore_case(&account.name, &identity.user));
     let Some(account) = own else { return Status::ACCESS_DENIED };
     let new = opened(&DERIVING, &identity.user, change, account.nt_hash.clone()).await;
-    let counts = heed(rq, &account.name, new.is_some()).await;
+    let counts = peer.heed(&account.name, new.is_some()).await;
     let Some(new) = new.filter(|_| counts) else { return Status::WRONG_PASSWORD };
     let user = account.name.clone();
     let store = move || accounts.change_password(&user, &account.nt_hash, &new);
-    let why = match rq.beside_core(store).await {
+    let why = match peer.beside_core(&identity.user, store).await {
         Ok(Ok(())) => {
-            tracing::info!(target: "frevo::session", user = %identity.user, peer = %rq.connection.peer,
+            tracing::info!(target: "frevo::session", user = %identity.user, peer = %peer.address,
                 "the user has changed the password");
             return Status::SUCCESS;
         }

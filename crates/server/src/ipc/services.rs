@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use frevo_rpc::epm::{Address, Mapper, Registration};
 use frevo_rpc::lsarpc::Authority;
 use frevo_rpc::samr::Sam;
 use frevo_rpc::srvsvc::ServerService;
@@ -20,6 +21,7 @@ use frevo_wire::dtyp::{FileTime, Sid};
 use tokio::runtime::Handle;
 
 use super::manage::number;
+use super::table;
 use crate::access::access_rules;
 use crate::access::domain_names::DomainNames;
 use crate::access::principals::{Listing, Principal, Principals, Use};
@@ -29,6 +31,7 @@ use crate::base::limits::{
     BREAK_TIMEOUT, DOMAIN_NAMES_TIMEOUT, IN_FLIGHT_PER_CONNECTION, OPENS_PER_SESSION,
     SESSIONS_PER_CONNECTION, TREES_PER_SESSION,
 };
+use crate::command::request::Request;
 use crate::objects::server::ServerState;
 use crate::objects::session::Identity;
 use crate::objects::settings::AccountListing;
@@ -42,6 +45,20 @@ const IDLE_MINUTES: u32 = 15;
 
 /// 100 ns in a millisecond.
 const TICKS_PER_MS: u64 = 10_000;
+
+/// The addresses of a client and of the server that it calls.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallEnds {
+    pub(super) client: IpAddr,
+    pub(super) server: IpAddr,
+}
+
+impl CallEnds {
+    /// The ends of a pipe.
+    pub(super) fn of(rq: &Request<'_>) -> Self {
+        Self { client: rq.connection.peer.ip(), server: rq.connection.local.ip() }
+    }
+}
 
 /// The server, as told to the user of one session.
 pub(super) struct Caller<'a> {
@@ -57,6 +74,8 @@ pub(super) struct Caller<'a> {
     pub(super) host: Option<&'a HostUser>,
     /// The address of the caller.
     pub(super) address: IpAddr,
+    /// The address of the server by which the caller reaches it.
+    pub(super) local: IpAddr,
     /// The accounts, listed once for one write to the pipe.
     pub(super) listing: Listing,
     /// The time until which this write may wait for names of domains, from its first question on.
@@ -67,11 +86,11 @@ pub(super) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// A caller with this identity and address, that may not manage the server.
+    /// A caller with this identity and these addresses, that may not manage the server.
     pub(super) fn new(
         server: &'a Arc<ServerState>,
         identity: &'a Identity,
-        address: IpAddr,
+        ends: CallEnds,
     ) -> Self {
         Self {
             server,
@@ -80,7 +99,8 @@ impl<'a> Caller<'a> {
             groups_are_known: identity.host.is_known(),
             token: &identity.token,
             host: identity.host.user(),
-            address,
+            address: ends.client,
+            local: ends.server,
             listing: Listing::default(),
             names_until: OnceCell::new(),
             manager: None,
@@ -304,6 +324,36 @@ impl WorkstationService for Caller<'_> {
 impl Authority for Caller<'_> {
     fn primary_domain(&self) -> String {
         self.server.settings().workgroup.clone()
+    }
+}
+
+impl Mapper for Caller<'_> {
+    fn random(&self) -> [u8; 16] {
+        Directory::random(self)
+    }
+
+    /// Pipes first, as they are always there.
+    fn registrations(&self) -> Vec<Registration> {
+        let host = format!(r"\\{}", self.server.settings().server_name);
+        let on_pipes = table::interfaces().flat_map(|interface| {
+            let of = |pipe: &&str| Registration {
+                interface,
+                address: Address::Pipe { path: format!(r"\PIPE\{pipe}"), host: host.clone() },
+            };
+            interface.pipes.iter().map(of).collect::<Vec<_>>()
+        });
+        // MS-RPCE 3.1.3.5.3: clients ignore the address, which has no place for IPv6.
+        let local = match self.local.to_canonical() {
+            IpAddr::V4(address) => address.octets(),
+            IpAddr::V6(_) => [0; 4],
+        };
+        let port = self.server.rpc_port.get().copied();
+        let on_tcp = port.into_iter().flat_map(|port| {
+            let address = Address::Tcp { port, host: local };
+            table::on_tcp()
+                .map(move |interface| Registration { interface, address: address.clone() })
+        });
+        on_pipes.chain(on_tcp).collect()
     }
 }
 

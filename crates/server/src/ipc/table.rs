@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use frevo_rpc::epm::{self, Epm};
 use frevo_rpc::lsarpc::Lsarpc;
 use frevo_rpc::samr::{PasswordChange, Samr};
 use frevo_rpc::{
-    Answer, AuthLevel, Call, Calls, Endpoint, Interface, Outcome, Terms, interface, lsarpc, samr,
-    srvsvc, wkssvc,
+    Answer, AuthLevel, Call, Calls, Endpoint, FaultStatus, Interface, Outcome, Terms, interface,
+    lsarpc, samr, srvsvc, wkssvc,
 };
 
 use super::authentication::Exchange;
@@ -37,7 +38,7 @@ impl Served {
 }
 
 /// All interfaces.
-static TABLE: [Served; 4] = [
+static TABLE: [Served; 5] = [
     Served {
         interface: &srvsvc::INTERFACE,
         open: || Box::new(Stateless(|call, caller| srvsvc::call(call.opnum, &call.stub, caller))),
@@ -62,11 +63,28 @@ static TABLE: [Served; 4] = [
         asks_host: true,
         is_managed: false,
     },
+    Served {
+        interface: &epm::INTERFACE,
+        open: || Box::<Epm>::default(),
+        asks_host: false,
+        is_managed: false,
+    },
 ];
+
+/// Returns all interfaces.
+pub(super) fn interfaces() -> impl Iterator<Item = &'static Interface> {
+    TABLE.iter().map(|row| row.interface)
+}
+
+/// Returns the interfaces that are served on the port of RPC; the endpoint mapper has its own.
+pub(super) fn on_tcp() -> impl Iterator<Item = &'static Interface> {
+    interfaces()
+        .filter(|interface| interface.level_on_tcp.is_some() && *interface != &epm::INTERFACE)
+}
 
 /// Returns the row of the interface that is spoken on a pipe of this name.
 pub(super) fn of_pipe(name: &str) -> Option<&'static Served> {
-    let all: Vec<_> = TABLE.iter().map(|row| row.interface).collect();
+    let all: Vec<_> = interfaces().collect();
     let found = interface::of_pipe(&all, name)?;
     TABLE.iter().find(|row| row.interface == found)
 }
@@ -131,6 +149,40 @@ impl Answers for Samr {
     }
 }
 
+impl Answers for Epm {
+    fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun {
+        Begun::Ended(self.call(call.opnum, &call.stub, caller))
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+}
+
+/// The interfaces of an association that were called, each with its state.
+#[derive(Debug, Default)]
+struct States(Vec<(&'static Interface, Box<dyn Answers>)>);
+
+impl States {
+    /// Returns the state of an interface, which its first call makes. None for one that is not
+    /// served.
+    fn of(&mut self, interface: &'static Interface) -> Option<&mut (dyn Answers + 'static)> {
+        let at = match self.0.iter().position(|(known, _)| *known == interface) {
+            Some(at) => at,
+            None => {
+                let row = TABLE.iter().find(|row| row.interface == interface)?;
+                self.0.push((interface, (row.open)()));
+                self.0.len() - 1
+            }
+        };
+        self.0.get_mut(at).map(|(_, state)| &mut **state)
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|(_, state)| state.bytes()).sum()
+    }
+}
+
 /// A call that waits for its work.
 #[derive(Debug)]
 pub(super) struct Unfinished {
@@ -144,7 +196,7 @@ pub(super) struct Unfinished {
 #[derive(Debug)]
 pub(super) struct Association {
     pub(super) endpoint: Endpoint,
-    state: Box<dyn Answers>,
+    states: States,
     /// The calls whose work has not begun.
     pub(super) unfinished: Vec<Unfinished>,
     /// The authentication of the client, while it is under way.
@@ -154,8 +206,23 @@ pub(super) struct Association {
 impl Association {
     /// Makes the server's end of a pipe.
     pub(super) fn on_pipe(served: &Served, group: u32) -> Self {
-        let endpoint = Endpoint::new(Terms::of_pipe(served.interface, group));
-        Self { endpoint, state: (served.open)(), unfinished: Vec::new(), exchange: None }
+        Self::new(Terms::of_pipe(served.interface, group))
+    }
+
+    /// Makes the server's end of a connection to the port of RPC. Calls below `least_level` are
+    /// refused, whatever their interface demands.
+    pub(super) fn on_port(port: u16, group: u32, least_level: AuthLevel) -> Self {
+        Self::new(Terms { least_level, ..Terms::of_port(on_tcp().collect(), port, group) })
+    }
+
+    /// Makes the server's end of a connection to the port of the endpoint mapper.
+    pub(super) fn on_mapper(port: u16, group: u32) -> Self {
+        Self::new(Terms::of_port(vec![&epm::INTERFACE], port, group))
+    }
+
+    fn new(terms: Terms) -> Self {
+        let (states, unfinished) = (States::default(), Vec::new());
+        Self { endpoint: Endpoint::new(terms), states, unfinished, exchange: None }
     }
 
     /// Handles bytes of the client, as [`Endpoint::write`] does.
@@ -164,8 +231,8 @@ impl Association {
         bytes: &'a [u8],
         caller: &Caller<'_>,
     ) -> Result<&'a [u8], frevo_rpc::PipeError> {
-        let Self { endpoint, state, unfinished, .. } = self;
-        endpoint.write(bytes, &mut Running { state: &mut **state, unfinished, caller })
+        let Self { endpoint, states, unfinished, .. } = self;
+        endpoint.write(bytes, &mut Running { states, unfinished, caller })
     }
 
     /// Takes the association out of a pipe, which has no other ends.
@@ -185,20 +252,23 @@ impl PipeEnd for Association {
 
     fn bytes(&self) -> usize {
         let unfinished = self.unfinished.len() * size_of::<Unfinished>();
-        self.endpoint.bytes() + self.state.bytes() + unfinished
+        self.endpoint.bytes() + self.states.bytes() + unfinished
     }
 }
 
 /// An association that answers one caller.
 struct Running<'a> {
-    state: &'a mut dyn Answers,
+    states: &'a mut States,
     unfinished: &'a mut Vec<Unfinished>,
     caller: &'a Caller<'a>,
 }
 
 impl Calls for Running<'_> {
     fn begin(&mut self, call: &Call) -> Outcome {
-        match self.state.begin(call, self.caller) {
+        let Some(state) = self.states.of(call.interface) else {
+            return Outcome::Ended(Err(FaultStatus::UNK_IF));
+        };
+        match state.begin(call, self.caller) {
             Begun::Ended(answer) => Outcome::Ended(answer),
             Begun::Later(work) => {
                 let (call_id, level) = (call.id, call.level);

@@ -9,7 +9,8 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::authentication::Exchange;
-use super::services::Caller;
+use super::peer::Peer;
+use super::services::{CallEnds, Caller};
 use super::table::{Association, Unfinished, Work};
 use super::{authentication, manage, password};
 use crate::base::limits::HOST_LOOKUP_TIMEOUT;
@@ -28,7 +29,7 @@ pub(super) async fn put(
     open.require_any(AccessMask::WRITE_DATA | AccessMask::APPEND_DATA)?;
     let count = u32::try_from(data.len()).map_err(|_| Status::INVALID_PARAMETER)?;
     let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-    let address = rq.connection.peer.ip();
+    let ends = CallEnds::of(rq);
     let (kind, is_work) = {
         let pipe = open.pipe()?.lock();
         (pipe.kind, pipe.is_work(data))
@@ -43,7 +44,7 @@ pub(super) async fn put(
         } else {
             let mut pipe = open.pipe()?.lock();
             pipe.reserve(rest.len())?;
-            let caller = Caller::new(rq.server(), &identity, address);
+            let caller = Caller::new(rq.server(), &identity, ends);
             let mut association = taken(&mut pipe)?;
             let written = association.write(&rest, &caller).map(<[u8]>::to_vec).map_err(status);
             rest = pipe.put_back(association, written)?;
@@ -101,18 +102,19 @@ fn asked(open: &Open) -> Result<Option<Asked>, Status> {
 async fn settle(
     rq: &Request<'_>,
     open: &Open,
-    identity: &Identity,
+    identity: &Arc<Identity>,
     asked: Asked,
 ) -> Result<bool, Status> {
     let Asked { token, mut exchange, unfinished } = asked;
+    let peer = Peer::of(rq);
     let verdict = match &token {
-        Some(token) => Some(authentication::judge(rq, identity, token, &mut exchange).await),
+        Some(token) => Some(authentication::judge(&peer, identity, token, &mut exchange).await),
         None => None,
     };
     let mut answers = Vec::with_capacity(unfinished.len());
     for Unfinished { call_id, level, work } in unfinished {
         let Work::ChangePassword(change) = work;
-        answers.push((call_id, password::answer(rq, identity, level, change).await));
+        answers.push((call_id, password::answer(&peer, identity, level, change).await));
     }
     let mut pipe = open.pipe()?.lock();
     let mut association = taken(&mut pipe)?;
@@ -154,7 +156,7 @@ async fn write_elsewhere(
         }
     };
     let (server, open) = (Arc::clone(rq.server()), Arc::clone(open));
-    let address = rq.connection.peer.ip();
+    let ends = CallEnds::of(rq);
     let manager = manages.then(Handle::current);
     let written = move || {
         let pipe = open.pipe()?;
@@ -164,7 +166,7 @@ async fn write_elsewhere(
             pipe.reserve(data.len())?;
             taken(&mut pipe)?
         };
-        let caller = Caller { manager, ..Caller::new(&server, &identity, address) };
+        let caller = Caller { manager, ..Caller::new(&server, &identity, ends) };
         let written = association.write(&data, &caller).map(<[u8]>::to_vec).map_err(status);
         pipe.lock().put_back(association, written)
     };

@@ -1,7 +1,9 @@
 //! The events that the objects cause: operations on files, and limits that clients meet.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use frevo_auth::Refusal;
 use frevo_store::{Name, security::Token};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateAction;
@@ -9,6 +11,8 @@ use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation, Sid}
 
 use crate::access::domain_names::DomainNames;
 use crate::audit::{Event, Kind, Operations};
+use crate::base::limits::AUDIT_VALUE_BYTES;
+use crate::base::quoted::cut;
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::server::ServerState;
 use crate::objects::tree_connect::TreeConnect;
@@ -20,6 +24,38 @@ pub fn limit(server: &ServerState, peer: SocketAddr, reason: &str) {
             .status(Status::INSUFFICIENT_RESOURCES)
             .peer(peer)
             .with("reason", reason)
+    });
+}
+
+/// A logon that was refused; `user` and `domain` are the client's claim.
+pub(crate) fn logon_refused(server: &ServerState, peer: SocketAddr, refusal: &Refusal) {
+    server.activity.count_failed_logon();
+    server.audit.emit_limited(peer.ip(), || {
+        Event::new(Kind::Logon)
+            .status(refusal.status())
+            .peer(peer)
+            .with("user", cut(&refusal.user, AUDIT_VALUE_BYTES))
+            .with("domain", cut(&refusal.domain, AUDIT_VALUE_BYTES))
+            .with("reason", refusal.reason.to_string())
+    });
+}
+
+/// An answer to a logon that waits for `wait`; with `refused` it is a failure whatever
+/// came out.
+pub(crate) fn throttled(
+    server: &ServerState,
+    peer: SocketAddr,
+    user: &str,
+    wait: Duration,
+    refused: bool,
+) {
+    server.audit.emit_limited(peer.ip(), || {
+        let status = if refused { Status::LOGON_FAILURE } else { Status::SUCCESS };
+        Event::new(Kind::Throttle)
+            .status(status)
+            .peer(peer)
+            .with("user", cut(user, AUDIT_VALUE_BYTES))
+            .with("milliseconds", u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
     });
 }
 

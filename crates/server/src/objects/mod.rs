@@ -25,6 +25,7 @@ pub(crate) mod host_locks;
 pub(crate) mod kick;
 pub(crate) mod lease;
 pub(crate) mod ledger;
+pub(crate) mod logon;
 pub(crate) mod name_holds;
 pub(crate) mod notice;
 pub(crate) mod offload;

@@ -98,6 +98,8 @@ pub struct ServerState {
     pub started: FileTime,
     /// The addresses of its listeners, once it serves them.
     pub listening: OnceLock<Vec<Listening>>,
+    /// The port of RPC over TCP, once it is served.
+    pub(crate) rpc_port: OnceLock<u16>,
 }
 
 /// Returns how many processors the process may use.
@@ -148,6 +150,7 @@ impl ServerState {
             share_editor: OnceLock::new(),
             started,
             listening: OnceLock::new(),
+            rpc_port: OnceLock::new(),
         });
         #[cfg(feature = "posix")]
         server.ledger.set_cache(crate::objects::ledger::Cache {

@@ -10,7 +10,7 @@
 pub(crate) mod idle;
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,9 @@ use crate::base::limits::{
 };
 use crate::base::panics;
 use crate::base::surplus::return_surplus;
+use crate::base::watchdog::Whose;
 use crate::connection::{self, Accepted};
+use crate::ipc::tcp::{self, Port};
 use crate::objects::admission::{EVICTED, Ticket};
 use crate::objects::audited;
 use crate::objects::durable::handover;
@@ -45,7 +47,7 @@ use crate::shares::recycle;
 /// runtime, which must not be a core's.
 pub(crate) async fn serve(
     server: Arc<ServerState>,
-    listeners: Vec<Listener>,
+    listeners: Listeners,
     cores: Cores,
     connections_max: usize,
     stop: impl Future<Output = Duration>,
@@ -58,14 +60,21 @@ pub(crate) async fn serve(
         refusals: Refusals::default(),
     });
     server.watchdog.runs_on(cores.handles().iter().map(|core| Arc::clone(core.polls())).collect());
-    let _ = server.listening.set(listeners.iter().map(Listening::of).collect());
+    let _ = server.listening.set(listeners.smb.iter().map(Listening::of).collect());
+    let Listeners { smb, rpc } = listeners;
+    let mut accepted: Vec<_> = smb.into_iter().map(|listener| (listener, Served::Smb)).collect();
+    if let Some(RpcListeners { interfaces, mapper, port }) = rpc {
+        let _ = server.rpc_port.set(port);
+        accepted.extend(interfaces.into_iter().map(|it| (it, Served::Rpc(Port::Interfaces))));
+        accepted.extend(mapper.into_iter().map(|it| (it, Served::Rpc(Port::Mapper))));
+    }
     server.start_scavenger();
     let mut accepting = JoinSet::new();
     accepting.spawn(idle::watch(Arc::clone(&server)));
     let (ambient, sharing) = (Arc::clone(&server.ambient), Arc::clone(&server));
     accepting.spawn(recycle::watch(ambient, move || sharing.shares().sorted()));
-    for listener in listeners {
-        accepting.spawn(accept(Arc::clone(&door), listener));
+    for (listener, served) in accepted {
+        accepting.spawn(accept(Arc::clone(&door), listener, served));
     }
     accepting.spawn(give_back(Arc::clone(&server)));
     let drain = stop.await;
@@ -121,6 +130,31 @@ async fn give_back(server: Arc<ServerState>) {
     }
 }
 
+/// The listeners of a server.
+pub(crate) struct Listeners {
+    /// Those of SMB.
+    pub(crate) smb: Vec<Listener>,
+    /// Those of RPC over TCP, if it is to be served.
+    pub(crate) rpc: Option<RpcListeners>,
+}
+
+/// The listeners of RPC over TCP.
+pub(crate) struct RpcListeners {
+    /// Those of the interfaces, all on one port.
+    pub(crate) interfaces: Vec<Listener>,
+    /// Those of the endpoint mapper.
+    pub(crate) mapper: Vec<Listener>,
+    /// The port of the interfaces.
+    pub(crate) port: u16,
+}
+
+/// The protocol of the connections of a listener.
+#[derive(Clone, Copy)]
+enum Served {
+    Smb,
+    Rpc(Port),
+}
+
 /// The state that the accepting tasks share.
 struct Door {
     server: Arc<ServerState>,
@@ -130,12 +164,12 @@ struct Door {
     refusals: Refusals,
 }
 
-async fn accept(door: Arc<Door>, listener: Listener) {
+async fn accept(door: Arc<Door>, listener: Listener, served: Served) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 // A panic in `admit` is caught, because it must not end the accept loop.
-                panics::contained(|| door.admit(stream, peer));
+                panics::contained(|| door.admit(stream, peer, served));
             }
             Err(error) => {
                 let facts = listener.transport().facts();
@@ -160,7 +194,7 @@ fn tell_unaccepted(facts: &Facts, error: &std::io::Error, count: usize) {
 
 impl Door {
     /// Lets a connection in or closes it at once; nothing of it is kept then.
-    fn admit(self: &Arc<Self>, stream: Detached, peer: SocketAddr) {
+    fn admit(self: &Arc<Self>, stream: Detached, peer: SocketAddr, served: Served) {
         if stream.socket().is_some_and(|socket| !self.server.descriptors.admit_connection(socket)) {
             self.refusals.note(|count| {
                 tracing::error!(target: "frevo::connection", %peer, count,
@@ -194,7 +228,29 @@ impl Door {
         };
         let Some(core) = self.cores.get(place.core) else { return };
         let door = Arc::clone(self);
-        core.spawn(move || door.greet(stream, peer, ticket, place));
+        match served {
+            Served::Smb => core.spawn(move || door.greet(stream, peer, ticket, place)),
+            Served::Rpc(port) => core.spawn(move || door.serve_rpc(stream, ticket, place, port)),
+        };
+    }
+
+    /// Serves a connection of RPC on the core that it was given.
+    async fn serve_rpc(
+        self: Arc<Self>,
+        stream: Detached,
+        ticket: Ticket,
+        place: CoreSlot,
+        port: Port,
+    ) {
+        let Ok(stream) = stream.attach() else { return };
+        let server = Arc::clone(&self.server);
+        drop(self);
+        let Ok(peer) = stream.peer_addr() else { return };
+        let watchdog = Arc::clone(&server.watchdog);
+        // Boxed, since this future lives as long as the connection.
+        let mut served = Box::pin(tcp::serve(server, stream, ticket, port));
+        poll_fn(|cx| watchdog.poll(Whose::Peer(peer), || served.as_mut().poll(cx))).await;
+        drop(place);
     }
 
     /// Reads the first frame and hands the connection to the core for it.

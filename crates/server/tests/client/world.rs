@@ -21,7 +21,7 @@ use frevo_server::internal::ledger::Kind;
 use frevo_server::internal::server::ServerState;
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Share, Target};
-use frevo_server::{Server, Settings};
+use frevo_server::{RpcPort, Server, Settings};
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::Status;
@@ -34,6 +34,9 @@ use tokio::task::{JoinHandle, LocalSet};
 use super::files::{Mount, Want, lock_draft};
 use super::negotiate::Offer;
 use super::peer::Peer;
+
+/// The port of RPC that its clients are told.
+pub const RPC_PORT: u16 = 49_152;
 
 /// Bytes that each direction of a connection holds.
 const PIPE: usize = 1 << 20;
@@ -174,6 +177,16 @@ impl World {
         let number = self.next_guid.get();
         self.next_guid.set(number.wrapping_add(1));
         Some(Peer::new(Stream::Memory(ours), Guid([number; 16])))
+    }
+
+    /// A new connection to a port of RPC, from `address`.
+    pub fn connect_rpc(&self, address: IpAddr, port: RpcPort) -> Option<Stream> {
+        let client = SocketAddr::new(address, 50_000);
+        let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), RPC_PORT);
+        let (ours, theirs) = memory::pair(PIPE, [client, server]);
+        let connection = self.embedded.serve_rpc_connection(theirs, port).ok()?;
+        self.tasks.borrow_mut().push(tokio::task::spawn_local(connection));
+        Some(Stream::Memory(ours))
     }
 
     /// Waits at the end for a task that serves a connection.

@@ -22,5 +22,8 @@ mod names;
 mod offsets;
 mod previous;
 mod programs;
+mod rpc;
+mod rpc_logons;
+mod rpc_peer;
 mod seals;
 mod time;

@@ -174,7 +174,6 @@ fn f2_no_pipe_but_those_of_the_list() {
             "svcctl",
             "spoolss",
             "winreg",
-            "epmapper",
             "browser",
             "atsvc",
             "srvsvc\\",

@@ -1,8 +1,8 @@
 //! The kinds of objects that clients make the server keep.
 
 use crate::base::limits::{
-    CONNECTIONS_PER_ADDRESS, CONNECTIONS_PER_USER, LOCKS_PER_USER, OPENS_PER_USER,
-    SESSIONS_PER_ADDRESS, SESSIONS_PER_USER, TREES_PER_USER,
+    ASSOCIATIONS_PER_ADDRESS, ASSOCIATIONS_PER_USER, CONNECTIONS_PER_ADDRESS, CONNECTIONS_PER_USER,
+    LOCKS_PER_USER, OPENS_PER_USER, SESSIONS_PER_ADDRESS, SESSIONS_PER_USER, TREES_PER_USER,
 };
 
 /// The kinds of things that are charged.
@@ -31,6 +31,8 @@ pub enum Kind {
     Pipe,
     /// A token of an offloaded copy.
     Offload,
+    /// An association of RPC over TCP, with all that it holds.
+    Association,
     /// Request frames that are being received or served.
     Frame,
     /// Replies that the client has not taken.
@@ -38,7 +40,7 @@ pub enum Kind {
 }
 
 /// The number of kinds.
-pub const KINDS: usize = 13;
+pub const KINDS: usize = 14;
 
 /// Objects of each kind that one account, and one client network before logon, may
 /// have. They are in the order of [`Kind`].
@@ -54,6 +56,7 @@ pub(super) const LIMITS: [(Kind, usize, usize); KINDS] = [
     (Kind::Listing, usize::MAX, usize::MAX),
     (Kind::Pipe, usize::MAX, usize::MAX),
     (Kind::Offload, usize::MAX, usize::MAX),
+    (Kind::Association, ASSOCIATIONS_PER_USER, ASSOCIATIONS_PER_ADDRESS),
     (Kind::Frame, usize::MAX, usize::MAX),
     (Kind::Reply, usize::MAX, usize::MAX),
 ];
@@ -72,6 +75,7 @@ impl Kind {
         Self::Listing,
         Self::Pipe,
         Self::Offload,
+        Self::Association,
         Self::Frame,
         Self::Reply,
     ];

@@ -1,0 +1,381 @@
+//! Remote procedure calls over TCP, ncacn_ip_tcp: MS-RPCE 2.1.1.1.
+//!
+//! A connection carries one association. Its client authenticates in the RPC binds with an account
+//! of the server, and its calls are signed or sealed; the endpoint mapper alone answers everybody.
+//! One task serves a connection on its core; calls run beside the core.
+
+mod logon;
+mod works;
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use frevo_net::cores;
+use frevo_net::transport::Stream;
+use frevo_rpc::AuthLevel;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::peer::Peer;
+use super::services::{CallEnds, Caller};
+use super::table::Association;
+use crate::base::limits::{
+    ASSOCIATION_BYTES, ASSOCIATION_READ_BYTES, AUTHENTICATE_DEADLINE, RPC_ANSWER_DEADLINE,
+    RPC_IDLE, RPC_MAPPER_IDLE, RPC_MESSAGE_DEADLINE,
+};
+use crate::objects::admission::{EVICTED, Ticket};
+use crate::objects::audited;
+use crate::objects::ledger::{Charge, Kind};
+use crate::objects::pipe::PipeEnd;
+use crate::objects::server::ServerState;
+use crate::objects::session::Identity;
+use crate::objects::settings::Encryption;
+use logon::User;
+use works::Works;
+
+/// The port that a client has connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// The interfaces.
+    Interfaces,
+    /// The endpoint mapper.
+    Mapper,
+}
+
+/// Bytes of answers that leave in one call.
+const ANSWER_STEP_BYTES: usize = 64 * 1024;
+
+/// The reason for the end of a connection, for the log; None for an end by the client.
+type End = Option<&'static str>;
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(server: Arc<ServerState>, stream: Stream, ticket: Ticket, port: Port) {
+    let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
+    let network = server.ledger.network(peer.ip());
+    let charge = network.charge(Kind::Connection, 0);
+    let association = network.charge(Kind::Association, ASSOCIATION_BYTES);
+    let (Ok(charge), Ok(association)) = (charge, association) else {
+        audited::limit(&server, peer, "RPC connections");
+        server.lines.tell(peer.ip(), |left_out| {
+            tracing::warn!(target: "frevo::rpc", %peer, left_out,
+                "refused: its network has as many RPC connections as it may have");
+        });
+        return;
+    };
+    let mut connection = Connection {
+        peer: Peer::over_tcp(Arc::clone(&server), peer, local),
+        association: Some(Box::new(association_of(&server, local, port))),
+        stream,
+        port,
+        ticket: Some(ticket),
+        user: None,
+        works: Works::default(),
+        charges: vec![charge],
+        held: association,
+        input: Vec::new(),
+        since: Instant::now(),
+        midway_since: None,
+    };
+    let end = connection.run().await;
+    if let Some(why) = end {
+        server.lines.tell(peer.ip(), |left_out| {
+            tracing::debug!(target: "frevo::rpc", %peer, why, left_out, "RPC connection ended");
+        });
+    }
+    // The client may still read the last answer.
+    let _ = connection.stream.shutdown_write();
+}
+
+fn association_of(server: &ServerState, local: SocketAddr, port: Port) -> Association {
+    // Any number except zero is valid: the client only sends it back.
+    let group = (server.ambient.random_u64() as u32).max(1);
+    match port {
+        Port::Mapper => Association::on_mapper(local.port(), group),
+        Port::Interfaces => {
+            // Where clients have to encrypt, they have to do so here, too.
+            let least = match server.settings().encryption {
+                Encryption::Required => AuthLevel::PRIVACY,
+                _ => AuthLevel::INTEGRITY,
+            };
+            Association::on_port(local.port(), group, least)
+        }
+    }
+}
+
+/// A connection with its association.
+struct Connection {
+    peer: Peer,
+    stream: Stream,
+    port: Port,
+    /// Its place among the unauthenticated, until its client has logged on.
+    ticket: Option<Ticket>,
+    /// None while bytes are handled beside the core.
+    association: Option<Box<Association>>,
+    /// The user, once one has logged on.
+    user: Option<User>,
+    works: Works,
+    /// The charges of the connection itself.
+    charges: Vec<Charge>,
+    /// The charge of the association with all that it holds.
+    held: Charge,
+    /// Received bytes that were not handled.
+    input: Vec<u8>,
+    /// The time of the last PDU; before that, of the connection.
+    since: Instant,
+    /// The time at which an unfinished PDU or call began.
+    midway_since: Option<Instant>,
+}
+
+impl Connection {
+    async fn run(&mut self) -> End {
+        let began = Instant::now();
+        loop {
+            if let Err(end) = self.turn(began).await {
+                return end;
+            }
+        }
+    }
+
+    /// Waits for bytes or for the end of a call, and handles them.
+    async fn turn(&mut self, began: Instant) -> Result<(), End> {
+        let deadline = self.deadline(began);
+        let until = sleep_until(deadline.at);
+        tokio::select! {
+            biased;
+            () = cores::stopping() => return Err(Some("the server stops")),
+            () = evicted(self.ticket.as_ref()) => return Err(Some(EVICTED)),
+            (call_id, answer) = self.works.next() => {
+                self.association()?.endpoint.complete(call_id, answer);
+                self.settle()?;
+                return self.flush().await;
+            }
+            readable = self.stream.readable() => readable.map_err(|_| None)?,
+            () = until => return Err(Some(deadline.why)),
+        }
+        let mut bytes = [0; ASSOCIATION_READ_BYTES];
+        match self.stream.try_read_vectored(&mut [IoSliceMut::new(&mut bytes)]) {
+            Ok(0) => return Err(None),
+            Ok(count) => self.input.extend_from_slice(bytes.get(..count).unwrap_or(&[])),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(_) => return Err(None),
+        }
+        self.handle_input().await
+    }
+
+    /// Handles the bytes that have come, one PDU after the other. The next is not looked at before
+    /// the client has taken the answer to the one before.
+    async fn handle_input(&mut self) -> Result<(), End> {
+        while !self.input.is_empty() {
+            let association = self.association.as_deref().ok_or(None)?;
+            let count = association.endpoint.until_next(&self.input);
+            let rest = self.input.split_off(count.min(self.input.len()));
+            let pdu = std::mem::replace(&mut self.input, rest);
+            self.write(pdu).await?;
+            self.judge().await?;
+            self.begin_works()?;
+            self.settle()?;
+            self.flush().await?;
+            if self.association()?.endpoint.is_closed() {
+                return Err(Some("the client broke the protocol, or was refused"));
+            }
+        }
+        self.input = Vec::new();
+        Ok(())
+    }
+
+    fn association(&mut self) -> Result<&mut Association, End> {
+        self.association.as_deref_mut().ok_or(Some("the host did not answer in time"))
+    }
+
+    /// The ends of its calls.
+    const fn ends(&self) -> CallEnds {
+        CallEnds { client: self.peer.address.ip(), server: self.peer.local.ip() }
+    }
+
+    /// Gives bytes to the association. Only a user who is logged on can have a call answered that
+    /// takes long; it is answered beside the core.
+    async fn write(&mut self, bytes: Vec<u8>) -> Result<(), End> {
+        self.since = Instant::now();
+        let ends = self.ends();
+        let user = match &self.user {
+            Some(user) if self.port == Port::Interfaces => user,
+            _ => {
+                let nobody = Identity::nobody();
+                let server = Arc::clone(&self.peer.server);
+                let caller = Caller::new(&server, &nobody, ends);
+                let written = self.association()?.write(&bytes, &caller);
+                return written.map(|_| ()).map_err(|_| None);
+            }
+        };
+        user.check(&self.peer)?;
+        let mut association = self.association.take().ok_or(None)?;
+        let (server, identity) = (Arc::clone(&self.peer.server), Arc::clone(&user.identity));
+        let name = identity.user.clone();
+        let written = self.peer.server.host_users.naming(&name, move || {
+            let caller = Caller::new(&server, &identity, ends);
+            let written = association.write(&bytes, &caller).map(|_| ());
+            (association, written)
+        });
+        let (association, written) = tokio::select! {
+            biased;
+            () = cores::stopping() => return Err(Some("the server stops")),
+            written = written => written.map_err(|_| Some("the host did not answer in time"))?,
+        };
+        self.association = Some(association);
+        written.map_err(|_| None)
+    }
+
+    /// Judges the token that the client has sent, if there is one.
+    async fn judge(&mut self) -> Result<(), End> {
+        let Some(token) = self.association()?.endpoint.token() else { return Ok(()) };
+        let mut exchange = self.association()?.exchange.take();
+        let judged = tokio::select! {
+            biased;
+            () = cores::stopping() => return Err(Some("the server stops")),
+            () = evicted(self.ticket.as_ref()) => return Err(Some(EVICTED)),
+            judged = logon::judge(&self.peer, &token, &mut exchange) => judged,
+        };
+        let verdict = match judged {
+            logon::Judged::Verdict(verdict) => verdict,
+            logon::Judged::LoggedOn(user, verdict) => {
+                self.enter(*user)?;
+                verdict
+            }
+        };
+        let association = self.association()?;
+        association.exchange = exchange;
+        association.endpoint.judge(verdict);
+        Ok(())
+    }
+
+    /// Charges the account that has logged on, and gives up the place among the unauthenticated.
+    fn enter(&mut self, user: User) -> Result<(), End> {
+        let holder = self.peer.server.ledger.account(&user.identity.user);
+        let connection = holder.charge(Kind::Connection, 0);
+        let held = holder.charge(Kind::Association, self.held.bytes());
+        let (Ok(connection), Ok(held)) = (connection, held) else {
+            audited::limit(&self.peer.server, self.peer.address, "RPC connections");
+            return Err(Some("its user has as many RPC connections as it may have"));
+        };
+        self.charges.push(connection);
+        // The network's count goes on: it bounds the connections of all users of an address.
+        let before = std::mem::replace(&mut self.held, held);
+        self.charges.push(emptied(before));
+        self.ticket = None;
+        self.user = Some(user);
+        Ok(())
+    }
+
+    /// Begins the work of calls that have asked for it, and ends that of calls which were cancelled.
+    fn begin_works(&mut self) -> Result<(), End> {
+        let association = self.association.as_deref_mut().ok_or(None)?;
+        self.works.keep(|call_id| association.endpoint.pending().any(|id| id == call_id));
+        let Some(user) = &self.user else { return Ok(()) };
+        for unfinished in std::mem::take(&mut association.unfinished) {
+            self.works.begin(unfinished, self.peer.clone(), Arc::clone(&user.identity));
+        }
+        Ok(())
+    }
+
+    /// Charges what the association holds now. One that holds more than its client may have is
+    /// told so and ended.
+    fn settle(&mut self) -> Result<(), End> {
+        let (works, input) = (self.works.bytes(), self.input.capacity());
+        let association = self.association.as_deref_mut().ok_or(None)?;
+        let held = association.bytes() + works + input;
+        if self.held.resize(ASSOCIATION_BYTES.saturating_add(held)).is_err() {
+            association.endpoint.run_out();
+            audited::limit(&self.peer.server, self.peer.address, "memory");
+        }
+        let is_midway = association.endpoint.is_midway();
+        self.midway_since = match (is_midway, self.midway_since) {
+            (false, _) => None,
+            (true, None) => Some(Instant::now()),
+            (true, since) => since,
+        };
+        Ok(())
+    }
+
+    /// Sends all answers. The client has to take them in time.
+    async fn flush(&mut self) -> Result<(), End> {
+        loop {
+            let endpoint = &mut self.association.as_deref_mut().ok_or(None)?.endpoint;
+            let mut bytes = Vec::new();
+            while bytes.len() < ANSWER_STEP_BYTES
+                && let Some(read) = endpoint.read(usize::MAX)
+            {
+                bytes.extend(read.data);
+            }
+            if bytes.is_empty() {
+                return self.settle();
+            }
+            let sent = timeout(RPC_ANSWER_DEADLINE, write_all(&self.stream, &bytes));
+            tokio::select! {
+                biased;
+                sent = sent => match sent {
+                    Ok(sent) => sent.map_err(|_| None)?,
+                    Err(_elapsed) => {
+                        let why = "the client did not take an answer in time";
+                        audited::limit(&self.peer.server, self.peer.address, why);
+                        return Err(Some(why));
+                    }
+                },
+                () = cores::stopping() => return Err(Some("the server stops")),
+            }
+        }
+    }
+
+    /// The time at which the connection ends if its client sends nothing more.
+    fn deadline(&self, began: Instant) -> Deadline {
+        let midway = self.midway_since.map(|since| Deadline {
+            at: since + RPC_MESSAGE_DEADLINE,
+            why: "did not send the rest of a call in time",
+        });
+        let idle = match (self.port, &self.user) {
+            (Port::Interfaces, None) => {
+                Deadline { at: began + AUTHENTICATE_DEADLINE, why: "did not log on in time" }
+            }
+            (Port::Mapper, _) => Deadline { at: self.since + RPC_MAPPER_IDLE, why: "was idle" },
+            // Calls that wait for their answers keep the connection.
+            (Port::Interfaces, Some(_)) if !self.works.is_empty() => {
+                Deadline { at: Instant::now() + RPC_IDLE, why: "was idle" }
+            }
+            (Port::Interfaces, Some(_)) => Deadline { at: self.since + RPC_IDLE, why: "was idle" },
+        };
+        match midway {
+            Some(midway) if midway.at < idle.at => midway,
+            _ => idle,
+        }
+    }
+}
+
+/// The time of the end of a connection, and the reason.
+struct Deadline {
+    at: Instant,
+    why: &'static str,
+}
+
+/// Returns a charge that counts an object and no bytes.
+fn emptied(mut charge: Charge) -> Charge {
+    // A smaller charge is never refused.
+    let _ = charge.resize(0);
+    charge
+}
+
+async fn evicted(ticket: Option<&Ticket>) {
+    match ticket {
+        Some(ticket) => ticket.evicted().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn write_all(stream: &Stream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.try_write_vectored(&[IoSlice::new(bytes)], false) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or(&[]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! The user whom an authentication has proved: the name, the identity and the host's user, alike for
+//! SESSION_SETUP and for RPC.
+
+use std::sync::Arc;
+
+use frevo_auth::{Done, Reason, Refusal};
+use frevo_store::security::Token;
+
+use crate::access::domain_users;
+use crate::access::host_users::OnHost;
+use crate::access::identity::Identity;
+use crate::access::principals::SharedAccounts;
+use crate::objects::server::ServerState;
+
+/// Gives a user of a KDC or of a domain the name that counts here.
+///
+/// # Errors
+/// The refusal of a user who has no account here.
+pub(crate) fn name_user(server: &ServerState, done: &mut Done) -> Result<(), Refusal> {
+    if let Some(by_kdc) = &done.identity.kerberos {
+        let (settings, accounts) = (server.settings(), server.accounts());
+        match domain_users::known(&settings.realms, &*accounts, by_kdc) {
+            Ok((name, user)) => {
+                done.identity.user = name;
+                done.identity.kerberos = Some(user);
+            }
+            Err(why) => {
+                let (user, domain) = (done.identity.user.clone(), done.identity.domain.clone());
+                return Err(Refusal { user, domain, ..Refusal::new(Reason::NoAccount(why)) });
+            }
+        }
+    }
+    if let Some(user) = &done.identity.by_domain {
+        done.identity.user = domain_users::name(user);
+    }
+    Ok(())
+}
+
+/// Returns the host's user that the map of ids gives to a user of a domain; None if the host is to
+/// be asked.
+pub(crate) fn mapped(server: &ServerState, done: &Done) -> Option<OnHost> {
+    let facts = domain_users::facts(&done.identity);
+    let user = facts.and_then(|user| server.settings().id_map.user(user))?;
+    Some(OnHost::Known(Some(Arc::new(user))))
+}
+
+/// Returns the identity of a user who has a name by [`name_user`] and is `host` on the host.
+pub(crate) fn identity(
+    server: &ServerState,
+    done: &Done,
+    host: OnHost,
+    accounts: &SharedAccounts,
+) -> Identity {
+    let user = &*done.identity.user;
+    let is_nobody = user.is_empty();
+    Identity {
+        user: user.to_owned(),
+        domain: done.identity.domain.clone(),
+        workstation: done.identity.workstation.clone(),
+        token: match (is_nobody, domain_users::facts(&done.identity)) {
+            (true, _) => Arc::new(Token::nobody()),
+            (false, Some(pac)) => domain_users::token(pac, host.user(), &server.machine_sid()),
+            (false, None) => server.token(user, host.user()),
+        },
+        groups: match is_nobody {
+            true => Arc::default(),
+            false => server.groups(user, host.user()),
+        },
+        host,
+        is_local: accounts.membership(user).is_some(),
+    }
+}
