@@ -1,5 +1,6 @@
 //! Pipes: what a client writes, and what it reads of the answers.
 
+use frevo_rpc::epm::{self, Address, Epm, Mapper, Registration, Tower};
 use frevo_rpc::lsarpc::{Authority, Lsarpc};
 use frevo_rpc::samr::{PasswordChange, Sam, Samr};
 use frevo_rpc::srvsvc::{ServerInfo, ServerLimits, ServerService, ServerType, ShareInfo};
@@ -123,9 +124,29 @@ impl Sam for Office {
     }
 }
 
+impl Mapper for Office {
+    /// A constant, so that every run has the same handle: a pipe of this target has one.
+    fn random(&self) -> [u8; 16] {
+        [7; 16]
+    }
+
+    fn registrations(&self) -> Vec<Registration> {
+        let pipe = Address::Pipe { path: r"\PIPE\samr".into(), host: r"\\FREVO".into() };
+        let port = Address::Tcp { port: 49_152, host: [192, 0, 2, 1] };
+        let of =
+            |interface, address: &Address| Registration { interface, address: address.clone() };
+        vec![
+            of(&samr::INTERFACE, &pipe),
+            of(&lsarpc::INTERFACE, &pipe),
+            of(&samr::INTERFACE, &port),
+        ]
+    }
+}
+
 /// The interfaces of one association.
 #[derive(Default)]
 struct Interfaces {
+    epm: Epm,
     lsarpc: Lsarpc,
     samr: Samr,
 }
@@ -136,6 +157,7 @@ impl Calls for Interfaces {
         match call.interface.syntax {
             SyntaxId::SRVSVC => srvsvc::call(opnum, stub, &Office).into(),
             SyntaxId::WKSSVC => wkssvc::call(opnum, stub, &Office).into(),
+            SyntaxId::EPM => self.epm.call(opnum, stub, &Office).into(),
             SyntaxId::LSARPC => self.lsarpc.call(opnum, stub, &Office).into(),
             _ if PasswordChange::is_opnum(opnum) => match PasswordChange::parse(opnum, stub) {
                 Ok(_) => Outcome::Pending,
@@ -169,8 +191,13 @@ fn write(endpoint: &mut Endpoint, interfaces: &mut Interfaces, bytes: &[u8]) -> 
     }
 }
 
-/// Writes, each after its length, with reads between.
+/// Writes, each after its length, with reads between. The bytes are a tower, too: what is read of one
+/// has the same meaning when it is written.
 pub fn rpc_endpoint(data: &[u8]) {
+    if let Ok(tower) = Tower::parse(data) {
+        let again = Tower::parse(&tower.encode()).expect("a tower that was written");
+        assert_eq!((again.interface, again.transfer), (tower.interface, tower.transfer));
+    }
     let Some((kind, mut data)) = data.split_first() else { return };
     let interface = match (kind & 8, kind & 1) {
         (0, 0) => &srvsvc::INTERFACE,
@@ -178,7 +205,13 @@ pub fn rpc_endpoint(data: &[u8]) {
         (_, 0) => &lsarpc::INTERFACE,
         _ => &samr::INTERFACE,
     };
-    let mut endpoint = Endpoint::new(Terms::of_pipe(interface, 7));
+    let terms = match kind & 48 {
+        0 => Terms::of_pipe(interface, 7),
+        16 => Terms::of_pipe(&epm::INTERFACE, 7),
+        32 => Terms::of_port(vec![&epm::INTERFACE], 135, 7),
+        _ => Terms::of_port(vec![&epm::INTERFACE, &samr::INTERFACE, &lsarpc::INTERFACE], 49_152, 7),
+    };
+    let mut endpoint = Endpoint::new(terms);
     let mut interfaces = Interfaces::default();
     // The input is written as a whole or in pieces.
     if kind & 2 != 0 {

@@ -110,6 +110,8 @@ PROFILES = {
     "attacks-descriptors": ([*ATTACKED, "-n", "2048"], []),
     # Every user may list the accounts, as on smbd.
     "accounts": ([*OFFERED, "-c", 'account_listing = "users"'], AS_ROOT),
+    # Remote procedure calls over TCP, too.
+    "rpc": ([*OFFERED, "-c", 'account_listing = "users"', "-c", "[rpc]", "-c", "enabled = true"], AS_ROOT),
     # The group mounts a file system before the server starts, and shares it.
     "odd-disk": ([*OFFERED, "-m", "disk"], [*AS_ROOT, "-m", "disk"]),
     # Users may change their passwords.
