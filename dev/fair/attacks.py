@@ -32,25 +32,30 @@ class Attack:
         raise NotImplementedError
 
 
-def keep_busy(clients, end, requests):
-    """Has each client make the requests of `requests(client, number)`, one after the other, until `end`.
-    Returns the number of answers. A request is of command, body and credit charge."""
+def keep_busy(clients, end, requests, note=lambda client, status: None):
+    """Has each client make the requests of `requests(client, number)`, one after the other, until `end`, or
+    until there is none. Returns the number of answers. A request is of command, body and credit charge."""
     numbers, waiting, answered = dict.fromkeys(clients, 0), {}, 0
 
     def go_on(client):
-        command, body, cost = requests(client, numbers[client])
+        request = requests(client, numbers[client])
+        if request is None:
+            sockets.pop(client.socket, None)
+            return
+        command, body, cost = request
         waiting[client] = client.send(command, body, charge=cost)
         numbers[client] += 1
 
+    sockets = {client.socket: client for client in clients}
     for client in clients:
         go_on(client)
-    sockets = {client.socket: client for client in clients}
     while time.time() < end and sockets:
         for ready in select.select(list(sockets), [], [], 0.2)[0]:
             client = sockets[ready]
             try:
                 client.pump()
                 if waiting[client] in client.answers:
+                    note(client, client.answers[waiting[client]][0])
                     client.answers.clear()
                     answered += 1
                     go_on(client)
@@ -101,20 +106,18 @@ class Folders(Attack):
     text = "handles of a folder, kept open, where the server may have 4,000 descriptors"
 
     def run(self, clients, end):
-        kept, refused = 0, set()
+        # A client that was refused once asks no more.
+        refused, kept = set(), []
 
         def again(client, _):
-            refused.update(status for status, _ in client.answers.values() if status)
-            return CREATE, create("", access=LIST, options=DIRECTORY), 1
+            return None if client in refused else (CREATE, create("", access=LIST, options=DIRECTORY), 1)
 
-        before = [client.message_id for client in clients]
-        while time.time() < end and len(refused) == 0:
-            keep_busy(clients, min(end, time.time() + 0.5), again)
-            refused.update(status for client in clients for status, _ in client.answers.values() if status)
-        kept = sum(client.message_id for client in clients) - sum(before)
-        while time.time() < end:
-            time.sleep(0.2)
-        return f"{kept} CREATEs"
+        def note(client, status):
+            (refused.add if status else kept.append)(client)
+
+        keep_busy(clients, end, again, note)
+        time.sleep(max(0, end - time.time()))
+        return f"{len(kept)} handles"
 
 
 class Locks(Attack):

@@ -35,7 +35,7 @@ def main():
                     # begins here, after the connection.
                     began = began if kind == "new" else time.time()
                 result = look(client)
-            except Exception as fault:  # noqa: BLE001: each fault is a line of the result
+            except Exception as fault:
                 result = f"{type(fault).__name__}: {str(fault)[:80]}"
             out.write(json.dumps([began, time.time() - began, result]) + "\n")
             if client and (kind == "new" or result != "ok"):
