@@ -172,7 +172,7 @@ fn chosen(reply: &client::Reply) -> Option<Vec<RdmaTransformId>> {
 #[test]
 fn transforms_are_negotiated_where_there_is_rdma() {
     in_world_with(open_settings(), async |world| {
-        // MS-SMB2 3.3.5.4: without RDMA the server ignores the context, even a malformed one.
+        // MS-SMB2 3.3.5.4: a server without RDMA ignores the context, even if it is malformed.
         let reply = world.connect().try_negotiate(&offer(&[1, 2])).await;
         assert_eq!(chosen(&reply), None);
         let reach = Some(vec![Reach::of(IpAddr::from([192, 0, 2, 1]))]);
@@ -189,15 +189,15 @@ fn transforms_are_negotiated_where_there_is_rdma() {
             let reply = world.connect().try_negotiate(&offer(offered)).await;
             assert_eq!(chosen(&reply), expected, "{offered:?}");
         }
-        // AES-CMAC is not offered for RDMA data: a signature of file data could be taken for the
-        // signature of a message.
+        // With AES-CMAC as signing algorithm, only encryption is offered for RDMA data: a signature
+        // of file data could be used as the signature of a message.
         let cmac = Offer { signing: vec![1], ..offer(&[1, 2]) };
         let reply = world.connect().try_negotiate(&cmac).await;
         assert_eq!(chosen(&reply), Some(vec![RdmaTransformId::ENCRYPTION]));
         let clear = Offer { ciphers: Vec::new(), ..offer(&[1, 2]) };
         let reply = world.connect().try_negotiate(&clear).await;
         assert_eq!(chosen(&reply), Some(vec![RdmaTransformId::SIGNING]));
-        // A list without transforms, or a second context, is malformed.
+        // The context is malformed if its list is empty, or if it occurs twice.
         for ids in [vec![vec![]], vec![vec![1], vec![1]]] {
             let mut peer = world.connect();
             let contexts = std::iter::once(NegotiateContext::PreauthIntegrity {
@@ -327,7 +327,7 @@ fn altered_data_is_refused_and_not_written() {
                 let answer = guest.write(&bytes, Channel::RDMA_TRANSFORM, info, way).await;
                 assert_eq!(answer, status, "{way:?} {at}");
             }
-            // The proof belongs to the data of an earlier request.
+            // The proof was made for the data of an earlier request, so it must not fit this data.
             let mut earlier = pattern();
             let _ = guest.protected(kind, &mut earlier);
             let mut bytes = vec![9; LENGTH];
@@ -335,7 +335,7 @@ fn altered_data_is_refused_and_not_written() {
             let info: Info<'_> = &|at| described(Channel::RDMA_V1, vec![proof.transform()], at);
             let answer = guest.write(&earlier, Channel::RDMA_TRANSFORM, info, way).await;
             assert_eq!(answer, status, "{way:?}");
-            // Signature or nonce have a wrong length.
+            // The signature or the nonce has a wrong length, so the request is refused.
             let wrong: [fn(RdmaCryptoTransform<'_>) -> RdmaCryptoTransform<'_>; 4] = [
                 |one| RdmaCryptoTransform { signature: &one.signature[..15], ..one },
                 |one| RdmaCryptoTransform { signature: &[], ..one },
@@ -474,7 +474,7 @@ fn a_foreign_key_reaches_nothing() {
             };
             let draft = thief.mount.put(draft).charge(2);
             thief.peer.send(vec![draft], Via::Plain).await;
-            // Replies to earlier READs may still arrive.
+            // The READs before the forged one may still be answered.
             let mut replies = 0;
             while thief.peer.frame().await.is_some() {
                 replies += 1;

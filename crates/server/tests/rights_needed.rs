@@ -189,8 +189,8 @@ fn x2_what_each_class_of_a_volume_needs() {
             let draft = |file| set_info_draft(file, InfoType::FILESYSTEM, class, 0, &[0; 64]);
             let said = tried((world, &mut peer, &mount), false, ALL, &draft).await;
             assert_ne!(said, Status::SUCCESS, "set {class}");
-            // Classes 6 and 8 (FileFsControlInformation and FileFsObjectIdInformation) need
-            // WRITE_DATA.
+            // The classes 6 (FileFsControlInformation) and 8 (FileFsObjectIdInformation) need
+            // WRITE_DATA; the others need no right.
             let needs = if matches!(class, 6 | 8) { all(AccessMask::WRITE_DATA) } else { NOTHING };
             let at = (world, &mut peer, &mount);
             check(at, &format!("set {class}"), false, needs, &draft).await;
@@ -317,7 +317,8 @@ fn x2_what_each_part_of_a_descriptor_needs() {
                 };
                 let said = tried((world, &mut peer, &mount), false, ALL.without(needs.all), &draft);
                 assert_eq!(said.await, Status::ACCESS_DENIED, "{what} {part:?}");
-                // ACCESS_SYSTEM_SECURITY needs a privilege that ann does not have.
+                // ACCESS_SYSTEM_SECURITY needs a privilege that ann does not have, so it cannot be
+                // tested here.
                 if needs != system {
                     let at = (world, &mut peer, &mount);
                     check(at, &format!("{what} {part:?}"), false, needs, &draft).await;
@@ -395,7 +396,8 @@ fn x2_what_the_other_commands_need() {
         for (what, is_directory, needs, draft) in cases {
             check((world, &mut peer, &mount), what, is_directory, needs, draft).await;
         }
-        // With the right, CHANGE_NOTIFY would wait: other tests do that.
+        // Only the refusal is tested here: with the right, CHANGE_NOTIFY would wait, which other
+        // tests cover.
         let watch = |file: FileId| {
             Draft::new(Command::CHANGE_NOTIFY).with(|w| {
                 change_notify::Request {
@@ -447,7 +449,8 @@ fn x2_every_bit_of_a_mask_stands_for_itself() {
         ann.close(&hers, folder).await;
         let file = ann.open_file(&hers, &Want::file("d\\f")).await;
         ann.close(&hers, file).await;
-        // The directory gives bob no rights on its entries.
+        // The directory's access list gives bob no rights on its entries, so the file's own list
+        // decides.
         protect(&mut ann, &hers, "d", NONE).await;
         for granted in bits(ALL) {
             for (list, alone) in [(granted, true), (ALL.without(granted), false)] {

@@ -107,7 +107,7 @@ fn the_owner_sets_who_else_may_and_the_others_may_not() {
             assert_eq!(status(&mut bob, &his, &want).await, Status::ACCESS_DENIED, "{access:?}");
             assert_eq!(status(&mut ann, &hers, &want).await, Status::SUCCESS, "{access:?}");
         }
-        // On the host only the server's user may access the file.
+        // On the host the file's mode gives access only to the server's user.
         let mode = std::fs::metadata(world.path("secret")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
         assert_eq!(mode & 0o077, 0, "{mode:o}");
@@ -142,7 +142,7 @@ fn new_files_inherit_and_need_the_directorys_leave() {
             }
         }
         assert!(!world.path("d/g").exists() && !world.path("d/h").exists());
-        // An existing name is reported before the missing right to create a file.
+        // Bob may not make files here, but the existing name is reported first.
         let want = Want::file("d\\f").disposition(CreateDisposition::CREATE);
         assert_eq!(status(&mut bob, &his, &want).await, Status::OBJECT_NAME_COLLISION);
         let deleting = Want::existing("d\\f")
@@ -249,7 +249,8 @@ fn a_rename_that_is_refused_breaks_nothing_of_the_file_in_its_way() {
             for class in [FileInfoClass::RENAME, FileInfoClass::LINK] {
                 let draft = rename_draft(class, file, name, true);
                 ann.send(vec![hers.put(draft)], hers.via()).await;
-                // The rename is refused at once, without an interim response.
+                // Bob has the file open, so the rename is refused at once, without an interim
+                // response.
                 ann.reply().await.expect(Status::ACCESS_DENIED);
             }
         }
@@ -317,7 +318,8 @@ fn who_may_be_made_the_owner() {
             let file = peer.open_file(mount, &Want::file(name)).await;
             peer.close(mount, file).await;
         }
-        // On the host all files belong to one user: each client user sees it as itself.
+        // On the host all files belong to the server's user, so each client sees its own user as
+        // their owner.
         let anns = descriptor(&mut ann, &hers, "a").await.owner.unwrap();
         let bobs = descriptor(&mut bob, &his, "b").await.owner.unwrap();
         protect(&mut ann, &hers, "a", &everyone(AccessMask::FILE_ALL)).await;

@@ -82,7 +82,7 @@ fn counts_of_ended_sessions_stay_in_the_sum_and_failed_logons_are_counted() {
         }
         let after = world.embedded.status(&StatusQuery::default());
         assert_eq!(after.sessions.rows.len(), 0);
-        // The LOGOFF is one more operation.
+        // The LOGOFF counts as one more operation.
         assert_eq!(after.server.activity.operations, before.operations + 1);
         assert!(after.server.activity.received > before.received);
     });
@@ -150,7 +150,7 @@ fn a_kicked_session_ends_with_its_opens() {
         assert_eq!((kicked.sessions, kicked.opens), (1, 1));
         ann.create(&hers, &Want::existing("f")).await.expect(Status::USER_SESSION_DELETED);
         bob.open_file(&his, &Want::existing("f")).await;
-        // The kicked account may log on again.
+        // Ann was kicked, but may log on again at once.
         ann.log_on("ann").await;
         let kicked = world.embedded.kick(&Kick::User(String::from("Bob")), "a test").await;
         assert_eq!((kicked.sessions, kicked.opens), (1, 1));

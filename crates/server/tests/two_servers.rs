@@ -96,12 +96,12 @@ fn two_servers_have_nothing_in_common() {
         let two = Running::of(two.unwrap());
         assert_eq!(budget::limit(), 128 * MIB, "each adds its part");
 
-        // The servers have different accounts.
+        // The accounts are separate: ann exists on the first server only, bob on the second.
         let (mut ann, anns) = one.log_on(1, "ann").await.unwrap();
         let (mut bob, bobs) = two.log_on(2, "bob").await.unwrap();
         assert_eq!(one.log_on(3, "bob").await.err(), Some(Status::LOGON_FAILURE));
         assert_eq!(two.log_on(4, "ann").await.err(), Some(Status::LOGON_FAILURE));
-        // The servers have different shares and Opens.
+        // The shares are separate, and the same file name on each server is another file.
         let first = ann.mount(&anns, "first").await;
         let second = bob.mount(&bobs, "second").await;
         assert!(ann.try_mount(&anns, "second").await.is_err());
@@ -109,15 +109,17 @@ fn two_servers_have_nothing_in_common() {
         ann.open_file(&first, &Want::file("same")).await;
         bob.open_file(&second, &Want::file("same")).await;
         assert_eq!((one.server.metrics().files, two.server.metrics().files), (1, 1));
-        // The servers have different limits.
+        // The limits are separate: the first server allows one session for each account, the second
+        // one more.
         assert!(one.log_on(5, "ann").await.is_err(), "one session per account");
         assert!(two.log_on(6, "bob").await.is_ok());
-        // A reload changes one server only.
+        // Only the first server is reloaded, so only it knows the new account.
         one.server.reload(Reload::new().limits(limits(100)).accounts(users("carl")));
         assert!(one.log_on(7, "carl").await.is_ok());
         assert!(two.log_on(8, "carl").await.is_err());
         bob.expect_alive().await;
-        // Each server reports only its own events.
+        // Each server reports only its own events, so the first one's events must not have bob's
+        // logon.
         let mut users = Vec::new();
         while let Ok(Some((_, event))) = timeout(Duration::from_millis(200), events.next()).await {
             if event.kind() == Kind::Logon && event.outcome() == Status::SUCCESS {
@@ -125,7 +127,7 @@ fn two_servers_have_nothing_in_common() {
             }
         }
         assert_eq!(users, ["ann", "carl"]);
-        // Stopping one server does not stop the other.
+        // The first server stops, but the second one still serves its client.
         one.stop().await;
         bob.expect_alive().await;
         bob.open_file(&second, &Want::file("after")).await;

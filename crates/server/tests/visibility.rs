@@ -154,8 +154,8 @@ fn x8_what_is_not_seen_is_answered_as_what_is_not_there() {
                 assert_eq!(status(&mut bob, &his, &want).await, said, "{name} {access:?}");
             }
         }
-        // A hidden file looks absent even if the request asks for another kind, or if another user
-        // has it open.
+        // The access list hides this file from bob. It must look like an absent one, even if bob
+        // asks for another kind, and while ann has it open.
         let want = Want::existing("d\\nothing").access(AccessMask::WRITE_DAC);
         let held = ann.open_file(&hers, &want).await;
         for options in [CreateOptions::DIRECTORY_FILE, CreateOptions::DELETE_ON_CLOSE] {
@@ -166,8 +166,8 @@ fn x8_what_is_not_seen_is_answered_as_what_is_not_there() {
             }
         }
         ann.close(&hers, held).await;
-        // A user who may write but not read a file can open it without seeing it. For a file that
-        // the user sees, the refusal tells the true reason.
+        // Bob may write this file but not read it, so it can be opened although it is hidden. A
+        // file that bob sees is refused with the true reason.
         let want = Want::existing("d\\unseen").access(AccessMask::WRITE_DATA);
         assert_eq!(status(&mut bob, &his, &want).await, Status::SUCCESS);
         let want = Want::existing("d\\seen").access(AccessMask::WRITE_DATA);
@@ -214,7 +214,8 @@ fn x8_what_would_be_made_is_answered_alike() {
                     for want in [Want::file(name), Want::directory(name)] {
                         let want = want.access(READ).disposition(disposition);
                         let said = status(&mut bob, &his, &want).await;
-                        // A directory cannot be overwritten or superseded.
+                        // A directory can be neither overwritten nor superseded, so these cases
+                        // return INVALID_PARAMETER.
                         if said != Status::INVALID_PARAMETER {
                             assert_eq!(said, taken, "{name} {disposition:?} {may_add}");
                         }
@@ -229,7 +230,7 @@ fn x8_what_would_be_made_is_answered_alike() {
                 let expected = if may_add { Status::SUCCESS } else { Status::ACCESS_DENIED };
                 assert_eq!(status(&mut bob, &his, &want).await, expected, "{disposition:?}");
                 let _ = std::fs::remove_file(world.path("d/absent"));
-                // For a file that the user sees, the refusal tells the true reason.
+                // Bob sees this file, so the collision is reported.
                 let want = Want::file("d\\seen").disposition(CreateDisposition::CREATE);
                 let said = status(&mut bob, &his, &want).await;
                 assert_eq!(said, Status::OBJECT_NAME_COLLISION);
@@ -295,8 +296,8 @@ fn x8_changes_of_the_unseen_have_no_names() {
             });
             let ids = bob.send(vec![his.put(draft)], his.via()).await;
             bob.interim().await;
-            // As the owner, ann sets the access list that the file already has, which is reported
-            // as a change.
+            // Ann sets the access list that the file already has. This counts as a change, which
+            // bob's watch reports with or without the name.
             let mask = if is_told { READ } else { AccessMask::EMPTY };
             protect(&mut ann, &hers, &format!("d\\{name}"), mask | AccessMask::SYNCHRONIZE).await;
             let reply = bob.final_reply(ids[0]).await;
@@ -333,7 +334,7 @@ fn x8_many_changes_have_no_names() {
             bob.interim().await;
             protect(&mut ann, &hers, "d\\seen", mask).await;
             bob.final_reply(ids[0]).await.expect(Status::SUCCESS);
-            // The replies to these requests are read later.
+            // The replies to these requests are not needed now; they are read later.
             for at in 0..count {
                 let name = if at % 2 == 0 { "d\\open\\inside" } else { "d\\seen" };
                 protect(&mut ann, &hers, name, mask).await;
@@ -378,8 +379,8 @@ fn x8_changes_far_below_have_no_names() {
             bob.interim().await;
             protect(&mut ann, &hers, &path, mask).await;
             bob.final_reply(ids[0]).await.expect(Status::SUCCESS);
-            // No request is waiting, so the changes are stored. They alternate between two objects,
-            // because repeated changes of one object are merged.
+            // No CHANGE_NOTIFY waits, so the server keeps the changes. They alternate between two
+            // objects, because repeated changes of one object are merged.
             for at in 0..count {
                 let name = if at % 2 == 0 { path.rsplit_once('\\').unwrap().0 } else { &path };
                 protect(&mut ann, &hers, name, mask).await;

@@ -261,7 +261,8 @@ fn reads_at_the_edges() {
             (100, 1, 0, None),
             (101, 1, 0, None),
             (1 << 40, 1, 0, None),
-            // A READ of zero bytes succeeds at every offset.
+            // A READ of length 0 succeeds at each offset, unless MinimumCount (the third number) is
+            // larger.
             (0, 0, 0, Some(0)),
             (100, 0, 0, Some(0)),
             (5000, 0, 0, Some(0)),
@@ -297,14 +298,15 @@ fn writes_at_the_edges() {
         assert_eq!(world.content("f"), b"\0\0\0abc");
         peer.write(&mount, file, 1, b"xyz").await;
         assert_eq!(world.content("f"), b"\0xyzbc");
-        // A negative offset is refused, even without data.
+        // A negative offset is refused, even without data, and so is data beyond the largest
+        // offset.
         for (offset, data) in [(u64::MAX, &b"!"[..]), (1 << 63, b""), ((1 << 63) - 1, b"!")] {
             let draft = write_draft(file, offset, data);
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
         }
         peer.write(&mount, file, 6, b"!").await;
         assert_eq!(world.content("f"), b"\0xyzbc!");
-        // Write-through and each kind of FLUSH succeed.
+        // Write-through and both kinds of FLUSH must succeed and keep the data.
         let through = write_draft(file, 0, b"!").patch(108, &[1, 0, 0, 0]);
         peer.on(&mount, through).await.ok();
         peer.on(&mount, flush_draft(file)).await.ok();
@@ -358,7 +360,8 @@ fn read_only_takes_nothing_from_the_maximal_access() {
         let told = told.unwrap();
         assert_eq!(told.query_status, Status::SUCCESS);
         assert!(told.maximal_access.contains(writes), "{:?}", told.maximal_access);
-        // MS-FSA 2.1.5.1.2.1: READONLY refuses the CREATE, but not the maximal access.
+        // MS-FSA 2.1.5.1.2.1: READONLY makes this CREATE fail, although the maximal access includes
+        // the rights.
         let refused = peer.create(&mount, &Want::existing("f").access(writes)).await;
         refused.expect(Status::ACCESS_DENIED);
     });
@@ -369,7 +372,7 @@ fn a_handle_is_closed_once() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("f")).await;
-        // A FileId with one wrong half is refused.
+        // A FileId is refused if one of its halves is wrong.
         for wrong in [
             FileId { persistent: file.persistent ^ 1, ..file },
             FileId { volatile: file.volatile ^ 1, ..file },
@@ -401,7 +404,8 @@ fn bodies_cut_short_are_invalid() {
         ] {
             let whole = draft.body.len();
             for length in 0..whole {
-                // StructureSize of READ includes one byte that may be missing.
+                // StructureSize of READ counts one byte of the buffer that may be missing, so this
+                // length is valid.
                 let spare = draft.header.command == Command::READ && length == whole - 1;
                 if spare {
                     continue;
@@ -416,7 +420,7 @@ fn bodies_cut_short_are_invalid() {
                     reply.header.command
                 );
             }
-            // A wrong StructureSize is refused.
+            // Each request is refused with a wrong StructureSize.
             for size in [0_u16, 1, 4, 0xFFFF] {
                 let draft = draft.clone().patch(64, &size.to_le_bytes());
                 peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);

@@ -83,13 +83,15 @@ fn r6_an_open_shows_so_many_locks() {
         refused.expect(Status::INSUFFICIENT_RESOURCES);
         assert!(can_lock(dir, "ex", 5, 1), "nothing of it stays");
         assert!(!can_lock(dir, "ex", 2, 1));
-        // The limit applies to each Open of the file, so another Open can still lock.
+        // The first Open has as many locks as it may have on the host. The limit is that of an
+        // Open, so another Open can still lock.
         let other = one.open_file(&mine, &Want::existing("f")).await;
         one.on(&mine, lock_draft(other, &more)).await.ok();
         let all: Vec<_> = most.iter().map(|(at, ..)| (*at, 1, UNLOCK)).collect();
         one.on(&mine, lock_draft(file, &all)).await.ok();
         assert!(can_lock(dir, "ex", 6, 90));
-        // Removing one large lock splits its range into a piece between each two small locks.
+        // Many small locks and a large one overlap. Removing the large lock leaves the small ranges
+        // locked and frees the pieces between them.
         one.on(&mine, lock_draft(file, most.get(1..).unwrap())).await.ok();
         one.on(&mine, lock_draft(file, &[(0, 2_000, SHARED)])).await.ok();
         one.on(&mine, lock_draft(file, &[(0, 2_000, UNLOCK)])).await.ok();
@@ -107,21 +109,24 @@ fn other_programs_see_what_clients_lock() {
         one.on(&mine, lock_draft(file, &[(10, 10, EXCLUSIVE)])).await.ok();
         assert!(!can_lock(dir, "ex", 15, 1) && !can_lock(dir, "sh", 15, 1));
         assert!(can_lock(dir, "ex", 20, 10) && can_lock(dir, "ex", 0, 10));
-        // Locks of one Open may overlap; each is released separately.
+        // Two locks of one Open overlap. When one of them is released, the other one's range stays
+        // locked on the host.
         one.on(&mine, lock_draft(file, &[(5, 10, SHARED)])).await.ok();
         one.on(&mine, lock_draft(file, &[(10, 10, UNLOCK)])).await.ok();
         assert!(can_lock(dir, "ex", 15, 5), "only the shared one is left");
         assert!(can_lock(dir, "sh", 5, 10) && !can_lock(dir, "ex", 14, 1));
         one.on(&mine, lock_draft(file, &[(5, 10, UNLOCK)])).await.ok();
         assert!(can_lock(dir, "ex", 0, 100));
-        // A lock that was refused because of another client is not set on the host either.
+        // Another client's lock makes this request fail, so its first lock must not stay on the
+        // host either.
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         let other = two.open_file(&theirs, &Want::existing("f")).await;
         one.on(&mine, lock_draft(file, &[(0, 10, EXCLUSIVE)])).await.ok();
         let both = [(50, 10, EXCLUSIVE), (5, 1, EXCLUSIVE)];
         two.on(&theirs, lock_draft(other, &both)).await.expect(Status::LOCK_NOT_GRANTED);
         assert!(can_lock(dir, "ex", 50, 10) && !can_lock(dir, "ex", 5, 1));
-        // One lock covers the whole file; the other lies beyond the range of the host's locks.
+        // The first lock reaches far beyond the file. The last one is beyond the range of the
+        // host's locks, so it exists only in the server.
         let far = [(1 << 20, 1 << 62, EXCLUSIVE), (u64::MAX, 1, EXCLUSIVE)];
         two.on(&theirs, lock_draft(other, &far)).await.ok();
         assert!(!can_lock(dir, "ex", 1 << 40, 1));
@@ -145,12 +150,14 @@ fn clients_see_what_other_programs_lock() {
             let locks = [(range.0, range.1, SHARED)];
             one.on(&mine, lock_draft(file, &locks)).await.expect(Status::LOCK_NOT_GRANTED);
         }
-        // A LOCK request gets all of its locks or none.
+        // Another program holds a part of the range, so the LOCK is refused as a whole: its first
+        // lock must not stay.
         let both = [(50, 10, EXCLUSIVE), (15, 1, EXCLUSIVE)];
         one.on(&mine, lock_draft(file, &both)).await.expect(Status::LOCK_NOT_GRANTED);
         assert!(can_lock(dir, "ex", 20, 80));
         one.on(&mine, lock_draft(file, &[(0, 10, EXCLUSIVE)])).await.ok();
-        // A waiting LOCK is cancelled, or granted after the other program has ended.
+        // A LOCK waits for the lock of another program. It can be cancelled, or is granted when
+        // that program ends.
         let waits = [(15, 1, LockFlags::EXCLUSIVE_LOCK)];
         let start = async |peer: &mut Peer| {
             peer.send(vec![mine.put(lock_draft(file, &waits))], mine.via()).await.remove(0)

@@ -372,7 +372,8 @@ fn a_flood_of_what_hangs_is_bounded() {
         let more = threads() - before.min(threads());
         let most = BLOCKING_THREADS + frevo_net::limits::BLOCKING_CALLS_PER_MOUNT_MAX + 16;
         assert!(more <= most, "{more} threads");
-        // A request that waits for a place in the pool can be cancelled at once.
+        // This request waits for a place in the blocking pool, so it can be cancelled at once,
+        // although others hang.
         let cancel = Peer::cancel(last, Some(its_async_id), away.logon.id);
         peer.send_frame(&pack(&[cancel], away.via())).await;
         soon(peer.final_reply(last)).await.expect(Status::CANCELLED);
@@ -396,7 +397,7 @@ fn closing_what_hangs_holds_up_nobody() {
     let Some(mounted) = Mounted::new() else { return };
     in_world(async |world| {
         mounted.share(world);
-        // The client that every test runs beside has these files open.
+        // The innocent client of each test world has these files open; they are not counted.
         let innocent = world.server.files.len();
         let (mut peer, data) = world.session("ann", &Offer::default()).await;
         let away = peer.mount(&data.logon, "away").await;
@@ -414,13 +415,13 @@ fn closing_what_hangs_holds_up_nobody() {
         soon(works(&mut other, &theirs)).await;
         mounted.gate.shut(false);
         for reply in soon(peer.collect(&asked)).await {
-            // A hung READ that was given up is answered with CANCELLED.
+            // A READ that hung until the server gave it up is answered with CANCELLED.
             let is_read = reply.header.command == Command::READ;
             let is_given_up = is_read && reply.status() == Status::CANCELLED;
             assert!(is_given_up || reply.status() == Status::SUCCESS, "{reply:?}");
         }
         soon(works(&mut peer, &data)).await;
-        // The connection ends while its request hangs.
+        // The client disconnects while its request hangs. Other clients must still be served.
         let left = peer.open_file(&away, &Want::existing("f")).await;
         mounted.gate.shut(true);
         hangs(&mut peer, &away, read_draft(left, 0, 4096)).await;

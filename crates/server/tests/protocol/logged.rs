@@ -83,7 +83,7 @@ fn an_empty_list_of_ciphers_is_no_offer() {
         };
         assert_eq!(lines.take(), [""; 0]);
 
-        // The refusal is logged only once.
+        // A malformed NEGOTIATE is logged, but only once.
         let mut peer = world.connect();
         let draft = offer.draft_with(peer.guid, Vec::new());
         peer.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);

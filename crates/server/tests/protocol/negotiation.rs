@@ -24,7 +24,7 @@ fn every_dialect_by_itself() {
             let has = |bit| peer.server_capabilities.contains(bit);
             let three = dialect >= Dialect::SMB_3_0;
             assert_eq!(has(Capabilities::MULTI_CHANNEL), three);
-            // SMB 3.1.1 negotiates encryption in a context, not by this capability.
+            // SMB 3.1.1 negotiates encryption in a negotiate context, so the capability is not set.
             assert_eq!(has(Capabilities::ENCRYPTION), three && dialect != Dialect::SMB_3_1_1);
             assert!(peer.server_mode.contains(SecurityMode::SIGNING_REQUIRED));
             assert_eq!(peer.server_guid, Guid([0xF0; 16]));
@@ -58,7 +58,8 @@ fn the_highest_common_dialect_wins() {
             }
         },
     );
-    // This world has no second client, because that client would speak 3.1.1.
+    // This world has no innocent client, because that client speaks 3.1.1, which the server does
+    // not allow here.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let world = World::new(settings);
@@ -81,7 +82,7 @@ fn below_the_floor_is_not_supported() {
             let mut peer = world.connect();
             let offer = Offer { dialects, ..Offer::default() };
             peer.try_negotiate(&offer).await.expect(Status::NOT_SUPPORTED);
-            // After the refusal the client may send an acceptable NEGOTIATE.
+            // The refused NEGOTIATE did not end the connection, so an acceptable one succeeds.
             peer.negotiate(&Offer::default()).await;
             peer.log_on("ann").await;
         }
@@ -121,7 +122,8 @@ fn a_second_negotiation_ends_the_connection() {
                 frames.extend(message);
             }
             peer.send_bytes(&frames).await;
-            // The answer to the first NEGOTIATE may come before the disconnect.
+            // The client has sent NEGOTIATE twice, which ends the connection, maybe before the
+            // first answer arrives.
             let answered = peer.frame().await;
             if let Some(frame) = answered {
                 assert_eq!(peer.open(frame)[0].header.message_id, 0);
@@ -185,18 +187,19 @@ fn contexts_of_the_response() {
             assert_eq!(hash_algorithms, &[HashAlgorithm::SHA_512]);
             assert_eq!(salt.len(), 32);
             salts.push(salt.to_vec());
-            // The server chooses by its own order of preference.
+            // The server chooses by its own order of preference, not by the client's.
             assert_eq!(encryption, &NegotiateContext::Encryption(vec![Cipher::AES_128_GCM]));
             assert_eq!(signing, &NegotiateContext::Signing(vec![SigningAlgorithm::AES_GMAC]));
         }
         assert_ne!(salts[0], salts[1]);
-        // A context that the client did not send is not answered.
+        // The client sends no contexts for encryption and signing, so the answer has only that of
+        // preauthentication.
         let mut peer = world.connect();
         let offer = Offer { ciphers: vec![], signing: vec![], ..Offer::default() };
         let reply = peer.ask(offer.draft(peer.guid), Via::Plain).await;
         let response = negotiate::Response::parse(&reply.ok().message).unwrap();
         assert_eq!(response.negotiate_contexts.len(), 1);
-        // Without a common algorithm the server answers with the value for "none".
+        // The client offers only unknown algorithms, so the answer has the value for "none".
         let mut peer = world.connect();
         let offer = Offer { ciphers: vec![0x99], signing: vec![0x99], ..Offer::default() };
         let reply = peer.ask(offer.draft(peer.guid), Via::Plain).await;
@@ -261,7 +264,8 @@ fn settings_are_those_of_the_beginning() {
         let (shares, accounts) = (world.server.shares().as_ref().clone(), world.server.accounts());
         world.server.reload(strict, shares, accounts);
         peer.open_file(&mount, &Want::file("f")).await;
-        // A connection that was accepted before the reload keeps the old settings.
+        // This connection was accepted before the reload, so it keeps the old settings, which allow
+        // SMB 2.1.
         let draft = Offer::only(Dialect::SMB_2_1).draft(silent.guid);
         silent.send_frame(&pack(&[draft], Via::Plain)).await;
         silent.reply().await.ok();

@@ -152,8 +152,8 @@ fn a_share_that_hangs_stalls_no_other() {
         gated.shut(true);
         let (mut other, theirs) = world.session("bob", &Offer::default()).await;
         let asked = peer.send(vec![away.put(Want::existing("everyday").draft())], away.via()).await;
-        // The hung request gets an interim response. Other requests of this connection and of the
-        // core are still served.
+        // The hung request gets an interim response. Meanwhile, other requests of its connection
+        // and of its core must be served.
         let interim = soon(peer.interim()).await;
         assert_eq!(interim.header.message_id, asked[0]);
         soon(works(&mut other, &theirs)).await;
@@ -194,7 +194,7 @@ fn a_user_whose_folder_hangs_stalls_no_other() {
         let gated = Gated::new();
         let (hung, held) = (Arc::clone(&gated), Arc::clone(&gated));
         let open = move |account: &str| {
-            // Opening the folder hangs at the gate, too.
+            // Opening a user's folder hangs at the gate as well.
             let _ = hung.stat(&Name::from_stored(account.to_owned()));
             Some(Arc::clone(&hung) as Arc<dyn Vfs>)
         };
@@ -245,8 +245,8 @@ fn closes_that_hang_are_few() {
         soon(peer.on(&away, close_draft(first))).await.ok();
         for file in [last, second] {
             asked.extend(peer.send(vec![away.put(close_draft(file))], away.via()).await);
-            // The close of "second" must wait for a place in the pool, although its own file does
-            // not hang.
+            // The file "second" does not hang, but its close needs a place in the pool, which the
+            // hanging requests hold.
             soon(peer.interim()).await;
         }
         gated.shut(false);
@@ -343,7 +343,7 @@ fn a_hung_share_does_not_hold_up_the_end() {
         world.embedded.stop_within(Duration::from_millis(300));
         soon(serving).await.unwrap().unwrap();
     });
-    // The gate is opened so that the threads of the pool end with the test.
+    // The gate is opened, because the threads of the pool must end with the test.
     gated.shut(false);
 }
 
@@ -377,7 +377,7 @@ fn r4_one_user_leaves_threads_of_the_core_to_others() {
             for _ in 0..300 {
                 asked.extend(peer.send(vec![here.put(snapshots(*file))], here.via()).await);
             }
-            // Every request has begun or waits for a place in the pool.
+            // Each of the client's 300 requests now has begun or waits for a place in the pool.
             for _ in 0..300 {
                 soon(peer.interim()).await;
             }

@@ -27,7 +27,7 @@ fn authentication_anew_is_for_the_same_user() {
         let file = peer.open_file(&mount, &Want::file("f")).await;
         let refused = peer.log_on_again(Setup::again("bob", &mount.logon)).await;
         refused.expect(Status::ACCESS_DENIED);
-        // MS-SMB2 3.3.5.5.3: a failed re-authentication ends the session.
+        // MS-SMB2 3.3.5.5.3: the re-authentication failed, which ends the session.
         let read = mount.put(read_draft(file, 0, 1));
         peer.ask(read, mount.via()).await.expect(Status::USER_SESSION_DELETED);
         assert!(!world.server.sessions().iter().any(|session| session.id == mount.logon.id));
@@ -100,8 +100,8 @@ fn who_logs_on_as_nobody_gets_next_to_nothing() {
             let open = Want::existing(pipe).draft().session(id).tree(tree);
             other.ask(open, Via::Plain).await.expect(Status::ACCESS_DENIED);
         }
-        // An anonymous session cannot be taken over by an anonymous logon. It cannot seal either,
-        // since everyone knows its keys.
+        // An anonymous logon must not end another anonymous session by naming it as its previous
+        // one. It cannot encrypt either, because everyone knows its keys.
         let mut third = world.connect();
         third.negotiate(&Offer::default()).await;
         let setup = Setup { previous: id, ..Setup::of("") };
@@ -169,7 +169,8 @@ fn an_expired_session_may_end_or_return() {
 fn the_same_users_new_session_takes_over() {
     in_world(async |world| {
         let (mut old, mount) = world.session("ann", &Offer::default()).await;
-        // The Open shares no access, so the old session must end before it can be opened again.
+        // The old session has the file open and shares nothing, so the new session can open it only
+        // if the old one has ended.
         let want = Want::file("f").sharing(Default::default());
         let file = old.open_file(&mount, &want).await;
         let mut new = world.connect();
@@ -182,9 +183,9 @@ fn the_same_users_new_session_takes_over() {
         new.open_file(&after, &want).await;
         let read = mount.put(read_draft(file, 0, 1));
         old.ask(read, mount.via()).await.expect(Status::USER_SESSION_DELETED);
-        // The old connection can still log on.
+        // The old session has ended, but its connection can still be used for a logon.
         old.log_on("ann").await;
-        // A PreviousSessionId is ignored if it names no session or the new session itself.
+        // A PreviousSessionId has no effect if it names no session, or the new session itself.
         for previous in [0x77, u64::MAX] {
             new.try_log_on(Setup { previous, ..Setup::of("ann") }).await.unwrap();
         }
@@ -223,7 +224,8 @@ fn channels_share_what_is_open() {
                 assert_eq!(one.read(&mount, other, 0, 100).await, b"from the second");
             }
             assert_eq!(two.read(&there.sealed(), file, 0, 100).await, b"from the first");
-            // Each channel has its own signing key.
+            // Each channel has its own signing key, so a message signed with the other channel's
+            // key is refused.
             let wrong = mount.put(read_draft(file, 0, 1));
             two.ask(wrong, Via::Signed(&mount.logon)).await.expect(Status::ACCESS_DENIED);
             one.close(&mount, other).await;
@@ -267,7 +269,7 @@ fn logoff_ends_the_session_on_every_channel() {
             peer.ask(logoff, mount.via()).await.expect(Status::USER_SESSION_DELETED);
             peer.expect_alive().await;
         }
-        // LOGOFF closes the session's files.
+        // LOGOFF has closed the file, so a new session can open it, although it shares nothing.
         let logon = one.log_on("ann").await;
         let mount = one.mount(&logon, "data").await;
         one.open_file(&mount, &want).await;
@@ -282,7 +284,7 @@ fn tree_disconnect_closes_what_was_opened_through_it() {
         assert_ne!(mount.tree, second.tree);
         let closed = peer.open_file(&mount, &Want::file("f")).await;
         let stays = peer.open_file(&second, &Want::file("f")).await;
-        // A FileId is valid only in its own tree connect.
+        // A FileId belongs to a tree connect, so another tree connect does not know it.
         peer.on(&second, read_draft(closed, 0, 1)).await.expect(Status::FILE_CLOSED);
         peer.on(&mount, Draft::empty(Command::TREE_DISCONNECT)).await.ok();
         let read = read_draft(closed, 0, 1);
@@ -344,8 +346,8 @@ fn a_client_speaks_one_dialect() {
         two.negotiate(&Offer::only(Dialect::SMB_3_0)).await;
         let refused = two.try_log_on(Setup::of("ann")).await.err().expect("refused");
         refused.expect(Status::USER_SESSION_DELETED);
-        // SMB 2.0.2 has no ClientGuid, so it is not compared. After the first session has ended,
-        // the client may change its dialect.
+        // SMB 2.0.2 sends no ClientGuid, so the dialect of that connection is not compared. When
+        // the first session has ended, the second connection may log on with its own dialect, too.
         let mut old = world.connect();
         old.guid = one.guid;
         old.negotiate(&Offer::only(Dialect::SMB_2_0_2)).await;

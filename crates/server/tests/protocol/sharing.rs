@@ -68,7 +68,7 @@ fn overwriting_needs_more_than_the_handle_keeps() {
     in_world(async |world| {
         world.file("f", b"content");
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // The first Open reads, and shares only reading.
+        // The first Open reads the file and shares only reading, so overwriting is refused.
         let want = Want::existing("f").access(access(READ)).sharing(ShareAccess::READ);
         let file = peer.open_file(&mount, &want).await;
         for disposition in [CreateDisposition::OVERWRITE, CreateDisposition::SUPERSEDE] {
@@ -90,8 +90,8 @@ fn delete_on_close_waits_for_the_last_handle() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let one = peer.open_file(&mount, &delete_on_close("f")).await;
         let two = peer.open_file(&mount, &Want::existing("f")).await;
-        // Closing another handle does not delete the file. The deletion becomes pending when the
-        // DELETE_ON_CLOSE handle is closed.
+        // Closing an ordinary handle does not delete the file. Closing the DELETE_ON_CLOSE handle
+        // makes the deletion pending, so the file cannot be opened any more.
         let three = peer.open_file(&mount, &Want::existing("f")).await;
         peer.close(&mount, three).await;
         peer.close(&mount, one).await;
@@ -102,7 +102,7 @@ fn delete_on_close_waits_for_the_last_handle() {
         assert_eq!(peer.read(&mount, two, 0, 100).await, b"content");
         peer.close(&mount, two).await;
         assert!(!world.path("f").exists());
-        // The name is free after the deletion.
+        // The file is deleted, so a new one can have its name.
         let want = Want::file("f").disposition(CreateDisposition::CREATE);
         peer.open_file(&mount, &want).await;
     });
@@ -130,7 +130,8 @@ fn a_readonly_file_that_deletes_itself_is_not_made() {
         let want = Want { attributes: FileAttributes::READONLY, ..delete_on_close("there") };
         let collision = want.clone().disposition(CreateDisposition::CREATE);
         peer.create(&mount, &collision).await.expect(Status::OBJECT_NAME_COLLISION);
-        // READONLY is meant for a new file, but OPEN_IF opens the existing one.
+        // A new READONLY file could not be deleted on close. OPEN_IF opens the existing file, for
+        // which READONLY in the request has no meaning, so it succeeds.
         let open_if = want.disposition(CreateDisposition::OPEN_IF);
         peer.open_file(&mount, &open_if).await;
     });

@@ -23,12 +23,13 @@ fn unbuffered_data_is_the_same_for_all() {
         let large = vec![7; 60_000];
         peer.write(&mount, direct, 0, &large).await;
         assert_eq!(peer.read(&mount, other, 0, 60_000).await, large);
-        // Offset and length are not multiples of the sector size.
+        // Offset and length are not multiples of a sector, but must work even in an unbuffered
+        // Open.
         peer.write(&mount, direct, 1_001, DATA).await;
         assert_eq!(peer.read(&mount, other, 1_001, 16).await, DATA);
         peer.write(&mount, other, 4_095, DATA).await;
         assert_eq!(peer.read(&mount, direct, 4_095, 16).await, DATA);
-        // These READs cross the end of the file, or begin behind it.
+        // These READs cross the end of the file or begin behind it, so they return fewer bytes.
         assert_eq!(peer.read(&mount, direct, 59_999, 4_096).await, [7]);
         assert_eq!(world.content("f").len(), 60_000);
         peer.close(&mount, direct).await;

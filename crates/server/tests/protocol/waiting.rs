@@ -59,7 +59,8 @@ fn a_lock_is_granted_when_the_other_goes() {
         replies.iter().for_each(|reply| _ = reply.ok());
         assert_eq!(peer::async_id(&replies[0]), async_id);
         assert!(replies[0].is_signed());
-        // The waiting client has the lock now.
+        // The waiting LOCK was granted after the UNLOCK, so the former holder cannot lock the
+        // range.
         c.peer
             .on(&c.mount, lock_draft(c.holder, &[(0, 1, EXCLUSIVE)]))
             .await
@@ -76,7 +77,7 @@ fn a_lock_is_granted_when_the_other_closes_or_goes_away() {
         let closed = c.peer.send(vec![close], c.mount.via()).await[0];
         let replies = c.peer.collect(&[id, closed]).await;
         replies.iter().for_each(|reply| _ = reply.ok());
-        // The connection of the client that holds the lock is cut.
+        // The client that holds the lock is cut off, so the waiting client gets it.
         let (mut other, mount) = world.session("bob", &Offer::default()).await;
         let file = other.open_file(&mount, &Want::existing("f")).await;
         let lock = mount.put(lock_draft(file, &[(0, 1, WAITS)]));
@@ -93,7 +94,7 @@ fn a_lock_is_granted_when_the_other_closes_or_goes_away() {
 fn the_locks_of_a_session_are_bounded() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // 32 requests with this many locks fill an Open, and each request has an ordinary size.
+        // 32 requests fill an Open with locks, so that each request has an ordinary size.
         let many = vec![(0, 1, SHARED); LOCKS_PER_OPEN / 32];
         let mut files = Vec::new();
         for number in 0..LOCKS_PER_SESSION / LOCKS_PER_OPEN {
@@ -131,7 +132,7 @@ fn cancel_by_async_id_and_by_message_id() {
         let mut c = Contest::new(world).await;
         for by_message in [false, true] {
             let (id, async_id) = c.wait().await;
-            // CANCEL with an unknown id is ignored.
+            // A CANCEL with an unknown id must not cancel the waiting request.
             c.cancel(id, Some(async_id + 100)).await;
             c.cancel(id + 100, None).await;
             c.peer.expect_silence(Duration::from_millis(30)).await;
@@ -139,11 +140,12 @@ fn cancel_by_async_id_and_by_message_id() {
             let end = c.peer.final_reply(id).await;
             end.expect(Status::CANCELLED);
             assert_eq!(peer::async_id(&end), async_id);
-            // CANCEL after the final response is ignored.
+            // A CANCEL that comes after the final response gets no answer.
             c.cancel(id, Some(async_id)).await;
             c.peer.expect_silence(Duration::from_millis(30)).await;
         }
-        // The cancelled LOCK must not be granted later: another Open gets the range.
+        // The LOCK was cancelled, so it must not be granted when the holder closes: another Open
+        // can lock the range.
         c.peer.close(&c.mount, c.holder).await;
         let third = c.peer.open_file(&c.mount, &Want::file("f")).await;
         c.peer.on(&c.mount, lock_draft(third, &[(0, 1, EXCLUSIVE)])).await.ok();
@@ -221,7 +223,7 @@ fn in_the_middle_of_a_compound_nothing_waits() {
         let replies = c.peer.ask_all(drafts, c.mount.via()).await;
         replies[0].expect(Status::INTERNAL_ERROR);
         replies[1].ok();
-        // A lock that is free is granted within a compound, too.
+        // The range is free, so the LOCK need not wait and succeeds even within a compound.
         let drafts = vec![
             c.mount.put(lock_draft(c.waiter, &[(5, 1, WAITS)])),
             c.mount.put(read_draft(c.waiter, 0, 0)),
@@ -243,7 +245,8 @@ fn waiting_requests_are_limited() {
         }
         let lock = lock_draft(c.waiter, &[(0, 1, WAITS)]);
         c.peer.on(&c.mount, lock).await.expect(Status::INSUFFICIENT_RESOURCES);
-        // The other requests go on waiting. The end of one request makes room for another one.
+        // One of the waiting requests ends, so there is room for another one. All others go on
+        // waiting.
         let (id, async_id) = ids.pop().unwrap();
         c.cancel(id, Some(async_id)).await;
         c.peer.final_reply(id).await.expect(Status::CANCELLED);
@@ -295,14 +298,15 @@ fn locks_and_their_flags() {
             (&[(9, 1, LockFlags(0xFFFF_FFFF))], Status::INVALID_PARAMETER),
             (&[(9, 1, shared | WAITS)], Status::INVALID_PARAMETER),
             (&[(9, 1, unlock | now)], Status::INVALID_PARAMETER),
-            // A LOCK with several locks may not wait.
+            // A request with several locks must not wait, so it is refused without
+            // FAIL_IMMEDIATELY.
             (&[(9, 1, WAITS), (11, 1, WAITS)], Status::INVALID_PARAMETER),
             (&[(9, 1, WAITS | now), (11, 1, unlock)], Status::INVALID_PARAMETER),
             (&[(u64::MAX, 2, EXCLUSIVE)], Status::INVALID_LOCK_RANGE),
             (&[(9, 1, unlock)], Status::RANGE_NOT_LOCKED),
             (&[(0, 1, EXCLUSIVE)], Status::LOCK_NOT_GRANTED),
             (&[(0, 1, shared | now)], Status::LOCK_NOT_GRANTED),
-            // If a lock of the request fails, its earlier locks are released.
+            // The second lock fails, so the first one is released again, as the next rows show.
             (&[(9, 1, EXCLUSIVE), (0, 1, EXCLUSIVE)], Status::LOCK_NOT_GRANTED),
             (&[(9, 1, EXCLUSIVE), (11, 1, shared | now)], Status::SUCCESS),
             (&[(9, 1, unlock), (11, 1, unlock)], Status::SUCCESS),
@@ -310,14 +314,14 @@ fn locks_and_their_flags() {
             let reply = c.peer.on(&c.mount, lock_draft(c.waiter, locks)).await;
             assert_eq!(reply.status(), status, "{locks:?}");
         }
-        // READ and WRITE of other Opens fail in a locked range.
+        // Another Open has locked the range, so READ and WRITE of this Open fail in it.
         let read = read_draft(c.waiter, 0, 1);
         c.peer.on(&c.mount, read).await.expect(Status::FILE_LOCK_CONFLICT);
         let write = files::write_draft(c.waiter, 0, b"x");
         c.peer.on(&c.mount, write).await.expect(Status::FILE_LOCK_CONFLICT);
         c.peer.write(&c.mount, c.holder, 0, b"xy").await;
         c.peer.write(&c.mount, c.waiter, 1, b"z").await;
-        // A LockCount that does not match the message is refused.
+        // LockCount is 2, but the message has one lock, so it is refused.
         let lie = lock_draft(c.waiter, &[(9, 1, EXCLUSIVE)]).patch(66, &[2, 0]);
         c.peer.on(&c.mount, lie).await.expect(Status::INVALID_PARAMETER);
     });

@@ -78,7 +78,8 @@ fn run(test: impl AsyncFnOnce()) {
 #[test]
 fn a_request_that_holds_its_core_is_counted() {
     run(async || {
-        // Each request takes twice the processor time that the watchdog allows.
+        // Opening the file "slow" takes twice the processor time that the watchdog allows; opening
+        // "quick" takes little.
         let limit = held_limit().expect("tests have assertions");
         let world = World::over(settings(), &(Busy::new(limit * 2) as _));
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;

@@ -25,7 +25,7 @@ impl Dice {
     }
 
     fn roll(&mut self) -> u64 {
-        // The random numbers come from xorshift64*.
+        // The random numbers come from the generator xorshift64*.
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -53,7 +53,7 @@ fn l2_channels_come_and_go_during_signed_io() {
             let core = 1 + usize::try_from(chance % 2).unwrap();
             let (mut two, there) = cores.bind(core, &one, &mount).await;
             let read = two.send(vec![there.put(read_draft(file, 0, 64))], there.via()).await[0];
-            // In half of the rounds the client pauses between two requests.
+            // In one half of the rounds the client pauses before its next step.
             if chance & 4 != 0 {
                 tokio::time::sleep(Duration::from_micros(chance >> 8 & 0xFF)).await;
             }

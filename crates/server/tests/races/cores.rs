@@ -43,8 +43,8 @@ impl Cores {
                     .build()
                     .unwrap();
                 LocalSet::new().block_on(&runtime, async {
-                    // The task shows that the core still runs: it fails to beat if another task
-                    // blocks the core.
+                    // The task notes the time again and again. If another task blocks this core,
+                    // the noted time becomes old.
                     let life = tokio::task::spawn_local(async move {
                         loop {
                             beat.store(began.elapsed().as_millis() as u64, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Cores {
                 let now = began.elapsed().as_millis() as u64;
                 for beat in &beats {
                     let silent = now.saturating_sub(beat.load(Ordering::Relaxed));
-                    // L6: a core that blocks itself is detected by its missing beat.
+                    // L6: a request has blocked its core, which shows in the old time of its beat.
                     assert!(silent < STALLED_MS, "a core has not lived for {silent} ms");
                 }
             }

@@ -37,7 +37,7 @@ fn l6_replacing_from_two_sides_ends() {
                 .send(vec![there.put(rename_draft(class, b, "aaaa", true))], there.via())
                 .await[0];
             for reply in [soon(one.final_reply(to_b)).await, soon(two.final_reply(to_a)).await] {
-                // The rename may fail, because the other client may have the file open.
+                // The rename fails if the other client has the file open, and succeeds otherwise.
                 assert!(
                     matches!(
                         reply.status(),
@@ -88,7 +88,7 @@ fn a_create_and_a_rename_over_it_do_not_cross() {
                 refused += 1;
             }
             if let Some(file) = content {
-                // The opened file is still the one that has the name.
+                // The file that was opened must be the one that has the name now.
                 let open = one.read(&mount, file, 0, 16).await;
                 assert_eq!(open, world.content("target"), "run {run}");
                 one.close(&mount, file).await;

@@ -57,14 +57,15 @@ async fn one(world: &World, order: &[bool]) {
     for is_first in order {
         let step = *if *is_first { ones.next() } else { twos.next() }.unwrap();
         let ended = world.server.session(logon.id).is_none();
-        // A session ends with its last channel.
+        // The session ends when its last channel ends.
         is_over |= ended;
         let (peer, via) =
             if *is_first { (&mut one, Some(mount.clone())) } else { (&mut two, bound.clone()) };
         match (step, via) {
             (Step::Disconnect, _) => {
                 drop(peer.take());
-                // Lets the server notice the lost connection before the next message.
+                // These yields let the server notice the lost connection before it gets the next
+                // message.
                 for _ in 0..50 {
                     tokio::task::yield_now().await;
                 }
@@ -85,7 +86,7 @@ async fn one(world: &World, order: &[bool]) {
                     status => panic!("{what}: a binding is answered {status}"),
                 }
             }
-            // This connection was never bound to the session.
+            // The second connection is not bound to the session, so it cannot do this step.
             (_, None) => {}
             (step, Some(mount)) => {
                 let peer = peer.as_mut().unwrap();
@@ -118,7 +119,8 @@ async fn one(world: &World, order: &[bool]) {
         tokio::task::yield_now().await;
     }
     assert!(world.server.session(logon.id).is_none(), "{what}");
-    // The file can be opened alone: its Open was closed, exactly once.
+    // The order of steps has closed the Open, and only once, so the file can be opened without
+    // sharing.
     let path = world.path("f");
     let (mut other, theirs) = world.session("bob", &Offer::default()).await;
     let alone = Want::existing("f").sharing(Default::default());

@@ -68,7 +68,8 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
             for holder in all {
                 let is_durable = holder == Holder::Waits;
                 if is_durable && (run % 4 != 0 || run >= 40) {
-                    // A durable Open is closed only after a second or more, too late for this test.
+                    // A durable Open survives its connection for at least a second, which is too
+                    // long for this test.
                     continue;
                 }
                 let (mut one, mine) = cores.session(0, Guid([1; 16])).await;
@@ -92,8 +93,8 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
                         one.send(vec![mine.put(close_draft(file))], mine.via()).await;
                     }
                     Holder::Acknowledges => {
-                        // If this acknowledgment comes before the break, it is refused; the loop
-                        // below repeats it.
+                        // If the acknowledgment arrives before the break, it is refused, so the
+                        // loop below repeats it.
                         one.send(vec![mine.put(acknowledged(LeaseState::READ))], mine.via()).await;
                     }
                     Holder::ClosesAndAcknowledges => {
@@ -115,8 +116,8 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
                     loop {
                         tokio::select! {
                             reply = &mut answer => break reply,
-                            // The acknowledgment may come before the break, so it is repeated until
-                            // the break ends.
+                            // The last acknowledgment may have come before the break, so it is
+                            // repeated until the break ends.
                             () = tokio::time::sleep(Duration::from_millis(5)),
                                 if holder == Holder::Acknowledges =>
                             {
@@ -127,7 +128,7 @@ fn l4_a_break_that_meets_with_anything_lets_the_opener_in() {
                     }
                 };
                 let second = file_id(reply.ok());
-                // If the break had been missed, the opener would wait for BREAK_TIMEOUT.
+                // A missed break would make the opener wait for BREAK_TIMEOUT.
                 assert!(began.elapsed() < BREAK_TIMEOUT / 2, "{holder:?}, run {run}");
                 drop(one);
                 two.close(&theirs, second).await;

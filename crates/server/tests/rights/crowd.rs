@@ -59,7 +59,7 @@ impl Ambient for Crowd {
 
     fn host_user(&self, name: &str) -> Said<HostUser> {
         Ok(number(name).map(|number| {
-            // Each pair of users has a group in common.
+            // Users 2n and 2n + 1 have a group in common.
             let (uid, pair) = (FIRST + number, 70_000 + number / 2);
             HostUser { unix: UnixUser { uid, gid: uid, groups: vec![uid, pair] }, groups: vec![] }
         }))
@@ -103,7 +103,7 @@ impl Member {
             let there = std::fs::symlink_metadata(world.path(path)).unwrap();
             assert_eq!((there.uid(), there.gid()), (uid, uid), "{path} of {own}");
         };
-        // One compound makes, writes and closes a file, which belongs to the user.
+        // A compound makes, writes and closes a file, which must belong to the user.
         let file = format!("f{}", round % 8);
         let want = Want::file(&self.own(&file)).disposition(CreateDisposition::OVERWRITE_IF);
         let drafts = vec![
@@ -117,7 +117,7 @@ impl Member {
         self.count(3);
         owner(&format!("{own}/{file}"));
 
-        // Files of another user cannot be read, written, listed or created.
+        // The files and folders of another user cannot be read, written, listed or added to.
         let other = name((self.number + 1 + (round as u32 * 7) % (USERS - 1)) % USERS);
         let denied = Status::ACCESS_DENIED;
         let secret = format!("{other}\\secret");
@@ -130,7 +130,7 @@ impl Member {
             .options(CreateOptions::DELETE_ON_CLOSE);
         self.expect(&removal, denied).await;
 
-        // Only the two members of the pair's group may use the file.
+        // The file belongs to the group of a pair, so only the pair's two users can use it.
         let pair = format!("pair{:02}", self.number / 2);
         let shared = Want::existing(&pair).access(AccessMask::READ_DATA | AccessMask::WRITE_DATA);
         let file = file_id(&self.expect(&shared, Status::SUCCESS).await);
@@ -143,7 +143,8 @@ impl Member {
         let strange = format!("pair{:02}", (self.number / 2 + 1) % (USERS / 2));
         self.expect(&Want::existing(&strange).access(AccessMask::READ_DATA), denied).await;
 
-        // In a folder for all, a new file belongs to its user, who may delete it.
+        // All users may add files to this folder. The new file belongs to its user, who may delete
+        // it.
         let made = format!("{own}-{round}");
         let want = Want::file(&made).options(CreateOptions::DELETE_ON_CLOSE);
         let file = file_id(&self.expect(&want, Status::SUCCESS).await);
@@ -186,7 +187,7 @@ fn x7_sixty_four_users_never_mix() {
         run_as: RunAs::User,
         ..Share::new(name, Target::Disk(Arc::clone(&vfs)))
     };
-    // One share runs its requests off the core.
+    // The requests of the share "away" run on a blocking pool, not on the core.
     let away = Share { blocking_pool: Some(Arc::default()), ..share("away") };
     let shares = [share("data"), away];
     let server = serving(settings(), shares, Arc::new(Crowd), Arc::new(Crowd));

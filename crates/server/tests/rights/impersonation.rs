@@ -80,7 +80,7 @@ pub fn all_at_rest() {
         let mut busy = Vec::new();
         for task in std::fs::read_dir("/proc/self/task").unwrap() {
             let task = task.unwrap();
-            // A thread that ended meanwhile does not act as a user.
+            // If the file cannot be read, the thread has ended meanwhile and is not counted.
             let Ok(status) = std::fs::read_to_string(task.path().join("status")) else { continue };
             let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
             if uids.split_whitespace().all(|uid| uid == "0") {
@@ -160,10 +160,10 @@ fn x7_files_belong_to_who_makes_them_and_the_kernel_decides() {
         assert_eq!(status(&mut bob, &bobs, &Want::file("bobs")).await, Status::SUCCESS);
         assert_eq!(owner(world, "bobs"), (61_002, 61_002));
 
-        // In a folder with the sticky bit, a user cannot delete files of others.
+        // The folder has the sticky bit, so ann cannot delete a file of bob.
         set_mode(world.dir.path(), 0o1777);
         assert_eq!(status(&mut ann, &anns, &delete("bobs")).await, denied);
-        // The file belongs to a group of both users, whose rights apply.
+        // The file belongs to a group that has both users, so the group's rights apply.
         std::fs::write(world.path("ours"), b"").unwrap();
         chown(world.path("ours"), Some(0), Some(61_100)).unwrap();
         set_mode(&world.path("ours"), 0o660);
@@ -172,7 +172,7 @@ fn x7_files_belong_to_who_makes_them_and_the_kernel_decides() {
         set_mode(&world.path("ours"), 0o600);
         assert_eq!(status(&mut bob, &bobs, &write).await, denied);
 
-        // On the share "plain", files belong to the server's user.
+        // The share "plain" does not act as its users, so the file belongs to the server's user.
         let plain = ann.mount(&anns.logon, "plain").await;
         assert_eq!(status(&mut ann, &plain, &Want::file("served")).await, Status::SUCCESS);
         assert_eq!(owner(world, "served"), (0, 0));
@@ -202,7 +202,7 @@ fn steps(user: &str, other: &str, mount: &Mount, plain: &Mount, round: usize) ->
     let denied = Status::ACCESS_DENIED;
     vec![
         compound(create(&own), [Status::SUCCESS; 3]),
-        // CREATE fails, and so do the elements that depend on it.
+        // CREATE is denied in the other user's folder, and so are the elements that use its FileId.
         compound(create(&format!("{other}s\\{user}{round}")), [denied; 3]),
         single(mount.put(Want::existing(&format!("{other}s")).draft()), denied),
         compound(create(&format!("{user}{round}")), [Status::SUCCESS; 3]),
@@ -225,7 +225,8 @@ fn x7_interleaved_requests_of_two_users_never_mix() {
             sessions.push((user, other, peer, mount, plain));
         }
         for round in 0..ROUNDS {
-            // All requests are sent before any answer is read; one thread handles them all.
+            // The requests of all sessions are sent before any answer is read, so that one thread
+            // handles them in turn.
             let mut waiting = Vec::new();
             let count = sessions.len();
             for (index, (user, other, peer, mount, plain)) in sessions.iter_mut().enumerate() {
@@ -303,7 +304,8 @@ fn x7_what_outlives_its_connection_acts_as_its_owner() {
         ann.close(&anns, file).await;
         assert!(!world.path("anns/taken-up").exists(), "deleted by its owner");
 
-        // Ann may not remove entries of this folder any more; root still could.
+        // Ann has lost the right to remove entries of this folder. Root could still remove them, so
+        // the file shows who closes the Open.
         set_mode(&world.path("anns"), 0o555);
         tokio::time::sleep(Duration::from_secs(1_000)).await;
         assert_eq!(world.server.durables.counts(), (0, 0), "the scavenger has closed it");
@@ -327,7 +329,8 @@ fn x7_delete_on_close_at_the_end_of_a_connection() {
         ann.open_file(&anns, &own("may-not\\kept")).await;
         ann.open_file(&plain, &own("served")).await;
         set_mode(&world.path("may-not"), 0o500);
-        // "served" belongs to the server: only root may delete it from this folder now.
+        // "served" belongs to the server: only root may delete it from this folder now, and it
+        // must.
         set_mode(world.dir.path(), 0o755);
         drop(ann);
         for _ in 0..200 {

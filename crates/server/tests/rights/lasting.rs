@@ -75,7 +75,7 @@ fn x7_x5_what_is_restored_is_its_owners() {
         std::fs::create_dir(root.join(name)).unwrap();
         give(&root.join(name), "ann", mode);
     }
-    // The kernel clears set-user-ID when a user other than root writes to the file.
+    // The kernel clears set-user-ID if a user other than root writes, so the bit shows who wrote.
     std::fs::write(root.join("marked"), b"before").unwrap();
     give(&root.join("marked"), "bob", 0o4660);
     std::fs::write(root.join("lost"), b"").unwrap();
@@ -102,7 +102,8 @@ fn x7_x5_what_is_restored_is_its_owners() {
             files.push((name, file_id(&reply)));
         }
         world.crash();
-        // Ann loses the right to these files, so the handles are not restored.
+        // Ann has lost the rights to these two files, so her handles of them are not restored after
+        // the restart.
         give(&root.join("lost"), "bob", 0o600);
         set_mode(&root.join("shut"), 0o555);
 
@@ -135,7 +136,8 @@ fn x7_x5_what_is_restored_is_its_owners() {
         let marked = std::fs::metadata(root.join("marked")).unwrap();
         assert_eq!(marked.mode() & 0o4000, 0, "it was written by somebody else");
         assert_eq!(std::fs::read(root.join("private/secret")).unwrap(), b"hers");
-        // The other handles time out and are closed with ann's rights.
+        // The other handles time out. They are closed with ann's rights, so a file that ann must
+        // not remove any more stays.
         tokio::time::sleep(Duration::from_secs(130)).await;
         assert_eq!(world.server.durables.counts(), (0, 0));
         assert!(!root.join("private/gone").exists());
@@ -207,7 +209,8 @@ fn x7_an_owner_of_a_domain_is_known_after_a_restart() {
         assert_eq!(world.server.durables.counts(), (0, 0), "nobody has this number any more");
         world.crash();
 
-        // The durable Open survives three planned restarts, in which its owner does not log on.
+        // The owner of this durable Open does not log on between three restarts, which it must
+        // survive.
         let (store, left) = (Arc::default(), Arc::new(MemoryState::default()));
         let mut world = serve(lasting(true), Arc::new(TwoUsers), &store);
         handover::take_up(&world.server, Arc::clone(&left) as _).unwrap();

@@ -83,7 +83,8 @@ fn x8_a_forbidden_share_is_answered_as_an_absent_one() {
                 let path = format!("\\\\frevo\\{name}");
                 let draft = tree_connect_draft(&path).session(logon.id);
                 let mut reply = peer.ask(draft, logon.via()).await;
-                // MessageId and Signature differ in each reply, so they are not compared.
+                // MessageId and Signature differ from reply to reply, so they are cleared before
+                // the replies are compared.
                 reply.message[24..32].fill(0);
                 reply.message[48..64].fill(0);
                 (reply.status(), reply.message)
@@ -247,7 +248,7 @@ fn who_the_host_says_nothing_of_is_kept_out() {
         assert_eq!(access(world, "ann", near).await, Err(Status::BAD_NETWORK_NAME));
         share(world, false, Rules { read_list: names(&["@guests"]), ..Rules::default() }, STAFF);
         assert_eq!(access(world, "ann", near).await, Ok(READ));
-        // The rule names a group of the account file.
+        // The rule names the group "staff" of the account file, of which only ann is a member.
         share(world, false, Rules { allow: names(&["@staff"]), ..Rules::default() }, STAFF);
         assert_eq!(access(world, "ann", near).await, Ok(AccessMask::FILE_ALL));
         assert_eq!(access(world, "bob", near).await, Err(Status::BAD_NETWORK_NAME));
@@ -269,7 +270,7 @@ fn a5_new_groups_count_from_the_next_request_on() {
         assert!(token(world).groups.is_empty());
         let refused = ann.try_mount(&logon, "data").await.err().map(|reply| reply.status());
         assert_eq!(refused, Some(Status::BAD_NETWORK_NAME));
-        // A client that re-authenticates as another user loses its session.
+        // Ann's session re-authenticates as bob, which is refused and ends the session.
         let reply = ann.log_on_again(Setup::again("bob", &logon)).await;
         assert_eq!(reply.status(), Status::ACCESS_DENIED);
         assert!(world.server.session(logon.id).is_none());

@@ -44,7 +44,7 @@ fn as_root(name: &str, test: impl AsyncFnOnce(&World) + Send) {
         println!("skipped: {name}: {why}");
         return;
     }
-    // The test gives up privileges, so it runs on a thread of its own.
+    // The test gives up the privileges of its thread, so it has a thread of its own.
     std::thread::scope(|scope| {
         let run = scope.spawn(|| {
             credentials::begin_thread();
@@ -110,7 +110,7 @@ fn x9_an_owner_or_group_of_the_host_takes_a_privilege() {
             }
         }
         assert_eq!(owner(world, "f"), (0, 0));
-        // Setting the present owner again changes nothing.
+        // Bob cannot change the owner, but setting the present owner again is allowed.
         for sid in spellings(1, 0) {
             let said = set(&mut bob, &his, file, Parts::OWNER, &owned_by(sid)).await;
             assert_eq!(said, Status::SUCCESS, "{sid}");
@@ -119,12 +119,14 @@ fn x9_an_owner_or_group_of_the_host_takes_a_privilege() {
             let said = set(&mut bob, &his, file, Parts::GROUP, &grouped_with(sid)).await;
             assert_eq!(said, Status::SUCCESS, "{sid}");
         }
-        // An owner that is an account of Frevo changes nothing on the host.
+        // A new owner that is an account of Frevo is only stored; the file's owner on the host
+        // stays.
         let own = world.server.token("bob", None);
         let said = set(&mut bob, &his, file, Parts::OWNER, &owned_by(*own.user())).await;
         assert_eq!(said, Status::SUCCESS);
         assert_eq!(owner(world, "f"), (0, 0));
-        // Now a descriptor is stored: the owner still cannot be set to a user of the host.
+        // A descriptor is stored now, but bob still cannot set the owner to another user of the
+        // host.
         for sid in spellings(1, 61_001) {
             let said = set(&mut bob, &his, file, Parts::OWNER, &owned_by(sid)).await;
             assert_eq!(said, Status::INVALID_OWNER, "{sid}");
@@ -132,7 +134,7 @@ fn x9_an_owner_or_group_of_the_host_takes_a_privilege() {
         assert_eq!(owner(world, "f"), (0, 0));
         bob.close(&his, file).await;
 
-        // Ann has SeRestorePrivilege, which allows any owner.
+        // Ann has SeRestorePrivilege, which allows every owner.
         world.file("g", "content");
         let file = ann.open_file(&hers, &Want::existing("g")).await;
         let uid = Sid::unix_user(61_001);
@@ -156,11 +158,11 @@ fn x9_set_user_id_goes_with_every_change_and_never_comes_back() {
             chown(world.path(name), Some(61_001), Some(61_001)).unwrap();
             set_mode(&world.path(name), 0o6755);
         };
-        // Setting an access list clears set-user-ID.
+        // Bob sets an access list, which must clear set-user-ID.
         program("list");
         protect(&mut bob, &his, &Want::existing("list"), &everyone(AccessMask::FILE_ALL)).await;
         assert_eq!(mode(world, "list"), 0o777);
-        // Writing data clears set-user-ID.
+        // Bob writes data, which must clear set-user-ID. Opening for writing alone must not.
         program("data");
         let want = Want::existing("data").access(AccessMask::WRITE_DATA);
         let file = bob.open_file(&his, &want).await;
@@ -168,12 +170,12 @@ fn x9_set_user_id_goes_with_every_change_and_never_comes_back() {
         bob.write(&his, file, 0, b"#!/bin/ksh ").await;
         assert_eq!(mode(world, "data"), 0o755);
         bob.close(&his, file).await;
-        // Setting an owner (by a user who may) clears set-user-ID.
+        // Ann may set the owner, which must clear set-user-ID.
         program("owner");
         let file = ann.open_file(&hers, &Want::existing("owner")).await;
         let said = set(&mut ann, &hers, file, Parts::OWNER, &owned_by(Sid::unix_user(0))).await;
         assert_eq!((said, mode(world, "owner")), (Status::SUCCESS, 0o755));
-        // Setting the mode, as POSIX clients do, clears set-user-ID.
+        // Setting the mode by a SID, as POSIX clients do, must clear set-user-ID.
         for kind in 1..=2 {
             program("mode");
             let sid = Sid::new(5, &[88, 3, 0o6755]).unwrap();

@@ -278,8 +278,8 @@ fn x7_every_call_to_a_file_system_is_its_users() {
             );
         }
         let missing: Vec<_> = probe.seen.check().into_iter().collect();
-        // These methods make no system call (`without_call`), or are tested with their own file
-        // systems (`elsewhere`).
+        // The methods in `without_call` make no system call; those in `elsewhere` are tested with
+        // their own file systems.
         let without_call = [
             "bytes",
             "data_device",
@@ -302,11 +302,12 @@ fn x7_every_call_to_a_file_system_is_its_users() {
             "set_quota_defaults",
             "snapshot",
         ];
-        // The test uses no directory leases, so this method is not called.
+        // No request of this test uses a directory lease, so `parent_key` is not called.
         let for_leases = ["parent_key"];
-        // The server sets extended attributes as whole lists, so these methods are not called.
+        // The server sets extended attributes only as a list, so the methods for single ones are
+        // not called.
         let by_lists = ["set_ea", "set_ea_needed"];
-        // The server calls this method only for macOS and for shares that hide files.
+        // The server calls `plain_access` only for macOS and for shares that hide files.
         let for_access = ["plain_access"];
         let mut expected: Vec<_> =
             [&without_call[..], &elsewhere, &for_leases, &by_lists, &for_access].concat();
@@ -330,7 +331,8 @@ fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
         let mut peers = vec![arrive("ann").await, arrive("bob").await];
         for _ in 0..10 {
             for (peer, mount, user) in &mut peers {
-                // A panic ends the connection on which its request came.
+                // The request panics, which ends its connection. Other connections of the user go
+                // on.
                 let (mut lost, theirs, _) = arrive(user).await;
                 let fatal = theirs.put(Want::file(&format!("{user}-fatal")).draft());
                 assert!(lost.ask_or_lose(fatal, theirs.via()).await.is_none());
@@ -338,7 +340,8 @@ fn x7_a_thread_is_nobodys_after_a_panic_or_a_cancel() {
                 peer.on(mount, query(InfoType::FILE, FileInfoClass::ALL.0, file)).await.ok();
                 peer.close(mount, file).await;
             }
-            // A request that has begun is finished even if its client cancels it.
+            // The client cancels its request while it hangs in the file system, but a request that
+            // has begun is finished.
             probe.seen.shut(true);
             let mut waiting = Vec::new();
             for (peer, mount, user) in &mut peers {
@@ -381,7 +384,7 @@ fn x7_changes_are_told_from_one_user_to_another() {
             assert_eq!(changes(told.expect("told").ok()), [name]);
             ann.close(&anns, file).await;
         }
-        // In a folder that the watching user may not list, changes are reported without names.
+        // Bob may not list "private", so a change in that folder is reported without its name.
         folder(world, "shown/open", "ann", 0o755);
         folder(world, "shown/private", "ann", 0o711);
         for (way, is_told) in [("open\\one", true), ("private\\two", false), ("open\\three", true)]
@@ -398,7 +401,7 @@ fn x7_changes_are_told_from_one_user_to_another() {
             }
             ann.close(&anns, file).await;
         }
-        // A user who may not list a folder cannot watch it.
+        // Bob may not list the folder, so bob cannot watch it.
         folder(world, "hidden", "ann", 0o711);
         let want = Want::existing("hidden").access(AccessMask::READ_DATA);
         assert_eq!(status(&mut bob, &bobs, &want).await, Status::ACCESS_DENIED);
@@ -428,15 +431,16 @@ fn x7_a_deletion_is_his_who_asked_for_it() {
                 }
                 ann.close(&anns, file).await;
                 assert!(world.path("shown/f").exists());
-                // Bob has lost the right to remove the file, so it is not removed.
+                // Bob asked for the deletion, but has lost the right to remove the file when the
+                // Open closes. So the file stays.
                 set_mode(&world.path("shown"), if stays { 0o555 } else { 0o755 });
                 bob.close(&bobs, held).await;
                 assert_eq!(world.path("shown/f").exists(), stays, "on close: {on_close}");
                 set_mode(&world.path("shown"), 0o755);
             }
         }
-        // Ann asked for the deletion, and bob, who may only read, closes last: the file is removed
-        // with ann's right.
+        // Ann's Open asked for the deletion, but bob, who may only read, closes last. The file is
+        // removed with ann's rights.
         let file = ann.open_file(&anns, &Want::file("shown\\f")).await;
         let held = bob.open_file(&bobs, &reads.access(AccessMask::READ_DATA)).await;
         ann.close(&anns, file).await;
@@ -471,8 +475,8 @@ fn x7_data_is_written_by_its_user_on_every_road() {
         let plain = ann.mount(&anns.logon, "plain").await;
         let reads = AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES;
         let writes = reads | AccessMask::WRITE_DATA;
-        // Control: a write as the server keeps set-user-ID, so a cleared set-user-ID proves a write
-        // as the user.
+        // A write as the server's user must keep set-user-ID. Only then does a cleared bit prove
+        // that the write was made as the client's user.
         marked(world, "control");
         let control = Want::existing("control").access(writes);
         let control = ann.open_file(&plain, &control).await;
@@ -503,7 +507,7 @@ fn x7_data_is_written_by_its_user_on_every_road() {
             ann.close(&anns, file).await;
             ann.close(&anns, source).await;
         }
-        // Ann cannot copy from a source that ann may not read.
+        // Ann must not copy from a file that ann may not read.
         set_mode(&world.path("source"), 0o600);
         let source = Want::existing("source").access(reads);
         assert_eq!(status(&mut ann, &anns, &source).await, Status::ACCESS_DENIED);
@@ -647,7 +651,8 @@ fn x7_what_is_counted_for_all_is_counted_by_the_server() {
             let (mut peer, mount) = session(world, user).await;
             let want = Want::directory("").access(AccessMask::READ_ATTRIBUTES);
             let root = peer.open_file(&mount, &want).await;
-            // The class is FileFsSizeInformation.
+            // Class 3 is FileFsSizeInformation: AvailableAllocationUnits at 8,
+            // SectorsPerAllocationUnit at 16 and BytesPerSector at 20.
             let reply = peer.on(&mount, query(InfoType::FILESYSTEM, 3, root)).await;
             let told = query_info::Response::parse(&reply.ok().message).unwrap().output;
             let word = |at: usize| u32::from_le_bytes(told[at..at + 4].try_into().unwrap());

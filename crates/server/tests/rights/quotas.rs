@@ -130,7 +130,8 @@ fn quotas_are_listed_from_where_the_last_answer_ended() {
             let small = Err(Status::BUFFER_TOO_SMALL);
             assert_eq!(ask(peer, &mount, file, length, again).await, small, "{length}");
         }
-        // A query that fails does not move the position.
+        // A query with a buffer that is too small failed and did not move the position, so the next
+        // one continues where the list was.
         assert_eq!(ask(peer, &mount, file, 4096, on).await, Ok(vec![some, last]));
 
         let from = sid_bytes(&Sid::unix_user(7_001));
@@ -210,7 +211,7 @@ fn quotas_of_others_are_for_administrators() {
         let asked = list(&[own]);
         let asked = (false, false, QuotaSids::List(&asked));
         let told = ask(&mut peer, &mount, file, 4096, asked).await;
-        // The user has no quota here, so an entry of zeros is returned.
+        // The user has no quota on this file system, so the entry has only zeros.
         assert_eq!(told, Ok(vec![(own, 0, 0, 0)]));
         let mine = wanted(7_001, -1, 1 << 40);
         assert_eq!(set(&mut peer, &mount, file, &mine).await, Status::ACCESS_DENIED);
@@ -218,7 +219,7 @@ fn quotas_of_others_are_for_administrators() {
         let file = peer.open_file(&mount, &all).await;
         let defaults = set_defaults(&mut peer, &mount, file, 1, 2).await;
         assert_eq!(defaults, Status::ACCESS_DENIED);
-        // The user may open the index, but not change quotas.
+        // The user may open the quota index, but may not change quotas.
         let file = peer.open_file(&mount, &Want::existing(INDEX)).await;
         assert_eq!(set(&mut peer, &mount, file, &mine).await, Status::ACCESS_DENIED);
         assert_eq!(set_defaults(&mut peer, &mount, file, 1, 2).await, Status::ACCESS_DENIED);
@@ -263,14 +264,14 @@ fn an_administrator_sets_quotas() {
             assert_eq!(set(peer, &mount, file, &entries).await, status, "{entries:?}");
             assert_eq!(kept(7_001), Some(after), "{entries:?}");
         }
-        // One invalid entry fails the request: no quota is set.
+        // One of the two entries is invalid, so the request fails and sets no quota at all.
         let mixed = [(Sid::unix_user(9), 1, 2), (Sid::USERS, 1, 2)];
         assert_eq!(set(peer, &mount, file, &entries(&mixed)).await, Status::INVALID_PARAMETER);
         assert_eq!(kept(9), None);
         let two = [(Sid::unix_user(9), 1, 2), (Sid::unix_user(8), -1, 3)];
         assert_eq!(set(peer, &mount, file, &entries(&two)).await, Status::SUCCESS);
         assert_eq!((kept(9), kept(8)), (Some((Some(1), Some(2))), Some((None, Some(3)))));
-        // User 9 owns no files, so the entry disappears when its limits are removed.
+        // User 9 owns no files, so without limits the entry disappears.
         assert_eq!(set(peer, &mount, file, &wanted(9, 0, -2)).await, Status::SUCCESS);
         assert_eq!(kept(9), None);
     });

@@ -64,7 +64,7 @@ fn a_use_that_the_rules_refuse_ends() {
                 (false, _) => Status::NETWORK_NAME_DELETED,
             };
             assert_eq!(later, expected, "{what}");
-            // The session stays, and may connect again within the new rules.
+            // The session itself has not ended. It may connect again, if the new rules allow it.
             let again = ann.try_mount(&logon, "data").await;
             let reads = matches!(what, "read_only" | "read_list" | "access_list");
             assert_eq!(again.is_ok(), reads || goes_on, "{what}");
@@ -82,8 +82,8 @@ fn a_session_of_an_account_that_may_not_log_on_ends() {
         file
     };
     let without_password = |file: &mut AccountFile| {
-        // A user that the configuration defines has an entry without a password in the account
-        // file, for the SID.
+        // If the configuration defines a user, the account file has an entry without a password,
+        // which only gives the SID.
         file.remove("ann");
         let mut entry = Entry::new("ann", u32::MAX, NtHash::from_password("x"), 0);
         entry.nt_hash = None;
@@ -135,7 +135,8 @@ fn a_logon_that_waits_is_of_the_present_account() {
     ] {
         in_frozen_world(settings(), async |world| {
             share(world, false, Rules::default(), STAFF);
-            // The wrong password delays the answer to the next logon.
+            // After the wrong password, the answer to the next logon is delayed, so the logon is
+            // pending during the change.
             let guess = Setup { password: "wrong".into(), ..Setup::of("ann") };
             let mut peers = Vec::new();
             for setup in [guess, Setup::of("ann")] {

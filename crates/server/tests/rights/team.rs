@@ -91,7 +91,7 @@ fn who_may_not_write_a_colleagues_file_sets_no_time() {
         for name in ["shown", "closed"] {
             let before = std::fs::metadata(world.path(name)).unwrap();
             let look = Want::existing(name).access(AccessMask::READ_ATTRIBUTES);
-            // The host's permissions apply to each attribute that is set.
+            // Bob's permissions on the host decide on each attribute and each time that is set.
             for want in [look, may(name)] {
                 let file = bob.open_file(&bobs, &want).await;
                 for (times, attributes) in [

@@ -17,7 +17,8 @@ fn a5_the_keys_stay() {
             let (mut peer, mount) = world.session("ann", &Offer::only(dialect)).await;
             let file = peer.open_file(&mount, &Want::file("f")).await;
             for _ in 0..3 {
-                // The old signing key stays in use after re-authentication.
+                // The key of the first logon stays in use after a re-authentication, so the WRITE
+                // is signed with it.
                 peer.log_on_again(Setup::again("ann", &mount.logon)).await.ok();
                 peer.write(&mount, file, 0, b"x").await;
             }
@@ -116,7 +117,8 @@ fn a5_an_encrypted_session_is_renewed_encrypted() {
             }
             peer.log_on_again(Setup::again("ann", &mount.logon)).await.ok();
             peer.mount(&mount.logon, "data").await;
-            // The binding is signed but not encrypted.
+            // The session is encrypted, but the binding of a channel is only signed, and must
+            // succeed.
             let mut second = world.connect();
             second.guid = peer.guid;
             second.negotiate(&offer).await;
@@ -134,7 +136,8 @@ fn a5_another_account_does_not_take_a_client_guid() {
         owner.guid = peer.guid;
         owner.negotiate(&Offer::default()).await;
         owner.log_on("ann").await;
-        // All sessions of a client must use the same dialect.
+        // All sessions of a client must use one dialect, so a logon with another dialect is
+        // refused.
         let mut other = world.connect();
         other.guid = peer.guid;
         other.negotiate(&Offer::only(Dialect::SMB_3_0)).await;

@@ -82,7 +82,7 @@ fn a1_binding_with_another_dialect_is_invalid() {
             let setup = Setup::binding("ann", victim.logon());
             first_answer(&mut peer, setup).await.expect(Status::INVALID_PARAMETER);
         }
-        // SMB 2.x has no channels, so a binding is refused.
+        // SMB 2 has no channels, so a binding in its dialects is refused.
         for dialect in [Dialect::SMB_2_0_2, Dialect::SMB_2_1] {
             let mut peer = victim.second(world, &Offer::only(dialect)).await;
             let setup = Setup { via: Via::Plain, ..Setup::binding("ann", victim.logon()) };
@@ -103,7 +103,7 @@ fn a1_another_client_finds_no_session() {
         first_answer(&mut peer, setup).await.expect(Status::USER_SESSION_DELETED);
         let setup = Setup { session_id: 0xDEAD, ..Setup::binding("ann", victim.logon()) };
         first_answer(&mut peer, setup).await.expect(Status::USER_SESSION_DELETED);
-        // Uses the session without binding the connection to it.
+        // This connection is not bound to the session, so it must not use the session's id.
         let setup = Setup { session_id: victim.logon().id, ..Setup::of("ann") };
         first_answer(&mut peer, setup).await.expect(Status::USER_SESSION_DELETED);
         victim.assert_untouched().await;
@@ -117,12 +117,12 @@ fn a1_another_user_cannot_bind() {
         let mut peer = victim.second(world, &Offer::default()).await;
         let refused = peer.try_log_on(Setup::binding("bob", victim.logon())).await;
         refused.err().expect("refused").expect(Status::NOT_SUPPORTED);
-        // After the failed binding, bob's connection still cannot use ann's session.
+        // Bob's binding failed, so the connection still cannot use ann's session.
         let read = victim.mount.put(read_draft(victim.file, 0, 8));
         let reply = peer.ask(read, victim.mount.via()).await;
         reply.expect(Status::USER_SESSION_DELETED);
         victim.assert_untouched().await;
-        // Ann can bind this connection.
+        // The failure has no other effect: ann can bind the same connection.
         let bound = peer.try_log_on(Setup::binding("ann", victim.logon())).await.unwrap();
         let data = peer.read(&victim.mount.on(&bound), victim.file, 0, 8).await;
         assert_eq!(data, b"precious");
@@ -173,7 +173,7 @@ fn a1_a_session_in_progress_cannot_be_bound() {
         let id = exchange.session_id;
         let setup = Setup { session_id: id, ..Setup::binding("ann", &mount.logon) };
         first_answer(&mut second, setup).await.expect(Status::REQUEST_NOT_ACCEPTED);
-        // The first connection can finish its logon.
+        // The second connection was refused, but the first one can finish its logon.
         exchange.round(&mut first).await.ok();
         exchange.logon(&mut first);
     });
@@ -200,11 +200,12 @@ fn a1_binding_with_a_bad_signature_is_denied() {
         let mut victim = Victim::new(world).await;
         let (_other, stranger) = world.session("bob", &Offer::default()).await;
         let mut peer = victim.second(world, &Offer::default()).await;
-        // The request is signed with the key of another session.
+        // The binding is signed with the key of another session, so it is refused.
         let setup =
             Setup { via: Via::Signed(&stranger.logon), ..Setup::binding("ann", victim.logon()) };
         first_answer(&mut peer, setup).await.expect(Status::ACCESS_DENIED);
-        // The second message of the binding is verified, too.
+        // The first message of the binding has the right signature, but the second one has not, so
+        // it is refused.
         let mut exchange = Exchange::new(&peer, Setup::binding("ann", victim.logon()));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
         exchange.setup.via = Via::Signed(&stranger.logon);
@@ -313,7 +314,7 @@ fn a1_channels_are_limited() {
         let refused = peer.try_log_on(Setup::binding("ann", victim.logon())).await;
         refused.err().expect("refused").expect(Status::INSUFFICIENT_RESOURCES);
         victim.assert_untouched().await;
-        // The end of a channel makes room for another one.
+        // All channels are in use. When one ends, another one can be bound.
         drop(channels.pop());
         tokio::task::yield_now().await;
         let mut peer = victim.second(world, &Offer::default()).await;
@@ -328,7 +329,8 @@ fn a1_a_client_that_goes_meanwhile_leaves_nothing() {
     in_frozen_world(settings(), async |world| {
         let mut victim = Victim::new(world).await;
         for bind in [false, true] {
-            // The wrong password delays the answer to the next logon.
+            // After the wrong password, the answer to the next logon is delayed, so the logon is
+            // pending in between.
             let guess = Setup { password: "wrong".into(), ..Setup::of("ann") };
             let mut guesser = world.connect();
             guesser.negotiate(&Offer::default()).await;
@@ -349,8 +351,8 @@ fn a1_a_client_that_goes_meanwhile_leaves_nothing() {
             tokio::time::sleep(LOGON_DELAY * 4).await;
         }
         victim.assert_untouched().await;
-        // The session ends with its only channel, and `World` finds nothing left. The binding that
-        // was never completed does not keep the client to its dialect.
+        // The session ends with its only channel. The binding that was never completed leaves
+        // nothing, so the client may use another dialect.
         let guid = victim.peer.guid;
         drop(victim);
         tokio::time::sleep(LOGON_DELAY).await;
@@ -388,7 +390,7 @@ async fn authenticate(
     change(&mut exchange.token);
     let draft = exchange.setup.draft(&exchange.token, exchange.session_id);
     let reply = peer.ask(draft, Via::Plain).await;
-    // A refused session does not exist any more.
+    // The logon was refused, so its session must not exist.
     if reply.status() != Status::SUCCESS {
         let draft = Draft::echo().session(exchange.session_id).flags(HeaderFlags::SIGNED);
         peer.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
@@ -401,7 +403,8 @@ async fn authenticate(
 fn a2_fields_that_lie_are_invalid() {
     in_frozen_world(settings(), async |world| {
         let mut number = 0;
-        // The fields of LM, NT, domain, user, workstation and key hold a length and an offset.
+        // The fields for LM response, NT response, domain, user, workstation and key each have a
+        // length and an offset. Both get wrong values.
         for field in [12, 20, 28, 36, 44, 52] {
             for (at, value) in [
                 (0, &[0xFF, 0xFF][..]),
@@ -414,7 +417,8 @@ fn a2_fields_that_lie_are_invalid() {
                 number += 1;
                 let reply = authenticate(world, number, Setup::of("ann"), |token| {
                     let at = ntlm(token) + field + at;
-                    // If the length is zero, the offset does not matter.
+                    // An offset has no meaning if its length is zero. Then the token is cut
+                    // instead, so that it is wrong in any case.
                     let empty = token[ntlm(token) + field..][..2] == [0, 0];
                     if !empty || value.len() == 2 {
                         token[at..at + value.len()].copy_from_slice(value);
@@ -498,13 +502,14 @@ fn a2_another_connections_challenge_is_no_good() {
         let mut second = fresh(world, 2).await;
         let mut two = Exchange::new(&second, Setup::of("ann"));
         two.round(&mut second).await.expect(Status::MORE_PROCESSING_REQUIRED);
-        // The answer to the first connection's challenge is sent on the second connection, with the
-        // id of either session.
+        // The client answers the first connection's challenge on the second connection, with the
+        // session id of each of the two.
         let draft = two.setup.draft(&one.token, one.session_id);
         second.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
         let draft = two.setup.draft(&one.token, two.session_id);
         second.ask(draft, Via::Plain).await.expect(Status::LOGON_FAILURE);
-        // The first connection accepts the answer, but only once.
+        // The first connection accepts the answer to its challenge once. A repetition on another
+        // connection is refused.
         let draft = one.setup.draft(&one.token, one.session_id);
         first.ask(draft.clone(), Via::Plain).await.ok();
         let (mut third, mut three) = (fresh(world, 3).await, one.token.clone());
@@ -543,7 +548,7 @@ fn a2_refusals_look_alike() {
 #[test]
 fn a2_tokens_out_of_turn_are_refused() {
     in_frozen_world(settings(), async |world| {
-        // The token AUTHENTICATE comes without a challenge.
+        // The client sends AUTHENTICATE_MESSAGE to a connection that has sent no challenge.
         let mut peer = fresh(world, 1).await;
         let mut exchange = Exchange::new(&peer, Setup::of("ann"));
         let first = exchange.token.clone();
@@ -551,10 +556,10 @@ fn a2_tokens_out_of_turn_are_refused() {
         let mut other = fresh(world, 2).await;
         let draft = exchange.setup.draft(&exchange.token, 0);
         other.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);
-        // The token NEGOTIATE comes twice.
+        // The client sends its NEGOTIATE_MESSAGE a second time, which is refused.
         let draft = exchange.setup.draft(&first, exchange.session_id);
         peer.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);
-        // The error has ended the exchange, so its session does not exist any more.
+        // The error has ended the logon, so its session does not exist any more.
         let draft = exchange.setup.draft(&exchange.token, exchange.session_id);
         peer.ask(draft, Via::Plain).await.expect(Status::USER_SESSION_DELETED);
         for token in [&b""[..], b"\0", &[0x60, 0x84, 0xFF, 0xFF, 0xFF, 0xFF], &[0x30; 2000]] {
@@ -612,7 +617,8 @@ fn a3_a_session_in_progress_is_none_yet() {
 fn anonymous() -> Vec<u8> {
     let mut message = SIGNATURE.to_vec();
     message.extend_from_slice(&3_u32.to_le_bytes());
-    // The LM response is one zero byte at offset 88; the other fields are empty.
+    // The LM response is one zero byte at offset 88, which marks an anonymous logon. The other five
+    // fields are empty.
     message.extend_from_slice(&[1, 0, 1, 0, 88, 0, 0, 0]);
     for _ in 0..5 {
         message.extend_from_slice(&[0, 0, 0, 0, 88, 0, 0, 0]);
@@ -642,7 +648,7 @@ fn a3_previous_session_is_only_its_users() {
         peer.negotiate(&Offer::default()).await;
         let bob = peer.try_log_on(Setup { previous, ..Setup::of("bob") }).await.unwrap();
         victim.assert_untouched().await;
-        // The previous session may end only after the password was verified.
+        // The password is wrong, so the logon must not end the previous session.
         let setup = Setup { previous, password: "wrong".into(), ..Setup::of("ann") };
         peer.try_log_on(setup).await.err().expect("refused").expect(Status::LOGON_FAILURE);
         victim.assert_untouched().await;

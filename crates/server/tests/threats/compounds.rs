@@ -100,7 +100,7 @@ fn p7_mixed_styles_start_new_chains() {
                 vec![
                     mount.put(Want::file("first").draft()),
                     mount.put(close_draft(PREVIOUS)).related().session(mount.logon.id),
-                    // An unrelated request with a FileId of all ones names no Open.
+                    // The request is not related, so a FileId of all ones names no Open.
                     mount.put(close_draft(PREVIOUS)),
                     mount.put(Want::file("second").draft()),
                     mount.put(close_draft(PREVIOUS)).related().session(mount.logon.id),
@@ -119,7 +119,8 @@ fn p7_nothing_to_go_on_from_is_invalid() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let related = |draft: Draft| mount.put(draft).flags(HeaderFlags::RELATED_OPERATIONS);
-        // ECHO leaves neither a session nor a tree connect to the next element.
+        // ECHO has neither a session nor a tree connect, so the related elements have nothing to
+        // inherit.
         let drafts = vec![
             mount.put(Draft::echo()),
             related(Want::file("p7").draft()),
@@ -130,7 +131,7 @@ fn p7_nothing_to_go_on_from_is_invalid() {
         replies[1].expect(Status::INVALID_PARAMETER);
         replies[2].expect(Status::INVALID_PARAMETER);
         assert!(!world.path("p7").exists());
-        // TREE_CONNECT leaves a session and a tree connect, but no file.
+        // TREE_CONNECT leaves its session and its tree connect to the next elements, but no file.
         let drafts = vec![
             tree_connect_draft("\\\\frevo\\data").session(mount.logon.id),
             related(close_draft(PREVIOUS)),
@@ -156,7 +157,7 @@ fn p7_a_failed_create_fails_what_needs_its_file() {
             related(ioctl_draft(CtlCode::SET_SPARSE, PREVIOUS)),
             related(ioctl_draft(CtlCode::SET_SPARSE, other)),
             related(close_draft(other)),
-            // This IOCTL needs no Open, so it does not inherit the failure of CREATE.
+            // This IOCTL needs no Open, so it runs and has its own status, although CREATE failed.
             related(ioctl_draft(CtlCode::DFS_GET_REFERRALS, PREVIOUS)),
         ];
         let mut replies = peer.ask_all(drafts, mount.via()).await;
@@ -177,7 +178,7 @@ fn p7_every_element_needs_its_session_and_tree() {
         let bobs = peer.mount(&bobs, "bobs").await;
         let file = peer.open_file(&mount, &Want::file("p7")).await;
         let sign = |peer: &mut Peer, parts: Vec<(Draft, &Logon)>| {
-            // Each element is signed with the key of its own session.
+            // Each element of the compound is signed with the key of its own session.
             let mut frame = Vec::new();
             let last = parts.len() - 1;
             for (at, (mut draft, logon)) in parts.into_iter().enumerate() {
@@ -190,7 +191,7 @@ fn p7_every_element_needs_its_session_and_tree() {
             }
             frame
         };
-        // The second element must not use the session of the first one.
+        // The second element is not related, so it must use its own session, not the first one's.
         let parts = vec![
             (mount.put(read_draft(file, 0, 0)), &*mount.logon),
             (bobs.put(read_draft(file, 0, 0)), &*bobs.logon),
@@ -287,7 +288,7 @@ fn p8_nothing_works_after_tree_disconnect() {
             }
             assert!(!world.path("made").exists());
             assert_eq!(world.content("p8"), b"");
-            // The session can connect to the share again, but the old FileId is closed.
+            // The tree connect has ended. The session can connect again, but the FileId is closed.
             let again = peer.mount(&mount.logon, "data").await;
             peer.on(&again, read_draft(file, 0, 1)).await.expect(Status::FILE_CLOSED);
         }
@@ -318,7 +319,8 @@ fn p8_nothing_works_after_logoff() {
                 assert!(if sealed { replies[0].sealed } else { replies[0].is_signed() });
                 for reply in &replies[1..] {
                     assert!(
-                        // A related request may also fail because its chain has failed.
+                        // The session has ended. A related request may fail for this reason, or
+                        // because its chain has failed.
                         matches!(
                             reply.status(),
                             Status::USER_SESSION_DELETED | Status::INVALID_PARAMETER
@@ -328,7 +330,8 @@ fn p8_nothing_works_after_logoff() {
                 }
                 assert!(!world.path("made").exists());
                 assert_eq!(world.content("p8"), b"");
-                // The connection can be used for another session.
+                // The error ended only the session, so the connection can be used for another
+                // logon.
                 peer.expect_alive().await;
                 peer.log_on("ann").await;
             }

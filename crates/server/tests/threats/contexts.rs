@@ -47,13 +47,13 @@ fn p3_lists_that_lie_are_invalid() {
                 raw(7, &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
             ],
             vec![preauth(), raw(8, &[1, 0, 1, 0]), raw(8, &[1, 0, 1, 0])],
-            // HashAlgorithmCount is beyond the data, or zero.
+            // HashAlgorithmCount exceeds the data, or is zero.
             vec![raw(PREAUTH.0, &[2, 0, 0, 0, 1, 0])],
             vec![raw(PREAUTH.0, &[0xFF, 0xFF, 0, 0, 1, 0])],
             vec![raw(PREAUTH.0, &[0, 0, 4, 0, 1, 2, 3, 4])],
-            // SaltLength is beyond the data.
+            // SaltLength exceeds the data.
             vec![raw(PREAUTH.0, &[1, 0, 0xFF, 0xFF, 1, 0, 7, 7])],
-            // The data of a context is missing or cut off.
+            // The data of the context is missing, or is cut off.
             vec![raw(PREAUTH.0, &[])],
             vec![preauth(), raw(2, &[])],
             vec![preauth(), raw(2, &[3, 0, 1, 0, 2, 0])],
@@ -76,7 +76,8 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
     in_world(async |world| {
         let offer = Offer::default();
         let draft = |peer: &Peer| offer.draft(peer.guid);
-        // NegotiateContextOffset is at 92, NegotiateContextCount at 96; the dialects begin at 100.
+        // NegotiateContextOffset (at 92) points to wrong places: the dialects begin at 100 and the
+        // contexts at 112.
         for offset in [0_u32, 64, 100, 108, 113, 0x1000, u32::MAX - 7, u32::MAX] {
             refused(
                 world,
@@ -89,7 +90,7 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
             refused(world, |p| draft(p).patch(96, &count.to_le_bytes()), Status::INVALID_PARAMETER)
                 .await;
         }
-        // DataLength of the first context is at 114.
+        // DataLength of the first context (at 114) is wrong.
         for length in [0_u16, 5, 0x7FFF, 0xFFFF] {
             refused(
                 world,
@@ -98,12 +99,12 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
             )
             .await;
         }
-        // DialectCount is zero, or too large for the body.
+        // DialectCount is zero, or too large for the message.
         for count in [0_u16, 0x4000, 0xFFFF] {
             refused(world, |p| draft(p).patch(66, &count.to_le_bytes()), Status::INVALID_PARAMETER)
                 .await;
         }
-        // The message is cut off after every third byte.
+        // Each message that is cut off before its end is refused; every third length is tested.
         let whole = pack(&[offer.draft(world.connect().guid)], Via::Plain).len();
         for length in (64..whole).step_by(3) {
             let mut peer = world.connect();
@@ -125,7 +126,7 @@ fn p3_unknown_contexts_are_ignored() {
         let mut peer = world.connect();
         let draft = Offer::default().draft_with(peer.guid, list.clone());
         peer.ask(draft, Via::Plain).await.ok();
-        // The list has one context too many.
+        // The list has one context more than the limit, so it is refused.
         list.push(raw(9, &[]));
         let mut peer = world.connect();
         let draft = Offer::default().draft_with(peer.guid, list);
@@ -155,7 +156,7 @@ fn p4_lists_that_lie_are_invalid() {
         let two: &[(&[u8], &[u8])] = &[(name::MXAC, &[]), (name::ALSI, &[0; 8])];
         let one: &[(&[u8], &[u8])] = &[(name::ALSI, &[0; 8])];
         let mut lists = Vec::new();
-        // Next is not aligned, points into the header, or lies past the end.
+        // Next is not aligned, points into its own header, or exceeds the list.
         for next in [1_u32, 4, 8, 20, 28, 0x100, 0x8000_0000, u32::MAX - 7, u32::MAX] {
             lists.push(patched(two, 0, &next.to_le_bytes()));
         }
@@ -171,7 +172,7 @@ fn p4_lists_that_lie_are_invalid() {
         for length in [9_u32, 0x100, 0x7FFF_FFFF, u32::MAX] {
             lists.push(patched(one, 12, &length.to_le_bytes()));
         }
-        // The length of the data is wrong for the context.
+        // Each context gets data of lengths that it cannot have, so the CREATE is refused.
         for (name, lengths) in [
             (name::DHNC, &[0, 15, 17][..]),
             (name::RQLS, &[0, 31, 33, 51, 53]),
@@ -186,14 +187,14 @@ fn p4_lists_that_lie_are_invalid() {
                 lists.push(CreateContexts::build(&[(name, &vec![0; *length])]).as_bytes().to_vec());
             }
         }
-        // Two contexts have the same name.
+        // Two contexts with the same name are refused, even if the name is unknown.
         lists.push(CreateContexts::build(&[one[0], one[0]]).as_bytes().to_vec());
         lists.push(CreateContexts::build(&[(b"abcd", &[]), (b"abcd", &[])]).as_bytes().to_vec());
-        // The list has one context too many.
+        // The list has one context more than the limit.
         let names: Vec<_> = (0..65_u32).map(|i| (0x6161_0000 + i).to_be_bytes()).collect();
         let many: Vec<(&[u8], &[u8])> = names.iter().map(|n| (&n[..], &[][..])).collect();
         lists.push(CreateContexts::build(&many).as_bytes().to_vec());
-        // The list is too short for a context.
+        // The list is shorter than the header of a context.
         lists.extend((1..16).map(|length| vec![0; length]));
 
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
@@ -221,7 +222,8 @@ fn p4_the_lists_place_is_checked() {
             let draft = draft.clone().patch(116, &length.to_le_bytes());
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
         }
-        // NameOffset or NameLength is wrong.
+        // NameOffset (at 108) or NameLength (at 110) is wrong, so the CREATE is refused and makes
+        // no file.
         for (at, value) in [(108, 0_u16), (108, 119), (108, 0xFFFF), (110, 3), (110, 0xFFFE)] {
             let draft = draft.clone().patch(at, &value.to_le_bytes());
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
@@ -282,8 +284,8 @@ fn p4_versions_of_durable_handles_are_not_mixed() {
 fn p4_ea_lists_that_lie_make_nothing() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // The fields of the entry are NextEntryOffset, Flags, EaNameLength, EaValueLength, name,
-        // NUL and value.
+        // The list has one extended attribute: NextEntryOffset (0 to 3), Flags (4), EaNameLength
+        // (5), EaValueLength (6), then name, NUL and value.
         let good = [0, 0, 0, 0, 0, 1, 2, 0, b'a', 0, b'v', b'w'];
         let change = |at: usize, to: u8| {
             let mut list = good.to_vec();

@@ -23,14 +23,14 @@ fn long_echo(peer: &mut Peer, length: usize) -> Vec<u8> {
 #[test]
 fn p1_first_byte_not_zero_disconnects() {
     in_world(async |world| {
-        // The first byte belongs to a NetBIOS session request, keep-alive or response, to TLS or to
-        // HTTP.
+        // The first byte must be 0. These are the first bytes of NetBIOS session requests,
+        // responses and keep-alives, of TLS and of HTTP.
         for first in [1, 0x81, 0x82, 0x85, 0x16, b'G', 0xFF] {
             let mut peer = world.connect();
             peer.send_bytes(&[first, 0, 0, 64]).await;
             peer.expect_disconnect().await;
         }
-        // A wrong first byte also ends a connection with a session.
+        // A wrong first byte ends the connection even after a logon.
         let (mut peer, _) = world.session("ann", &Offer::default()).await;
         peer.send_bytes(&[1, 0, 0, 64]).await;
         peer.expect_disconnect().await;
@@ -87,7 +87,8 @@ fn p1_length_after_authentication_is_capped() {
         };
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("p1")).await;
-        // The data is too long for a WRITE, but the message is not too long for the connection.
+        // A WRITE with so much data is refused. With one byte more, the message exceeds the
+        // connection's limit, so the connection ends.
         let refused = peer.ask(write(&mount, file, message), mount.via()).await;
         refused.expect(Status::INVALID_PARAMETER);
         peer.send(vec![write(&mount, file, message + 1)], mount.via()).await;
@@ -225,7 +226,7 @@ fn p2_second_negotiate_disconnects() {
             peer.send(vec![draft], Via::Plain).await;
             peer.expect_disconnect().await;
         }
-        // A NEGOTIATE inside a session also ends the connection.
+        // A second NEGOTIATE ends the connection, even with a session's id.
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let draft = Offer::default().draft(peer.guid);
         peer.send(vec![mount.put(draft)], Via::Plain).await;
@@ -239,7 +240,8 @@ fn p2_signed_negotiate_is_refused() {
         let mut peer = world.connect();
         let draft = Offer::default().draft(peer.guid).flags(HeaderFlags::SIGNED);
         peer.ask(draft, Via::Plain).await.expect(Status::INVALID_PARAMETER);
-        // The refused message has no effect: the client may negotiate again without a signature.
+        // The signed NEGOTIATE was refused and had no effect, so the client can negotiate without a
+        // signature.
         peer.negotiate(&Offer::default()).await;
         peer.log_on("ann").await;
     });
@@ -297,7 +299,7 @@ fn p2_smb1_after_smb2_disconnects() {
             peer.send_frame(&smb1(dialects)).await;
             peer.expect_disconnect().await;
         }
-        // A second SMB 1 NEGOTIATE is refused.
+        // SMB 1's NEGOTIATE is accepted only once, so the second one ends the connection.
         let mut peer = world.connect();
         peer.send_frame(&smb1(&["SMB 2.???"])).await;
         peer.reply().await.ok();

@@ -72,8 +72,8 @@ fn a4_no_byte_of_authenticate_tells_the_password() {
         let mut length = 0;
         let mut number = 0;
         while number == 0 || number <= length {
-            // A changed length or offset of a name would select other bytes as the name, with
-            // random results; tests of the acceptor cover that.
+            // The lengths and offsets of the names are left out: a changed one selects other bytes
+            // as the name, so the result would depend on chance. Tests of the acceptor cover them.
             let what = format!("byte {number}");
             let seen = Rc::new(std::cell::Cell::new(0));
             compare(world, number, &what, &|token| {
@@ -92,7 +92,7 @@ fn a4_no_byte_of_authenticate_tells_the_password() {
             compare(world, number, &format!("a key of {keys} bytes"), &|token| {
                 let at = ntlm(token) + 52;
                 token[at] = keys;
-                // An offset of 88 keeps the key inside the message, whatever its length is.
+                // With an offset of 88 the key lies inside of the message, whatever its length is.
                 token[at + 4..at + 8].copy_from_slice(&88_u32.to_le_bytes());
             })
             .await;
@@ -145,7 +145,7 @@ async fn guess_on(mut peer: Peer, first: u64, heeded: Rc<std::cell::Cell<u64>>) 
         let setup = Setup { password: "wrong".into(), ..Setup::of("ann") };
         let refused = peer.try_log_on(setup).await.err().expect("refused");
         refused.expect(Status::LOGON_FAILURE);
-        // An answer after a minute or more means that the guess was not judged.
+        // If the answer took a minute or more, the server did not check the guess.
         if began.elapsed() < Duration::from_secs(60) {
             heeded.set(heeded.get() + 1);
         }
@@ -174,7 +174,8 @@ fn a4_guesses_of_a_thousand_sockets_are_few_and_hinder_nobody() {
             let mut peer = world.connect_from(network(1 + socket % 20)).expect("admitted");
             peer.guid = Guid([0xA0; 16]);
             peer.negotiate(&Offer::default()).await;
-            // The guesser has an account of its own, which does not help.
+            // The guesser also has an account of its own. Its good logon must not help to guess
+            // another account.
             peer.log_on("bob").await;
             let heeded = Rc::clone(&heeded);
             guessers.push(tokio::task::spawn_local(guess_on(peer, socket as u64, heeded)));
@@ -184,13 +185,14 @@ fn a4_guesses_of_a_thousand_sockets_are_few_and_hinder_nobody() {
             let elsewhere = IpAddr::V4(Ipv4Addr::new(198, 51, 100, round + 1));
             let took = log_on(elsewhere, round).await;
             assert!(took <= Duration::from_millis(50), "elsewhere: {took:?}");
-            // From round 6 on, a new address of the guesser's network logs on quickly, because by
-            // then each of the guesser's 20 addresses has failed.
+            // By round 6 each of the guesser's 20 addresses has failed. So another address of the
+            // same network may log on with little delay.
             if round >= 6 {
                 let took = log_on(network(100 + usize::from(round)), 0x40 + round).await;
                 assert!(took <= LOGON_DELAY, "from the same network: {took:?}");
             }
-            // The address belongs to a guesser, but the client is known by its ClientGuid.
+            // The guesser has used this address, too, but the client is known by its ClientGuid, so
+            // it is not delayed.
             let took = log_on(network(3), 0x33).await;
             assert!(took <= Duration::from_millis(50), "known there: {took:?}");
         }
@@ -199,7 +201,8 @@ fn a4_guesses_of_a_thousand_sockets_are_few_and_hinder_nobody() {
         }
         let heeded = heeded.get();
         println!("{heeded} guesses were heeded in {SECONDS} seconds");
-        // Answers may arrive up to a minute after the attack.
+        // The server checks one guess in two seconds, and may answer up to a minute after the
+        // attack.
         assert!((40..=(SECONDS + 60) / 2 + 1).contains(&heeded), "{heeded}");
     });
 }

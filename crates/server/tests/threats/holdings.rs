@@ -147,7 +147,7 @@ fn r4_each_kind_has_a_cap_and_is_given_back() {
             let bobs = bob.take(kind, 9).await.unwrap();
             bob.give_back(kind, &bobs).await;
             if kind == Kind::Offload {
-                // Closing the file does not end an offload token; the end of the session does.
+                // An offload token stays when its file closes, but ends with its session.
                 drop(ann);
             } else {
                 ann.give_back(kind, &held.remove(0)).await;
@@ -195,7 +195,7 @@ fn r4_listings_that_nobody_ends_are_refused_beyond_the_budget() {
         assert!((LIMIT / 4..=LIMIT / 2).contains(&account.bytes()), "{}", account.bytes());
         let mut bob = Holder::new(world, "bob").await;
         bob.take(Kind::Listing, 0).await.unwrap();
-        // The refused listing succeeds when memory is free again.
+        // Memory is used up, so this listing is refused. It succeeds when memory is free again.
         let filler = LIMIT / 2 - account.bytes() - (8 << 10);
         let filler = account.charge(Kind::Waiting, filler).unwrap();
         ann.peer.on(&ann.data, list(late)).await.expect(REFUSED);
@@ -278,7 +278,8 @@ fn r4_the_log_of_a_watch_is_paid_by_its_client() {
         }
         assert!(anns.bytes() >= before + COUNT * 200, "{before}: {}", anns.bytes());
         assert!(bobs.bytes() <= theirs + (32 << 10), "{theirs}: {}", bobs.bytes());
-        // Ann uses half of the memory limit, so the watch cannot store more changes.
+        // Ann already uses half of the memory limit, so the server keeps no more changes for ann's
+        // watch.
         let most = anns.bytes();
         ledger.set_limit(2 * most);
         change(&mut bob, COUNT).await;
@@ -286,7 +287,7 @@ fn r4_the_log_of_a_watch_is_paid_by_its_client() {
         let reply = ann.peer.on(&mount, notify(folder)).await;
         reply.expect(Status::NOTIFY_ENUM_DIR);
         ledger.set_limit(usize::MAX);
-        // Below the limit the watch stores changes again.
+        // Ann is below the limit again, so the server keeps changes for the watch.
         change(&mut bob, COUNT + 1).await;
         ann.peer.on(&mount, notify(folder)).await.ok();
     });
@@ -298,8 +299,8 @@ fn r4_tokens_of_copies_end_with_their_time() {
     in_frozen_world(settings(), async |world| {
         let watch = tokio::task::spawn_local(idle::watch(std::sync::Arc::clone(&world.server)));
         furnish(world);
-        // A file that was written just now gets no token. The test sleeps because file times follow
-        // the real clock.
+        // A file that was just written gets no offload token. File times follow the real clock, so
+        // the test has to sleep.
         std::thread::sleep(OFFLOAD_QUIET * 3);
         let mut ann = Holder::new(world, "ann").await;
         let file = ann.peer.open_file(&ann.data, &Want::file("source")).await;

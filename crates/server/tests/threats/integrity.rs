@@ -90,8 +90,8 @@ fn i1_any_changed_byte_is_denied() {
                 let offer = Offer { signing: signing.to_vec(), ..Offer::only(dialect) };
                 let (mut peer, mount) = world.session("ann", &offer).await;
                 let file = peer.open_file(&mount, &Want::file("i1")).await;
-                // Changes Status, CreditRequest, process id, tree id, signature or body, which do
-                // not change how the message is parsed.
+                // The changed byte is in Status, CreditRequest, process id, tree id, signature or
+                // body. The message can still be parsed, but its signature is wrong.
                 for at in [8, 14, 32, 36, 48, 63, 64, 70, 80, 111, 112, 115] {
                     let mut draft = mount.put(write_draft(file, 0, b"data"));
                     peer.stamp(&mut draft);
@@ -117,7 +117,8 @@ fn i1_other_keys_and_reflections_are_denied() {
         peer.ask(mount.put(Want::file("i1").draft()), Via::Signed(&other))
             .await
             .expect(Status::ACCESS_DENIED);
-        // In the nonce of AES-GMAC one bit tells client from server.
+        // The message is signed as if a server had sent it, which the nonce of AES-GMAC marks by a
+        // bit. So the server must refuse it.
         let mut draft = mount.put(Want::file("i1").draft());
         peer.stamp(&mut draft);
         let mut message = draft.bytes();
@@ -157,7 +158,8 @@ fn i1_what_the_client_demands_is_in_force() {
                 } else {
                     reply.expect(Status::ACCESS_DENIED);
                 }
-                // A signed request is verified and its reply signed, even if signing is optional.
+                // Signing is optional, but a request with the flag SIGNED and no signature is
+                // refused. The reply to a signed request is signed.
                 let mut draft = mount.put(Want::file("i1").draft());
                 draft.header.flags |= HeaderFlags::SIGNED;
                 peer.ask(draft, Via::Plain).await.expect(Status::ACCESS_DENIED);
@@ -249,14 +251,15 @@ fn i2_unprotected_tree_connect_disconnects() {
             let draft = tree_connect_draft("\\\\frevo\\data").session(logon.id);
             peer.send(vec![draft.clone()], Via::Plain).await;
             peer.expect_disconnect().await;
-            // An unprotected element of a compound also ends the connection.
+            // An unprotected TREE_CONNECT ends the connection even as the second element of a
+            // compound.
             let mut peer = world.connect();
             peer.negotiate(&offer).await;
             let logon = peer.log_on("ann").await;
             let draft = draft.session(logon.id);
             peer.send(vec![Draft::echo(), draft.clone()], Via::Plain).await;
             peer.expect_disconnect().await;
-            // An encrypted TREE_CONNECT is accepted.
+            // A TREE_CONNECT need not be signed if it is encrypted.
             let mut peer = world.connect();
             peer.negotiate(&offer).await;
             let logon = peer.log_on("ann").await;
@@ -338,8 +341,8 @@ async fn fooled(
                     &signing,
                     Sender::Server,
                 );
-                // An honest client disconnects if verification fails. A dishonest one must not get
-                // access either.
+                // An honest client disconnects, because the response's signature is wrong. A
+                // dishonest one that goes on must not get access either.
                 let mut draft = tree_connect_draft("\\\\frevo\\data").session(session_id);
                 peer.stamp(&mut draft);
                 let mut request = pack(&[draft], Via::Plain);
@@ -350,8 +353,8 @@ async fn fooled(
                     Some(frame) => Header::parse(&frame).unwrap().status == Status::SUCCESS,
                     None => false,
                 };
-                // The final response is not in the preauthentication hash, so only the client can
-                // detect a change of it.
+                // The preauthentication hash does not include the final response (5), so only the
+                // client notices a change of it.
                 let last = message == 5;
                 return Some(client || (server && !last));
             }
@@ -462,7 +465,7 @@ fn i4_the_right_memory_is_confirmed() {
             assert_eq!(said.capabilities, peer.server_capabilities);
             assert_eq!(said.security_mode, peer.server_mode);
             assert!(reply.is_signed());
-            // An unsigned VALIDATE_NEGOTIATE_INFO is refused.
+            // The request VALIDATE_NEGOTIATE_INFO is refused if it is not signed.
             peer.ask(validate(&mount, &info, 24), Via::Plain).await.expect(Status::ACCESS_DENIED);
         }
     });
@@ -533,7 +536,7 @@ fn i5_plain_requests_are_denied_where_encryption_is_required() {
             ] {
                 let reply = peer.ask(mount.put(draft), Via::Signed(&mount.logon)).await;
                 reply.expect(Status::ACCESS_DENIED);
-                // MS-SMB2 3.3.4.1.4: the error response is encrypted, too.
+                // MS-SMB2 3.3.4.1.4: the request was encrypted, so even an error response is.
                 assert!(reply.sealed);
             }
             let unsigned = peer.ask(mount.put(read_draft(file, 0, 8)), Via::Plain).await;
@@ -653,8 +656,8 @@ fn i5_a_sealed_reply_is_of_one_session() {
         let facts: Vec<_> = replies.iter().map(|reply| (reply.status(), reply.sealed)).collect();
         let denied = (Status::ACCESS_DENIED, true);
         assert_eq!(facts, [denied, denied, (Status::SUCCESS, false), denied]);
-        // ECHO has no session to inherit, so the related elements fail, whatever SessionId they
-        // have.
+        // ECHO has no session, so the related elements cannot inherit one. They fail, even with a
+        // SessionId of their own.
         let drafts = vec![
             ann.put(Draft::echo()),
             Want::file("f").draft().related(),
@@ -712,7 +715,7 @@ fn i6_directions_have_keys_of_their_own() {
         let reply = peer.frame().await.unwrap();
         peer.send_frame(&reply).await;
         peer.expect_disconnect().await;
-        // A sealed message of an ended session is refused.
+        // The session has ended, so its key is gone and the encrypted message is refused.
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let mut draft = mount.put(Draft::echo());
         peer.stamp(&mut draft);

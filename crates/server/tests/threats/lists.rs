@@ -44,8 +44,8 @@ fn p5_answers_with_attributes_stay_in_their_buffer() {
         let file = peer.open_file(&mount, &Want::file("p5")).await;
         peer.on(&mount, set_draft(FileInfoClass::FULL_EA, file, &eas(40))).await.ok();
         for room in 0_u32..200 {
-            // Sets OutputBufferLength, and the index of the first entry, so that each query begins
-            // there.
+            // OutputBufferLength (at 68) takes all sizes. The index (at 84) is 1, so that each
+            // query begins at the first entry.
             let draft = query_draft(FileInfoClass::FULL_EA, file);
             let draft = draft.patch(68, &room.to_le_bytes()).patch(84, &1_u32.to_le_bytes());
             let reply = peer.on(&mount, draft).await;
@@ -65,7 +65,7 @@ fn p5_lists_of_attributes_are_bounded() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("p5")).await;
-        // The list exceeds the 64 KiB that a file may have.
+        // A file may have 64 KiB of extended attributes, which this list exceeds, so it is refused.
         let draft = set_draft(FileInfoClass::FULL_EA, file, &eas(4_200));
         let reply = peer.on(&mount, draft.charge(2)).await;
         assert_ne!(reply.status(), Status::SUCCESS);
@@ -142,7 +142,8 @@ fn p6_long_lists_are_whole_or_refused() {
             let aces =
                 (0..count).map(|_| Ace::allow(AceFlags::EMPTY, all, Sid::EVERYONE)).collect();
             let mut descriptor = Vec::new();
-            // Each ACE takes 20 bytes.
+            // An entry (ACE) has 20 bytes. Lists that do not fit into a descriptor of 64 KiB are
+            // left out.
             if list(aces).encode(&mut descriptor).is_err() || descriptor.len() > 0xFFFF {
                 continue;
             }

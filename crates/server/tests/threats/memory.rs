@@ -56,7 +56,8 @@ fn p1_a_message_is_no_longer_than_its_command_and_its_credits_allow() {
             (MESSAGE_WITHOUT_PAYLOAD + 1, false),
             (1 << 20, false),
         ] {
-            // A larger CreditCharge does not help, because CHANGE_NOTIFY has no payload.
+            // CHANGE_NOTIFY has no payload, so a larger CreditCharge does not allow a longer
+            // message.
             for charge in [1, 32] {
                 let draft = long_notify(directory, length).charge(charge);
                 let id = peer.send(vec![mount.put(draft)], mount.via()).await[0];

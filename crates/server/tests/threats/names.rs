@@ -29,7 +29,8 @@ fn f1_no_race_with_a_link_leads_out_of_the_share() {
                 let path = |name: &str| root.join(name);
                 let mut swaps = 0_u64;
                 while !stop.load(Ordering::Relaxed) {
-                    // The name "swap" is the folder "inner" and the symbolic link "link" in turn.
+                    // The name "swap" is in turn that of the folder "inner" and that of the
+                    // symbolic link "link".
                     let _ = std::fs::rename(path("inner"), path("swap"));
                     let _ = std::fs::rename(path("swap"), path("inner"));
                     let _ = std::fs::rename(path("link"), path("swap"));
@@ -43,8 +44,8 @@ fn f1_no_race_with_a_link_leads_out_of_the_share() {
         let (mut inside, mut refused, mut made) = (0_u64, 0_u64, 0_u64);
         let begun = Instant::now();
         let both = |inside: u64, refused: u64| inside > 0 && refused > 0;
-        // On a busy machine the test may see only one of the two for a while, so it continues until
-        // it has seen both.
+        // A busy machine may show only one of the two for a while. So the test goes on until it has
+        // seen both, folder and link.
         while begun.elapsed() < RACE || (!both(inside, refused) && begun.elapsed() < RACE * 20) {
             let reply = peer.create(&mount, &Want::existing("swap\\secret")).await;
             if reply.status() == Status::SUCCESS {
@@ -121,21 +122,21 @@ fn f1_links_lead_nowhere() {
 fn f1_dots_lead_nowhere() {
     in_world(async |world| {
         std::fs::create_dir(world.path("dir")).unwrap();
-        // The folder above the share belongs to the host, so the test uses a name that no other
-        // process has.
+        // The folder above the share belongs to the host, so the test's name there contains the
+        // process id.
         let name = format!("frevo-f1-{}", std::process::id());
         let beside = world.dir.path().parent().unwrap().join(&name);
         let (up, up_twice) = (format!("..\\{name}"), format!("dir\\..\\..\\{name}"));
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // MS-FSCC 2.1.5.1: dots are resolved within the share, at most up to its root.
+        // MS-FSCC 2.1.5.1: dots in a path are resolved within the share, so that a path never
+        // leaves its root.
         for name in ["..", ".", "dir\\..", "dir\\.", ".\\dir"] {
             for want in [Want::existing(name), Want::directory(name)] {
                 let file = file_id(peer.create(&mount, &want).await.ok());
                 peer.close(&mount, file).await;
             }
         }
-        // MS-SMB2 3.3.5.9 note 303: Windows refuses a path whose second component is "..", if more
-        // follows.
+        // MS-SMB2 3.3.5.9 note 303: a path of the form "dir\..\more" is refused, as on Windows.
         peer.create(&mount, &Want::file(&up_twice)).await.expect(Status::INVALID_PARAMETER);
         for up in [&up, &format!(".\\..\\..\\{name}"), &format!("dir\\.\\..\\..\\{name}")] {
             let reply = peer.create(&mount, &Want::existing(up)).await;
@@ -145,8 +146,8 @@ fn f1_dots_lead_nowhere() {
             assert!(!beside.exists(), "{up} was made beside the share");
             std::fs::remove_file(world.path(&name)).unwrap();
         }
-        // CVE-2022-3592, CVE-2015-5252: a folder beside the share whose path begins with the
-        // share's path is not reachable.
+        // CVE-2022-3592, CVE-2015-5252: no spelling of a path, with slashes or absolute, may reach
+        // a folder beside the share, even one whose path begins with the share's path.
         let slashes = [&up, &up_twice].map(|way| way.replace('\\', "/"));
         for name in [&slashes[0], &slashes[1], "/etc/passwd", "dir/x"] {
             peer.create(&mount, &Want::file(name)).await.expect(Status::OBJECT_NAME_INVALID);
@@ -209,7 +210,7 @@ fn f2_no_pipe_but_those_of_the_list() {
             let pipe = peer.open_file(&ipc, &Want::existing(name).access(rights)).await;
             peer.close(&ipc, pipe).await;
         }
-        // IPC$ contains no files, and the share "data" no pipes.
+        // The two shares are separate: IPC$ has no files, and "data" has no pipes.
         peer.create(&ipc, &Want::existing("innocent")).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         peer.create(&mount, &Want::existing("srvsvc")).await.expect(Status::OBJECT_NAME_NOT_FOUND);
     });
@@ -240,11 +241,12 @@ fn f5_names_that_cannot_be_are_invalid() {
         .iter()
         .map(|name| utf16(name))
         .collect();
-        // The names contain lone surrogates, at the beginning, in the middle and at the end.
+        // A lone surrogate is not valid UTF-16: these names have one at their beginning, in their
+        // middle and at their end.
         names.push(vec![0x00, 0xD8]);
         names.push([utf16("a"), vec![0x00, 0xDC], utf16("b")].concat());
         names.push([utf16("a"), vec![0xFF, 0xDB]].concat());
-        // These names have 256 characters, or fewer characters but more than 255 bytes.
+        // These names are too long: 256 characters, or fewer characters but more than 255 bytes.
         names.push(utf16(&"n".repeat(256)));
         names.push(utf16(&"ü".repeat(128)));
         names.push(utf16(&"\u{1F600}".repeat(64)));
@@ -365,7 +367,8 @@ fn f5_the_unnamed_stream_is_the_file() {
         peer.close(&mount, file).await;
         let directory = CreateOptions::DIRECTORY_FILE;
         let file = CreateOptions::NON_DIRECTORY_FILE;
-        // MS-FSA 2.1.5.1: the stream type must fit the kind of the file.
+        // MS-FSA 2.1.5.1: a stream type that does not fit a file or a directory is refused. Each
+        // case has a name, options and the status.
         for (name, options, status) in [
             ("dir::$DATA", CreateOptions::EMPTY, Status::FILE_IS_A_DIRECTORY),
             ("dir::$DATA", directory, Status::NOT_A_DIRECTORY),
@@ -378,7 +381,7 @@ fn f5_the_unnamed_stream_is_the_file() {
         ] {
             peer.create(&mount, &Want::existing(name).options(options)).await.expect(status);
         }
-        // The type $INDEX_ALLOCATION makes a directory, $DATA a file.
+        // For a new name, $INDEX_ALLOCATION makes a directory and $DATA makes a file.
         peer.open_file(&mount, &Want::file("made::$INDEX_ALLOCATION")).await;
         assert!(world.path("made").is_dir());
         peer.open_file(&mount, &Want::file("plain::$DATA")).await;

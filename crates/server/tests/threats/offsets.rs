@@ -11,8 +11,8 @@ fn p12_data_offset_stays_in_the_message() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("p12")).await;
         let draft = write_draft(file, 0, &[b'x'; 300]);
-        // DataOffset is at 66. The values lie in the header, in the body, past the end, and beyond
-        // the limit of MS-SMB2 3.3.5.13.
+        // DataOffset (at 66) points into the header, into the fixed part, beyond the message, or
+        // beyond the limit of MS-SMB2 3.3.5.13.
         for offset in [0_u16, 1, 63, 64, 111, 0x100 + 1, 412, 0xFFFF] {
             let draft = draft.clone().patch(66, &offset.to_le_bytes());
             peer.on(&mount, draft).await.expect(Status::INVALID_PARAMETER);
@@ -31,8 +31,8 @@ fn p12_offsets_past_the_largest_file_are_invalid() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("p12")).await;
         peer.write(&mount, file, 0, b"content").await;
-        // MS-FSA 2.1.5.4: an offset of all ones means the end of the file, so it is not in this
-        // list.
+        // The offsets exceed the largest one. All ones is left out for WRITE, because it means the
+        // end of the file (MS-FSA 2.1.5.4).
         for offset in [EDGE, EDGE - 3, EDGE + 1, u64::MAX - 1] {
             let write = write_draft(file, offset, b"four");
             peer.on(&mount, write).await.expect(Status::INVALID_PARAMETER);
@@ -50,7 +50,8 @@ fn p12_offsets_past_the_largest_file_are_invalid() {
 fn p12_a_hole_reads_as_zeros() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // Fills the heap with bytes that must not show up in a reply.
+        // The heap is filled with bytes of 0xA5. They must not appear in a reply where the file has
+        // a hole.
         let junk = peer.open_file(&mount, &Want::file("junk")).await;
         peer.write(&mount, junk, 0, &[0xA5; 200_000]).await;
         let file = peer.open_file(&mount, &Want::file("p12")).await;
@@ -59,7 +60,7 @@ fn p12_a_hole_reads_as_zeros() {
         expected.extend_from_slice(b"end");
         assert_eq!(peer.read(&mount, file, 0, 200_000).await, expected);
         assert_eq!(world.content("p12"), expected);
-        // A READ ends at the end of the file: nothing is added after it.
+        // The READ crosses the end of the file, so it returns only the bytes up to there.
         let reply = peer.on(&mount, read_draft(file, 100_000, 200_000)).await;
         assert_eq!(data(&reply.ok().clone()).len(), 50_003);
     });

@@ -54,12 +54,13 @@ fn a6_another_user_takes_nothing_over() {
     in_world(async |world| {
         let mut old = Old::new(world).await;
         let mut peer = connected(world).await;
-        // The logon succeeds but ends no session of another user.
+        // Bob names ann's session as the previous one. The logon succeeds, but does not end a
+        // session of another user.
         let logon = peer.try_log_on(taking("bob", old.id())).await.unwrap();
         assert_ne!(logon.id, old.id());
         peer.mount(&logon, "bobs").await;
         old.assert_untouched().await;
-        // Using the victim's ClientGuid does not help.
+        // Bob uses the ClientGuid of ann's client as well, which changes nothing.
         let mut peer = world.connect();
         peer.guid = old.peer.guid;
         peer.negotiate(&Offer::default()).await;
@@ -72,8 +73,8 @@ fn a6_another_user_takes_nothing_over() {
 fn a6_nothing_is_taken_over_before_the_logon_succeeds() {
     in_world(async |world| {
         let mut old = Old::new(world).await;
-        // The user name alone proves nothing: neither the first message nor a failed logon ends the
-        // old session.
+        // The user name "ann" alone proves nothing: neither the first message nor a failed logon
+        // may end ann's old session.
         let mut peer = connected(world).await;
         let mut exchange = Exchange::new(&peer, taking("ann", old.id()));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
@@ -94,7 +95,7 @@ fn a6_nothing_is_taken_over_before_the_logon_succeeds() {
             assert!(!matches!(reply.status(), Status::SUCCESS), "{reply:?}");
             old.assert_untouched().await;
         }
-        // The old session ends only when the rightful user has completed a logon.
+        // Ann logs on: the old session ends only with the last step.
         let mut peer = connected(world).await;
         let mut exchange = Exchange::new(&peer, taking("ann", old.id()));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
@@ -111,16 +112,18 @@ fn a6_the_same_user_takes_over_however_he_spells_himself() {
         let mut peer = connected(world).await;
         let logon = peer.try_log_on(taking("ANN", old.id())).await.unwrap();
         old.assert_gone(world).await;
-        // The old session's file is closed, so it can be opened again at once.
+        // The old session has closed the file, which it had open without sharing, so the new one
+        // can open it at once.
         let mount = peer.mount(&logon, "data").await;
         let want = Want::existing("precious").sharing(Default::default());
         peer.open_file(&mount, &want).await;
-        // An expired session of ann can also be taken over.
+        // Ann's session has expired, but another logon of ann can still end it.
         world.server.session(logon.id).unwrap().expire();
         let mut next = connected(world).await;
         let last = next.try_log_on(taking("ann", logon.id)).await.unwrap();
         assert!(world.server.session(logon.id).is_none());
-        // Two concurrent logons name the old session: both succeed, and the old session ends.
+        // Two logons at the same time name the same old session. Both succeed, and the old session
+        // ends.
         let (mut a, mut b) = (connected(world).await, connected(world).await);
         let (one, two) = tokio::join!(
             a.try_log_on(taking("ann", last.id)),
@@ -142,7 +145,7 @@ fn a6_ids_of_nothing_are_no_news() {
             peer.mount(&logon, "data").await;
             old.assert_untouched().await;
         }
-        // An unfinished logon belongs to no user yet, so PreviousSessionId cannot end it.
+        // A logon that is not finished has no user, so it cannot be ended by PreviousSessionId.
         let mut unfinished = connected(world).await;
         let mut exchange = Exchange::new(&unfinished, Setup::of("ann"));
         exchange.round(&mut unfinished).await.expect(Status::MORE_PROCESSING_REQUIRED);
@@ -151,7 +154,8 @@ fn a6_ids_of_nothing_are_no_news() {
         exchange.round(&mut unfinished).await.ok();
         let logon = exchange.logon(&mut unfinished);
         unfinished.mount(&logon, "data").await;
-        // Re-authentication and binding do not end the session that PreviousSessionId names.
+        // Only a new logon may end a previous session: a re-authentication or a binding that names
+        // one ends nothing.
         let (mut other, mount) = world.session("ann", &Offer::default()).await;
         let setup = Setup { previous: old.id(), ..Setup::again("ann", &mount.logon) };
         other.log_on_again(setup).await.ok();

@@ -44,7 +44,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
     let mut starting = Vec::new();
     for path in all {
         let whole = std::fs::read_to_string(&path).unwrap();
-        // Only the text before the test modules is searched.
+        // The search ends at the first test module, because tests may start programs.
         let text = whole.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
         let starts: Vec<&str> = text
             .lines()
@@ -65,8 +65,8 @@ fn f3_no_code_of_the_server_starts_a_program() {
             }
             continue;
         }
-        // `frevo import`, `frevo man` and the look-up of the machine SID start programs with fixed
-        // names; the server starts only itself.
+        // `frevo import`, `frevo man` and the look-up of the machine SID start programs of fixed
+        // names. The server itself starts only its own program.
         let fixed = [
             ("cli/src/import/host_look.rs", "Command::new(\"testparm\")"),
             ("cli/src/machine_sid.rs", "Command::new(\"net\")"),
@@ -80,7 +80,8 @@ fn f3_no_code_of_the_server_starts_a_program() {
             assert_eq!(text.matches("Command::new(").count(), 1, "{name}");
             continue;
         }
-        // These files ask winbind with two programs of fixed names, if `winbind_domains` is set.
+        // If `winbind_domains` is set, the code in these files asks winbind with two programs,
+        // whose names must be fixed.
         if ["cli/src/serve/ask_winbind.rs", "cli/src/serve/wbinfo.rs"].contains(&&*name) {
             let programs = usize::from(name.ends_with("wbinfo.rs"));
             assert_eq!(text.matches("Command::new(").count(), programs, "{name}");
@@ -91,7 +92,8 @@ fn f3_no_code_of_the_server_starts_a_program() {
             }
             continue;
         }
-        // A fork starts no program, and the list of system calls only names execve.
+        // A fork without execve starts no program, and the list of system calls only contains
+        // execve's number.
         let is_fork = |line: &&str| line.contains("libc::fork()");
         if name == "posix/src/name_service.rs" && starts.iter().all(is_fork) {
             continue;
@@ -103,7 +105,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
         if name == "cli/src/serve/confine/trial.rs" {
             continue;
         }
-        // ExitCode and the process id start no program.
+        // An import of ExitCode or of the process id starts no program; one of Command could.
         let harmless = |line: &&str| line.contains("std::process::{") && !line.contains("Command");
         if !starts.iter().all(harmless) {
             starting.push((name, starts.join("; ")));

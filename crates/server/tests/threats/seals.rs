@@ -37,7 +37,8 @@ fn p10_headers_that_lie_disconnect() {
             peer.send_frame(&frame[..length]).await;
             peer.expect_disconnect().await;
         }
-        // The changed fields are Flags, OriginalMessageSize and SessionId.
+        // The header's Flags (at 42), OriginalMessageSize and SessionId are changed, so the message
+        // must be refused.
         let size = u32::try_from(whole.len() - 52).unwrap();
         let changes: [(usize, Vec<u8>); 9] = [
             (42, vec![0, 0]),
@@ -111,7 +112,8 @@ fn p10_contents_that_do_not_belong_disconnect() {
         drop((peer, mount));
         for content in contents {
             let (mut peer, mount, _) = sealed_echo(world, &Offer::default()).await;
-            // The contents were made for an earlier session, so its id is replaced by the new one.
+            // The recorded content has the id of an earlier session, which is replaced by the
+            // present one.
             let mut content = content;
             let old = id.to_le_bytes();
             while let Some(at) = content.windows(8).position(|w| w == old) {

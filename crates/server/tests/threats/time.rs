@@ -43,11 +43,12 @@ fn r6_a_list_of_empty_attributes_is_bounded() {
         let set = set_draft(FileInfoClass::FULL_EA, file, &list).charge(127);
         let reply = harmless(&mut peer, &mount, set, &mut other).await;
         assert_eq!(reply.status(), Status::EA_TOO_LARGE);
-        // The list has the maximum number of names, each of which takes time.
+        // The list has the largest number of names, and comparing them takes time. Meanwhile,
+        // another client must be served.
         let list = empty_eas(128 * 1024 / 12);
         let set = set_draft(FileInfoClass::FULL_EA, file, &list).charge(127);
         harmless(&mut peer, &mount, set, &mut other).await.ok();
-        // A list in CREATE must be shorter than one in SET_INFO.
+        // CREATE allows fewer extended attributes than SET_INFO, so the list is shorter.
         let list = empty_eas(5_000);
         let contexts = CreateContexts::build(&[(name::EXTA, &list)]).as_bytes().to_vec();
         let want = Want { contexts, ..Want::file("g") };
@@ -72,7 +73,8 @@ fn r6_thousands_of_attributes_hold_no_core() {
         }
         let set = set_draft(FileInfoClass::FULL_EA, file, &list).charge(127);
         let reply = harmless(&mut peer, &mount, set, &mut other).await;
-        // A file system with small inodes cannot store so many attributes and stores none of them.
+        // A file system with small inodes cannot store so many attributes. Then the request stores
+        // none.
         let took = reply.status() == Status::SUCCESS;
         let query = query_draft(FileInfoClass::FULL_EA, file);
         let reply = harmless(&mut peer, &mount, query, &mut other).await;
@@ -173,7 +175,7 @@ async fn deletes_beside(
     std::fs::create_dir(&large).unwrap();
     fill(&large);
     let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-    // The file is opened by its exact name, which needs no listing of the large directory.
+    // The file is opened by its exact name, so the server need not list the large directory yet.
     std::fs::write(large.join("file"), "").unwrap();
     let want = Want::existing(&format!("{name}\\file")).options(CreateOptions::DELETE_ON_CLOSE);
     let file = peer.open_file(&mount, &want).await;
@@ -306,7 +308,8 @@ fn r6_a_lock_request_has_so_many_ranges() {
         reply.expect(Status::INSUFFICIENT_RESOURCES);
         let most: Vec<_> = ranges(LOCKS_PER_REQUEST, flags).collect();
         peer.on(&mount, lock_draft(file, &most)).await.ok();
-        // The last lock fails, so all earlier locks of the request are released.
+        // The last lock conflicts, so the server must release all the earlier ones, which takes
+        // time.
         let failing = ranges(LOCKS_PER_REQUEST, flags).map(|(at, _, flags)| {
             ((at + 1) * 10_000 % (10_000 * LOCKS_PER_REQUEST as u64), 1, flags)
         });
@@ -327,7 +330,7 @@ fn r6_many_messages_to_a_pipe_are_read_beside_the_core() {
         let (mut other, _) = world.session("bob", &Offer::default()).await;
         let ipc = peer.mount(&mount.logon, "IPC$").await;
         let pipe = peer.open_file(&ipc, &Want::existing("srvsvc")).await;
-        // The PDU co_cancel has no reply.
+        // A co_cancel PDU has no reply, so the message with 500,000 of them is only parsed.
         let cancel = [5, 0, 18, 3, 0x10, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0];
         let write = write_draft(pipe, 0, &cancel.repeat(8 << 20 >> 4));
         harmless(&mut peer, &ipc, write, &mut other).await.ok();
