@@ -36,6 +36,7 @@ from .peers import (  # noqa: F401
     rdma,
     recycle,
     rough,
+    rpc,
     security,
     service,
     smbclient,

@@ -144,7 +144,7 @@ def fetch(groups):
     fetches = []
     if names & {"cifs", "rdma"} or any(g.name == "client/mount" for g in groups):
         fetches.append(fsx)
-    if names & {"attacks", "clients", "crossing", "differential", "disks", "kerberos"}:
+    if names & {"attacks", "clients", "crossing", "differential", "disks", "kerberos", "rpc"}:
         fetches.append(python_clients)
     if any(g.name == "kerberos/clients" for g in groups):
         fetches.append(functools.partial(python_clients, GSSAPI, GSSAPI_CLIENTS))
