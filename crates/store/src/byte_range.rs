@@ -353,7 +353,8 @@ impl State {
     fn verdict(&self, owner: OpenId, range: Range, mode: Mode) -> Verdict {
         let conflicts = !range.is_nothing()
             && match mode {
-                // A shared lock does not conflict with an exclusive lock of the same owner.
+                // An Open may add a shared lock to its own exclusive one, but only another Open's
+                // exclusive lock conflicts.
                 Mode::Shared => self.exclusive.any_other(owner, range),
                 Mode::Exclusive => self.exclusive.any(range) || self.shared.any(range),
             };
@@ -426,8 +427,8 @@ impl State {
         }
         freed.retain(|range| !range.is_nothing());
         freed.sort_unstable_by_key(|range| (range.offset, range.length));
-        // Overlapping ranges are joined, so that each waiter is compared with only one: the last
-        // one that begins before the waiter's end.
+        // Overlapping ranges are joined, so that each waiter is compared with only one of them: the
+        // last one that begins before the waiter's end.
         let mut joined: Vec<Range> = Vec::new();
         for range in freed {
             match joined.last_mut().filter(|last| last.overlaps(range)) {

@@ -315,7 +315,8 @@ impl File {
             |e: &Entry| !lease::is_stat(e.claim.access, false) || self.oplocks.has_promise(e.id);
         let room = Room {
             is_shared: others.any(counts),
-            // MS-FSA 2.1.5.18: there is no read caching if a byte range with data is locked.
+            // MS-FSA 2.1.5.18: read caching is not granted if a byte range within the allocated
+            // data is locked.
             is_locked: self.ranges.first_offset().is_some_and(|first| allocation > first),
             is_going: self.is_going(id),
             is_directory,
@@ -472,8 +473,8 @@ impl File {
         let removed = self.removed_by(&link, unlinks || self.is_left_to_posix(&link, id));
         let mut breaks = Vec::new();
         if deletes && !unlinks && !self.oplocks.is_empty() {
-            // MS-FSA 2.1.5.5 marks the link as FileDispositionInformation does, which breaks handle
-            // caching (2.1.4.12).
+            // MS-FSA 2.1.5.5: the close marks the link for deletion as FileDispositionInformation
+            // does, which breaks the handle caching of other Opens (2.1.4.12).
             breaks = self.oplocks.contend(Actor { open: id, lease }, Cause::Delete).breaks;
         }
         let departure = match (removed.is_empty(), self.open_count() == 0) {
@@ -490,8 +491,8 @@ impl File {
     fn removed_by(&self, link: &Link, unlinks: bool) -> Vec<Link> {
         let is_last = self.open_count() == 0;
         let goes = |doomed: &&Doomed| {
-            // The doomed link may be this link under another folder name; its removal has waited
-            // for this Open.
+            // The deleted link may be this link, named in another folder. Then its removal has
+            // waited until this Open left.
             let has_waited = self.is_one_link(&doomed.link, link);
             is_last
                 || unlinks && is_surely_one_link(self.key, &doomed.link, link)
@@ -509,8 +510,8 @@ impl File {
     }
 
     fn doom(&mut self, link: Link, by: OpenId, parent: Option<LeaseKey>) {
-        // The name is added unless it is surely recorded already. Removing a name twice does no
-        // harm.
+        // A name that may mean the same link as one in the list is added, too: removing a link
+        // twice does no harm.
         if !self.doomed.iter().any(|doomed| is_surely_one_link(self.key, &doomed.link, &link)) {
             self.doomed.push(Doomed { link, by, remover: None, parent });
         }

@@ -169,8 +169,8 @@ impl FileTable {
         let (key, mut shard) = self.shard_of(cell);
         let mut file = cell.lock();
         file.forget_deleted(links);
-        // Another Open may have found the file by another link meanwhile, or the removal was
-        // reported twice.
+        // The file stays in the table if another Open has found it by another link meanwhile, or if
+        // this removal is reported a second time.
         if file.open_count() == 0 && !file.is_delete_pending() && !file.is_retired() {
             file.retire();
             shard.remove(&key);
@@ -204,7 +204,8 @@ impl FileTable {
             return is_moved;
         }
         drop(old);
-        // The two shards are locked in a fixed order, so that two threads cannot deadlock.
+        // The shard with the lower number is locked first, so that two threads that rename cannot
+        // deadlock.
         let (mut first, mut second) = if Self::number(from) < Self::number(to) {
             let first = self.shard(from).lock();
             (first, self.shard(to).lock())
@@ -286,7 +287,8 @@ impl FileTable {
     }
 
     fn number(key: FileKey) -> usize {
-        // Inode numbers are consecutive, so their bits are mixed first.
+        // Inode numbers are often consecutive, so their bits are mixed, which spreads them over the
+        // shards.
         let mixed = (key.inode ^ key.device.rotate_left(32) ^ key.stream)
             .wrapping_mul(0x9E37_79B9_7F4A_7C15);
         usize::try_from(mixed >> 58).unwrap_or(0)
@@ -402,7 +404,7 @@ mod tests {
         let between = table.admit(KEY, &name("a"), ask(4, Sharing::ALL, false));
         assert_eq!(between.unwrap_err(), Status::DELETE_PENDING, "until it is removed");
         table.unlinked(&cell, &[link("a")]);
-        // A new file may have the removed name.
+        // The name has been removed, so a new file may have it.
         table.admit(KEY, &name("a"), ask(4, Sharing::ALL, true)).unwrap();
         for (id, departure) in [
             (2, Departure::StillOpen),
@@ -414,7 +416,8 @@ mod tests {
         table.unlinked(&cell, &[link("a")]);
         assert!(table.is_empty());
         table.unlinked(&cell, &[link("a")]);
-        // While the last link is being removed, an Open arrives by another link.
+        // While the last link is being removed, a client opens the file by another link. The file
+        // must stay in the table.
         let cell = table.admit(KEY, &name("a"), ask(5, Sharing::ALL, true)).unwrap().cell;
         assert_eq!(table.leave(&cell, OpenId(5), &mine), Departure::Remove(vec![link("a")]));
         let late = table.admit(KEY, &name("b"), ask(6, Sharing::ALL, false)).unwrap();
@@ -436,8 +439,8 @@ mod tests {
             if forgotten {
                 cell.lock().forget_delete_on_close(OpenId(1));
             }
-            // MS-FSA 2.1.5.5: DELETE_ON_CLOSE belongs to the Open and is not cleared by the
-            // disposition.
+            // MS-FSA 2.1.5.5: DELETE_ON_CLOSE belongs to the Open, so a disposition of "do not
+            // delete" does not clear it.
             let left = table.leave(&cell, OpenId(1), &vfs());
             assert_eq!(left == Departure::Closed, is_saved, "{left:?}");
             table.unlinked(&cell, &[link("a")]);
@@ -462,7 +465,7 @@ mod tests {
             (table.open_below(HERE, &name("e")), table.open_below(there, &name("e"))),
             (0, 1)
         );
-        // The name belongs to the other share, so it is removed through that share.
+        // The deleted name belongs to the other share, so that share's Vfs must remove it.
         cell.lock().set_delete_pending(OpenId(2), true);
         let (its, mine) = (vfs(), vfs());
         assert_eq!(table.leave(&cell, OpenId(2), &its), Departure::StillOpen);
@@ -491,7 +494,7 @@ mod tests {
         assert_eq!(table.leave(&cell, OpenId(2), &vfs()), Departure::Remove(both.clone()));
         table.unlinked(&cell, &both);
         assert!(table.is_empty());
-        // POSIX semantics: a close removes the name of its own Open only.
+        // With POSIX semantics a close removes only the name of its own Open.
         let cell = table.admit(KEY, &name("sub\\a"), ask(3, Sharing::ALL, false)).unwrap().cell;
         table.admit(KEY, &name("b"), other(4)).unwrap();
         cell.lock().set_delete_pending(OpenId(3), true);

@@ -155,7 +155,7 @@ impl Cause {
     fn takes(self, holder: &Grant) -> LeaseState {
         let is_lease = holder.is_lease();
         match self {
-            // MS-FSA 2.1.4.12: an Open for attributes only breaks nothing.
+            // MS-FSA 2.1.4.12: an Open for attributes only breaks no caching.
             Self::Open(access) if is_stat(access, is_lease) => NONE,
             Self::Open(_) => W,
             Self::Overwrite | Self::Write | Self::Entry => ALL,
@@ -298,7 +298,8 @@ impl Oplocks {
                 to => to,
             };
             match &mut grant.breaking {
-                // The client gets one break at a time: the next one follows its acknowledgment.
+                // A break is in progress and the client gets only one at a time. So the stronger
+                // break is noted and sent after the acknowledgment.
                 Some(breaking) => {
                     let needed = breaking.needed & to;
                     breaking.needed = if needed.contains(R) { needed } else { NONE };
@@ -339,7 +340,7 @@ impl Oplocks {
         let kept = grant.caching;
         let mut next = None;
         if !breaking.needed.contains(kept) {
-            // On Windows a lease breaks in two steps, first to read caching and then to none.
+            // As on Windows, a lease breaks in two steps: first to read caching, then to none.
             let step = if kept == R { NONE } else { R };
             self.last_number = self.last_number.wrapping_add(1);
             next = Some(grant.begin(breaking.needed | step, self.last_number));
@@ -429,7 +430,8 @@ impl Oplocks {
             _ => NONE,
         };
         let beside = self.held_by_others(Owner::Open(open));
-        // MS-FSA 2.1.5.18.2: level II is not granted beside handle or write caching of others.
+        // MS-FSA 2.1.5.18.2: level II is not granted while another Open has handle or write
+        // caching.
         if room.is_directory || beside.intersects(H | W) {
             return Granted::Nothing;
         }
@@ -455,7 +457,7 @@ impl Oplocks {
         room: Room,
     ) -> Granted {
         if room.is_directory && wish.v2.is_none() {
-            // MS-SMB2 3.3.5.9.11: a lease on a directory needs version 2.
+            // MS-SMB2 3.3.5.9.11: only a lease of version 2 can be granted for a directory.
             return Granted::Nothing;
         }
         let owner = Owner::Lease(wish.owner);
@@ -475,7 +477,8 @@ impl Oplocks {
         }
         if let Some(grant) = self.grants.iter_mut().find(|grant| grant.owner == owner) {
             grant.opens.push((open, route));
-            // MS-SMB2 3.3.5.9.8 and 3.3.5.9.11: a further request may only add rights to a lease.
+            // MS-SMB2 3.3.5.9.8 and 3.3.5.9.11: a further request with the same key may add rights
+            // to a lease, but never take rights away.
             let grows = granted == wanted && granted.contains(grant.caching);
             if grows && granted != grant.caching && grant.breaking.is_none() {
                 grant.caching = granted;
@@ -527,7 +530,7 @@ impl Oplocks {
             self.grants.iter_mut().for_each(|grant| grant.opens.retain(|(id, _)| *id != open));
             self.grants.retain(|grant| !grant.opens.is_empty());
         }
-        // Requests that wait for a share mode must look again.
+        // Requests that wait for caching or for a share mode are woken to look again.
         self.changed();
     }
 
@@ -580,7 +583,7 @@ fn fitting(wanted: LeaseState, room: Room) -> LeaseState {
     if room.is_going {
         fits = fits.without(H);
     }
-    // MS-FSA 2.1.5.18: no read caching beside byte-range locks.
+    // MS-FSA 2.1.5.18: with byte-range locks on the file, read caching alone is not granted.
     if room.is_locked && !fits.contains(W) {
         fits = NONE;
     }

@@ -8,8 +8,8 @@
 //! its doc says so, and no lock is held across I/O that may block for long.
 #![no_std]
 #![forbid(unsafe_code)]
-// Clippy warns of a temporary value in the head of a `for` or `match`, such as the guard of a lock:
-// it lives to the end of the block.
+// Clippy warns of a lock's guard, or a similar temporary value, in the head of a `for` or `match`,
+// because it lives to the end of the block.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![deny(
     clippy::unwrap_used,
@@ -30,7 +30,8 @@
 )]
 
 extern crate alloc;
-// Builds with assertions record which locks a thread holds, which needs the standard library.
+// Builds with assertions record which locks each thread holds, and thread-local values need the
+// standard library.
 #[cfg(any(test, debug_assertions))]
 extern crate std;
 

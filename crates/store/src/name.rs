@@ -79,8 +79,8 @@ impl Name {
             _ => (text, None),
         };
         let components = || path.split(separator).filter(|component| !component.is_empty());
-        // A short path has too few separators to exceed the limit, so its components are not
-        // counted.
+        // A component and its separator take at least two bytes, so a short path cannot exceed the
+        // limit and is not counted.
         if path.len() / 2 >= NAME_COMPONENTS && components().nth(NAME_COMPONENTS).is_some() {
             return Err(Status::OBJECT_NAME_INVALID);
         }
@@ -232,7 +232,8 @@ const fn is_reserved(byte: u8, rules: Rules) -> bool {
 
 /// True if the text has more than `most` code units of UTF-16.
 fn has_more_units(text: &str, most: usize) -> bool {
-    // A character has no more UTF-16 units than UTF-8 bytes, so most texts need no counting.
+    // A character has no more units in UTF-16 than bytes in UTF-8, so a text that is short in bytes
+    // need not be counted.
     text.len() > most && text.encode_utf16().take(most.saturating_add(1)).count() > most
 }
 
@@ -261,7 +262,7 @@ fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
 fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
     let (stream, kind) = rest.split_once(':').unwrap_or((rest, "$DATA"));
     if matches!(path.rsplit('\\').next(), Some("." | "..")) {
-        // MS-FSCC 2.1.5: a filename may be followed by a stream, a dot directory name may not.
+        // MS-FSCC 2.1.5: "." and ".." cannot have a stream, only a file name can.
         return Err(Status::OBJECT_NAME_INVALID);
     }
     // MS-FSCC 2.1.5.3: unlike a file name, a stream name may have control characters.
@@ -272,14 +273,14 @@ fn parse_stream(path: &str, rest: &str) -> Result<Option<String>, Status> {
         return Err(Status::OBJECT_NAME_INVALID);
     }
     if kind.eq_ignore_ascii_case("$INDEX_ALLOCATION") {
-        // MS-FSCC 2.1.5.3: $INDEX_ALLOCATION names a directory's index, which means the directory
-        // itself.
+        // MS-FSCC 2.1.5.3: $INDEX_ALLOCATION without a stream name, or with $I30, means the
+        // directory itself.
         let is_index = stream.is_empty() || stream.eq_ignore_ascii_case("$I30");
         return match is_index {
             true if path.is_empty() => Err(Status::OBJECT_NAME_INVALID),
             true => Ok(None),
-            // MS-FSA 2.1.5.1 phase 7: any other stream of the type $INDEX_ALLOCATION is an invalid
-            // parameter.
+            // MS-FSA 2.1.5.1 phase 7: a stream of another name cannot have the type
+            // $INDEX_ALLOCATION.
             false => Err(Status::INVALID_PARAMETER),
         };
     }
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(id("a:one"), id("b:ONE:$data"));
         assert_eq!(id("a:é"), id("a:É"));
         assert_ne!(id("a:one"), id("a:two"));
-        // Records of durable Opens contain this id, so it must not change.
+        // Records of durable Opens contain this id of a stream, so its computation must not change.
         assert_eq!(id("a:Zone.Identifier"), 0x872F_B356_0C0C_DF88);
         assert_eq!(parse("a").unwrap().with_stream(Some("s")), parse("a:s").unwrap());
         assert_eq!(parse("a:s").unwrap().with_stream(None), parse("a").unwrap());
@@ -398,7 +399,7 @@ mod tests {
             let refused = Name::parse(text, Rules::Posix);
             assert_eq!(refused, Err(Status::OBJECT_PATH_SYNTAX_BAD), "{text}");
         }
-        // Names of more periods, or with other characters, are files.
+        // For POSIX clients, a name of three periods, or one with a backslash, is an ordinary name.
         for text in ["...", "a\\..b", "a\\.b"] {
             assert_eq!(parse(text).unwrap().path(), text);
         }

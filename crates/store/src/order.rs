@@ -141,7 +141,7 @@ mod checked {
     /// Calls `look` with the locks that this thread holds.
     fn with_held<T>(look: impl FnOnce(&mut [u8; RANKS]) -> T) -> Option<T> {
         let thread = model::thread();
-        // At the end of the thread the counts may be dropped already.
+        // If the thread is just ending, its counts may be gone already. Then nothing is checked.
         let looked = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
             if held.len() <= thread {
@@ -291,8 +291,8 @@ mod tests {
             let _shard = shard.lock();
             let _session = session.read();
         }));
-        // A thread must not hold two locks of one rank, except where the rank has an order of its
-        // own.
+        // A thread must not hold two locks of the same rank, such as those of two files, because
+        // two threads could deadlock.
         assert!(caught(|| {
             let (one, other) = (file(), file());
             let _one = one.lock();
@@ -302,7 +302,7 @@ mod tests {
             let (one, other) = (shard(), shard());
             let (_one, _other) = (one.lock(), other.lock());
         }));
-        // A panic must release its locks.
+        // A panic releases the locks that it unwinds, so the thread can take them again.
         assert!(!caught(|| {
             let (session, shard, file) = (session(), shard(), file());
             *session.write() += 1;

@@ -139,21 +139,21 @@ mod tests {
         let delete = ask(2, AccessMask::DELETE, Sharing::ALL);
         let refused = table.admit(FILE, &name("f"), delete);
         assert_eq!(refused.unwrap_err(), Status::SHARING_VIOLATION);
-        // The Open of the file's main data does not restrict its streams.
+        // Open 3 of the file's main data shares nothing, but that does not restrict its streams.
         table.admit(FILE, &name("f"), ask(3, AccessMask::WRITE_DATA, Sharing::NONE)).unwrap();
         assert_eq!(table.leave(&file, OpenId(1), &vfs()), Departure::StillOpen);
         table.admit(FILE, &name("f"), ask(4, AccessMask::READ_ATTRIBUTES, Sharing::ALL)).unwrap();
         assert_eq!(table.leave(&file, OpenId(3), &vfs()), Departure::StillOpen);
         table.admit(FILE, &name("f"), delete).unwrap();
-        // The file is open for deletion, which each Open of a stream must share, unless it is for
-        // attributes alone.
+        // The file is open for DELETE, so an Open of a stream must share DELETE, unless it asks
+        // only for attributes.
         for access in [AccessMask::READ_DATA, AccessMask::APPEND_DATA, AccessMask::DELETE] {
             let refused = table.attach(FILE, &name("f"), ask(5, access, UNSHARED_DELETE));
             assert_eq!(refused.unwrap_err(), Status::SHARING_VIOLATION, "{access:?}");
         }
         let attributes = ask(5, AccessMask::READ_ATTRIBUTES, Sharing::NONE);
         table.attach(FILE, &name("f"), attributes).unwrap();
-        // The other share modes of the file's Open do not restrict a stream.
+        // The file's Open does not share DELETE, but that does not restrict an Open of a stream.
         let deletes = Sharing { delete: true, ..Sharing::NONE };
         table.attach(FILE, &name("f"), ask(6, AccessMask::DELETE, deletes)).unwrap();
     }
@@ -196,7 +196,7 @@ mod tests {
     fn a_renamed_stream_is_found_under_its_new_name() {
         let table = FileTable::default();
         let all = ask(1, AccessMask::READ_DATA, Sharing::ALL);
-        // With so many names, each pair of shards occurs.
+        // With 200 names, each combination of the two shards is likely, also the same shard twice.
         for n in 0..200 {
             let (old, new) = (std::format!("f:a{n}"), std::format!("f:b{n}"));
             let cell = table.admit(key(&old), &name(&old), all).unwrap().cell;

@@ -150,8 +150,8 @@ impl Watches {
         if let Some(watch) = index.by_open.get(&id) {
             return Ok((Arc::clone(watch), false));
         }
-        // The index is locked here, so a rename that is not seen yet will call `report_rename`
-        // later.
+        // The name is read while the index is locked. A rename that happens later waits for the
+        // index and then reports the new name.
         let name = String::from(directory.lock().name_of(id).path());
         let payer = payer(name.len())?;
         let directory = index.directory(folder_id, directory.key(), name, &self.bytes);
@@ -171,8 +171,8 @@ impl Watches {
         let forgotten = index.remove(id);
         self.count.store(index.by_open.len(), Ordering::Release);
         drop(index);
-        // Dropping the watch ends its observation, which takes other locks, so the index is
-        // unlocked first.
+        // The watch is dropped here, after the index is unlocked, because its drop takes other
+        // locks.
         drop(forgotten);
     }
 
@@ -293,8 +293,7 @@ fn below(action: NotifyAction, name: &Name, directory: &str) -> Change {
     let below = name.path().strip_prefix(directory).unwrap_or_default();
     let mut path = String::from(below.strip_prefix('\\').unwrap_or(below));
     if let Some(stream) = name.stream().filter(|_| is_of_stream(action)) {
-        // MS-FSA 2.1.5.1.1: the path of a stream is that of the file, a colon and the stream's
-        // name.
+        // MS-FSA 2.1.5.1.1: a stream is reported as the file's path, a colon and the stream's name.
         path.push(':');
         path.push_str(stream);
     }
@@ -377,7 +376,8 @@ impl Index {
             let rest = name.strip_prefix(from)?;
             (rest.is_empty() || rest.starts_with('\\')).then(|| alloc::format!("{to}{rest}"))
         };
-        // The map is sorted, so the names below a directory follow each other.
+        // The map is sorted by name, so the names below a directory follow each other and the
+        // search ends at the first other name.
         let candidates =
             named.range::<str, _>((Bound::Included(from), Bound::Unbounded)).map(|(name, _)| name);
         let candidates = candidates.take_while(|name| name.starts_with(from));

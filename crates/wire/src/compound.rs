@@ -90,7 +90,7 @@ mod tests {
             assert!(parts.next().unwrap().is_err(), "{next}");
             assert!(parts.next().is_none(), "{next}");
         }
-        // NextCommand points to the end of the frame, where no header is.
+        // The second NextCommand points to the end of the frame, where no further message follows.
         let bytes = chain(&[(64, 128), (64, 0)]);
         let mut parts = Compound::new(&bytes);
         assert!(parts.next().unwrap().is_ok());

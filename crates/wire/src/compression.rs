@@ -221,7 +221,8 @@ impl<'a> Payloads<'a> {
     fn split(&mut self) -> Parsed<Payload<'a>> {
         let r = &mut Reader::new(self.rest);
         let algorithm = CompressionAlgorithm(r.u16("payload CompressionAlgorithm")?);
-        // The first flag makes a message chained; the flags of later payloads are ignored.
+        // Only the flag of the first payload says that a message is chained, so those of later
+        // payloads are ignored.
         r.skip(2, "payload Flags")?;
         let length = r.u32("payload Length")?;
         let data = r.take(usize::try_from(length).unwrap_or(usize::MAX), "payload Length")?;
@@ -252,7 +253,7 @@ impl<'a> Iterator for Payloads<'a> {
         if self.is_done() {
             return None;
         }
-        // The constructor has checked the chain, so this cannot fail.
+        // The constructor has checked the whole chain, so `split` cannot fail here.
         self.split().ok()
     }
 }

@@ -183,7 +183,7 @@ impl<'a> Iterator for Iter<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        // The constructor has checked the list, so this cannot fail.
+        // The constructor has checked the whole list, so `split` cannot fail here.
         let (name, data, next) = split(self.raw, self.at?).ok()?;
         self.at = next;
         Some((name, data))
@@ -215,7 +215,7 @@ fn split(raw: &[u8], start: usize) -> Parsed<Split<'_>> {
     }
     let name_end = name_offset.saturating_add(name_length);
     let name = context.get(name_offset..name_end).ok_or(Malformed::new("create context name"))?;
-    // MS-SMB2 2.2.13.2: without data the offset is ignored.
+    // MS-SMB2 2.2.13.2: without data, DataOffset has no meaning.
     let data: &[u8] = if data_length == 0 {
         &[]
     } else if data_offset >= name_end && data_offset.is_multiple_of(8) {

@@ -82,7 +82,8 @@ impl<'a> ErrorResponse<'a> {
         let r = &mut Reader::new(data);
         let mut contexts = Vec::with_capacity(count);
         for _ in 0..count {
-            // The fixed part has 8 bytes, so the alignment is the same as in the message.
+            // The contexts are aligned to eight bytes. Positions count from behind the fixed part
+            // of 8 bytes, which does not change the alignment.
             r.skip(r.position().wrapping_neg() % 8, "error context padding")?;
             let length = usize::try_from(r.u32("ErrorDataLength")?).unwrap_or(usize::MAX);
             let error_id = ErrorId(r.u32("ErrorId")?);
@@ -112,8 +113,8 @@ impl<'a> ErrorResponse<'a> {
         let length = w.offset().saturating_sub(data_at);
         w.patch_u32(length_at, field_u32(length));
         if length == 0 {
-            // Windows sends one byte of ErrorData, although ByteCount is zero, and clients expect
-            // it.
+            // As on Windows, ErrorData has one byte although ByteCount is zero, because clients
+            // expect it.
             w.u8(0);
         }
     }

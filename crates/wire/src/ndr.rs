@@ -115,7 +115,8 @@ impl<'a> NdrReader<'a> {
         self.align(4)?;
         let (length, maximum) = (self.0.u16(what)?, self.0.u16(what)?);
         let points = self.pointer(what)?;
-        // MS-DTYP 2.3.10: Length is even and not larger than MaximumLength.
+        // MS-DTYP 2.3.10: Length must be even and at most MaximumLength, and a text that is not
+        // empty needs a pointer.
         if length % 2 != 0 || length > maximum || (length > 0 && !points) {
             return Err(Malformed::new(what));
         }
@@ -298,7 +299,7 @@ impl NdrWriter {
         if !points {
             return self.u32(0);
         }
-        // Referent identifiers need only be unique; these are the values of Windows.
+        // Referent identifiers must only be unique. These are the values that Windows uses.
         let referent = 0x0002_0000u32.wrapping_add(self.referents.wrapping_mul(4));
         self.referents = self.referents.wrapping_add(1);
         self.u32(referent)

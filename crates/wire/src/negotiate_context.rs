@@ -380,7 +380,7 @@ mod tests {
         ];
         assert_eq!(bytes, expected);
         assert_eq!(parse_list(&bytes, 0, 2, 0), Ok(contexts));
-        // Padding may have any value but must not be missing.
+        // The padding between contexts may have any value, but must not be missing.
         bytes[12..16].fill(0xFF);
         assert!(parse_list(&bytes, 0, 2, 0).is_ok());
         assert!(parse_list(&bytes, 0, 3, 0).is_err());

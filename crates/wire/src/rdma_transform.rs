@@ -62,7 +62,7 @@ impl<'a> RdmaTransform<'a> {
             r.skip(2, "Reserved")?;
             let signature = r.take(signature_length, "Signature")?;
             let nonce = r.take(nonce_length, "Nonce")?;
-            // At the end of the list a transform needs no padding.
+            // The last transform may have no padding behind it.
             let padding = r.position().wrapping_neg() % 8;
             r.skip(padding.min(r.remaining()), "Padding")?;
             transforms.push(RdmaCryptoTransform { transform_type, signature, nonce });
@@ -158,7 +158,8 @@ mod tests {
         transform.encode(&mut Writer::new(&mut bytes));
         assert_eq!(bytes, expected);
         assert_eq!(RdmaTransform::parse(&bytes), Ok(transform.clone()));
-        // MS-SMB2 2.2.43: without a channel, offset and length are ignored.
+        // MS-SMB2 2.2.43: the channel is NONE, so RdmaDescriptorOffset and RdmaDescriptorLength are
+        // ignored.
         bytes[0..4].fill(0xFF);
         assert_eq!(RdmaTransform::parse(&bytes), Ok(transform));
     }
@@ -167,8 +168,8 @@ mod tests {
     fn refuses_counts_and_lengths() {
         let mut bytes = Vec::new();
         example().encode(&mut Writer::new(&mut bytes));
-        // Each case has a wrong TransformCount, NonceLength, RdmaDescriptorOffset or
-        // RdmaDescriptorLength.
+        // One byte is wrong: of RdmaDescriptorOffset (at 0), RdmaDescriptorLength (2),
+        // TransformCount (8) or NonceLength (20).
         for (at, value) in [(8, 0), (8, 9), (20, 200), (0, 16), (0, 48), (0, 57), (0, 64), (2, 17)]
         {
             let mut bytes = bytes.clone();

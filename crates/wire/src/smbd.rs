@@ -289,7 +289,8 @@ mod tests {
 
     #[test]
     fn the_messages_of_the_specification_have_these_bytes() {
-        // The messages are the first two of MS-SMBD 4.1, and that with 500 bytes of 4.2.
+        // These are the first two messages of MS-SMBD 4.1, and the data message with 500 bytes of
+        // 4.2.
         let request = NegotiateRequest {
             min_version: SmbdVersion::V1,
             max_version: SmbdVersion::V1,

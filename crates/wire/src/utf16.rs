@@ -55,8 +55,8 @@ impl<'a> Utf16<'a> {
 
     /// True if all characters are ASCII, as nearly always.
     fn is_ascii(&self) -> bool {
-        // The units are combined without an early exit, so that the compiler can vectorise the
-        // loop.
+        // All units are combined before the test, without an early exit, so that the compiler can
+        // vectorise the loop.
         self.units().fold(0, |all, unit| all | unit) < 0x80
     }
 

@@ -18,8 +18,8 @@ impl ByteRanges {
         let (first, last) = (range.offset, range.last());
         let mut own = self.of(owner);
         own.retain(|(lock, _)| lock.length != 0 && lock.offset <= last && lock.last() >= first);
-        // The strongest lock changes only where a lock begins or behind the end of a lock, so these
-        // places are compared.
+        // The strongest lock over a byte can change only where a lock begins, or behind the end of
+        // a lock. The pieces are made at these places.
         let mut starts: Vec<u64> = core::iter::once(first)
             .chain(own.iter().map(|(lock, _)| lock.offset))
             .chain(own.iter().filter_map(|(lock, _)| lock.last().checked_add(1)))
@@ -32,7 +32,8 @@ impl ByteRanges {
         let mut pieces: Vec<HostLock> = Vec::new();
         for (first, last) in starts.into_iter().zip(ends) {
             let over = own.iter().filter(|(l, _)| l.offset <= first && l.last() >= last);
-            // Mode::Exclusive is less than Mode::Shared, so the minimum is the stronger one.
+            // In the order of `Mode`, Exclusive is less than Shared, so the minimum is the stronger
+            // lock.
             let mode = over.map(|(_, mode)| *mode).min();
             match pieces.last_mut() {
                 Some(before) if before.mode == mode => before.last = last,

@@ -65,8 +65,9 @@ impl Intervals {
             if node.key.range().overlaps(range) {
                 return true;
             }
-            // If no range on the left reaches `range`, only the right can overlap it. If one does
-            // reach it but none overlaps, all ranges on the right begin behind `range`.
+            // If no range on the left reaches `range`, only the right can overlap it. If one
+            // reaches it but none overlaps it, all ranges on the right begin behind `range`, so the
+            // left is enough.
             let reaches = node.left.as_ref().is_some_and(|left| left.last >= range.offset);
             tree = if reaches { &node.left } else { &node.right };
         }

@@ -148,7 +148,8 @@ fn waiters_are_granted_in_order_as_soon_as_possible() {
     r.unlock(A, range(20, 10)).unwrap();
     assert_eq!(poll(&mut r, both), Poll::Ready(Ok(())));
     r.unlock(B, range(0, 2)).unwrap();
-    // The request is cancelled after its lock was granted.
+    // The request's lock was granted, but the request is cancelled. So the lock must be released
+    // again.
     r.give_up(second);
     assert_eq!((r.held_by(c), r.waiting_count()), (0, 0));
     r.lock(A, range(0, 2), Mode::Exclusive).unwrap();
@@ -165,7 +166,8 @@ fn an_open_that_goes_ends_its_waits_and_frees_for_others() {
     r.release(A);
     let late = r.lock_or_wait(B, range(0, 1), Mode::Exclusive).unwrap().unwrap();
     assert_eq!(poll(&mut r, c), Poll::Ready(Ok(())));
-    // The Open is closed after its lock was granted.
+    // The lock of `late` was granted, but its Open is closed before the request is told. So the
+    // request fails.
     let d = r.lock_or_wait(A, range(9, 1), Mode::Exclusive);
     assert_eq!(d, Ok(None));
     r.release(B);
@@ -260,7 +262,7 @@ fn bench() {
             per(unlocked)
         );
     }
-    // Two Opens hold LOCKS_PER_FILE locks in turn, in mixed order.
+    // Two Opens take turns to lock LOCKS_PER_FILE ranges, in mixed order, to measure a full file.
     let mut r = ByteRanges::default();
     for i in 0..LOCKS_PER_FILE as u64 {
         let i = i.wrapping_mul(7919) % LOCKS_PER_FILE as u64;

@@ -27,7 +27,7 @@ pub fn content_is_read_as_written(s: &dyn Subject) {
     node.write_at(10, b"").unwrap();
     assert_eq!(node.stat().unwrap().end_of_file, 6, "writing nothing changes nothing");
     assert_eq!(node.set_end_of_file(1 << 63), Err(Fault::Invalid));
-    // The data covers several pages and begins inside of one.
+    // The data begins inside of a page and covers several pages.
     let long: Vec<u8> = (0..20_000u32).map(|n| (n % 251) as u8).collect();
     node.write_at(4_090, &long).unwrap();
     let mut back = vec![0; 30_000];

@@ -41,7 +41,8 @@ pub fn extents_are_shared_or_not_at_all(s: &dyn Subject) {
         assert_eq!(bytes.len(), 3 * unit);
         let first = |at: usize| bytes[at * unit];
         assert_eq!([first(0), first(1), first(2)], [9, 3, 9]);
-        // After the copy each file changes on its own.
+        // After the copy the files share extents, but a write to one of them must not change the
+        // other.
         target.write_at(cluster, &[7]).unwrap();
         source.write_at(2 * cluster + 1, &[8]).unwrap();
         assert_eq!(all_of(&*target)[unit..unit + 2], [7, 3]);
@@ -52,7 +53,8 @@ pub fn extents_are_shared_or_not_at_all(s: &dyn Subject) {
     target.share_extents(&*source, &copy(cluster, 2 * cluster, 3 * cluster + 4)).unwrap();
     let bytes = all_of(&*target);
     assert_eq!((bytes.len(), &bytes[5 * unit..]), (5 * unit + 4, &b"tail"[..]));
-    // Source and target may be the same file.
+    // Source and target may be the same file if the ranges do not overlap. A copy of length 0
+    // changes nothing.
     source.share_extents(&*source, &copy(0, 3 * cluster, cluster)).unwrap();
     assert_eq!(all_of(&*source)[3 * unit], 1);
     target.share_extents(&*source, &copy(0, 0, 0)).unwrap();
@@ -117,7 +119,7 @@ pub fn zeros_are_read_and_holes_are_seen(s: &dyn Subject) {
     assert_eq!(first, Allocated { ranges: vec![(10, PIECE)], has_more: true });
     let hole = made.allocated(PIECE, 2 * PIECE, 10).unwrap();
     assert_eq!(hole, Allocated::default());
-    // Zeroed space that stays allocated reads as zeros, too.
+    // A range that is zeroed without freeing its space must read as zeros, too.
     made.zero(0, 4096, false).unwrap();
     assert_eq!(all_of(&*made)[..4097], [vec![0; 4096], vec![1]].concat());
     let reader = s.open("f", &READ).unwrap().node;

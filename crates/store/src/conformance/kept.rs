@@ -27,7 +27,7 @@ pub fn times_are_set(s: &dyn Subject) {
         assert_eq!((after.created, after.accessed), (stat.created, stat.accessed));
         assert_eq!(after.written, stat.written);
     }
-    // The node was opened without access to data.
+    // A node that was opened without access to the data can still set times and mode.
     let bare = s.open("a", &LOOK).unwrap();
     let change = BasicChange { written: at(9), mode: Some(0o640), ..BasicChange::default() };
     bare.node.set_basic(&change).unwrap();
@@ -40,7 +40,7 @@ pub fn times_are_set(s: &dyn Subject) {
 /// Tests that DOS attributes are kept.
 pub fn attributes_are_kept(s: &dyn Subject) {
     let attributes = FileAttributes::ARCHIVE | FileAttributes::HIDDEN;
-    // COMPRESSED and DIRECTORY cannot be set, so they are ignored.
+    // COMPRESSED and DIRECTORY cannot be set in this way, so the request succeeds without them.
     let asked = attributes | FileAttributes::COMPRESSED | FileAttributes::DIRECTORY;
     let made = s.open("a", &OpenHow { attributes: asked, ..CREATE }).unwrap();
     assert_eq!(made.stat.attributes, attributes);

@@ -47,15 +47,16 @@ pub fn renaming_moves_and_replaces(s: &dyn Subject) {
     assert_eq!(s.rename("a", a, "B", false), Err(Fault::Exists));
     assert_eq!(s.rename("a", a, "no\\b", false), Err(Fault::PathNotFound));
     assert_eq!(s.rename("a", a, "b\\c", false), Err(Fault::PathNotDirectory));
-    // The rename changes only the case.
+    // A rename may change only the case of the name.
     assert_eq!(s.rename("a", a, "A", false).as_deref(), Ok("A"));
     assert_eq!(s.list(""), ["A", "b", "d"]);
     assert_eq!(s.rename("a", a, "A", false).as_deref(), Ok("A"));
     assert_eq!(s.rename("D", dir, "D", false).as_deref(), Ok("D"));
-    // The target directory is named in another case.
+    // The request names the target directory "D" in another case. The result has the directory's
+    // own spelling.
     assert_eq!(s.rename("A", a, "d\\x", false).as_deref(), Ok("D\\x"));
     assert_eq!(s.content("d\\x").unwrap(), "a");
-    // The replaced entry gets the spelling of the request.
+    // A rename that replaces an entry gives it the spelling of the request.
     assert_eq!(s.rename("d\\X", a, "B", true).as_deref(), Ok("B"));
     assert_eq!(s.list(""), ["B", "D"]);
     assert_eq!(s.content("b").unwrap(), "a");
@@ -64,7 +65,7 @@ pub fn renaming_moves_and_replaces(s: &dyn Subject) {
     assert_eq!(s.rename("d", dir, "b", false), Err(Fault::Exists));
     assert_eq!(s.rename("d", dir, "b", true).as_deref(), Ok("b"));
     assert_eq!(s.list(""), ["b"]);
-    // A directory cannot be moved into itself; a failed attempt changes nothing.
+    // A directory cannot be moved into itself. The failed attempts must change nothing.
     s.mkdir("b\\c");
     s.file("b\\f", "f");
     assert_eq!(s.rename("b", dir, "b\\c\\b", false), Err(Fault::Invalid));

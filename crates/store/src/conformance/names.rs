@@ -64,7 +64,8 @@ pub fn case_is_ignored_and_kept(s: &dyn Subject) {
     assert_eq!(content(&*opened.node), "1");
     let either = s.open("SUB\\GRÖßE\\DATEI.txt", &EITHER).unwrap();
     assert_eq!((either.created, either.name), (false, name("Sub\\Größe\\Datei.TXT")));
-    // Case folding keeps the length of a name, and other letters never equal ASCII letters.
+    // Case folding must not change the length of a name (ß does not become SS), and no other letter
+    // may equal an ASCII letter.
     for other in ["Sub\\GRÖSSE", "Sub\\GRO\u{308}ßE"] {
         assert_eq!(s.fault(other, &LOOK), Fault::NotFound, "{other}");
     }
@@ -81,7 +82,7 @@ pub fn exact_names_can_be_asked_for(s: &dyn Subject) {
     assert_eq!(s.fault("sub\\twin", &exact(READ)), Fault::PathNotFound);
     let upper = s.open("Sub\\TWIN", &exact(CREATE)).unwrap();
     upper.node.write_at(0, b"upper").unwrap();
-    // An exact match wins, then the first name in byte order.
+    // Two names differ only in case: an exact match wins, otherwise the first one in byte order.
     assert_eq!(s.content("Sub\\twin").unwrap(), "lower");
     assert_eq!(s.content("Sub\\TWIN").unwrap(), "upper");
     assert_eq!(s.content("sub\\Twin").unwrap(), "upper");

@@ -48,7 +48,8 @@ pub fn streams_are_data_of_their_own(s: &dyn Subject) {
     let reader = s.open("f:one", &READ).unwrap().node;
     assert_eq!(reader.write_at(0, b"x"), Err(Fault::AccessDenied));
     assert_eq!(reader.set_end_of_file(0), Err(Fault::AccessDenied));
-    // Streams may have unusual names, be empty, or be larger than an extended attribute.
+    // The name of a stream may have unusual characters, and a stream may be empty or larger than an
+    // extended attribute of the host.
     s.open("f:\u{5}Odd\n *?", &CREATE).unwrap();
     let large = s.open("f:Large", &CREATE).unwrap().node;
     let bytes: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8).collect();
@@ -65,7 +66,7 @@ pub fn streams_are_data_of_their_own(s: &dyn Subject) {
     let found: Vec<_> = found.iter().map(|f| (f.name.as_str(), f.size)).collect();
     assert_eq!(found, [("\u{5}Odd\n *?", 0), ("Large", 200_001), ("One", 2)]);
     assert_eq!(s.open("f:one", &LOOK).unwrap().node.streams().unwrap().len(), 3);
-    // Attributes and times belong to the file and not to the stream.
+    // Times and attributes that are set through a stream's node belong to the file.
     let node = both.node;
     let change = BasicChange {
         created: Some(FileTime(0x01D0_0000_0000_0000)),
@@ -90,7 +91,7 @@ pub fn streams_go_with_their_file(s: &dyn Subject) {
     made.node.write_at(0, &[7; 100_000]).unwrap();
     drop(made);
     assert_eq!(s.stat("n").unwrap().end_of_file, 0);
-    // A stream of a directory is not a directory itself.
+    // A stream of a directory has data, so its kind is that of a file.
     let dir = s.mkdir("d");
     let of_directory = s.open("d:s", &CREATE).unwrap();
     assert_eq!(of_directory.stat.kind, Kind::File);
@@ -99,12 +100,12 @@ pub fn streams_go_with_their_file(s: &dyn Subject) {
     assert_eq!(s.content("d:S").unwrap(), "on a directory");
     assert!(s.list("d").is_empty());
     assert_eq!(s.fault("d:s", &CREATE_DIRECTORY), Fault::NotADirectory);
-    // A renamed or linked file keeps its streams.
+    // A file keeps its streams when it is renamed or gets another link.
     let key = s.key("n");
     s.rename("n", key, "d\\m", false).unwrap();
     s.vfs().link(&*s.open("d\\m:s", &LOOK).unwrap().node, &name("l"), false).unwrap();
     assert_eq!(s.stat("l:s").unwrap().end_of_file, 100_000);
-    // The stream is removed by its own key.
+    // A stream is removed by its own key; the key of its file does not fit.
     let stream = s.key("l:s");
     assert_eq!(s.remove("l:s", key), Err(Fault::Stale));
     let held = s.open("d\\m:s", &READ).unwrap().node;
@@ -114,13 +115,13 @@ pub fn streams_go_with_their_file(s: &dyn Subject) {
     assert_eq!(s.remove("l:s", stream), Err(Fault::NotFound));
     assert_eq!(names(s, "l"), [""; 0]);
     assert!(s.stat("l").is_ok());
-    // All streams of the file are removed.
+    // `clear_streams` removes all streams of the file, small and large ones.
     s.open("l:small", &CREATE).unwrap().node.write_at(0, b"x").unwrap();
     s.open("l:large", &CREATE).unwrap().node.write_at(150_000, b"x").unwrap();
     assert_eq!(names(s, "d\\m"), ["large", "small"]);
     s.open("l", &LOOK).unwrap().node.clear_streams().unwrap();
     assert_eq!(names(s, "l"), [""; 0]);
-    // A new file of the same name has no streams of the old one.
+    // The file is removed with its streams, so a new file of the same name must not have them.
     s.open("l:large", &CREATE).unwrap().node.write_at(150_000, b"x").unwrap();
     s.remove("l", key).unwrap();
     s.remove("d\\m", key).unwrap();
@@ -154,7 +155,7 @@ pub fn streams_are_renamed(s: &dyn Subject) {
     rename("f:large", "f:longer", false).unwrap();
     large.write_at(0, b"x").unwrap();
     assert_eq!(s.stat("f:longer").unwrap().end_of_file, 100_000);
-    // The stream replaces the file's own data.
+    // The stream becomes the file's main data, and its old name is gone.
     assert_eq!(rename("f:two", "f", true), Ok(name("f")));
     assert_eq!(s.content("f").unwrap(), "first");
     assert_eq!(names(s, "f"), ["longer"]);

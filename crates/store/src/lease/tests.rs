@@ -110,7 +110,8 @@ fn the_table() {
             };
             let waits = if contention.waits() { "w" } else { "" };
             write!(table, "{:<7}", std::format!("{broken}{waits}")).unwrap();
-            // An Open breaks its own oplock only if that is level II and the Open writes.
+            // An Open's own action breaks its own oplock only if that has level II and the action
+            // is a write.
             let mut own = Oplocks::default();
             own.request(OpenId(1), ROUTE, wish, FREE);
             let contention = own.contend(actor(1, Some(1)), cause);
@@ -261,7 +262,7 @@ fn a_break_expires_by_its_number_alone() {
     oplocks.expire(him, number);
     assert!(!oplocks.would_wait(actor(2, None)));
     assert!(oplocks.is_empty(), "an oplock that is broken to nothing is no more");
-    // A lease ends with its last Open.
+    // Two Opens share the lease, so it stays when the first one closes and ends with the last one.
     oplocks.request(OpenId(3), ROUTE, wish(1, ALL), FREE);
     oplocks.request(OpenId(4), ROUTE, wish(1, ALL), FREE);
     let broken = oplocks.contend(actor(2, None), opened).breaks.remove(0);

@@ -146,7 +146,7 @@ impl Content {
         if first >= beyond {
             return;
         }
-        // If the range reaches the end of the file, the last page has no further data and counts as
+        // If the range ends with the file, its last page has no other data and can be freed as a
         // whole.
         let whole = if beyond == self.end { pages_of(beyond) } else { locate(beyond).0 };
         let (from, to) = (pages_of(first), whole);
@@ -203,7 +203,8 @@ impl Content {
             }
         }
         let end = if self.end != newer.end && survives() { newer.end } else { self.end };
-        // `set_end` then removes the pages behind the new end.
+        // The end is set far behind and then back, because `set_end` removes the pages behind the
+        // new end.
         self.end = u64::MAX;
         self.set_end(end);
     }

@@ -91,7 +91,8 @@ impl MemoryNode {
     /// (`allowed`).
     fn check_data(&self, allowed: bool) -> VfsResult<()> {
         match self.kind {
-            // The open directory may have become a symbolic link meanwhile.
+            // A directory that is open may have been replaced by a symbolic link. Then it gets
+            // another fault.
             Kind::Directory if self.look(|inode| Ok(inode.kind())) == Ok(Kind::Directory) => {
                 Err(Fault::IsADirectory)
             }
@@ -170,7 +171,7 @@ impl Node for MemoryNode {
     fn key(&self) -> FileKey {
         let key = self.hold.shared.key(self.hold.ino);
         let Some(id) = self.stream else { return key };
-        // The stream was removed: its key must not equal that of another stream.
+        // The stream was removed, so its node gets a key that no other stream has.
         let removed = || FileKey { stream: u64::MAX, ..key };
         self.look(|inode| Ok(inode.streams.by_id(id).map_or_else(removed, |s| s.key(key))))
             .unwrap_or_else(|_| removed())
@@ -248,7 +249,7 @@ impl Node for MemoryNode {
             if let Some(mode) = change.mode {
                 meta.mode = mode & 0o7777;
             }
-            // As on Linux, a symbolic link has no attributes and no creation time.
+            // As on Linux, a symbolic link cannot store attributes and a creation time.
             if !is_link {
                 if let Some(attributes) = change.attributes {
                     meta.attributes = storable(attributes);

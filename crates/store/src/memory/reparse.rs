@@ -51,7 +51,8 @@ impl MemoryVfs {
         let meta = &mut inode.meta;
         (meta.reparse, meta.written, meta.changed) = (None, now, now);
         if *by != Replacement::File {
-            // As on Linux, links and special files have no attributes and no extended attributes.
+            // As on Linux, a link or a special file has no attributes, no extended attributes and
+            // no streams.
             meta.attributes = frevo_wire::dtyp::FileAttributes::EMPTY;
             meta.eas.clear();
             meta.needed_eas.clear();

@@ -30,7 +30,8 @@ impl Shared {
     }
 
     pub(super) fn key(&self, ino: Ino) -> FileKey {
-        // The host has no device with such a large number.
+        // The host has no device with such a large number, so the keys never equal those of the
+        // host's files.
         FileKey::of_file(u64::from(self.options.serial) | 0xFFFF << 48, ino.0)
     }
 

@@ -32,7 +32,7 @@ impl MemoryVfs {
         let mut state = shared.state.lock();
         let inode = state.live.0.get_mut(&node.ino()).ok_or(Fault::Stale)?;
         if inode.kind() == Kind::Symlink {
-            // Linux allows no user attributes on symbolic links, so they have no streams.
+            // On Linux a symbolic link has no user attributes, so it cannot have streams.
             return Err(Fault::NotSupported);
         }
         let found = inode.streams.named(stream).map(|s| (s.id, s.name.clone()));

@@ -88,7 +88,7 @@ fn a_crash_leaves_what_was_synced() {
     let again = open(&after, "D\\A");
     assert_eq!((again.key(), again.eas().unwrap()), (key, vec![("x".into(), b"y".to_vec())]));
     assert_eq!(again.stat().unwrap().links, 1);
-    // The copy after the crash does not affect the original.
+    // The copy after the crash is separate, so writing to it must not change the original.
     assert_eq!(contents(&vfs), pairs(&[("d\\a", "kelost"), ("d\\b", "lost")]));
     open(&after, "new").sync().unwrap();
     assert_ne!(open(&after, "new").key(), open(&vfs, "d\\b").key());
@@ -105,7 +105,8 @@ fn directories_change_in_order() {
     c.write_at(0, b"c").unwrap();
     vfs.remove(&name("b"), a.key()).unwrap();
     assert_eq!(contents(&vfs.crash()), pairs(&[("a", "a")]));
-    // A crash may keep any number of the changes, in their order.
+    // A crash may keep the first 0, 1, 2 or more changes of names, but never a later change without
+    // the earlier ones.
     for (count, expected) in [
         (0, pairs(&[("a", "a")])),
         (1, pairs(&[("b", "a")])),
@@ -119,7 +120,7 @@ fn directories_change_in_order() {
         });
         assert_eq!(contents(&after), expected, "{count}");
     }
-    // A sync of any file makes all earlier changes of names durable.
+    // Syncing any file makes all earlier changes of names durable, so a crash keeps them.
     open(&vfs, "d").sync().unwrap();
     assert_eq!(contents(&vfs.crash()), pairs(&[("c", ""), ("d", "")]));
     assert_eq!(contents(&vfs.crash_with(&mut || true)), contents(&vfs));
@@ -280,7 +281,8 @@ proptest! {
     #[test]
     fn no_crash_takes_what_was_synced(steps in prop::collection::vec(step(), 1..40), seed: u64) {
         let vfs = memory(MemoryOptions::default());
-        // `synced` has the content of each file at its last sync, or None after a later change.
+        // `synced` has each file's content at its last sync. A change afterwards makes it None,
+        // because a crash may then keep either content.
         let mut synced: [Option<Vec<u8>>; 4] = [None, None, None, None];
         let whole = |vfs: &MemoryVfs, at: usize| {
             vfs.contents().into_iter().find(|(n, _)| n.path() == NAMES[at]).map(|(_, c)| c)
@@ -304,7 +306,8 @@ proptest! {
                 Step::Rename(a, b) => {
                     if a != b && vfs.stat(&name(NAMES[a])).is_ok() {
                         rename(&vfs, NAMES[a], NAMES[b]);
-                        // After a crash the file may have its old or its new name.
+                        // The rename may be lost in a crash, so the file may then have its old or
+                        // its new name.
                         (synced[a], synced[b]) = (None, None);
                     }
                 }
@@ -323,7 +326,7 @@ proptest! {
                 prop_assert_eq!(whole(&after, f), Some(expected), "{}", NAMES[f]);
             }
         }
-        // Each file can be opened and removed after the crash.
+        // Each file that survived the crash can be opened and removed.
         let used = after.contents().len();
         for (name, _) in after.contents() {
             let key = after.stat(&name).unwrap().key;

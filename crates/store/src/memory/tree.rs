@@ -274,7 +274,8 @@ impl Tree {
             let (stored, ino, inode) =
                 self.find(dir, component, exact).ok_or(Fault::PathNotFound)?;
             if inode.meta.reparse.is_some() {
-                // MS-FSA 2.1.5.1: a path cannot go through a reparse point.
+                // MS-FSA 2.1.5.1: a path cannot go through a reparse point, so the client has to
+                // resolve it.
                 return Err(Fault::Symlink);
             }
             match inode.kind() {
@@ -325,7 +326,8 @@ pub(super) fn check_name(name: &Name, posix: bool) -> VfsResult<()> {
     }
     name.components().try_for_each(|component| {
         let special = matches!(component, "." | "..") || component.contains(['\0', '/']);
-        // Windows would drop the dot or space at the end of this name.
+        // Windows drops a dot or a space at the end of a name, so such a name would become another
+        // one.
         let dropped = !posix && component.ends_with([' ', '.']);
         if special || dropped {
             return Err(Fault::NameInvalid);

@@ -92,7 +92,7 @@ impl MemoryVfs {
             state: Mutex::new(state),
             faults: Faults::new(self.shared.faults.capacity()),
             volume: Arc::clone(&self.shared.volume),
-            // No rule makes changes of quotas durable, so a crash resets them.
+            // A crash resets the quotas, because no request makes their changes durable.
             quotas: Quotas::of(&self.shared.options),
             options: self.shared.options.clone(),
             clock: Arc::clone(&self.shared.clock),
@@ -296,12 +296,12 @@ impl Vfs for MemoryVfs {
         let target = state.live.place(to, to.is_exact())?;
         let mut edits = vec![Edit { dir: source.dir, name: stored, to: None }];
         if let Some((existing, other, other_kind)) = there(&state.live, &target, to.is_exact()) {
-            // MS-FSA 2.1.5.15.12: the target may be another link of the file or its name in another
-            // case. A directory is never replaced.
+            // MS-FSA 2.1.5.15.12: if the target is another link of the same file, or its name in
+            // another case, nothing is replaced. A directory is never replaced.
             if other != ino {
                 let directories = kind == Kind::Directory && other_kind == Kind::Directory;
                 if to.is_exact() && directories && replace {
-                    // As in POSIX, a directory replaces an empty directory.
+                    // As in POSIX, a directory may replace another directory if that is empty.
                     if state.live.entries(other).is_some_and(|entries| !entries.is_empty()) {
                         return Err(Fault::NotEmpty);
                     }
@@ -312,10 +312,10 @@ impl Vfs for MemoryVfs {
             edits.push(Edit { dir: target.dir, name: existing, to: None });
         }
         if kind == Kind::Directory && target.chain.contains(&ino) {
-            // A directory cannot be moved into itself or below itself.
+            // A directory cannot be moved to itself or below itself.
             return Err(Fault::Invalid);
         }
-        // The name keeps the case of the request.
+        // The new name is stored with the case of the request.
         edits.push(Edit { dir: target.dir, name: target.wanted.clone(), to: Some(ino) });
         state.change(Change { edits, made: None }, self.shared.now());
         Ok(target.parent.child(&target.wanted))
@@ -352,7 +352,7 @@ impl Vfs for MemoryVfs {
             name = existing;
         }
         if is_unnamed {
-            // A removed file gets no new name.
+            // The file has been removed, so it cannot get a new name.
             return Err(Fault::NotFound);
         }
         let edits = vec![Edit { dir: place.dir, name, to: Some(ino) }];

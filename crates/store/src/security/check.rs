@@ -65,7 +65,7 @@ const fn privileged(token: &Token) -> AccessMask {
 
 /// Returns the rights that the list gives. The first entry that names a right decides about it.
 fn rights(descriptor: &SecurityDescriptor, token: &Token) -> AccessMask {
-    // Without a DACL all rights are granted; with an empty DACL, none.
+    // A descriptor without a DACL grants all rights; one with an empty DACL grants none.
     let Some(dacl) = &descriptor.dacl else { return AccessMask::FILE_ALL };
     let owns = descriptor.owner.as_ref().is_some_and(|owner| token.contains(owner));
     let mut granted = AccessMask::EMPTY;

@@ -124,7 +124,8 @@ fn inherited(parent: Option<&Acl>, is_automatic: bool, heirs: &Heirs) -> Vec<Ace
             aces.push(again(ace, ace.sid().copied(), flags | mark));
             continue;
         }
-        // The entry for the creator applies to this object; a second entry is for objects below it.
+        // For CREATOR OWNER and CREATOR GROUP two entries are made: one for the creator of this
+        // object, and one that objects below it inherit.
         if applies {
             aces.push(again(ace, heir_of(ace, heirs), kept(ace.flags) | mark));
         }
@@ -152,7 +153,8 @@ fn passed_on(flags: AceFlags, is_directory: bool) -> Option<AceFlags> {
             let inherits = AceFlags::CONTAINER_INHERIT | AceFlags::OBJECT_INHERIT;
             Some(audit | (flags & inherits))
         }
-        // The entry is for files only, so a directory passes it on without obeying it.
+        // The entry is inherited by files only, so a directory passes it on (INHERIT_ONLY), but it
+        // has no effect there.
         (false, true, false) => Some(audit | AceFlags::OBJECT_INHERIT | AceFlags::INHERIT_ONLY),
         _ => None,
     }

@@ -61,7 +61,7 @@ fn owners_may_read_and_change_the_list_unless_it_says_what_they_may() {
     assert_eq!(rights(deny), AccessMask::EMPTY);
     let later = Ace::allow(AceFlags::INHERIT_ONLY, AccessMask::READ_DATA, Sid::OWNER_RIGHTS);
     assert_eq!(rights(later), implied);
-    // OWNER RIGHTS grants nothing to others than the owner.
+    // The entry OWNER RIGHTS is only for the owner, so it gives nothing to user 2.
     let only = Ace::allow(NONE, AccessMask::FILE_ALL, Sid::OWNER_RIGHTS);
     assert_eq!(maximal(&of(user(1), vec![only]), &token(2)), AccessMask::EMPTY);
 }
@@ -111,8 +111,8 @@ fn unknown_conditions_deny_and_do_not_allow() {
 fn a_child_inherits_what_is_for_its_kind() {
     let (oi, ci) = (AceFlags::OBJECT_INHERIT, AceFlags::CONTAINER_INHERIT);
     let (np, io) = (AceFlags::NO_PROPAGATE_INHERIT, AceFlags::INHERIT_ONLY);
-    // Each row: the flags of the parent's entry, of a new file's entry and of a new directory's
-    // entry.
+    // Each row has the flags of three entries: the parent's, the one that a new file inherits, and
+    // the one that a new directory inherits.
     let table = [
         (NONE, None, None),
         (np, None, None),
@@ -190,7 +190,8 @@ fn every_combination_of_inheritance_flags() {
                 for (sid, heir) in given.iter().zip([user(7), user(2), user(513)]) {
                     match passed {
                         None => {}
-                        // An inherit-only entry applies to objects in the directory.
+                        // 9 means inherit-only: the entry has no effect on this object, so its SID
+                        // is not replaced by the creator's.
                         Some(9) => expected.push(ace(9, *sid)),
                         Some(0) => expected.push(ace(0, heir)),
                         Some(on) if *sid == heir => expected.push(ace(on, heir)),
@@ -202,13 +203,14 @@ fn every_combination_of_inheritance_flags() {
                 if inherits {
                     assert_eq!(aces, expected, "{flags:#x} {is_directory}");
                 } else {
-                    // The list is SecurityContext.DefaultDACL.
+                    // No entry is inherited, so the list is the creator's default one
+                    // (SecurityContext.DefaultDACL).
                     assert_eq!(aces[0], Ace::allow(NONE, AccessMask::FILE_ALL, user(2)));
                 }
                 let is_marked = made.control.contains(SdControl::DACL_AUTO_INHERITED);
                 assert_eq!(is_marked, automatic && inherits, "{flags:#x} {is_directory}");
-                // A DACL in the request is not extended if it is protected, or does not ask for
-                // inheritance.
+                // The request's DACL gets no inherited entries, because it is protected or does not
+                // ask for them.
                 for control in [
                     SdControl::DACL_PROTECTED | SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED,
                     SdControl::DACL_PROTECTED,
@@ -262,7 +264,7 @@ fn a_descriptor_of_the_request_is_stored() {
     let made = new_object(&parent, Some(&given), &token(2), false).unwrap();
     assert_eq!(made.dacl.unwrap().aces, [Ace::allow(NONE, READ, user(2))]);
     assert!(made.control.contains(SdControl::DACL_PROTECTED));
-    // A request for inheritance adds the parent's entries.
+    // The request's DACL asks for inheritance, so the parent's entries are added to its own.
     given.control = SdControl::DACL_PRESENT | SdControl::DACL_COMPUTED_INHERITANCE_REQUIRED;
     let made = new_object(&parent, Some(&given), &token(2), false).unwrap();
     assert_eq!(made.dacl.unwrap().aces.len(), 2);
@@ -309,7 +311,7 @@ fn only_the_named_parts_are_set() {
     assert_eq!((dacl.owner, dacl.group), (old.owner, old.group));
     let full = Ace::allow(NONE, AccessMask::FILE_ALL, user(2));
     assert_eq!(dacl.dacl.clone().unwrap().aces, [full]);
-    // AUTO_INHERITED is cleared, because the request does not ask for inheritance.
+    // The new descriptor does not ask for inheritance, so AUTO_INHERITED is cleared.
     assert!(!dacl.control.contains(SdControl::DACL_AUTO_INHERITED));
     assert_eq!(set(SecurityInformation::OWNER, &token(1)), Err(Refused::Owner));
     let taken = set(SecurityInformation::OWNER, &token(2)).unwrap();

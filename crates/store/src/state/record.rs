@@ -146,8 +146,8 @@ impl OpenRecord {
     pub fn is_of_volume(&self, volume: &Volume) -> bool {
         match self.identity {
             Some(identity) if identity != VolumeIdentity::UNKNOWN => identity == volume.identity,
-            // The record's file system has no identity, and its serial number differs between
-            // machines or means nothing: each volume without an identity matches.
+            // The record's file system had no identity, and its serial number depends on the
+            // machine. So any volume without an identity may be the right one.
             Some(_) => volume.identity == VolumeIdentity::UNKNOWN,
             None => self.volume == volume.serial,
         }
@@ -411,7 +411,8 @@ mod tests {
         let (own, other) = (VolumeIdentity([6; 16]), VolumeIdentity([5; 16]));
         let volume = |serial, identity| Volume { identity, ..Volume::plain(serial, "NTFS") };
         let record = |identity| OpenRecord { identity, ..sample() };
-        // On another machine the device number differs, and hence the serial number.
+        // On another machine the device number, and with it the serial number (8), may differ, but
+        // the identity stays.
         assert!(record(Some(own)).is_of_volume(&volume(8, own)));
         assert!(!record(Some(own)).is_of_volume(&volume(7, other)));
         assert!(!record(Some(own)).is_of_volume(&volume(7, VolumeIdentity::UNKNOWN)));

@@ -77,8 +77,8 @@ impl Fault {
             Self::NotEmpty => Status::DIRECTORY_NOT_EMPTY,
             Self::AccessDenied | Self::Symlink => Status::ACCESS_DENIED,
             Self::ReadOnly => Status::MEDIA_WRITE_PROTECTED,
-            // Windows reports an exceeded quota as a full disk, because programs do not expect
-            // QUOTA_EXCEEDED.
+            // As on Windows, an exceeded quota is reported as a full disk, because programs do not
+            // know QUOTA_EXCEEDED.
             Self::DiskFull | Self::QuotaExceeded => Status::DISK_FULL,
             Self::FileTooLarge | Self::Invalid => Status::INVALID_PARAMETER,
             Self::NameTooLong | Self::NameInvalid => Status::OBJECT_NAME_INVALID,

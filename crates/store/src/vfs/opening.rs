@@ -78,7 +78,7 @@ impl OpenHow {
             (Kind::Directory, KindWanted::NotDirectory) => Err(Fault::IsADirectory),
             (Kind::Directory, _) => Ok(()),
             (Kind::Symlink, _) if !self.open_link => Err(Fault::Symlink),
-            // The link itself is opened, whose target may be of any kind.
+            // The request is for the link itself, so the kind of its target does not matter.
             (Kind::Symlink, _) => Ok(()),
             (_, KindWanted::Directory) => Err(Fault::NotADirectory),
             (Kind::File, _) => Ok(()),

@@ -270,7 +270,8 @@ impl Log {
         let told = self.told;
         let is_again = |last: &Report| last.number >= told && last.is_repeated_by(&report);
         if self.reports.back().is_some_and(is_again) {
-            // A watch that has read the old report must read the changed one again.
+            // The report is repeated, so the earlier one is replaced. It gets a new number, so that
+            // a watch that has read it reads it again.
             let last = self.reports.pop_back();
             self.count(0, last.as_ref().map_or(0, Report::bytes));
         }
@@ -301,8 +302,8 @@ impl Log {
         let is_due = self.untidy >= self.readers.len().max(WAKES_AT_ONCE);
         if is_due || (self.paying.is_none() && self.bytes > 0) {
             self.untidy = 0;
-            // Of equally slow watches the one with the lowest id is chosen, so that runs can be
-            // repeated.
+            // Among equally slow watches, the one with the lowest id is chosen, so that a
+            // simulation can be repeated.
             let needs = self.readers.iter().map(|(id, reader)| (reader.first_needed(), *id));
             let slowest = needs.min();
             let first = slowest.map_or(self.next, |(first, _)| first);
@@ -373,7 +374,8 @@ impl Log {
         let others = readers.flat_map(|(id, reader)| {
             reader.waiting.iter_mut().filter_map(|w| Some((*id, w.waker.take()?)))
         });
-        // Each request gets its own map, because a map has one request for each watch.
+        // A map has one request for each watch, but a watch may have several requests. So each of
+        // them gets a map of its own.
         self.to_wake.extend(others.map(|one| BTreeMap::from_iter([one])));
         self.hand_out(wakers);
     }
@@ -523,7 +525,7 @@ fn reader_spans(
         reports_from(reports, *cursor).find(|report| report.is_for(wants)).map(|r| r.number)
     };
     if returned.is_empty() && first.is_none() {
-        // No report so far matches this watch, so all of them are skipped.
+        // None of the reports is for this watch, so the watch skips them all.
         *cursor = next;
         return None;
     }

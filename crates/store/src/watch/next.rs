@@ -36,7 +36,8 @@ impl Future for Next<'_> {
             log.tell(id, &mut wakers);
             log.poll(id, ticket, cx.waker())
         };
-        // Each woken request wakes some others, so that no request wakes thousands.
+        // The woken request wakes a few others, and each of those a few more, so that no request
+        // has to wake thousands.
         log.hand_out(&mut wakers);
         drop(log);
         wake(wakers);

@@ -47,7 +47,8 @@ impl Payer for Poor {
 
 impl Drop for Poor {
     fn drop(&mut self) {
-        // The watch drops its clone; the test keeps another one.
+        // The watch has dropped its payer, so it pays nothing any more. The test's own copy is the
+        // last one and is ignored.
         if Arc::strong_count(&self.0) > 1 {
             self.0.store(0, Ordering::Relaxed);
         }
@@ -192,7 +193,7 @@ fn other_directories_cost_nothing() {
         let _ = watches.of(OpenId(i), HERE, &directory(&alloc::format!("d{i}"), i), wanted);
     }
     let index = watches.index.bare().read();
-    // All logs are locked, so a report that touched one of them would hang.
+    // The logs of all these watches are locked, so the report would hang if it touched one of them.
     let guards: Vec<_> =
         index.by_open.values().map(|watch| watch.directory.log.bare().lock()).collect();
     let added = NotifyAction::ADDED;
@@ -327,7 +328,7 @@ fn watches_of_one_directory_share_its_log() {
         assert!(changes_of(watch).is_empty());
     }
     assert_eq!(changes_of(&other), pairs(&[(1, "sized")]));
-    // Reports that all watches have read are removed.
+    // All watches have read these reports, so the log must remove them.
     for i in 0..102 {
         report(&alloc::format!("d\\later {i}"), CompletionFilter::FILE_NAME);
         for watch in many.iter().chain([&other]) {
@@ -368,7 +369,7 @@ fn thousands_that_wait_are_woken_by_each_other() {
             (0..3_000).find(|i| waiting[*i].is_some() && woken[*i].0.load(Ordering::Relaxed) > 0);
         let at = next.expect("somebody is woken while there are some left");
         let mut next = waiting[at].take().unwrap();
-        // Every second request is polled; the others are cancelled by the drop.
+        // Every second request is polled; the others are dropped, which cancels them.
         if at % 2 == 0 {
             let polled = Pin::new(&mut next).poll(&mut Context::from_waker(&wakers[at]));
             let a = Change { action: NotifyAction::ADDED, name: String::from("a") };
@@ -378,7 +379,7 @@ fn thousands_that_wait_are_woken_by_each_other() {
         assert!(count() <= (2 * done + 3) * WAKES_AT_ONCE);
         done += 1;
     }
-    // The changes of a cancelled request are returned by the next request of its watch.
+    // The first request of this watch was cancelled, so its next request returns the changes.
     assert_eq!(changes_of(&many[1]), pairs(&[(1, "a")]));
     assert!(changes_of(&many[0]).is_empty());
 }
@@ -512,7 +513,8 @@ fn the_slowest_watch_pays_for_the_log() {
     (20..60).for_each(change);
     assert_eq!(changes_of(&slow).len(), 40);
     (60..400).for_each(change);
-    // The slower watch has too many bytes now, so its reports are dropped.
+    // Fast has not read its reports either and can pay only for 4,000 bytes, so the earliest
+    // reports are dropped and slow pays no more.
     assert_eq!(held(), [0, watches.bytes()]);
     assert!((1_000..=4_000).contains(&watches.bytes()), "{}", watches.bytes());
     assert_eq!(poll(&mut fast.next()), Poll::Ready(Reported::TooMany));

@@ -214,7 +214,8 @@ impl<'a> Request<'a> {
             w.patch_u32(contexts_at, field_u32(w.offset()));
             w.bytes(contexts);
         } else if name.is_empty() {
-            // MS-SMB2 2.2.13: the buffer has at least one byte, even without a name.
+            // MS-SMB2 2.2.13: the buffer must not be empty, so without name and contexts it has one
+            // byte.
             w.u8(0);
         }
     }

@@ -105,7 +105,8 @@ impl<'a> Request<'a> {
         w.u32(self.max_input_response).u32(0).u32(0).u32(self.max_output_response);
         w.u32(self.flags.0).u32(0).bytes(self.input);
         if self.input.is_empty() {
-            // The StructureSize includes one byte of the buffer, and some servers require it.
+            // StructureSize counts one byte of the buffer, and some servers refuse the request
+            // without it.
             w.u8(0);
         }
     }

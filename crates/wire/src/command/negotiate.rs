@@ -92,7 +92,8 @@ impl<'a> Request<'a> {
         let context_count = r.u16("NegotiateContextCount")?;
         r.skip(2, "Reserved2")?;
         let dialects = read_dialects(r, dialect_count)?;
-        // MS-SMB2 2.2.3: without dialect 3.1.1 these bytes are ClientStartTime, which is ignored.
+        // MS-SMB2 2.2.3: if the client does not offer 3.1.1, these bytes are ClientStartTime, which
+        // is ignored.
         let negotiate_contexts = if dialects.contains(&Dialect::SMB_3_1_1) {
             negotiate_context::parse_list(message, context_offset, context_count, r.position())?
         } else {

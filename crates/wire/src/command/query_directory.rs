@@ -71,7 +71,8 @@ impl<'a> Request<'a> {
         w.u16(field_u16(offset)).u16(field_u16(name.len())).u32(self.output_buffer_length);
         w.bytes(name);
         if name.is_empty() {
-            // The StructureSize includes one byte of the buffer, and some servers require it.
+            // StructureSize counts one byte of the buffer, and some servers refuse the request
+            // without it.
             w.u8(0);
         }
     }

@@ -69,7 +69,8 @@ impl<'a> Request<'a> {
         let additional_information = r.u32("AdditionalInformation")?;
         let flags = QueryInfoFlags(r.u32("Flags")?);
         let file_id = FileId::read(r)?;
-        // MS-SMB2 2.2.37: only these queries have input.
+        // MS-SMB2 2.2.37: only quota queries and queries of extended attributes have input. For
+        // others the input fields are ignored.
         let input = match (info_type, file_info_class) {
             (InfoType::QUOTA, _) | (InfoType::FILE, FILE_FULL_EA_INFORMATION) => {
                 pointed(message, input_offset.into(), input_length, REQUEST_FIXED, "InputBuffer")?
@@ -96,8 +97,8 @@ impl<'a> Request<'a> {
         self.file_id.encode(w);
         w.bytes(self.input);
         if self.input.is_empty() {
-            // The StructureSize includes one byte of the buffer, so without input one byte is sent,
-            // as by Windows.
+            // StructureSize counts one byte of the buffer, so a request without input has one byte
+            // of zero, as on Windows.
             w.u8(0);
         }
     }
@@ -144,7 +145,7 @@ impl<'a> QueryQuotaInfo<'a> {
         let sids = match (list_length, start_length) {
             (0, 0) => QuotaSids::All,
             (0, _) => QuotaSids::From(pointed(buffer, start_offset, start_length, 0, "StartSid")?),
-            // MS-SMB2 3.3.5.20.4: if there is a SID list, StartSid is ignored.
+            // MS-SMB2 3.3.5.20.4: the request has a list of SIDs, so its StartSid is ignored.
             _ => QuotaSids::List(pointed(buffer, 0, list_length, 0, "SidListLength")?),
         };
         Ok(Self { return_single, restart_scan, sids })

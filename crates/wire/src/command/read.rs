@@ -135,7 +135,8 @@ impl<'a> Request<'a> {
         self.file_id.encode(w);
         w.u32(self.minimum_count).u32(self.channel.0).u32(self.remaining_bytes);
         if self.channel_info.is_empty() {
-            // The StructureSize includes one byte of the buffer, and Windows requires it.
+            // StructureSize counts one byte of the buffer, and Windows refuses the request without
+            // it.
             w.u16(0).u16(0).u8(0);
         } else {
             w.u16(field_u16(REQUEST_FIXED)).u16(field_u16(self.channel_info.len()));

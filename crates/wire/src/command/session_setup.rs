@@ -68,7 +68,8 @@ impl<'a> Request<'a> {
         w.u16(field_u16(REQUEST_FIXED)).u16(field_u16(self.security_buffer.len()));
         w.u64(self.previous_session_id).bytes(self.security_buffer);
         if self.security_buffer.is_empty() {
-            // The StructureSize includes one byte of the buffer, and some servers require it.
+            // StructureSize counts one byte of the buffer, and some servers refuse the request
+            // without it.
             w.u8(0);
         }
     }

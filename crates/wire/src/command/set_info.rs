@@ -47,7 +47,8 @@ impl<'a> Request<'a> {
         self.file_id.encode(w);
         w.bytes(self.buffer);
         if self.buffer.is_empty() {
-            // The StructureSize includes one byte of the buffer, and some servers require it.
+            // StructureSize counts one byte of the buffer, and some servers refuse the request
+            // without it.
             w.u8(0);
         }
     }

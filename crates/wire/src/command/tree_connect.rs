@@ -163,7 +163,8 @@ impl<'a> Request<'a> {
         let contexts = self.contexts.as_deref().unwrap_or(&[]);
         let contexts_offset = w.offset();
         w.u32(0).u16(field_u16(contexts.len())).zeros(10).bytes(path).align(8);
-        // MS-SMB2 2.2.9.1: this offset counts from the request and not from the header.
+        // MS-SMB2 2.2.9.1: TreeConnectContextOffset counts from the request and not, as other
+        // offsets, from the SMB2 header.
         w.patch_u32(contexts_offset, field_u32(w.offset().saturating_sub(HEADER_LEN)));
         for context in contexts {
             w.align(8).u16(context.kind.0).u16(field_u16(context.data.len())).u32(0);

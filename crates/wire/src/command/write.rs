@@ -95,7 +95,8 @@ impl<'a> Request<'a> {
         self.encode_fixed(field_u32(self.data.len()), w);
         w.bytes(self.data).bytes(self.channel_info);
         if self.data.is_empty() && self.channel_info.is_empty() {
-            // The StructureSize includes one byte of the buffer, and Windows requires it.
+            // StructureSize counts one byte of the buffer, and Windows refuses the request without
+            // it.
             w.u8(0);
         }
     }
@@ -103,7 +104,7 @@ impl<'a> Request<'a> {
     /// Appends only the 48 bytes between the header and the data, for a client that sends
     /// `data_len` bytes from a buffer of its own behind them (and then the channel information).
     pub fn encode_fixed(&self, data_len: u32, w: &mut Writer<'_>) {
-        // MS-SMB2 3.2.4.7: the offset is zero if RDMA moves the data.
+        // MS-SMB2 3.2.4.7: if RDMA moves the data, DataOffset is zero.
         let is_moved = self.channel != Channel::NONE && data_len == 0;
         let data_offset = if is_moved { 0 } else { REQUEST_DATA_OFFSET };
         w.u16(49).u16(data_offset).u32(data_len).u64(self.offset);

@@ -41,7 +41,8 @@ fn unchained_by_its_bytes() {
 #[test]
 fn unchained_faults() {
     let good = unchained(HEADER, &[1, 2, 3], &[4, 5]);
-    // The algorithm is NONE, PATTERN_V1 or unknown, or Offset is past the end.
+    // CompressionAlgorithm (at 8) is NONE, PATTERN_V1 or unknown, Offset (12) exceeds the message,
+    // or ProtocolId (0) is that of encryption.
     for (at, value) in [(8, 0), (8, 4), (8, 6), (9, 1), (12, 6), (15, 0xFF), (0, 0xFD)] {
         let mut bytes = good.clone();
         bytes[at] = value;
@@ -82,8 +83,9 @@ fn chained_by_its_bytes() {
 #[test]
 fn chains_that_lie() {
     let good = chained(&EXAMPLE);
-    // Each case has a wrong sum, pattern length, repetition, algorithm or payload length (too
-    // large, or below OriginalPayloadSize), or payload size.
+    // One byte is wrong: of OriginalCompressedSegmentSize (at 4), of the first payload's
+    // CompressionAlgorithm (8), Length (12) or Repetitions (20), or of the second payload's Length
+    // (28) or OriginalPayloadSize (32).
     for (at, value) in
         [(4, 0x49), (12, 7), (12, 9), (20, 0x65), (8, 6), (28, 200), (28, 3), (32, 1), (23, 0xFF)]
     {
@@ -91,7 +93,8 @@ fn chains_that_lie() {
         bytes[at] = value;
         assert!(Compressed::parse(&bytes).is_err(), "{at} {value}");
     }
-    // MS-SMB2 3.1.5.3: up to the length of a payload header, bytes at the end are ignored.
+    // MS-SMB2 3.1.5.3: bytes behind the last payload are ignored if they are no more than a payload
+    // header.
     let mut bytes = good;
     bytes.extend([0xFF; 8]);
     assert!(Compressed::parse(&bytes).is_ok());
@@ -103,7 +106,8 @@ fn chains_that_lie() {
 fn sums_do_not_wrap() {
     let payload = Payload::Pattern { pattern: 0, repetitions: u32::MAX };
     let mut bytes = chained(&[payload, payload]);
-    // The value is the sum of two lengths of 2^32 - 1, modulo 2^32.
+    // OriginalCompressedSegmentSize is the sum of both lengths (2^32 - 1 each) modulo 2^32. The
+    // real sum is larger, so the message is refused.
     bytes[4..8].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
     assert!(Compressed::parse(&bytes).is_err());
 }

@@ -74,7 +74,7 @@ impl<'a> CreateContext<'a> {
             name::EXTA => Self::ExtendedAttributes(data),
             name::SECD => Self::SecurityDescriptor(data),
             name::DHNQ => {
-                // The 16 bytes of the context are reserved.
+                // The context DHnQ has 16 reserved bytes, so only their number is checked.
                 sized::<16>(data, "DHnQ length")?;
                 Self::DurableRequest
             }

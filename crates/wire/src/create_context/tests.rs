@@ -118,7 +118,7 @@ fn lengths_are_exact() {
         assert!(CreateContext::parse_typed(name, &data[..length - 1]).is_err(), "{name:?}");
         assert!(CreateContext::parse_typed(name, &data).is_err(), "{name:?}");
     }
-    // The data of these contexts begins with a StructureSize.
+    // The data of these contexts begins with its StructureSize, which must be right.
     for (name, length) in [(name::APP_INSTANCE_ID, 20), (name::APP_INSTANCE_VERSION, 24)] {
         let mut data = vec![0; length + 1];
         assert!(CreateContext::parse_typed(name, &data[..length]).is_err(), "{name:?}");
@@ -155,9 +155,9 @@ fn duplicates_are_found() {
 fn chains_cannot_loop_leave_or_overlap() {
     let list = CreateContexts::build(&[(b"MxAc", &[]), (b"QFid", &[0xAB; 8])]);
     let good = list.as_bytes();
-    // Each pair has an offset and the byte written there: Next points backwards, to itself, to an
-    // unaligned place or past the end; names and data lie outside of their context or in its fixed
-    // part.
+    // Each pair is an offset and the byte written there: the first context's Next (0), NameOffset
+    // (4) or NameLength (6), or the second one's Next (24), DataOffset (34) or DataLength (36).
+    // They point back, to an unaligned place, to their own header or out of their context.
     let faults = [
         (0, 8),
         (0, 4),
@@ -187,11 +187,12 @@ fn chains_cannot_loop_leave_or_overlap() {
         assert!(CreateContexts::parse(&bytes).is_err(), "{at} {value}");
     }
     for cut in 1..good.len() {
-        // If the list is cut after its first context, Next points out of it.
+        // The first context's Next points to the second one, so the list is refused wherever it is
+        // cut.
         assert!(CreateContexts::parse(&good[..cut]).is_err(), "{cut}");
     }
     assert!(CreateContexts::parse(&[]).unwrap().is_empty());
-    // Without data the offset of the data is ignored.
+    // The first context has no data, so its DataOffset has no meaning.
     let mut bytes = good.to_vec();
     bytes[10..12].fill(0xFF);
     assert!(CreateContexts::parse(&bytes).is_ok());
@@ -229,7 +230,7 @@ fn encoded(encode: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 
 #[test]
 fn aapl_query_by_its_bytes() {
-    // Finder asks for everything and announces all client capabilities.
+    // The Finder of macOS asks for everything (7) and announces all client capabilities (7).
     let bytes = [1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
     let query = AaplQuery::parse(&bytes).unwrap().unwrap();
     assert_eq!(query.requested, AaplRequested(7));

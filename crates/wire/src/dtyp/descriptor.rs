@@ -132,10 +132,11 @@ impl SecurityDescriptor {
         let (sacl, dacl) = (r.u32(what)?, r.u32(what)?);
         let sid = |offset| at(bytes, offset, |b| read_named_sid(&mut Reader::new(b)));
         let list = |present, offset| {
-            // Without its control bit an offset is ignored.
+            // If a control bit says that there is no list, its offset is ignored.
             if control.contains(present) { at(bytes, offset, Acl::parse) } else { Ok(None) }
         };
-        // The two lists must not share bytes, or a small message could describe large lists.
+        // The two lists must not share bytes, because a small message could then describe large
+        // lists.
         let lists = acl_size(bytes, sacl).saturating_add(acl_size(bytes, dacl));
         if lists.saturating_add(HEADER) > bytes.len() && control.contains(BOTH_LISTS) {
             return Err(Malformed::new("security descriptor lists overlap"));

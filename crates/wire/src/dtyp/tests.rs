@@ -141,7 +141,8 @@ fn lies() {
     let mut overlap = EXAMPLE;
     overlap[12] = 0x30;
     assert!(SecurityDescriptor::parse(&overlap).is_err(), "SACL and DACL are the same bytes");
-    // The last element is the group's SID, so each cut removes a part of it.
+    // The descriptor ends with the SID of its group, so each cut removes a part of it and must be
+    // refused.
     for end in 0..EXAMPLE.len() {
         assert!(SecurityDescriptor::parse(&EXAMPLE[..end]).is_err(), "cut at {end}");
     }
@@ -225,7 +226,7 @@ proptest! {
             bytes[at] = value;
         }
         if let Ok(read) = SecurityDescriptor::parse(&bytes) {
-            // A parsed list can be encoded again.
+            // A list that was parsed can be encoded and parsed again without a change.
             prop_assert_eq!(SecurityDescriptor::parse(&encode(&read)).unwrap().dacl, read.dacl);
         }
     }

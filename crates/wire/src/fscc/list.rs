@@ -90,7 +90,8 @@ impl<'a> Entries<'a> {
         if next == 0 {
             return Ok(bytes);
         }
-        // An entry is at least as long as its fixed part, so the loop ends.
+        // Each entry is at least as long as its fixed part, so that the loop always moves on and
+        // ends.
         if next < self.min_size.max(4) {
             return Err(malformed);
         }

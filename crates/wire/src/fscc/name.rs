@@ -69,7 +69,8 @@ impl fmt::Debug for WireName<'_> {
 
 /// Code units of `text` in UTF-16.
 pub fn utf16_units(text: &str) -> usize {
-    // In ASCII each byte is one unit. Most names are ASCII, and this check is vectorised.
+    // In ASCII each byte is one UTF-16 unit. Most names are ASCII, and the check for it is fast,
+    // because it is vectorised.
     if text.is_ascii() {
         text.len()
     } else {

@@ -90,7 +90,7 @@ impl Pattern {
             _ => {
                 let fold = if ignore_case { upcase_unit } else { |unit| unit };
                 let mut units: Vec<u16> = expression.encode_utf16().map(fold).collect();
-                // Several stars in a row match the same as one star.
+                // Several stars in a row match the same names as one star, so they are merged.
                 units.dedup_by(|a, b| *a == STAR && *b == STAR);
                 Kind::Expression { units, shortcut: Shortcut::of(expression) }
             }

@@ -98,7 +98,8 @@ impl ReferralResponse {
         w.u16(self.path_consumed).u16(count).u32(self.flags.0);
         let mut strings = Vec::new();
         for (at, referral) in self.referrals.iter().enumerate() {
-            // `ahead` is the distance from this entry to the end of all entries.
+            // The strings follow all entries. `ahead` is the distance from this entry to the first
+            // string.
             let ahead = self.referrals.len().checked_sub(at)?.checked_mul(SIZE)?;
             let mut put = |text: &str| {
                 let offset = ahead.checked_add(strings.len())?;
@@ -151,7 +152,8 @@ impl NameList {
         }
         let mut out = Vec::new();
         let mut w = Writer::new(&mut out);
-        // MS-DFSC 3.3.5.3: PathConsumed, one entry, no flags; then the entry, of version 3.
+        // MS-DFSC 3.3.5.3: the header has PathConsumed 0, one entry and no flags. The entry begins
+        // with version 3, its size, server type 0, and the flag NAME_LIST.
         w.u16(0).u16(1).u32(0).u16(3).u16(SIZE).u16(0).u16(NAME_LIST).u32(self.time_to_live_s);
         w.u16(SIZE).u16(u16::try_from(self.controllers.len()).ok()?).u16(behind);
         out.extend_from_slice(&names);
@@ -176,7 +178,7 @@ fn entries<T>(
         let mut r = Reader::new(rest);
         let this = r.u16("VersionNumber")?;
         let size = usize::from(r.u16("referral Size")?);
-        // MS-DFSC 2.2.5: all entries have one version.
+        // MS-DFSC 2.2.5: all entries of a response must have the same version.
         if *version.get_or_insert(this) != this {
             return Err(Malformed::new("VersionNumber"));
         }
@@ -191,7 +193,8 @@ fn name_list(bytes: &[u8], version: u16, size: usize) -> Parsed<NameList> {
     let own = bytes.get(..size).ok_or(Malformed::new("referral Size"))?;
     let mut r = Reader::new(own);
     r.skip(6, "referral entry")?;
-    // MS-DFSC 3.1.5.4.1 and 3.1.5.4.2: name lists have version 3 or 4.
+    // MS-DFSC 3.1.5.4.1 and 3.1.5.4.2: an entry with a list of names has the flag NAME_LIST and
+    // version 3 or 4.
     if r.u16("ReferralEntryFlags")? & NAME_LIST == 0 || !matches!(version, 3 | 4) {
         return Err(Malformed::new("NameListReferral"));
     }
@@ -208,7 +211,7 @@ fn name_list(bytes: &[u8], version: u16, size: usize) -> Parsed<NameList> {
     let mut controllers = Vec::new();
     for _ in 0..count {
         let name = text(bytes, at, "ExpandedName")?;
-        // Skips the name and its terminator.
+        // The next name begins behind this one and its terminator.
         let units = name.encode_utf16().count().saturating_add(1);
         at = at.saturating_add(units.saturating_mul(2));
         controllers.push(name);
@@ -241,7 +244,7 @@ fn entry(bytes: &[u8], version: u16, size: usize) -> Parsed<Referral> {
     let path = usize::from(r.u16("DFSPathOffset")?);
     r.skip(2, "DFSAlternatePathOffset")?;
     let target = usize::from(r.u16("NetworkAddressOffset")?);
-    // The strings must not overlap the entry.
+    // The strings must come after the entry, not inside of it.
     if path < size || target < size {
         return Err(Malformed::new("referral string offset"));
     }
@@ -322,7 +325,8 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(NameList::parse_all(&bytes[..cut]).is_err(), "{cut}");
         }
-        // Each case has a wrong number of entries, size, number of names or offset.
+        // One byte is wrong: of NumberOfReferrals (at 2), Size (10), SpecialNameOffset (20),
+        // NumberOfExpandedNames (22) or ExpandedNameOffset (24).
         for (at, lie) in [(2, 2), (10, 0), (10, 200), (22, 0xFF), (22, 3), (20, 2), (24, 2)] {
             let mut bad = bytes.clone();
             bad[at] = lie;
@@ -361,7 +365,9 @@ mod tests {
         for cut in 0..good.len() {
             assert!(ReferralResponse::parse(&good[..cut]).is_err(), "{cut}");
         }
-        // Each case has a wrong number of entries, version, size or offset.
+        // Two bytes are wrong: NumberOfReferrals (at 2), VersionNumber of the first (8) or second
+        // entry (42), Size (10), ReferralEntryFlags (14), DFSPathOffset (20) or
+        // NetworkAddressOffset (24).
         let lies: [(usize, [u8; 2]); 8] = [
             (2, [0xFF, 0xFF]),
             (8, [9, 0]),

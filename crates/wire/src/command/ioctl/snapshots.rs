@@ -55,7 +55,7 @@ impl<'a> SnapshotArray<'a> {
         if number_of_snapshots_returned != 0 {
             let size = usize::try_from(snapshot_array_size).unwrap_or(usize::MAX);
             let mut rest = r.take(size, "SnapShotArraySize")?;
-            // A null character ends each token, and another one ends the array.
+            // Each token ends with a null character, and the array ends with one more.
             while let Some(units) = rest.chunks_exact(2).position(|unit| unit == [0, 0]) {
                 if units == 0 {
                     break;
@@ -81,8 +81,8 @@ impl<'a> SnapshotArray<'a> {
             w.bytes(token.as_bytes()).u16(0);
         }
         if self.snapshots.is_empty() {
-            // MS-SMB2 3.3.5.15.1 needs room for 16 bytes, and some clients refuse fewer: four zero
-            // bytes are sent, where Windows sends two.
+            // MS-SMB2 3.3.5.15.1 needs room for 16 bytes, and some clients refuse a shorter answer.
+            // So an empty array has four zero bytes, where Windows sends two.
             w.u32(0);
         } else {
             w.u16(0);

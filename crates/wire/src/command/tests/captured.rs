@@ -44,16 +44,18 @@ fn normalized(header: &Header, bytes: &[u8], len: usize) -> Vec<u8> {
     assert!(padding.iter().all(|&byte| byte == 0), "{header:?}");
     let mut body = body.to_vec();
     match (header.command, header.is_response()) {
-        // SmbCreateFlags is reserved, but smbtorture sets it at times.
+        // SmbCreateFlags and Reserved have no meaning, but smbtorture sometimes sets them, so they
+        // are cleared.
         (Command::CREATE, false) => body[72..80].fill(0),
-        // The offset of an empty buffer may have any value.
+        // An empty output buffer may have any offset, so it gets the offset that this crate writes.
         (Command::IOCTL, false) => {
             if body[92..96] == [0; 4] {
                 body[88..92].copy_from_slice(&120u32.to_le_bytes());
             }
             body[100..104].fill(0);
         }
-        // Although ByteCount is zero, ErrorData has one byte of any value.
+        // An interim response has one byte of ErrorData although ByteCount is zero. It may have any
+        // value, so it is cleared.
         (_, true) if header.status == Status(0x103) => body[72] = 0,
         _ => {}
     }
@@ -203,7 +205,8 @@ fn a_lease_is_asked_for_and_granted() {
 
 #[test]
 fn a_create_request_by_its_bytes() {
-    // The CREATE of a pipe from MS-SMB2 4.4, in the layout of 2.2.13.
+    // These are the bytes of a CREATE request for a pipe from MS-SMB2 4.4, field by field as in
+    // 2.2.13.
     let mut bytes = vec![0; HEADER_LEN];
     bytes.extend(unhex(concat!(
         "3900",

@@ -198,7 +198,7 @@ fn payloads_stay_inside_the_message_and_behind_the_fixed_part() {
     assert!(parse(111, 1).is_err());
     assert!(parse(0, 1).is_err());
     assert!(parse(0xFFFF, u32::MAX).is_err());
-    // The offset of an empty payload is ignored.
+    // Without data, DataOffset has no meaning and may have any value.
     assert_eq!(parse(0xFFFF, 0), Ok(0..0));
     let bytes = message(|w| read::Response::new(&data).encode(w));
     for (offset, length, good) in [(80, 10, true), (80, 11, false), (79, 10, false)] {
@@ -213,15 +213,17 @@ fn payloads_stay_inside_the_message_and_behind_the_fixed_part() {
 #[test]
 fn ignored_fields_are_ignored() {
     let file_id = crate::file_id::FileId::ALL_ONES;
-    // MS-SMB2 2.2.19: without a channel the channel fields of READ are ignored.
+    // MS-SMB2 2.2.19: a READ without a channel ignores its channel fields, so wrong values are
+    // accepted.
     let mut bytes = message(|w| read::Request::new(file_id, 0, 1).encode(w));
     bytes[108..112].fill(0xFF);
     assert_eq!(read::Request::parse(&bytes).unwrap().channel_info, []);
-    // MS-SMB2 2.2.21: without a channel the channel fields of WRITE are ignored.
+    // MS-SMB2 2.2.21: a WRITE without a channel ignores its channel fields, so wrong values are
+    // accepted.
     let mut bytes = message(|w| write::Request::new(file_id, 0, &[1]).encode(w));
     bytes[104..108].fill(0xFF);
     assert_eq!(write::Request::parse(&bytes).unwrap().channel_info, []);
-    // MS-SMB2 2.2.37: without input the input fields of QUERY_INFO are ignored.
+    // MS-SMB2 2.2.37: this query has no input, so its input fields are ignored.
     let request = query_info::Request {
         info_type: query_info::InfoType::FILE,
         file_info_class: 4,
@@ -237,7 +239,7 @@ fn ignored_fields_are_ignored() {
     assert_eq!(query_info::Request::parse(&bytes), Ok(request));
     bytes[67] = 15;
     assert!(query_info::Request::parse(&bytes).is_err());
-    // MS-SMB2 2.2.3: without dialect 3.1.1 the context fields are ignored.
+    // MS-SMB2 2.2.3: the request does not offer 3.1.1, so its context fields are ignored.
     let request = negotiate::Request {
         security_mode: negotiate::SecurityMode::EMPTY,
         capabilities: negotiate::GlobalCapabilities::EMPTY,
@@ -269,8 +271,8 @@ fn negotiate_context_counts() {
         let bytes = message(|w| request(count).encode(w));
         assert_eq!(negotiate::Request::parse(&bytes).is_ok(), good, "{count}");
     }
-    // The list begins at 104. The offsets are unaligned, inside of the fixed part, or past the end;
-    // the last row has one context too many.
+    // The contexts begin at 104. NegotiateContextOffset (at 92) is unaligned, inside of the fixed
+    // part or past the end, NegotiateContextCount (96) is 2, or DataLength (106) is too large.
     let bytes = message(|w| request(1).encode(w));
     for (at, value) in [(92, 100), (92, 96), (92, 112), (93, 1), (96, 2), (106, 1)] {
         let mut bytes = bytes.clone();

@@ -143,7 +143,7 @@ fn interface_chains_cannot_loop_or_leave() {
         bytes[..4].copy_from_slice(&next.to_le_bytes());
         assert!(network_interface::parse_list(&bytes).is_err(), "{next}");
     }
-    // An interface of an unknown address family is skipped.
+    // The interface has an unknown address family, so it is skipped and not refused.
     let mut bytes = bytes;
     bytes[24] = 0x99;
     assert_eq!(network_interface::parse_list(&bytes).unwrap(), [one]);
@@ -171,7 +171,7 @@ fn interface_limit() {
 fn snapshots_fit_or_say_how_long_they_are() {
     let token = |day: u32| Utf16::from_str(&format!("@GMT-2026.11.{day:02}-10.20.30"));
     let tokens = vec![token(1), token(2), token(3)];
-    // Three tokens of 25 units and the terminator of the array.
+    // The array has three tokens of 25 units (24 characters and a null) and one more null.
     let size = 3 * 50 + 2;
     let whole = SnapshotArray::new(tokens.clone(), 12 + size);
     assert_eq!(whole.snapshots, tokens);

@@ -48,7 +48,7 @@ macro_rules! survives {
         for cut in 0..bytes.len() {
             let _ = $($parse)+(&bytes[..cut]);
         }
-        // A message without its whole fixed part is refused.
+        // The first 65 bytes are less than the fixed part, so they must be refused.
         prop_assert!($($parse)+(&bytes[..65]).is_err());
     }};
 }
@@ -258,7 +258,7 @@ proptest! {
             request.channel_info = &info;
         }
         if channel > 0 && data.is_empty() {
-            // MS-SMB2 3.2.4.7: the offset is zero if RDMA moves the data.
+            // MS-SMB2 3.2.4.7: RDMA moves the data, so DataOffset is zero.
             request.data_offset = 0;
         }
         let bytes = message(|w| request.encode(w));

@@ -35,14 +35,15 @@ fn faults_of_the_extension_are_returned_separately() {
     let context =
         TreeConnectContext { kind: TreeConnectContextType::REMOTED_IDENTITY, data: &[7; 9] };
     let bytes = message(|w| extended(vec![context]).encode(w));
-    // TreeConnectContextOffset is at 72, the count at 76 and the first context at 120.
+    // One byte is wrong: of TreeConnectContextOffset (at 72), of TreeConnectContextCount (76), or
+    // of the first context's DataLength (122).
     for (at, value) in [(72, 0), (72, 23), (72, 0xF0), (76, 2), (76, 17), (77, 0xFF), (122, 10)] {
         let mut bytes = bytes.clone();
         bytes[at] = value;
         let request = Request::parse(&bytes).unwrap();
         assert!(request.contexts.is_err(), "{at} {value}");
         assert_eq!(request.path.to_string().unwrap(), r"\\server\share");
-        // Without the flag the extension is ignored.
+        // The flag says that there is no extension, so its bytes are ignored.
         bytes[66] = 0;
         assert_eq!(Request::parse(&bytes).unwrap().contexts, Ok(vec![]));
     }

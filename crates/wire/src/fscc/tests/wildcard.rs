@@ -18,7 +18,7 @@ fn ms_fsa_2_1_4_4() {
         ("a?c", "a.c", true),
         ("f*o*o", "foo", true),
         ("f*o*o", "fo", false),
-        // The DOS pattern `*.` is sent as `<` and matches names without an extension.
+        // The DOS pattern `*.` is sent as `<`. It matches names without an extension.
         ("<", "readme", true),
         ("<", "readme.txt", false),
         ("<.txt", "a.b.txt", true),
@@ -26,7 +26,7 @@ fn ms_fsa_2_1_4_4() {
         ("<\"*", "plain", true),
         ("<\"*", "a.b.c", true),
         ("<.b", "a.b.c", false),
-        // `<` also matches the last period of the name itself, but nothing behind it.
+        // `<` may also match up to the last period of the name, but not beyond it.
         ("<txt", "a.txt", true),
         ("<txt", "a.b.txt", true),
         ("<txt", "txt", true),
@@ -34,7 +34,7 @@ fn ms_fsa_2_1_4_4() {
         ("<", "readme.", true),
         ("<<", "a.txt", true),
         ("a.<", "a.txt", true),
-        // The DOS pattern `????` is sent as `>>>>`, which also matches shorter names.
+        // The DOS pattern `????` is sent as `>>>>`. It matches names of up to four characters.
         (">>>>.txt", "ab.txt", true),
         (">>>>.txt", "abcde.txt", false),
         (">>>", "a", true),
@@ -59,7 +59,7 @@ fn ms_fsa_2_1_4_4() {
         assert_eq!(matches(expression, name), expected, "{expression:?} against {name:?}");
     }
     assert!(!Pattern::new("*.TXT", false).matches("a.txt"));
-    // An emoji has two code units, so it needs two question marks.
+    // An emoji has two UTF-16 units, so a pattern needs two question marks for it.
     assert!(!matches("?", "\u{1F600}") && matches("??", "\u{1F600}"));
 }
 
