@@ -302,7 +302,8 @@ mod tests {
             let (one, other) = (shard(), shard());
             let (_one, _other) = (one.lock(), other.lock());
         }));
-        // A panic releases the locks that it unwinds, so the thread can take them again.
+        // The panics above have released their locks, so this thread can take locks in the right
+        // order.
         assert!(!caught(|| {
             let (session, shard, file) = (session(), shard(), file());
             *session.write() += 1;

@@ -153,7 +153,8 @@ mod tests {
         }
         let attributes = ask(5, AccessMask::READ_ATTRIBUTES, Sharing::NONE);
         table.attach(FILE, &name("f"), attributes).unwrap();
-        // The file's Open does not share DELETE, but that does not restrict an Open of a stream.
+        // This Open of a stream shares only DELETE. That is enough, because only DELETE counts
+        // between a file and its streams.
         let deletes = Sharing { delete: true, ..Sharing::NONE };
         table.attach(FILE, &name("f"), ask(6, AccessMask::DELETE, deletes)).unwrap();
     }
