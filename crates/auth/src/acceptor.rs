@@ -385,7 +385,8 @@ impl Acceptor {
         now: u64,
     ) -> Result<Step, Refusal> {
         match envelope.mechanism() {
-            // In NTLM the first token comes before there is a key, so a MIC cannot be right.
+            // With NTLM the first token comes before there is a key, so a MIC beside it cannot be
+            // right.
             Mechanism::Ntlm if mic.is_some() => Err(Reason::WrongMechListMic.into()),
             Mechanism::Ntlm => self.challenge(token, Some(envelope), now),
             Mechanism::Kerberos => self.on_ap_req(token, Some(envelope), mic, now),
@@ -451,8 +452,8 @@ impl Acceptor {
         }
         match envelope {
             Some(mut envelope) if envelope.needs_mic && mic.is_none() => {
-                // RFC 4178 5: the acceptor's context is established first, so the acceptor sends
-                // its MIC first.
+                // RFC 4178 5: the server's (acceptor's) context is established first, so the server
+                // sends its mechListMIC first.
                 let own = accepted.context.mic(End::Acceptor, envelope.mechanisms.as_bytes());
                 let reply = accepted.reply.take();
                 let token =

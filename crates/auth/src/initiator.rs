@@ -435,7 +435,7 @@ impl Initiator {
         let next = NegTokenResp {
             token: Some(&reply.message),
             // Windows requires mechListMIC if the NTLM message has a MIC (MS-SPNG note <8>).
-            // Otherwise it is sent only if needed.
+            // Otherwise it is sent only if the list must be protected.
             mic: mic.as_ref().map(<[u8; 16]>::as_slice).filter(|_| reply.has_mic || self.needs_mic),
             ..NegTokenResp::default()
         };
@@ -445,7 +445,8 @@ impl Initiator {
     }
 
     fn on_end(&mut self, token: &[u8], established: Established) -> Result<Step, Refusal> {
-        // A server may omit the last token, unless it must send mechListMIC.
+        // A server may omit the last token if it owes no mechListMIC, so an empty token counts as a
+        // completed answer.
         let answer =
             if token.is_empty() { NegTokenResp::default() } else { NegTokenResp::parse(token)? };
         match answer.state {

@@ -472,7 +472,8 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
 fn nt_hash(text: &str) -> Result<Option<NtHash>, &'static str> {
     match NtHash::from_hex(text) {
         Some(hash) => Ok(Some(hash)),
-        // Samba writes "NO PASSWORD" and X for an account without a password.
+        // Samba writes "NO PASSWORD" and many X for an account without a password, so it has no
+        // hash.
         None if text == NO_HASH || text.starts_with("NO PASSWORD") => Ok(None),
         None => Err("the NT hash is not hexadecimal"),
     }

@@ -346,7 +346,8 @@ fn every_bit_of_the_mic_counts() {
 
 #[test]
 fn the_mic_covers_negotiate_and_challenge() {
-    // An attacker removes a flag from the client's offer.
+    // An attacker removes a flag from the client's offer (NEGOTIATE_MESSAGE), which the MIC of the
+    // last message reveals.
     let (_, authenticate) = bare_exchange(|_| ());
     let mut weakened = bare_negotiate();
     weakened[15] &= !0x20; // NTLMSSP_NEGOTIATE_128
@@ -354,7 +355,8 @@ fn the_mic_covers_negotiate_and_challenge() {
     server.step(&weakened, NOW, &accounts()).unwrap();
     let refusal = server.step(&authenticate, NOW, &accounts()).unwrap_err();
     assert_eq!(refusal.reason, Reason::WrongMic);
-    // An attacker removes a flag from the server's choice.
+    // An attacker removes a flag from the server's choice (CHALLENGE_MESSAGE), which the MIC of the
+    // last message reveals.
     let (_, authenticate) = bare_exchange(|challenge| challenge[23] &= !0x20);
     assert_eq!(bare_refusal(&mut acceptor(), &authenticate).reason, Reason::WrongMic);
 }
@@ -397,7 +399,7 @@ fn a_client_without_mic_passes_unless_it_is_required() {
     assert!(!done.has_mic);
     let mut strict = acceptor_with(AcceptorConfig { require_mic: true, ..config() });
     assert_eq!(bare_refusal(&mut strict, &authenticate).reason, Reason::MissingMic);
-    // A server that requires a MIC accepts a client that sends one.
+    // A server that requires a MIC must accept a client that sends one.
     let strict = AcceptorConfig { require_mic: true, ..config() };
     assert!(run(&mut initiator(), &mut acceptor_with(strict), unchanged).is_ok());
 }
@@ -428,7 +430,7 @@ fn channel_bindings_must_be_those_of_the_connection() {
     assert!(run(&mut client(Some([5; 16])), &mut server(), unchanged).is_ok());
     assert_eq!(refused(client(Some([6; 16])), server()), Reason::WrongChannelBindings);
     assert_eq!(refused(client(None), server()), Reason::WrongChannelBindings);
-    // The server's connection has no channel bindings, so the client's are not compared.
+    // The server has no channel bindings to compare with, so it accepts any of the client's.
     assert!(run(&mut client(Some([6; 16])), &mut acceptor(), unchanged).is_ok());
 }
 

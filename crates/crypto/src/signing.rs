@@ -262,7 +262,7 @@ impl SigningKey {
                 let mut context = hmac::Context::with_key(key);
                 parts.iter().for_each(|part| context.update(part));
                 let tag = context.sign();
-                // MS-SMB2 3.1.4.1: the signature is the first half of the HMAC.
+                // MS-SMB2 3.1.4.1: the signature has 16 bytes, the first half of the HMAC.
                 signature.iter_mut().zip(tag.as_ref()).for_each(|(to, from)| *to = *from);
             }
             Key::Cmac(key) => return key.of(parts),

@@ -74,7 +74,7 @@ pub static INTERFACE: Interface = Interface {
     pipes: &["wkssvc"],
     secondary_address: r"\PIPE\wkssvc",
     least_level: AuthLevel::NONE,
-    // MS-WKST 2.1: over pipes only.
+    // MS-WKST 2.1: the interface is served on pipes only, not on TCP.
     level_on_tcp: None,
 };
 

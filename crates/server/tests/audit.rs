@@ -511,7 +511,7 @@ fn a_file_is_its_owners_and_can_be_rotated() {
     File::check(&other).unwrap();
     assert!(!other.exists(), "who only looks makes nothing");
     assert!(File::check(&dir.path().join("none/audit.log")).is_err());
-    // A FIFO is refused, because opening it without a reader would block the server.
+    // Opening a FIFO without a reader would block the server, so it is refused.
     let fifo = dir.path().join("fifo");
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, 0o600.into(), 0).unwrap();

@@ -153,7 +153,8 @@ fn r4_every_object_with_a_descriptor_counts() {
             let (mut ann, anns) = arrive(address, 1, "ann").await;
             let count = open_as_many(&mut ann, &anns, wanted).await;
             assert!((FOR_OPENS / 4..=FOR_OPENS * 3 / 4).contains(&count), "{kind}: {count}");
-            // Another account opens things of the same kind, and so does one that connects now.
+            // Ann's account is at its limit, but another account can still open as many of these
+            // objects, and another client can connect.
             let (mut bob, bobs) = arrive(address, 2, "bob").await;
             let count = open_as_many(&mut bob, &bobs, wanted).await;
             assert!(count >= FOR_OPENS / 16, "{kind}: {count}");
@@ -189,7 +190,8 @@ fn r4_connections_of_one_account_leave_opens_to_others() {
             assert!(anns.len() < FOR_OPENS, "nothing is kept back");
         };
         refused.expect(Status::REQUEST_NOT_ACCEPTED);
-        // Both ends of a connection are in this process.
+        // Client and server share this process, so each connection takes two descriptors of its
+        // limit.
         assert!(anns.len() > FOR_OPENS / 4 && anns.len() <= FOR_OPENS * 3 / 8, "{}", anns.len());
         let (mut bob, bobs) = arrive(address, 2, "bob").await;
         for count in 0..20 {

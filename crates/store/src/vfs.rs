@@ -162,7 +162,7 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
         false
     }
 
-    // The following methods are about quotas.
+    // The following methods are about the quotas of users.
 
     /// Returns the state of quotas; None on a file system without quotas. It can change at any
     /// time.
@@ -200,7 +200,7 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
         Err(Fault::NotSupported)
     }
 
-    // The following methods are about snapshots.
+    // The following methods are about snapshots of the share.
 
     /// Returns the times of the snapshots that contain a file of this name, newest first.
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {

@@ -66,7 +66,8 @@ impl Challenged {
         now: u64,
     ) -> Result<Self, Refusal> {
         let offered = Negotiate::parse(negotiate)?.flags;
-        // MS-NLMP 2.2.2.5: without both flags the names have no encoding.
+        // MS-NLMP 2.2.2.5: a client without both flags leaves the encoding of its names open, so it
+        // is refused.
         if !offered.intersects(Flags::UNICODE | Flags::OEM) {
             return Err(Reason::TooWeak("neither Unicode nor OEM names").into());
         }
@@ -353,7 +354,8 @@ fn sent_key(flags: Flags, sent: &[u8]) -> Result<Option<[u8; 16]>, Reason> {
     }
     match <[u8; 16]>::try_from(sent) {
         Ok(sent) => Ok(Some(sent)),
-        // Without SIGN or SEAL the specification sends no key; some clients send one anyway.
+        // Without SIGN or SEAL an empty key is allowed even with KEY_EXCH, because MS-NLMP then
+        // sends none; some clients send one anyway.
         Err(_) if sent.is_empty() && !flags.intersects(Flags::SIGN | Flags::SEAL) => Ok(None),
         Err(_) => Err(Reason::Malformed("EncryptedRandomSessionKey")),
     }

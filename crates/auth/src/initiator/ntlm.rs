@@ -98,7 +98,8 @@ impl Ntlm {
         temp.extend_from_slice(&time.to_le_bytes());
         temp.extend_from_slice(&self.entropy.client_challenge);
         temp.extend_from_slice(&[0; 4]);
-        // The client sets these AV pairs itself and ignores the server's.
+        // The client sets these three AV pairs itself, so it does not copy them from the server's
+        // list.
         let ours = [AvId::FLAGS, AvId::CHANNEL_BINDINGS, AvId::TARGET_NAME];
         for (id, value) in theirs.iter().filter(|(id, _)| !ours.contains(id)) {
             av_pair::put(&mut temp, id, value);

@@ -100,8 +100,8 @@ impl ContextChecksum {
         let bindings = reader.array(WHAT)?;
         let flags = ContextFlags(reader.u32(WHAT)?);
         if flags.contains(ContextFlags::DELEGATE) {
-            // The optional field contains a ticket that the client delegates to the server. The
-            // server does not use it.
+            // The optional field has a ticket that the client delegates to the server. The server
+            // does not use it, so the field is only skipped.
             let (option, length) = (reader.u16(WHAT)?, reader.u16(WHAT)?);
             reader.take(usize::from(length), WHAT)?;
             if option != 1 {

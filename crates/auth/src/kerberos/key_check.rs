@@ -112,7 +112,8 @@ impl KeyQuestion<'_> {
             &text_field(2, &self.client.realm),
             &principal_field(3, self.server),
             &time_field(5, seconds.saturating_add(LIFE_SECONDS)),
-            // Some KDCs read the nonce as a signed number, so it has 31 bits.
+            // Some KDCs read the nonce as a signed number, so only 31 of its 32 random bits are
+            // used.
             &number(7, i64::from(self.nonce >> 1)),
             &field(8, &der::element(der::SEQUENCE, &etypes.concat())),
         ]);

@@ -74,7 +74,8 @@ impl Keytab {
         let etype = record.u16("keytab: encryption type")?;
         let length = record.u16("keytab: length of a key")?;
         let bytes = record.take(length.into(), "keytab: key")?;
-        // A key version of 32 bits may follow; zero means "none".
+        // The entry may end with a key version of 32 bits, which replaces the one of 8 bits unless
+        // it is zero.
         let long_kvno =
             if record.remaining() >= 4 { record.u32("keytab: key version")? } else { 0 };
         let kvno = if long_kvno == 0 { short_kvno.into() } else { long_kvno };

@@ -100,7 +100,7 @@ fn is_end(time: &str) -> bool {
     if matches!(time, "" | "never" | "0") {
         return false;
     }
-    // The time looks like `Thu, 01 Jan 2026 00:00:00 UTC`.
+    // The time has the form `Thu, 01 Jan 2026 00:00:00 UTC`, so the year is its fourth word.
     let year = time.split_whitespace().nth(3).and_then(|year| year.parse::<u32>().ok());
     year.is_none_or(|year| year < YEAR_WITHOUT_END)
 }

@@ -122,8 +122,8 @@ fn a_ticket_logs_on_with_every_encryption_type() {
         assert_eq!(key, done.session_key, "{etype}");
         assert_eq!(key.len(), etype.key_len());
         assert_eq!(client.mechanism(), Some(Mechanism::Kerberos));
-        // MS-KILE 3.1.1.2: the session key is the acceptor's subkey, or with RC4 the client's
-        // subkey.
+        // MS-KILE 3.1.1.2: the session key is the server's subkey (bytes of 7), but with RC4 the
+        // client's subkey (3).
         let byte = if etype == EncryptionType::Rc4Hmac { 3 } else { 7 };
         assert_eq!(*key, vec![byte; etype.key_len()], "{etype}");
         let identity = done.identity.clone();

@@ -148,7 +148,8 @@ fn a_controller_is_not_asked_about_a_malformed_message() {
     // The length of EncryptedRandomSessionKey becomes 5, but a key has 16 bytes.
     let refusal = asked(|message| message[52..56].copy_from_slice(&[5, 0, 5, 0])).unwrap_err();
     assert_eq!(refusal.reason, Reason::Malformed("EncryptedRandomSessionKey"));
-    // The NT response is cut within its AV pairs.
+    // The length of the NT response is six bytes too short, so the response ends within its AV
+    // pairs.
     let refusal = asked(|message| {
         let len = u16::from_le_bytes([message[20], message[21]]) - 6;
         message[20..22].copy_from_slice(&len.to_le_bytes());

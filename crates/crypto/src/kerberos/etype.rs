@@ -55,7 +55,7 @@ impl EncryptionType {
             Self::Aes256Sha1 => 16,
             Self::Aes128Sha2 => 19,
             Self::Aes256Sha2 => 20,
-            // RFC 4757 section 4: the checksum HMAC-MD5 of RC4 has the number -138.
+            // RFC 4757 section 4: -138 is the number of RC4's checksum, HMAC-MD5.
             Self::Rc4Hmac => -138,
         }
     }

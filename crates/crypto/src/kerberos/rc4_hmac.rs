@@ -15,7 +15,8 @@ const CONFOUNDER: usize = 8;
 /// Returns the number that RC4-HMAC uses for a usage, RFC 4757 section 3.
 const fn number(usage: KeyUsage) -> u32 {
     match usage.0 {
-        // Windows uses the number of an AS-REP (8) also for a TGS-REP under a subkey.
+        // Windows uses the number of an AS-REP (8) also for a TGS-REP that is encrypted with a
+        // subkey (9).
         3 | 9 => 8,
         23 => 13,
         other => other,

@@ -167,7 +167,7 @@ mod tests {
         ccm.note(8 * MIB, CRYPTO_HELD_MAX / 4);
         assert_eq!(place(&ccm, CCM, 8 * MIB, true), Site::Elsewhere, "a thread is free");
         assert_eq!(place(&ccm, CCM, 8 * MIB, false), Site::HereAtOnce, "it holds no core for long");
-        // One slow measurement changes the average only a little.
+        // One slow measurement must change the average only a little.
         ccm.note(8 * MIB, CRYPTO_HELD_MAX);
         assert!(ccm.time_of(CCM, 8 * MIB) < CRYPTO_HELD_MAX);
         ccm.note(usize::MAX, Duration::MAX);

@@ -38,8 +38,8 @@ impl Request {
         if self.session_seals || self.tree_seals {
             return Protection::Sealed;
         }
-        // MS-SMB2 3.2.4.1.1: a request is signed if the session signs, or if this request must be
-        // signed.
+        // MS-SMB2 3.2.4.1.1: a request is signed if the session signs all requests, or if this one
+        // must be signed.
         if self.has_signing_key && (self.session_signs || self.must_sign) {
             return Protection::Signed;
         }

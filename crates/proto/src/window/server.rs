@@ -210,7 +210,7 @@ mod tests {
             assert_eq!(window.grant(max - 1, 1), (max - 1).max(1));
             let left = max - window.available();
             assert!(left <= 1);
-            // A request for more than the maximum gets the maximum.
+            // A client that asks for more credits than the maximum gets only the maximum.
             let mut window = CommandSequenceWindow::new(max);
             window.take(0, 1).unwrap();
             assert_eq!(window.grant(max.saturating_add(1), 1), max);

@@ -32,8 +32,8 @@ impl Endpoint {
                 fragments: 0,
             },
             Some(call) if !is_first && call.id == header.call_id => call,
-            // A second first fragment, or a fragment of a call that has not begun or is pending,
-            // breaks the protocol.
+            // A fragment breaks the protocol if it begins a call that has already begun, or belongs
+            // to a call that has not begun or is pending.
             _ => return self.break_off(header.call_id, request.context_id),
         };
         let waiting = Waiting { id: call.id, context_id: call.context_id };

@@ -159,7 +159,8 @@ impl EptLookup {
     pub(super) fn select(&self, all: Vec<Registration>) -> Vec<Registration> {
         let by_interface = matches!(self.inquiry, Inquiry::MATCH_BY_IF | Inquiry::MATCH_BY_BOTH);
         let by_object = matches!(self.inquiry, Inquiry::MATCH_BY_OBJ | Inquiry::MATCH_BY_BOTH);
-        // No endpoint is of an object: only the nil object is found.
+        // Endpoints are not registered for objects, so a search for an object other than the nil
+        // object finds nothing.
         if by_object && self.object.is_some_and(|object| object != Guid::default()) {
             return Vec::new();
         }
@@ -191,7 +192,8 @@ impl EptMap {
     /// Parses the stub data.
     pub fn parse(stub: &[u8]) -> Parsed<Self> {
         let mut r = NdrReader::new(stub);
-        // MS-RPCE 2.2.1.2.5: interfaces without an object match any object.
+        // MS-RPCE 2.2.1.2.5: interfaces are registered without an object and match any, so the
+        // object is only skipped.
         object(&mut r)?;
         let has_tower = r.pointer("ept_map tower")?;
         let octets = if has_tower { Some(octets(&mut r)?) } else { None };
@@ -262,7 +264,8 @@ pub(super) fn encode_lookup_reply(
     encode_array_head(&mut w, most, entries.len());
     for (_, annotation) in entries {
         w.align(4).fixed(&Guid::default().0).pointer(true);
-        // A fixed array that is a string: its offset and its count with the NUL.
+        // The annotation is a fixed array with the form of a string: offset, count with the NUL,
+        // characters and NUL.
         let length = u32::try_from(annotation.len().saturating_add(1)).unwrap_or(0);
         w.u32(0).u32(length).fixed(annotation.as_bytes()).u8(0);
     }

@@ -138,7 +138,8 @@ impl Epm {
             handle => {
                 let found = self.searches.find(&handle);
                 let found = found.ok_or(crate::FaultStatus::CONTEXT_MISMATCH)?;
-                // Each answer has a handle of its own, which names the next element.
+                // The handle names the next element, and each answer has a new handle. So the
+                // handle of the request is closed.
                 self.searches.close(&handle);
                 found.object
             }
@@ -156,7 +157,7 @@ impl Epm {
             return Ok(Portion { elements, handle, status });
         }
         if elements.is_empty() {
-            // A search for no elements would never end.
+            // A search for zero elements would never end, so it is refused.
             return Ok(none(EptStatus::CANT_PERFORM_OP));
         }
         let held = Granted { object: next, access: AccessMask::EMPTY };

@@ -113,7 +113,7 @@ impl Tower {
         let what = "tower";
         let mut r = Reader::new(octets);
         let count = usize::from(r.u16(what)?);
-        // MS-RPCE 3.1.3.5.3: more than six floors are rejected.
+        // MS-RPCE 3.1.3.5.3: a tower with more than six floors is refused.
         if octets.len() > MAX_TOWER || !(3..=MAX_FLOORS).contains(&count) {
             return Err(Malformed::new(what));
         }

@@ -79,7 +79,8 @@ fn call(
         lsa::LOOKUP_NAMES => names(stub, NamesForm::Names, handles, services),
         lsa::LOOKUP_NAMES2 => names(stub, NamesForm::Names2, handles, services),
         lsa::LOOKUP_NAMES3 => names(stub, NamesForm::Names3, handles, services),
-        // MS-LSAT 3.1.4.5 and 3.1.4.9: only a domain controller answers these calls.
+        // MS-LSAT 3.1.4.5 and 3.1.4.9: only a domain controller answers these two calls, so here
+        // they fail.
         lsa::LOOKUP_SIDS3 => {
             let failed = LookupReply::<TranslatedName>::failed(Status::INVALID_SERVER_STATE);
             Ok(failed.encode(SidsForm::Sids2))

@@ -59,10 +59,11 @@ impl LookupSids {
         let entries = r.u32(WHAT)?;
         let mut sids = Vec::new();
         if r.pointer(WHAT)? {
-            // An entry has at least 16 bytes: pointer, count and the shortest SID.
+            // Each entry takes at least 16 bytes (pointer, count and the shortest SID), which
+            // limits their number.
             let count = r.array(entries, 16, WHAT)?;
             for _ in 0..count {
-                // MS-LSAT 2.2.17: the pointer to a SID is not null.
+                // MS-LSAT 2.2.17: the pointer to a SID must not be null.
                 if !r.pointer(WHAT)? {
                     return Err(Malformed::new(WHAT));
                 }

@@ -24,8 +24,8 @@ pub static INTERFACE: Interface = Interface {
     pipes: &["lsarpc"],
     secondary_address: r"\PIPE\lsass",
     least_level: AuthLevel::NONE,
-    // Deviation: MS-LSAT 2.1 has two calls for TCP alone, over Netlogon. Here the calls of the pipe are
-    // answered, for programs that have no SMB.
+    // Deviation: MS-LSAT 2.1 has only two calls on TCP, protected by Netlogon. This server answers
+    // the calls of the pipe on TCP as well, for programs without SMB.
     level_on_tcp: Some(AuthLevel::INTEGRITY),
 };
 

@@ -412,7 +412,7 @@ fn lookup_names(request: &LookupNames, handles: &Handles<Object>, services: &dyn
         Ok(domain) => domain,
         Err(status) => return Ok(samr::encode_rids(&[], status)),
     };
-    // A client asks for up to a thousand names at once, so the accounts are indexed by name.
+    // A client may ask for a thousand names at once, so an index of all accounts is made first.
     let all = services.accounts_in(&domain);
     let named = |account: &Account| (upcase_name(&account.name), (rid(&account.sid), account.kind));
     let known: BTreeMap<_, _> = all.iter().rev().map(named).collect();

@@ -133,7 +133,8 @@ pub fn encode_domain(class: DomainInformation, of: &DomainFacts<'_>) -> Option<V
     answer(class.0, |w| {
         match class {
             DomainInformation::PASSWORD => {
-                // The policy: no minimum length, no history, no maximum age.
+                // The password policy has no minimum length, no history, no flags and no maximum
+                // age.
                 w.u16(0).u16(0).u32(0);
                 time(w, [0, 0x8000_0000]);
                 time(w, [0, 0]);

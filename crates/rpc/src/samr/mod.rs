@@ -36,7 +36,7 @@ pub static INTERFACE: Interface = Interface {
     pipes: &["samr"],
     secondary_address: r"\PIPE\lsass",
     least_level: AuthLevel::NONE,
-    // MS-SAMR 2.1: a level that is neither NONE, on a pipe, nor PRIVACY is refused.
+    // MS-SAMR 2.1: on TCP only the level PRIVACY is allowed, and on a pipe also NONE.
     level_on_tcp: Some(AuthLevel::PRIVACY),
 };
 

@@ -242,8 +242,8 @@ impl GetAliasMembership {
         if !r.pointer(WHAT)? {
             return if count == 0 { Ok(Self { handle, sids }) } else { Err(Malformed::new(WHAT)) };
         }
-        // An entry has at least 16 bytes: pointer, count and the shortest SID. MS-SAMR 2.2.7.5
-        // allows 1,024 entries, none of them null.
+        // MS-SAMR 2.2.7.5 allows 1,024 entries, none of them null. Each takes at least 16 bytes
+        // (pointer, count and the shortest SID).
         let count = r.array(count, 16, WHAT)?;
         if count > MAX_SIDS {
             return Err(Malformed::new(WHAT));

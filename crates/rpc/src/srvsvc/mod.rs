@@ -40,7 +40,7 @@ pub static INTERFACE: Interface = Interface {
     pipes: &["srvsvc"],
     secondary_address: r"\PIPE\srvsvc",
     least_level: AuthLevel::NONE,
-    // MS-SRVS 2.1: over pipes only.
+    // MS-SRVS 2.1: the interface is served on pipes only, not on TCP.
     level_on_tcp: None,
 };
 

@@ -252,7 +252,7 @@ impl TimeOfDay {
             day,
             month,
             year,
-            // Day 0, 1970-01-01, was a Thursday (4).
+            // Day 0 (1970-01-01) was a Thursday, which has the number 4.
             weekday: part(days.saturating_add(4).rem_euclid(7)),
         }
     }

@@ -168,7 +168,7 @@ fn write_entries(w: &mut NdrWriter, entries: &[Vec<CellOf<'_>>]) {
             Text(_) => w.pointer(true),
         };
     }
-    // The texts follow the array, in the order of its entries.
+    // The texts follow the array in the order of its entries: a text is not stored in its entry.
     for CellOf(cell) in entries.iter().flatten() {
         if let Text(text) = cell {
             w.string(text);
@@ -257,7 +257,7 @@ impl UsageEnum {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let mut w = NdrWriter::new();
         w.u32(self.level).u32(self.level);
-        // For an unknown level the union is empty.
+        // For an unknown level the union is empty, so neither a pointer nor a list is written.
         if E::default().cells(self.level).is_some() {
             w.pointer(true).u32(number(told.len())).pointer(!told.is_empty());
             if !told.is_empty() {

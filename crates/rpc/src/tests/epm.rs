@@ -62,13 +62,14 @@ fn towers_have_the_bytes_of_the_specification() {
     for cut in 0..octets.len() {
         assert!(Tower::parse(&octets[..cut]).is_err(), "{cut}");
     }
-    // Too few and too many floors, and a floor that is longer than the tower.
+    // The tower has too few or too many floors, or a floor that is longer than the tower.
     for (at, value) in [(0, 2), (0, 7), (2, 0xFF), (3, 0xFF), (23, 0xFF), (4, 0x0C)] {
         let mut octets = octets.clone();
         octets[at] = value;
         assert!(Tower::parse(&octets).is_err(), "byte {at}");
     }
-    // Another protocol is a tower on which nothing is answered: UDP.
+    // A tower with UDP (0x08) can be parsed, but its address counts as unknown, because only TCP
+    // and pipes are served.
     let mut udp = octets;
     udp[61] = 0x08;
     assert_eq!(Tower::parse(&udp).unwrap().address, Address::Other);
@@ -131,7 +132,7 @@ fn a_search_goes_on_by_its_handle() {
     ] {
         assert_eq!(of(Inquiry::MATCH_BY_IF, interface, version), count, "{interface:?} {version}");
     }
-    // Nothing is registered for an object.
+    // Endpoints are not registered for objects, so this search finds nothing.
     let all = EptLookup::all(ContextHandle::NULL, 10);
     let by_object =
         EptLookup { inquiry: Inquiry::MATCH_BY_OBJ, object: Some(Guid([1; 16])), ..all };
@@ -144,7 +145,8 @@ fn searches_are_few() {
     let one = EptLookup::all(ContextHandle::NULL, 1);
     let handles: Vec<_> = (0..MAX_HANDLES).map(|_| looked_up(&mut epm, &one).handle).collect();
     assert_eq!(looked_up(&mut epm, &one).status, EptStatus::CANT_PERFORM_OP);
-    // A search that goes on gets the place of its handle.
+    // All handles are in use, but a search that continues frees the handle of its request, so it
+    // succeeds.
     assert_eq!(looked_up(&mut epm, &EptLookup::all(handles[0], 1)).status, EptStatus::OK);
     let freed = epm.call(LOOKUP_HANDLE_FREE, &encode_free(&handles[1]), &Endpoints).unwrap();
     assert_eq!(parse_free_reply(&freed), Ok(EptStatus::OK));

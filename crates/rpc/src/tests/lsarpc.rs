@@ -198,7 +198,7 @@ fn what_a_server_in_no_domain_does_not_do() {
     let reply = LookupReply::<TranslatedName>::parse(&reply, SidsForm::Sids2, 1).unwrap();
     assert_eq!(reply.status, Status::INVALID_PARAMETER);
     assert_eq!(asked(&mut ends, 99, &[]), Err(RpcError::Fault(FaultStatus::OP_RNG_ERROR)));
-    // A malformed call closes the pipe.
+    // A malformed call is answered with a fault and closes the pipe.
     let short = asked(&mut ends, LOOKUP_SIDS2, &policy.0);
     assert_eq!(short, Err(RpcError::Fault(FaultStatus::NDR)));
     assert!(ends.1.is_closed());

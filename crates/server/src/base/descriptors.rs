@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_new_descriptor_has_the_number_that_was_told() {
-        // Other tests open files at the same time, so a number may be taken in between.
+        // Other tests open files at the same time and may take the number in between, so the test
+        // tries up to a hundred times.
         let is_told = (0..100).any(|_| {
             let told = next_number();
             let file = std::fs::File::open("/dev/null").unwrap();

@@ -158,7 +158,7 @@ impl Watchdog {
         let Some(left_out) = self.lines.lock().next() else { return };
         let took = held.wall.as_millis();
         let cause: &dyn fmt::Display = match culprit {
-            // A request is named as the cause only if it took at least half of the poll.
+            // A request is named as the cause only if it took at least half of the time.
             Some(culprit) if culprit.took * 2 >= held.wall => culprit,
             _ => &"no single request",
         };

@@ -119,7 +119,8 @@ pub(super) fn record_refused(rq: &Request<'_>, open: &Open, is_denial: bool, sta
         Recorded::Attributes(parts) if row.changes || is_denial => {
             audited::attributes(open, parts, Err(status));
         }
-        // MS-FSA 2.1.5.10: an object store that does not have the operation. Clients try it out.
+        // MS-FSA 2.1.5.10: INVALID_DEVICE_REQUEST means that the file system does not have the
+        // operation. Clients try it out, so it is not recorded as a refusal.
         Recorded::Data if status != Status::INVALID_DEVICE_REQUEST => {
             audited::write_refused(open, status);
         }
@@ -238,7 +239,7 @@ fn operation(call: &Call<'_>) -> Answer {
 
 /// FSCTL_PIPE_WAIT.
 fn pipe_wait(call: &Call<'_>) -> Answer {
-    // MS-SMB2 3.3.5.15.10: a malformed name counts as a name that does not exist.
+    // MS-SMB2 3.3.5.15.10: a malformed pipe name is reported like a name that does not exist.
     let request =
         pipe_wait::Request::parse(call.input).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
     if call.rq.tree()?.share.vfs().is_some() {

@@ -211,7 +211,7 @@ fn settle(
 ) -> Negotiated {
     let settings = &connection.settings;
     let keeps_opens = connection.server.durables.store().is_some();
-    // MS-SMB2 3.3.5.4: multi-credit requests depend on the dialect and on the transport.
+    // MS-SMB2 3.3.5.4: requests of several credits depend on the dialect and on the transport.
     let multi_credit =
         dialect != Dialect::SMB_2_0_2 && connection.transport.facts().has_multi_credit;
     let smb3 = dialect >= Dialect::SMB_3_0;

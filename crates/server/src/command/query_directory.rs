@@ -105,7 +105,7 @@ async fn list(file: &FileOpen, asked: &Asked<'_>, output: &mut Output<'_>) -> Re
         true => output.room.min(LISTING_BYTES_SHORT),
         false => output.room,
     };
-    // None until the listing takes more than a slice.
+    // `charge` is made only if the listing takes more than one slice.
     let mut charge = None;
     output.bytes().reserve(room.min(RESERVED));
     let mut writer =

@@ -41,7 +41,8 @@ const fn is_denial(status: Status) -> bool {
 
 /// Records a change that an Open's client asked for and did not get.
 fn change_refused(rq: &Request<'_>, status: Status) {
-    // The client gave these up, or asks another server again.
+    // The client itself cancelled the request, or will send it to another server, so it is not a
+    // refusal.
     if matches!(status, Status::CANCELLED | Status::SERVER_UNAVAILABLE) {
         return;
     }

@@ -408,7 +408,8 @@ fn finish(
     }
     let flags = match authentication.purpose {
         Purpose::New if is_nobody => {
-            // MS-SMB2 3.3.5.5.3: the response to an anonymous logon is not signed.
+            // MS-SMB2 3.3.5.5.3: an anonymous logon gives no secret key, so its response is not
+            // signed.
             out.leave_unsigned();
             SessionFlags::IS_NULL
         }

@@ -147,7 +147,7 @@ impl Assembly {
     ) {
         let (charge, row) = (element.charge, element.row);
         let Answer { outcome, async_id, channel, spent, received } = answer;
-        // The handler of the first SESSION_SETUP makes its channel, so it is looked up now.
+        // The handler of the first SESSION_SETUP has made the channel, so it is looked up.
         let id = out.session_id().unwrap_or(request.session_id);
         let channel = channel.or_else(|| connection.members.channel(id));
         let outcome = match outcome {

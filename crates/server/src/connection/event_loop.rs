@@ -73,7 +73,8 @@ pub(crate) fn run(
     accepted: Accepted,
 ) -> impl Future<Output = io::Result<()>> {
     let peer = accepted.stream.peer_addr();
-    // Without an address the loop ends at once.
+    // A connection whose peer has no address ends at once, below (`peer?`), so any address will do
+    // here.
     let address = peer.as_ref().map_or(IpAddr::from([0; 4]), SocketAddr::ip);
     let seat = Rc::new(Seat::of(&server.ledger.network(address).turns));
     let mut whole = Box::pin(run_to_end(Arc::clone(&server), accepted, Rc::clone(&seat)));
@@ -180,7 +181,7 @@ impl EventLoop<'_> {
                 biased;
                 () = connection.attention.notified() => {}
                 never = driver.drive() => match never {},
-                // The loop ends; requests that have begun are answered afterwards.
+                // The loop ends; requests that have begun are answered after it.
                 () = &mut stopping => {
                     connection.stops.set(true);
                     return Ok(());
@@ -222,7 +223,7 @@ impl EventLoop<'_> {
                     logon.expire(connection.info.is_negotiated())?;
                     deadline.as_mut().reset(logon.deadline);
                 }
-                // This branch is last, because those above may post work for the device.
+                // This branch is last, because the branches above may post work for the device.
                 () = rung(stream) => {}
             }
         }

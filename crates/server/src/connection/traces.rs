@@ -95,7 +95,8 @@ pub(crate) async fn traced(
     span.follows_from(connection);
     let done = running.instrument(span.clone()).await;
     let (outcome, async_id, spent) = &done;
-    // MS-SMB2 3.3.4.2: the interim response has this number, and so has the final one.
+    // MS-SMB2 3.3.4.2: the interim and the final response have the same AsyncId, by which a trace
+    // can be matched with them.
     if let Some(async_id) = async_id {
         span.record("smb.async_id", *async_id);
     }

@@ -342,7 +342,8 @@ impl Mapper for Caller<'_> {
             };
             interface.pipes.iter().map(of).collect::<Vec<_>>()
         });
-        // MS-RPCE 3.1.3.5.3: clients ignore the address, which has no place for IPv6.
+        // MS-RPCE 3.1.3.5.3: the field has no room for an IPv6 address, and clients ignore it, so
+        // it is then zero.
         let local = match self.local.to_canonical() {
             IpAddr::V4(address) => address.octets(),
             IpAddr::V6(_) => [0; 4],

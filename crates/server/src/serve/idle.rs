@@ -46,7 +46,7 @@ fn end(server: &Arc<ServerState>, session: &Session) {
         server.close_session(session);
     }
     for channel in channels {
-        // The send fails if the connection has already ended.
+        // The send fails if the connection has ended meanwhile, and then it needs no notice.
         let _ = channel.send(Notice::EndIfUnused);
     }
 }

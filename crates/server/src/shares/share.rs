@@ -494,7 +494,7 @@ mod tests {
         assert_eq!(all("carl").len(), 12);
         drop((bobs, more));
         assert!(uses.0.lock().of_account.is_empty());
-        // Without a limit nobody is counted out.
+        // Without a limit (None), each user gets a place.
         assert!(uses.take(None, "ann").is_some());
     }
 

@@ -173,7 +173,7 @@ fn each_control_code_that_changes_a_file_leaves_a_line() {
         let expected: &[(&str, &str)] = match recorded {
             // A failed attempt to change attributes is recorded as well.
             Recorded::Attributes(parts) => &[("attributes", parts)],
-            // The trimmed range contains no whole cluster, so nothing is written.
+            // The trimmed range has no whole cluster, so nothing is written and no event recorded.
             Recorded::Data if code == CtlCode::FILE_LEVEL_TRIM => &[],
             Recorded::Data if status != Status::INVALID_DEVICE_REQUEST => &[("write", "")],
             _ => &[],
@@ -245,14 +245,15 @@ fn each_refused_change_leaves_a_line() {
     let answers = Mutex::new(Vec::new());
     let denied = Mutex::new(Vec::new());
     let lines = scene(ALL, async |world| {
-        // Bob may use no privilege.
+        // Bob has no privileges, so each of these changes must be refused and recorded.
         let (mut bob, his) = world.session("bob", &Offer::default()).await;
         let reader = AccessMask::FILE_GENERIC_READ;
         for (kind, class, expected) in refusals_of_set_info() {
             let name = format!("s{:?}{class}", kind.0);
             let made = bob.open_file(&his, &Want::file(&name)).await;
             bob.close(&his, made).await;
-            // A hard link needs no right on the file, but its name must be free.
+            // A hard link needs no right on its file, so it is refused for another reason: its name
+            // is in use.
             let is_link = kind == InfoType::FILE && FileInfoClass(class) == FileInfoClass::LINK;
             if is_link {
                 world.file("n", "");

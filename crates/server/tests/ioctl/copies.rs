@@ -111,7 +111,7 @@ fn shares_of_one_session_may_be_copied_between() {
         let target = peer.open_file(&data, &Want::file("target")).await;
         let chunks = [chunk(0, 0, 10_000)];
         assert_eq!(copy(&mut peer, &data, target, key, &chunks).await, done(1, 10_000));
-        // The target is on a read-only share, so the copy is refused.
+        // The target is in a share that is read-only, so the copy is refused.
         let own = copy(&mut peer, &readonly, source, key, &chunks).await;
         assert_eq!(own.0, Status::ACCESS_DENIED);
     });

@@ -169,10 +169,10 @@ fn a_token_is_good_for_what_it_was_made_of() {
         let file = second.open_file(&theirs, &Want::file("target")).await;
         write(&mut second, &theirs, file, &writes(made, 0, 512, 0)).await.expect(bad);
         write(&mut peer, &mount, target, &writes(made, 0, 512, 0)).await.ok();
-        // A change of the source makes the token invalid.
+        // The source was written to, so the token is no longer valid.
         peer.write(&mount, source, 9_000, b"x").await;
         write(&mut peer, &mount, target, &writes(made, 512, 512, 0)).await.expect(bad);
-        // The token becomes invalid at the end of its time to live.
+        // The token has a time to live of 50 ms, after which it is no longer valid.
         let request = OffloadReadRequest { token_time_to_live_ms: 50, ..reads(0, 512) };
         let short = read(&mut peer, &mount, source, &request).await;
         let short = OffloadReadReply::parse(&output(short.ok())).unwrap().token;

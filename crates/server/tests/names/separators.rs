@@ -23,7 +23,7 @@ fn separators_in_a_row_count_as_one_in_every_name() {
         {
             peer.on(&mount, rename_draft(class, file, to, false)).await.ok();
         }
-        // MS-FSCC 2.1.5.2: after the last separator no name is left for the link.
+        // MS-FSCC 2.1.5.2: the new name ends with a separator, so no name is left for the link.
         for class in [FileInfoClass::RENAME, FileInfoClass::RENAME_EX, FileInfoClass::LINK] {
             for to in ["q\\", "d\\q\\\\"] {
                 let refused = peer.on(&mount, rename_draft(class, file, to, false)).await;

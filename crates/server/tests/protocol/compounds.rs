@@ -209,7 +209,7 @@ fn unrelated_requests_are_answered_each_for_itself() {
                 ok,
                 ok,
                 Status::FILE_CLOSED,
-                // The request is too short for a FileId, so it is malformed.
+                // The fifth request (CLOSE) is too short for a FileId, so it is malformed.
                 Status::INVALID_PARAMETER,
                 ok
             ]

@@ -112,7 +112,7 @@ fn p16_wrong_auth_trailers_are_refused() {
         let answer = peer.ask(&pdu).await;
         let reason = parse_bind_nak(&answer[16..]);
         assert_eq!(reason, Ok(RejectReason::AUTHENTICATION_TYPE_NOT_RECOGNIZED));
-        // A request with a verifier on an association that has none.
+        // The association has no authentication, so a request with a verifier breaks the protocol.
         let mut peer = RpcPeer::mapper(world).await;
         let mut pdu = peer.request(2, epm::LOOKUP, &[0; 64]);
         pdu[10] = 16;
@@ -185,7 +185,7 @@ fn p16_searches_that_are_never_freed_are_few() {
         let request = peer.request(901, epm::LOOKUP, &lookup);
         let answer = peer.ask(&request).await;
         assert_eq!(LookupReply::parse(&peer.opened(answer)).unwrap().status, EptStatus::OK);
-        // A handle that was freed, and one that nobody was given.
+        // One handle was freed, and the other was never returned to a client: neither is valid.
         for handle in [handles[7], ContextHandle([9; 20])] {
             let stub = EptLookup::all(handle, 1).encode();
             let request = peer.request(902, epm::LOOKUP, &stub);
@@ -201,7 +201,8 @@ fn p16_a_flood_of_pending_calls_is_refused() {
     use frevo_rpc::limits::MAX_PENDING;
     use frevo_rpc::samr::{CHANGE_PASSWORD2, ChangePassword};
     in_frozen_world(settings(), async |world| {
-        // Users of the server's own list have passwords to change.
+        // The user is in the server's own list of accounts, because only such a user can change its
+        // password.
         let accounts = UserList::new().user("ann", &password("ann"));
         world.embedded.reload(Reload::new().accounts(std::sync::Arc::new(accounts)));
         let mut peer = RpcPeer::connect(world, RpcPort::Interfaces);
@@ -249,7 +250,7 @@ fn p16_answers_that_are_not_taken_end_the_connection() {
 #[test]
 fn p16_the_endpoint_mapper_is_read_only() {
     in_world(async |world| {
-        // The port is known once there is a connection to it.
+        // The port is set up at the first connection to it, so one is made and dropped.
         drop(RpcPeer::connect(world, RpcPort::Interfaces));
         let mut peer = RpcPeer::mapper(world).await;
         let asked = |interface| Tower {

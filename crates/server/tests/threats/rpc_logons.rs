@@ -62,7 +62,7 @@ fn a10_each_interface_demands_its_level() {
             assert_eq!(called(&mut peer, interface).await, expected, "{interface:?} {level}");
         }
     });
-    // Where clients have to encrypt, they have to do so here, too.
+    // The server requires encryption, so calls with a level below PRIVACY are refused.
     let settings = Settings { encryption: Encryption::Required, ..settings() };
     in_world_with(settings, async |world| {
         let mut peer = logged_on(world, SyntaxId::LSARPC, AuthLevel::INTEGRITY).await;
@@ -83,7 +83,8 @@ fn a10_nobody_calls_without_a_logon() {
             let denied = Err(FaultStatus::ACCESS_DENIED);
             assert_eq!(called(&mut peer, interface).await, denied);
         }
-        // Levels that protect nothing, and providers that are not offered.
+        // The first two levels do not protect the data, and Kerberos is not offered, so each bind
+        // is refused.
         for (kind, level) in [
             (AuthType::NTLM, AuthLevel::CONNECT),
             (AuthType::NTLM, AuthLevel::PACKET),
@@ -96,7 +97,8 @@ fn a10_nobody_calls_without_a_logon() {
             let reason = parse_bind_nak(&answer[16..]);
             assert_eq!(reason, Ok(RejectReason::AUTHENTICATION_TYPE_NOT_RECOGNIZED));
         }
-        // An anonymous client, a disabled account, and one that is not there.
+        // Three logons are refused: an anonymous one, one of a disabled account, and one of an
+        // unknown account.
         for user in ["", "carol", "nobody"] {
             let mut peer = RpcPeer::connect(world, RpcPort::Interfaces);
             peer.log_on(SyntaxId::SAMR, user, &password("carol")).await;
@@ -152,7 +154,7 @@ fn a10_a_user_has_so_many_associations() {
         let mut further = RpcPeer::connect(world, RpcPort::Interfaces);
         further.log_on(SyntaxId::SAMR, "ann", &password("ann")).await;
         assert!(!further.is_logged_on() && further.end().await.is_empty());
-        // The end of one association makes room for another.
+        // The user has as many associations as allowed. When one ends, another one is accepted.
         peers.pop();
         while holder.count(Kind::Association) == ASSOCIATIONS_PER_USER {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -91,7 +91,8 @@ fn the_owner_conflicts_with_itself_only_exclusively() {
     r.lock(A, range(0, 8), Mode::Exclusive).unwrap();
     assert_eq!(r.lock(A, range(4, 8), Mode::Exclusive), Err(Status::LOCK_NOT_GRANTED));
     r.lock(A, range(0, 8), Mode::Shared).unwrap();
-    // The first unlock releases the exclusive lock, the second one the shared lock.
+    // The first unlock releases the exclusive lock of the range, and the second one the shared
+    // lock.
     r.unlock(A, range(0, 8)).unwrap();
     assert!(r.may_read(B, range(0, 8)));
     r.unlock(A, range(0, 8)).unwrap();

@@ -60,7 +60,7 @@ pub fn renaming_moves_and_replaces(s: &dyn Subject) {
     assert_eq!(s.rename("d\\X", a, "B", true).as_deref(), Ok("B"));
     assert_eq!(s.list(""), ["B", "D"]);
     assert_eq!(s.content("b").unwrap(), "a");
-    // A directory is never replaced, but may replace a file.
+    // A rename never replaces a directory, but a directory may replace a file.
     assert_eq!(s.rename("B", a, "d", true), Err(Fault::AccessDenied));
     assert_eq!(s.rename("d", dir, "b", false), Err(Fault::Exists));
     assert_eq!(s.rename("d", dir, "b", true).as_deref(), Ok("b"));

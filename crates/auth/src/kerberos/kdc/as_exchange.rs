@@ -132,7 +132,7 @@ impl AsExchange {
         let mut padata = Vec::new();
         if let Some(value) = proof.as_deref() {
             padata.push(PaData { kind: PaType::ENC_TIMESTAMP, value });
-            // RFC 6113 section 5.2: the client returns the KDC's cookie.
+            // RFC 6113 section 5.2: the client must send the KDC's cookie back.
             let cookie = self.cookie.as_deref();
             padata.extend(cookie.map(|value| PaData { kind: PaType::FX_COOKIE, value }));
         }

@@ -160,7 +160,8 @@ fn each_error_code_has_its_sentence() {
         assert!(text.contains(words), "{code}: {text}");
         assert!(said.insert(text));
     }
-    // Type 16 asks for a smart card, which the client does not have.
+    // The KDC demands pre-authentication by a smart card (type 16) only, which the client does not
+    // have.
     let methods = PaData::encode_list(&[PaData { kind: PaType(16), value: b"" }]);
     let fault = log_on(&kdc, ann(), password("secret"), &AES, |_, _| {
         error(ErrorCode::PREAUTH_REQUIRED, None, Some(&methods))
@@ -297,7 +298,8 @@ fn a_reply_to_another_request_is_refused() {
     // After a failed exchange, even the right reply is refused.
     let fault = exchange.on_reply(&reply, &entropy(9), FileTime(NOW)).unwrap_err();
     assert_eq!(fault, KdcFault::OutOfTurn);
-    // The reply has the right nonce and key but is for another service.
+    // The KDC's reply has the right nonce and key, but a ticket for another service, so it is
+    // refused.
     let mut wide = kdc.clone();
     wide.services.push(kdc.services[0].clone());
     wide.services[1].principal.components[1] = "other".into();

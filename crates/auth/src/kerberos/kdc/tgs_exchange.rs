@@ -86,7 +86,8 @@ impl TgsExchange {
         if !granted.server.is_ticket_granting() {
             return Ok(KdcStep::Done(Box::new(granted)));
         }
-        // RFC 6806 section 8: the KDC returned a referral to another realm.
+        // RFC 6806 section 8: the ticket is for the KDC of another realm, which the client asks
+        // next, unless it was asked before.
         let next: String = granted_realm(&granted.server).unwrap_or_default().into();
         if self.realms.contains(&next) || self.realms.len() > MAX_KDC_REFERRALS {
             return Err(KdcFault::TooManyReferrals(Box::new(self.server.clone())));

@@ -182,21 +182,21 @@ impl Fixed {
         let [_, _, kick_off, ..] = times;
         let mut head = || ndr.unicode_head(WHAT);
         let names = [head()?, head()?, head()?, head()?, head()?, head()?];
-        // Skips LogonCount and BadPasswordCount.
+        // LogonCount and BadPasswordCount are not used, so they are skipped.
         ndr.u16(WHAT)?;
         ndr.u16(WHAT)?;
         let (user, primary_group) = (ndr.u32(WHAT)?, ndr.u32(WHAT)?);
         let (group_count, has_groups) = (ndr.u32(WHAT)?, ndr.pointer(WHAT)?);
         let flags = UserFlags(ndr.u32(WHAT)?);
-        // Skips UserSessionKey.
+        // UserSessionKey is not used, so it is skipped.
         ndr.fixed::<16>(WHAT)?;
         let (logon_server, domain) = (ndr.unicode_head(WHAT)?, ndr.unicode_head(WHAT)?);
         let has_domain_sid = ndr.pointer(WHAT)?;
-        // Skips Reserved1.
+        // Reserved1 is skipped.
         ndr.fixed::<8>(WHAT)?;
         let control = UserAccountControl(ndr.u32(WHAT)?);
-        // Skips SubAuthStatus, LastSuccessfulILogon, LastFailedILogon, FailedILogonCount and
-        // Reserved3.
+        // SubAuthStatus, LastSuccessfulILogon, LastFailedILogon, FailedILogonCount and Reserved3
+        // are not used, so they are skipped.
         ndr.fixed::<28>(WHAT)?;
         let (extra_count, has_extra) = (ndr.u32(WHAT)?, ndr.pointer(WHAT)?);
         let has_resource_sid = ndr.pointer(WHAT)?;
@@ -297,7 +297,8 @@ fn trusted(mut groups: Vec<Sid>) -> Result<Vec<Sid>, Fault> {
 /// which no access list of a file names.
 fn may_come_from_a_controller(sid: &Sid) -> bool {
     match (sid.authority(), sid.sub_authorities()) {
-        // A user or group of a domain: S-1-5-21, three numbers of the domain, and its own number.
+        // The SID of a user or group of a domain is S-1-5-21, followed by three numbers of the
+        // domain and its own number.
         (5, [21, _, _, _, _]) => true,
         // These SIDs are "This Organization" and "Other Organization".
         (5, [15]) | (5, [1000]) => true,

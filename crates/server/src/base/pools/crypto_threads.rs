@@ -53,8 +53,8 @@ impl CryptoThreads {
     pub(crate) fn new(cores: usize) -> Self {
         let most = cores.saturating_sub(1).clamp(1, CRYPTO_THREADS);
         Self {
-            // `begin_thread` ends the impersonation that a new thread inherits from its core
-            // thread.
+            // `begin_thread` ends the impersonation that a new thread inherits from the core thread
+            // that started it.
             threads: Arc::new(Threads::new("crypto", most, host::begin_thread)),
             most,
             permits: Arc::new(Semaphore::new(CRYPTO_JOBS)),

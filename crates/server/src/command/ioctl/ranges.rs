@@ -75,7 +75,8 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
     let open = call.open()?;
     call.rq.contend(file, Cause::Write).await?;
     call.rq.still_served()?;
-    // The size is read after the oplock break: a client that cached the file may have extended it.
+    // The size is read after the oplock break, because a client that cached the file may have
+    // extended it.
     let stat = file.stat()?;
     let length = inside(stat.end_of_file);
     if length == 0 {
@@ -92,8 +93,8 @@ pub(super) async fn set_zero_data(call: &Call<'_>) -> Answer {
         Fault::NotSupported => Status::INVALID_DEVICE_REQUEST,
         fault => fault.status(),
     })?;
-    // MS-FSA 2.1.5.10.39: the zeros are synced for an unbuffered Open; the caller syncs for
-    // WRITE_THROUGH.
+    // MS-FSA 2.1.5.10.39: an unbuffered Open has its zeros synced here. For WRITE_THROUGH the
+    // caller syncs them.
     if file.has_mode(CreateOptions::NO_INTERMEDIATE_BUFFERING)
         && !file.has_mode(CreateOptions::WRITE_THROUGH)
     {

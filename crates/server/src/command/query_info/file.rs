@@ -337,7 +337,8 @@ fn streams(file: &FileOpen, output: &mut Output<'_>) -> Result<(), Status> {
     for (name, size, allocation_size) in own.into_iter().chain(named) {
         let end = used.next_multiple_of(8) + STREAM_ENTRY + utf16_len(&name);
         overflowed = used > 0 && end > room;
-        // If even the first entry does not fit, it is cut off at the end of the buffer.
+        // If not even the first entry fits, it is cut off at the end of the buffer and the status
+        // is BUFFER_OVERFLOW.
         if overflowed
             || writer.push(&StreamEntry { name: &name, size, allocation_size }) == Pushed::Full
         {

@@ -38,7 +38,7 @@ pub(super) const fn min_size(class: FsInfoClass) -> Result<usize, Status> {
         FsInfoClass::SECTOR_SIZE => FsSectorSizeInformation::SIZE,
         FsInfoClass::POSIX => FsPosixInformation::SIZE,
         FsInfoClass::CONTROL => FsControlInformation::SIZE,
-        // These classes are for local use only and refused over the network.
+        // Windows allows these classes only for local use, so they are refused over the network.
         FsInfoClass::LABEL | FsInfoClass::DRIVER_PATH | FsInfoClass::VOLUME_FLAGS => {
             return Err(Status::NOT_SUPPORTED);
         }

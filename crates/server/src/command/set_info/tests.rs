@@ -361,7 +361,7 @@ fn a_change_of_data_beside_a_restoration_keeps_its_time() {
             if changes_data {
                 other.node.write_at(0, b"new").unwrap();
             }
-            // The times of before the change are restored after it.
+            // The kept times, from before the change, are restored when `kept` is dropped.
             drop(kept.take());
             if changes_data {
                 other.times_moved();
@@ -387,7 +387,7 @@ fn a_change_of_data_beside_a_restoration_keeps_its_time() {
         };
         assert_eq!(moves(is_data, &guard), is_data, "{class:?}");
     }
-    // A refused change moves nothing.
+    // A change that was refused must not move the file's times.
     let refused = |file: &FileOpen, work: &dyn Fn()| {
         let mut kept = file.keep_times_of_write();
         work();

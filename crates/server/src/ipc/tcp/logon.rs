@@ -79,11 +79,13 @@ async fn admit(peer: &Peer, done: &Done, accounts: SharedAccounts) -> Option<Use
     let server = &peer.server;
     let name = &*done.identity.user;
     if name.is_empty() {
-        // MS-SMB2 3.3.5.9 has no pipe for an anonymous user; neither has TCP.
+        // MS-SMB2 3.3.5.9: an anonymous user cannot open a pipe, so it cannot use the interfaces on
+        // TCP either.
         authentication::refused(peer, &refusal(done, "anonymous clients are not served"));
         return None;
     }
-    // A ticket is no guess: wrong passwords of an attacker must not lock out the owner's tickets.
+    // A Kerberos ticket is no guess, and an attacker's wrong passwords must not lock out the
+    // owner's tickets.
     if done.identity.kerberos.is_none() && !peer.heed(name, true).await {
         return None;
     }

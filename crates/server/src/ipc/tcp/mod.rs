@@ -82,17 +82,18 @@ pub(crate) async fn serve(server: Arc<ServerState>, stream: Stream, ticket: Tick
             tracing::debug!(target: "frevo::rpc", %peer, why, left_out, "RPC connection ended");
         });
     }
-    // The client may still read the last answer.
+    // Only the sending half is shut down, so that the client can still read the last answer.
     let _ = connection.stream.shutdown_write();
 }
 
 fn association_of(server: &ServerState, local: SocketAddr, port: Port) -> Association {
-    // Any number except zero is valid: the client only sends it back.
+    // The client only returns this number, so any value except zero is valid.
     let group = (server.ambient.random_u64() as u32).max(1);
     match port {
         Port::Mapper => Association::on_mapper(local.port(), group),
         Port::Interfaces => {
-            // Where clients have to encrypt, they have to do so here, too.
+            // If clients must encrypt their SMB sessions, they must encrypt their calls on TCP,
+            // too.
             let least = match server.settings().encryption {
                 Encryption::Required => AuthLevel::PRIVACY,
                 _ => AuthLevel::INTEGRITY,
@@ -258,7 +259,8 @@ impl Connection {
             return Err(Some("its user has as many RPC connections as it may have"));
         };
         self.charges.push(connection);
-        // The network's count goes on: it bounds the connections of all users of an address.
+        // The earlier charge stays with a size of zero, because it counts the connection for its
+        // network.
         let before = std::mem::replace(&mut self.held, held);
         self.charges.push(emptied(before));
         self.ticket = None;
@@ -336,7 +338,7 @@ impl Connection {
                 Deadline { at: began + AUTHENTICATE_DEADLINE, why: "did not log on in time" }
             }
             (Port::Mapper, _) => Deadline { at: self.since + RPC_MAPPER_IDLE, why: "was idle" },
-            // Calls that wait for their answers keep the connection.
+            // While a call waits for its answer, the connection does not count as idle.
             (Port::Interfaces, Some(_)) if !self.works.is_empty() => {
                 Deadline { at: Instant::now() + RPC_IDLE, why: "was idle" }
             }

@@ -43,7 +43,7 @@ impl Works {
     /// Begins the work of a call.
     pub(super) fn begin(&mut self, unfinished: Unfinished, peer: Peer, identity: Arc<Identity>) {
         let Unfinished { call_id, level, work } = unfinished;
-        // A cancelled call may have had the number before.
+        // A cancelled call may have used this number, so its work is dropped.
         self.0.retain(|under_way| under_way.call_id != call_id);
         let answer = Box::pin(async move {
             let Work::ChangePassword(change) = work;
