@@ -119,11 +119,7 @@ pub(super) fn record_refused(rq: &Request<'_>, open: &Open, is_denial: bool, sta
         Recorded::Attributes(parts) if row.changes || is_denial => {
             audited::attributes(open, parts, Err(status));
         }
-        // MS-FSA 2.1.5.10: INVALID_DEVICE_REQUEST means that the file system does not have the
-        // operation. Clients try it out, so it is not recorded as a refusal.
-        Recorded::Data if status != Status::INVALID_DEVICE_REQUEST => {
-            audited::write_refused(open, status);
-        }
+        Recorded::Data => audited::write_refused(open, status),
         _ => {}
     }
 }
