@@ -352,8 +352,9 @@ impl Acceptor {
         // RFC 4178 4.2.1: the first token belongs to the first mechanism of the client's list.
         match init.token {
             Some(first) if !needs_mic => self.on_first(first, envelope, init.mic, now),
-            // RFC 4178 5: a MIC without a token is wrong, because there is no key for it yet. The
-            // MIC of a mechanism that was not chosen is ignored with its token (4.2.1).
+            // RFC 4178 5: the first token was not used, so there is no key yet and a MIC without a
+            // token is wrong. A MIC with the token of a mechanism that was not chosen is ignored
+            // (4.2.1).
             None if init.mic.is_some() => Err(Reason::WrongMechListMic.into()),
             _ => {
                 let state =

@@ -167,7 +167,8 @@ fn credential(file: &mut BigEndian<'_>, version: u16) -> Parsed<Option<ServiceTi
     }
     let Some(etype) = EncryptionType::from_number(etype.into()) else { return Ok(None) };
     let session_key = Key::new(etype, key).ok_or(Malformed::new("credentials cache: key"))?;
-    // RFC 4120 section 5.3: if the start time is missing, it is the time of the logon.
+    // RFC 4120 section 5.3: a start time of zero is missing, so the ticket is valid from the logon
+    // (auth_time) on.
     let start_time = if start_time == FileTime::ZERO { auth_time } else { start_time };
     let ticket = ticket.to_vec();
     Ok(Some(ServiceTicket {

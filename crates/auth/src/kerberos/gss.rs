@@ -108,7 +108,8 @@ impl ContextChecksum {
                 return Err(Malformed::new(WHAT));
             }
         }
-        // RFC 4121 section 4.1.1: extensions may follow and are ignored.
+        // RFC 4121 section 4.1.1: extensions may follow these fields. They are ignored, so the rest
+        // is not read.
         Ok(Self { bindings, flags })
     }
 

@@ -214,12 +214,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> W
     }
 
     fn run(mut self) -> Self::Done {
-        // MS-SMB2 3.1.4.1: the signature is computed before the compression.
+        // MS-SMB2 3.1.4.1: a message is signed first and then compressed.
         self.sign()?;
         let Self { mut buffer, step, compression, .. } = self;
         let message = compressed(buffer.as_mut(), compression);
         if let Step::Seal(key, sealing) = step {
-            // MS-SMB2 3.1.4.3: encryption comes after the compression.
+            // MS-SMB2 3.1.4.3: a message is compressed first and then encrypted.
             let whole = buffer.as_mut().get_mut(..message.end);
             let whole = whole.ok_or(ProtectError::Length(message.end))?;
             sealing.finish(whole, key.as_ref())?;

@@ -216,7 +216,7 @@ fn open(
     services: &dyn Sam,
 ) -> Result<ContextHandle, Status> {
     let all = if services.may_list_accounts() { all } else { all.without(to_list(all)) };
-    // GENERIC_READ means all rights that this server can grant.
+    // GENERIC_READ is replaced by all rights that this server can grant.
     let generic = AccessMask::GENERIC_READ;
     let desired = if desired.contains(generic) { desired.without(generic) | all } else { desired };
     let access = granted(desired, all)?;

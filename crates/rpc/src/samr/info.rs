@@ -240,12 +240,12 @@ pub fn encode_user(class: UserInformation, of: &UserFacts<'_>) -> Option<Vec<u8>
 
 /// SAMPR_USER_ALL_INFORMATION, MS-SAMR 2.2.6.6.
 fn all(w: &mut NdrWriter, of: &UserFacts<'_>) {
-    // The times are LastLogon, LastLogoff, PasswordLastSet, AccountExpires, PasswordCanChange and
-    // PasswordMustChange.
+    // Writes LastLogon, LastLogoff, PasswordLastSet, AccountExpires, PasswordCanChange and
+    // PasswordMustChange: zero if the time is not known, NEVER if it does not come.
     for at in [[0, 0], NEVER, [0, 0], NEVER, [0, 0], NEVER] {
         time(w, at);
     }
-    // The strings are UserName and nine empty ones (FullName to Parameters).
+    // Writes the lengths of UserName and of nine empty strings (FullName to Parameters).
     w.unicode_head(of.name, 0);
     for _ in 0..9 {
         w.unicode_head("", 0);
@@ -257,9 +257,10 @@ fn all(w: &mut NdrWriter, of: &UserFacts<'_>) {
     w.u32(0).pointer(false);
     w.u32(of.rid).u32(of.primary_group).u32(of.control).u32(WHICH_FIELDS);
     w.u16(0).pointer(false);
-    // The numbers are BadPasswordCount, LogonCount, CountryCode and CodePage.
+    // Writes zeros for BadPasswordCount, LogonCount, CountryCode and CodePage.
     w.u16(0).u16(0).u16(0).u16(0);
-    // The flags are LmPasswordPresent, NtPasswordPresent, PasswordExpired and PrivateDataSensitive.
+    // Writes zeros for LmPasswordPresent, NtPasswordPresent, PasswordExpired and
+    // PrivateDataSensitive.
     w.u8(0).u8(0).u8(0).u8(0);
     w.unicode(of.name, 0);
     for _ in 0..9 {

@@ -26,40 +26,43 @@ const NO_BOUND: u32 = u32::MAX;
 impl ServerLimits {
     /// Writes the fields that SERVER_INFO_502 and SERVER_INFO_503 begin with.
     pub(super) fn encode_common(&self, w: &mut NdrWriter) {
-        // The fields are sessopens, sessvcs, opensearch and sizreqbuf.
+        // Writes sessopens (the limit of Opens, within its range), sessvcs, opensearch and
+        // sizreqbuf.
         w.u32(self.opens.clamp(1, 16_384)).u32(1).u32(2_048).u32(BUFFER_BYTES);
-        // initworkitems, maxworkitems and rawworkitems are limits of SMB 1, so they get values at
-        // the ends of their allowed ranges.
+        // Writes initworkitems, maxworkitems and rawworkitems: limits of SMB 1, so they get values
+        // at the ends of their allowed ranges.
         w.u32(512).u32(65_535).u32(1);
-        // The fields are irpstacksize, maxrawbuflen, sessusers and sessconns.
+        // Writes irpstacksize and maxrawbuflen, then sessusers and sessconns from the server's
+        // limits.
         w.u32(11).u32(BUFFER_BYTES);
         w.u32(self.users.clamp(1, 2_048)).u32(self.tree_connects.clamp(1, 2_048));
-        // The fields are maxpagedmemoryusage and maxnonpagedmemoryusage.
+        // Writes maxpagedmemoryusage and maxnonpagedmemoryusage, which are not limited.
         w.u32(NO_BOUND).u32(NO_BOUND);
-        // The fields are enablesoftcompat, enableforcedlogoff (1: sessions end when the logon
-        // expires), timesource, acceptdownlevelapis and lmannounce.
+        // Writes enablesoftcompat, enableforcedlogoff (1: sessions end when the logon expires),
+        // timesource, acceptdownlevelapis and lmannounce.
         w.u32(0).u32(1).u32(0).u32(0).u32(0);
     }
 
     /// Writes the fields that SERVER_INFO_503 has besides, up to the text of the domain.
     pub(super) fn encode_rest(&self, w: &mut NdrWriter) {
-        // The fields are domain, maxcopyreadlen and maxcopywritelen.
+        // Writes the pointer to domain, and zeros for maxcopyreadlen and maxcopywritelen.
         w.pointer(true).u32(0).u32(0);
-        // minkeepsearch, maxkeepsearch, minkeepcomplsearch and maxkeepcomplsearch are times of SMB
-        // 1 in seconds.
+        // Writes minkeepsearch, maxkeepsearch, minkeepcomplsearch and maxkeepcomplsearch, which are
+        // times of SMB 1 in seconds.
         w.u32(5).u32(10).u32(1).u32(2);
-        // The fields are threadcountadd and numblockthreads (unused), scavtimeout, minrcvqueue and
+        // Writes threadcountadd and numblockthreads (unused), scavtimeout (30 s), minrcvqueue and
         // minfreeworkitems.
         w.u32(0).u32(0).u32(30).u32(0).u32(0);
-        // The fields are xactmemsize, threadpriority and maxmpxct.
+        // Writes xactmemsize, threadpriority and maxmpxct, which is the server's limit of requests.
         w.u32(0x0100_0000).u32(0).u32(self.requests.clamp(1, 65_535));
-        // The fields are oplockbreakwait and oplockbreakresponsewait.
+        // Writes oplockbreakwait and oplockbreakresponsewait: in this server a single timeout
+        // serves for the two.
         let seconds = self.break_seconds.clamp(10, 180);
         w.u32(seconds).u32(seconds);
-        // The fields are enableoplocks, enableoplockforceclose, enablefcbopens, enableraw and
-        // enablesharednetdrives.
+        // Writes enableoplocks (1), and zeros for enableoplockforceclose, enablefcbopens, enableraw
+        // and enablesharednetdrives.
         w.u32(1).u32(0).u32(0).u32(0).u32(0);
-        // The fields are minfreeconnections and maxfreeconnections.
+        // Writes minfreeconnections and maxfreeconnections.
         w.u32(2).u32(2);
     }
 }

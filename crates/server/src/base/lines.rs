@@ -104,8 +104,7 @@ mod tests {
             let written = admitted(&lines, v4(0xC000_0201), now, times);
             assert_eq!(written, if said.is_some() { 0 } else { times });
         }
-        // This address is in the same network as the one before, so it shares the network's
-        // allowance of lines, which is used up.
+        // This address is in the network of the previous one, whose allowance of lines is used up.
         assert_eq!(lines.admit(v4(0xC000_0299), now), None);
         // Another network has its own allowance. Its first line also reports how many lines were
         // dropped before (2).

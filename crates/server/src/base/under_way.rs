@@ -54,8 +54,8 @@ impl UnderWay {
     async fn until(&self, has_come: impl Fn(usize) -> bool) {
         loop {
             let mut turn = std::pin::pin!(self.turns.notified());
-            // Registers for the notification before reading the state, so that a change between
-            // both steps is not missed.
+            // Registers for the notification before reading the state, so that a change in between
+            // is not missed.
             turn.as_mut().enable();
             if has_come(self.state.load(Ordering::Acquire)) {
                 return;

@@ -192,7 +192,7 @@ fn volume(open: &Open, class: FsInfoClass, buffer: &[u8]) -> Result<(), Status> 
                 return Ok(());
             }
             // MS-FSA 2.1.5.16.8: the class is the volume's object ID, which this server cannot set.
-            // The status depends on the length, as there.
+            // As in MS-FSA, the status depends on the length.
             let is_whole = buffer.len() >= VOLUME_OBJECT_ID;
             Err(if is_whole { Status::INVALID_PARAMETER } else { Status::INVALID_INFO_CLASS })
         }

@@ -259,8 +259,8 @@ mod tests {
         let kept = |command| row(command).unwrap().kept(&message).map(<[u8]>::len);
         assert_eq!(kept(Command::CHANGE_NOTIFY), Some(96));
         assert_eq!(kept(Command::LOCK), Some(1000));
-        // A waiting WRITE keeps its whole message. ECHO and SESSION_SETUP do not wait in this way,
-        // so they keep nothing.
+        // For these three, no number of bytes to keep is returned: a waiting WRITE keeps its whole
+        // message, and ECHO and SESSION_SETUP never wait for other clients.
         assert_eq!(kept(Command::WRITE), None);
         assert_eq!(kept(Command::ECHO), None);
         assert_eq!(kept(Command::SESSION_SETUP), None);

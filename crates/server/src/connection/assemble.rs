@@ -179,7 +179,7 @@ impl Assembly {
         };
         let id = |seal: &Option<Rc<Channel>>| seal.as_ref().map(|channel| channel.session.id);
         if !self.parts.is_empty() && id(&seal) != id(&self.seal) {
-            // This response belongs to another session than those before it. They are sent first,
+            // This response belongs to another session than the queued ones. Those are sent first,
             // because clients reject an encrypted frame with several sessions.
             self.flush(connection);
         }

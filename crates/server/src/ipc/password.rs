@@ -69,8 +69,8 @@ async fn opened(
                 sealed.open(old.as_bytes())
             });
             let new = derived.await.ok().flatten();
-            // The password is limited here as in SamrUnicodeChangePasswordUser2, the other request
-            // that changes it.
+            // The length is limited as in SamrUnicodeChangePasswordUser2, the other request that
+            // changes a password.
             new.filter(|new| new.encode_utf16().count() <= MAX_NEW_PASSWORD_UNITS)
         }
     }

@@ -50,7 +50,7 @@ impl Caller<'_> {
     /// Sets the access list that a security descriptor asks for.
     fn set_access(&self, edit: &mut ShareEdit, descriptor: &[u8]) -> Result<(), NotEdited> {
         let machine = self.server.machine_sid();
-        // Only SIDs that a user's token may contain are accepted. An entry for another one, for
+        // Only SIDs that a user's token may contain are accepted. An entry for any other SID, for
         // instance to deny all local accounts, would have no effect.
         let knows = |sid: &Sid| {
             let domain = sid.split_rid().map(|(domain, _)| domain);

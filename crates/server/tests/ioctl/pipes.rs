@@ -313,7 +313,8 @@ fn a_waiting_read_ends_with_cancel_and_with_the_pipe() {
         let interim = peer.interim().await;
         cancel(&peer, &mount, id, Some(async_id(&interim))).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
-        // This READ is cancelled before its interim response; the one above was cancelled after it.
+        // This READ is cancelled before its interim response. The READ above was cancelled after
+        // it.
         let id = peer.send(vec![read()], mount.via()).await[0];
         cancel(&peer, &mount, id, None).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);

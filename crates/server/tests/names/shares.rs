@@ -79,8 +79,8 @@ fn folders_of_other_shares_are_others() {
                 peer.on(one, back).await.ok();
             }
             peer.close(one, folder).await;
-            // The folder was renamed through share one. The file's Open through share two must keep
-            // the name that it has there.
+            // The folder was renamed through share one. In share two, the file's Open must keep its
+            // own path.
             peer.on(two, rename_draft(FileInfoClass::RENAME, open, "docs\\new", false)).await.ok();
             peer.on(two, rename_draft(FileInfoClass::RENAME, open, "docs\\file", false)).await.ok();
             if is_posix {

@@ -306,7 +306,7 @@ fn writes_at_the_edges() {
         }
         peer.write(&mount, file, 6, b"!").await;
         assert_eq!(world.content("f"), b"\0xyzbc!");
-        // Write-through and both kinds of FLUSH must succeed and keep the data.
+        // A WRITE with write-through and a FLUSH must succeed and keep the data.
         let through = write_draft(file, 0, b"!").patch(108, &[1, 0, 0, 0]);
         peer.on(&mount, through).await.ok();
         peer.on(&mount, flush_draft(file)).await.ok();

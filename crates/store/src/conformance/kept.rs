@@ -40,7 +40,8 @@ pub fn times_are_set(s: &dyn Subject) {
 /// Tests that DOS attributes are kept.
 pub fn attributes_are_kept(s: &dyn Subject) {
     let attributes = FileAttributes::ARCHIVE | FileAttributes::HIDDEN;
-    // COMPRESSED and DIRECTORY cannot be set in this way, so the request succeeds without them.
+    // A new file cannot get COMPRESSED or DIRECTORY by its attributes, so the request succeeds
+    // without them.
     let asked = attributes | FileAttributes::COMPRESSED | FileAttributes::DIRECTORY;
     let made = s.open("a", &OpenHow { attributes: asked, ..CREATE }).unwrap();
     assert_eq!(made.stat.attributes, attributes);

@@ -98,7 +98,8 @@ fn ticket(
         ticket: reply.ticket.to_vec(),
         flags: TicketFlags(part.flags),
         auth_time: at(part.auth_time),
-        // RFC 4120 section 5.3: if the start time is missing, it is the time of the logon.
+        // RFC 4120 section 5.3: a ticket without a start time is valid from the logon (auth_time)
+        // on.
         start_time: at(part.start_time.unwrap_or(part.auth_time)),
         end_time: at(part.end_time),
         renew_till: part.renew_till.map_or(FileTime::ZERO, at),

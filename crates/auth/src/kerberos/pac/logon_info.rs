@@ -300,9 +300,11 @@ fn may_come_from_a_controller(sid: &Sid) -> bool {
         // The SID of a user or group of a domain is S-1-5-21, followed by three numbers of the
         // domain and its own number.
         (5, [21, _, _, _, _]) => true,
-        // These SIDs are "This Organization" and "Other Organization".
+        // These two SIDs are "This Organization" and "Other Organization", which a domain adds to a
+        // logon.
         (5, [15]) | (5, [1000]) => true,
-        // S-1-18-1 and similar SIDs tell how the identity was asserted (MS-DTYP 2.4.2.4).
+        // S-1-18-1 and similar SIDs tell how the domain has verified the identity (MS-DTYP
+        // 2.4.2.4).
         (18, [_]) => true,
         _ => false,
     }

@@ -276,8 +276,8 @@ impl Create<'_> {
             return Ok(CreateAction::OPENED);
         }
         if opened.stat.kind == Kind::Directory {
-            // A directory cannot be overwritten. The status is another one for the root of the
-            // share.
+            // A directory cannot be overwritten. For the root of the share the status is
+            // ACCESS_DENIED.
             return Err(if self.name.is_root() {
                 Status::ACCESS_DENIED
             } else {

@@ -71,8 +71,7 @@ pub(super) fn query(
     } else {
         file.enumeration.lock().as_ref().map_or(0, |e| e.next_ea)
     };
-    // At the end of a scan Windows returns NO_MORE_EAS; for a file without extended attributes the
-    // status is another one.
+    // As on Windows, a scan that has returned all extended attributes ends with NO_MORE_EAS.
     let rest = all.get(first..).filter(|rest| !rest.is_empty()).ok_or(Status::NO_MORE_EAS)?;
     let written = write(rest.iter().map(Stored::as_ea), single, output)?;
     file.enumeration.lock().get_or_insert_default().next_ea = first + written;

@@ -123,8 +123,8 @@ pub(super) fn new_name(request: &Request<'_>, posix: bool) -> Result<Name, Statu
 /// Returns the access and sharing with which adding a name opens its directory.
 pub(super) const fn claim_on_directory(file: &FileOpen) -> Claim {
     let access = if file.is_directory { AccessMask::APPEND_DATA } else { AccessMask::WRITE_DATA };
-    // A rename opens the target directory without sharing DELETE. A POSIX client shares it, so that
-    // it may rename into a directory that another client has open in this way.
+    // A rename opens the target directory without sharing DELETE. Only a POSIX client shares it, so
+    // that it can rename into a directory that another client has open for DELETE.
     Claim { access, sharing: Sharing { read: true, write: true, delete: file.posix } }
 }
 

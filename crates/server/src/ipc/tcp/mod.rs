@@ -359,7 +359,7 @@ struct Deadline {
 
 /// Returns a charge that counts an object and no bytes.
 fn emptied(mut charge: Charge) -> Charge {
-    // A smaller charge is never refused.
+    // A charge can always become smaller, so the result is ignored.
     let _ = charge.resize(0);
     charge
 }

@@ -75,7 +75,7 @@ fn age(now: FileTime, then: FileTime) -> usize {
 }
 
 fn elapsed(now: FileTime, then: FileTime) -> Duration {
-    // FILETIME counts units of 100 ns.
+    // The difference of two FILETIMEs is in units of 100 ns.
     Duration::from_nanos(now.0.saturating_sub(then.0).saturating_mul(100))
 }
 

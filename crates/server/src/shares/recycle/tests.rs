@@ -206,8 +206,8 @@ fn one_of_two_names_goes_and_the_other_stays() {
     ann.remove(&name("a"), first).unwrap();
     assert_eq!(key(&*ann, "b"), Ok(first));
     assert_eq!(w.bin_of("ann"), pairs(&[("a", "data")]));
-    // The first link of the file is already in the bin. The removal of its second link must put
-    // that one there as well.
+    // The first link of the file is already in the bin. Removing the second link must put it into
+    // the bin as well.
     ann.remove(&name("b"), first).unwrap();
     assert_eq!(w.bin_of("ann"), pairs(&[("a", "data"), ("b", "data")]));
 }
