@@ -94,6 +94,7 @@ pub mod audit;
 mod base;
 mod command;
 #[cfg(feature = "posix")]
+#[path = "../../config/src/lib.rs"]
 pub mod config;
 mod connection;
 mod embed;
