@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, KerberosKeys, NtHash};
+use frevo_config::{Config, ServerName};
 use frevo_crypto::{KERBEROS_ITERATIONS, kerberos_aes128, kerberos_aes256};
-use frevo_server::config::{Config, ServerName};
 
 use crate::exit::{Exit, Failure};
 use crate::secret_file;

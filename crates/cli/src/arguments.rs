@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
-use frevo_server::config::{
+use frevo_config::{
     AccountName, ConfinementChoice, DialectName, EncryptionChoice, Listen, LogFormat, MachineSid,
     ShareName, SigningChoice,
 };

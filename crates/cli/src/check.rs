@@ -1,18 +1,20 @@
 //! `frevo check`: a configuration looked over without starting anything.
 
 use frevo_auth::AccountFile;
-use frevo_server::config::{Config, RpcSection};
+use frevo_config::{Config, RpcSection};
 
 use crate::arguments::Check;
 use crate::config_checks::{changeable_by_others, secrets_in_shares, unsupported, warnings};
 use crate::config_sources::{Sources, text_of};
+use crate::configured::folder;
+use crate::configured::identities::identities;
 use crate::console::{print, print_text, tell};
 use crate::exit::{Done, Exit, Failure, is_json};
 use crate::plural::counted;
 use crate::serve::listen::addresses_of;
 use crate::serve::run_accounts::user_map;
 use crate::serve::{confine, directory};
-use crate::{accounts, keytab, passwords, resolved, state};
+use crate::{accounts, configured, keytab, passwords, resolved, state};
 use crate::{config_contradictions, config_names};
 use frevo_wire::fscc::fold_name;
 
@@ -135,12 +137,12 @@ fn of_shares(config: &Config, sources: &Sources) -> Vec<Finding> {
     let mut findings = Vec::new();
     for share in &config.shares {
         let name = share.name.get_ref();
-        if let Err(fault) = share.open_folder() {
+        if let Err(fault) = folder::open(share) {
             let text = format!("share {name}: {fault}");
             let place = sources.place(&share.path.span());
             findings.push(Finding { place, is_fault: true, text });
         }
-        if let Err(why) = share.identities() {
+        if let Err(why) = identities(share) {
             let key = ["force_group", "force_user", "run_as"].into_iter();
             let key = key.clone().find(|key| why.starts_with(key)).unwrap_or("run_as");
             let place = sources.place_of_key(&share.name.span(), key);
@@ -204,7 +206,7 @@ fn of_server(config: &Config, whole: &(String, Option<usize>)) -> Vec<Finding> {
             texts.push(format!("user {}: {failure}", user.name.get_ref()));
         }
     }
-    if let Err(why) = config.audit.check() {
+    if let Err(why) = configured::audit::check(&config.audit) {
         texts.push(why);
     }
     texts.extend(secrets_in_shares(config, true));

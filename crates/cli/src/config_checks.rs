@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use frevo_server::config::{
+use frevo_config::{
     Config, ConfinementChoice, DialectName, EncryptionChoice, EncryptionTypeName, NtAclsChoice,
     ShareSection, SigningChoice,
 };
@@ -58,7 +58,7 @@ pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
     for share in &config.shares {
         for user in share.allow.iter().filter(|who| who.group().is_none()) {
             if !known.contains(&fold_name(user.as_str())) {
-                let near = frevo_server::config::nearest(user.as_str(), known.iter().map(|k| &**k));
+                let near = frevo_config::nearest(user.as_str(), known.iter().map(|k| &**k));
                 let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
                 let name = share.name.get_ref();
                 warnings.push(format!(

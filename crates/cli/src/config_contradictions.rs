@@ -1,6 +1,6 @@
 //! Keys of shares that contradict others, or have no effect because of them.
 
-use frevo_server::config::{
+use frevo_config::{
     AuditedOperation, Config, DialectName, EncryptionChoice, ShareSection, StreamsChoice, Who,
 };
 use frevo_wire::fscc::eq_ignore_case;

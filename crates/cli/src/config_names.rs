@@ -1,7 +1,7 @@
 //! Users and groups that a configuration names, looked up in the account file and on the host.
 
 use frevo_auth::AccountFile;
-use frevo_server::config::{Config, RunAsChoice, ShareSection, Who, nearest};
+use frevo_config::{Config, RunAsChoice, ShareSection, Who, nearest};
 use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 

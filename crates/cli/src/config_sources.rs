@@ -6,14 +6,14 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use frevo_server::config::{Config, Fault};
+use frevo_config::{Config, Fault};
 
 use crate::exit::{Exit, Failure};
 use crate::network_shares::NetworkShares;
 use crate::trusted_file;
 
 /// Bytes that are read of a file: one more than the longest, which is then refused.
-const CONFIG_BYTES_MAX: u64 = frevo_server::config::CONFIG_FILE_BYTES as u64 + 1;
+const CONFIG_BYTES_MAX: u64 = frevo_config::limits::CONFIG_FILE_BYTES as u64 + 1;
 /// Files of `conf.d` that are read.
 const FILES_MAX: usize = 1_000;
 /// Sections that variables can set keys of.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use frevo_auth::Zeroizing;
 use frevo_auth::kerberos::{Keytab, Policy, Principal, ServiceKey, ServiceKeys};
-use frevo_server::config::Config;
+use frevo_config::Config;
 
 use crate::exit::{Exit, Failure};
 use crate::secret_file;

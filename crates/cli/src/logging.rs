@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use frevo_server::config::LogFormat;
+use frevo_config::LogFormat;
 use frevo_server::quoted::{Quoted, is_obeyed};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::field::RecordFields;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use frevo_auth::AccountFile;
+use frevo_config::{Config, MachineSid};
 use frevo_server::Settings;
-use frevo_server::config::{Config, MachineSid};
 use frevo_store::vfs::OpenHow;
 use frevo_store::{Name, Vfs};
 use frevo_wire::dtyp::{AceBody, SecurityDescriptor, Sid};

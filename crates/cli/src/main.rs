@@ -11,6 +11,7 @@ mod config_checks;
 mod config_contradictions;
 mod config_names;
 mod config_sources;
+mod configured;
 mod console;
 mod domain;
 mod exit;

@@ -5,7 +5,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use frevo_server::config::{Config, NETWORK_SHARES, ShareName};
+use frevo_config::limits::NETWORK_SHARES;
+use frevo_config::{Config, ShareName};
 use frevo_server::share_access::AccessList;
 use frevo_server::{NotEdited, ShareEdit};
 use frevo_wire::fscc::fold_name;

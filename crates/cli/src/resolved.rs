@@ -88,7 +88,7 @@ pub(crate) fn text(table: &toml::Table) -> String {
 
 #[cfg(test)]
 mod tests {
-    use frevo_server::config::{Config, keys};
+    use frevo_config::{Config, keys};
 
     #[test]
     fn every_key_is_shown() {

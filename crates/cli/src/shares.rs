@@ -6,11 +6,12 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
-use frevo_server::config::{ShareName, ShareSection, nearest};
+use frevo_config::{ShareName, ShareSection, nearest};
 use frevo_wire::fscc::fold_name;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
 use crate::config_sources::Sources;
+use crate::configured::folder;
 use crate::console::{print_text, tell};
 use crate::exit::{Done, EXIT_CODES, Exit, Failure, is_json};
 use crate::state::DEFAULT_CONFIG;
@@ -181,7 +182,7 @@ fn add(config: &Path, name: &ShareName, path: &Path, keys: &[String]) -> Done {
         let text = format!("the name of the folder {} is not valid UTF-8", path.display());
         return Err(Failure::new(Exit::Usage, text));
     };
-    if let Err(fault) = ShareSection::new(name.clone(), path.clone()).open_folder() {
+    if let Err(fault) = folder::open(&ShareSection::new(name.clone(), path.clone())) {
         let exit = if fault.is_missing() { Exit::NotFound } else { Exit::Failed };
         return Err(Failure::new(exit, fault.to_string()));
     }

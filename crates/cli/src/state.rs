@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use frevo_server::config::Config;
+use frevo_config::Config;
 use frevo_wire::dtyp::Guid;
 
 use crate::exit::{Exit, Failure};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, NtHash, Zeroizing};
-use frevo_server::config::{AccountName, Config};
+use frevo_config::{AccountName, Config};
 use serde_json::json;
 
 use crate::admin::account_file;
@@ -134,7 +134,7 @@ fn existing(file: &AccountFile, name: &AccountName, path: &Path) -> Done {
         return Ok(());
     }
     let names = file.entries().map(|entry| &*entry.name);
-    let near = frevo_server::config::nearest(name.as_str(), names);
+    let near = frevo_config::nearest(name.as_str(), names);
     let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
     let text = format!("there is no user {name} in {}{hint}", path.display());
     Err(Failure::new(Exit::NotFound, text))

@@ -7,7 +7,6 @@ use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 use super::names::MachineSid;
-use crate::access::id_map::IdRange;
 
 /// The lowest number: those below are of the system's own users.
 const LOWEST: u32 = 1_000;
@@ -26,12 +25,6 @@ pub struct IdmapSection {
 }
 
 impl IdmapSection {
-    /// The setting of the protocol.
-    pub(super) fn setting(&self) -> IdRange {
-        let Numbers { first, last } = *self.range.get_ref();
-        IdRange { domain: self.domain_sid.get_ref().0, first, last, base_rid: self.base_rid }
-    }
-
     /// Returns the faults of all sections together, and where they are.
     pub(super) fn faults(all: &[Self]) -> Vec<(Range<usize>, String)> {
         let mut faults = Vec::new();
@@ -90,7 +83,8 @@ impl<'de> Deserialize<'de> for Numbers {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
+    use super::super::Config;
+    use super::Numbers;
 
     fn section(sid: &str, range: &str) -> String {
         format!("[[idmap]]\ndomain_sid = \"{sid}\"\nrange = \"{range}\"\n")
@@ -101,10 +95,10 @@ mod tests {
         let (a, b) = ("S-1-5-21-1-2-3", "S-1-5-21-4-5-6");
         let text =
             section(a, "100000-199999") + &section(b, "200000 - 299999") + "base_rid = 1000\n";
-        let settings = Config::parse(&text).unwrap().settings("BOX", Default::default());
-        let sid = |text: &str| text.parse().unwrap();
-        assert_eq!(settings.id_map.number(&sid("S-1-5-21-1-2-3-513")), Some(100_513));
-        assert_eq!(settings.id_map.number(&sid("S-1-5-21-4-5-6-1001")), Some(200_001));
+        let sections = Config::parse(&text).unwrap().idmaps;
+        assert_eq!(sections[0].range.get_ref(), &Numbers { first: 100_000, last: 199_999 });
+        assert_eq!(sections[1].range.get_ref(), &Numbers { first: 200_000, last: 299_999 });
+        assert_eq!((sections[0].base_rid, sections[1].base_rid), (0, 1_000));
         let fault = |text: &str| Config::parse(text).unwrap_err()[0].to_string();
         let twice = section(a, "100000-199999") + &section(a, "200000-299999");
         assert!(

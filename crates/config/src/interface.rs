@@ -7,8 +7,6 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
-use crate::objects::settings::InterfaceOverride;
-
 /// `[[interface]]`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,16 +22,6 @@ pub struct InterfaceSection {
 }
 
 impl InterfaceSection {
-    /// The setting of the protocol.
-    pub(super) fn setting(&self) -> InterfaceOverride {
-        InterfaceOverride {
-            address: self.address.get_ref().to_canonical(),
-            speed: self.speed.map(|speed| speed.0),
-            rss: self.rss,
-            rdma: self.rdma,
-        }
-    }
-
     /// Returns the faults of all sections together, and where they are.
     pub(super) fn faults(all: &[Self]) -> Vec<(Range<usize>, String)> {
         let address = |one: &Self| one.address.get_ref().to_canonical();
@@ -117,8 +105,8 @@ enum Written {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Config;
     use super::*;
-    use crate::config::Config;
 
     #[test]
     fn speeds_are_decimal() {
@@ -152,7 +140,7 @@ mod tests {
             fault("[[interface]]\naddress = \"::1\"\nspeed = \"fast\"\n").starts_with("line 3")
         );
         let config = Config::parse(&(section("192.0.2.1") + &section("2001:db8::1"))).unwrap();
-        let set = &config.settings("BOX", Default::default()).interfaces;
-        assert_eq!((set.len(), set[1].speed, set[1].rss), (2, Some(10_000_000_000), None));
+        let set = &config.interfaces;
+        assert_eq!((set.len(), set[1].speed, set[1].rss), (2, Some(Speed(10_000_000_000)), None));
     }
 }

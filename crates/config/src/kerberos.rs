@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 use super::fault::Fault;
+use super::limits;
 use super::values::{EncryptionTypeName, PacChoice};
-use crate::base::limits;
 
 /// `[kerberos]`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -79,7 +79,7 @@ impl KerberosSection {
     }
 
     /// The realms whose users are accounts of the server.
-    pub(super) fn account_realms(&self) -> Vec<String> {
+    pub fn account_realms(&self) -> Vec<String> {
         let listed = self.realms.iter().flat_map(|realms| realms.get_ref());
         listed.map(|realm| realm.as_str().to_owned()).collect()
     }
@@ -220,8 +220,8 @@ mod tests {
         let of = |value: &str, more: &str| format!("[server]\nwinbind_domains = {value}\n{more}");
         let longest = "x".repeat(limits::DOMAIN_NAME_BYTES);
         let config = Config::parse(&of(&format!("[\"A\", \"a.test\", {longest:?}]"), "")).unwrap();
-        let settings = config.settings("box", frevo_wire::dtyp::Guid::default());
-        assert_eq!(settings.passed_on[..2], ["A", "a.test"]);
+        let domains = config.server.winbind_domains.unwrap();
+        assert_eq!(domains.get_ref()[..2], ["A", "a.test"]);
         let keytab = "[kerberos]\nkeytab = \"/k\"\n";
         for (text, start) in [
             (of("[\"\"]", ""), "line 2: \"\" is not the name of a domain"),

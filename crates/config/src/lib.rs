@@ -1,56 +1,55 @@
-//! The configuration file, `frevo.toml`.
+//! The configuration file, `frevo.toml`: text in, values out.
 //!
 //! Reading it is strict: a key that is not known is an error that names the
 //! nearest one, so that a typing slip never leaves a server more open than its
-//! owner thinks. Text in, values out: opening what the file names is for the
-//! caller. `docs/configuration.md` lists every key.
+//! owner thinks. `docs/configuration.md` lists every key.
+//!
+//! The crate opens nothing that the file names, and knows no server. The command line makes the
+//! parts of a server of the values (`configured`). Of `frevo-net` and `frevo-posix` it has only
+//! values that texts stand for: networks of addresses, and the folders of snapshots.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
 
 mod audit;
-mod build;
 mod fault;
 mod idmap;
 mod interface;
 mod kerberos;
+pub mod limits;
 mod listen;
 mod names;
 mod nearest;
+mod parsed;
 mod reading;
 mod recycle;
 mod rpc;
 mod schema;
 mod server_limits;
 mod share;
+#[cfg(test)]
+mod tests;
 mod traces;
 mod values;
 
-pub use crate::base::limits::CONFIG_FILE_BYTES;
-#[doc(hidden)]
-pub use crate::base::limits::NETWORK_SHARES;
-#[doc(hidden)]
-pub use crate::shares::folders::{Look, accept_folder, claim_folder, look_at_folder};
-#[doc(hidden)]
-pub use crate::shares::user_folders::UserFolders;
 pub use audit::AuditSection;
-pub use build::{Identities, open_share};
 pub use fault::Fault;
-pub use folders::FolderFault;
 pub use idmap::{IdmapSection, Numbers};
 pub use interface::{InterfaceSection, Speed};
 pub use kerberos::{KerberosSection, Realm};
 pub use listen::{Listen, ListenOn};
 pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
 pub use nearest::nearest;
+pub use recycle::{BinFolder, RecycleSection};
 pub use rpc::RpcSection;
 pub use schema::{AdminSection, Config, ServerSection, UserSection, keys};
 pub use server_limits::LimitsSection;
-pub use share::ShareSection;
+pub use share::{ShareSection, USER};
 pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
-    AuditedOperation, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,
-    EncryptionChoice, EncryptionTypeName, LogFormat, Mode, NtAclsChoice, PacChoice, RunAsChoice,
-    SigningAlgorithmName, SigningChoice, Size, StreamsChoice,
+    AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
+    DiscoveryChoice, EncryptionChoice, EncryptionTypeName, LogFormat, Mode, NtAclsChoice,
+    PacChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size, SnapshotPath, StreamsChoice,
 };
-
-mod folders;
-#[cfg(test)]
-mod tests;

@@ -4,9 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
+use frevo_net::IpNetwork;
 use serde::{Deserialize, Deserializer, de};
-
-use crate::access::access_rules::Network;
 
 /// Where to listen: an address, an interface by name, or everywhere, each with
 /// a port or without. `192.0.2.1`, `192.0.2.1:4450`, `[::1]:445`, `eth0`,
@@ -29,7 +28,7 @@ pub enum ListenOn {
     /// The addresses of an interface.
     Interface(String),
     /// The addresses of this machine that are in a network.
-    Network(Network),
+    Network(IpNetwork),
 }
 
 impl Listen {
@@ -86,7 +85,7 @@ impl FromStr for Listen {
 }
 
 /// A network of IPv6 addresses.
-fn v6_network(text: &str) -> Option<Network> {
+fn v6_network(text: &str) -> Option<IpNetwork> {
     text.parse().ok().filter(|_| text.contains(':') && text.contains('/'))
 }
 

@@ -7,9 +7,7 @@ use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 use serde::{Deserialize, Deserializer, de};
 
-use crate::access::access_rules::Network;
-use crate::access::share_access::AccessEntry;
-use crate::base::limits::DOMAIN_NAME_BYTES;
+use super::limits::DOMAIN_NAME_BYTES;
 
 /// Longest share name in characters, MS-FSCC 2.1.6.
 const SHARE_NAME_LEN_MAX: usize = 80;
@@ -224,18 +222,6 @@ impl FromStr for Who {
             ));
         }
         Ok(Self(text.to_owned()))
-    }
-}
-
-impl<'de> Deserialize<'de> for AccessEntry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for Network {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

@@ -6,11 +6,11 @@ use std::ops::Range;
 use super::audit::AuditSection;
 use super::fault::{Fault, line_of};
 use super::kerberos::KerberosSection;
+use super::limits;
 use super::rpc::RpcSection;
 use super::schema::{AdminSection, Config, ServerSection, keys};
 use super::server_limits::LimitsSection;
 use super::traces::TracesSection;
-use crate::base::limits;
 
 /// Faults in the form of one text that are told.
 const FAULTS_MAX: usize = 100;

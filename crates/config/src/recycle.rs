@@ -1,20 +1,20 @@
 //! `recycle` of a share: `true`, or a table.
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
 
 use frevo_wire::fscc::Pattern;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 
+use super::limits::RECYCLE_DAYS_MAX;
 use super::share::ShareSection;
 use super::values::Size;
-use crate::base::limits::RECYCLE_DAYS_MAX;
-use crate::shares::recycle::RecycleBin;
 
 /// Days that files stay in the bin unless the table says otherwise.
 const KEEP_DAYS: u32 = 30;
+
+/// The folder of the bins unless the table names another.
+const FOLDER: &str = ".recycle";
 
 /// `[share.recycle]`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -37,7 +37,7 @@ pub struct RecycleSection {
 impl Default for RecycleSection {
     fn default() -> Self {
         Self {
-            folder: BinFolder(RecycleBin::default().folder),
+            folder: BinFolder(String::from(FOLDER)),
             keep_days: KEEP_DAYS,
             max_size: None,
             max_file_size: None,
@@ -49,7 +49,14 @@ impl Default for RecycleSection {
 
 /// The name of a folder in the root of a share.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BinFolder(pub(crate) String);
+pub struct BinFolder(pub(super) String);
+
+impl BinFolder {
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
 
 impl<'de> Deserialize<'de> for BinFolder {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -100,22 +107,6 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer.deserialize_any(Visitor)
 }
 
-impl RecycleSection {
-    /// The bin, for the server.
-    pub(super) fn bin(&self) -> Arc<RecycleBin> {
-        let days = u64::from(self.keep_days);
-        Arc::new(RecycleBin {
-            folder: self.folder.0.clone(),
-            keep: (days > 0).then(|| Duration::from_secs(days * 86_400)),
-            max_size: self.max_size.map(|size| size.0),
-            max_file_size: self.max_file_size.map(|size| size.0),
-            exclude: self.exclude.iter().map(|pattern| Pattern::new(pattern, true)).collect(),
-            versions: self.versions,
-            counts: Arc::default(),
-        })
-    }
-}
-
 impl ShareSection {
     /// The reason for which the share cannot have its recycle bin.
     pub(super) fn recycle_fault(&self) -> Option<String> {
@@ -161,10 +152,9 @@ mod tests {
         assert_eq!(bin("recycle = false"), None);
         let default = bin("recycle = true").unwrap();
         assert_eq!((default.keep_days, default.folder.0.as_str()), (30, ".recycle"));
-        assert_eq!(default.bin().keep.unwrap().as_secs(), 30 * 86_400);
         let table = bin("[share.recycle]\nkeep_days = 0\nmax_size = \"1G\"\nexclude = [\"*.tmp\"]");
         let table = table.unwrap();
-        assert!(table.versions && table.bin().keep.is_none() && table.bin().expires());
+        assert!(table.versions && table.keep_days == 0 && table.max_size.is_some());
         assert!(
             faults("recycle = 3")[0].contains("true, false or a table"),
             "{:?}",

@@ -1,14 +1,11 @@
 //! `[limits]`: memory, connections and what one account may have.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::fault::Fault;
+use super::limits;
 use super::values::Size;
-use crate::base::limits;
-use crate::embed::Limits;
 
 /// `[limits]`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -39,31 +36,11 @@ pub struct LimitsSection {
 }
 
 impl LimitsSection {
-    /// The limits of a server; defaults where the section says nothing.
-    pub fn limits(&self) -> Limits {
-        let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
-        let defaults = Limits::default();
-        Limits {
-            connections: self.connections.unwrap_or(defaults.connections),
-            drain: self.drain_seconds.map_or(defaults.drain, Duration::from_secs),
-            memory: self.memory.as_ref().map_or(defaults.memory, |size| bytes(size.get_ref().0)),
-            pool_per_core: self.pool_per_core.as_ref().map(|size| bytes(size.0)),
-            connections_per_user: self.connections_per_user,
-            connections_per_address: self.connections_per_address,
-            sessions_per_user: self.sessions_per_user,
-            opens_per_user: self.opens_per_user,
-            descriptors: None,
-        }
-    }
-
     /// Limits that are out of their range.
     pub(super) fn faults(&self, text: &str) -> Vec<Fault> {
-        let bounds = [
-            ("max_io", &self.max_io, u64::from(limits::MAX_IO)),
-            ("max_transact", &self.max_transact, u64::from(limits::MAX_TRANSACT)),
-        ];
+        let most = limits::MAX_IO_MAX;
         let mut faults = Vec::new();
-        for (key, value, most) in bounds {
+        for (key, value) in [("max_io", &self.max_io), ("max_transact", &self.max_transact)] {
             let Some(value) = value else { continue };
             if !(limits::MAX_IO_MIN..=most).contains(&value.get_ref().0) {
                 let what = format!("{key} must be from {} to {most} bytes", limits::MAX_IO_MIN);

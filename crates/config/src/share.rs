@@ -1,20 +1,23 @@
 //! `[[share]]`: a folder and how clients use it.
 
-use std::path::{Component, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use frevo_net::IpNetwork;
+use frevo_posix::SnapshotFolders;
+use frevo_store::security::AccessEntry;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::fault::Fault;
 use super::names::{ShareName, Who};
+use super::parsed;
 use super::recycle::{self, RecycleSection};
 use super::values::{
     AuditedOperation, Mode, NtAclsChoice, RunAsChoice, Size, SnapshotPath, StreamsChoice,
 };
-use crate::access::access_rules::Network;
-use crate::access::share_access::AccessEntry;
-use crate::base::host::SnapshotFolders;
-use crate::shares::user_folders::USER;
+
+/// The part of a path, or the name of a share, that stands for the user.
+pub const USER: &str = "{user}";
 
 /// `[[share]]`
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -64,13 +67,13 @@ pub struct ShareSection {
     #[serde(default)]
     pub write_list: Vec<Who>,
     /// From where clients may connect.
-    #[serde(default)]
-    pub hosts_allow: Vec<Network>,
+    #[serde(default, deserialize_with = "parsed::list")]
+    pub hosts_allow: Vec<IpNetwork>,
     /// From where they may not.
-    #[serde(default)]
-    pub hosts_deny: Vec<Network>,
+    #[serde(default, deserialize_with = "parsed::list")]
+    pub hosts_deny: Vec<IpNetwork>,
     /// Rights of users and groups by SID; none: all of them.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "parsed::some_list")]
     pub access_list: Option<Vec<AccessEntry>>,
     /// Names differ in case alone.
     #[serde(default)]
@@ -193,12 +196,24 @@ impl ShareSection {
 
     /// The folder above the first component with `{user}`, and the rest of the path. None for a
     /// path that is the same for all users.
-    pub(crate) fn user_part(&self) -> Option<(PathBuf, PathBuf)> {
+    pub fn user_part(&self) -> Option<(PathBuf, PathBuf)> {
         let path = self.path.get_ref();
         let has_user = |part: &Component<'_>| part.as_os_str().to_string_lossy().contains(USER);
         let at = path.components().position(|part| has_user(&part))?;
         let parts = path.components();
         Some((parts.clone().take(at).collect(), parts.skip(at).collect()))
+    }
+
+    /// True when both have the same keys.
+    pub fn has_same_keys(&self, other: &Self) -> bool {
+        let own = |share: &Self| Self { bins: Vec::new(), guarded: Vec::new(), ..share.clone() };
+        own(self) == own(other)
+    }
+
+    /// The folder that holds the share's snapshots, where it is not in the share.
+    pub fn snapshot_folder(&self) -> Option<&Path> {
+        let folder = self.snapshots.as_ref()?.0.folder();
+        folder.is_absolute().then_some(folder)
     }
 
     /// A share of a folder, with nothing special about it.

@@ -4,10 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_posix::SnapshotFolders;
 use frevo_proto::Dialect;
 use serde::{Deserialize, Deserializer, de};
-
-use crate::base::host::SnapshotFolders;
 
 /// A value that is one of a few words.
 macro_rules! words {

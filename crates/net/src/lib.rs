@@ -21,6 +21,7 @@ pub mod buffer;
 pub mod cores;
 pub mod file_io;
 pub mod frame_reader;
+pub mod ip_network;
 pub mod limits;
 pub mod memory;
 // A build without RDMA has the same names, but cannot connect.
@@ -35,5 +36,6 @@ pub mod watchdog;
 pub use buffer::Buf;
 pub use cores::{CoreHandle, Cores};
 pub use frame_reader::FrameReader;
+pub use ip_network::IpNetwork;
 pub use send_queue::{OutFrame, Segment, SendQueue};
 pub use transport::Stream;

@@ -25,7 +25,6 @@
 //!   implementor of [`Vfs`].
 //! - [`Accounts`] says who may log on; [`UserList`] is a fixed list.
 //! - [`Settings`] are of the protocol, [`Limits`] of memory, connections and accounts.
-//! - [`config`] reads `frevo.toml`, the file of the command `frevo serve`.
 //!
 //! # Threads
 //!
@@ -46,8 +45,8 @@
 //!
 //! # Features
 //!
-//! - `posix` (default): folders of the host, its users, and the configuration file. Without
-//!   it a program shares file systems of its own.
+//! - `posix` (default): folders of the host, and its users. Without it a program shares file
+//!   systems of its own.
 //! - `plant`: faults that the simulator plants. In no build that anybody uses.
 //! - `test-hooks`: control codes by which smbtorture makes the server misbehave. In no build
 //!   that anybody uses.
@@ -93,9 +92,6 @@ mod access;
 pub mod audit;
 mod base;
 mod command;
-#[cfg(feature = "posix")]
-#[path = "../../config/src/lib.rs"]
-pub mod config;
 mod connection;
 mod embed;
 mod ipc;
@@ -104,7 +100,7 @@ mod serve;
 mod shares;
 
 #[doc(inline)]
-pub use access::{access_rules, domain_logons, domain_names, share_access, user_map};
+pub use access::{access_rules, domain_logons, domain_names, id_map, share_access, user_map};
 #[doc(inline)]
 pub use base::{panics, quoted};
 #[cfg(feature = "traces")]
@@ -112,6 +108,9 @@ pub use base::{panics, quoted};
 pub use connection::traces;
 #[doc(inline)]
 pub use objects::settings;
+#[cfg(feature = "posix")]
+#[doc(inline)]
+pub use shares::folders;
 #[doc(inline)]
 pub use shares::share;
 

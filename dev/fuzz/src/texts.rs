@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 
 use frevo_auth::{AccountFile, Accounts as _};
-use frevo_server::config::{AccountName, Config, ServerName, ShareName};
+use frevo_config::{AccountName, Config, ServerName, ShareName};
 use frevo_server::user_map::UserMap;
+
+#[allow(dead_code, reason = "nothing is opened")]
+#[path = "../../../crates/cli/src/configured/folder.rs"]
+mod folder;
 
 #[path = "../../../crates/cli/src/import"]
 mod import {
@@ -65,7 +69,7 @@ pub fn frevo_toml(data: &[u8]) {
         Ok(config) => {
             config.contradictions().iter().for_each(|fault| drop(fault.to_string()));
             for share in &config.shares {
-                let _ = share.is_same_folder(share);
+                let _ = folder::is_same(share, share);
             }
         }
         Err(faults) => {
@@ -75,7 +79,7 @@ pub fn frevo_toml(data: &[u8]) {
     }
     let first = text.lines().next().unwrap_or("");
     if let Ok(name) = first.parse::<ShareName>() {
-        let _ = frevo_server::config::ShareSection::new(name, PathBuf::from("/srv"));
+        let _ = frevo_config::ShareSection::new(name, PathBuf::from("/srv"));
     }
     let _ = (first.parse::<ServerName>(), first.parse::<AccountName>());
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use frevo_admin::client::{self, Failure as Refused};
-use frevo_server::config::Config;
+use frevo_config::Config;
 use serde_json::{Value, json};
 
 use super::figures::number;

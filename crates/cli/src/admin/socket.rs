@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use frevo_admin::client::{self, Failure as Refused};
-use frevo_server::config::Config;
+use frevo_config::Config;
 
 use super::arguments::ServerPlace;
 use crate::config_checks;

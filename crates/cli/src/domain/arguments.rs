@@ -1,7 +1,7 @@
 //! The arguments of `frevo domain`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use frevo_server::config::Realm;
+use frevo_config::Realm;
 
 use crate::arguments::{PasswordFrom, UsersPlace};
 use crate::exit::EXIT_CODES;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use frevo_auth::Zeroizing;
 use frevo_auth::kerberos::{Keytab, Principal};
-use frevo_server::config::Realm;
+use frevo_config::Realm;
 use toml_edit::{DocumentMut, value};
 
 use super::arguments::Tool;

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use frevo_auth::Zeroizing;
 use frevo_client::internal::Kdcs;
-use frevo_server::config::{Config, Realm, ServerName};
+use frevo_config::{Config, Realm, ServerName};
 use frevo_wire::dtyp::FileTime;
 
 use self::arguments::{Administrator, Domain, DomainCommand, Join};

@@ -3,7 +3,7 @@
 //! No name loses its domain. On a member of a domain Samba takes a name without one for an account of
 //! its own, else for one of the domain, else for one of the host; Frevo's names say which.
 
-use frevo_server::config::Who;
+use frevo_config::Who;
 use frevo_wire::dtyp::Sid;
 
 use super::names::{NameRules, Owner};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use frevo_server::config::Numbers;
+use frevo_config::Numbers;
 
 use super::conversion::Conversion;
 use super::report::Weight;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use frevo_server::config::{DialectName, Listen, ListenOn, ServerName, nearest};
+use frevo_config::{DialectName, Listen, ListenOn, ServerName, nearest};
 
 use super::conversion::Conversion;
 use super::host_facts::UserMapFile;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use frevo_server::config::MachineSid;
+use frevo_config::MachineSid;
 
 use super::pam::Pam;
 

@@ -31,7 +31,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use frevo_server::config::MachineSid;
+use frevo_config::MachineSid;
 
 use crate::arguments;
 use crate::bounded_input;

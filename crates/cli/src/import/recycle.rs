@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use frevo_server::config::Config;
+use frevo_config::Config;
 
 use super::report::{Report, Weight};
 use super::share::Share;

@@ -1,6 +1,6 @@
 //! A section of smb.conf to `[[share]]`.
 
-use frevo_server::config::{Mode, ShareName, nearest};
+use frevo_config::{Mode, ShareName, nearest};
 
 use super::access_options::{NAMES, Names};
 use super::conversion::Conversion;

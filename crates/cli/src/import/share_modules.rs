@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use frevo_server::config::{Config, Size};
+use frevo_config::{Config, Size};
 
 use super::conversion::Conversion;
 use super::modules;

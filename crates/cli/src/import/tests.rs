@@ -1,6 +1,4 @@
-use frevo_server::config::{
-    Config, DialectName, EncryptionChoice, Mode, RunAsChoice, SigningChoice, Who,
-};
+use frevo_config::{Config, DialectName, EncryptionChoice, Mode, RunAsChoice, SigningChoice, Who};
 
 use super::modules;
 use super::options::{self, Effect};
@@ -312,8 +310,8 @@ fn hosts_of_the_server_and_of_a_share_both_count() {
          [y]\npath=/y\nhosts deny = ALL EXCEPT 192.0.2.7\n[z]\npath=/z\nhosts deny=192.0.2.9\n",
     );
     let shown = |index: usize| {
-        let share: &frevo_server::config::ShareSection = &config.shares[index];
-        let list = |networks: &[frevo_server::access_rules::Network]| {
+        let share: &frevo_config::ShareSection = &config.shares[index];
+        let list = |networks: &[frevo_net::IpNetwork]| {
             networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
         };
         (list(&share.hosts_allow), list(&share.hosts_deny))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use frevo_client::ServerName;
-use frevo_server::config::DialectName;
+use frevo_config::DialectName;
 
 use super::dos_attributes::AttributePolicy;
 use super::output::parse_size;

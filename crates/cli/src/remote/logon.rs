@@ -8,7 +8,7 @@ use frevo_client::{
     Cause, ChannelInfo, Cipher, Client, Credentials, Dialect, Encryption, NtHash, Options, Rdma,
     Referrals, Session, Share, Signing, SigningAlgorithm, SmbUrl,
 };
-use frevo_server::config::DialectName;
+use frevo_config::DialectName;
 
 use futures_util::future::join_all;
 

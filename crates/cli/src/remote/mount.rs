@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use frevo_config::LogFormat;
 use frevo_mount::{MountError, Mounted, Settings, Unmount};
-use frevo_server::config::LogFormat;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::arguments::Mount;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use frevo_auth::Zeroizing;
 use frevo_auth::kerberos::Principal;
-use frevo_server::config::{Config, ShareSection, Who};
+use frevo_config::{Config, ShareSection, Who};
 use frevo_server::domain_names::{self, DomainDirectory, Lookup, Use};
 use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
 
+use frevo_config::{DiscoveryChoice, LogFormat};
 use frevo_discovery::{Announced, Announcement};
-use frevo_server::config::{DiscoveryChoice, LogFormat};
 use frevo_wire::dtyp::Guid;
 use tokio::sync::mpsc;
 
@@ -18,6 +18,7 @@ use super::confine::helpers;
 use super::plan::Plan;
 use crate::accounts::host_name;
 use crate::arguments::Announce;
+use crate::configured;
 use crate::exit::{Done, Failure};
 use crate::logging::Logging;
 
@@ -33,7 +34,7 @@ impl Discovery {
     /// Starts the process, unless the server is not announced or listens only to this machine.
     /// Before the server is confined: then it can start none.
     pub(super) fn start(plan: &Plan, addresses: &[SocketAddr], guid: Guid) -> Self {
-        let model = plan.config.settings(host_name().as_str(), guid).model;
+        let model = configured::settings(&plan.config, host_name().as_str(), guid).model;
         let mut this = Self { addresses: addresses.to_vec(), guid, model, pipe: None };
         let is_local = addresses.iter().all(|address| address.ip().is_loopback());
         if is_local || plan.config.server.discovery == Some(DiscoveryChoice::Off) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use frevo_server::config::Config;
+use frevo_config::Config;
 use frevo_server::{Reload, Server};
 
 use crate::keytab::{self, Keys};

@@ -4,9 +4,9 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 
+use frevo_config::{Listen, ListenOn, nearest};
+use frevo_net::IpNetwork;
 use frevo_net::socket::{self, Interface, Listener};
-use frevo_server::access_rules::Network;
-use frevo_server::config::{Listen, ListenOn, nearest};
 
 use super::service_manager;
 use crate::exit::{Exit, Failure};
@@ -245,7 +245,7 @@ fn interfaces() -> Result<Vec<Interface>, Failure> {
 }
 
 /// The addresses of this machine in a network.
-fn of_network(network: &Network) -> Result<Vec<IpAddr>, Failure> {
+fn of_network(network: &IpNetwork) -> Result<Vec<IpAddr>, Failure> {
     let all = interfaces()?;
     let all = || all.iter().flat_map(|interface| interface.addresses.iter().copied());
     let within: Vec<IpAddr> = all().filter(|address| network.contains(*address)).collect();

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use frevo_config::ShareSection;
 use frevo_server::audit::{Audit, ShareAudit};
-use frevo_server::config::{Identities, ShareSection, UserFolders, open_share};
+use frevo_server::share::UserFolders;
 use frevo_server::user_map::Mapped;
 use frevo_server::{Settings, Share, SharedAccounts};
 use frevo_store::Vfs;
@@ -12,9 +13,11 @@ use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::fold_name;
 
 use crate::arguments::Serve;
+use crate::configured::folder;
+use crate::configured::identities::{Identities, identities};
 use crate::exit::{Done, Exit, Failure};
 use crate::keytab::{self, Keys};
-use crate::{accounts, config_checks, machine_sid, state};
+use crate::{accounts, config_checks, configured, machine_sid, state};
 
 use super::live_accounts::LiveAccounts;
 use super::plan::Plan;
@@ -103,13 +106,15 @@ impl Loaded {
         let open = |share: &OpenShare| {
             let audit = audit.map(|audit| ShareAudit {
                 audit: audit.clone(),
-                operations: share.section.audited(),
+                operations: configured::audited(&share.section),
             });
             let vfs = Arc::clone(&share.vfs);
             let id_map = Arc::clone(&self.settings.id_map);
             let user_folders = share.users.clone();
-            let opened = open_share(&share.section, vfs, share.identities.clone());
-            Share { audit, id_map, user_folders, ..opened }
+            configured::share(&share.section, vfs, share.identities.clone())
+                .audit(audit)
+                .id_map(id_map)
+                .user_folders(user_folders)
         };
         self.shares.iter().map(open).collect()
     }
@@ -126,7 +131,7 @@ fn refuse_exposed(plan: &Plan) -> Done {
 }
 
 fn settings(plan: &Plan, arguments: &Serve, guid: Guid, logon: &Logon) -> Settings {
-    let mut settings = plan.config.settings(accounts::host_name().as_str(), guid);
+    let mut settings = configured::settings(&plan.config, accounts::host_name().as_str(), guid);
     #[cfg(feature = "test-hooks")]
     {
         settings.test_hooks = arguments.test_hooks;
@@ -148,11 +153,11 @@ fn open_shares(
 ) -> Result<Vec<OpenShare>, Failure> {
     let (mut shares, mut taken) = (Vec::new(), Vec::new());
     for section in &plan.config.shares {
-        let same = before.iter().find(|share| share.section.is_same_folder(section));
+        let same = before.iter().find(|share| folder::is_same(&share.section, section));
         let name = section.name.get_ref();
         let vfs = match same {
             Some(same) => Ok(Arc::clone(&same.vfs)),
-            None => section.open_folder(),
+            None => folder::open(section),
         };
         let vfs = match vfs {
             Ok(vfs) => vfs,
@@ -166,11 +171,10 @@ fn open_shares(
             taken.push((name, why));
             continue;
         }
-        let identities = section
-            .identities()
+        let identities = identities(section)
             .map_err(|why| Failure::new(Exit::Config, format!("share {name}: {why}")))?;
         let is_looked_at = same.map_or_else(Arc::default, |same| Arc::clone(&same.is_looked_at));
-        let users = same.map_or_else(|| section.user_folders(), |same| same.users.clone());
+        let users = same.map_or_else(|| folder::of_users(section), |same| same.users.clone());
         shares.push(OpenShare { section: section.clone(), vfs, users, identities, is_looked_at });
     }
     if before.is_empty()

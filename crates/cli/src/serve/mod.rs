@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Done {
 
 fn run_beside_name_service(arguments: &arguments::Serve, plan: Plan, inherited: Inherited) -> Done {
     let server = &plan.config.server;
-    let format = server.log.unwrap_or(frevo_server::config::LogFormat::Text);
+    let format = server.log.unwrap_or(frevo_config::LogFormat::Text);
     let logging = Logging::start(format, server.log_level.as_deref())?;
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use frevo_server::config::{Config, ShareName, ShareSection};
+use frevo_config::{Config, ShareName, ShareSection};
 
 use crate::arguments::Serve;
 use crate::config_checks;
+use crate::configured::folder;
 use crate::exit::{Done, Exit, Failure};
 
 /// The configuration in force.
@@ -133,7 +134,7 @@ fn existing(folder: &Path) -> Result<PathBuf, Failure> {
         .map_err(Failure::failed(format!("cannot share {}", folder.display())))?;
     // The section opens the folder once, to check it; the name of the section does not matter.
     let probe = ShareSection::new(name_or_folder(&absolute), absolute.clone());
-    if let Err(fault) = probe.open_folder() {
+    if let Err(fault) = folder::open(&probe) {
         let exit = if fault.is_missing() { Exit::NotFound } else { Exit::Failed };
         return Err(Failure::new(exit, fault.to_string()));
     }

@@ -3,10 +3,10 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use frevo_config::Listen;
 use frevo_net::limits::RDMA_LOCKED_BYTES_MIN;
 use frevo_net::rdma::{self, Listener};
 use frevo_net::socket;
-use frevo_server::config::Listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::listen::addresses_of;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use frevo_net::socket::Listener;
 use frevo_server::Server;
-use frevo_server::config::RpcSection;
+use frevo_config::RpcSection;
 
 use super::listen::{addresses_of, is_without_ipv6};
 use super::plan::Plan;

@@ -13,7 +13,7 @@ use crate::arguments::Serve;
 use crate::exit::{Done, Exit, Failure};
 use crate::keytab::{self, Keys};
 use crate::logging::Logging;
-use crate::{accounts, machine_sid, state};
+use crate::{accounts, configured, machine_sid, state};
 
 use super::account_reloads;
 use super::admin_interface;
@@ -52,7 +52,7 @@ pub(super) async fn run(
     if let Some(replaced) = replaced {
         // The old server is ended only after it is certain that the new one can start.
         Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
-        replaced.end(plan.config.limits.limits().drain)?;
+        replaced.end(configured::limits(&plan.config.limits).drain)?;
     }
     rdma::prepare(&plan)?;
     let rpc = RpcSockets::open(&plan, &doors.addresses)?;
@@ -117,7 +117,7 @@ fn identity(arguments: &Serve, plan: &Plan) -> Result<Guid, Failure> {
     let is_new = !state::has_server_guid(&dir);
     let guid = state::server_guid(&dir)?;
     state::make_dir(&dir)?;
-    let settings = plan.config.settings(accounts::host_name().as_str(), guid);
+    let settings = configured::settings(&plan.config, accounts::host_name().as_str(), guid);
     let given = |accounts: &_| given_names(plan, arguments, accounts);
     machine_sid::keep(&plan.config, &settings, given, is_new);
     Ok(guid)
@@ -148,7 +148,7 @@ fn make_server(loaded: &Loaded, asking: Asking, domains: Domains) -> Result<Serv
         .shares(loaded.shares(audit.as_ref()))
         .accounts(loaded.accounts())
         .share_editor(Arc::new(asking))
-        .limits(Limits { descriptors: descriptors(), ..plan.config.limits.limits() })
+        .limits(Limits { descriptors: descriptors(), ..configured::limits(&plan.config.limits) })
         .cores(plan.config.server.cores.unwrap_or(0))
         .pin_cores(plan.config.server.pin_cores.unwrap_or(false));
     if let Some(winbind) = domains.winbind {
@@ -195,7 +195,7 @@ fn start_audit(plan: &Plan) -> Result<Option<Audit>, Failure> {
     if !section.is_kept() {
         return Ok(None);
     }
-    let sinks = section.sinks().map_err(|why| Failure::new(Exit::Config, why))?;
+    let sinks = configured::audit::sinks(section).map_err(|why| Failure::new(Exit::Config, why))?;
     let audit = Audit::start(sinks);
     audit.map(Some).map_err(Failure::failed("cannot start the audit log"))
 }

@@ -3,7 +3,7 @@
 use std::env;
 
 use frevo_auth::{AccountFile, Zeroizing};
-use frevo_server::config::{AccountName, Config};
+use frevo_config::{AccountName, Config};
 use frevo_server::user_map::UserMap;
 
 use crate::arguments::Serve;

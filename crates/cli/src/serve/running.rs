@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use frevo_net::transport::Listener;
 use frevo_server::audit::{Event, Kind};
-use frevo_server::config::{Look, accept_folder, look_at_folder};
+use frevo_server::folders::{Look, accept_folder, look_at_folder};
 use frevo_server::{Kick, NotEdited, Reload, Reviewed, Server, ShareEdit, panics};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
@@ -15,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::arguments::Serve;
 use crate::config_sources::Sources;
+use crate::configured;
 use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::keytab::{self, Keys};
@@ -232,7 +233,7 @@ impl Running<'_> {
             .shares(new.shares(self.server.audit()))
             .accounts(new.accounts())
             .kerberos(new.kerberos.clone().map(|Keys { keys, policy, .. }| (keys, policy)))
-            .limits(new.plan.config.limits.limits());
+            .limits(configured::limits(&new.plan.config.limits));
         let reviewed = self.server.reload(change);
         for key in self.loaded.plan.needs_restart(&new.plan) {
             tracing::warn!(target: "frevo::server", key, "this key has changed; restart the server to apply it");

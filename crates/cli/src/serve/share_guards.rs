@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
-use frevo_server::config::{Config, ShareSection, claim_folder};
+use frevo_config::{Config, ShareSection};
+use frevo_server::folders::claim_folder;
 use frevo_store::Vfs;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -145,6 +146,7 @@ fn open(folder: &Path, key: FolderKey) -> std::io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configured::folder;
 
     /// Tests that a second server is refused by its first look, and let in once the first has gone.
     #[test]
@@ -154,7 +156,7 @@ mod tests {
         let guards =
             || ShareGuards { folder: Some(place.path().join("locks")), files: Mutex::default() };
         let mut share = ShareSection::new("a".parse().unwrap(), shared.path().to_owned());
-        let vfs = share.open_folder().unwrap();
+        let vfs = folder::open(&share).unwrap();
         let (one, two) = (guards(), guards());
         one.take(&share, &*vfs).unwrap();
         one.take(&share, &*vfs).unwrap();

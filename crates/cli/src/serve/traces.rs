@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use frevo_config::{Endpoint, TracesSection};
 use frevo_server::Settings;
-use frevo_server::config::{Endpoint, TracesSection};
 use opentelemetry::trace::{Link, SpanKind, TraceId, TraceState, TracerProvider};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};

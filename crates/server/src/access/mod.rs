@@ -11,7 +11,7 @@ pub mod domain_logons;
 pub mod domain_names;
 pub(crate) mod domain_users;
 pub(crate) mod host_users;
-pub(crate) mod id_map;
+pub mod id_map;
 pub(crate) mod identity;
 pub(crate) mod kerberos;
 pub(crate) mod principals;

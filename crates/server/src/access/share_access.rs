@@ -2,25 +2,13 @@
 //!
 //! It only takes away: the permissions of files and the other rules of the share apply too.
 
-use std::fmt;
-use std::str::FromStr;
-
-use frevo_store::security::check::map_generic;
+pub use frevo_store::security::AccessEntry;
 use frevo_store::security::{Token, maximal};
 use frevo_wire::dtyp::{
     AccessMask, Ace, AceBody, AceFlags, AceType, Acl, SdControl, SecurityDescriptor, Sid,
 };
 
 use crate::base::limits::SHARE_ACCESS_ENTRIES;
-
-/// Rights of Windows' Read: FILE_GENERIC_READ and FILE_EXECUTE.
-const READ: AccessMask = AccessMask(0x0012_00A9);
-/// Rights of Windows' Change: all but DELETE_CHILD, WRITE_DAC and WRITE_OWNER.
-const CHANGE: AccessMask = AccessMask(0x0013_01BF);
-
-/// The words for common rights, in the configuration.
-const WORDS: [(&str, AccessMask); 3] =
-    [("full", AccessMask::FILE_ALL), ("change", CHANGE), ("read", READ)];
 
 /// The authority of the SIDs of the host's users and groups.
 pub(crate) const UNIX: u64 = 22;
@@ -43,44 +31,6 @@ pub(crate) enum NotAccepted {
     Unsupported(&'static str),
 }
 
-/// An entry of an access list, written `allow:SID:RIGHTS` or `deny:SID:RIGHTS`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AccessEntry {
-    allows: bool,
-    sid: Sid,
-    mask: AccessMask,
-}
-
-impl FromStr for AccessEntry {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "{text:?} is not KIND:SID:RIGHTS, such as allow:S-1-1-0:change: the kind is allow or \
-                 deny, the rights are full, change, read or a number such as 0x1200a9"
-            )
-        };
-        let parts: Vec<&str> = text.split(':').collect();
-        let [kind @ ("allow" | "deny"), sid, rights] = *parts else { return Err(wrong()) };
-        let sid: Sid = sid.parse().map_err(|_| wrong())?;
-        let word = WORDS.iter().find(|(word, _)| *word == rights).map(|(_, mask)| *mask);
-        let number = || u32::from_str_radix(rights.strip_prefix("0x")?, 16).ok().map(AccessMask);
-        let mask = word.or_else(number).ok_or_else(wrong)?;
-        Ok(Self { allows: kind == "allow", sid, mask: map_generic(mask) & AccessMask::FILE_ALL })
-    }
-}
-
-impl fmt::Display for AccessEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:", if self.allows { "allow" } else { "deny" }, self.sid)?;
-        match WORDS.iter().find(|(_, mask)| *mask == self.mask) {
-            Some((word, _)) => f.write_str(word),
-            None => write!(f, "{:#x}", self.mask.0),
-        }
-    }
-}
-
 /// The access list of a share. Without entries it lets nobody in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessList {
@@ -93,8 +43,8 @@ impl AccessList {
     /// A list of these entries, in this order.
     pub fn new(entries: Vec<AccessEntry>) -> Self {
         let ace = |entry: &AccessEntry| {
-            let make = if entry.allows { Ace::allow } else { Ace::deny };
-            make(AceFlags::EMPTY, entry.mask, entry.sid)
+            let make = if entry.allows() { Ace::allow } else { Ace::deny };
+            make(AceFlags::EMPTY, entry.mask(), *entry.sid())
         };
         let dacl = Some(Acl::new(entries.iter().map(ace).collect()));
         let descriptor = SecurityDescriptor { dacl, ..SecurityDescriptor::default() };
@@ -132,8 +82,7 @@ impl AccessList {
                     "an entry denies rights to a SID that no user of this server can have",
                 ));
             }
-            let mask = map_generic(*mask) & AccessMask::FILE_ALL;
-            entries.push(AccessEntry { allows, sid: *sid, mask });
+            entries.push(AccessEntry::new(allows, *sid, *mask));
         }
         if entries.len() > SHARE_ACCESS_ENTRIES {
             return Err(unsupported("the access list of a share has too many entries"));
@@ -143,8 +92,7 @@ impl AccessList {
 
     /// The self-relative security descriptor of a share with this list, or without one.
     pub(crate) fn descriptor_of(list: Option<&Self>) -> Vec<u8> {
-        let everybody =
-            || Self::new(vec![AccessEntry { allows: true, sid: Sid::EVERYONE, mask: FULL }]);
+        let everybody = || Self::new(vec![AccessEntry::new(true, Sid::EVERYONE, FULL)]);
         let list = list.map_or_else(everybody, Self::clone);
         let descriptor = SecurityDescriptor {
             control: SdControl::SELF_RELATIVE,
@@ -164,7 +112,7 @@ impl AccessList {
     /// Returns the rights that the list grants. While the groups of the user on the host are not
     /// known, a list that denies rights to a user or a group of the host grants nothing.
     pub(crate) fn granted(&self, token: &Token, groups_are_known: bool) -> AccessMask {
-        let denies_host = || self.entries.iter().any(|entry| !entry.allows && entry.is_of_host());
+        let denies_host = || self.entries.iter().any(|entry| !entry.allows() && is_of_host(entry));
         if !groups_are_known && denies_host() {
             return AccessMask::EMPTY;
         }
@@ -174,21 +122,20 @@ impl AccessList {
     /// True if the rights are enough to write: all those of Change, since one operation needs
     /// several of them.
     pub(crate) const fn writes(granted: AccessMask) -> bool {
-        granted.contains(CHANGE)
+        granted.contains(AccessEntry::CHANGE)
     }
 
     /// True when some entry names a user or a group of the host.
     pub(crate) fn needs_host_users(&self) -> bool {
-        self.entries.iter().any(AccessEntry::is_of_host)
+        self.entries.iter().any(is_of_host)
     }
 }
 
 const FULL: AccessMask = AccessMask::FILE_ALL;
 
-impl AccessEntry {
-    const fn is_of_host(&self) -> bool {
-        self.sid.authority() == UNIX
-    }
+/// True for an entry about a user or a group of the host.
+const fn is_of_host(entry: &AccessEntry) -> bool {
+    entry.sid().authority() == UNIX
 }
 
 /// True for an entry that allows, false for one that denies.
@@ -228,30 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_read_and_written() {
-        for text in ["allow:S-1-1-0:full", "deny:S-1-5-11:read", "allow:S-1-22-1-7:change"] {
-            assert_eq!(text.parse::<AccessEntry>().unwrap().to_string(), text);
-        }
-        let generic: AccessEntry = "allow:S-1-1-0:0x10000000".parse().unwrap();
-        assert_eq!(generic.to_string(), "allow:S-1-1-0:full");
-        let odd: AccessEntry = "allow:S-1-1-0:0x81".parse().unwrap();
-        assert_eq!(odd.to_string(), "allow:S-1-1-0:0x81");
-        for bad in
-            ["", "allow", "allow:ann:full", "grant:S-1-1-0:full", "allow:S-1-1-0:+1", "a:b:c:d"]
-        {
-            assert!(bad.parse::<AccessEntry>().is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn rights_are_those_of_the_token() {
         let some =
             list(&[&format!("deny:{BOB}:full"), "allow:S-1-1-0:read", "allow:S-1-5-32-544:full"]);
-        assert_eq!(some.granted(&token(ANN, &[]), true), READ);
+        assert_eq!(some.granted(&token(ANN, &[]), true), AccessEntry::READ);
         assert_eq!(some.granted(&token(BOB, &["S-1-5-32-544"]), true), AccessMask::EMPTY);
         let all = some.granted(&token(ANN, &["S-1-5-32-544"]), true);
-        assert!(all == FULL && AccessList::writes(all) && !AccessList::writes(READ));
-        assert!(!AccessList::writes(CHANGE.without(AccessMask::DELETE)));
+        assert!(all == FULL && AccessList::writes(all) && !AccessList::writes(AccessEntry::READ));
+        assert!(!AccessList::writes(AccessEntry::CHANGE.without(AccessMask::DELETE)));
         let nobody = list(&[]);
         assert_eq!(nobody.granted(&token(ANN, &["S-1-5-32-544"]), true), AccessMask::EMPTY);
     }

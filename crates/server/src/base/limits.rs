@@ -5,10 +5,6 @@ use std::time::Duration;
 /// Largest READ or WRITE payload, bytes (MaxReadSize, MaxWriteSize).
 pub const MAX_IO: u32 = 8 * 1024 * 1024;
 
-/// The smallest that MaxReadSize, MaxWriteSize and MaxTransactSize may be
-/// configured to, bytes: MS-SMB2 2.2.4 asks for this much.
-pub const MAX_IO_MIN: u64 = 64 * 1024;
-
 /// MaxReadSize, MaxWriteSize and MaxTransactSize of dialect 2.0.2, which has no multi-credit
 /// requests.
 pub const MAX_IO_SINGLE_CREDIT: u32 = 64 * 1024;
@@ -90,13 +86,6 @@ pub const DESCRIPTORS_WARN: usize = 16_384;
 /// minutes, unless configured otherwise: what Windows has.
 pub const IDLE_SESSION_MINUTES: u32 = 15;
 
-/// The longest that may be configured, minutes: a year.
-pub const IDLE_SESSION_MINUTES_MAX: u32 = 527_040;
-
-/// The largest clock skew of Kerberos that may be configured, seconds. Tickets are remembered that
-/// long, so that none is used twice.
-pub const CLOCK_SKEW_SECONDS_MAX: u32 = 900;
-
 /// How often idle sessions are looked for.
 pub const IDLE_LOOK: Duration = Duration::from_secs(15);
 
@@ -121,9 +110,6 @@ pub const RECYCLE_FOLDERS: usize = 10_000;
 
 /// Ages in hours that the search tells apart: a year. Older files count as one year old.
 pub const RECYCLE_AGES: usize = 8_784;
-
-/// Longest `keep_days` of a recycle bin: a hundred years.
-pub const RECYCLE_DAYS_MAX: u32 = 36_525;
 
 /// Keys that are derived from passwords at one time, beside the cores, for clients that change
 /// their passwords: each may take a second.
@@ -510,17 +496,8 @@ pub const LOGON_FAILURES_REMEMBERED: usize = 65_536;
 /// configured otherwise.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
-/// The longest that it may be configured to wait, seconds.
-pub const DRAIN_SECONDS_MAX: u64 = 3_600;
-
-/// Shares that administrators can add over the network.
-pub const NETWORK_SHARES: usize = 1_000;
-
 /// Entries of the access list of a share that is set over the network.
 pub const SHARE_ACCESS_ENTRIES: usize = 100;
-
-/// The largest configuration file, bytes.
-pub const CONFIG_FILE_BYTES: usize = 4 << 20;
 
 /// Accounts that are looked at to find a name or SID, or are listed.
 pub const ACCOUNTS_LISTED: usize = 100_000;
@@ -545,9 +522,6 @@ pub const HOST_LOOKUPS: usize = 4;
 
 /// Lookups of names that one user may have under way. Each may be of many names.
 pub const HOST_LOOKUPS_PER_USER: usize = 2;
-
-/// Longest name of a domain in the configuration, bytes.
-pub const DOMAIN_NAME_BYTES: usize = 255;
 
 /// Questions about NTLM to domain controllers at one time; each takes a thread.
 pub const DOMAIN_LOGONS: usize = 8;
@@ -593,10 +567,6 @@ pub const HOST_LOOKUP_AGAIN: Duration = Duration::from_millis(250);
 /// an estimate of all objects), unless configured otherwise. One client alone may have
 /// credits for 512 MiB.
 pub const MEMORY: usize = 2 << 30;
-
-/// The least that may be configured: the largest request and reply of a few
-/// clients at a time.
-pub const MEMORY_MIN: u64 = 64 << 20;
 
 /// How often a connection that waits for memory looks whether there is some.
 pub const MEMORY_LOOK: Duration = Duration::from_millis(5);

@@ -72,7 +72,6 @@ pub struct Settings {
     /// under Samba, on every share.
     pub has_host_sids: bool,
     /// Numbers of the host for users and groups of domains.
-    #[doc(hidden)]
     pub id_map: Arc<IdMap>,
     /// Lowest dialect that is negotiated.
     pub min_dialect: Dialect,

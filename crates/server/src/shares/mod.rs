@@ -8,7 +8,7 @@
 //! session and no request: callers give nodes, names and tokens.
 
 pub(crate) mod apple;
-pub(crate) mod folders;
+pub mod folders;
 pub(crate) mod impersonation;
 pub(crate) mod life;
 pub(crate) mod posix;

@@ -1,5 +1,7 @@
 //! Shares: MS-SMB2 3.3.1.6.
 
+mod builder;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -19,9 +21,11 @@ use crate::base::pools::blocking_pool::BlockingPool;
 use crate::base::surplus::return_surplus;
 use crate::shares::impersonation;
 use crate::shares::life::Life;
-use crate::shares::recycle::{RecycleBin, RecyclingVfs};
+use crate::shares::recycle::RecyclingVfs;
 use crate::shares::time_machine::Limit;
-use crate::shares::user_folders::{USER, UserFolders};
+
+pub use crate::shares::recycle::{RecycleBin, RecycleCounts};
+pub use crate::shares::user_folders::{USER, UserFolders};
 
 /// The largest offset a file can have.
 pub const MAX_OFFSET: u64 = i64::MAX as u64;
@@ -64,13 +68,11 @@ impl RunAs {
 /// use frevo_server::access_rules::Rules;
 /// use frevo_server::{Share, vfs};
 ///
-/// let staff = Share {
-///     comment: String::from("Papers of the staff"),
-///     rules: Rules::for_users(&["ann", "bob"]),
-///     encrypt: true,
-///     ..Share::disk("staff", vfs::memory(1 << 20))
-/// };
-/// assert!(!staff.read_only);
+/// let staff = Share::disk("staff", vfs::memory(1 << 20))
+///     .comment("Papers of the staff")
+///     .rules(Rules::for_users(&["ann", "bob"]))
+///     .encrypt(true);
+/// # drop(staff);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Share {
@@ -211,13 +213,6 @@ impl Share {
     /// A share of a file system: for every user, for reading and writing.
     pub fn disk(name: &str, vfs: Arc<dyn Vfs>) -> Self {
         Self::new(name, Target::Disk(vfs))
-    }
-
-    /// Carries out its requests on threads beside the cores. It is for a file system whose
-    /// calls may take longer than some milliseconds: other clients do not wait for it.
-    #[must_use]
-    pub fn off_core(self) -> Self {
-        Self { blocking_pool: Some(Arc::default()), ..self }
     }
 
     /// A share with nothing special about it.

@@ -9,10 +9,10 @@ use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
 /// The part of a path, or the name of a share, that stands for the user.
-pub(crate) const USER: &str = "{user}";
+pub const USER: &str = "{user}";
 
 /// Opens the folder of an account; None when there is none.
-pub(crate) type Opener = dyn Fn(&str) -> Option<Arc<dyn Vfs>> + Send + Sync;
+type Opener = dyn Fn(&str) -> Option<Arc<dyn Vfs>> + Send + Sync;
 
 /// The folders of the users of one share.
 #[derive(Clone)]

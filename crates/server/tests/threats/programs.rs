@@ -118,8 +118,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
 /// unknown here.
 #[test]
 fn f3_no_setting_names_a_program() {
-    let names: Vec<String> =
-        frevo_server::config::keys().into_iter().flat_map(|(_, keys)| keys).collect();
+    let names: Vec<String> = frevo_config::keys().into_iter().flat_map(|(_, keys)| keys).collect();
     assert!(names.len() > 100, "{names:?}");
     for name in names {
         for word in ["script", "command", "exec", "program", "hook", "shell", "wins"] {

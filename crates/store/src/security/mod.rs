@@ -8,11 +8,13 @@ pub mod check;
 pub mod host;
 pub mod inherit;
 pub mod set;
+mod share_entry;
 #[cfg(test)]
 mod tests;
 
 pub use check::{Denied, check, maximal};
 pub use host::{HostAcl, HostEntry, Whose};
+pub use share_entry::AccessEntry;
 
 use alloc::vec::Vec;
 

@@ -16,8 +16,8 @@ pub(crate) mod trial;
 
 use std::path::{Path, PathBuf};
 
+use frevo_config::{ConfinementChoice, ShareSection};
 use frevo_posix::name_service::Confine;
-use frevo_server::config::{ConfinementChoice, ShareSection};
 
 use tokio::net::UnixStream;
 

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use frevo_server::config::{Config, NtAclsChoice, RunAsChoice, ShareSection};
+use frevo_config::{Config, NtAclsChoice, RunAsChoice, ShareSection};
 
 use crate::arguments::Serve;
 use crate::config_checks::{folder_of_accounts, real};

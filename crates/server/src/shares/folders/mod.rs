@@ -6,9 +6,9 @@ mod folder_lock;
 mod share_folder;
 
 #[cfg(feature = "posix")]
-pub use share_folder::{Look, accept_folder, claim_folder, look_at_folder};
+pub(crate) use share_folder::probe_folder;
 #[cfg(feature = "posix")]
-pub(crate) use share_folder::{ShareFolder, probe_folder};
+pub use share_folder::{Look, ShareFolder, accept_folder, claim_folder, look_at_folder};
 
 /// Looks at the folder of a share; there are none.
 #[cfg(not(feature = "posix"))]

@@ -41,7 +41,7 @@ pub enum Look {
 type Opener = dyn Fn() -> io::Result<PosixVfs> + Send + Sync;
 
 /// The folder of a share.
-pub(crate) struct ShareFolder {
+pub struct ShareFolder {
     path: PathBuf,
     opener: Box<Opener>,
     /// The open folder; None while nobody uses it.
@@ -84,7 +84,7 @@ impl ShareFolder {
     ///
     /// # Errors
     /// Those of `opener`.
-    pub(crate) fn open(path: &Path, opener: Box<Opener>) -> io::Result<Self> {
+    pub fn open(path: &Path, opener: Box<Opener>) -> io::Result<Self> {
         let folder = Self {
             path: path.to_owned(),
             opener,

@@ -42,7 +42,7 @@ pub struct RecycleBin {
     /// True where a file whose name is taken gets a number. Without it the file replaces the
     /// other one.
     pub versions: bool,
-    /// The figures of the bin, over all reloads.
+    /// The figures of the bin. A reload keeps those of the share's bin before.
     pub counts: Arc<RecycleCounts>,
 }
 

@@ -1,0 +1,296 @@
+//! Folders of the host that sections of shares name.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use frevo_config::{NtAclsChoice, ShareSection, StreamsChoice, USER, nearest};
+use frevo_posix::{Case, NtAcls, PosixOptions, PosixVfs, Streams};
+use frevo_server::folders::ShareFolder;
+use frevo_server::share::UserFolders;
+use frevo_store::Vfs;
+
+const fn streams(choice: StreamsChoice) -> Streams {
+    match choice {
+        StreamsChoice::Xattr => Streams::Xattr,
+        StreamsChoice::Folder => Streams::Folder,
+        StreamsChoice::Off => Streams::Off,
+    }
+}
+
+const fn nt_acls(choice: NtAclsChoice) -> NtAcls {
+    match choice {
+        NtAclsChoice::Xattr => NtAcls::Xattr,
+        NtAclsChoice::Posix => NtAcls::Posix,
+        NtAclsChoice::Off => NtAcls::Off,
+    }
+}
+
+/// The options of the file system beneath.
+fn posix_options(section: &ShareSection) -> PosixOptions {
+    let mut options = PosixOptions {
+        read_only: section.read_only && section.write_list.is_empty(),
+        ..PosixOptions::default()
+    };
+    if section.case_sensitive {
+        options.case = Case::Sensitive;
+    }
+    if let Some(mode) = section.file_mode {
+        options.create_mask = Some(mode.0);
+    }
+    if let Some(mode) = section.directory_mode {
+        options.directory_mask = Some(mode.0);
+    }
+    options.dos_attributes = section.dos_attributes.unwrap_or(options.dos_attributes);
+    options.hide_dot_files = section.hide_dot_files.unwrap_or(options.hide_dot_files);
+    options.hide_files.clone_from(&section.hide_files);
+    options.veto.clone_from(&section.veto);
+    options.short_names = section.short_names;
+    options.list_ea_sizes = section.list_ea_sizes;
+    options.follow_symlinks_inside = section.follow_symlinks;
+    options.snapshots = section.snapshots.as_ref().map(|path| path.0.clone());
+    options.guarded.clone_from(&section.guarded);
+    options.recycle = section.recycle.as_ref().map(|recycle| recycle.folder.as_str().to_owned());
+    options.bins.clone_from(&section.bins);
+    options.host_changes = section.host_changes.unwrap_or(options.host_changes);
+    options.nt_acls = section.nt_acls.map_or(options.nt_acls, nt_acls);
+    options.posix_locks = section.posix_locks;
+    options.streams = section.streams.map_or(options.streams, streams);
+    options
+}
+
+/// True when both share one folder in the same way, so that one opened folder serves both. Other
+/// shares count only where the folder has snapshots or recycle bins of theirs in it.
+pub(crate) fn is_same(one: &ShareSection, other: &ShareSection) -> bool {
+    let (mut ours, mut theirs) = (posix_options(one), posix_options(other));
+    if one.path.get_ref() != other.path.get_ref() {
+        return false;
+    }
+    // With one folder for each user, the share has no folder yet that could be compared.
+    if one.user_part().is_none() {
+        let folder = one.path.get_ref();
+        if !frevo_posix::guard_alike(folder, &ours, &theirs) {
+            return false;
+        }
+        for options in [&mut ours, &mut theirs] {
+            options.guarded.clear();
+            options.bins.clear();
+        }
+    }
+    format!("{ours:?}") == format!("{theirs:?}")
+}
+
+/// The folders of users, for a path with `{user}`.
+pub(crate) fn of_users(section: &ShareSection) -> Option<UserFolders> {
+    let (folder, part) = section.user_part()?;
+    let options = posix_options(section);
+    let open = move |account: &str| -> Option<Arc<dyn Vfs>> {
+        let part = PathBuf::from(part.to_str()?.replace(USER, account));
+        let path = folder.join(&part);
+        let (folder, options) = (folder.clone(), options.clone());
+        let opener = move || PosixVfs::open_part(&folder, &part, options.clone());
+        match ShareFolder::open(&path, Box::new(opener)) {
+            Ok(folder) => Some(Arc::new(folder)),
+            Err(error) => {
+                tracing::info!(target: "frevo::tree", path = %path.display(),
+                    "the folder of a user cannot be opened: {error}");
+                None
+            }
+        }
+    };
+    Some(UserFolders::new(Arc::new(open)))
+}
+
+/// Opens the folder. Of a path with `{user}`, the folder above all users is opened, for
+/// reading: each user gets another one.
+///
+/// # Errors
+/// When it is not there, no folder, or may not be used.
+pub(crate) fn open(section: &ShareSection) -> Result<Arc<dyn Vfs>, FolderFault> {
+    let path = &section.shared_folder();
+    let fault = |why| FolderFault { path: path.clone(), why };
+    let metadata = std::fs::metadata(path).map_err(|error| fault(Why::of(path, error)))?;
+    if !metadata.is_dir() {
+        return Err(fault(Why::NotAFolder));
+    }
+    drop(std::fs::read_dir(path).map_err(|error| fault(Why::of(path, error)))?);
+    let mut options = posix_options(section);
+    options.read_only |= section.user_part().is_some();
+    let (folder, beneath) = (path.clone(), section.beneath.clone());
+    let opener = move || open_beneath(&folder, beneath.as_deref(), options.clone());
+    let folder = ShareFolder::open(path, Box::new(opener));
+    Ok(Arc::new(folder.map_err(|error| fault(Why::of(path, error)))?))
+}
+
+/// Opens a folder; below `root`, where it is given, without following links.
+fn open_beneath(path: &Path, root: Option<&Path>, options: PosixOptions) -> io::Result<PosixVfs> {
+    let Some(root) = root else { return PosixVfs::open_root(path, options) };
+    match path.strip_prefix(root) {
+        Ok(part) if part.as_os_str().is_empty() => PosixVfs::open_root(root, options),
+        Ok(part) => PosixVfs::open_part(root, part, options),
+        Err(_) => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+    }
+}
+
+/// A folder that cannot be shared.
+#[derive(Debug)]
+pub(crate) struct FolderFault {
+    /// The path of the folder.
+    path: PathBuf,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    Missing { near: Option<PathBuf> },
+    NotAFolder,
+    Forbidden,
+    Other(io::Error),
+}
+
+impl Why {
+    fn of(path: &Path, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing { near: near(path) },
+            io::ErrorKind::NotADirectory => Self::NotAFolder,
+            io::ErrorKind::PermissionDenied => Self::Forbidden,
+            _ => Self::Other(error),
+        }
+    }
+}
+
+impl FolderFault {
+    /// True for a folder that is missing.
+    pub(crate) const fn is_missing(&self) -> bool {
+        matches!(self.why, Why::Missing { .. })
+    }
+}
+
+impl fmt::Display for FolderFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.why {
+            Why::Missing { near: Some(near) } => {
+                write!(f, "there is no folder {path}; did you mean {}?", near.display())
+            }
+            Why::Missing { near: None } => write!(f, "there is no folder {path}"),
+            Why::NotAFolder => write!(f, "{path} is not a folder; only folders can be shared"),
+            Why::Forbidden => write!(
+                f,
+                "{path} cannot be read by the user that runs frevo; give this user read and \
+                 search permission (rx) on the folder, and search permission (x) on all folders \
+                 above it"
+            ),
+            Why::Other(error) => write!(f, "{path} cannot be shared: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for FolderFault {}
+
+/// A folder that exists and is called nearly so.
+fn near(path: &Path) -> Option<PathBuf> {
+    /// Entries looked at; a guess is not worth more.
+    const ENTRIES_MAX: usize = 10_000;
+    let parent = path.parent()?;
+    let typed = path.file_name()?.to_str()?;
+    let folders: Vec<String> = std::fs::read_dir(parent)
+        .ok()?
+        .take(ENTRIES_MAX)
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().is_dir())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    nearest(typed, folders.iter().map(String::as_str)).map(|name| parent.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use frevo_config::Config;
+    use frevo_server::folders::{Look, look_at_folder};
+    use frevo_store::vfs::{Existence, OpenHow};
+    use frevo_store::{Fault, Name};
+
+    use super::*;
+
+    /// Tests that a key of one share, here of its recycle bin and its snapshots, changes that share
+    /// and those around it, and no other.
+    #[test]
+    fn other_shares_change_a_share_only_where_they_are_in_it() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        for folder in ["above/one", "beside"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let shares = |keys: &str| {
+            let share = |name: &str, folder: &str, keys: &str| {
+                let path = root.join(folder);
+                format!("[[share]]\nname = \"{name}\"\npath = {path:?}\n{keys}\n")
+            };
+            let text = share("above", "above", "")
+                + &share("one", "above/one", keys)
+                + &share("beside", "beside", "")
+                + &share("homes", "homes/{user}", "");
+            let mut config = Config::parse(&text).unwrap();
+            config.guard_folders();
+            config.shares
+        };
+        let plain = shares("");
+        for keys in ["recycle = true", "snapshots = \".snapshots/@GMT-%Y.%m.%d-%H.%M.%S\""] {
+            let changed = shares(keys);
+            let folders: Vec<bool> =
+                plain.iter().zip(&changed).map(|(old, new)| is_same(old, new)).collect();
+            assert_eq!(folders, [false, false, true, false], "{keys}");
+            let same: Vec<bool> =
+                plain.iter().zip(&changed).map(|(old, new)| old.has_same_keys(new)).collect();
+            assert_eq!(same, [true, false, true, true], "{keys}");
+            assert!(changed.iter().zip(shares(keys)).all(|(old, new)| is_same(old, &new)));
+        }
+    }
+
+    /// Tests that the folder of a user is compared with its path while the user is connected.
+    #[test]
+    fn folders_of_users_are_looked_at() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("ann");
+        std::fs::create_dir(&folder).unwrap();
+        let share = ShareSection::new("homes".parse().unwrap(), place.path().join("{user}"));
+        let users = of_users(&share).unwrap();
+        let ann = users.of("ann").unwrap();
+        let how = OpenHow { existence: Existence::Either, write: true, ..OpenHow::LOOK };
+        let make = || ann.open(&Name::from_stored(String::from("a")), &how).map(drop);
+        assert_eq!(make(), Ok(()));
+        std::fs::rename(&folder, place.path().join("old")).unwrap();
+        let look = || users.in_use().iter().for_each(|vfs| look_at_folder(&**vfs, Look::Untimed));
+        look();
+        assert_eq!(make(), Err(Fault::Dismounted));
+        std::fs::create_dir(&folder).unwrap();
+        look();
+        assert_eq!(make(), Ok(()));
+        assert!(folder.join("a").exists());
+    }
+
+    /// The state after a check of the path, when a user puts a link there before it is opened.
+    #[test]
+    fn a_share_of_the_network_is_opened_without_links() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::create_dir_all(place.path().join("outside/b")).unwrap();
+        let opens = |path: PathBuf| {
+            let mut share = ShareSection::new("new".parse().unwrap(), path);
+            share.beneath = Some(root.clone());
+            open(&share).is_ok()
+        };
+        assert!(opens(root.clone()) && opens(root.join("a/b")));
+        assert!(!opens(place.path().join("outside/b")) && !opens(root.join("a/../..")));
+        for target in ["../outside", "c"] {
+            let _ = std::fs::rename(root.join("a"), root.join("c"));
+            let _ = std::fs::remove_file(root.join("a"));
+            std::os::unix::fs::symlink(target, root.join("a")).unwrap();
+            assert!(root.join("a/b").is_dir());
+            assert!(!opens(root.join("a/b")) && !opens(root.join("a")), "{target}");
+        }
+    }
+}

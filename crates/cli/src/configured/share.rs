@@ -1,0 +1,115 @@
+//! Shares made of their sections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_config::{AuditedOperation, RecycleSection, ShareSection, Who};
+use frevo_server::Share;
+use frevo_server::access_rules::{Names, Rules};
+use frevo_server::audit::Operations;
+use frevo_server::share::RecycleBin;
+use frevo_server::share_access::AccessList;
+use frevo_store::Vfs;
+use frevo_wire::fscc::Pattern;
+
+use super::identities::Identities;
+
+/// A share made of its section and its opened folder.
+pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identities) -> Share {
+    let share = Share::disk(section.name.get_ref().as_str(), vfs)
+        .comment(&section.comment)
+        .read_only(section.read_only)
+        .encrypt(section.encrypt)
+        .continuous(section.continuous)
+        .hidden(section.hidden)
+        .hide_unreadable(section.hide_unreadable)
+        .run_as(identities.run_as)
+        .force_group(identities.force_group)
+        .host_path(section.path.get_ref().to_str())
+        .rules(rules(section))
+        .posix(section.posix)
+        .case_sensitive(section.case_sensitive)
+        .time_machine(section.time_machine)
+        .time_machine_limit(section.time_machine_max_size.map(|size| size.0))
+        .change_notify(section.change_notify)
+        .max_file_size(section.max_file_size.map(|size| size.0))
+        .late_write_times(section.late_write_times)
+        .cache_unbuffered(section.cache_unbuffered)
+        .inherited_as_set(section.inherited_as_set)
+        .forward_slashes(section.forward_slashes)
+        .level2_oplocks(section.level2_oplocks)
+        .max_connections(section.max_connections)
+        .recycle(section.recycle.as_ref().map(bin));
+    match section.off_core {
+        Some(false) => share,
+        Some(true) => share.off_core(),
+        None => share.off_core_while_waiting(),
+    }
+}
+
+/// Returns the access rules.
+fn rules(section: &ShareSection) -> Rules {
+    let names = |listed: &[Who]| Names::of(listed.iter().map(Who::as_str));
+    Rules {
+        allow: names(&section.allow),
+        deny: names(&section.deny),
+        read_list: names(&section.read_list),
+        write_list: names(&section.write_list),
+        hosts_allow: section.hosts_allow.clone(),
+        hosts_deny: section.hosts_deny.clone(),
+        access_list: section.access_list.clone().map(AccessList::new).map(Arc::new),
+    }
+}
+
+/// Returns the recycle bin.
+fn bin(section: &RecycleSection) -> RecycleBin {
+    let days = u64::from(section.keep_days);
+    RecycleBin {
+        folder: section.folder.as_str().to_owned(),
+        keep: (days > 0).then(|| Duration::from_secs(days * 86_400)),
+        max_size: section.max_size.map(|size| size.0),
+        max_file_size: section.max_file_size.map(|size| size.0),
+        exclude: section.exclude.iter().map(|pattern| Pattern::new(pattern, true)).collect(),
+        versions: section.versions,
+        ..RecycleBin::default()
+    }
+}
+
+/// The operations on files that the audit log records: changes of who may do what,
+/// unless the share says otherwise.
+pub(crate) fn audited(section: &ShareSection) -> Operations {
+    let Some(listed) = &section.audit else { return Operations::ACL };
+    listed.iter().fold(Operations::EMPTY, |all, one| {
+        all | match one {
+            AuditedOperation::Open => Operations::OPEN,
+            AuditedOperation::Create => Operations::CREATE,
+            AuditedOperation::Write => Operations::WRITE,
+            AuditedOperation::Rename => Operations::RENAME,
+            AuditedOperation::Delete => Operations::DELETE,
+            AuditedOperation::Acl => Operations::ACL,
+            AuditedOperation::Attributes => Operations::ATTRIBUTES,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use frevo_config::Config;
+
+    use super::*;
+
+    fn bin_of(keys: &str) -> RecycleBin {
+        let text = format!("[[share]]\nname = \"a\"\npath = \"/a\"\n{keys}\n");
+        bin(Config::parse(&text).unwrap().shares[0].recycle.as_ref().unwrap())
+    }
+
+    #[test]
+    fn bins_keep_files_for_days() {
+        let default = bin_of("recycle = true");
+        assert_eq!(default.folder, RecycleBin::default().folder);
+        assert_eq!(default.keep, Some(Duration::from_secs(30 * 86_400)));
+        assert_eq!((default.max_size, default.versions), (None, true));
+        let table = bin_of("[share.recycle]\nkeep_days = 0\nmax_size = \"1G\"\nversions = false");
+        assert_eq!((table.keep, table.max_size, table.versions), (None, Some(1 << 30), false));
+    }
+}

@@ -1,0 +1,34 @@
+//! Named limits of the configuration file.
+
+/// The largest configuration file, bytes.
+pub const CONFIG_FILE_BYTES: usize = 4 << 20;
+
+/// Shares that administrators can add over the network.
+pub const NETWORK_SHARES: usize = 1_000;
+
+/// The largest `max_io` and `max_transact`, bytes: the server has no larger requests.
+pub const MAX_IO_MAX: u64 = 8 << 20;
+
+/// The smallest that MaxReadSize, MaxWriteSize and MaxTransactSize may be
+/// configured to, bytes: MS-SMB2 2.2.4 asks for this much.
+pub const MAX_IO_MIN: u64 = 64 << 10;
+
+/// The longest idle time of a session that may be configured, minutes: a year.
+pub const IDLE_SESSION_MINUTES_MAX: u32 = 527_040;
+
+/// The largest clock skew of Kerberos that may be configured, seconds. Tickets are remembered that
+/// long, so that none is used twice.
+pub const CLOCK_SKEW_SECONDS_MAX: u32 = 900;
+
+/// Longest `keep_days` of a recycle bin: a hundred years.
+pub const RECYCLE_DAYS_MAX: u32 = 36_525;
+
+/// The longest that a stopping server may be configured to wait, seconds.
+pub const DRAIN_SECONDS_MAX: u64 = 3_600;
+
+/// Longest name of a domain, bytes.
+pub const DOMAIN_NAME_BYTES: usize = 255;
+
+/// The least memory that may be configured, bytes: the largest request and reply of a few
+/// clients at a time.
+pub const MEMORY_MIN: u64 = 64 << 20;
