@@ -44,7 +44,7 @@ impl Ambient for Clock {
     }
 }
 
-impl frevo_server::internal::ambient::Ambient for Clock {
+impl frevo_server::ambient::Ambient for Clock {
     fn now(&self) -> FileTime {
         self.time()
     }

@@ -111,8 +111,6 @@ pub use objects::settings;
 #[cfg(feature = "posix")]
 #[doc(inline)]
 pub use shares::folders;
-#[doc(inline)]
-pub use shares::share;
 
 #[doc(inline)]
 pub use audit::Events;
@@ -144,30 +142,56 @@ pub use shares::share::Share;
 #[doc(inline)]
 pub use vfs::Vfs;
 
-/// Parts of the server that the tests, the simulator, the benchmarks and the fuzzers of this
-/// repository look at. Nothing of it is promised to anybody.
+/// The world of a server besides bytes and files: clock, random bytes, users of the host. A program
+/// may bring its own, by [`ServerBuilder::ambient`].
+pub mod ambient {
+    pub use crate::base::ambient::{Ambient, CryptoPlace, Host};
+    pub use crate::base::host::{HostNames, HostUser, NoNames, Said, UnixUser};
+}
+
+/// The options of a [`Share`] that are values of their own.
+pub mod share {
+    pub use crate::shares::share::{RecycleBin, RecycleCounts, RunAs, Share, USER, UserFolders};
+}
+
+#[doc(inline)]
+pub use base::host::begin_thread;
+#[cfg(feature = "plant")]
+#[doc(inline)]
+pub use base::plant;
+
+/// Parts of the server that the tests and the fuzzers of this repository look at. Nothing of it is
+/// promised to anybody.
 ///
 /// It is a hidden module and not a feature, because a build of the whole workspace unifies
 /// features: the server would be another one there than where it is built alone.
 #[doc(hidden)]
 pub mod internal {
-    /// Makes a module of the public items of each part of a room.
-    macro_rules! parts {
-        ($($room:ident { $($(#[$meta:meta])* $part:ident),* $(,)? })*) => {
-            $($($(#[$meta])* pub mod $part {
-                pub use crate::$room::$part::*;
-            })*)*
-        };
+    /// The named limits.
+    pub mod limits {
+        pub use crate::base::limits::*;
     }
 
-    parts! {
-        access { host_users, id_map }
-        base { ambient, host, limits, #[cfg(feature = "plant")] plant }
-        objects { admission, audited, durable, lease, ledger, notice, server }
-        serve { idle }
-        shares { apple, impersonation, life, time_machine, user_folders }
+    /// The state behind a [`Server`](crate::Server), and steps of its life one by one.
+    pub mod state {
+        pub use crate::objects::admission::EVICTED;
+        pub use crate::objects::audited::limit as audit_limit;
+        pub use crate::objects::durable::handover::{leave, take_up};
+        pub use crate::objects::durable::owning::restore;
+        pub use crate::objects::durable::record::renew as renew_record;
+        pub use crate::objects::lease::client_id;
+        pub use crate::objects::ledger::{GAVE_UP_WAITING, Kind};
+        pub use crate::objects::notice::Notice;
+        pub use crate::objects::server::ServerState;
+        pub use crate::serve::idle::watch as watch_idle_sessions;
+        pub use crate::shares::life::{Life, LifeState};
+        pub use crate::shares::share::{Shares, life_of, off_core_settled};
     }
-    pub mod command {
-        pub use crate::command::*;
+
+    /// The tables of commands and control codes, and a stored form.
+    pub mod protocol {
+        pub use crate::command::ioctl::table::{On, TABLE};
+        pub use crate::command::row;
+        pub use crate::shares::apple::afp_info::{AfpInfoNode, Record};
     }
 }

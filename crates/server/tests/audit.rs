@@ -14,16 +14,14 @@ use std::time::Duration;
 
 use frevo_auth::{Account, Accounts, Membership};
 use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_server::ambient::Host;
 use frevo_server::audit::{Audit, Event, File, Kind, Operations, ShareAudit, Sink};
-use frevo_server::internal::admission::EVICTED;
-use frevo_server::internal::ambient::Host;
-use frevo_server::internal::ledger::GAVE_UP_WAITING;
 use frevo_server::internal::limits::{
     AUDIT_QUEUE, AUDIT_QUEUE_BYTES, AUDIT_VALUE_BYTES, AUDIT_WRITE_BYTES,
     LINES_AT_ONCE_PER_NETWORK, UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
-use frevo_server::internal::notice::Notice;
-use frevo_server::share::{Share, Target};
+use frevo_server::internal::state::{EVICTED, GAVE_UP_WAITING, Notice};
+use frevo_server::share::Share;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::set_info::InfoType;
@@ -200,12 +198,11 @@ fn scene(operations: Operations, test: impl AsyncFnOnce(&World)) -> Vec<Value> {
     let dir = tempfile::tempdir().unwrap();
     let vfs: Arc<dyn frevo_store::Vfs> =
         Arc::new(PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap());
-    let share = |name: &str| Share {
-        audit: Some(ShareAudit { audit: audit.clone(), operations }),
-        ..Share::new(name, Target::Disk(Arc::clone(&vfs)))
+    let share = |name: &str| {
+        let audit = ShareAudit { audit: audit.clone(), operations };
+        Share::disk(name, Arc::clone(&vfs)).audit(audit)
     };
-    let bobs =
-        Share { rules: frevo_server::access_rules::Rules::for_users(&["bob"]), ..share("bobs") };
+    let bobs = share("bobs").rules(frevo_server::access_rules::Rules::for_users(&["bob"]));
     let shares = [share("data"), bobs];
     let server = serving(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
     server.state().audit.set(audit.clone());
@@ -272,7 +269,7 @@ async fn everything(world: &World) {
     broken.negotiate(&Offer::default()).await;
     broken.send_frame(&[0; 64]).await;
     broken.expect_disconnect().await;
-    frevo_server::internal::audited::limit(&world.server, broken_peer(), "test");
+    frevo_server::internal::state::audit_limit(&world.server, broken_peer(), "test");
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
     // The program `frevo` emits these four events and tests them itself; here they are only

@@ -19,8 +19,8 @@ use frevo_auth::kerberos::{
     EncryptionType, InitiatorEntropy, PacPolicy, Policy, ServiceKeys, ServiceTicket,
 };
 use frevo_auth::{Account, Accounts, Initiator, Membership, Target};
-use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::share::{Share, Target as ShareTarget};
+use frevo_server::ambient::{Ambient, Host};
+use frevo_server::share::Share;
 use frevo_server::{Server, Settings};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::command::lock::LockFlags;
@@ -83,7 +83,7 @@ fn with_settings(settings: Settings, pac: PacPolicy, test: impl AsyncFnOnce(&Wor
     let vfs = Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| FileTime(START))));
     let server = Server::builder()
         .settings(settings)
-        .shares([Share::new("data", ShareTarget::Disk(vfs))])
+        .shares([Share::disk("data", vfs)])
         .accounts(Arc::new(Users))
         .kerberos(keys, Policy { pac, ..Policy::default() })
         .ambient(Arc::clone(&clock) as _)

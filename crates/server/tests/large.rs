@@ -16,7 +16,7 @@ use client::negotiate::Offer;
 use client::peer::Peer;
 use client::queries::{list_draft, query_draft};
 use client::world::{World, in_memory, in_world};
-use frevo_server::internal::ledger::Kind;
+use frevo_server::internal::state::Kind;
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::lock::LockFlags;

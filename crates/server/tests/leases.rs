@@ -25,8 +25,8 @@ use client::files::{close_draft, write_draft};
 use client::peer::async_id;
 use client::world::EXCLUSIVE;
 use client::*;
-use frevo_server::internal::lease::client_id;
 use frevo_server::internal::limits::WAITING_PER_CONNECTION;
+use frevo_server::internal::state::client_id;
 use frevo_wire::command::create::{
     self, CreateDisposition, CreateOptions, OplockLevel, ShareAccess,
 };

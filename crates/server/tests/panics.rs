@@ -18,9 +18,10 @@ use client::world::EXCLUSIVE;
 use client::*;
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
-use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::ambient::{Ambient, Host};
+use frevo_server::internal::state::{Shares, off_core_settled};
 use frevo_server::panics;
-use frevo_server::share::{Share, Shares, Target};
+use frevo_server::share::Share;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions, OplockLevel, ShareAccess};
 use frevo_wire::command::query_directory::QueryDirectoryFlags;
@@ -124,8 +125,7 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
     let vfs = in_memory_vfs();
     let world = World::over(settings(), &(Arc::clone(&vfs) as _));
     if off_core {
-        let vfs = Target::Disk(Arc::clone(&vfs) as _);
-        let share = Share { blocking_pool: Some(Arc::default()), ..Share::new("data", vfs) };
+        let share = Share::disk("data", Arc::clone(&vfs) as _).off_core();
         world.server.reload(settings(), Shares::new([share]), world.server.accounts());
     }
     let planted = Planted::plant(&vfs, first, often);
@@ -151,9 +151,7 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
         sleep(Duration::from_millis(1)).await;
     }
     for share in world.server.shares().sorted() {
-        if let Some(blocking_pool) = &share.blocking_pool {
-            assert!(blocking_pool.settled(deadline).await);
-        }
+        assert!(off_core_settled(&share, deadline).await);
     }
     planted.arm(false);
     let met = planted.met.load(Ordering::Acquire);

@@ -6,7 +6,7 @@
 #[path = "client/mod.rs"]
 mod client;
 
-use frevo_server::internal::command::ioctl::table::{On, TABLE};
+use frevo_server::internal::protocol::{On, TABLE};
 use frevo_wire::command::create::CreateDisposition;
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::lock::LockFlags;

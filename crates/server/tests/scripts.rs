@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use client::settings;
 use client::world::{play, play_under_caps};
 use frevo_server::Settings;
-use frevo_server::internal::ledger::Kind;
+use frevo_server::internal::state::Kind;
 use frevo_server::settings::Encryption;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

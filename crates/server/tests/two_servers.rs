@@ -15,7 +15,7 @@ use frevo_net::buffer::budget;
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
 use frevo_server::audit::Kind;
-use frevo_server::share::{Share, Target};
+use frevo_server::share::Share;
 use frevo_server::{Limits, Reload, Server, UserList, vfs};
 use frevo_wire::dtyp::Guid;
 use tokio::task::{JoinHandle, LocalSet};
@@ -143,7 +143,7 @@ fn a_server_serves_once_and_its_shares_can_change() {
         let one = Running::of(parts.build().unwrap());
         let (mut ann, anns) = one.log_on(1, "ann").await.unwrap();
         assert!(ann.try_mount(&anns, "late").await.is_err());
-        let late = Share::new("late", Target::Disk(vfs::memory(1 << 20)));
+        let late = Share::disk("late", vfs::memory(1 << 20));
         one.server.reload(Reload::new().shares([late]));
         ann.mount(&anns, "late").await;
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -12,9 +12,9 @@ use frevo_crypto::Sender;
 use frevo_net::memory;
 use frevo_net::transport::Stream;
 use frevo_proto::protection::transform::{is_sealed, unseal_frame};
-use frevo_server::internal::host::{HostNames, NoNames};
-use frevo_server::internal::ambient::Ambient;
-use frevo_server::share::{Share, Target};
+use frevo_server::ambient::{HostNames, NoNames};
+use frevo_server::ambient::Ambient;
+use frevo_server::share::Share;
 use frevo_server::{Server, Settings};
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
@@ -67,11 +67,11 @@ impl Arena {
         let clock = Arc::new(|| FileTime(134_000_000_000_000_000));
         let options = MemoryOptions { capacity: CAPACITY, ..MemoryOptions::default() };
         let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new(options, clock));
-        let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(&vfs)));
+        let share = |name: &str| Share::disk(name, Arc::clone(&vfs));
         let shares = [
             share("data"),
-            Share { continuous: true, ..share("lasting") },
-            Share { time_machine: true, ..share("backups") },
+            share("lasting").continuous(true),
+            share("backups").time_machine(true),
         ];
         let parts = Server::builder().settings(settings).shares(shares).accounts(Arc::new(Users));
         let server = parts.ambient(Arc::new(Still::default())).build().expect("a server");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use frevo_posix::dosattrib::DosAttrib;
 use frevo_posix::{NtAcls, PosixOptions, PosixVfs};
-use frevo_server::internal::apple::afp_info::{AfpInfoNode, Record};
+use frevo_server::internal::protocol::{AfpInfoNode, Record};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::name::Rules;
 use frevo_store::vfs::{Existence, OpenHow, Security};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use frevo_server::internal::ambient::CryptoPlace;
-use frevo_server::internal::host::{HostNames, NoNames};
+use frevo_server::ambient::CryptoPlace;
+use frevo_server::ambient::{HostNames, NoNames};
 use frevo_wire::dtyp::FileTime;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -59,7 +59,7 @@ impl Simulated {
     }
 }
 
-impl frevo_server::internal::ambient::Ambient for Simulated {
+impl frevo_server::ambient::Ambient for Simulated {
     fn now(&self) -> FileTime {
         self.clock.now()
     }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use frevo_net::socket::Reach;
 use frevo_net::transport::{InterfaceKind, Listener, Listening};
 use frevo_proto::Dialect;
-use frevo_server::internal::server::ServerState;
+use frevo_server::internal::state::ServerState;
 use frevo_server::settings::Encryption;
-use frevo_server::share::{Share, Target};
+use frevo_server::share::Share;
 use frevo_server::{Server, Settings, UserList};
+use frevo_store::Vfs;
 use frevo_store::memory::{Faults, MemoryOptions, MemoryVfs};
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_local};
@@ -154,10 +155,11 @@ impl Machine {
         let ambient = Simulated::new(self.clock.clone(), Dice::new(u64::from_le_bytes(seed), 0));
         // The two shares have the same files, but only handles of the share "lasting" survive a
         // restart of the server.
-        let files = Target::Disk(Arc::clone(&self.vfs.lock()) as _);
+        let files: Arc<dyn Vfs> = Arc::clone(&self.vfs.lock()) as _;
         let begins_elsewhere = self.scenario.lock().moves_shares();
-        let share = Share { begins_elsewhere, ..Share::new("data", files) };
-        let lasting = Share { name: "lasting".into(), continuous: true, ..share.clone() };
+        let share =
+            |name: &str| Share::disk(name, Arc::clone(&files)).begins_elsewhere(begins_elsewhere);
+        let (share, lasting) = (share("data"), share("lasting").continuous(true));
         let settings = Settings {
             min_dialect: Dialect::SMB_2_1,
             encryption: Encryption::Offered,

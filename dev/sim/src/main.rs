@@ -111,7 +111,7 @@ fn search(args: &Args, from: u64, seeds: u64, prepare: &(dyn Fn() + Sync)) -> Ve
 #[cfg(feature = "plant")]
 fn planted(args: &Args, name: &str) -> ExitCode {
     use frevo_client::plant as client;
-    use frevo_server::internal::plant as server;
+    use frevo_server::plant as server;
     type Planting = Box<dyn Fn() + Sync>;
     let clients = client::Plant::ALL.into_iter().map(|fault| -> (String, Planting) {
         (format!("{fault:?}"), Box::new(move || client::plant(Some(fault))))

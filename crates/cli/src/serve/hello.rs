@@ -36,7 +36,7 @@ impl Hello<'_> {
         let is_service = arguments.config.is_some() && !rustix::termios::isatty(std::io::stdout());
         if is_service {
             for (share, folder) in &listed {
-                tracing::info!(target: "frevo::server", share = %share.name, folder, "sharing");
+                tracing::info!(target: "frevo::server", share = %share.name(), folder, "sharing");
             }
             for address in &doors.addresses {
                 tracing::info!(target: "frevo::server", %address, road, "listening");

@@ -43,8 +43,8 @@ impl Screen<'_> {
         let mut out = String::new();
         self.shares_lines(&mut out);
         self.user_line(&mut out);
-        if let Some((share, _)) = self.shares.iter().find(|(share, _)| !share.hidden) {
-            self.how_to_connect(&share.name, &mut out);
+        if let Some((share, _)) = self.shares.iter().find(|(share, _)| !share.is_hidden()) {
+            self.how_to_connect(share.name(), &mut out);
         }
         if self.is_second_choice {
             let port = self.address.port();
@@ -67,9 +67,9 @@ impl Screen<'_> {
         let version = concat!("frevo ", env!("CARGO_PKG_VERSION"));
         for (index, (share, folder)) in self.shares.iter().enumerate() {
             let lead = if index == 0 { version } else { "" };
-            let unc = format!("\\\\{}\\{}", self.settings.server_name, share.name);
+            let unc = format!("\\\\{}\\{}", self.settings.server_name, share.name());
             let mut facts =
-                vec![String::from(if share.read_only { "read-only" } else { "read-write" })];
+                vec![String::from(if share.is_read_only() { "read-only" } else { "read-write" })];
             if index == 0 {
                 facts.extend(self.facts());
             }
@@ -205,12 +205,10 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use frevo_server::share::Target;
-
     use super::*;
 
     fn share(name: &str) -> Share {
-        Share::new(name, Target::Pipes)
+        Share::disk(name, frevo_server::vfs::memory(1 << 20))
     }
 
     fn screen(share: &Share, address: &str, edit: impl FnOnce(&mut Settings)) -> String {

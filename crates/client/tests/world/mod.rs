@@ -15,9 +15,9 @@ use frevo_net::memory::{self, MemoryStream};
 use frevo_net::transport::Stream;
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Dialect;
-use frevo_server::internal::server::ServerState;
+use frevo_server::internal::state::ServerState;
 use frevo_server::settings::Encryption;
-use frevo_server::share::{Share as ServerShare, Target};
+use frevo_server::share::Share as ServerShare;
 use frevo_server::{Server, ServerBuilder, Settings, UserList};
 use frevo_store::Vfs;
 use tempfile::TempDir;
@@ -71,10 +71,8 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
         let vfs: Arc<dyn Vfs> = Arc::new(vfs);
-        let share = |name: &str, encrypt| ServerShare {
-            encrypt,
-            ..ServerShare::new(name, Target::Disk(Arc::clone(&vfs)))
-        };
+        let share =
+            |name: &str, encrypt| ServerShare::disk(name, Arc::clone(&vfs)).encrypt(encrypt);
         // Each request to this share runs on a thread of its own, so a later request can overtake
         // an earlier one.
         let away = share("away", false).off_core();

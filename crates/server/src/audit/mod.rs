@@ -94,7 +94,6 @@ impl Audit {
     }
 
     /// As [`Self::start`], with another clock.
-    #[doc(hidden)]
     pub fn start_with(ambient: Arc<dyn Ambient>, sinks: Vec<Box<dyn Sink>>) -> io::Result<Self> {
         let queue = queue::Queue::default();
         let writer = Writer::start(queue.clone(), sinks)?;

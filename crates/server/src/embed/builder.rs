@@ -161,7 +161,6 @@ impl ServerBuilder {
 
     /// Sets the clock and the source of randomness: those of the host if this is not
     /// called.
-    #[doc(hidden)]
     pub fn ambient(self, ambient: Arc<dyn Ambient>) -> Self {
         Self { ambient, ..self }
     }

@@ -77,88 +77,76 @@ impl RunAs {
 #[derive(Debug, Clone)]
 pub struct Share {
     /// Name as configured; compared without case.
-    pub name: String,
+    pub(crate) name: String,
     /// Text that clients see beside it.
-    pub comment: String,
+    pub(crate) comment: String,
     /// The files or pipes.
-    pub target: Target,
+    pub(crate) target: Target,
     /// True when nobody may write.
-    pub read_only: bool,
+    pub(crate) read_only: bool,
     /// Share.EncryptData: this share demands encryption.
-    pub encrypt: bool,
+    pub(crate) encrypt: bool,
     /// Share.IsCA: Opens can be persistent.
-    pub continuous: bool,
+    pub(crate) continuous: bool,
     /// Left out of listings.
-    pub hidden: bool,
+    pub(crate) hidden: bool,
     /// Share.DoAccessBasedDirectoryEnumeration: files that a user cannot read are hidden from
     /// that user.
-    pub hide_unreadable: bool,
+    pub(crate) hide_unreadable: bool,
     /// The user of the host as which its files are used.
-    #[doc(hidden)]
-    pub run_as: RunAs,
+    pub(crate) run_as: RunAs,
     /// The primary group of all users, with [`RunAs::User`].
-    #[doc(hidden)]
-    pub force_group: Option<u32>,
+    pub(crate) force_group: Option<u32>,
     /// The path of its folder on the host, which administrators are told over the network.
-    #[doc(hidden)]
-    pub host_path: Option<String>,
+    pub(crate) host_path: Option<String>,
     /// The users that may connect, and those that may write.
-    pub rules: Rules,
+    pub(crate) rules: Rules,
     /// POSIX clients get POSIX Opens here.
-    pub posix: bool,
+    pub(crate) posix: bool,
     /// Names that differ in case only are two.
-    pub is_case_sensitive: bool,
+    pub(crate) is_case_sensitive: bool,
     /// macOS may back up here.
-    pub time_machine: bool,
+    pub(crate) time_machine: bool,
     /// How much backups may take of it; none: all that there is.
-    #[doc(hidden)]
-    pub time_machine_limit: Option<Arc<Limit>>,
+    pub(crate) time_machine_limit: Option<Arc<Limit>>,
     /// Clients may wait for changes in directories.
-    pub change_notify: bool,
+    pub(crate) change_notify: bool,
     /// Volume.MaxFileSize of MS-FSA 2.1.1.1: no file becomes larger.
-    pub max_file_size: u64,
+    pub(crate) max_file_size: u64,
     /// LastWriteTime moves two seconds after the first write, or when the file is
     /// flushed or closed.
-    pub late_write_times: bool,
+    pub(crate) late_write_times: bool,
     /// Data of Opens with FILE_NO_INTERMEDIATE_BUFFERING stays in the host's page cache, like that of
     /// others.
-    pub cache_unbuffered: bool,
+    pub(crate) cache_unbuffered: bool,
     /// True where an access list that a client sets counts as inherited by its DI bit alone
     /// (MS-DTYP 2.4.6), without the DC bit.
-    pub inherited_as_set: bool,
+    pub(crate) inherited_as_set: bool,
     /// `/` separates components of names as `\` does.
-    pub forward_slashes: bool,
+    pub(crate) forward_slashes: bool,
     /// Where its requests are carried out when its file system may keep its
     /// caller waiting; none: on the core.
-    #[doc(hidden)]
-    pub blocking_pool: Option<Arc<BlockingPool>>,
+    pub(crate) blocking_pool: Option<Arc<BlockingPool>>,
     /// The blocking pool has requests only while the file system says that it may wait.
-    #[doc(hidden)]
-    pub asks_off_core: bool,
+    pub(crate) asks_off_core: bool,
     /// Oplocks of level II are granted.
-    pub level2_oplocks: bool,
+    pub(crate) level2_oplocks: bool,
     /// The operations that the audit log records; none without an audit log.
-    pub audit: Option<ShareAudit>,
+    pub(crate) audit: Option<ShareAudit>,
     /// Share.MaxUses; none: as many as there is room for.
-    pub max_connections: Option<usize>,
+    pub(crate) max_connections: Option<usize>,
     /// Share.CurrentUses
-    #[doc(hidden)]
-    pub uses: Arc<Uses>,
+    pub(crate) uses: Arc<Uses>,
     /// True for a share that several servers have in turn: this one serves it once it has taken it.
-    #[doc(hidden)]
-    pub begins_elsewhere: bool,
+    pub(crate) begins_elsewhere: bool,
     /// The server that owns it, over all reloads. [`Shares`] sets it.
-    #[doc(hidden)]
-    pub life: Arc<Life>,
+    pub(crate) life: Arc<Life>,
     /// A folder for each user, in place of `target`.
-    #[doc(hidden)]
-    pub user_folders: Option<UserFolders>,
+    pub(crate) user_folders: Option<UserFolders>,
     /// Deleted files go there; none: they are gone.
-    #[doc(hidden)]
-    pub recycle: Option<Arc<RecycleBin>>,
+    pub(crate) recycle: Option<Arc<RecycleBin>>,
     /// Numbers of the host for users and groups of domains.
-    #[doc(hidden)]
-    pub id_map: Arc<IdMap>,
+    pub(crate) id_map: Arc<IdMap>,
 }
 
 /// Share.CurrentUses: tree connects to a share, over all reloads.
@@ -216,7 +204,7 @@ impl Share {
     }
 
     /// A share with nothing special about it.
-    pub fn new(name: &str, target: Target) -> Self {
+    pub(crate) fn new(name: &str, target: Target) -> Self {
         Self {
             name: name.to_owned(),
             comment: String::new(),
@@ -273,7 +261,7 @@ impl Share {
     }
 
     /// The share as somebody sees it who may not, or may, write.
-    pub fn seen(self: Arc<Self>, read_only: bool) -> Arc<Self> {
+    pub(crate) fn seen(self: Arc<Self>, read_only: bool) -> Arc<Self> {
         if self.read_only == read_only {
             return self;
         }
@@ -282,7 +270,7 @@ impl Share {
 
     /// The share as an account has it: with its own folder where each user has one. None when
     /// there is no folder of the account.
-    pub fn for_account(self: Arc<Self>, account: &str) -> Option<Arc<Self>> {
+    pub(crate) fn for_account(self: Arc<Self>, account: &str) -> Option<Arc<Self>> {
         let Some(folders) = &self.user_folders else { return Some(self) };
         let target = Target::Disk(folders.of(account)?);
         let name = self.name_for(account);
@@ -290,13 +278,13 @@ impl Share {
     }
 
     /// The name by which an account knows the share: its own name for `{user}`.
-    pub fn name_for(&self, account: &str) -> String {
+    pub(crate) fn name_for(&self, account: &str) -> String {
         if self.name == USER { account.to_owned() } else { self.name.clone() }
     }
 
     /// The share as an account uses it who is `host` there; none when nobody can
     /// be found to act as.
-    pub fn acting_for(
+    pub(crate) fn acting_for(
         self: Arc<Self>,
         account: &str,
         host: Option<&HostUser>,
@@ -328,7 +316,7 @@ impl Share {
     }
 
     /// True when an account with the host's user `host` can be impersonated.
-    pub fn has_actor(&self, host: Option<&HostUser>) -> bool {
+    pub(crate) fn has_actor(&self, host: Option<&HostUser>) -> bool {
         let needs_one = matches!((&self.target, &self.run_as), (Target::Disk(_), RunAs::User));
         !needs_one || host.is_some_and(|host| host.credentials(self.force_group).is_some())
     }
@@ -339,12 +327,12 @@ impl Share {
     }
 
     /// True when access to the share depends on the host's users.
-    pub fn needs_host_users(&self) -> bool {
+    pub(crate) fn needs_host_users(&self) -> bool {
         matches!(self.run_as, RunAs::User) || self.rules.need_groups()
     }
 
     /// The highest access anybody gets below this share.
-    pub const fn maximal_access(&self) -> AccessMask {
+    pub(crate) const fn maximal_access(&self) -> AccessMask {
         if self.read_only {
             AccessMask(AccessMask::FILE_GENERIC_READ.0 | AccessMask::FILE_GENERIC_EXECUTE.0)
         } else {
@@ -354,17 +342,45 @@ impl Share {
 
     /// True when POSIX clients get POSIX Opens: the share has them and the file system can
     /// hold their names.
-    pub fn has_posix(&self) -> bool {
+    pub(crate) fn has_posix(&self) -> bool {
         self.posix && self.vfs().is_some_and(|vfs| vfs.volume().posix_names)
     }
 
-    /// The file system, of a disk share.
+    /// The name, which clients compare without case.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// True for a share that is left out of listings.
+    pub const fn is_hidden(&self) -> bool {
+        self.hidden
+    }
+
+    /// True for a share that nobody may write to, but for the `write_list` of its rules.
+    pub const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The file system. None for IPC$, which has pipes.
     pub const fn vfs(&self) -> Option<&Arc<dyn Vfs>> {
         match &self.target {
             Target::Disk(vfs) => Some(vfs),
             Target::Pipes => None,
         }
     }
+}
+
+/// Waits until no request of a share runs beside the cores. False when the time is up first.
+pub async fn off_core_settled(share: &Share, deadline: tokio::time::Instant) -> bool {
+    match &share.blocking_pool {
+        Some(pool) => pool.settled(deadline).await,
+        None => true,
+    }
+}
+
+/// The life of a share.
+pub fn life_of(share: &Share) -> Arc<Life> {
+    Arc::clone(&share.life)
 }
 
 /// All shares by folded name. IPC$ is always among them.

@@ -2,8 +2,8 @@
 //! codes.
 
 use frevo_server::audit::Recorded;
-use frevo_server::internal::command;
-use frevo_server::internal::command::ioctl::table::TABLE;
+use frevo_server::internal::protocol;
+use frevo_server::internal::protocol::TABLE;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::copychunk::{Chunk, CopyRequest, ResumeKeyResponse};
 use frevo_wire::command::ioctl::{self, CtlCode};
@@ -344,7 +344,7 @@ fn each_command_has_its_events() {
         })
     };
     for number in 0..=u16::MAX {
-        let known = command::row(Command(number)).is_some();
+        let known = protocol::row(Command(number)).is_some();
         assert_eq!(known, events(Command(number)).is_some(), "command {number}");
     }
 }

@@ -16,11 +16,10 @@ use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Dialect;
 use frevo_server::SharedAccounts;
 use frevo_server::access_rules::Rules;
-use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::ledger::Kind;
-use frevo_server::internal::server::ServerState;
+use frevo_server::ambient::{Ambient, Host};
+use frevo_server::internal::state::{Kind, ServerState, off_core_settled};
 use frevo_server::settings::Encryption;
-use frevo_server::share::{Share, Target};
+use frevo_server::share::Share;
 use frevo_server::{RpcPort, Server, Settings};
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
@@ -138,26 +137,23 @@ impl World {
     }
 
     fn with(settings: Settings, dir: TempDir, vfs: &Arc<dyn Vfs>) -> Self {
-        let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(vfs)));
+        let share = |name: &str| Share::disk(name, Arc::clone(vfs));
         // With FREVO_TEST_BLOCKING_POOL set, all shares handle their requests on a blocking pool.
         let uses_pool = std::env::var_os("FREVO_TEST_BLOCKING_POOL").is_some();
-        let blocking_pool = || uses_pool.then(Arc::default);
-        let share = |name: &str| Share { blocking_pool: blocking_pool(), ..share(name) };
+        let share = |name: &str| match uses_pool {
+            true => share(name).off_core(),
+            false => share(name),
+        };
         let shares = [
             share("data"),
-            Share { time_machine: true, ..share("backups") },
-            Share { encrypt: true, ..share("sealed") },
-            Share { continuous: true, ..share("lasting") },
-            Share {
-                late_write_times: true,
-                forward_slashes: true,
-                max_file_size: 1 << 20,
-                ..share("late")
-            },
-            Share { read_only: true, ..share("readonly") },
-            Share { hide_unreadable: true, ..share("discreet") },
-            Share { inherited_as_set: true, ..share("copies") },
-            Share { rules: Rules::for_users(&["bob"]), ..share("bobs") },
+            share("backups").time_machine(true),
+            share("sealed").encrypt(true),
+            share("lasting").continuous(true),
+            share("late").late_write_times(true).forward_slashes(true).max_file_size(1 << 20),
+            share("readonly").read_only(true),
+            share("discreet").hide_unreadable(true),
+            share("copies").inherited_as_set(true),
+            share("bobs").rules(Rules::for_users(&["bob"])),
         ];
         Self::of(serving(settings, shares, Arc::new(Users), Arc::new(Host)), dir)
     }
@@ -237,9 +233,7 @@ impl World {
         );
         for share in self.server.shares().sorted() {
             let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
-            if let Some(blocking_pool) = &share.blocking_pool {
-                assert!(blocking_pool.settled(deadline).await, "a blocking pool is busy");
-            }
+            assert!(off_core_settled(&share, deadline).await, "a blocking pool is busy");
         }
         assert_eq!(self.server.watchdog.held(), 0, "a poll held its core: see the log");
         assert!(self.server.sessions().is_empty(), "sessions outlive their connections");
@@ -362,7 +356,7 @@ pub fn in_own_world(frozen: bool, world: &World, test: impl AsyncFnOnce(&World))
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(frozen)
-        .on_thread_start(frevo_server::internal::host::begin_thread)
+        .on_thread_start(frevo_server::begin_thread)
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, async {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::ambient::{Ambient, Host};
 use frevo_store::memory::{Faults, MemoryOptions, MemoryVfs};
 use frevo_wire::command::write::{self, WriteFlags};
 use frevo_wire::create_context::{CreateContexts, name};

@@ -4,7 +4,7 @@
 use crate::asking::*;
 use crate::client::protection::list;
 use crate::client::*;
-use frevo_server::internal::durable::owning;
+use frevo_server::internal::state;
 use frevo_store::state::MemoryState;
 use frevo_wire::command::create::ShareAccess;
 use frevo_wire::dtyp::{AccessMask, Ace, AceFlags};
@@ -45,7 +45,7 @@ fn x5_a_create_guid_is_not_taken_by_another_account() {
 #[test]
 fn x5_a_persistent_open_is_found_by_its_owner() {
     in_world(async |world| {
-        owning::restore(&world.server, std::sync::Arc::new(MemoryState::default())).unwrap();
+        state::restore(&world.server, std::sync::Arc::new(MemoryState::default())).unwrap();
         let client = guid(0x31);
         let (mut ann, anns) = back(world, client, "ann", "lasting").await;
         let want = with(Want::file("f").sharing(ALONE), &[dh2q(guid(7), true)]);

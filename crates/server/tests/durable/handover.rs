@@ -7,7 +7,7 @@ use crate::asking::*;
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use files::{lock_draft, write_draft};
-use frevo_server::internal::durable::handover;
+use frevo_server::internal::state;
 use frevo_store::state::{MemoryState, Ownership, RecordId, StateStore};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::create_context::CreateContext;
@@ -26,7 +26,7 @@ fn runs(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
         let store = Arc::new(MemoryState::default());
         let start = || {
             let world = World::at(settings(), folder.path());
-            handover::take_up(&world.server, Arc::clone(&store) as _).unwrap();
+            state::take_up(&world.server, Arc::clone(&store) as _).unwrap();
             world.server.start_scavenger();
             world
         };
@@ -43,7 +43,7 @@ fn owner_of(store: &MemoryState) -> Ownership {
 
 /// The orderly end of a server whose clients' connections are cut.
 async fn stop(world: World) {
-    handover::leave(&world.server).await;
+    state::leave(&world.server).await;
     world.server.close_waiting();
     world.crash();
 }

@@ -8,8 +8,7 @@ use crate::asking::*;
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use files::{lock_draft, write_draft};
-use frevo_server::internal::durable::owning;
-use frevo_server::internal::life::{Life, LifeState};
+use frevo_server::internal::state::{self, Life, LifeState};
 use frevo_store::state::{Epoch, MemoryState, OpenRecord};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::dtyp::Guid;
@@ -32,7 +31,7 @@ fn servers(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
         let store = Arc::new(MemoryState::default());
         let start = || {
             let world = World::at(settings(), folder.path());
-            owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
+            state::restore(&world.server, Arc::clone(&store) as _).unwrap();
             world.server.start_scavenger();
             world
         };
@@ -41,7 +40,7 @@ fn servers(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
 }
 
 fn life(world: &World) -> Arc<Life> {
-    Arc::clone(&world.server.shares().find("lasting").unwrap().life)
+    state::life_of(world.server.shares().find("lasting").unwrap())
 }
 
 fn records(store: &MemoryState) -> Vec<OpenRecord> {

@@ -9,8 +9,8 @@ use crate::asking::*;
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use files::{lock_draft, write_draft};
-use frevo_server::internal::durable::{owning, record};
 use frevo_server::internal::limits::{BREAK_TIMEOUT, PERSISTENT_OPENS_PER_FILE};
+use frevo_server::internal::state;
 use frevo_store::state::{
     Done, LoadDone, MemoryState, OpenRecord, Ownership, RecordId, StateStore,
 };
@@ -38,7 +38,7 @@ fn runs(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
         let store = Arc::new(MemoryState::default());
         let start = || {
             let world = World::at(settings(), folder.path());
-            owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
+            state::restore(&world.server, Arc::clone(&store) as _).unwrap();
             world.server.start_scavenger();
             world
         };
@@ -143,7 +143,7 @@ fn no_record_comes_after_its_removal() {
         // delay.
         let (begins, begun) = std::sync::mpsc::sync_channel(0);
         let store = Arc::new(Late { memory: MemoryState::default(), begins });
-        owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
+        state::restore(&world.server, Arc::clone(&store) as _).unwrap();
         let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;
         let want = with(Want::file("f"), &[dh2q(guid(3), true)]);
         peer.open_file(&mount, &want).await;
@@ -156,7 +156,7 @@ fn no_record_comes_after_its_removal() {
                 open.close(&server.files);
             });
             while !closer.is_finished() {
-                record::renew(server, open);
+                state::renew_record(server, open);
             }
         });
         assert_eq!(records(&store.memory), []);
@@ -166,7 +166,7 @@ fn no_record_comes_after_its_removal() {
 /// A world that has a slow store, with a persistent Open.
 pub async fn slow(world: &World) -> (Arc<Slow>, (Peer, Mount), FileId) {
     let store = Arc::new(Slow::default());
-    owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
+    state::restore(&world.server, Arc::clone(&store) as _).unwrap();
     let (mut peer, mount) = back(world, guid(0x31), "ann", "lasting").await;
     let want = leased(Want::file("f"), 1, RWH, &[dh2q(guid(3), true)]);
     let file = files::file_id(&peer.create(&mount, &want).await);
@@ -230,7 +230,7 @@ fn a_repeated_lock_waits_for_the_record() {
 fn a_replay_does_not_overtake_the_record() {
     in_world(async |world| {
         let store = Arc::new(Slow::default());
-        owning::restore(&world.server, Arc::clone(&store) as _).unwrap();
+        state::restore(&world.server, Arc::clone(&store) as _).unwrap();
         let client = guid(0x31);
         let (mut peer, mount) = back(world, client, "ann", "lasting").await;
         store.becomes_slow();

@@ -76,9 +76,9 @@ impl Kind {
 }
 
 fn store(world: &World) {
-    use frevo_server::internal::durable::owning;
+    use frevo_server::internal::state;
     let store = std::sync::Arc::new(frevo_store::state::MemoryState::default());
-    owning::restore(&world.server, store).unwrap();
+    state::restore(&world.server, store).unwrap();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_server::internal::ambient::{Ambient as _, Host};
+use frevo_server::ambient::{Ambient as _, Host};
 use frevo_server::internal::limits::{OFFLOAD_BYTES, OFFLOAD_TOKENS_PER_SESSION};
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};

@@ -22,10 +22,9 @@ use frevo_wire::fscc::fsctl::PipePeekHeader;
 use frevo_wire::fscc::query::{FilePipeInformation, FilePipeLocalInformation};
 
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
-use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::host::HostUser;
+use frevo_server::ambient::{Ambient, Host, HostUser};
 use frevo_server::internal::limits::PIPES_PER_SESSION;
-use frevo_server::share::{RunAs, Share, Target};
+use frevo_server::share::{RunAs, Share};
 
 use super::calls::*;
 use crate::client::files::{close_draft, data, read_draft, utf16, write_draft};
@@ -121,7 +120,7 @@ fn x8_a_share_for_users_of_the_host_is_not_listed_for_others() {
     }
     let dir = tempfile::tempdir().unwrap();
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
-    let share = Share { run_as: RunAs::User, ..Share::new("hosts", Target::Disk(Arc::new(vfs))) };
+    let share = Share::disk("hosts", Arc::new(vfs)).run_as(RunAs::User);
     let server = serving(settings(), [share], Arc::new(Users), Arc::new(Bobs));
     in_own_world(false, &World::of(server, dir), async |world| {
         for (user, names) in [("ann", &["IPC$"][..]), ("bob", &["IPC$", "hosts"])] {

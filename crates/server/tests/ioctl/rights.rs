@@ -1,6 +1,6 @@
 //! X2: every control code on Opens that may not change anything.
 
-use frevo_server::internal::command::ioctl::table::{On, TABLE};
+use frevo_server::internal::protocol::{On, TABLE};
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
 

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_net::memory;
 use frevo_net::transport::Stream;
-use frevo_server::internal::ambient::Ambient;
-use frevo_server::internal::ledger::Kind;
-use frevo_server::internal::server::ServerState;
-use frevo_server::share::{Share, Target};
+use frevo_server::ambient::Ambient;
+use frevo_server::internal::state::{Kind, ServerState};
+use frevo_server::share::Share;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::name::Rules;
 use frevo_store::order::model::{Scheduler, schedule};
@@ -90,8 +89,8 @@ impl Model {
     fn new(steps: Rc<Chosen>) -> Self {
         let clock = || FileTime::from_unix(1_700_000_000, 0);
         let vfs = Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(clock)));
-        let share = Share::new("data", Target::Disk(Arc::clone(&vfs) as Arc<dyn Vfs>));
-        let lasting = Share { name: "lasting".into(), continuous: true, ..share.clone() };
+        let share = |name: &str| Share::disk(name, Arc::clone(&vfs) as Arc<dyn Vfs>);
+        let (share, lasting) = (share("data"), share("lasting").continuous(true));
         let ambient = Arc::new(Same(AtomicU64::new(7)));
         let embedded = serving(settings(), [share, lasting], Arc::new(Users), ambient);
         let server = Arc::clone(embedded.state());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_server::internal::ambient::{Ambient as _, Host};
+use frevo_server::ambient::{Ambient as _, Host};
 use frevo_server::internal::limits::ARCHIVE_KNOWN;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::vfs::{BasicChange, OpenHow};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_server::share::{Share, Target};
+use frevo_server::share::Share;
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
 use frevo_wire::create_context::{CreateContext, CreateContexts};
@@ -39,10 +39,10 @@ fn in_shares(
         std::fs::create_dir_all(root.join("docs")).unwrap();
         std::fs::write(root.join("docs/file"), folder).unwrap();
         let vfs = PosixVfs::open_root(&root, options.clone()).unwrap();
-        Share::new(name, Target::Disk(Arc::new(vfs)))
+        Share::disk(name, Arc::new(vfs))
     };
     let shares = folders.iter().map(share);
-    let host = Arc::new(frevo_server::internal::ambient::Host);
+    let host = Arc::new(frevo_server::ambient::Host);
     let server = serving(settings(), shares, Arc::new(Users), host);
     let world = World::of(server, dir);
     in_own_world(false, &world, async |world| {

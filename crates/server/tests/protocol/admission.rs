@@ -7,12 +7,12 @@ use crate::client::files::read_draft;
 use crate::client::logon::Exchange;
 use crate::client::*;
 use frevo_net::limits::SEND_STALL_TIMEOUT;
-use frevo_server::internal::ledger::Kind;
 use frevo_server::internal::limits::{
     AUTHENTICATE_DEADLINE, LOGON_DELAY, LOGON_DELAY_MAX, NEGOTIATE_DEADLINE,
     SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TREES_PER_SESSION,
     UNAUTHENTICATED_PER_56, UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
+use frevo_server::internal::state::Kind;
 use frevo_wire::command::create::ShareAccess;
 use tokio::time::Instant;
 

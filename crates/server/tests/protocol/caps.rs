@@ -5,9 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_server::internal::idle;
-use frevo_server::internal::ledger::Kind;
 use frevo_server::internal::limits::{IDLE_LOOK, IDLE_SESSION_MINUTES};
+use frevo_server::internal::state::{Kind, watch_idle_sessions};
 use frevo_server::settings::Settings;
 use frevo_wire::command::create::ShareAccess;
 use tokio::time::sleep;
@@ -154,7 +153,7 @@ const IDLE: Duration = Duration::from_secs(60 * IDLE_SESSION_MINUTES as u64);
 #[test]
 fn r4_an_idle_session_ends_and_its_connection_with_it() {
     in_frozen_world(settings(), async |world| {
-        let watch = tokio::task::spawn_local(idle::watch(Arc::clone(&world.server)));
+        let watch = tokio::task::spawn_local(watch_idle_sessions(Arc::clone(&world.server)));
         let (mut idle, _) = world.session("ann", &Offer::default()).await;
         let (mut busy, busys) = world.session("ann", &Offer::default()).await;
         let (mut holder, holders) = world.session("ann", &Offer::default()).await;
@@ -194,7 +193,7 @@ fn r4_an_idle_session_ends_and_its_connection_with_it() {
 #[test]
 fn an_idle_session_leaves_the_others_of_its_connection() {
     in_frozen_world(settings(), async |world| {
-        let watch = tokio::task::spawn_local(idle::watch(Arc::clone(&world.server)));
+        let watch = tokio::task::spawn_local(watch_idle_sessions(Arc::clone(&world.server)));
         let (mut peer, anns) = world.session("ann", &Offer::default()).await;
         let logon = peer.log_on("bob").await;
         let bobs = peer.mount(&logon, "data").await;
@@ -211,7 +210,7 @@ fn an_idle_session_leaves_the_others_of_its_connection() {
 fn with_zero_minutes_no_session_is_idle() {
     let settings = Settings { idle_session_minutes: 0, ..settings() };
     in_frozen_world(settings, async |world| {
-        let watch = tokio::task::spawn_local(idle::watch(Arc::clone(&world.server)));
+        let watch = tokio::task::spawn_local(watch_idle_sessions(Arc::clone(&world.server)));
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         sleep(IDLE * 100).await;
         ask(&mut peer, &mount).await;

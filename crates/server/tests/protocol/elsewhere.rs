@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_server::internal::ambient::{Ambient, CryptoPlace, Host};
-use frevo_server::share::{Share, Target};
+use frevo_server::ambient::{Ambient, CryptoPlace, Host};
+use frevo_server::share::Share;
 use frevo_wire::command::lock::LockFlags;
 use frevo_wire::dtyp::FileTime;
 use tokio::time::Instant;
@@ -64,7 +64,7 @@ impl Ambient for Placing {
 fn placing(frozen: bool, place: fn(usize) -> CryptoPlace, test: impl AsyncFnOnce(&World)) {
     let dir = tempfile::tempdir().unwrap();
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
-    let share = Share::new("data", Target::Disk(Arc::new(vfs)));
+    let share = Share::disk("data", Arc::new(vfs));
     let server = serving(settings(), [share], Arc::new(Users), Arc::new(Placing(place)));
     in_own_world(frozen, &World::of(server, dir), test);
 }

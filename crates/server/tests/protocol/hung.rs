@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::internal::limits::{BLOCKING_REQUESTS, BLOCKING_THREADS};
-use frevo_server::share::{Share, Shares, Target};
+use frevo_server::internal::state::Shares;
+use frevo_server::share::Share;
 use frevo_store::Vfs;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::FileInfoClass;
@@ -233,10 +234,9 @@ impl Mounted {
     fn share(&self, world: &World) {
         let vfs: Arc<dyn Vfs> =
             Arc::new(PosixVfs::open_root(self.path(), PosixOptions::default()).unwrap());
-        let away =
-            Share { blocking_pool: Some(Arc::default()), ..Share::new("away", Target::Disk(vfs)) };
+        let away = Share::disk("away", vfs).off_core();
         let present = world.server.shares().sorted().into_iter();
-        let present = present.filter(|share| share.name != "IPC$");
+        let present = present.filter(|share| share.name() != "IPC$");
         let present = present.map(|share| Share::clone(&share)).collect::<Vec<_>>();
         let settings = Settings::clone(&world.server.settings());
         let shares = Shares::new(present.into_iter().chain([away]));

@@ -10,10 +10,10 @@ use crate::client::peer::async_id;
 use crate::client::*;
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
-use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::ambient::{Ambient, Host};
 use frevo_server::internal::limits::{BLOCKING_CLOSES, BLOCKING_REQUESTS};
-use frevo_server::internal::user_folders::UserFolders;
-use frevo_server::share::{Share, Shares, Target};
+use frevo_server::internal::state::Shares;
+use frevo_server::share::{Share, UserFolders};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{OpenHow, Opened, Space, Stat, VfsResult, Volume};
@@ -104,17 +104,14 @@ impl Vfs for Gated {
 fn with_share(world: &World) -> Arc<Gated> {
     let gated = Gated::new();
     let vfs: Arc<dyn Vfs> = Arc::clone(&gated) as _;
-    add(
-        world,
-        Share { blocking_pool: Some(Arc::default()), ..Share::new("away", Target::Disk(vfs)) },
-    );
+    add(world, Share::disk("away", vfs).off_core());
     gated
 }
 
 /// Adds a share.
 fn add(world: &World, share: Share) {
     let present = world.server.shares().sorted().into_iter();
-    let present = present.filter(|share| share.name != "IPC$").map(|share| Share::clone(&share));
+    let present = present.filter(|share| share.name() != "IPC$").map(|share| Share::clone(&share));
     let shares = Shares::new(present.chain([share]));
     let settings = Settings::clone(&world.server.settings());
     world.server.reload(settings, shares, world.server.accounts());
@@ -198,11 +195,8 @@ fn a_user_whose_folder_hangs_stalls_no_other() {
             let _ = hung.stat(&Name::from_stored(account.to_owned()));
             Some(Arc::clone(&hung) as Arc<dyn Vfs>)
         };
-        let homes = Share {
-            blocking_pool: Some(Arc::default()),
-            user_folders: Some(UserFolders::new(Arc::new(open))),
-            ..Share::new("homes", Target::Disk(held))
-        };
+        let homes =
+            Share::disk("homes", held).off_core().user_folders(UserFolders::new(Arc::new(open)));
         add(world, homes);
         let (mut peer, data) = world.session("ann", &Offer::default()).await;
         let (mut other, theirs) = world.session("bob", &Offer::default()).await;
@@ -354,7 +348,7 @@ fn r4_one_user_leaves_threads_of_the_core_to_others() {
     in_world(async |world| {
         let gated = Gated::new();
         let vfs: Arc<dyn Vfs> = Arc::clone(&gated) as _;
-        add(world, Share::new("here", Target::Disk(vfs)));
+        add(world, Share::disk("here", vfs));
         let snapshots = |file| {
             let code = CtlCode::SRV_ENUMERATE_SNAPSHOTS;
             Draft::new(Command::IOCTL)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::client::queries::list_draft;
 use crate::client::*;
 use frevo_net::watchdog::{held_limit, processor_time};
-use frevo_server::internal::ambient::{Ambient, Host};
+use frevo_server::ambient::{Ambient, Host};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::vfs::{OpenHow, Opened, Space, Stat, VfsResult, Volume};
 use frevo_store::{FileKey, Name, Vfs};

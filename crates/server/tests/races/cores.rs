@@ -39,7 +39,7 @@ impl Cores {
             threads.push(std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
-                    .on_thread_start(frevo_server::internal::host::begin_thread)
+                    .on_thread_start(frevo_server::begin_thread)
                     .build()
                     .unwrap();
                 LocalSet::new().block_on(&runtime, async {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_server::access_rules::Rules;
-use frevo_server::share::{Share, Shares};
+use frevo_server::internal::state::Shares;
+use frevo_server::share::Share;
 use frevo_wire::dtyp::Guid;
 
 use super::cores::{Cores, runs};
@@ -16,7 +17,7 @@ const GUID: Guid = Guid([0x5A; 16]);
 /// The shares of the world, with `data` for these users alone.
 fn shares_for(shares: &Shares, users: &[&str]) -> Shares {
     let data = shares.find("data").unwrap();
-    Shares::new([Share { rules: Rules::for_users(users), ..Share::clone(data) }])
+    Shares::new([Share::clone(data).rules(Rules::for_users(users))])
 }
 
 #[test]

@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use frevo_auth::{Account, Accounts, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser, credentials};
-use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::host::HostUser;
-use frevo_server::share::{RunAs, Share, Target};
+use frevo_server::ambient::{Ambient, Host, HostUser};
+use frevo_server::share::{RunAs, Share};
 use frevo_store::Vfs;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
@@ -183,12 +182,9 @@ fn x7_sixty_four_users_never_mix() {
     set_mode(dir.path(), 0o1777);
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     let vfs: Arc<dyn Vfs> = Arc::new(vfs);
-    let share = |name: &str| Share {
-        run_as: RunAs::User,
-        ..Share::new(name, Target::Disk(Arc::clone(&vfs)))
-    };
+    let share = |name: &str| Share::disk(name, Arc::clone(&vfs)).run_as(RunAs::User);
     // The requests of the share "away" run on a blocking pool, not on the core.
-    let away = Share { blocking_pool: Some(Arc::default()), ..share("away") };
+    let away = share("away").off_core();
     let shares = [share("data"), away];
     let server = serving(settings(), shares, Arc::new(Crowd), Arc::new(Crowd));
     let world = World::of(server, dir);

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use frevo_posix::credentials;
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser};
-use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::host::HostUser;
-use frevo_server::share::{RunAs, Share, Target};
+use frevo_server::ambient::{Ambient, Host, HostUser};
+use frevo_server::share::{RunAs, Share};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::create_context::CreateContext;
 use frevo_wire::dtyp::{AccessMask, FileTime};
@@ -62,8 +61,8 @@ pub fn acting(test_name: &str, frozen: bool, test: impl AsyncFnOnce(&World)) {
     set_mode(dir.path(), 0o777);
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     let vfs: Arc<dyn frevo_store::Vfs> = Arc::new(vfs);
-    let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(&vfs)));
-    let shares = [Share { run_as: RunAs::User, ..share("data") }, share("plain")];
+    let share = |name: &str| Share::disk(name, Arc::clone(&vfs));
+    let shares = [share("data").run_as(RunAs::User), share("plain")];
     let settings = Settings { ..settings() };
     let server = serving(settings, shares, Arc::new(Users), Arc::new(TwoUsers));
     in_own_world(frozen, &World::of(server, dir), test);
@@ -365,7 +364,7 @@ fn whoever_is_nobody_on_the_host_is_refused() {
     }
     let dir = tempfile::tempdir().unwrap();
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
-    let share = Share { run_as: RunAs::User, ..Share::new("data", Target::Disk(Arc::new(vfs))) };
+    let share = Share::disk("data", Arc::new(vfs)).run_as(RunAs::User);
     let server = serving(settings(), [share], Arc::new(Users), Arc::new(Root));
     in_own_world(false, &World::of(server, dir), async |world| {
         for user in ["ann", "bob"] {

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs, Said, credentials};
-use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::durable::{handover, owning};
-use frevo_server::internal::host::HostUser;
-use frevo_server::internal::id_map::{IdMap, IdRange};
-use frevo_server::share::{RunAs, Share, Target};
+use frevo_server::ambient::{Ambient, Host, HostUser};
+use frevo_server::id_map::{IdMap, IdRange};
+use frevo_server::internal::state;
+use frevo_server::share::{RunAs, Share};
 use frevo_store::state::MemoryState;
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::dtyp::{AccessMask, FileTime};
@@ -26,18 +25,14 @@ use crate::impersonation::{TwoUsers, acts_as, all_at_rest, set_mode, uid};
 /// One run of the server over a folder.
 fn start(root: &Path, store: &Arc<MemoryState>) -> World {
     let vfs = PosixVfs::open_root(root, PosixOptions::default()).unwrap();
-    let lasting = Share {
-        run_as: RunAs::User,
-        continuous: true,
-        ..Share::new("lasting", Target::Disk(Arc::new(vfs)))
-    };
+    let lasting = Share::disk("lasting", Arc::new(vfs)).run_as(RunAs::User).continuous(true);
     serve(lasting, Arc::new(TwoUsers), store)
 }
 
 /// A run with this share on a host with these users.
 fn serve(share: Share, host: Arc<dyn Ambient>, store: &Arc<MemoryState>) -> World {
     let server = serving(settings(), [share], Arc::new(Users), host);
-    owning::restore(server.state(), Arc::clone(store) as _).unwrap();
+    state::restore(server.state(), Arc::clone(store) as _).unwrap();
     server.state().start_scavenger();
     assert_eq!(acts_as(), 0, "restoring leaves the thread the server's");
     World::of(server, tempfile::tempdir().unwrap())
@@ -185,12 +180,11 @@ fn x7_an_owner_of_a_domain_is_known_after_a_restart() {
             base_rid: 1_105,
         };
         let vfs = PosixVfs::open_root(root, PosixOptions::default()).unwrap();
-        Share {
-            run_as: RunAs::User,
-            continuous: true,
-            id_map: Arc::new(IdMap::new(if is_mapped { vec![range] } else { Vec::new() })),
-            ..Share::new("lasting", Target::Disk(Arc::new(vfs)))
-        }
+        let id_map = IdMap::new(if is_mapped { vec![range] } else { Vec::new() });
+        Share::disk("lasting", Arc::new(vfs))
+            .run_as(RunAs::User)
+            .continuous(true)
+            .id_map(Arc::new(id_map))
     };
     run(async {
         let store = Arc::new(MemoryState::default());
@@ -213,18 +207,18 @@ fn x7_an_owner_of_a_domain_is_known_after_a_restart() {
         // survive.
         let (store, left) = (Arc::default(), Arc::new(MemoryState::default()));
         let mut world = serve(lasting(true), Arc::new(TwoUsers), &store);
-        handover::take_up(&world.server, Arc::clone(&left) as _).unwrap();
+        state::take_up(&world.server, Arc::clone(&left) as _).unwrap();
         let (mut ann, anns) = back(&world, client, "ann", "lasting").await;
         let want = batch(Want::existing("of the group").access(writes), &[dh2q(guid(2), false)]);
         ann.open_file(&anns, &want).await;
         drop(ann);
         lost(&world, 1).await;
         for _ in 0..3 {
-            handover::leave(&world.server).await;
+            state::leave(&world.server).await;
             world.server.close_waiting();
             world.crash();
             world = serve(lasting(true), Arc::new(NoUsers), &store);
-            handover::take_up(&world.server, Arc::clone(&left) as _).unwrap();
+            state::take_up(&world.server, Arc::clone(&left) as _).unwrap();
             assert_eq!(world.server.durables.counts(), (1, 1));
         }
         world.crash();

@@ -8,9 +8,9 @@ use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs, Said};
 use frevo_server::access_rules::{Names, Rules};
-use frevo_server::internal::ambient::{Ambient, Host};
-use frevo_server::internal::host::HostUser;
-use frevo_server::share::{Share, Shares, Target};
+use frevo_server::ambient::{Ambient, Host, HostUser};
+use frevo_server::internal::state::Shares;
+use frevo_server::share::Share;
 use frevo_server::user_map::{Mapped, UserMap};
 use frevo_wire::command::create::CreateDisposition;
 use frevo_wire::command::tree_connect;
@@ -36,8 +36,7 @@ pub fn accounts(groups: &[(&str, &[&str])]) -> Arc<AccountFile> {
 /// Makes the server show its folder as a share `data` with these rules.
 pub fn share(world: &World, read_only: bool, rules: Rules, groups: &[(&str, &[&str])]) {
     let vfs = PosixVfs::open_root(world.dir.path(), PosixOptions::default()).unwrap();
-    let target = Target::Disk(Arc::new(vfs));
-    let data = Share { read_only, rules, ..Share::new("data", target) };
+    let data = Share::disk("data", Arc::new(vfs)).read_only(read_only).rules(rules);
     let settings = (*world.server.settings()).clone();
     world.server.reload(settings, Shares::new([data]), accounts(groups));
 }
@@ -49,17 +48,17 @@ pub fn names(listed: &[&str]) -> Names {
 /// The folder as several shares, of which most refuse Ann: by each of the lists.
 fn closed_and_open(world: &World) {
     let vfs = Arc::new(PosixVfs::open_root(world.dir.path(), PosixOptions::default()).unwrap());
-    let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(&vfs) as _));
+    let share = |name: &str| Share::disk(name, Arc::clone(&vfs) as _);
     let networks = |listed: &str| vec![listed.parse().unwrap()];
-    let closed = |name: &str, rules: Rules| Share { rules, ..share(name) };
+    let closed = |name: &str, rules: Rules| share(name).rules(rules);
     let denied = || Rules { deny: names(&["ann"]), ..Rules::default() };
     let shares = [
         closed("denied", denied()),
         closed("not-allowed", Rules { allow: names(&["bob", "@few"]), ..Rules::default() }),
         closed("near", Rules { hosts_allow: networks("192.0.2.0/24"), ..Rules::default() }),
         closed("far", Rules { hosts_deny: networks("127.0.0.0/8"), ..Rules::default() }),
-        Share { encrypt: true, ..closed("sealed-and-denied", denied()) },
-        Share { encrypt: true, ..share("sealed") },
+        closed("sealed-and-denied", denied()).encrypt(true),
+        share("sealed").encrypt(true),
         share("data"),
     ];
     let settings = (*world.server.settings()).clone();

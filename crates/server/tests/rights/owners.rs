@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use frevo_auth::{Account, Accounts, Membership};
 use frevo_posix::{PosixOptions, PosixVfs, credentials};
-use frevo_server::internal::ambient::Host;
-use frevo_server::share::{Share, Target};
+use frevo_server::ambient::Host;
+use frevo_server::share::Share;
 use frevo_wire::command::set_info::InfoType;
 use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation as Parts, Sid};
 
@@ -50,7 +50,7 @@ fn as_root(name: &str, test: impl AsyncFnOnce(&World) + Send) {
             credentials::begin_thread();
             let dir = tempfile::tempdir().unwrap();
             let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
-            let shares = [Share::new("data", Target::Disk(Arc::new(vfs)))];
+            let shares = [Share::disk("data", Arc::new(vfs))];
             let server = serving(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
             in_own_world(false, &World::of(server, dir), test);
         });

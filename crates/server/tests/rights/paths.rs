@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs, credentials};
-use frevo_server::internal::command::ioctl::table::{On, TABLE};
-use frevo_server::internal::time_machine::Limit;
-use frevo_server::share::{RunAs, Share, Target};
+use frevo_server::internal::protocol::{On, TABLE};
+use frevo_server::share::{RunAs, Share};
 use frevo_store::Vfs;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
@@ -54,11 +53,8 @@ fn probed(test_name: &str, test: impl AsyncFnOnce(&World, &Probe)) {
     }
     let probe = Arc::new(Probe::new());
     let vfs: Arc<dyn Vfs> = Arc::clone(&probe) as _;
-    let share = |name: &str| Share {
-        run_as: RunAs::User,
-        ..Share::new(name, Target::Disk(Arc::clone(&vfs)))
-    };
-    let away = Share { blocking_pool: Some(Arc::default()), ..share("away") };
+    let share = |name: &str| Share::disk(name, Arc::clone(&vfs)).run_as(RunAs::User);
+    let away = share("away").off_core();
     let shares = [share("data"), away];
     let server = serving(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());
@@ -590,7 +586,7 @@ fn x7_snapshots_show_each_what_is_his() {
     let pattern = ".snapshots/@GMT-%Y.%m.%d-%H.%M.%S".parse().unwrap();
     let options = PosixOptions { snapshots: Some(pattern), ..PosixOptions::default() };
     let vfs = PosixVfs::open_root(dir.path(), options).unwrap();
-    let share = Share { run_as: RunAs::User, ..Share::new("data", Target::Disk(Arc::new(vfs))) };
+    let share = Share::disk("data", Arc::new(vfs)).run_as(RunAs::User);
     let server = serving(settings(), [share], Arc::new(Users), Arc::new(TwoUsers));
     in_own_world(false, &World::of(server, dir), async |world| {
         for (user, name, may) in
@@ -639,12 +635,10 @@ fn x7_what_is_counted_for_all_is_counted_by_the_server() {
     chown(&image, Some(uid("ann")), Some(uid("ann"))).unwrap();
     set_mode(&image, 0o700);
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
-    let share = Share {
-        run_as: RunAs::User,
-        time_machine: true,
-        time_machine_limit: Some(Arc::new(Limit::new(SIZE))),
-        ..Share::new("data", Target::Disk(Arc::new(vfs)))
-    };
+    let share = Share::disk("data", Arc::new(vfs))
+        .run_as(RunAs::User)
+        .time_machine(true)
+        .time_machine_limit(SIZE);
     let server = serving(settings(), [share], Arc::new(Users), Arc::new(TwoUsers));
     in_own_world(false, &World::of(server, dir), async |world| {
         for user in ["bob", "ann"] {

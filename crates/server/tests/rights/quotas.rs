@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use frevo_server::internal::limits::QUOTA_ENTRIES;
-use frevo_server::share::{Share, Shares, Target};
+use frevo_server::internal::state::Shares;
+use frevo_server::share::Share;
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::vfs::{QuotaState, UserQuota};
@@ -39,7 +40,7 @@ fn with_these_quotas(quotas: Vec<UserQuota>, test: impl AsyncFnOnce(&World)) {
     };
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new(options, Arc::new(|| FileTime(1))));
     over(&vfs, async |world| {
-        let data = Share::new("data", Target::Disk(Arc::clone(&vfs)));
+        let data = Share::disk("data", Arc::clone(&vfs));
         let settings = (*world.server.settings()).clone();
         let groups: &[(&str, &[&str])] = &[("ann", &["Administrators"]), ("bob", &[])];
         world.server.reload(settings, Shares::new([data]), accounts(groups));
@@ -230,8 +231,7 @@ fn quotas_of_others_are_for_administrators() {
 fn world_quota(world: &World, uid: u32) -> Option<UserQuota> {
     let shares = world.server.shares();
     let share = shares.find("data").unwrap();
-    let Target::Disk(vfs) = &share.target else { panic!("a disk") };
-    vfs.quota(uid).unwrap()
+    share.vfs().unwrap().quota(uid).unwrap()
 }
 
 #[test]

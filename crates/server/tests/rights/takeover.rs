@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_server::internal::limits::TAKE_OVER_PATIENCE;
-use frevo_server::share::{Share, Target};
+use frevo_server::share::Share;
 use frevo_store::Vfs;
 use tokio::time::{Instant, timeout};
 
@@ -18,8 +18,7 @@ use crate::probe::Probe;
 fn a6_what_is_under_way_is_waited_for_but_not_for_ever() {
     let probe = Arc::new(Probe::new());
     let vfs: Arc<dyn Vfs> = Arc::clone(&probe) as _;
-    let data =
-        Share { blocking_pool: Some(Arc::default()), ..Share::new("data", Target::Disk(vfs)) };
+    let data = Share::disk("data", vfs).off_core();
     let shares = [data];
     let server = serving(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use frevo_server::share::{Share, Target};
+use frevo_server::share::Share;
 use frevo_store::Vfs;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::AccessMask;
@@ -20,8 +20,8 @@ use crate::probe::Probe;
 fn x8_absent_and_hidden_take_the_same_work() {
     let probe = Arc::new(Probe::new());
     let vfs: Arc<dyn Vfs> = Arc::clone(&probe) as _;
-    let share = |name: &str| Share::new(name, Target::Disk(Arc::clone(&vfs)));
-    let discreet = Share { hide_unreadable: true, ..share("discreet") };
+    let share = |name: &str| Share::disk(name, Arc::clone(&vfs));
+    let discreet = share("discreet").hide_unreadable(true);
     let shares = [share("data"), discreet];
     let server = serving(settings(), shares, Arc::new(Users), Arc::new(TwoUsers));
     let world = World::of(server, tempfile::tempdir().unwrap());

@@ -3,9 +3,8 @@
 //! world checks at its end is that all charges have been given back.
 
 use frevo_rpc::{Client, SyntaxId};
-use frevo_server::internal::idle;
-use frevo_server::internal::ledger::Kind;
 use frevo_server::internal::limits::{IDLE_LOOK, OFFLOAD_QUIET, OFFLOAD_TTL_MAX, SCAN_BYTES};
+use frevo_server::internal::state::{Kind, watch_idle_sessions};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::OplockLevel;
@@ -297,7 +296,8 @@ fn r4_the_log_of_a_watch_is_paid_by_its_client() {
 #[test]
 fn r4_tokens_of_copies_end_with_their_time() {
     in_frozen_world(settings(), async |world| {
-        let watch = tokio::task::spawn_local(idle::watch(std::sync::Arc::clone(&world.server)));
+        let watch =
+            tokio::task::spawn_local(watch_idle_sessions(std::sync::Arc::clone(&world.server)));
         furnish(world);
         // A file that was just written gets no offload token. File times follow the real clock, so
         // the test has to sleep.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use frevo_net::buffer::budget;
 use frevo_net::limits::SEND_STALL_TIMEOUT;
-use frevo_server::internal::ledger::Kind;
 use frevo_server::internal::limits::{SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION};
+use frevo_server::internal::state::Kind;
 use frevo_wire::command::change_notify::{ChangeNotifyFlags, CompletionFilter, Request};
 use tokio::time::Instant;
 
