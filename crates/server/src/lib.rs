@@ -96,6 +96,7 @@ mod connection;
 mod embed;
 mod ipc;
 mod objects;
+mod protection;
 mod serve;
 mod shares;
 

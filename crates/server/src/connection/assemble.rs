@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use frevo_crypto::SigningKey;
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::HEADROOM;
 use frevo_net::buffer::budget::Fullness;
@@ -11,14 +10,13 @@ use frevo_net::send_queue::{OutFrame, Segment};
 use frevo_proto::Dialect;
 use frevo_proto::limits::FRAME_MAX;
 use frevo_proto::protection::send_policy::{self, Answer as Reply, Signer as KeyOwner};
-use frevo_proto::protection::{Guard, Protection, Signature, Signatures};
+use frevo_proto::protection::{Guard, Protection};
 use frevo_wire::codec::Writer;
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use smallvec::SmallVec;
 
-use super::channel::ReplyGuard;
 use super::receive::Element;
 use super::{Channel, Connection};
 use crate::base::limits::REPLY_OVERHEAD;
@@ -27,7 +25,7 @@ use crate::command::request::Request;
 use crate::command::response::{Payload, Response};
 use crate::objects::activity::Spent;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
-use crate::objects::session::Session;
+use crate::protection::{Part, Signer, signed};
 
 /// The result of one message.
 pub(super) struct Answer {
@@ -49,29 +47,6 @@ impl Answer {
         let (outcome, spent) = (Err(refusal), Spent::default());
         Self { outcome, async_id: None, channel, spent, received: 0 }
     }
-}
-
-/// The owner of the key that signs a response.
-enum Signer {
-    /// Channel.SigningKey
-    Channel(Rc<Channel>),
-    /// Session.SigningKey: while a channel is being bound.
-    Session(Arc<Session>),
-}
-
-impl Signer {
-    fn key(&self) -> Option<&Arc<SigningKey>> {
-        match self {
-            Self::Channel(channel) => channel.signing_key(),
-            Self::Session(session) => session.security().map(|s| &s.signing_key),
-        }
-    }
-}
-
-/// Where a response lies in the frame and who signs it.
-struct Part {
-    start: usize,
-    signer: Option<Signer>,
 }
 
 /// The responses to one frame, becoming one frame.
@@ -320,18 +295,6 @@ impl Assembly {
         let frame = frame.invalidating(invalidates);
         connection.enqueue(frame);
     }
-}
-
-/// The guard of a frame of `len` bytes whose messages have these signers.
-fn signed(parts: &[Part], len: usize) -> ReplyGuard<'_> {
-    let mut all = Signatures::with_capacity(parts.len());
-    for (at, part) in parts.iter().enumerate() {
-        let end = parts.get(at + 1).map_or(len, |next| next.start);
-        if let Some(key) = part.signer.as_ref().and_then(Signer::key) {
-            all.push(Signature { range: part.start..end, key });
-        }
-    }
-    if all.is_empty() { Guard::None } else { Guard::Signed(all) }
 }
 
 fn hash_response(

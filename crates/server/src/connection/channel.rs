@@ -3,15 +3,10 @@
 use std::sync::Arc;
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
-use frevo_proto::protection::{Check, Guard, Proof};
 
 use crate::objects::activity::Registered;
 use crate::objects::connection_info::ConnectionInfo;
-use crate::objects::refusal::Doom;
 use crate::objects::session::Session;
-
-/// The protection of a frame, with keys that live at least as long as the call.
-pub(super) type ReplyGuard<'a> = Guard<&'a Arc<SigningKey>, &'a Arc<SealingKey>>;
 
 /// A session as one connection uses it.
 #[derive(Debug)]
@@ -49,26 +44,5 @@ impl Channel {
     /// Session.EncryptionKey; none like [`Self::opening_key`].
     pub fn sealing_key(&self) -> Option<&Arc<SealingKey>> {
         self.session.security().and_then(|security| security.sealing_key.as_ref())
-    }
-
-    /// The check of a frame that proves its sender so; none if there is no key.
-    pub(super) fn check(&self, proof: Proof) -> Option<Check> {
-        Some(match proof {
-            Proof::Signature => Check::Signature(Arc::clone(self.signing_key()?)),
-            Proof::Seal => {
-                let key = Arc::clone(self.opening_key()?);
-                Check::Seal { key, session_id: self.session.id }
-            }
-        })
-    }
-
-    /// The guard of a frame that is sealed: MS-SMB2 3.1.4.3.
-    ///
-    /// # Errors
-    /// The session has no key.
-    pub(super) fn seal(&self) -> Result<ReplyGuard<'_>, Doom> {
-        let key = self.sealing_key();
-        let key = key.ok_or(Doom::Rule("the session has no key for sealing"))?;
-        Ok(Guard::Sealed { key, session_id: self.session.id })
     }
 }

@@ -8,19 +8,19 @@ use frevo_net::frame_reader::ReceiveError;
 use frevo_proto::limits::WINDOW_MAX;
 use frevo_proto::window::CommandSequenceWindow;
 
-use super::checked::{CheckedAhead, LinedUp};
 use super::end_reason::End;
 use super::row::Row;
 use super::stalls::Stalled;
+use crate::protection::{CheckedAhead, LinedUp};
 
 /// Frames of a connection on their way to its handlers.
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     /// Connection.CommandSequenceWindow
     pub(super) window: RefCell<CommandSequenceWindow>,
     /// The results for frames whose turn has not come.
-    pub(super) ahead: CheckedAhead,
+    pub(crate) ahead: CheckedAhead,
     /// Frames in their order, whose first is being checked elsewhere.
-    pub(super) lined_up: RefCell<Row<LinedUp>>,
+    pub(crate) lined_up: RefCell<Row<LinedUp>>,
     /// True once the kernel has room for large requests.
     pub(super) is_widened: Cell<bool>,
     /// Bytes of frames whose messages are being answered.
@@ -28,7 +28,7 @@ pub(super) struct Incoming {
     /// Bytes of the state of one request that was not answered at once.
     pub(super) request_bytes: Cell<usize>,
     /// True if other requests came with the last one, or are being received or carried out.
-    pub(super) has_company: Cell<bool>,
+    pub(crate) has_company: Cell<bool>,
     /// The client has no credits.
     pub(super) without_credits: Stalled,
     /// The end of the frames, while some before it have not begun.
@@ -61,7 +61,7 @@ impl Incoming {
     }
 
     /// True once no frame comes behind those in the row.
-    pub(super) const fn is_ending(&self) -> bool {
+    pub(crate) const fn is_ending(&self) -> bool {
         self.is_ending.get()
     }
 

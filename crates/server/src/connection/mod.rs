@@ -14,8 +14,6 @@ mod authentication;
 mod breaks;
 mod burst;
 mod channel;
-mod checked;
-mod checking;
 mod direct;
 mod driver;
 mod end_reason;
@@ -24,17 +22,15 @@ mod incoming;
 mod look_up;
 mod members;
 mod outgoing;
-mod protecting;
 mod rdma;
 mod receive;
-mod row;
+pub(crate) mod row;
 mod run;
 mod sent_break;
 mod stalls;
 #[cfg(feature = "traces")]
 pub mod traces;
 mod uncopied_reads;
-mod verify;
 mod waiting;
 
 pub(crate) use authentication::{Authentication, Authentications, Purpose};
@@ -54,6 +50,7 @@ use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::ledger::{Holder, Tabs};
 use crate::objects::notice::Notices;
 use crate::objects::refusal::Doom;
+use end_reason::End;
 use incoming::Incoming;
 use members::Members;
 use outgoing::Outgoing;
@@ -70,8 +67,8 @@ pub struct Connection {
     pub preauth: RefCell<ConnectionPreauth>,
     /// Sessions on the connection.
     pub members: Members,
-    incoming: Incoming,
-    outgoing: Outgoing,
+    pub(crate) incoming: Incoming,
+    pub(crate) outgoing: Outgoing,
     waiting: RefCell<waiting::Waiting>,
     /// Its buffers in the ledger.
     tabs: Tabs,
@@ -84,7 +81,7 @@ pub struct Connection {
     ended: tokio::sync::Notify,
     /// Wakes the event loop: a response is to be sent although no request has ended, or the
     /// connection is to end.
-    attention: tokio::sync::Notify,
+    pub(crate) attention: tokio::sync::Notify,
     /// Notices from other cores.
     notices: Notices,
     /// The device's part. None unless the transport moves data by RDMA.
@@ -164,6 +161,14 @@ impl Connection {
             self.doom.set(Some(why));
             self.attention.notify_one();
         }
+    }
+
+    /// The end of the connection, if it has come: no frame comes, and all that have come have begun.
+    fn end_now(&self) -> Option<Result<(), End>> {
+        if let Some(why) = self.doom.get() {
+            return Some(Err(End::Doomed(why)));
+        }
+        self.incoming.take_end()
     }
 
     /// Waits for the end of the connection, with which waits for a timer end too.

@@ -15,20 +15,20 @@ use super::uncopied_reads::UncopiedReads;
 
 /// Replies that are protected together.
 #[derive(Default)]
-pub(super) struct ReplyBatch {
+pub(crate) struct ReplyBatch {
     /// True while further requests of the same read are being begun.
-    pub(super) is_gathering: Cell<bool>,
-    pub(super) replies: RefCell<Batch<Buf>>,
+    pub(crate) is_gathering: Cell<bool>,
+    pub(crate) replies: RefCell<Batch<Buf>>,
 }
 
 /// Replies and notifications of a connection on their way to its client.
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     /// Frames that are sent in this order.
-    pub(super) queue: SendQueue,
+    pub(crate) queue: SendQueue,
     /// Replies in their order, whose first is being protected elsewhere.
-    pub(super) leaving: RefCell<Row<OutFrame>>,
+    pub(crate) leaving: RefCell<Row<OutFrame>>,
     /// Replies that are protected together.
-    pub(super) together: ReplyBatch,
+    pub(crate) together: ReplyBatch,
     /// Break notifications on their way.
     pub(super) breaks: RefCell<Vec<Sent>>,
     uncopied_reads: UncopiedReads,
@@ -57,7 +57,7 @@ impl Outgoing {
     }
 
     /// Queues a frame that is protected, behind those that other threads protect.
-    pub(super) fn put(&self, frame: OutFrame) {
+    pub(crate) fn put(&self, frame: OutFrame) {
         let mut leaving = self.leaving.borrow_mut();
         if leaving.is_empty() {
             self.queue.push(frame);

@@ -13,11 +13,11 @@ use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header};
 use smallvec::SmallVec;
 
-use super::checked::Checked;
 use super::{Channel, Connection};
 use crate::base::limits::COMPOUND_ELEMENTS;
 use crate::command::{self, Row};
 use crate::objects::refusal::Doom;
+use crate::protection::Checked;
 
 /// One message of a frame.
 pub(super) struct Element {

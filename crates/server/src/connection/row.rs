@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// A thing that another thread works on; None if that panicked.
-pub(super) type Work<T> = Pin<Box<dyn Future<Output = Option<T>>>>;
+pub(crate) type Work<T> = Pin<Box<dyn Future<Output = Option<T>>>>;
 
 /// See the module's text. An empty one holds no memory.
-pub(super) struct Row<T> {
+pub(crate) struct Row<T> {
     places: VecDeque<Slot<T>>,
     /// Places whose thing is not ready.
     working: usize,
@@ -18,11 +18,11 @@ pub(super) struct Row<T> {
 
 /// The sizes of a thing, or the sums of all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(crate) struct Sizes {
     /// Bytes of memory.
-    pub(super) memory: usize,
+    pub(crate) memory: usize,
     /// Bytes that it will have on the wire.
-    pub(super) wire: usize,
+    pub(crate) wire: usize,
 }
 
 struct Slot<T> {
@@ -42,31 +42,31 @@ impl<T> Default for Row<T> {
 }
 
 impl<T> Row<T> {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
     /// Things that are not ready.
-    pub(super) const fn working(&self) -> usize {
+    pub(crate) const fn working(&self) -> usize {
         self.working
     }
 
     /// The sums of all.
-    pub(super) const fn sizes(&self) -> Sizes {
+    pub(crate) const fn sizes(&self) -> Sizes {
         self.sizes
     }
 
     /// Adds a thing that is ready.
-    pub(super) fn push(&mut self, thing: T, sizes: Sizes) {
+    pub(crate) fn push(&mut self, thing: T, sizes: Sizes) {
         self.append(State::Ready(Some(thing)), sizes);
     }
 
     /// Adds a thing that is being worked on.
-    pub(super) fn push_work(&mut self, work: Work<T>, sizes: Sizes) {
+    pub(crate) fn push_work(&mut self, work: Work<T>, sizes: Sizes) {
         self.working += 1;
         self.append(State::Working(work), sizes);
     }
@@ -79,7 +79,7 @@ impl<T> Row<T> {
 
     /// Takes the first thing, once it is ready; None if the work on it has panicked. Pending while
     /// there is none.
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         for place in &mut self.places {
             if let State::Working(work) = &mut place.state
                 && let Poll::Ready(done) = work.as_mut().poll(cx)

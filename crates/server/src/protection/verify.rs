@@ -9,16 +9,16 @@ use frevo_proto::protection::{Algorithm, Protection, signature};
 use frevo_wire::{Header, HeaderFlags, Status};
 
 use super::checked::Checked;
-use super::{Channel, Connection};
 use crate::audit::{self, Event};
 use crate::command::Row;
+use crate::connection::{Channel, Connection};
 use crate::objects::refusal::{Doom, Refusal};
 use crate::objects::session::{Session, State};
 
 impl Connection {
     /// MS-SMB2 3.3.5.2.5: the message is no longer than its credits pay for, and no longer
     /// than its command may need.
-    pub(super) fn check_length(
+    pub(crate) fn check_length(
         &self,
         message: &[u8],
         header: &Header,
@@ -39,7 +39,7 @@ impl Connection {
 
     /// Verifies the signature of a message, MS-SMB2 3.3.5.2.4, or uses the result that is known
     /// already, with the message's position in its compound. Unsealing has verified a sealed message.
-    pub(super) fn verify(
+    pub(crate) fn verify(
         &self,
         message: &mut [u8],
         header: &Header,
@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// Reports a message, or data of one, that was altered, and is answered with `status`.
-    pub(super) fn report_altered(&self, header: &Header, status: Status, reason: &'static str) {
+    pub(crate) fn report_altered(&self, header: &Header, status: Status, reason: &'static str) {
         let peer = self.info.peer;
         self.info.tell(|left_out| {
             tracing::warn!(target: "frevo::connection", %peer, command = %header.command, left_out,
@@ -97,7 +97,7 @@ impl Connection {
     }
 
     /// MS-SMB2 3.3.5.2.9.
-    pub(super) fn check_session(
+    pub(crate) fn check_session(
         &self,
         session: &Session,
         row: Row,

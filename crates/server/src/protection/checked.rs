@@ -8,18 +8,18 @@ use frevo_net::buffer::Buf;
 use frevo_proto::limits::VERIFIED_AHEAD;
 use frevo_proto::protection::Verdict;
 
-use super::Channel;
 use crate::base::limits::COMPOUND_ELEMENTS;
+use crate::connection::Channel;
 
 /// The result for one frame.
-pub(super) struct Checked {
+pub(crate) struct Checked {
     /// The channel whose key it was checked with.
-    pub(super) channel: Rc<Channel>,
-    pub(super) verdict: Verdict,
+    pub(crate) channel: Rc<Channel>,
+    pub(crate) verdict: Verdict,
 }
 
 /// A received frame in its place, with its result if it was checked.
-pub(super) type LinedUp = (Buf, Option<Checked>);
+pub(crate) type LinedUp = (Buf, Option<Checked>);
 
 // Each message of a frame needs a place in the table of signature verdicts.
 const _: () = assert!(COMPOUND_ELEMENTS <= VERIFIED_AHEAD);
@@ -27,7 +27,7 @@ const _: () = assert!(COMPOUND_ELEMENTS <= VERIFIED_AHEAD);
 impl Checked {
     /// True if the signature of the `at`th message is right. None if `channel`, which its session has
     /// now, is not the one that it was checked for.
-    pub(super) fn signature(&self, at: u8, channel: Option<&Rc<Channel>>) -> Option<bool> {
+    pub(crate) fn signature(&self, at: u8, channel: Option<&Rc<Channel>>) -> Option<bool> {
         let is_same = channel.is_some_and(|channel| Rc::ptr_eq(channel, &self.channel));
         self.verdict.signature(at).filter(|_| is_same)
     }
@@ -35,20 +35,20 @@ impl Checked {
 
 /// The results for the frames that come next; none for a frame that is checked in its turn.
 #[derive(Default)]
-pub(super) struct CheckedAhead(RefCell<VecDeque<Option<Checked>>>);
+pub(crate) struct CheckedAhead(RefCell<VecDeque<Option<Checked>>>);
 
 impl CheckedAhead {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
     /// Adds results in the order of their frames.
-    pub(super) fn extend(&self, results: impl IntoIterator<Item = Option<Checked>>) {
+    pub(crate) fn extend(&self, results: impl IntoIterator<Item = Option<Checked>>) {
         self.0.borrow_mut().extend(results);
     }
 
     /// Takes the result for the frame whose turn has come, if there is one.
-    pub(super) fn take(&self) -> Option<Checked> {
+    pub(crate) fn take(&self) -> Option<Checked> {
         let mut ahead = self.0.borrow_mut();
         let next = ahead.pop_front();
         if ahead.is_empty() && ahead.capacity() > 0 {
@@ -59,7 +59,7 @@ impl CheckedAhead {
     }
 
     /// Forgets all results, with the channels that they hold.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.0.take();
     }
 }

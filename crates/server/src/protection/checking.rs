@@ -22,12 +22,11 @@ use frevo_proto::protection::{Check, Form, Incoming, Proof, Received, Work};
 use frevo_wire::{Command, Header, HeaderFlags};
 
 use super::checked::Checked;
-use super::end_reason::End;
 use super::protecting::LOST;
-use super::row::Sizes;
-use super::{Channel, Connection};
 use crate::base::pools::crypto_threads::CryptoSite;
 use crate::command;
+use crate::connection::row::Sizes;
+use crate::connection::{Channel, Connection};
 
 /// The check of a received frame, with the channel that has its key.
 struct FrameCheck {
@@ -37,14 +36,14 @@ struct FrameCheck {
 
 impl Connection {
     /// True if `frame`, which is the next, is better checked together with those behind it.
-    pub(super) fn gains_company(&self, frame: &[u8]) -> bool {
+    pub(crate) fn gains_company(&self, frame: &[u8]) -> bool {
         frame.len() >= TOGETHER_BYTES_MIN
             && self.incoming.ahead.is_empty()
             && self.batched_proof(frame).is_some()
     }
 
     /// Checks the first of `frames`, and those behind it that have the same key.
-    pub(super) fn check_together<'a>(&self, frames: impl Iterator<Item = &'a mut Buf>) {
+    pub(crate) fn check_together<'a>(&self, frames: impl Iterator<Item = &'a mut Buf>) {
         let mut batch: Vec<&mut Buf> = Vec::new();
         let mut by: Option<(Rc<Channel>, Proof)> = None;
         for frame in frames.take(CHECKED_TOGETHER) {
@@ -94,7 +93,7 @@ impl Connection {
 
     /// Returns true if a frame that has come begins now. If it is better checked elsewhere, or others
     /// wait before it, it is taken and joins the row.
-    pub(super) fn begins_now(&self, frame: &mut Buf) -> bool {
+    pub(crate) fn begins_now(&self, frame: &mut Buf) -> bool {
         self.line_up(std::mem::take(frame)).map(|kept| *frame = kept).is_some()
     }
 
@@ -161,7 +160,7 @@ impl Connection {
 
     /// Queues the replies whose turn has come, and takes the frame whose turn has come; then its result
     /// is used next. Ready if there was a reply or a frame.
-    pub(super) fn poll_elsewhere(&self, cx: &mut Context<'_>) -> Poll<Option<Buf>> {
+    pub(crate) fn poll_elsewhere(&self, cx: &mut Context<'_>) -> Poll<Option<Buf>> {
         if self.poll_leaving(cx).is_ready() {
             return Poll::Ready(None);
         }
@@ -176,28 +175,20 @@ impl Connection {
     }
 
     /// True while a further frame may join the row.
-    pub(super) fn may_line_up(&self) -> bool {
+    pub(crate) fn may_line_up(&self) -> bool {
         let row = self.incoming.lined_up.borrow();
         (row.is_empty() || row.len() < self.info.server.crypto_threads().lined_up_max())
             && !self.incoming.is_ending()
     }
 
-    /// The end of the connection, if it has come: no frame comes, and all that have come have begun.
-    pub(super) fn end_now(&self) -> Option<Result<(), End>> {
-        if let Some(why) = self.doom.get() {
-            return Some(Err(End::Doomed(why)));
-        }
-        self.incoming.take_end()
-    }
-
     /// True while a frame or a reply waits for another thread.
-    pub(super) fn is_elsewhere(&self) -> bool {
+    pub(crate) fn is_elsewhere(&self) -> bool {
         !self.outgoing.leaving.borrow().is_empty() || !self.incoming.lined_up.borrow().is_empty()
     }
 
     /// Waits for what other threads do for the connection, which has ended: until then its memory
     /// counts.
-    pub(super) async fn settle_elsewhere(&self) {
+    pub(crate) async fn settle_elsewhere(&self) {
         while self.is_elsewhere() {
             poll_fn(|cx| self.poll_elsewhere(cx)).await;
         }

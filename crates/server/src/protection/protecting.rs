@@ -17,11 +17,11 @@ use frevo_proto::frame::PREFIX_LEN;
 use frevo_proto::protection::transform::HEADROOM;
 use frevo_proto::protection::{Framed, Outgoing, ProtectError, Work};
 
-use super::Connection;
-use super::channel::ReplyGuard;
-use super::row::Sizes;
+use super::ReplyGuard;
 use crate::base::limits::MAX_IO;
 use crate::base::pools::crypto_threads::CryptoSite;
+use crate::connection::Connection;
+use crate::connection::row::Sizes;
 use crate::objects::refusal::Doom;
 
 /// The work of another thread has panicked.
@@ -57,24 +57,24 @@ fn doom(why: ProtectError) -> Doom {
 
 impl Connection {
     /// Until [`Self::settle`] large replies wait for each other.
-    pub(super) fn gather(&self) {
+    pub(crate) fn gather(&self) {
         self.outgoing.together.is_gathering.set(true);
     }
 
     /// Protects the replies that wait, and queues them.
-    pub(super) fn settle(&self) {
+    pub(crate) fn settle(&self) {
         self.outgoing.together.is_gathering.set(false);
         self.protect_gathered();
     }
 
     /// Queues a frame that is ready, behind those that wait.
-    pub(super) fn enqueue(&self, frame: OutFrame) {
+    pub(crate) fn enqueue(&self, frame: OutFrame) {
         self.protect_gathered();
         self.outgoing.put(frame);
     }
 
     /// Protects a short frame now.
-    pub(super) fn protect_now(&self, frame: Buf, guard: ReplyGuard<'_>) -> Result<Buf, Doom> {
+    pub(crate) fn protect_now(&self, frame: Buf, guard: ReplyGuard<'_>) -> Result<Buf, Doom> {
         let framed = self.info.server.crypto_threads().run_here(begin(frame, guard)?);
         framed.map(unprefixed).map_err(doom)
     }
@@ -82,7 +82,7 @@ impl Connection {
     /// Protects a reply and returns it; None if it is protected later or elsewhere, or the connection
     /// ends. `is_whole` is true for a reply of which nothing but its bytes is needed; `finish` makes
     /// it a frame of the queue.
-    pub(super) fn protect(
+    pub(crate) fn protect(
         &self,
         frame: Buf,
         guard: ReplyGuard<'_>,
@@ -121,7 +121,7 @@ impl Connection {
     }
 
     /// True if the core has nothing to do but the present message.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(crate) fn is_alone(&self) -> bool {
         let is_shared = || cores::current().is_some_and(|core| core.tasks() > 1);
         !self.incoming.has_company.get() && !self.is_elsewhere() && !is_shared()
     }
@@ -138,7 +138,7 @@ impl Connection {
     }
 
     /// Bytes of the replies that wait.
-    pub(super) fn gathered_bytes(&self) -> usize {
+    pub(crate) fn gathered_bytes(&self) -> usize {
         self.outgoing.together.replies.borrow().buffers().map(Buf::capacity).sum()
     }
 
@@ -179,7 +179,7 @@ impl Connection {
     }
 
     /// Queues the replies whose turn has come. Ready if there were some.
-    pub(super) fn poll_leaving(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_leaving(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut leaving = self.outgoing.leaving.borrow_mut();
         let mut polled = Poll::Pending;
         while let Poll::Ready(frame) = leaving.poll_next(cx) {
@@ -193,7 +193,7 @@ impl Connection {
     }
 
     /// True if no more requests should be accepted for now, because of their replies.
-    pub(super) fn is_full_of_replies(&self) -> bool {
+    pub(crate) fn is_full_of_replies(&self) -> bool {
         let leaving = self.outgoing.leaving.borrow();
         if self.outgoing.queue.is_full() || leaving.is_empty() {
             return self.outgoing.queue.is_full();
