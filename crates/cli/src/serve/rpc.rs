@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use frevo_config::RpcSection;
 use frevo_net::socket::Listener;
 use frevo_server::Server;
-use frevo_config::RpcSection;
 
 use super::listen::{addresses_of, is_without_ipv6};
 use super::plan::Plan;

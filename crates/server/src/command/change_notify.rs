@@ -27,7 +27,7 @@ const FIXED: usize = 8;
 
 /// Waits for changes in a directory, until there are some, CANCEL, or the end
 /// of the directory's Open.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = change_notify::Request::parse(rq.message)?;
     let max_output = request.output_buffer_length;
     if max_output > rq.connection.negotiated()?.terms.max_transact_size {

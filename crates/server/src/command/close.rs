@@ -15,7 +15,7 @@ use crate::objects::stable;
 /// Closes an Open; returns the attributes of the file when asked.
 /// Waits for its operations on all channels: after the answer nothing is read or written
 /// through it any more.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = close::Request::parse(rq.message)?;
     let open = rq.open()?;
     if let OpenTarget::File(file) = &open.target {

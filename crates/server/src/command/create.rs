@@ -44,7 +44,7 @@ use replay::Entry;
 use wanted::Wanted;
 
 /// Opens or makes a file, a directory or a pipe.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut request = create::Request::parse(rq.message)?;
     let checked = validate::parameters(&request);
     if checked.is_err() && !durable::is_reconnect(&request) {

@@ -8,7 +8,7 @@ use crate::command::response::Response;
 use crate::objects::refusal::Outcome;
 
 /// Answers that the server is there.
-pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     echo::Request::parse(rq.message)?;
     echo::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)

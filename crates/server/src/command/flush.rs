@@ -12,7 +12,7 @@ use crate::objects::stable;
 
 /// Answers when all that was written is on stable storage. A pipe has nothing
 /// to wait for: what is written to it is consumed at once.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // macOS sets Reserved1 to 0xFFFF (F_FULLFSYNC) to have the drive's cache written. The field is
     // not read, because each sync writes the drive's cache.
     flush::Request::parse(rq.message)?;

@@ -13,7 +13,7 @@ mod offload;
 mod ranges;
 pub(in crate::command) mod reparse;
 mod resiliency;
-pub mod table;
+pub(crate) mod table;
 #[cfg(feature = "test-hooks")]
 mod test_hooks;
 mod validate_negotiate;
@@ -47,7 +47,7 @@ const INPUT_OFFSET_AT: usize = 88;
 const DEVICE_FILE_SYSTEM: u32 = 9;
 
 /// Does what the control code says.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = ioctl::Request::parse(rq.message)?;
     if request.flags != IoctlFlags::IS_FSCTL {
         return Err(Status::NOT_SUPPORTED.into());
@@ -125,7 +125,7 @@ pub(super) fn record_refused(rq: &Request<'_>, open: &Open, is_denial: bool, sta
 }
 
 /// True for a message whose control code must name an Open.
-pub fn is_about_an_open(message: &[u8]) -> bool {
+pub(crate) fn is_about_an_open(message: &[u8]) -> bool {
     let request = ioctl::Request::parse(message).ok();
     let row = request.and_then(|request| table::row(request.ctl_code));
     row.is_some_and(|row| row.on != On::Nothing)

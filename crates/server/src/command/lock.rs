@@ -29,7 +29,7 @@ use crate::objects::refusal::Outcome;
 use crate::objects::session::State;
 
 /// Locks or unlocks byte ranges.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = lock::Request::parse(rq.message)?;
     let open = rq.open()?;
     let file = open.file()?;

@@ -14,7 +14,7 @@ use crate::objects::refusal::Outcome;
 /// the session closed.
 /// Waits for its operations on other channels: after the answer nothing is done in its name.
 /// Of two parallel LOGOFFs one succeeds.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     logoff::Request::parse(rq.message)?;
     let session = Arc::clone(rq.session()?);
     if !session.under_way.end() {

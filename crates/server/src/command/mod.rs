@@ -5,27 +5,27 @@
 //! `response` are what a handler gets and gives; `blocking_requests` runs handlers on other threads.
 
 pub(crate) mod blocking_requests;
-pub mod change_notify;
+pub(crate) mod change_notify;
 pub(crate) mod client_memory;
-pub mod close;
-pub mod create;
-pub mod echo;
-pub mod flush;
-pub mod ioctl;
-pub mod lock;
-pub mod logoff;
-pub mod negotiate;
-pub mod oplock_break;
-pub mod query_directory;
-pub mod query_info;
-pub mod read;
+pub(crate) mod close;
+pub(crate) mod create;
+pub(crate) mod echo;
+pub(crate) mod flush;
+pub(crate) mod ioctl;
+pub(crate) mod lock;
+pub(crate) mod logoff;
+pub(crate) mod negotiate;
+pub(crate) mod oplock_break;
+pub(crate) mod query_directory;
+pub(crate) mod query_info;
+pub(crate) mod read;
 pub(crate) mod request;
 pub(crate) mod response;
-pub mod session_setup;
-pub mod set_info;
-pub mod tree_connect;
-pub mod tree_disconnect;
-pub mod write;
+pub(crate) mod session_setup;
+pub(crate) mod set_info;
+pub(crate) mod tree_connect;
+pub(crate) mod tree_disconnect;
+pub(crate) mod write;
 
 #[doc(hidden)]
 pub(crate) mod audited;
@@ -33,7 +33,8 @@ pub(crate) mod handled;
 mod refused;
 mod table;
 
-pub use table::{Ends, FileIdAt, NEGOTIATE, OffCore, Row, Waits, row};
+pub use table::row;
+pub(crate) use table::{Ends, FileIdAt, NEGOTIATE, OffCore, Row, Waits};
 
 use std::pin::pin;
 
@@ -44,7 +45,7 @@ use crate::command::response::Response;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 
 /// Runs the handler of a request whose row holds.
-pub async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // The future is pinned before it is awaited, so that its state is not copied.
     refused::outcome(rq, pin!(handle(rq, out)).await)
 }

@@ -25,7 +25,7 @@ use crate::shares::posix;
 const SALT: usize = 32;
 
 /// Settles dialect, algorithms and sizes.
-pub fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> Outcome {
+pub(crate) fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> Outcome {
     let settings = &rq.connection.settings;
     let request = negotiate::Request::parse(rq.message)
         .inspect_err(|_| tell_refused(rq, Status::INVALID_PARAMETER))?;
@@ -303,7 +303,7 @@ fn respond(
 
 /// SMB1's NEGOTIATE, MS-SMB2 3.3.5.3: a client that may speak SMB1 too asks
 /// whether SMB2 is here. Nothing else of SMB1 is.
-pub fn multi_protocol(connection: &Connection, frame: &Buf) -> Result<(), Doom> {
+pub(crate) fn multi_protocol(connection: &Connection, frame: &Buf) -> Result<(), Doom> {
     /// SMB_COM_NEGOTIATE, MS-CIFS 2.2.4.52.
     const SMB_COM_NEGOTIATE: u8 = 0x72;
     if connection.info.is_negotiated() || connection.is_multi_protocol.get() {

@@ -15,7 +15,7 @@ use crate::objects::refusal::Outcome;
 use crate::objects::session::Session;
 
 /// Takes back what a client gives back.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let response = match oplock_break::Request::parse(rq.message)? {
         oplock_break::Request::Oplock(request) => {
             let answer = oplock(rq, request);

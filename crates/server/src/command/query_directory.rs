@@ -51,7 +51,7 @@ struct Asked<'a> {
 const RESERVED: usize = 16 * 1024;
 
 /// Answers QUERY_DIRECTORY: lists a directory.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = query_directory::Request::parse(rq.message)?;
     let open = rq.open()?;
     let file = directory(open)?;

@@ -26,7 +26,7 @@ use crate::objects::refusal::{Outcome, Refusal};
 use crate::objects::shown::Shown;
 
 /// Says what is known of a file, its volume or its protection.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = query_info::Request::parse(rq.message)?;
     let length = request.output_buffer_length;
     if length > rq.connection.negotiated()?.terms.max_transact_size {

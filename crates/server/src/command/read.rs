@@ -26,7 +26,7 @@ const DIRECT_MIN: u32 = 32 * 1024;
 const FIXED: usize = 16;
 
 /// Reads from a file or a pipe.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = read::Request::parse(rq.message)?;
     let negotiated = rq.connection.negotiated()?;
     if request.length > negotiated.terms.max_read_size {

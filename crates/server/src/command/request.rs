@@ -26,7 +26,7 @@ use crate::objects::tree_connect::TreeConnect;
 
 /// A request whose session, tree connect and Open have been found, as far as
 /// its row in the command table demands them.
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// The facts of the connection that it came in on.
     pub connection: &'a Arc<ConnectionInfo>,
     /// The connection itself; none on another thread than its core's.
@@ -61,51 +61,51 @@ pub struct Request<'a> {
 impl Request<'_> {
     /// Fails when the share of the request is not served here any more: asked before each change of a
     /// file that follows a wait. The client gets no answer, and finds the owner of the share.
-    pub fn still_served(&self) -> Result<(), Status> {
+    pub(crate) fn still_served(&self) -> Result<(), Status> {
         let is_served = self.tree.as_ref().is_none_or(|tree| tree.is_served());
         if is_served { Ok(()) } else { Err(Status::SERVER_UNAVAILABLE) }
     }
 
     /// Returns the server of the connection.
-    pub fn server(&self) -> &Arc<ServerState> {
+    pub(crate) fn server(&self) -> &Arc<ServerState> {
         &self.connection.server
     }
 
     /// Writes a log line about the client with `write`, unless there were too many of them.
     /// See [`Lines::tell`](crate::base::lines::Lines::tell).
-    pub fn tell(&self, write: impl FnOnce(Option<u64>)) {
+    pub(crate) fn tell(&self, write: impl FnOnce(Option<u64>)) {
         self.connection.tell(write);
     }
 
     /// Connection.Dialect
-    pub fn dialect(&self) -> Dialect {
+    pub(crate) fn dialect(&self) -> Dialect {
         self.connection.dialect()
     }
 
     /// True when client and server have agreed on the POSIX extensions, and the share has them.
-    pub fn has_posix_extensions(&self) -> bool {
+    pub(crate) fn has_posix_extensions(&self) -> bool {
         self.connection.negotiated().is_ok_and(|negotiated| negotiated.posix)
             && self.tree().is_ok_and(|tree| tree.share.has_posix())
     }
 
     /// The connection, for the handlers that `command::row` keeps on its core.
-    pub fn owner(&self) -> Result<&Connection, Status> {
+    pub(crate) fn owner(&self) -> Result<&Connection, Status> {
         debug_assert!(self.owner.is_some(), "{} left its core", self.header.command);
         self.owner.ok_or(Status::INTERNAL_ERROR)
     }
 
     /// The session; its row says that there is one.
-    pub fn session(&self) -> Result<&Arc<Session>, Status> {
+    pub(crate) fn session(&self) -> Result<&Arc<Session>, Status> {
         self.session.as_ref().ok_or(Status::USER_SESSION_DELETED)
     }
 
     /// The tree connect; its row says that there is one.
-    pub fn tree(&self) -> Result<&Arc<TreeConnect>, Status> {
+    pub(crate) fn tree(&self) -> Result<&Arc<TreeConnect>, Status> {
         self.tree.as_ref().ok_or(Status::NETWORK_NAME_DELETED)
     }
 
     /// The Open; its row says that there is one.
-    pub fn open(&self) -> Result<&Arc<Open>, Status> {
+    pub(crate) fn open(&self) -> Result<&Arc<Open>, Status> {
         self.open.as_ref().ok_or(Status::FILE_CLOSED)
     }
 
@@ -150,7 +150,7 @@ impl Request<'_> {
 
     /// Breaks what others cache of a file and `cause` is about to invalidate, and waits where
     /// MS-FSA 2.1.4.12 waits. CANCELLED when the client gives up.
-    pub fn contend(
+    pub(crate) fn contend(
         &self,
         file: &FileOpen,
         cause: Cause,
@@ -160,7 +160,7 @@ impl Request<'_> {
     }
 
     /// Waits until nobody is giving back anything. Then it is to be asked again.
-    pub fn settled(
+    pub(crate) fn settled(
         &self,
         cell: &FileCell,
         actor: Actor,
@@ -170,7 +170,7 @@ impl Request<'_> {
 
     /// True for a response without signature and seal: its file data may go to the socket
     /// without entering user space.
-    pub fn response_is_bare(&self) -> bool {
+    pub(crate) fn response_is_bare(&self) -> bool {
         self.alone
             && !self.encrypted
             && !self.header.flags.contains(frevo_wire::HeaderFlags::SIGNED)
@@ -178,7 +178,7 @@ impl Request<'_> {
 
     /// MS-SMB2 3.3.5.2.5: fails unless the credits charged cover `bytes` of
     /// payload or of the largest response asked for.
-    pub fn check_charge(&self, bytes: u32) -> Result<(), Status> {
+    pub(crate) fn check_charge(&self, bytes: u32) -> Result<(), Status> {
         let multi_credit = self.connection.supports_multi_credit();
         check_credit_charge(multi_credit, self.header.credit_charge, bytes, 0)
     }

@@ -21,7 +21,7 @@ const _: () = assert!(HEADROOM >= frevo_proto::protection::transform::HEADROOM +
 const USUAL_BYTES: usize = 256;
 
 /// Data that follows the body.
-pub enum Payload {
+pub(crate) enum Payload {
     /// Read into a buffer that has [`HEADROOM`] bytes of headroom.
     Buf(Buf),
     /// Still in the file: it goes to the socket directly. Only when
@@ -38,21 +38,16 @@ pub enum Payload {
 
 impl Payload {
     /// Returns the number of bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Buf(buf) => buf.len(),
             Self::File { length, .. } => *length as usize,
         }
     }
-
-    /// True for an empty payload.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// Data that is put into the client's memory before the response is sent.
-pub struct RemoteData {
+pub(crate) struct RemoteData {
     /// The data.
     pub bytes: Buf,
     /// The client's memory.
@@ -63,7 +58,7 @@ pub struct RemoteData {
 
 /// A response: 64 bytes that are free for the header, then the body.
 #[derive(Default)]
-pub struct Response {
+pub(crate) struct Response {
     bytes: Vec<u8>,
     payload: Option<Payload>,
     made: Made,
@@ -85,7 +80,7 @@ struct Made {
 
 impl Response {
     /// Makes a response without a body in the memory of `bytes`.
-    pub fn reusing(mut bytes: Vec<u8>) -> Self {
+    pub(crate) fn reusing(mut bytes: Vec<u8>) -> Self {
         bytes.clear();
         bytes.reserve(USUAL_BYTES);
         bytes.resize(HEADER_LEN, 0);
@@ -93,120 +88,110 @@ impl Response {
     }
 
     /// Returns the writer of the body; offsets count from the header.
-    pub fn writer(&mut self) -> Writer<'_> {
+    pub(crate) fn writer(&mut self) -> Writer<'_> {
         Writer::from(&mut self.bytes, 0)
     }
 
     /// Removes the body and the payload.
-    pub fn clear_body(&mut self) {
+    pub(crate) fn clear_body(&mut self) {
         self.bytes.truncate(HEADER_LEN);
         self.payload = None;
         self.remote_data = None;
     }
 
     /// Sets the data that goes into the client's memory.
-    pub fn set_remote_data(&mut self, data: RemoteData) {
+    pub(crate) fn set_remote_data(&mut self, data: RemoteData) {
         self.remote_data = Some(Box::new(data));
     }
 
     /// Takes the data that goes into the client's memory.
-    pub const fn take_remote_data(&mut self) -> Option<Box<RemoteData>> {
+    pub(crate) const fn take_remote_data(&mut self) -> Option<Box<RemoteData>> {
         self.remote_data.take()
     }
 
     /// Sets the client's key that the response invalidates, also a response that refuses.
-    pub const fn set_invalidates(&mut self, key: Option<u32>) {
+    pub(crate) const fn set_invalidates(&mut self, key: Option<u32>) {
         self.invalidates = key;
     }
 
     /// Returns the client's key that the response invalidates.
-    pub const fn invalidates(&self) -> Option<u32> {
+    pub(crate) const fn invalidates(&self) -> Option<u32> {
         self.invalidates
     }
 
     /// Returns the room for the header with the body behind it.
-    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn bytes_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
     /// Sets the data that follows the body.
-    pub fn set_payload(&mut self, payload: Payload) {
+    pub(crate) fn set_payload(&mut self, payload: Payload) {
         self.payload = Some(payload);
     }
 
     /// Records the session that SESSION_SETUP has made or continues.
-    pub fn set_session_id(&mut self, id: u64) {
+    pub(crate) fn set_session_id(&mut self, id: u64) {
         self.made.session_id = Some(id);
     }
 
     /// Records the tree connect that TREE_CONNECT has made.
-    pub fn set_tree_id(&mut self, id: u32) {
+    pub(crate) fn set_tree_id(&mut self, id: u32) {
         self.made.tree_id = Some(id);
     }
 
     /// Records the Open that CREATE has made.
-    pub fn set_file_id(&mut self, id: FileId) {
+    pub(crate) fn set_file_id(&mut self, id: FileId) {
         self.made.file_id = Some(id);
     }
 
     /// Records the numbered operation that CREATE has begun.
-    pub fn set_operation(&mut self, id: OperationId) {
+    pub(crate) fn set_operation(&mut self, id: OperationId) {
         self.operation = Some(id);
     }
 
     /// Returns the numbered operation that CREATE has begun.
-    pub const fn operation(&self) -> Option<OperationId> {
+    pub(crate) const fn operation(&self) -> Option<OperationId> {
         self.operation
     }
 
     /// Records that the client has the key of `session`, though its connection is no channel of
     /// it yet: until it is one, the session's key signs.
-    pub fn set_binding(&mut self, session: Arc<Session>) {
+    pub(crate) fn set_binding(&mut self, session: Arc<Session>) {
         self.binding = Some(session);
     }
 
     /// Returns the session whose key signs in place of a channel's.
-    pub const fn binding(&self) -> Option<&Arc<Session>> {
+    pub(crate) const fn binding(&self) -> Option<&Arc<Session>> {
         self.binding.as_ref()
     }
 
     /// Makes the response one without a signature, unless it is sealed.
-    pub fn leave_unsigned(&mut self) {
+    pub(crate) fn leave_unsigned(&mut self) {
         self.is_unsigned = true;
     }
 
     /// True for a response that no key signs.
-    pub const fn is_unsigned(&self) -> bool {
+    pub(crate) const fn is_unsigned(&self) -> bool {
         self.is_unsigned
     }
 
     /// Returns the SessionId of the session that was made.
-    pub const fn session_id(&self) -> Option<u64> {
+    pub(crate) const fn session_id(&self) -> Option<u64> {
         self.made.session_id
     }
 
     /// Returns the TreeId of the tree connect that was made.
-    pub const fn tree_id(&self) -> Option<u32> {
+    pub(crate) const fn tree_id(&self) -> Option<u32> {
         self.made.tree_id
     }
 
     /// Returns the FileId of the Open that was made.
-    pub const fn file_id(&self) -> Option<FileId> {
+    pub(crate) const fn file_id(&self) -> Option<FileId> {
         self.made.file_id
     }
 
-    /// Returns the number of bytes of header, body and payload.
-    pub fn len(&self) -> usize {
-        self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len)
-    }
-
-    /// True while there is no body.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.len() <= HEADER_LEN && self.payload.is_none()
-    }
-
     /// Returns the room for the header with the body, and the payload.
-    pub fn into_parts(self) -> (Vec<u8>, Option<Payload>) {
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Option<Payload>) {
         (self.bytes, self.payload)
     }
 }

@@ -35,7 +35,11 @@ use crate::objects::session::{Identity, Security, Session};
 use crate::objects::settings::{Encryption, Signing};
 
 /// Takes one token of an authentication.
-pub async fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(
+    rq: &Request<'_>,
+    connection: &Connection,
+    out: &mut Response,
+) -> Outcome {
     let request = session_setup::Request::parse(rq.message)?;
     check_encryption(rq)?;
     let mut authentication = find(rq, connection, &request, out)?;

@@ -35,7 +35,7 @@ use crate::objects::stable::{self, Change};
 use crate::objects::times::KeptTimes;
 
 /// Changes what is known of a file.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let request = set_info::Request::parse(rq.message)?;
     let length = u32::try_from(request.buffer.len()).unwrap_or(u32::MAX);
     if length == 0 || length > rq.connection.negotiated()?.terms.max_transact_size {

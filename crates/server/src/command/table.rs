@@ -146,7 +146,7 @@ const BARE: Row = Row {
     kept_bytes: usize::MAX,
 };
 /// The row of NEGOTIATE, which SMB1's has too.
-pub const NEGOTIATE: Row = Row { signing: SignatureRule::Never, is_hashed: true, ..BARE };
+pub(crate) const NEGOTIATE: Row = Row { signing: SignatureRule::Never, is_hashed: true, ..BARE };
 const SESSION: Row = Row { session: true, ..BARE };
 const TREE: Row = Row { tree: true, ..SESSION };
 const SLOW: Row = Row { waits: Waits::Slow, off_core: OffCore::Asks, ..TREE };

@@ -33,7 +33,7 @@ pub(crate) fn pool(rq: &Request<'_>) -> Option<Arc<BlockingPool>> {
 }
 
 /// Connects a session to a share.
-pub fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let signed = rq.header.flags.contains(HeaderFlags::SIGNED);
     let is_anonymous = rq.session().is_ok_and(|session| session.is_anonymous());
     if rq.dialect() == Dialect::SMB_3_1_1 && !signed && !rq.encrypted && !is_anonymous {

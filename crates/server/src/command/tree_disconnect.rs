@@ -11,7 +11,7 @@ use crate::objects::refusal::Outcome;
 /// Ends a tree connect and closes what was opened through it.
 /// Waits for its operations on all channels: after the answer nothing is read or written
 /// through it any more.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     tree_disconnect::Request::parse(rq.message)?;
     let (session, tree) = (rq.session()?, rq.tree()?);
     session.remove_tree(tree, |open| rq.server().close_open(open))?;

@@ -21,7 +21,7 @@ use crate::shares::share::MAX_OFFSET;
 const MAX_DATA_OFFSET: u16 = 0x100;
 
 /// Writes to a file or a pipe.
-pub async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
+pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let mut request = write::Request::parse(rq.message)?;
     let negotiated = rq.connection.negotiated()?;
     let memory = client_memory::of_write(rq, &request)?;

@@ -12,7 +12,7 @@ use crate::objects::session::Session;
 
 /// The purpose of an exchange of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// A new session: MS-SMB2 3.3.5.5.1.
     New,
     /// Authenticating anew: MS-SMB2 3.3.5.5.2. The keys stay, and the pre-authentication
@@ -24,7 +24,7 @@ pub enum Purpose {
 
 /// An exchange of tokens under way on one connection.
 #[derive(Debug)]
-pub struct Authentication {
+pub(crate) struct Authentication {
     /// The state of SPNEGO, NTLM and Kerberos.
     pub acceptor: Acceptor,
     /// PreauthSession.PreauthIntegrityHashValue
@@ -34,12 +34,13 @@ pub struct Authentication {
     /// The session that the exchange authenticates.
     pub session: Arc<Session>,
     /// The charge of an exchange for an existing session; a new session has its own.
+    #[allow(dead_code, reason = "it is held for its effect")]
     pub charge: Option<Charge>,
 }
 
 impl Authentication {
     /// Adds the server's response to the hash; a further round will follow it.
-    pub fn on_response(&mut self, status: Status, message: &[u8]) {
+    pub(crate) fn on_response(&mut self, status: Status, message: &[u8]) {
         if self.purpose != Purpose::Renew {
             self.preauth.on_response(status, &[message]);
         }
@@ -49,16 +50,16 @@ impl Authentication {
 /// The exchanges under way on one connection, by session. An idle connection has none and keeps no
 /// memory for them.
 #[derive(Debug, Default)]
-pub struct Authentications(HashMap<u64, Box<Authentication>>);
+pub(crate) struct Authentications(HashMap<u64, Box<Authentication>>);
 
 impl Authentications {
     /// Keeps an exchange until its next token.
-    pub fn insert(&mut self, session: u64, authentication: Authentication) {
+    pub(crate) fn insert(&mut self, session: u64, authentication: Authentication) {
         self.0.insert(session, Box::new(authentication));
     }
 
     /// Takes the exchange of a session out.
-    pub fn remove(&mut self, session: u64) -> Option<Authentication> {
+    pub(crate) fn remove(&mut self, session: u64) -> Option<Authentication> {
         let removed = self.0.remove(&session);
         if self.0.is_empty() {
             self.0.shrink_to_fit();
@@ -67,17 +68,17 @@ impl Authentications {
     }
 
     /// The exchange of a session.
-    pub fn get_mut(&mut self, session: u64) -> Option<&mut Authentication> {
+    pub(crate) fn get_mut(&mut self, session: u64) -> Option<&mut Authentication> {
         self.0.get_mut(&session).map(AsMut::as_mut)
     }
 
     /// The number of exchanges.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
 
     /// The sessions of the exchanges.
-    pub fn sessions(&self) -> Vec<u64> {
+    pub(crate) fn sessions(&self) -> Vec<u64> {
         self.0.keys().copied().collect()
     }
 }

@@ -10,7 +10,7 @@ use crate::objects::session::Session;
 
 /// A session as one connection uses it.
 #[derive(Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     /// Session that the channel belongs to.
     pub session: Arc<Session>,
     /// Channel.SigningKey of a bound channel; the first channel uses the session's key.
@@ -21,7 +21,7 @@ pub struct Channel {
 
 impl Channel {
     /// A channel of `session` on `connection`.
-    pub fn new(
+    pub(crate) fn new(
         session: &Arc<Session>,
         signing_key: Option<SigningKey>,
         connection: &Arc<ConnectionInfo>,
@@ -31,18 +31,18 @@ impl Channel {
     }
 
     /// Channel.SigningKey; none before authentication succeeded.
-    pub fn signing_key(&self) -> Option<&Arc<SigningKey>> {
+    pub(crate) fn signing_key(&self) -> Option<&Arc<SigningKey>> {
         let of_session = || self.session.security().map(|security| &security.signing_key);
         self.signing_key.as_ref().or_else(of_session)
     }
 
     /// Session.DecryptionKey; none before authentication succeeded, or if it is not to be used.
-    pub fn opening_key(&self) -> Option<&Arc<OpeningKey>> {
+    pub(crate) fn opening_key(&self) -> Option<&Arc<OpeningKey>> {
         self.session.security().and_then(|security| security.opening_key.as_ref())
     }
 
     /// Session.EncryptionKey; none like [`Self::opening_key`].
-    pub fn sealing_key(&self) -> Option<&Arc<SealingKey>> {
+    pub(crate) fn sealing_key(&self) -> Option<&Arc<SealingKey>> {
         self.session.security().and_then(|security| security.sealing_key.as_ref())
     }
 }

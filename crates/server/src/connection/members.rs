@@ -10,7 +10,7 @@ use crate::objects::ledger::Charge;
 use crate::objects::session::State;
 
 /// Sessions on a connection.
-pub struct Members {
+pub(crate) struct Members {
     channels: RefCell<Vec<Rc<Channel>>>,
     /// Authentications under way, by session.
     pub authentications: RefCell<Authentications>,
@@ -43,7 +43,7 @@ impl Members {
 
     /// The channel of session `id` on this connection. A session that ended
     /// elsewhere is forgotten.
-    pub fn channel(&self, id: u64) -> Option<Rc<Channel>> {
+    pub(crate) fn channel(&self, id: u64) -> Option<Rc<Channel>> {
         let mut channels = self.channels.borrow_mut();
         let at = channels.iter().position(|c| c.session.id == id)?;
         let channel = channels.get(at).map(Rc::clone)?;
@@ -55,29 +55,29 @@ impl Members {
     }
 
     /// Puts a session into Connection.SessionTable.
-    pub fn add_channel(&self, channel: Channel) {
+    pub(crate) fn add_channel(&self, channel: Channel) {
         self.channels.borrow_mut().push(Rc::new(channel));
     }
 
     /// Takes a session out of Connection.SessionTable.
-    pub fn remove_channel(&self, id: u64) {
+    pub(crate) fn remove_channel(&self, id: u64) {
         self.channels.borrow_mut().retain(|c| c.session.id != id);
         self.authentications.borrow_mut().remove(id);
     }
 
     /// Sessions on this connection.
-    pub fn channel_count(&self) -> usize {
+    pub(crate) fn channel_count(&self) -> usize {
         self.channels.borrow().len()
     }
 
     /// True while a session on the connection is Valid or Expired.
-    pub fn has_session(&self) -> bool {
+    pub(crate) fn has_session(&self) -> bool {
         let is_live = |c: &Rc<Channel>| matches!(c.session.state(), State::Valid | State::Expired);
         self.channels.borrow().iter().any(is_live)
     }
 
     /// True once a session has authenticated on the connection.
-    pub fn is_authenticated(&self) -> bool {
+    pub(crate) fn is_authenticated(&self) -> bool {
         self.ticket.borrow().is_none()
     }
 }

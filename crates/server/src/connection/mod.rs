@@ -56,7 +56,7 @@ use members::Members;
 use outgoing::Outgoing;
 
 /// The part of a connection that its core owns.
-pub struct Connection {
+pub(crate) struct Connection {
     /// The facts that other threads may read.
     pub info: Arc<ConnectionInfo>,
     /// True once SMB1's NEGOTIATE was answered with 0x02FF: SMB2's must follow.
@@ -151,12 +151,12 @@ impl Connection {
 
     /// True for a READ of `bytes` on a connection whose READs ask for little at a time. To be asked for
     /// READs of a client on this host that could be answered without a copy.
-    pub fn is_read_without_copy(&self, bytes: u32) -> bool {
+    pub(crate) fn is_read_without_copy(&self, bytes: u32) -> bool {
         self.outgoing.is_read_without_copy(bytes)
     }
 
     /// Ends the connection without a further reply.
-    pub fn disconnect(&self, why: Doom) {
+    pub(crate) fn disconnect(&self, why: Doom) {
         if self.doom.get().is_none() {
             self.doom.set(Some(why));
             self.attention.notify_one();

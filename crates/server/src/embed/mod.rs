@@ -4,7 +4,7 @@
 //! [`ServerBuilder`] takes the parts and makes a [`Server`]. The command line, the tests
 //! and the simulator make theirs in this way too.
 //!
-//! It may touch all rooms. Nothing in the server imports it but `config` and `serve`.
+//! It may touch all rooms. Nothing in the server imports it but `serve`.
 
 mod builder;
 mod limits;

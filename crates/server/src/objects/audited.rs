@@ -102,7 +102,7 @@ impl TreeConnect {
 }
 
 /// Records a CREATE that succeeded.
-pub fn opened(tree: &TreeConnect, open: &Open, action: CreateAction) {
+pub(crate) fn opened(tree: &TreeConnect, open: &Open, action: CreateAction) {
     if tree.share.audit.is_none() {
         return;
     }
@@ -185,7 +185,7 @@ pub(crate) fn replaced(open: &Open, name: &Name, is_directory: bool) {
 }
 
 /// A rename, or an attempt.
-pub fn renamed(open: &Open, from: &Name, to: &Name, outcome: Result<(), Status>) {
+pub(crate) fn renamed(open: &Open, from: &Name, to: &Name, outcome: Result<(), Status>) {
     open.tree().record(Operations::RENAME, || {
         Event::new(Kind::Rename)
             .status(outcome.err().unwrap_or(Status::SUCCESS))
@@ -195,7 +195,7 @@ pub fn renamed(open: &Open, from: &Name, to: &Name, outcome: Result<(), Status>)
 }
 
 /// A hard link, or an attempt.
-pub fn linked(open: &Open, from: &Name, to: &Name, outcome: Result<(), Status>) {
+pub(crate) fn linked(open: &Open, from: &Name, to: &Name, outcome: Result<(), Status>) {
     open.tree().record(Operations::CREATE, || {
         Event::new(Kind::Create)
             .status(outcome.err().unwrap_or(Status::SUCCESS))
@@ -246,7 +246,7 @@ pub(crate) fn protected(
 }
 
 /// An owner that was given with SeRestorePrivilege.
-pub fn gave(open: &Open, owner: &Sid, token: &Token) {
+pub(crate) fn gave(open: &Open, owner: &Sid, token: &Token) {
     if !token.contains(owner)
         && let Ok(file) = open.file()
     {

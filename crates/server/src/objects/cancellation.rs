@@ -11,7 +11,7 @@ use crate::base::limits::BREAK_TIMEOUT;
 
 /// CANCEL, for requests that wait in one place only.
 #[derive(Debug, Default)]
-pub struct Cancellation {
+pub(crate) struct Cancellation {
     told: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     /// The time since which somebody waits for others within the request.
@@ -62,7 +62,7 @@ impl Cancellation {
     }
 
     /// Waits until it does.
-    pub async fn told(&self) {
+    pub(crate) async fn told(&self) {
         poll_fn(|cx| {
             if self.told.get() {
                 return Poll::Ready(());

@@ -20,7 +20,7 @@ use crate::objects::settings::Settings;
 /// acceptance of the connection until its end. NEGOTIATE adds all of [`Negotiated`] at
 /// once: before it [`Self::negotiated`] fails, and afterwards nothing changes. No lock is
 /// needed to read any of them.
-pub struct ConnectionInfo {
+pub(crate) struct ConnectionInfo {
     /// The number of the connection in logs and in the channel lists of sessions.
     pub id: u64,
     /// Server that accepted the connection.
@@ -44,7 +44,7 @@ pub struct ConnectionInfo {
 
 /// Facts that NEGOTIATE has set for the connection.
 #[derive(Debug, Clone)]
-pub struct Negotiated {
+pub(crate) struct Negotiated {
     /// Dialect, algorithms and sizes.
     pub terms: Terms,
     /// Connection.ClientGuid
@@ -75,7 +75,7 @@ pub struct TestHooks {
 
 /// The two ends of a transport connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Ends {
+pub(crate) struct Ends {
     /// Address and port of the client.
     pub peer: SocketAddr,
     /// Address and port of the server.
@@ -86,7 +86,7 @@ pub struct Ends {
 
 impl ConnectionInfo {
     /// Facts of a connection that has been accepted.
-    pub fn new(
+    pub(crate) fn new(
         id: u64,
         server: Arc<ServerState>,
         settings: Arc<Settings>,
@@ -122,51 +122,51 @@ impl ConnectionInfo {
 
     /// Results of NEGOTIATE. Fails before it; of the commands that come before NEGOTIATE
     /// none reaches a handler.
-    pub fn negotiated(&self) -> Result<&Negotiated, Status> {
+    pub(crate) fn negotiated(&self) -> Result<&Negotiated, Status> {
         self.negotiated.get().ok_or(Status::INVALID_PARAMETER)
     }
 
     /// True once NEGOTIATE has succeeded.
-    pub fn is_negotiated(&self) -> bool {
+    pub(crate) fn is_negotiated(&self) -> bool {
         self.negotiated.get().is_some()
     }
 
     /// Adds the results of NEGOTIATE. A second call changes nothing: the connection
     /// refuses a second NEGOTIATE before (MS-SMB2 3.3.5.4).
-    pub fn settle(&self, negotiated: Negotiated) {
+    pub(crate) fn settle(&self, negotiated: Negotiated) {
         let settled = self.negotiated.set(negotiated);
         debug_assert!(settled.is_ok(), "NEGOTIATE succeeded twice");
     }
 
     /// True if the data of READ and WRITE may move beside the messages, by RDMA.
-    pub const fn moves_data(&self) -> bool {
+    pub(crate) const fn moves_data(&self) -> bool {
         self.transport.facts().moves_data
     }
 
     /// Connection.Dialect; SMB 2.0.2 before NEGOTIATE.
-    pub fn dialect(&self) -> Dialect {
+    pub(crate) fn dialect(&self) -> Dialect {
         self.negotiated.get().map_or(Dialect::SMB_2_0_2, |n| n.terms.dialect)
     }
 
     /// True for a dialect of the 3.x family.
-    pub fn is_smb3(&self) -> bool {
+    pub(crate) fn is_smb3(&self) -> bool {
         self.negotiated.get().is_some_and(|n| n.terms.is_smb3())
     }
 
     /// Connection.SupportsMultiCredit
-    pub fn supports_multi_credit(&self) -> bool {
+    pub(crate) fn supports_multi_credit(&self) -> bool {
         self.negotiated.get().is_some_and(|n| n.terms.is_multi_credit)
     }
 
     /// True when the client runs on the server's machine.
-    pub fn is_same_host(&self) -> bool {
+    pub(crate) fn is_same_host(&self) -> bool {
         let peer = self.peer.ip().to_canonical();
         peer.is_loopback() || peer == self.local.ip().to_canonical()
     }
 
     /// Writes a log line about the client with `write`, unless there were too many of them.
     /// See [`Lines::tell`](crate::base::lines::Lines::tell).
-    pub fn tell(&self, write: impl FnOnce(Option<u64>)) {
+    pub(crate) fn tell(&self, write: impl FnOnce(Option<u64>)) {
         self.server.lines.tell(self.peer.ip(), write);
     }
 }

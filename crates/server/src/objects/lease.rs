@@ -2,10 +2,10 @@
 //! 3.3.4.7, 3.3.6.1 and 3.3.6.5. What is broken and when decides
 //! `frevo_store::lease`.
 
-pub mod client;
-pub mod delivery;
-pub mod host;
-pub mod parcel;
+pub(crate) mod client;
+pub(crate) mod delivery;
+pub(crate) mod host;
+pub(crate) mod parcel;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl FileOpen {
 
 /// An action on a file that others may cache.
 #[derive(Debug)]
-pub struct Contender {
+pub(crate) struct Contender {
     /// The file.
     pub cell: Arc<FileCell>,
     /// The Open that acts. It need not be one of the file's.
@@ -90,7 +90,7 @@ impl Waiting {
 
 /// Breaks what others cache of a file and the action is about to invalidate, and waits where
 /// MS-FSA 2.1.4.12 waits. CANCELLED when the client gives up.
-pub async fn contend(
+pub(crate) async fn contend(
     server: &Arc<ServerState>,
     cancellation: &Cancellation,
     contender: Contender,
@@ -105,7 +105,7 @@ pub async fn contend(
 /// Does the same for an action on several files: all breaks are sent before one of them is waited
 /// for, so that the slowest holder decides how long it takes, and not their number. `goes_on` is
 /// asked after each of them: false ends the wait.
-pub async fn contend_for_all(
+pub(crate) async fn contend_for_all(
     server: &Arc<ServerState>,
     cancellation: &Cancellation,
     contenders: Vec<Contender>,
@@ -131,7 +131,7 @@ pub async fn contend_for_all(
 
 /// Waits until nobody is giving back anything. Then it is to be asked again. Whoever has not given
 /// back anything when the request has waited for [`BREAK_TIMEOUT`] altogether loses it.
-pub async fn settled(
+pub(crate) async fn settled(
     cancellation: &Cancellation,
     cell: &FileCell,
     actor: Actor,

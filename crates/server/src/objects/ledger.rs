@@ -30,9 +30,10 @@ use crate::objects::notice::{ConnectionHandle, Notice};
 mod kind;
 mod tab;
 
+pub(crate) use kind::KINDS;
+pub use kind::Kind;
 use kind::LIMITS;
-pub use kind::{KINDS, Kind};
-pub use tab::{Tab, Tabs};
+pub(crate) use tab::Tabs;
 
 const _: () = {
     let mut at = 0;

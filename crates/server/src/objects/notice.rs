@@ -34,7 +34,7 @@ pub struct ConnectionHandle(Arc<Mutex<Queue>>);
 /// Not a channel of tokio, which takes 1.3 KiB before anything is sent: few connections ever get a
 /// notice.
 #[derive(Debug)]
-pub struct Notices(Arc<Mutex<Queue>>);
+pub(crate) struct Notices(Arc<Mutex<Queue>>);
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -55,7 +55,7 @@ impl Queue {
 }
 
 /// A new connection's notices, and what sends them.
-pub fn notices() -> (ConnectionHandle, Notices) {
+pub(crate) fn notices() -> (ConnectionHandle, Notices) {
     let queue = Arc::new(Mutex::new(Queue::default()));
     (ConnectionHandle(Arc::clone(&queue)), Notices(queue))
 }
@@ -83,7 +83,7 @@ impl ConnectionHandle {
 impl Notices {
     /// Takes the next notice, or has the task woken by the next one. Pending for ever once
     /// [closed](Self::close).
-    pub fn poll_next(&self, cx: &Context<'_>) -> Poll<Notice> {
+    pub(crate) fn poll_next(&self, cx: &Context<'_>) -> Poll<Notice> {
         let mut queue = self.0.lock();
         if let Some(notice) = queue.take() {
             return Poll::Ready(notice);
@@ -95,12 +95,12 @@ impl Notices {
     }
 
     /// Takes the next notice, if one has come already.
-    pub fn try_next(&self) -> Option<Notice> {
+    pub(crate) fn try_next(&self) -> Option<Notice> {
         self.0.lock().take()
     }
 
     /// Refuses further notices. Those that have come stay.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.0.lock().is_closed = true;
     }
 }

@@ -7,7 +7,7 @@ use frevo_wire::{Malformed, Status};
 
 /// The failure of a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// An error response with this status.
     Status(Status),
     /// An error response with this status and error data, MS-SMB2 2.2.2.
@@ -18,7 +18,7 @@ pub enum Refusal {
 
 /// Why a connection is ended without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doom {
+pub(crate) enum Doom {
     /// A rule of the framing, the transform or the sequence window.
     Protocol(frevo_proto::Disconnect),
     /// Another rule, in a few words for the log.
@@ -62,7 +62,7 @@ pub(crate) type Outcome = Result<Status, Refusal>;
 
 impl Refusal {
     /// The status that goes into the response, if there is one.
-    pub const fn status(&self) -> Option<Status> {
+    pub(crate) const fn status(&self) -> Option<Status> {
         match self {
             Self::Status(status) | Self::Data(status, _) => Some(*status),
             Self::Disconnect(_) => None,

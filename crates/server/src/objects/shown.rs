@@ -12,7 +12,7 @@ use crate::objects::open::FileOpen;
 
 /// The state of one Open's file, if the latest requests of a compound have shown it.
 #[derive(Debug, Default)]
-pub struct Shown(Cell<Option<(OpenId, Stat)>>);
+pub(crate) struct Shown(Cell<Option<(OpenId, Stat)>>);
 
 impl Shown {
     /// A request of the compound begins. Those that may change a file, or may take long, end what is

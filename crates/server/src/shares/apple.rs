@@ -3,8 +3,8 @@
 //! is told by Apple's published SMB client and shown by Samba's vfs_fruit, whose
 //! smbtorture suites judge this.
 
-pub mod afp_info;
-pub mod nfs_aces;
+pub(crate) mod afp_info;
+pub(crate) mod nfs_aces;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use frevo_wire::fscc::eq_ignore_case;
 use self::afp_info::{AfpInfoNode, Record};
 
 /// The stream of Finder information, a [`Record`].
-pub const AFP_INFO: &str = "AFP_AfpInfo";
+pub(crate) const AFP_INFO: &str = "AFP_AfpInfo";
 /// The stream that is the resource fork.
-pub const AFP_RESOURCE: &str = "AFP_Resource";
+pub(crate) const AFP_RESOURCE: &str = "AFP_Resource";
 
 /// How a stream is to be treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// The stream AFP_AfpInfo: Finder information.
     Info,
     /// The stream AFP_Resource: the resource fork.
@@ -34,7 +34,7 @@ pub enum Kind {
 
 impl Kind {
     /// The kind of the stream with this name.
-    pub fn of(stream: &str) -> Self {
+    pub(crate) fn of(stream: &str) -> Self {
         if eq_ignore_case(stream, AFP_INFO) {
             Self::Info
         } else if eq_ignore_case(stream, AFP_RESOURCE) {
@@ -57,12 +57,12 @@ impl Kind {
 }
 
 /// Opens Finder information so that it can be looked at.
-pub fn how(name: &Name, how: OpenHow) -> OpenHow {
+pub(crate) fn how(name: &Name, how: OpenHow) -> OpenHow {
     OpenHow { read: how.read || Kind::of_name(name) == Some(Kind::Info), ..how }
 }
 
 /// True for a stream that does not exist yet, although it has been opened.
-pub fn is_absent(name: &Name, node: &dyn Node, stat: &Stat, is_apple: bool) -> bool {
+pub(crate) fn is_absent(name: &Name, node: &dyn Node, stat: &Stat, is_apple: bool) -> bool {
     match Kind::of_name(name) {
         Some(Kind::Info) => Record::read(node).is_none(),
         Some(kind) => kind.vanishes(is_apple) && stat.end_of_file == 0,
@@ -71,7 +71,7 @@ pub fn is_absent(name: &Name, node: &dyn Node, stat: &Stat, is_apple: bool) -> b
 }
 
 /// The node through which the stream `name` is used.
-pub fn wrap(name: &Name, node: Arc<dyn Node>) -> Arc<dyn Node> {
+pub(crate) fn wrap(name: &Name, node: Arc<dyn Node>) -> Arc<dyn Node> {
     match Kind::of_name(name) {
         Some(Kind::Info) => Arc::new(AfpInfoNode::new(node)),
         _ => node,
@@ -80,7 +80,7 @@ pub fn wrap(name: &Name, node: Arc<dyn Node>) -> Arc<dyn Node> {
 
 /// A new end of the file, or where it is reserved up to: macOS and everybody else
 /// finds Finder information 60 bytes long, whatever is set.
-pub fn check_end(node: &dyn Node, end: u64) -> Result<(), Status> {
+pub(crate) fn check_end(node: &dyn Node, end: u64) -> Result<(), Status> {
     if as_info(node).is_some() && end > Record::SIZE as u64 {
         return Err(Status::ALLOTTED_SPACE_EXCEEDED);
     }
@@ -94,22 +94,22 @@ fn as_info(node: &dyn Node) -> Option<&AfpInfoNode> {
 
 /// True when Finder information, through the node of its stream, says nothing; None for another
 /// stream.
-pub fn is_empty_info(node: &dyn Node) -> Option<bool> {
+pub(crate) fn is_empty_info(node: &dyn Node) -> Option<bool> {
     as_info(node).map(AfpInfoNode::is_empty)
 }
 
 /// True for the name of a stream that does not exist while it is empty.
-pub fn vanishes(name: &Name, is_apple: bool) -> bool {
+pub(crate) fn vanishes(name: &Name, is_apple: bool) -> bool {
     Kind::of_name(name).is_some_and(|kind| kind.vanishes(is_apple))
 }
 
 /// True for the name of a resource fork.
-pub fn is_resource(name: &Name) -> bool {
+pub(crate) fn is_resource(name: &Name) -> bool {
     Kind::of_name(name) == Some(Kind::Resource)
 }
 
 /// True for a stream of `file` that listings show.
-pub fn shows(vfs: &dyn Vfs, file: &Name, is_apple: bool, stream: &StreamStat) -> bool {
+pub(crate) fn shows(vfs: &dyn Vfs, file: &Name, is_apple: bool, stream: &StreamStat) -> bool {
     match Kind::of(&stream.name) {
         Kind::Info => {
             let name = file.with_stream(Some(&stream.name));

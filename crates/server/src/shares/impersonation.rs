@@ -27,7 +27,7 @@ use crate::shares::protection;
 /// Opens the scope in which a thread polls a connection. With `lazily` a thread that has
 /// acted as a user goes on as this user until another one is needed or the scope ends: all
 /// shares of the server are wrapped then, those too whose files are the server's.
-pub fn scope(lazily: bool) -> Option<Scope> {
+pub(crate) fn scope(lazily: bool) -> Option<Scope> {
     lazily.then(Scope::open)
 }
 
@@ -53,18 +53,18 @@ impl As {
 }
 
 /// `vfs` as `actor` may use it.
-pub fn for_user(vfs: Arc<dyn Vfs>, actor: Arc<Actor>) -> Arc<dyn Vfs> {
+pub(crate) fn for_user(vfs: Arc<dyn Vfs>, actor: Arc<Actor>) -> Arc<dyn Vfs> {
     Arc::new(ActingVfs { inner: vfs, whom: As::User(actor) })
 }
 
 /// `vfs` as the server uses it, on threads that may be left acting as a user.
-pub fn for_server(vfs: Arc<dyn Vfs>) -> Arc<dyn Vfs> {
+pub(crate) fn for_server(vfs: Arc<dyn Vfs>) -> Arc<dyn Vfs> {
     Arc::new(ActingVfs { inner: vfs, whom: As::Server })
 }
 
 /// The file system under the server's own credentials: for facts that are found out once for
 /// all users.
-pub fn for_all(vfs: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
+pub(crate) fn for_all(vfs: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
     let any: &dyn Any = &**vfs;
     match any.downcast_ref::<ActingVfs>() {
         Some(acting) => Arc::new(ActingVfs { inner: Arc::clone(&acting.inner), whom: As::Server }),
@@ -73,7 +73,7 @@ pub fn for_all(vfs: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
 }
 
 /// The user that `node` acts as; none for the server.
-pub fn actor_of(node: &dyn Node) -> Option<&Arc<Actor>> {
+pub(crate) fn actor_of(node: &dyn Node) -> Option<&Arc<Actor>> {
     let node: &dyn Any = node;
     match &node.downcast_ref::<ActingNode>()?.whom {
         As::User(actor) => Some(actor),
@@ -85,13 +85,13 @@ pub fn actor_of(node: &dyn Node) -> Option<&Arc<Actor>> {
 ///
 /// # Errors
 /// ACCESS_DENIED when that cannot be done.
-pub fn act_for(node: &dyn Node) -> Result<Option<Assumed>, Status> {
+pub(crate) fn act_for(node: &dyn Node) -> Result<Option<Assumed>, Status> {
     let Some(actor) = actor_of(node) else { return Ok(None) };
     As::User(Arc::clone(actor)).act().map(Some).map_err(Fault::status)
 }
 
 /// The number of the user of the host that uses `node`.
-pub fn uid_of(node: &dyn Node) -> u32 {
+pub(crate) fn uid_of(node: &dyn Node) -> u32 {
     actor_of(node).map_or_else(|| host::server_ids().0, |actor| actor.uid())
 }
 
@@ -100,7 +100,7 @@ pub fn uid_of(node: &dyn Node) -> u32 {
 ///
 /// # Errors
 /// ACCESS_DENIED when it would not.
-pub fn check_removal(vfs: &dyn Vfs, node: &dyn Node, name: &Name) -> Result<(), Status> {
+pub(crate) fn check_removal(vfs: &dyn Vfs, node: &dyn Node, name: &Name) -> Result<(), Status> {
     const STICKY: u32 = 0o1000;
     let Some(actor) = actor_of(node) else { return Ok(()) };
     if name.stream().is_some() {

@@ -28,11 +28,11 @@ pub use crate::shares::recycle::{RecycleBin, RecycleCounts};
 pub use crate::shares::user_folders::{USER, UserFolders};
 
 /// The largest offset a file can have.
-pub const MAX_OFFSET: u64 = i64::MAX as u64;
+pub(crate) const MAX_OFFSET: u64 = i64::MAX as u64;
 
 /// The files or pipes of a share.
 #[derive(Debug, Clone)]
-pub enum Target {
+pub(crate) enum Target {
     /// A folder of a file system.
     Disk(Arc<dyn Vfs>),
     /// The pipes of IPC$.
@@ -151,7 +151,7 @@ pub struct Share {
 
 /// Share.CurrentUses: tree connects to a share, over all reloads.
 #[derive(Debug, Default)]
-pub struct Uses(Mutex<UseCounts>);
+pub(crate) struct Uses(Mutex<UseCounts>);
 
 #[derive(Debug, Default)]
 struct UseCounts {
@@ -170,7 +170,7 @@ pub struct Use {
 impl Uses {
     /// Takes one more use for `account`, of at most `most`. None when all are taken. The last quarter
     /// is not for an account that has more than a quarter.
-    pub fn take(self: &Arc<Self>, most: Option<usize>, account: &str) -> Option<Use> {
+    pub(crate) fn take(self: &Arc<Self>, most: Option<usize>, account: &str) -> Option<Use> {
         let most = most.unwrap_or(usize::MAX);
         let mut counts = self.0.lock();
         let own = counts.of_account.get(account).copied().unwrap_or(0);

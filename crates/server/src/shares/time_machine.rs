@@ -24,7 +24,7 @@ const IMAGES: [&str; 2] = [".sparsebundle", ".backupbundle"];
 
 /// How large a share is for backups, and what they take of it.
 #[derive(Debug)]
-pub struct Limit {
+pub(crate) struct Limit {
     /// Bytes.
     bytes: u64,
     counted: Mutex<Option<(Instant, u64)>>,
@@ -34,7 +34,7 @@ pub struct Limit {
 
 impl Limit {
     /// A share of that many bytes.
-    pub fn new(bytes: u64) -> Self {
+    pub(crate) fn new(bytes: u64) -> Self {
         Self { bytes, counted: Mutex::new(None), counting: Arc::new(Semaphore::new(1)) }
     }
 
@@ -46,7 +46,7 @@ impl Limit {
 
     /// Counts anew, off the core, unless that was done just now. A count that was
     /// begun is finished, whether or not somebody still waits for it.
-    pub async fn count(self: &Arc<Self>, vfs: &Arc<dyn Vfs>) {
+    pub(crate) async fn count(self: &Arc<Self>, vfs: &Arc<dyn Vfs>) {
         if self.known().is_some() {
             return;
         }
@@ -67,7 +67,7 @@ impl Limit {
     }
 
     /// The space of the file system, as much of it as there is for backups.
-    pub fn of(&self, space: Space) -> Space {
+    pub(crate) fn of(&self, space: Space) -> Space {
         let taken = self.counted.lock().map_or(0, |(_, bytes)| bytes);
         let units = |bytes: u64| bytes / u64::from(space.unit.max(1));
         let left = units(self.bytes.saturating_sub(taken));

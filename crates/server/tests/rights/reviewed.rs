@@ -6,7 +6,7 @@ use frevo_auth::smbpasswd::Entry;
 use frevo_auth::{AccountFile, NtHash};
 use frevo_server::access_rules::{Names, Rules};
 use frevo_server::internal::limits::LOGON_DELAY;
-use frevo_server::share::Shares;
+use frevo_server::internal::state::Shares;
 
 use crate::client::logon::Exchange;
 use crate::client::world::{in_frozen_world, in_world, password};

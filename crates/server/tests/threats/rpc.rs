@@ -8,10 +8,10 @@ use frevo_rpc::pdu::{
     BindAck, ContextResultCode, PduFlags, PduKind, RejectReason, parse_bind_nak, parse_fault,
 };
 use frevo_rpc::{AuthLevel, FaultStatus, SyntaxId};
-use frevo_server::internal::ledger::Kind;
 use frevo_server::internal::limits::{
     AUTHENTICATE_DEADLINE, RPC_ANSWER_DEADLINE, RPC_IDLE, RPC_MAPPER_IDLE, RPC_MESSAGE_DEADLINE,
 };
+use frevo_server::internal::state::Kind;
 use frevo_server::{Reload, RpcPort, UserList};
 use frevo_wire::ndr::ContextHandle;
 use tokio::time::Instant;

@@ -14,7 +14,7 @@ use super::names::{HostNames, NoNames};
 ///
 /// # Errors
 /// The error of the connection.
-pub fn log_socket(path: &Path) -> io::Result<UnixDatagram> {
+pub(crate) fn log_socket(path: &Path) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.connect(path)?;
     Ok(socket)
@@ -66,17 +66,17 @@ pub struct Assumed;
 
 /// The time in which a thread may go on as the user that it acted as last.
 #[derive(Debug)]
-pub struct Scope;
+pub(crate) struct Scope;
 
 impl Scope {
     /// Opens one.
-    pub const fn open() -> Self {
+    pub(crate) const fn open() -> Self {
         Self
     }
 }
 
 /// Acts as the program, as every thread does.
-pub const fn as_server() -> Assumed {
+pub(crate) const fn as_server() -> Assumed {
     Assumed
 }
 
@@ -84,32 +84,32 @@ pub const fn as_server() -> Assumed {
 pub const fn begin_thread() {}
 
 /// The user and the group of the program.
-pub fn server_ids() -> (u32, u32) {
+pub(crate) fn server_ids() -> (u32, u32) {
     (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
 /// Makes calls that must not take long; none of them gives up.
-pub fn short_patience<T>(calls: impl FnOnce() -> T) -> (T, bool) {
+pub(crate) fn short_patience<T>(calls: impl FnOnce() -> T) -> (T, bool) {
     (calls(), false)
 }
 
 /// Makes calls that take as long as they need.
-pub fn long_patience<T>(calls: impl FnOnce() -> T) -> T {
+pub(crate) fn long_patience<T>(calls: impl FnOnce() -> T) -> T {
     calls()
 }
 
 /// Returns false: without a POSIX host no call gives up.
-pub const fn gives_up(_steps: usize) -> bool {
+pub(crate) const fn gives_up(_steps: usize) -> bool {
     false
 }
 
 /// Returns false: without a POSIX host no call gives up.
-pub const fn has_given_up() -> bool {
+pub(crate) const fn has_given_up() -> bool {
     false
 }
 
 /// The fault that an error of the kernel is, of those that moving data meets.
-pub const fn fault_of(errno: Errno) -> Fault {
+pub(crate) const fn fault_of(errno: Errno) -> Fault {
     match errno {
         Errno::ACCESS | Errno::PERM => Fault::AccessDenied,
         Errno::ROFS => Fault::ReadOnly,
@@ -124,6 +124,6 @@ pub const fn fault_of(errno: Errno) -> Fault {
 }
 
 /// Returns the users of the host: there are none.
-pub fn names() -> &'static dyn HostNames {
+pub(crate) fn names() -> &'static dyn HostNames {
     &NoNames
 }

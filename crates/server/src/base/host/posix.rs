@@ -2,20 +2,20 @@
 
 use super::names::{HostNames, Said};
 
-pub use frevo_posix::credentials::{
-    Assumed, Credentials, Scope, as_server, begin_thread, server_ids,
-};
-pub use frevo_posix::name_service::log_socket;
-pub use frevo_posix::patience::{
+pub use frevo_posix::UnixUser;
+pub use frevo_posix::credentials::begin_thread;
+pub(crate) use frevo_posix::credentials::{Assumed, Credentials, Scope, as_server, server_ids};
+pub(crate) use frevo_posix::fault_of;
+pub(crate) use frevo_posix::name_service::log_socket;
+pub(crate) use frevo_posix::patience::{
     gives_up, has_given_up, long as long_patience, short as short_patience,
 };
-pub use frevo_posix::{SnapshotFolders, UnixUser, fault_of};
 
-pub use frevo_posix::{forget_remembered, remembered_bytes};
+pub(crate) use frevo_posix::{forget_remembered, remembered_bytes};
 
 /// The users of this host, as its name service knows them.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct PosixNames;
+pub(crate) struct PosixNames;
 
 impl HostNames for PosixNames {
     fn user(&self, name: &str) -> Said<UnixUser> {
@@ -36,7 +36,7 @@ impl HostNames for PosixNames {
 }
 
 /// Returns the users of the host that the server was compiled for.
-pub fn names() -> &'static dyn HostNames {
+pub(crate) fn names() -> &'static dyn HostNames {
     &PosixNames
 }
 

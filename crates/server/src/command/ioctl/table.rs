@@ -8,7 +8,7 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::audit::Recorded;
 
-pub use super::object_id::Asked;
+pub(crate) use super::object_id::Asked;
 
 /// The object that a control code is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub struct Row {
 
 /// The row of a code; none for codes that MS-SMB2 2.2.31 and MS-FSCC 2.3 do
 /// not have.
-pub fn row(code: CtlCode) -> Option<&'static Row> {
+pub(crate) fn row(code: CtlCode) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.code == code)
 }
 

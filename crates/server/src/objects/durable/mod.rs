@@ -10,21 +10,21 @@
 
 mod by_file;
 mod caching;
-pub mod disk;
-pub mod handover;
-pub mod owning;
+pub(crate) mod disk;
+pub(crate) mod handover;
+pub(crate) mod owning;
 mod reconnect;
-pub mod record;
-pub mod scavenger;
+pub(crate) mod record;
+pub(crate) mod scavenger;
 mod store_backlog;
 mod survival;
 mod table;
 
-pub use caching::Caching;
-pub use reconnect::{AskedLease, Reconnect, Version};
-pub use survival::{AppInstance, Asked, Survival};
+pub(crate) use caching::Caching;
+pub(crate) use reconnect::{AskedLease, Reconnect, Version};
+pub(crate) use survival::{AppInstance, Asked, Survival};
 use table::Broken;
-pub use table::{Creating, Durables, Hold, Replay};
+pub(crate) use table::{Creating, Durables, Hold, Replay};
 
 use frevo_store::lease::{Break, Granted, LeaseState, OplockLevel};
 
@@ -35,7 +35,7 @@ use crate::objects::server::ServerState;
 /// Open cannot be taken up without what is broken, so it is closed at once; a
 /// resilient one loses what it cached and stays. True when a persistent one has
 /// it: its client has the usual time to come back and give it up.
-pub fn on_break(server: &ServerState, broken: &Break) -> bool {
+pub(crate) fn on_break(server: &ServerState, broken: &Break) -> bool {
     let mut is_kept = false;
     for (_, route) in &broken.routes {
         match server.durables.on_break(route.persistent) {

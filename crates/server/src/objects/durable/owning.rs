@@ -88,7 +88,7 @@ pub fn restore(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<
 ///
 /// # Errors
 /// When the store cannot be read.
-pub fn restore_new(server: &Arc<ServerState>) -> Result<usize, StateFault> {
+pub(crate) fn restore_new(server: &Arc<ServerState>) -> Result<usize, StateFault> {
     let Some(store) = server.durables.store() else { return Ok(0) };
     let is_new = |share: &Arc<Share>| share.continuous && share.life.is_without_records();
     let shares: Vec<_> = server.shares().sorted().into_iter().filter(is_new).collect();

@@ -127,7 +127,7 @@ fn lease_of(held: Granted, owner: Option<LeaseOwner>) -> LeaseRecord {
 
 /// Puts `open` as it is now on record and waits until that is stable, with all that failed
 /// before. Does nothing, and calls nobody, for an Open that is not persistent.
-pub async fn keep(server: &ServerState, open: &Open) -> Result<(), Status> {
+pub(crate) async fn keep(server: &ServerState, open: &Open) -> Result<(), Status> {
     let (done, stable) = oneshot::channel();
     match put(server, open, Box::new(move |result| _ = done.send(result))) {
         true if planted!(AnswerBeforeStable) => Ok(()),
@@ -169,7 +169,7 @@ pub(super) async fn settle(server: &ServerState) -> Result<(), Status> {
     Ok(())
 }
 
-/// Like [`keep`], for promises that were taken back: no request waits until the record is
+/// Like `keep`, for promises that were taken back: no request waits until the record is
 /// stable.
 pub fn renew(server: &ServerState, open: &Open) {
     put(server, open, Box::new(|_| {}));
@@ -195,7 +195,7 @@ fn put(server: &ServerState, open: &Open, done: Done) -> bool {
 }
 
 /// Like [`keep`], for all persistent Opens of a file, whose name or promises have changed.
-pub async fn keep_file(server: &ServerState, cell: &FileCell) -> Result<(), Status> {
+pub(crate) async fn keep_file(server: &ServerState, cell: &FileCell) -> Result<(), Status> {
     if server.durables.store().is_none() {
         return Ok(());
     }
@@ -206,7 +206,7 @@ pub async fn keep_file(server: &ServerState, cell: &FileCell) -> Result<(), Stat
 }
 
 /// Waits until the record of a persistent Open that has closed is gone.
-pub async fn gone(server: &ServerState, open: &Open) -> Result<(), Status> {
+pub(crate) async fn gone(server: &ServerState, open: &Open) -> Result<(), Status> {
     let is_persistent = open.survival().is_some_and(Survival::is_persistent);
     if !is_persistent || server.durables.store().is_none() {
         return Ok(());

@@ -18,7 +18,7 @@ use crate::objects::server::ServerState;
 ///
 /// All retries are made here: a connection that cannot deliver a notification passes it
 /// to this function.
-pub fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
+pub(crate) fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
     if planted!(LostBreak) {
         return;
     }
@@ -42,7 +42,7 @@ pub fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
 
 /// Delivers the notifications of a connection that cannot deliver them; many of them on another
 /// thread.
-pub fn deliver_all(server: &Arc<ServerState>, mut parcels: Vec<Parcel>) {
+pub(crate) fn deliver_all(server: &Arc<ServerState>, mut parcels: Vec<Parcel>) {
     let rest = parcels.split_off(parcels.len().min(BREAKS_PASSED_ON));
     for parcel in parcels {
         deliver(server, parcel);
@@ -75,7 +75,7 @@ fn end(server: &ServerState, parcel: &Parcel) {
 
 /// Tells a client that has come back of a break that it has missed: MS-SMB2 3.3.5.9.12,
 /// Lease.BreakNotification.
-pub fn tell_again(server: &Arc<ServerState>, file: &FileOpen) {
+pub(crate) fn tell_again(server: &Arc<ServerState>, file: &FileOpen) {
     let missed = file.cell.lock().oplocks.take_untold(file.id);
     if let Some(broken) = missed {
         deliver(server, Parcel::new(&file.cell, broken));
@@ -83,7 +83,7 @@ pub fn tell_again(server: &Arc<ServerState>, file: &FileOpen) {
 }
 
 /// True while the client has a channel that was not tried.
-pub fn could_go_elsewhere(server: &ServerState, parcel: &Parcel) -> bool {
+pub(crate) fn could_go_elsewhere(server: &ServerState, parcel: &Parcel) -> bool {
     next_channel(server, parcel).is_some()
 }
 

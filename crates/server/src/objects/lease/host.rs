@@ -13,7 +13,7 @@ use crate::objects::server::ServerState;
 
 /// Has a file watched for changes of other programs while `granted`, or what
 /// another Open of it has, lets a client cache it. Before the client is told.
-pub fn watch(server: &Arc<ServerState>, file: &FileOpen, granted: Granted) {
+pub(crate) fn watch(server: &Arc<ServerState>, file: &FileOpen, granted: Granted) {
     let caches = match granted {
         Granted::Nothing => false,
         Granted::Oplock(level) => level != OplockLevel::NONE,

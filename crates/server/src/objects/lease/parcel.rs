@@ -35,7 +35,7 @@ pub struct Via {
 /// The end of an attempt to deliver a notification over one connection.
 #[derive(Debug)]
 #[must_use = "a break that is not delivered goes to the next channel"]
-pub enum Attempt {
+pub(crate) enum Attempt {
     /// The notification is in the connection's send queue.
     Queued,
     /// The connection cannot send it.

@@ -40,7 +40,7 @@ pub enum Kind {
 }
 
 /// The number of kinds.
-pub const KINDS: usize = 14;
+pub(crate) const KINDS: usize = 14;
 
 /// Objects of each kind that one account, and one client network before logon, may
 /// have. They are in the order of [`Kind`].

@@ -11,7 +11,7 @@ use crate::objects::notice::ConnectionHandle;
 /// A connection's buffers. They are added up on the connection's core; the holder is
 /// charged in steps of [`TAB_STEP_BYTES`].
 #[derive(Debug)]
-pub struct Tabs {
+pub(crate) struct Tabs {
     id: u64,
     /// The connection's door; a stand-in, which has no buffers, has none.
     handle: Option<ConnectionHandle>,
@@ -26,7 +26,7 @@ pub struct Tabs {
 impl Tabs {
     /// The tabs of the connection `id`. It loses by way of `handle` when its holder is
     /// the biggest and there is no room.
-    pub fn new(id: u64, handle: Option<ConnectionHandle>, holder: Arc<Holder>) -> Self {
+    pub(crate) fn new(id: u64, handle: Option<ConnectionHandle>, holder: Arc<Holder>) -> Self {
         let bytes = Arc::new(AtomicUsize::new(0));
         if let Some(handle) = handle.clone() {
             holder.members.lock().push(Member { id, handle, bytes: Arc::clone(&bytes) });
@@ -37,17 +37,17 @@ impl Tabs {
     }
 
     /// The holder that is charged.
-    pub fn holder(&self) -> Arc<Holder> {
+    pub(crate) fn holder(&self) -> Arc<Holder> {
         Arc::clone(&self.holder.borrow())
     }
 
     /// True while the holder has to wait for room when there is none.
-    pub fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         self.holder.borrow().is_large()
     }
 
     /// Charges another holder from now on: an account has logged on.
-    pub fn move_to(&self, holder: &Arc<Holder>) {
+    pub(crate) fn move_to(&self, holder: &Arc<Holder>) {
         let old = self.holder.replace(Arc::clone(holder));
         if Arc::ptr_eq(&old, holder) {
             return;
@@ -62,7 +62,7 @@ impl Tabs {
     }
 
     /// Sets the bytes that the connection has now.
-    pub fn set(&self, frames: usize, replies: usize) {
+    pub(crate) fn set(&self, frames: usize, replies: usize) {
         let is_settled = self.frames.set(frames) | self.replies.set(replies);
         if is_settled {
             self.bytes.store(frames.saturating_add(replies), Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Drop for Tabs {
 
 /// Bytes of one kind on one connection.
 #[derive(Debug)]
-pub struct Tab {
+pub(crate) struct Tab {
     holder: RefCell<Arc<Holder>>,
     kind: Kind,
     bytes: Cell<usize>,
@@ -89,14 +89,14 @@ pub struct Tab {
 
 impl Tab {
     /// An empty tab of a passing kind.
-    pub const fn new(holder: Arc<Holder>, kind: Kind) -> Self {
+    pub(crate) const fn new(holder: Arc<Holder>, kind: Kind) -> Self {
         let holder = RefCell::new(holder);
         Self { holder, kind, bytes: Cell::new(0), charged: Cell::new(0) }
     }
 
     /// Sets the bytes that the connection has now. True when the holder was charged
     /// anew.
-    pub fn set(&self, bytes: usize) -> bool {
+    pub(crate) fn set(&self, bytes: usize) -> bool {
         self.bytes.set(bytes);
         let charged = self.charged.get();
         let is_due = bytes.abs_diff(charged) >= TAB_STEP_BYTES || (bytes == 0 && charged != 0);
@@ -114,7 +114,8 @@ impl Tab {
     }
 
     /// The bytes that the connection has now.
-    pub fn bytes(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
         self.bytes.get()
     }
 

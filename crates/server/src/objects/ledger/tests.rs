@@ -1,3 +1,4 @@
+use super::tab::Tab;
 use super::*;
 use crate::base::limits::TAB_STEP_BYTES;
 use std::net::Ipv4Addr;

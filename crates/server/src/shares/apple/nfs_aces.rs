@@ -23,7 +23,7 @@ fn number(ace: &Ace) -> Option<(u32, u32)> {
 }
 
 /// Says in `descriptor` what the host says of the file.
-pub fn add(descriptor: &mut SecurityDescriptor, stat: &Stat) {
+pub(crate) fn add(descriptor: &mut SecurityDescriptor, stat: &Stat) {
     let Some(dacl) = &mut descriptor.dacl else { return };
     dacl.aces.retain(|ace| number(ace).is_none());
     let mode = u32::from(mode(stat));
@@ -36,7 +36,7 @@ pub fn add(descriptor: &mut SecurityDescriptor, stat: &Stat) {
 
 /// Takes the entries out of what is set; the mode that they ask for. A list of
 /// nothing else is no list: it was sent for the mode's sake.
-pub fn take(descriptor: &mut SecurityDescriptor) -> Option<u32> {
+pub(crate) fn take(descriptor: &mut SecurityDescriptor) -> Option<u32> {
     let dacl = descriptor.dacl.as_mut()?;
     let found = dacl.aces.iter().filter_map(number).find(|(kind, _)| *kind == MODE);
     let before = dacl.aces.len();
@@ -49,7 +49,7 @@ pub fn take(descriptor: &mut SecurityDescriptor) -> Option<u32> {
 
 /// Changes the mode from that of `stat`, if it is another. A stored list is out of force then, as
 /// after a `chmod` on the host.
-pub fn set_mode(node: &dyn Node, stat: &Stat, mode: Option<u32>) -> Result<(), Status> {
+pub(crate) fn set_mode(node: &dyn Node, stat: &Stat, mode: Option<u32>) -> Result<(), Status> {
     let old = stat.mode;
     let Some(mode) = mode.map(|mode| old & !0o777 | mode).filter(|mode| *mode != old) else {
         return Ok(());
