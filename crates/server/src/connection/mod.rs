@@ -119,7 +119,7 @@ impl Connection {
     }
 
     /// Charges its buffers and its time on the core to `holder` from now on: an account has logged on.
-    pub fn move_to(&self, holder: &Arc<Holder>) {
+    pub(crate) fn move_to(&self, holder: &Arc<Holder>) {
         self.tabs.move_to(holder);
         self.seat.move_to(&holder.turns);
     }

@@ -110,13 +110,13 @@ impl ConnectionInfo {
     }
 
     /// Notes that the client sends nothing more, or has gone.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.is_left.store(true, Ordering::Relaxed);
     }
 
     /// True once the client sends nothing more, or has gone. Long work whose answer nobody but the
     /// client needs looks at this before each turn, and ends.
-    pub fn is_left(&self) -> bool {
+    pub(crate) fn is_left(&self) -> bool {
         self.is_left.load(Ordering::Relaxed)
     }
 
