@@ -202,8 +202,8 @@ mod tests {
         }
         let cut: Vec<usize> =
             (0..TYPES.len()).filter(|end| Keytab::parse(&TYPES[..*end]).is_ok()).collect();
-        // The file is valid if the cut is after the version or after one of four records: five
-        // lengths.
+        // An incomplete file is valid only if it is cut after the version or after one of its first
+        // four records: five lengths in all.
         assert_eq!(cut.len(), 5, "{cut:?}");
     }
 

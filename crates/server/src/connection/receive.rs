@@ -121,8 +121,8 @@ impl Connection {
                 .borrow_mut()
                 .admit(&header, self.info.supports_multi_credit())?;
             if elements.len() == elements.inline_size() {
-                // Room for COMPOUND_USUAL (seven) elements is a block size that the allocator
-                // provides without a search.
+                // Reserves room for COMPOUND_USUAL (seven) elements, because the allocator provides
+                // a block of this size without a search.
                 elements.reserve_exact(COMPOUND_USUAL - elements.len());
             }
             let range = offset..offset + message.len();

@@ -121,7 +121,7 @@ fn s2_a_waiting_lock_that_comes_again_is_granted_with_the_first() {
         bob.on(&theirs, lock_draft(other, &[(0, 4, free)])).await.ok();
         peer.final_reply(first).await.ok();
         channel.final_reply(second).await.ok();
-        // Request and repetition made a single lock, so one UNLOCK frees the range for bob.
+        // The LOCK and its repetition made a single lock, so one UNLOCK frees the range for bob.
         channel.on(&there, lock_draft(file, &[(0, 4, free)])).await.ok();
         bob.on(&theirs, lock_draft(other, &[(0, 4, EXCLUSIVE)])).await.ok();
     });

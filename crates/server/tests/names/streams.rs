@@ -192,8 +192,8 @@ fn streams_are_renamed_within_their_file() {
         assert_eq!(peer.read(&mount, one, 0, 10).await, b"first");
         let listing = listed(&mut peer, &mount, full).await;
         assert_eq!(listing, entries(&[("::$DATA", 0), (":Empty:$DATA", 5), (":full:$DATA", 1)]));
-        // The stream was renamed, and its Open shares nothing. The new name is therefore in use,
-        // and the old name is free.
+        // The stream "one" was renamed to "empty" while it was open. So a CREATE that shares
+        // nothing conflicts with the Open at the new name, and succeeds at the old one.
         let alone = Want::existing("f:empty").sharing(ShareAccess::EMPTY);
         peer.create(&mount, &alone).await.expect(Status::SHARING_VIOLATION);
         let old = peer.open_file(&mount, &Want::file("f:one").sharing(ShareAccess::EMPTY)).await;

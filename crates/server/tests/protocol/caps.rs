@@ -43,7 +43,7 @@ fn r4_an_account_has_so_many_opens() {
         one.close(&first, files.remove(0)).await;
         let again = two.open_file(&second, &Want::file("d")).await;
         two.create(&second, &Want::file("e")).await.expect(Status::INSUFFICIENT_RESOURCES);
-        // The connection ends, so the account may have as many Opens more.
+        // The Opens of a connection end with it, so the account may open as many files again.
         drop(one);
         while ledger.account("ann").count(Kind::Open) > 1 {
             tokio::task::yield_now().await;

@@ -117,7 +117,8 @@ fn a6_the_same_user_takes_over_however_he_spells_himself() {
         let mount = peer.mount(&logon, "data").await;
         let want = Want::existing("precious").sharing(Default::default());
         peer.open_file(&mount, &want).await;
-        // Ann's session has expired, but another logon of ann can still end it.
+        // Ann's session has expired, but a new logon of ann can still end it as its previous
+        // session.
         world.server.session(logon.id).unwrap().expire();
         let mut next = connected(world).await;
         let last = next.try_log_on(taking("ann", logon.id)).await.unwrap();
