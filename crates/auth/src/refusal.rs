@@ -16,7 +16,8 @@ pub struct Refusal {
     /// The domain that the client claims.
     pub domain: String,
     /// The account of the claimed name, in the account's spelling; the claimed name if there is no
-    /// such account. Failures are counted by it.
+    /// such account. Failures are counted by it: it is empty where no password could have changed the
+    /// refusal.
     pub account: String,
 }
 
@@ -100,6 +101,39 @@ pub enum Reason {
     DomainSilent(String),
     /// A reason of Kerberos.
     Kerberos(Fault),
+}
+
+impl Reason {
+    /// True if another password, or another name, could have changed the refusal. False for refusals
+    /// of the form of a message, which are decided before a secret is used, and where nobody has
+    /// checked the password.
+    pub(crate) const fn is_of_proof(&self) -> bool {
+        match self {
+            Self::UnknownUser
+            | Self::WrongPassword
+            | Self::Disabled
+            | Self::WrongMic
+            | Self::MissingMechListMic
+            | Self::WrongMechListMic
+            | Self::DomainRefused(_) => true,
+            Self::Malformed(_)
+            | Self::OutOfTurn
+            | Self::NoCommonMechanism
+            | Self::NtlmOff
+            | Self::Rejected
+            | Self::TooWeak(_)
+            | Self::Anonymous
+            | Self::NtlmV1
+            | Self::NoResponse
+            | Self::MissingMic
+            | Self::WrongTarget(_)
+            | Self::MissingTarget
+            | Self::WrongChannelBindings
+            | Self::NoAccount(_)
+            | Self::DomainSilent(_)
+            | Self::Kerberos(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for Reason {

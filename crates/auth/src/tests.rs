@@ -465,6 +465,36 @@ fn anonymous_and_version_1_are_refused_by_name() {
     }
 }
 
+/// Tests that a refusal which no password could change is the same for a right and a wrong password, and
+/// names no account for the throttle. One that another password could change names it.
+#[test]
+fn what_no_password_could_change_is_no_guess() {
+    let strict = || acceptor_with(AcceptorConfig { require_target_name: true, ..config() });
+    let bound = || acceptor().with_channel_bindings([5; 16]);
+    for (spn, server) in [
+        ("cifs/elsewhere", &acceptor as &dyn Fn() -> Acceptor),
+        ("", &strict),
+        ("cifs/files", &bound),
+    ] {
+        let refusal = |password: &str| {
+            let mut client = initiator_as("ann", password, target(spn));
+            run(&mut client, &mut server(), unchanged).unwrap_err()
+        };
+        let right = refusal("correct horse");
+        assert_eq!(right, refusal("wrong"));
+        assert_eq!((&*right.user, &*right.account), ("ann", ""), "{right}");
+    }
+    for (lm, nt) in [(&[1; 24][..], &[2; 24][..]), (&[], &[])] {
+        let refusal = bare_refusal(&mut acceptor(), &authenticate("ann", lm, nt));
+        assert_eq!((&*refusal.user, &*refusal.account), ("ann", ""), "{refusal}");
+    }
+    for (user, password, account) in [("ann", "wrong", "Ann"), ("bob", "correct horse", "bob")] {
+        let mut client = initiator_as(user, password, target("cifs/files"));
+        let refusal = run(&mut client, &mut acceptor(), unchanged).unwrap_err();
+        assert_eq!(&*refusal.account, account, "{refusal}");
+    }
+}
+
 /// Tests that an anonymous client, if allowed, has no name, and a key that everybody knows.
 #[test]
 fn an_anonymous_logon_is_accepted_if_allowed() {
@@ -706,14 +736,13 @@ fn a_malformed_message_names_its_user() {
     let (mut server, message) = authenticate_with("wrong", |message| message[52] = 5);
     let refusal = server.step(&message, NOW, &accounts()).unwrap_err();
     assert!(refusal.is_malformed());
-    assert_eq!((&*refusal.user, &*refusal.account), ("ann", "Ann"));
-    // The refusal names the account for the throttle even if another field of the message is
-    // malformed.
+    assert_eq!((&*refusal.user, &*refusal.account), ("ann", ""));
+    // The user's name is read even if another field is malformed.
     for field in [12, 20, 28, 44, 52] {
         let (mut server, message) = authenticate_with("wrong", |message| message[field + 7] = 0xff);
         let refusal = server.step(&message, NOW, &accounts()).unwrap_err();
         assert!(refusal.is_malformed(), "{field}");
-        assert_eq!(&*refusal.account, "Ann", "{field}");
+        assert_eq!((&*refusal.user, &*refusal.account), ("ann", ""), "{field}");
     }
 }
 

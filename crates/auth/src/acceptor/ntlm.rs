@@ -88,13 +88,6 @@ impl Challenged {
         self.server_challenge
     }
 
-    /// True if each field of a message has a form that is not refused: only then may a secret be
-    /// used, and a domain controller be asked.
-    pub(super) fn takes_form_of(&self, message: &Authenticate<'_>) -> bool {
-        sent_key(self.flags & message.flags, message.session_key).is_ok()
-            && matches!(Form::of(message), Ok(Ok(_)))
-    }
-
     /// Returns SessionBaseKey, and whether NTProofStr is right. The work is equal for an account
     /// that does not exist.
     fn prove(
@@ -127,6 +120,17 @@ impl Proven {
 }
 
 impl Judge<'_> {
+    /// True if each field of a message has a form that is not refused: only then may a secret be
+    /// used, and a domain controller be asked.
+    pub(super) fn takes_form_of(
+        &self,
+        message: &Authenticate<'_>,
+        challenged: &Challenged,
+    ) -> bool {
+        sent_key(challenged.flags & message.flags, message.session_key).is_ok()
+            && matches!(Form::of(message), Ok(Ok(form)) if self.check_demands(&form).is_ok())
+    }
+
     /// Checks the last message. `finish` is called for every well-formed message, also for one that
     /// is refused, so that its checks take the same time.
     pub(super) fn judge<T>(
@@ -142,12 +146,8 @@ impl Judge<'_> {
         let prove = |message: &Authenticate<'_>, response: &NtlmV2<'_>| {
             Proof::of_account(challenged, message, response, found)
         };
-        self.check(token, challenged, prove, finish).map_err(|reason| Refusal {
-            reason,
-            user,
-            domain,
-            account,
-        })
+        self.check(token, challenged, prove, finish)
+            .map_err(|reason| refusal(reason, user, domain, account))
     }
 
     /// Like [`Self::judge`], with the answer of a domain controller in place of the account.
@@ -160,17 +160,9 @@ impl Judge<'_> {
         finish: impl FnOnce(Proven) -> Result<T, Reason>,
     ) -> Result<T, Refusal> {
         let (user, domain) = Authenticate::claim(token);
-        // If the domain controller is unreachable, the password was not checked, so the throttle
-        // must not count this logon as a guess: the refusal names no account.
-        let is_guess = !matches!(answer, Err(Reason::DomainSilent(_)));
-        let account = if is_guess { account } else { String::new() };
         let prove = |_: &Authenticate<'_>, _: &NtlmV2<'_>| Proof::of_domain(answer);
-        self.check(token, challenged, prove, finish).map_err(|reason| Refusal {
-            reason,
-            user,
-            domain,
-            account,
-        })
+        self.check(token, challenged, prove, finish)
+            .map_err(|reason| refusal(reason, user, domain, account))
     }
 
     /// Judges an AUTHENTICATE_MESSAGE, MS-NLMP 3.2.5.1.2. The form of every field is checked before
@@ -190,8 +182,9 @@ impl Judge<'_> {
         }
         let sent_key = sent_key(flags, message.session_key)?;
         let form = Form::of(&message).map_err(malformed)??;
+        self.check_demands(&form)?;
         let proof = prove(&message, form.response);
-        let (proven, verdict) = self.verify(&message, form, (flags, sent_key), challenged, proof);
+        let (proven, verdict) = self.verify(&message, &form, (flags, sent_key), challenged, proof);
         let done = finish(proven);
         verdict.and(done)
     }
@@ -202,7 +195,7 @@ impl Judge<'_> {
     fn verify(
         &self,
         message: &Authenticate<'_>,
-        form: Form<'_>,
+        form: &Form<'_>,
         (flags, sent_key): (Flags, Option<[u8; 16]>),
         challenged: &Challenged,
         proof: Proof,
@@ -216,15 +209,7 @@ impl Judge<'_> {
                 let expected = crypt::mic(&exported, negotiate, challenge, cleared);
                 if same(sent, &expected) { Ok(()) } else { Err(Reason::WrongMic) }
             }
-            None if self.config.require_mic => Err(Reason::MissingMic),
             None => Ok(()),
-        };
-        let target = self.check_target(form.target);
-        let bindings = if self.channel_bindings.is_some() && form.bindings != self.channel_bindings
-        {
-            Err(Reason::WrongChannelBindings)
-        } else {
-            Ok(())
         };
         let identity = Identity {
             user: name,
@@ -234,7 +219,7 @@ impl Judge<'_> {
             by_domain,
         };
         let proven = Proven { identity, exported, flags, has_mic };
-        (proven, password.and(mic).and(target).and(bindings))
+        (proven, password.and(mic))
     }
 
     /// Returns the keys of an anonymous client, MS-NLMP 3.2.5.1.2: SessionBaseKey is Z(16).
@@ -253,15 +238,35 @@ impl Judge<'_> {
         Ok(Proven { identity, exported, flags, has_mic: false })
     }
 
-    fn check_target(&self, target: Option<String>) -> Result<(), Reason> {
+    /// Checks the demands of this end that no password meets: they come before the proof, so that
+    /// the refusal is the same for each password, and is no guess.
+    fn check_demands(&self, form: &Form<'_>) -> Result<(), Reason> {
+        if form.mic.is_none() && self.config.require_mic {
+            return Err(Reason::MissingMic);
+        }
+        self.check_target(form.target.as_deref())?;
+        if self.channel_bindings.is_some() && form.bindings != self.channel_bindings {
+            return Err(Reason::WrongChannelBindings);
+        }
+        Ok(())
+    }
+
+    fn check_target(&self, target: Option<&str>) -> Result<(), Reason> {
         let Some(listed) = &self.config.allowed_targets else { return Ok(()) };
         match target {
-            Some(spn) if self.config.is_our_target(&spn, listed) => Ok(()),
-            Some(spn) => Err(Reason::WrongTarget(spn)),
+            Some(spn) if self.config.is_our_target(spn, listed) => Ok(()),
+            Some(spn) => Err(Reason::WrongTarget(String::from(spn))),
             None if self.config.require_target_name => Err(Reason::MissingTarget),
             None => Ok(()),
         }
     }
+}
+
+/// Makes the refusal of a message. It names the account only if another password could have changed
+/// it: failures are counted by this name.
+fn refusal(reason: Reason, user: String, domain: String, account: String) -> Refusal {
+    let account = if reason.is_of_proof() { account } else { String::new() };
+    Refusal { reason, user, domain, account }
 }
 
 /// The judgement of a response.
@@ -305,7 +310,9 @@ impl Proof {
             Err(reason) => return none(reason),
         };
         let Ok(base) = <[u8; 16]>::try_from(logon.session_key.as_slice()) else {
-            return none(Reason::DomainSilent(String::from("the session key has another length")));
+            // The password was checked: this counts as a guess, like every other outcome of a check.
+            let why = "its answer has a session key of another length";
+            return none(Reason::DomainRefused(String::from(why)));
         };
         Self {
             base: Key::new(base),

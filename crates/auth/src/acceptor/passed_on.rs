@@ -2,7 +2,7 @@
 //! (MS-NLMP 3.2.5.1.2, MS-APDS 3.1.5.1).
 
 use super::Envelope;
-use super::ntlm::Challenged;
+use super::ntlm::{Challenged, Judge};
 use crate::SessionKey;
 use crate::kerberos::LogonInfo;
 use crate::ntlm::message::{Authenticate, NtResponse};
@@ -64,6 +64,7 @@ fn meant<'a>(user: &'a str, domain: &'a str) -> (&'a str, &'a str) {
 pub(super) fn question(
     token: &[u8],
     challenged: &Challenged,
+    judge: &Judge<'_>,
     domains: &[String],
 ) -> Option<(DomainQuestion, String)> {
     if domains.is_empty() {
@@ -74,7 +75,7 @@ pub(super) fn question(
     if user.is_empty() || !domains.iter().any(|own| own.eq_ignore_ascii_case(domain)) {
         return None;
     }
-    if !challenged.takes_form_of(&message) {
+    if !judge.takes_form_of(&message, challenged) {
         return None;
     }
     let NtResponse::V2(response) = &message.nt_response else { return None };

@@ -101,7 +101,8 @@ fn refusals_of_the_domain_count_and_its_silence_does_not() {
         answer_of(question, "domain password").map(|logon| DomainLogon { session_key, ..logon })
     };
     let refusal = with_domain(&mut client("ann", "frevo"), &mut server(), short).unwrap_err();
-    assert!(matches!(refusal.reason, Reason::DomainSilent(_)), "{refusal}");
+    assert!(matches!(refusal.reason, Reason::DomainRefused(_)), "{refusal}");
+    assert_eq!(&*refusal.account, "frevo\\ann");
 }
 
 #[test]

@@ -7,8 +7,16 @@
 //! failed the one that came last, so that an honest client does not wait for its
 //! neighbours' guesses. Each address that has not failed and comes behind it while it
 //! waits may cost it one more turn: nothing tells the two apart. An address that fails
-//! again waits longer itself. Addresses and clients that logged on to this account a short
+//! again waits longer itself, unless somebody has logged on to this account from there a
+//! short time ago: behind such an address there are others than the guesser, as at a
+//! terminal server. Of its attempts those of a client go first that has failed least, and that was
+//! least often refused for want of a turn.
+//! Addresses and clients that logged on to this account a short
 //! time ago pass the line by, until they fail.
+//!
+//! No attempt waits longer than [`LOGON_PATIENCE`]. One whose turn has not come by then is
+//! refused unjudged. So is one for which there is no room, and at the same time: otherwise its client
+//! would be back at once, and the line would be full of those that ask most often.
 //!
 //! Everything here is decided without regard to the outcome of the attempt until it is
 //! heeded: its place in the line tells nothing about the password.
@@ -24,10 +32,10 @@ use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use crate::base::limits::{
-    LOGON_DELAY, LOGON_DELAY_MAX, LOGON_LINES, LOGON_NAME_BYTES, LOGON_WAITING,
+    LOGON_DELAY, LOGON_DELAY_MAX, LOGON_LINES, LOGON_NAME_BYTES, LOGON_PATIENCE, LOGON_WAITING,
 };
 use crate::base::prefix::Prefix;
 use memory::{Failures, GoodLogons, Source};
@@ -80,8 +88,12 @@ struct Line {
 struct State {
     lines: HashMap<(Name, Prefix), Line>,
     failures: Failures,
+    /// Attempts that were refused unjudged.
+    unjudged: Failures,
     good: GoodLogons,
     last_number: u64,
+    /// Failed attempts that were heeded.
+    guesses: u64,
 }
 
 /// Failed logons by network and account, and those that wait for them.
@@ -99,46 +111,53 @@ enum Entered {
 }
 
 impl LogonThrottle {
-    /// Waits as long as the answer to an attempt has to wait. False when its outcome
-    /// does not count: it is answered as a failure whatever it was, because too many
-    /// wait, and one more answer would be one more guess.
+    /// Waits as long as the answer to an attempt has to wait, [`LOGON_PATIENCE`] at most. False when
+    /// its outcome does not count: it is answered as a failure whatever it was, because its turn has
+    /// not come, and one more answer would be one more guess.
     pub async fn heed(&self, attempt: Attempt<'_>) -> bool {
-        let began = Instant::now();
-        let gives_up = began + LOGON_DELAY_MAX;
+        let gives_up = Instant::now() + LOGON_PATIENCE;
         let line = (remembered(attempt.account), network(attempt.address));
         let entered = self.0.lock().enter(&line, attempt);
-        match entered {
-            Entered::Now(delay) => {
-                pause(delay).await;
-                return true;
-            }
-            Entered::Waits(mut turn) => loop {
-                let look = self.0.lock().admit(&line).unwrap_or(gives_up);
-                tokio::select! {
-                    biased;
-                    delay = &mut turn => match delay {
-                        Ok(delay) => {
-                            pause(delay).await;
-                            return true;
-                        }
-                        Err(_displaced) => break,
-                    },
-                    () = sleep_until(look.min(gives_up)) => {}
-                }
-                if Instant::now() >= gives_up {
-                    break;
-                }
-            },
-            Entered::Full => {}
+        let delay = match entered {
+            Entered::Now(delay) => Some(delay),
+            Entered::Waits(turn) => self.turn(&line, turn, gives_up).await,
+            Entered::Full => None,
+        };
+        let answered = delay.map_or(gives_up, |delay| gives_up.min(Instant::now() + delay));
+        if delay != Some(Duration::ZERO) {
+            sleep_until(answered).await;
         }
-        sleep_until(gives_up).await;
-        false
+        if delay.is_none() {
+            self.0.lock().refuse(&line.0, attempt);
+        }
+        delay.is_some()
     }
-}
 
-async fn pause(delay: Duration) {
-    if !delay.is_zero() {
-        sleep(delay).await;
+    /// Returns the number of failed attempts that were heeded.
+    pub fn guesses(&self) -> u64 {
+        self.0.lock().guesses
+    }
+
+    /// Waits for the turn of an attempt. None when it has not come in time, or when another took its
+    /// place.
+    async fn turn(
+        &self,
+        line: &(Name, Prefix),
+        mut turn: oneshot::Receiver<Duration>,
+        gives_up: Instant,
+    ) -> Option<Duration> {
+        loop {
+            let look = self.0.lock().admit(line).unwrap_or(gives_up);
+            let is_late = Instant::now() >= gives_up;
+            tokio::select! {
+                biased;
+                delay = &mut turn => return delay.ok(),
+                () = sleep_until(look.min(gives_up)) => {}
+            }
+            if is_late {
+                return None;
+            }
+        }
     }
 }
 
@@ -148,7 +167,7 @@ impl State {
         let entrant = Entrant {
             name: Arc::clone(&line.0),
             address: attempt.address,
-            client: (attempt.client != Guid::default()).then_some(attempt.client),
+            client: attempt.client(),
             success: attempt.success,
         };
         if self.passes_by(&entrant, now) {
@@ -192,19 +211,22 @@ impl State {
                 self.failures.count(&entrant.name, Source::exact(entrant.address), now) > 0
             };
             let free_at = |waiter: &Waiter| {
-                let entrant = &waiter.entrant;
-                let held = self.failures.free_at(&entrant.name, Source::exact(entrant.address));
-                if has_failed(entrant) { held.max(Some(repaid)) } else { None }
+                let (name, source) = (&waiter.entrant.name, Source::exact(waiter.entrant.address));
+                if !has_failed(&waiter.entrant) {
+                    return None;
+                }
+                let is_known = self.good.has(name, source, now);
+                let held = self.failures.free_at(name, source).filter(|_| !is_known);
+                held.max(Some(repaid))
             };
             let (ready, held): (Vec<_>, Vec<_>) = of_line
                 .waiting
                 .iter()
                 .enumerate()
                 .partition(|(_, waiter)| free_at(waiter).is_none_or(|at| at <= now));
-            let Some((first, _)) = ready
-                .into_iter()
-                .min_by_key(|(_, waiter)| rank(&self.failures, of_line, waiter, now))
-            else {
+            let Some((first, _)) = ready.into_iter().min_by_key(|(_, waiter)| {
+                rank(&self.failures, &self.unjudged, of_line, waiter, now)
+            }) else {
                 return held.into_iter().filter_map(|(_, waiter)| free_at(waiter)).min();
             };
             let waiter = of_line.waiting.swap_remove(first);
@@ -228,10 +250,12 @@ impl State {
         if entrant.success {
             for source in entrant.sources() {
                 self.failures.forgive(name, source);
+                self.unjudged.forgive(name, source);
                 self.good.note(name, source, now);
             }
             return Duration::ZERO;
         }
+        self.guesses = self.guesses.saturating_add(1);
         let fresh = || Line { free_at: now, owed: Duration::ZERO, waiting: Vec::new() };
         let of_line = self.lines.entry(line.clone()).or_insert_with(fresh);
         if passes && of_line.free_at > now {
@@ -239,14 +263,20 @@ impl State {
         } else {
             of_line.free_at = now + LOGON_DELAY;
         }
-        if let Some(client) = entrant.client.map(Source::Client)
-            && self.good.has(name, client, now)
-        {
+        if let Some(client) = entrant.client.map(Source::Client) {
             self.failures.note(name, client, now);
         }
         let delays = Prefix::of_guess(entrant.address)
             .map(|prefix| self.failures.note(name, Source::Prefix(prefix), now));
         delays.last().unwrap_or(LOGON_DELAY)
+    }
+
+    /// Remembers an attempt that was refused unjudged.
+    fn refuse(&mut self, name: &Name, attempt: Attempt<'_>) {
+        let now = Instant::now();
+        for source in attempt.sources() {
+            self.unjudged.note(name, source, now);
+        }
     }
 
     /// Makes the last one of a line that is too long leave.
@@ -257,7 +287,8 @@ impl State {
             return;
         }
         let ranked = of_line.waiting.iter().enumerate();
-        let worst = ranked.max_by_key(|(_, waiter)| rank(&self.failures, of_line, waiter, now));
+        let worst = ranked
+            .max_by_key(|(_, waiter)| rank(&self.failures, &self.unjudged, of_line, waiter, now));
         if let Some((worst, _)) = worst {
             of_line.waiting.swap_remove(worst);
         }
@@ -273,31 +304,69 @@ impl State {
     }
 }
 
+impl Attempt<'_> {
+    fn client(&self) -> Option<Guid> {
+        (self.client != Guid::default()).then_some(self.client)
+    }
+
+    /// The ways by which it may be known.
+    fn sources(&self) -> impl Iterator<Item = Source> {
+        sources(self.address, self.client())
+    }
+}
+
 impl Entrant {
     /// The ways by which it may be known.
     fn sources(&self) -> impl Iterator<Item = Source> {
-        [Source::exact(self.address)].into_iter().chain(self.client.map(Source::Client))
+        sources(self.address, self.client)
     }
 }
 
-/// The order in a line: failures of the prefixes of the address, the widest first, then
-/// how many of the address wait. Of addresses that have not failed, the last to come goes
-/// first: those who come with many of them beforehand do not fill the line for others.
-/// Behind them goes the first to come.
-fn rank(failures: &Failures, line: &Line, waiter: &Waiter, now: Instant) -> Rank {
+fn sources(address: IpAddr, client: Option<Guid>) -> impl Iterator<Item = Source> {
+    [Source::exact(address)].into_iter().chain(client.map(Source::Client))
+}
+
+/// The order in a line: failures of the prefixes of the address, the widest first, then those of
+/// the client, then how often address and client were refused unjudged, then how many of the
+/// address wait. Of addresses that have not failed, the last to come goes first: those who come
+/// with many of them beforehand do not fill the line for others. Behind them goes the first to
+/// come.
+fn rank(
+    failures: &Failures,
+    unjudged: &Failures,
+    line: &Line,
+    waiter: &Waiter,
+    now: Instant,
+) -> Rank {
     let (name, address) = (&waiter.entrant.name, waiter.entrant.address);
-    let mut counts = [0; 4];
-    for (count, prefix) in counts.iter_mut().zip(Prefix::of_guess(address)) {
+    let mut prefixes = [0; 4];
+    for (count, prefix) in prefixes.iter_mut().zip(Prefix::of_guess(address)) {
         *count = failures.count(name, Source::Prefix(prefix), now);
     }
-    let crowd = line.waiting.iter().filter(|other| other.entrant.address == address).count();
-    let is_fresh = failures.count(name, Source::exact(address), now) == 0;
-    let order = if is_fresh { u64::MAX - waiter.number } else { waiter.number };
-    (counts, crowd, order)
+    let client = waiter.entrant.client.map(Source::Client);
+    let of_client = |kept: &Failures| client.map_or(0, |client| kept.count(name, client, now));
+    let exact = Source::exact(address);
+    let is_fresh = failures.count(name, exact, now) == 0;
+    Rank {
+        prefixes,
+        client: of_client(failures),
+        unjudged: unjudged.count(name, exact, now),
+        unjudged_client: of_client(unjudged),
+        crowd: line.waiting.iter().filter(|other| other.entrant.address == address).count(),
+        order: if is_fresh { u64::MAX - waiter.number } else { waiter.number },
+    }
 }
 
 /// See [`rank`].
-type Rank = ([u32; 4], usize, u64);
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    prefixes: [u32; 4],
+    client: u32,
+    unjudged: u32,
+    unjudged_client: u32,
+    crowd: usize,
+    order: u64,
+}
 
 /// The network whose attempts on one account are heeded one after the other.
 fn network(address: IpAddr) -> Prefix {

@@ -461,11 +461,17 @@ pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(60);
 /// address itself, where each further one doubles it.
 pub const LOGON_DELAY: Duration = Duration::from_secs(2);
 
-/// Longest waiting time after failed logons of one address.
+/// Longest waiting time after failed logons of one address, which has not logged on to the account
+/// before.
 pub const LOGON_DELAY_MAX: Duration = Duration::from_secs(60);
 
+/// The time after which an attempt to log on is answered at the latest, whatever it waits for:
+/// clients of .NET and Node give up after five seconds. Whatever has not had its turn by then is
+/// refused unjudged.
+pub const LOGON_PATIENCE: Duration = Duration::from_secs(4);
+
 /// Logons on one account from one network that wait for their turn. The one whose
-/// address has failed most is refused when there are more.
+/// address has failed most is refused unjudged when there are more.
 pub const LOGON_WAITING: usize = 64;
 
 /// Pairs of account and network that wait after a failed logon.
@@ -478,7 +484,8 @@ pub const LOGON_FAILURES_KEPT: Duration = Duration::from_secs(600);
 /// others' failed logons on it.
 pub const LOGON_GOOD_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Addresses and clients remembered for one account; the oldest is forgotten first.
+/// Addresses and clients remembered for one account, half of them for each; the oldest is forgotten
+/// first.
 pub const LOGON_GOOD_PER_ACCOUNT: usize = 32;
 
 /// Accounts whose addresses and clients are remembered.
@@ -488,8 +495,8 @@ pub const LOGON_GOOD_ACCOUNTS: usize = 16_384;
 /// are longer belong to nobody, and each is remembered.
 pub const LOGON_NAME_BYTES: usize = 256;
 
-/// Failed logons remembered, by account and address or network; those who failed least
-/// are forgotten first.
+/// Failed logons remembered, by account and address, client or network, and as many that were refused
+/// unjudged; those who failed least are forgotten first.
 pub const LOGON_FAILURES_REMEMBERED: usize = 65_536;
 
 /// How long a server that was told to stop waits for requests under way, unless

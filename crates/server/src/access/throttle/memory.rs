@@ -24,6 +24,10 @@ pub(super) enum Source {
 }
 
 impl Source {
+    const fn is_client(self) -> bool {
+        matches!(self, Self::Client(_))
+    }
+
     /// Makes the source of one address.
     pub(super) fn exact(address: IpAddr) -> Self {
         Self::Prefix(Prefix::exact(address))
@@ -127,14 +131,19 @@ impl GoodLogons {
         known.iter().any(|(known, at)| *known == source && now < *at + LOGON_GOOD_KEPT)
     }
 
-    /// Remembers one. An account has a place for a few; its oldest is forgotten.
+    /// Remembers one. An account has a place for a few, half of them for clients: those that make up
+    /// a ClientGuid for each connection do not wipe out its addresses. The oldest is forgotten.
     pub(super) fn note(&mut self, name: &Name, source: Source, now: Instant) {
         self.make_room(name);
         let known = self.0.entry(Name::clone(name)).or_default();
         known.retain(|(known, at)| *known != source && now < *at + LOGON_GOOD_KEPT);
-        if known.len() >= LOGON_GOOD_PER_ACCOUNT {
-            // The entries are sorted by time, so the first one, which is removed, is the oldest.
-            known.remove(0);
+        let is_alike = |other: &Source| other.is_client() == source.is_client();
+        let alike = known.iter().filter(|(other, _)| is_alike(other)).count();
+        if alike >= LOGON_GOOD_PER_ACCOUNT / 2
+            && let Some(oldest) = known.iter().position(|(other, _)| is_alike(other))
+        {
+            // The entries are sorted by time, so the first one of a kind is its oldest.
+            known.remove(oldest);
         }
         known.push((source, now));
     }
