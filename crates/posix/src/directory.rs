@@ -16,7 +16,7 @@ use self::owners::{Owner, Owners};
 use crate::credentials;
 use crate::errno::fault_of;
 use crate::facts::Remembered;
-use crate::guard::Unlisted;
+use crate::share::guard::Unlisted;
 use crate::limits::{ENTRIES_BUFFER_BYTES, OWNERS_KEPT_BYTES};
 use crate::names;
 use crate::reparse_tag;

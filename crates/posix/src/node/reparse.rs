@@ -19,7 +19,7 @@ use crate::errno::{fault_of, walk_fault};
 use crate::limits::{REPARSE_BYTES, RETRIES};
 use crate::node::PosixNode;
 use crate::reparse_tag::ATTRIBUTE;
-use crate::reparse_way;
+use crate::share::reparse_way;
 use crate::vfs::{PosixVfs, rename_entry};
 use crate::xattr::Handle;
 use crate::{stat, sys};

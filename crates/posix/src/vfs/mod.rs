@@ -1,5 +1,8 @@
 //! [`PosixVfs`]: looks up, creates, renames and removes names.
 
+mod opening;
+mod parent;
+
 use std::any::Any;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -23,13 +26,13 @@ use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, client_name};
 use crate::node::PosixNode;
 use crate::options::PosixOptions;
-use crate::reparse_way::Ways;
+use crate::share::reparse_way::Ways;
 use crate::share::Share;
 use crate::snapshots::Snapshots;
 use crate::stat;
-use crate::streams::Table;
+use crate::share::streams::Table;
 use crate::tunnels::Tunnels;
-use crate::walk::Location;
+use crate::share::walk::Location;
 use crate::xattr::DOSATTRIB;
 use crate::{host, quota, streams, sys, volume};
 
@@ -97,7 +100,7 @@ impl PosixVfs {
             if options.short_names { ShortNames::On(spelling) } else { ShortNames::Off };
         let names = Arc::new(NameCache::new(short_names));
         let snapshots = Snapshots::default();
-        let guards = crate::guard::guards(root.as_fd(), &options);
+        let guards = crate::share::guard::guards(root.as_fd(), &options);
         let streams = Table::open(root.as_fd(), &options);
         let patterns = |texts: &[String]| -> Vec<Pattern> {
             texts.iter().map(|text| Pattern::new(text, true)).collect()

@@ -1,5 +1,7 @@
 //! An open file, directory, link or special object.
 
+mod object_id;
+mod reparse;
 mod set_times;
 mod sync;
 

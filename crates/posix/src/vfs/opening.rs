@@ -15,13 +15,13 @@ use crate::cache::Seen;
 use crate::credentials::with_file_group;
 use crate::dosattrib::DosAttrib;
 use crate::errno::{fault_of, walk_fault};
-use crate::known_paths::KnownPath;
+use crate::share::known_paths::KnownPath;
 use crate::limits::RETRIES;
 use crate::names::DiskPath;
 use crate::node::PosixNode;
 use crate::stat::{self, Extra};
 use crate::vfs::PosixVfs;
-use crate::walk::Location;
+use crate::share::walk::Location;
 use crate::xattr::{DOSATTRIB, Handle};
 use crate::{reparse_tag, security, sys, writable};
 

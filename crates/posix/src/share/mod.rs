@@ -1,5 +1,12 @@
 //! [`Share`]: the state that all files of a share use.
 
+pub(crate) mod guard;
+pub(crate) mod known_paths;
+pub(crate) mod reparse_way;
+mod short;
+pub(crate) mod streams;
+pub(crate) mod walk;
+
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,14 +18,14 @@ use rustix::fs::{Access, Statx};
 use rustix::io::Errno;
 
 use crate::cache::NameCache;
-use crate::guard::Guard;
+use crate::share::guard::Guard;
 use crate::kept_folders::KeptFolders;
 use crate::names::Spelling;
 use crate::options::{Case, PosixOptions};
-use crate::reparse_way::Ways;
+use crate::share::reparse_way::Ways;
 use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
-use crate::streams::Table;
+use crate::share::streams::Table;
 use crate::tunnels::Tunnels;
 use crate::{names, sys, volume, xattr};
 

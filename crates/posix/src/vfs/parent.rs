@@ -19,7 +19,7 @@ use crate::share::Share;
 use crate::stat::{self, Extra};
 use crate::sys;
 use crate::vfs::PosixVfs;
-use crate::walk::Location;
+use crate::share::walk::Location;
 use crate::xattr::Handle;
 
 impl Share {

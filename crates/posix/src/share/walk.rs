@@ -13,7 +13,7 @@ use crate::errno::{fault_of, walk_fault};
 use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, Spelling, client_name};
 use crate::patience;
-use crate::reparse_way;
+use crate::share::reparse_way;
 use crate::share::Share;
 use crate::sys;
 
