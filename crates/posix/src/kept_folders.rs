@@ -116,9 +116,11 @@ impl KeptFolders {
     /// mounted below can be unmounted.
     pub(crate) fn keep(
         &self,
-        (root, home): (BorrowedFd<'_>, u64),
+        root: BorrowedFd<'_>,
+        home: u64,
         path: &[u8],
-        (fd, stx): (&Arc<OwnedFd>, &Statx),
+        fd: &Arc<OwnedFd>,
+        stx: &Statx,
     ) {
         let identity_of =
             |stx: &Statx| Identity::of(stx).filter(|folder| folder.key.device == home);

@@ -57,13 +57,13 @@ mod writable;
 mod xattr;
 
 pub use errno::fault_of;
-pub use share::guard::guard_alike;
 #[doc(hidden)]
 pub use host::attempt_watch;
 pub use mounts::{is_automounted, keep_list as keep_mount_list, kind_at as mount_kind};
 pub use options::{Case, NtAcls, PosixOptions, Streams};
 pub use remembered::{forget_remembered, remembered_bytes};
 pub use security::may_write_security_attributes;
+pub use share::guard::guard_alike;
 pub use snapshot_folders::{SnapshotFault, SnapshotFolders};
 pub use unix::{Said, UnixUser, group_id, group_name, user, user_name};
 pub use vfs::{PosixVfs, Reach};

@@ -28,8 +28,7 @@ use rustix::io::Errno;
 use crate::dosattrib::DosAttrib;
 use crate::limits::{DOSATTRIB_BYTES, TICK_MS};
 use crate::ntacl;
-use crate::share::Share;
-use crate::{credentials, memory, mounts, security, stat, sys};
+use crate::{memory, mounts, stat, sys};
 use table::{Facts, Known, StoredAttributes};
 
 /// File systems that note a change of an extended attribute in the time of change, by f_type.
@@ -83,8 +82,13 @@ fn kind_of_mount(root: BorrowedFd<'_>) -> Option<String> {
     mounts::kind_of(sys::stat_fd(root).ok()?.stx_mnt_id)
 }
 
-/// Seconds and nanoseconds.
-type Time = (i64, u32);
+/// A time of change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Time {
+    /// Seconds since 1970.
+    pub(crate) seconds: i64,
+    pub(crate) nanoseconds: u32,
+}
 
 /// A file as it was at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +100,12 @@ pub(crate) struct Version {
 }
 
 impl Version {
+    /// Returns the file `key` as it was after the change at `changed`. `is_exact` is true if the next
+    /// change gets another time.
+    pub(crate) const fn new(key: FileKey, changed: Time, is_exact: bool) -> Self {
+        Self { key, changed, is_exact }
+    }
+
     /// True if a change of the file from now on gets another time.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_exact || self.is_old()
@@ -107,7 +117,7 @@ impl Version {
         let ms = |seconds: i64, nanoseconds: i64| {
             seconds.saturating_mul(1_000).saturating_add(nanoseconds / 1_000_000)
         };
-        let (seconds, nanoseconds) = self.changed;
+        let Time { seconds, nanoseconds } = self.changed;
         let age = ms(now.tv_sec, now.tv_nsec).saturating_sub(ms(seconds, nanoseconds.into()));
         // Old ext4 inodes have whole seconds. Either timestamp may be cut to a millisecond.
         let tick = if nanoseconds == 0 { 2_000 } else { TICK_MS };
@@ -139,73 +149,6 @@ fn bit(attribute: &CStr) -> u32 {
     if attribute == ntacl::PRIVILEGED { table::PRIVILEGED } else { table::UNPRIVILEGED }
 }
 
-impl Share {
-    /// Returns the version of a file with this state; None where attributes are read each time.
-    pub(crate) fn version(&self, stx: &Statx) -> Option<Version> {
-        if credentials::is_acting() { None } else { self.version_for_all(stx) }
-    }
-
-    fn version_for_all(&self, stx: &Statx) -> Option<Version> {
-        let key = stat::key_of(stx);
-        let is_noted = self.keeps_facts && key.device == self.home;
-        let changed = (stx.stx_ctime.tv_sec, stx.stx_ctime.tv_nsec);
-        // A timestamp in whole seconds may belong to several changes.
-        let is_exact = self.has_exact_times && stx.stx_ctime.tv_nsec != 0;
-        is_noted.then_some(Version { key, changed, is_exact })
-    }
-
-    /// True if the access to files of this device follows from owner, group and mode, where no
-    /// attribute says otherwise.
-    pub(crate) fn notes_attributes(&self, device: u64) -> bool {
-        self.keeps_facts && device == self.home && self.volume.xattrs
-    }
-
-    /// Records the facts of a file that this process has just made, and written `dos` to, before
-    /// `stx` was read.
-    pub(crate) fn note_new(&self, stx: &Statx, dos: Option<DosAttrib>) {
-        let Some(version) = self.version(stx).filter(|version| version.is_exact) else { return };
-        let dos = dos.map(|dos| Some(StoredAttributes::of(dos.with_birth(stat::birth_of(stx)))));
-        note(version, |known| {
-            known.set_new();
-            dos.into_iter().for_each(|dos| known.set_dos(dos));
-        });
-    }
-
-    /// Returns what is remembered of a file whose state is `stx`.
-    pub(crate) fn remembered(&self, stx: &Statx) -> Remembered {
-        let version = self.version(stx);
-        Remembered::of(version)
-    }
-
-    /// Like [`Self::remembered`], also while this thread acts as a user. What attributes say is for
-    /// users that may read the file; that some are absent is for all.
-    pub(crate) fn remembered_for_all(&self, stx: &Statx) -> Remembered {
-        Remembered::of(self.version_for_all(stx))
-    }
-
-    /// Returns DOSATTRIB of a file whose state is `stx`. `read` reads it, if it is not known.
-    pub(crate) fn dos_attrib(
-        &self,
-        stx: &Statx,
-        read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
-    ) -> Option<DosAttrib> {
-        self.remembered(stx).dos_attrib(stx, read)
-    }
-
-    /// Returns the size of the extended attributes of a file whose state is `stx`. `read` reads it,
-    /// unless there are known to be none.
-    pub(crate) fn ea_size(&self, stx: &Statx, read: impl FnOnce() -> Result<u32, Errno>) -> u32 {
-        self.remembered(stx).ea_size(read)
-    }
-
-    /// True if no attribute of a file with this state has to be read to open it.
-    pub(crate) fn knows(&self, stx: &Statx) -> bool {
-        let Some(version) = self.version(stx) else { return false };
-        let has_dos = FACTS.of(version).is_some_and(|known| known.dos().is_some());
-        (has_dos || !self.keeps_attributes()) && security::needs_no_read(self, version)
-    }
-}
-
 /// The facts that were remembered of a file when its state was read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Remembered {
@@ -217,7 +160,7 @@ impl Remembered {
     /// Nothing is known, and nothing will be remembered.
     pub(crate) const NOTHING: Self = Self { version: None, known: None };
 
-    fn of(version: Option<Version>) -> Self {
+    pub(crate) fn of(version: Option<Version>) -> Self {
         Self { version, known: version.and_then(|version| FACTS.of(version)) }
     }
 
@@ -287,6 +230,24 @@ impl Remembered {
     }
 }
 
+/// Records the facts of a file that this process has just made, and written `dos` to; none where the
+/// time of another program's change may equal the version's.
+pub(crate) fn note_new(version: Version, dos: Option<DosAttrib>) {
+    if !version.is_exact {
+        return;
+    }
+    let dos = dos.map(|dos| Some(StoredAttributes::of(dos)));
+    note(version, |known| {
+        known.set_new();
+        dos.into_iter().for_each(|dos| known.set_dos(dos));
+    });
+}
+
+/// True if DOSATTRIB of the file is known.
+pub(crate) fn knows_dos_attrib(version: Version) -> bool {
+    FACTS.of(version).is_some_and(|known| known.dos().is_some())
+}
+
 /// True if the file is known not to have this attribute, one of those for descriptors.
 pub(crate) fn lacks(version: Version, attribute: &CStr) -> bool {
     FACTS.of(version).is_some_and(|known| known.lacks(bit(attribute)))
@@ -302,7 +263,8 @@ pub(crate) fn note_lack(version: Version, attribute: &CStr) {
 mod tests {
     use super::*;
 
-    fn version(inode: u64, changed: Time) -> Version {
+    fn version(inode: u64, (seconds, nanoseconds): (i64, u32)) -> Version {
+        let changed = Time { seconds, nanoseconds };
         Version { key: FileKey::of_file(7, inode), changed, is_exact: false }
     }
 

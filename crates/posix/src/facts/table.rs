@@ -61,7 +61,8 @@ const ATTRIBUTES_MAX: u32 = u32::MAX >> ATTRIBUTES;
 type PackedTime = i64;
 
 /// None for a time of no file.
-fn packed((seconds, nanoseconds): Time) -> Option<PackedTime> {
+fn packed(time: Time) -> Option<PackedTime> {
+    let Time { seconds, nanoseconds } = time;
     seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds.into())
 }
 
@@ -226,7 +227,8 @@ mod tests {
     use super::*;
     use crate::limits::TICK_MS;
 
-    fn version(inode: u64, changed: Time) -> Version {
+    fn version(inode: u64, (seconds, nanoseconds): (i64, u32)) -> Version {
+        let changed = Time { seconds, nanoseconds };
         Version { key: FileKey::of_file(7, inode), changed, is_exact: false }
     }
 
@@ -306,8 +308,7 @@ mod tests {
     #[test]
     fn times_and_devices_without_room_have_no_facts() {
         let facts = Facts::new();
-        let of_device =
-            |device| Version { key: FileKey::of_file(device, 1), changed: (1, 1), is_exact: false };
+        let of_device = |device| Version { key: FileKey::of_file(device, 1), ..version(1, (1, 1)) };
         let versions = [
             version(1, (i64::MAX, 1)),
             version(1, (i64::MIN, 1)),

@@ -1,5 +1,7 @@
 //! [`Share`]: the state that all files of a share use.
 
+mod facts;
+mod folders;
 pub(crate) mod guard;
 pub(crate) mod known_paths;
 pub(crate) mod reparse_way;
@@ -18,14 +20,14 @@ use rustix::fs::{Access, Statx};
 use rustix::io::Errno;
 
 use crate::cache::NameCache;
-use crate::share::guard::Guard;
 use crate::kept_folders::KeptFolders;
 use crate::names::Spelling;
 use crate::options::{Case, PosixOptions};
+use crate::share::guard::Guard;
 use crate::share::reparse_way::Ways;
+use crate::share::streams::Table;
 use crate::snapshots::Snapshots;
 use crate::stat::{self, Extra};
-use crate::share::streams::Table;
 use crate::tunnels::Tunnels;
 use crate::{names, sys, volume, xattr};
 
@@ -60,7 +62,7 @@ pub(crate) struct Share {
     /// True if that is FUSE.
     pub(crate) is_fuse: bool,
     /// True if it finds names in another case, and each spelling has another number; see
-    /// [`crate::walk::ignores_case`].
+    /// [`crate::share::walk::ignores_case`].
     pub(crate) ignores_case: bool,
     /// The spelling of names on it.
     pub(crate) spelling: Spelling,

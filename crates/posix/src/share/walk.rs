@@ -13,8 +13,8 @@ use crate::errno::{fault_of, walk_fault};
 use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, Spelling, client_name};
 use crate::patience;
-use crate::share::reparse_way;
 use crate::share::Share;
+use crate::share::reparse_way;
 use crate::sys;
 
 mod respelling;

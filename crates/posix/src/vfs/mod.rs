@@ -2,6 +2,9 @@
 
 mod opening;
 mod parent;
+mod replace;
+mod stream_node;
+mod streams;
 
 use std::any::Any;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -26,15 +29,15 @@ use crate::limits::{PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, client_name};
 use crate::node::PosixNode;
 use crate::options::PosixOptions;
-use crate::share::reparse_way::Ways;
 use crate::share::Share;
+use crate::share::reparse_way::Ways;
+use crate::share::streams::Table;
+use crate::share::walk::Location;
 use crate::snapshots::Snapshots;
 use crate::stat;
-use crate::share::streams::Table;
 use crate::tunnels::Tunnels;
-use crate::share::walk::Location;
 use crate::xattr::DOSATTRIB;
-use crate::{host, quota, streams, sys, volume};
+use crate::{host, quota, sys, volume};
 
 /// The access of a process to a shared folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +115,7 @@ impl PosixVfs {
         let keeps_facts = crate::facts::are_kept(root.as_fd(), entry_xattrs);
         let has_exact_times = keeps_facts && crate::facts::are_times_exact(root.as_fd());
         let is_fuse = volume::is_fuse(root.as_fd());
-        let ignores_case = crate::walk::ignores_case(root.as_fd());
+        let ignores_case = crate::share::walk::ignores_case(root.as_fd());
         let share = Share {
             is_fuse,
             ignores_case,

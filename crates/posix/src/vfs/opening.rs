@@ -15,15 +15,21 @@ use crate::cache::Seen;
 use crate::credentials::with_file_group;
 use crate::dosattrib::DosAttrib;
 use crate::errno::{fault_of, walk_fault};
-use crate::share::known_paths::KnownPath;
 use crate::limits::RETRIES;
 use crate::names::DiskPath;
 use crate::node::PosixNode;
+use crate::share::known_paths::KnownPath;
+use crate::share::walk::Location;
 use crate::stat::{self, Extra};
 use crate::vfs::PosixVfs;
-use crate::share::walk::Location;
 use crate::xattr::{DOSATTRIB, Handle};
-use crate::{reparse_tag, security, sys, writable};
+use crate::{facts, reparse_tag, security, sys, writable};
+
+/// An object that was opened, and its state.
+pub(crate) struct Object {
+    pub(crate) handle: Handle,
+    pub(crate) stx: Statx,
+}
 
 impl PosixVfs {
     /// Opens an existing object at `path` below `dir`. Fails with NotFound if a component is
@@ -33,7 +39,7 @@ impl PosixVfs {
         dir: BorrowedFd<'_>,
         path: &[u8],
         how: &OpenHow,
-    ) -> VfsResult<(Handle, Statx)> {
+    ) -> VfsResult<Object> {
         let follow = self.share().options.follow_symlinks_inside && !how.open_link;
         if how.kind == KindWanted::Directory {
             // O_DIRECTORY opens only directories, so the kind need not be known.
@@ -48,17 +54,25 @@ impl PosixVfs {
             // O_PATH has no side effects on any kind of object. Extended attributes are read more
             // slowly through it, but are usually cached.
             let found = self.open_as(dir, path, how, None)?;
-            if self.share().knows(&found.1) {
+            if self.knows(&found.stx) {
                 return Ok(found);
             }
-            return self.open_as(dir, path, how, Some(stat::kind_of(&found.1)));
+            return self.open_as(dir, path, how, Some(stat::kind_of(&found.stx)));
         }
         let kind = kind_before(dir, path, follow)?;
         let found = self.open_as(dir, path, how, kind)?;
-        if let Some(path) = known.filter(|_| self.share().knows(&found.1)) {
+        if let Some(path) = known.filter(|_| self.knows(&found.stx)) {
             path.note();
         }
         Ok(found)
+    }
+
+    /// True if no attribute of a file with this state has to be read to open it.
+    fn knows(&self, stx: &Statx) -> bool {
+        let share = self.share();
+        let Some(version) = share.version(stx) else { return false };
+        (!share.keeps_attributes() || facts::knows_dos_attrib(version))
+            && security::needs_no_read(share, version)
     }
 
     /// Opens an object of this `kind`, if its kind could be seen before.
@@ -68,7 +82,7 @@ impl PosixVfs {
         path: &[u8],
         how: &OpenHow,
         kind: Option<Kind>,
-    ) -> VfsResult<(Handle, Statx)> {
+    ) -> VfsResult<Object> {
         let follow = self.share().options.follow_symlinks_inside && !how.open_link;
         let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         // Opening a FIFO or a device has side effects, so its kind is looked up first. Only root
@@ -98,16 +112,11 @@ impl PosixVfs {
             // The object was replaced by one of another kind, so the caller must look it up again.
             return Err(Fault::Stale);
         }
-        Ok((handle, stx))
+        Ok(Object { handle, stx })
     }
 
-    pub(crate) fn opened(
-        &self,
-        (handle, stx): (Handle, Statx),
-        how: &OpenHow,
-        name: Name,
-        entry: &[u8],
-    ) -> Opened {
+    pub(crate) fn opened(&self, object: Object, how: &OpenHow, name: Name, entry: &[u8]) -> Opened {
+        let Object { handle, stx } = object;
         let remembered = self.share().remembered(&stx);
         let has_dos = self.share().keeps_attributes() && stat::kind_of(&stx) != Kind::Symlink;
         let dos = has_dos

@@ -1,49 +1,24 @@
 //! Work in a directory that is open already, because its security was read.
 
 use std::any::Any;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use frevo_store::vfs::{Existence, OpenHow, Opened, Parent, VfsResult};
 use frevo_store::{Fault, FileKey, Name, vfs::Vfs as _};
-use rustix::fs::Statx;
 
-use crate::credentials;
 use crate::dir::Dir;
 use crate::errno::fault_of;
 use crate::limits::PATH_BYTES;
 use crate::names::client_name;
 use crate::node::PosixNode;
 use crate::security;
-use crate::share::Share;
+use crate::share::walk::Location;
 use crate::stat::{self, Extra};
 use crate::sys;
 use crate::vfs::PosixVfs;
-use crate::share::walk::Location;
+use crate::vfs::opening::Object;
 use crate::xattr::Handle;
-
-impl Share {
-    /// True where folders may be kept open. For a user as whom the server works the host checks the
-    /// way to a folder each time, and a link that is followed may lead elsewhere at any time.
-    fn keeps_folders(&self) -> bool {
-        self.readable_root.is_some()
-            && !self.options.follow_symlinks_inside
-            && !credentials::is_acting()
-    }
-
-    /// Returns the folder at `path` and its state, if it is open since an earlier request.
-    pub(crate) fn kept_folder(&self, path: &[u8]) -> Option<(Arc<OwnedFd>, Statx)> {
-        if self.keeps_folders() { self.folders.at(self.root.as_fd(), path) } else { None }
-    }
-
-    /// Leaves the folder at `path`, which has just been opened, open for later requests.
-    fn keep_folder(&self, path: &[u8], handle: &Handle, stx: &Statx) {
-        if self.keeps_folders() && !handle.is_path_only() {
-            let root = (self.root.as_fd(), self.home);
-            self.folders.keep(root, path, (&handle.shared(), stx));
-        }
-    }
-}
 
 impl PosixVfs {
     /// Opens the parent of `name`; see [`frevo_store::Vfs::open_parent`]. Its stored attributes are
@@ -58,13 +33,15 @@ impl PosixVfs {
         let opened = match &share.readable_root {
             Some(root) if path.is_root() => {
                 let handle = Handle::of_shared(Arc::clone(root));
-                sys::stat_fd(handle.fd()).map(|stx| (handle, stx)).map_err(fault_of)
+                sys::stat_fd(handle.fd()).map(|stx| Object { handle, stx }).map_err(fault_of)
             }
             _ => match share.kept_folder(path.as_bytes()) {
-                Some((fd, stx)) => Ok((Handle::of_shared(fd), stx)),
-                None => self
-                    .open_existing(share.root.as_fd(), path.as_bytes(), how)
-                    .inspect(|(handle, stx)| share.keep_folder(path.as_bytes(), handle, stx)),
+                Some((fd, stx)) => Ok(Object { handle: Handle::of_shared(fd), stx }),
+                None => {
+                    self.open_existing(share.root.as_fd(), path.as_bytes(), how).inspect(|object| {
+                        share.keep_folder(path.as_bytes(), &object.handle, &object.stx);
+                    })
+                }
             },
         };
         let found = match opened {
@@ -93,7 +70,8 @@ impl PosixVfs {
         }
     }
 
-    fn looked_at(&self, (handle, stx): (Handle, Statx), name: Name) -> Opened {
+    fn looked_at(&self, object: Object, name: Name) -> Opened {
+        let Object { handle, stx } = object;
         let share = self.share();
         let stat = share.stat_of(&stx, &Extra::default());
         let version = share.version(&stx);

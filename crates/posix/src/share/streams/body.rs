@@ -14,7 +14,7 @@ use crate::xattr::Handle;
 
 /// The storage of a stream's data.
 #[derive(Debug)]
-pub(super) enum Where {
+pub(crate) enum Where {
     /// An attribute of the file.
     Attribute,
     /// A file in the side folder.
@@ -25,34 +25,34 @@ pub(super) enum Where {
 
 /// The state that all Opens of one stream share.
 #[derive(Debug)]
-pub(super) struct Body(Mutex<State>);
+pub(crate) struct Body(Mutex<State>);
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The name as stored.
-    pub(super) name: String,
-    pub(super) at: Where,
+    pub(crate) name: String,
+    pub(crate) at: Where,
 }
 
 impl Body {
-    pub(super) const fn new(name: String, at: Where) -> Self {
+    pub(crate) const fn new(name: String, at: Where) -> Self {
         Self(Mutex::new(State { name, at }))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
 }
 
 /// True if an attribute could not be set because it is too large: file systems have several errors
 /// for that.
-pub(super) const fn is_full(errno: Errno) -> bool {
+pub(crate) const fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::TOOBIG | Errno::RANGE)
 }
 
 impl State {
     /// Reads the data in the attribute, without the NUL behind it.
-    pub(super) fn value(&self, file: &Handle) -> VfsResult<Vec<u8>> {
+    pub(crate) fn value(&self, file: &Handle) -> VfsResult<Vec<u8>> {
         let attribute = attribute(&self.name).ok_or(Fault::NameTooLong)?;
         match file.whole_value(&attribute) {
             Ok(mut value) => {
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    pub(super) fn size(&self, file: &Handle) -> VfsResult<u64> {
+    pub(crate) fn size(&self, file: &Handle) -> VfsResult<u64> {
         match &self.at {
             Where::Attribute => {
                 let attribute = attribute(&self.name).ok_or(Fault::NameTooLong)?;
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    pub(super) fn read(&self, file: &Handle, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
+    pub(crate) fn read(&self, file: &Handle, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
         match &self.at {
             Where::Attribute => {
                 let value = self.value(file)?;
@@ -108,7 +108,7 @@ fn read_all(fd: BorrowedFd<'_>, offset: u64, into: &mut [u8]) -> VfsResult<usize
     Ok(filled)
 }
 
-pub(super) fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> VfsResult<()> {
+pub(crate) fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> VfsResult<()> {
     let mut done = 0;
     while done < data.len() {
         match rustix::io::pwrite(fd, &data[done..], offset.saturating_add(done as u64)) {

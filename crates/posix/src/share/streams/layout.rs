@@ -14,12 +14,12 @@ use crate::xattr::Handle;
 const PREFIX: &str = "user.DosStream.";
 const SUFFIX: &str = ":$DATA";
 
-pub(super) fn stream_key(file: FileKey, stream: &str) -> FileKey {
+pub(crate) fn stream_key(file: FileKey, stream: &str) -> FileKey {
     FileKey { stream: Name::root().with_stream(Some(stream)).stream_id(), ..file.file() }
 }
 
 /// Returns the attribute that stores a stream, if the name fits.
-pub(super) fn attribute(stream: &str) -> Option<CString> {
+pub(crate) fn attribute(stream: &str) -> Option<CString> {
     let name = format!("{PREFIX}{stream}{SUFFIX}");
     if name.len() > XATTR_NAME_BYTES { None } else { CString::new(name).ok() }
 }
@@ -31,13 +31,13 @@ fn stream_of(attribute: &[u8]) -> Option<&str> {
 }
 
 /// Returns the streams that are stored in attributes.
-pub(super) fn attributes(file: &Handle) -> VfsResult<Vec<String>> {
+pub(crate) fn attributes(file: &Handle) -> VfsResult<Vec<String>> {
     let names = file.names(|name| stream_of(name).is_some()).map_err(fault_of)?;
     Ok(names.iter().filter_map(|n| stream_of(n.as_bytes())).map(str::to_owned).collect())
 }
 
 /// Returns the file's state with a stream's identity and size.
-pub(super) fn stat_of(file: Stat, stream: &str, size: u64) -> Stat {
+pub(crate) fn stat_of(file: Stat, stream: &str, size: u64) -> Stat {
     let mut attributes = file.attributes.without(FileAttributes::DIRECTORY);
     if attributes.is_empty() {
         attributes = FileAttributes::NORMAL;
@@ -53,6 +53,6 @@ pub(super) fn stat_of(file: Stat, stream: &str, size: u64) -> Stat {
 }
 
 /// Returns the allocation size, as on NTFS, which keeps small streams in the file's record.
-pub(super) const fn allocation(size: u64) -> u64 {
+pub(crate) const fn allocation(size: u64) -> u64 {
     size.next_multiple_of(8)
 }

@@ -32,7 +32,7 @@ const MARK: &CStr = c"user.frevo.streams";
 const UNFINISHED: &[u8] = b"new";
 
 /// Checks that the user that this thread acts as may read or write the file.
-pub(super) fn check(file: &Handle, read: bool, write: bool) -> VfsResult<()> {
+pub(crate) fn check(file: &Handle, read: bool, write: bool) -> VfsResult<()> {
     let may = |access| sys::may_access(file.fd(), access);
     let acts = credentials::acting().is_some();
     if acts && (read && !may(Access::READ_OK) || write && !may(Access::WRITE_OK)) {
@@ -78,7 +78,7 @@ fn entry(stream: &str) -> VfsResult<Vec<u8>> {
 
 impl Share {
     /// Returns the directory of a file in the side folder.
-    pub(super) fn side_of(&self, file: &Handle) -> Option<Mark> {
+    pub(crate) fn side_of(&self, file: &Handle) -> Option<Mark> {
         self.streams.side.get()?;
         let value = file.whole_value(MARK).ok()?;
         Mark::of(value, sys::stat_fd(file.fd()).ok()?.stx_ino)
@@ -159,7 +159,7 @@ impl Share {
     }
 
     /// Returns the streams that a file has in the side folder.
-    pub(super) fn side_streams(&self, file: &Handle) -> VfsResult<Vec<String>> {
+    pub(crate) fn side_streams(&self, file: &Handle) -> VfsResult<Vec<String>> {
         if self.streams.side.get().is_none() {
             return Ok(Vec::new());
         }
@@ -170,13 +170,13 @@ impl Share {
         Ok(entries.into_iter().filter_map(name).collect())
     }
 
-    pub(super) fn side_size(&self, file: &Handle, stream: &str) -> VfsResult<u64> {
+    pub(crate) fn side_size(&self, file: &Handle, stream: &str) -> VfsResult<u64> {
         let _server = credentials::as_server();
         let dir = self.side_directory(file)?.ok_or(Fault::Stale)?;
         Ok(sys::stat_at(dir.as_fd(), &entry(stream)?).map_err(fault_of)?.stx_size)
     }
 
-    pub(super) fn open_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
+    pub(crate) fn open_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
         let _server = credentials::as_server();
         let dir = self.side_directory(file)?.ok_or(Fault::Stale)?;
         let path = entry(stream)?;
@@ -189,7 +189,7 @@ impl Share {
     }
 
     /// Makes an empty stream in the side folder.
-    pub(super) fn make_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
+    pub(crate) fn make_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
         let _server = writes(file)?;
         let dir = self.make_side_directory(file)?;
         has_room(dir.as_fd())?;
@@ -201,7 +201,7 @@ impl Share {
 
     /// Moves a stream with the data `value` from its attribute to the side folder and changes it
     /// there. On failure nothing has changed.
-    pub(super) fn move_to_side(
+    pub(crate) fn move_to_side(
         &self,
         file: &Handle,
         stream: &str,
@@ -232,7 +232,7 @@ impl Share {
         Ok(fd)
     }
 
-    pub(super) fn remove_side(&self, file: &Handle, stream: &str) -> VfsResult<()> {
+    pub(crate) fn remove_side(&self, file: &Handle, stream: &str) -> VfsResult<()> {
         if self.streams.side.get().is_none() {
             return Ok(());
         }
@@ -245,7 +245,7 @@ impl Share {
         }
     }
 
-    pub(super) fn rename_side(&self, file: &Handle, from: &str, to: &str) -> VfsResult<()> {
+    pub(crate) fn rename_side(&self, file: &Handle, from: &str, to: &str) -> VfsResult<()> {
         let _server = writes(file)?;
         let dir = self.side_directory(file)?.ok_or(Fault::Stale)?;
         let (from, to) = (entry(from)?, entry(to)?);
@@ -255,7 +255,7 @@ impl Share {
     }
 
     /// Makes the side folder's entries of a file's streams durable.
-    pub(super) fn sync_side(&self, file: &Handle) -> VfsResult<()> {
+    pub(crate) fn sync_side(&self, file: &Handle) -> VfsResult<()> {
         let _server = credentials::as_server();
         let Some(dir) = self.side_directory(file)? else { return Ok(()) };
         retry_on_intr(|| rustix::fs::fsync(&dir)).map_err(fault_of)?;

@@ -19,8 +19,8 @@ use crate::sys;
 /// The open streams of a share, and its side folder.
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(super) open: Mutex<HashMap<FileKey, Weak<Body>>>,
-    pub(super) side: Folder,
+    pub(crate) open: Mutex<HashMap<FileKey, Weak<Body>>>,
+    pub(crate) side: Folder,
 }
 
 impl Table {
@@ -31,25 +31,25 @@ impl Table {
 }
 
 /// Returns the body of a stream that is open.
-pub(super) fn alive(open: &HashMap<FileKey, Weak<Body>>, key: FileKey) -> Option<Arc<Body>> {
+pub(crate) fn alive(open: &HashMap<FileKey, Weak<Body>>, key: FileKey) -> Option<Arc<Body>> {
     open.get(&key).and_then(Weak::upgrade)
 }
 
-pub(super) fn remember(open: &mut HashMap<FileKey, Weak<Body>>, key: FileKey, body: &Arc<Body>) {
+pub(crate) fn remember(open: &mut HashMap<FileKey, Weak<Body>>, key: FileKey, body: &Arc<Body>) {
     if open.len() >= 64 && open.len() == open.capacity() {
         open.retain(|_, body| body.strong_count() > 0);
     }
     open.insert(key, Arc::downgrade(body));
 }
 
-pub(super) const DIRECTORY: OFlags =
+pub(crate) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
 /// The side folder, once it exists.
 #[derive(Debug)]
 pub(crate) struct Folder {
     fd: OnceLock<OwnedFd>,
-    pub(super) made: AtomicU64,
+    pub(crate) made: AtomicU64,
 }
 
 impl Folder {
@@ -64,11 +64,11 @@ impl Folder {
         folder
     }
 
-    pub(super) fn get(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn get(&self) -> Option<BorrowedFd<'_>> {
         self.fd.get().map(|fd| fd.as_fd())
     }
 
-    pub(super) fn make(&self, root: BorrowedFd<'_>) -> VfsResult<BorrowedFd<'_>> {
+    pub(crate) fn make(&self, root: BorrowedFd<'_>) -> VfsResult<BorrowedFd<'_>> {
         if let Some(fd) = self.get() {
             return Ok(fd);
         }

@@ -14,11 +14,11 @@ use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, Timespec, Timestamps};
 use rustix::io::retry_on_intr;
 
-use super::body::{Body, State, Where, is_full, write_all};
-use super::layout::{attribute, stat_of, stream_key};
 use crate::errno::fault_of;
 use crate::limits::XATTR_VALUE_BYTES;
 use crate::share::Share;
+use crate::share::streams::body::{Body, State, Where, is_full, write_all};
+use crate::share::streams::layout::{attribute, stat_of, stream_key};
 use crate::sys;
 use crate::xattr::Handle;
 
