@@ -110,7 +110,7 @@ const OF_FILES: [&str; 44] = [
 ];
 
 fn is_of_files(call: &str) -> bool {
-    // strace before version 6.13 prints getxattrat (464) and listxattrat (465) as numbers.
+    // Older versions of strace print getxattrat (464) and listxattrat (465) as numbers.
     let at = matches!(call, "syscall_0x1d0" | "syscall_0x1d1");
     at || OF_FILES.contains(&call) || call.contains("xattr")
 }

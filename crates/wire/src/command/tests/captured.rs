@@ -44,8 +44,7 @@ fn normalized(header: &Header, bytes: &[u8], len: usize) -> Vec<u8> {
     assert!(padding.iter().all(|&byte| byte == 0), "{header:?}");
     let mut body = body.to_vec();
     match (header.command, header.is_response()) {
-        // SmbCreateFlags and Reserved have no meaning, but smbtorture sometimes sets them, so they
-        // are cleared.
+        // SmbCreateFlags is reserved, but smbtorture sometimes sets it, so it is cleared.
         (Command::CREATE, false) => body[72..80].fill(0),
         // An empty output buffer may have any offset, so it gets the offset that this crate writes.
         (Command::IOCTL, false) => {
