@@ -128,8 +128,8 @@ fn quads<const R: usize, const Q: usize, const SEAL: bool>(
         for q in 0..Q {
             let out = _mm512_xor_si512(text[q], stream[q]);
             let plain = if SEAL { text[q] } else { out };
-            // The plaintext is combined with the first round key, not with the chain's value, which
-            // is known only later. Their order does not matter to XOR.
+            // The plaintext is combined with the first round key before the chain's value is known.
+            // XOR allows any order, so the result is the same.
             chain[q] = _mm512_xor_si512(chain[q], _mm512_xor_si512(plain, round[0]));
             scatter(out, &mut all[q], at);
         }

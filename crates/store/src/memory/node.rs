@@ -91,8 +91,8 @@ impl MemoryNode {
     /// (`allowed`).
     fn check_data(&self, allowed: bool) -> VfsResult<()> {
         match self.kind {
-            // A directory that is open may have been replaced by a symbolic link. Then it gets
-            // another fault.
+            // An open directory may have been replaced by a symbolic link. Then its data is refused
+            // with AccessDenied.
             Kind::Directory if self.look(|inode| Ok(inode.kind())) == Ok(Kind::Directory) => {
                 Err(Fault::IsADirectory)
             }

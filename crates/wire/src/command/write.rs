@@ -104,7 +104,7 @@ impl<'a> Request<'a> {
     /// Appends only the 48 bytes between the header and the data, for a client that sends
     /// `data_len` bytes from a buffer of its own behind them (and then the channel information).
     pub fn encode_fixed(&self, data_len: u32, w: &mut Writer<'_>) {
-        // MS-SMB2 3.2.4.7: if RDMA moves the data, DataOffset is zero.
+        // MS-SMB2 3.2.4.7: if RDMA moves the data, the message has none and its DataOffset is zero.
         let is_moved = self.channel != Channel::NONE && data_len == 0;
         let data_offset = if is_moved { 0 } else { REQUEST_DATA_OFFSET };
         w.u16(49).u16(data_offset).u32(data_len).u64(self.offset);

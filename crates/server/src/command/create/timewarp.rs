@@ -38,7 +38,7 @@ pub(super) fn choose<'a>(
         };
     };
     let moment = Moment::of(time).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
-    // The path and the create context may both name a snapshot, but it must be the same one.
+    // If the path and the create context both name a snapshot, it must be the same one.
     let rest = found.filter(|(same, _)| *same == moment).map(|(_, rest)| rest);
     Ok((snapshot(live, moment)?, rest.unwrap_or(Cow::Borrowed(text))))
 }

@@ -56,7 +56,7 @@ pub(super) async fn set(
         if entry.sid != Sid::ADMINISTRATORS {
             wishes.push((entry.sid, wish));
         } else if entry.limit != NONE {
-            // MS-FSA 2.1.5.22: administrators must not have a limit.
+            // MS-FSA 2.1.5.22: administrators must not have a limit, so the request is refused.
             return Err(Status::ACCESS_DENIED);
         }
     }
