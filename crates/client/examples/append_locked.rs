@@ -43,7 +43,8 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
                 Err(error) if is_lost(&error) => {
                     again += 1;
                     is_first = false;
-                    // Closing the handle releases the locks of the previous round.
+                    // Closing the handle releases its locks on the server before the file is opened
+                    // again.
                     let _ = file.close().await;
                     file = open(&share, path).await?;
                 }

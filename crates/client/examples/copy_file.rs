@@ -28,13 +28,14 @@ pub(crate) async fn copy_file(share: &Share, from: &str, to: &str) -> io::Result
     let source = share.open(from).await?;
     let target = OpenOptions::new().write(true).create_new(true).open(share, to).await?;
     let mut len = source.metadata_at_open().len();
-    // The server copies, as a reflink if it can: the data does not pass through this machine.
+    // The server copies the data, as a reflink if it can; the data does not pass through this
+    // machine.
     if source.copy_range_to(&target, 0, 0, len).await?.is_none() {
         // If the server cannot copy, the data passes through this machine, with many parallel reads
         // and writes.
         len = tokio::io::copy(&mut source.cursor(), &mut target.cursor()).await?;
     }
-    // Dropping a file closes it, too, but only `close` reports errors.
+    // Dropping a file closes it, too, but only `close` reports an error of the CLOSE.
     target.close().await?;
     Ok(len)
 }

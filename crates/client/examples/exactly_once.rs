@@ -162,8 +162,8 @@ async fn watch(share: Share, directory: String, left: Arc<AtomicU64>) -> Outcome
         let path = format!("{directory}/{name}");
         for is_there in [true, false] {
             let (change, done) = tokio::join!(next(&mut watch, &name, is_there), async {
-                // The first call of `next_changes` starts the watch, so the first change is made
-                // only after a while.
+                // The first call of `next_changes` starts the watch. The directory is changed only
+                // half a second later, because earlier changes are not reported.
                 tokio::time::sleep(Duration::from_millis(if number == 0 { 500 } else { 0 })).await;
                 match is_there {
                     true => share.create_dir(&path).await,

@@ -34,7 +34,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut offset = 0;
     while offset < bytes {
         if writes {
-            // Each piece begins with its offset, so no two pieces are equal.
+            // Each piece begins with its offset, so that the check below notices a piece read from
+            // a wrong place.
             piece[..8].copy_from_slice(&offset.to_le_bytes());
             file.write_all_at(&piece, offset).await?;
         } else {

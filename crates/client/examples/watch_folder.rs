@@ -34,7 +34,7 @@ pub(crate) async fn watch(
 ) -> Result<()> {
     let mut watch = share.watch(path, RecursiveMode::Recursive).await?;
     loop {
-        // The server stores the changes that happen between two calls.
+        // The server stores the changes that happen between two calls, so the loop misses none.
         for change in watch.next_changes().await? {
             if told(change).is_break() {
                 return Ok(());

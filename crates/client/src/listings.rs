@@ -79,7 +79,8 @@ impl HeldBytes<'_> {
     pub(crate) async fn wait(&mut self, count: usize) -> bool {
         loop {
             let mut changed = std::pin::pin!(self.budget.given_back.notified());
-            // Registers for the notification before the check, so that none is missed.
+            // This waiter registers for notifications before it checks the budget, so it misses no
+            // memory that is given back in between.
             changed.as_mut().enable();
             if self.add(count) {
                 return true;
@@ -119,8 +120,8 @@ impl Keeping<'_> {
         held.kept = held.kept.saturating_add(count);
         self.count += count;
         drop(held);
-        // A listing may be waiting for memory that will not become free now: wakes it to look
-        // again.
+        // Kept bytes are not given back soon: wakes the waiting listing, which may have to give up
+        // now.
         self.budget.given_back.notify_waiters();
         true
     }
@@ -213,7 +214,7 @@ mod tests {
         assert!(tokio::time::timeout(minute, waits.wait(5)).await.is_err());
         drop(other);
         assert!(waits.wait(5).await);
-        // No other listing holds entries, so waiting would never end.
+        // No other listing holds memory that it could give back, so `wait` returns false at once.
         assert!(!waits.wait(2).await);
         assert_eq!(budget.held.lock().all, 9);
     }

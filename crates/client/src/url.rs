@@ -108,7 +108,7 @@ impl FromStr for SmbUrl {
         if !Self::is_url(text) {
             return Err(ParseUrlError::NotSmb(text.into()));
         }
-        // A UNC path is taken literally; a URL may have escapes.
+        // A UNC path is taken literally, but a URL may contain percent escapes.
         let is_unc = !has_scheme(text);
         let rest = text.get(if is_unc { 2 } else { 6 }..).unwrap_or_default();
         let rest = if is_unc { rest.replace('\\', "/") } else { with_slashes(rest) };

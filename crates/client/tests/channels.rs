@@ -87,7 +87,8 @@ fn lost_channels_come_back_and_no_operation_fails() {
         let all = session.channels();
         let sum = |of: &dyn Fn(&ChannelInfo) -> u64| all.iter().map(of).sum::<u64>();
         assert!(sum(&|one| one.sent) > 500_000 && sum(&|one| one.received) > 400_000, "{all:?}");
-        // Cuts the first channel, too, although its key signs the binding of further channels.
+        // Cuts each channel in turn. The first one is cut, too, although its key signs the binding
+        // of further channels.
         for (round, cut) in [0, 1, 3, 2].into_iter().enumerate() {
             let before = session.channels();
             dial.cut(cut);
@@ -117,7 +118,8 @@ fn lost_channels_come_back_and_no_operation_fails() {
 #[test]
 fn a_session_chooses_its_channels_and_none_are_made_after_it() {
     in_world(async |world| {
-        // The dialer cannot connect to addresses, so there is one channel, to the server's name.
+        // The dialer cannot connect to addresses, so the only channel is the one to the server's
+        // name.
         let (session, dial) = session(world, 0).await;
         until(&session, &dial, 1, 1).await;
         session.share("data").await.unwrap().write("f", b"1").await.unwrap();

@@ -84,7 +84,7 @@ fn no_byte_of_a_copy_comes_here() {
         let server = Arc::clone(&world.wire) as Arc<dyn Dial>;
         let dial = counting(server, Arc::clone(&log));
         let client = Client::with_dialer(Options::default(), dial);
-        // The length is not a multiple of a sector.
+        // The length is not a multiple of a sector, so an offloaded copy leaves a rest.
         let data: Vec<u8> = (0..20_000_001_u32).map(|at| (at / 7) as u8).collect();
         std::fs::write(world.path("from"), &data).unwrap();
         let share = share_of(&client, "data").await;
@@ -97,13 +97,13 @@ fn no_byte_of_a_copy_comes_here() {
         assert!(!asked.iter().any(|what| what == "read" || what == "write"), "{asked:?}");
         let first = ["offload read", "size", "set size", "offload write"];
         assert_eq!(asked[..4], first, "that way first");
-        // Offloading leaves less than a sector, which another method copies.
+        // Offloading leaves less than a sector at the end, which another method must copy.
         match how {
             CopyMethod::Offloaded => panic!("not all of it: {asked:?}"),
             CopyMethod::Cloned => assert_eq!(asked[4..], ["clone"]),
             _ => assert_eq!(asked[4..], ["clone", "key", "chunks"]),
         }
-        // The target may be on another share of the same session.
+        // The target is on another share of the same session, which the server can copy to as well.
         source.close().await.unwrap();
         target.close().await.unwrap();
         let other = share.session().share("sealed").await.unwrap();
@@ -238,7 +238,7 @@ fn a_copy_goes_on_in_the_next_session() {
                 let request = CopyRequest::parse(request.input).unwrap();
                 match (asked.connection, asked.nth) {
                     (0, nth) if nth > 5 => return Act::Close,
-                    // The resume key belongs to an earlier session.
+                    // The resume key belongs to an earlier session, so the server does not find it.
                     _ if request.source_key != key => {
                         return Act::Refused(Status::OBJECT_NAME_NOT_FOUND);
                     }
@@ -259,8 +259,8 @@ fn a_copy_goes_on_in_the_next_session() {
         assert_eq!(how.unwrap(), Some(CopyMethod::OnServer));
         let count = |what: &str| log.lock().iter().filter(|one| *one == what).count();
         assert_eq!(count("key"), 2);
-        // The copy needs four requests. One was sent three times: its first answer was lost and its
-        // repetition refused.
+        // The copy needs four requests, but six were sent: the first answer of one request was lost
+        // and its repetition refused, so it was sent three times.
         assert_eq!(count("chunks"), 6);
     });
 }
@@ -294,7 +294,7 @@ fn a_long_copy_asks_for_the_size_once() {
     let part = ["offload read", "offload write"];
     let first = ["offload read", "size", "set size", "offload write"];
     assert_eq!(asked, [&first[..], &part, &part].concat());
-    // This server knows the request but cannot use its token.
+    // This server gives out a token but refuses to write with it, so the file is cloned.
     let (how, asked) = asked_of(&["offload write"], 3 << 28);
     assert_eq!(how.unwrap(), Some(CopyMethod::Cloned));
     assert_eq!(asked, [&first[..], &["clone"; 3]].concat());

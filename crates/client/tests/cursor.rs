@@ -46,7 +46,7 @@ fn seeks_and_reads_see_what_was_written() {
         let mut some = [0; 1000];
         cursor.read_exact(&mut some).await.unwrap();
         assert_eq!(some, data[..1000]);
-        // The write changes data that was read ahead.
+        // The cursor has read this data ahead; after the write it must not return the old data.
         cursor.write_all(b"written").await.unwrap();
         data[1000..1007].copy_from_slice(b"written");
         cursor.read_exact(&mut some).await.unwrap();
@@ -67,7 +67,7 @@ fn seeks_and_reads_see_what_was_written() {
         let mut whole = Vec::new();
         cursor.read_to_end(&mut whole).await.unwrap();
         assert!(whole == data);
-        // Another client appends to the file, and then truncates it.
+        // Another client appends to the file and later truncates it; the cursor must notice both.
         let other = OpenOptions::new().write(true).open(&share, "x").await.unwrap();
         other.write_all_at(b"more", data.len() as u64).await.unwrap();
         whole.clear();

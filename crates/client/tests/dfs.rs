@@ -271,7 +271,8 @@ fn a_link_in_the_middle_of_a_path_is_crossed() {
                 "one open dir\\x\\known",
             ]
         );
-        // All operations on paths use the cached referral.
+        // All operations on these paths use the cached referral, so the root's server is not asked
+        // again.
         assert!(share.metadata("Docs/dir").await.unwrap().is_dir());
         assert_eq!(share.list_dir("docs").await.unwrap().len(), 0);
         share.write("docs/new", b"1").await.unwrap();
@@ -284,10 +285,10 @@ fn a_link_in_the_middle_of_a_path_is_crossed() {
         let asked = world.asked();
         assert!(asked.iter().all(|asked| asked.starts_with("one open dir")), "{asked:?}");
         assert_eq!(world.dialed("one"), 1);
-        // A file that is not behind a link is opened on the root's server.
+        // This file is not behind a link, so it is opened on the root's server.
         share.read("known").await.unwrap();
         assert_eq!(world.asked(), ["root open root\\dfs\\known"]);
-        // After its lifetime the referral is requested again.
+        // The lifetime of the referral has passed, so the client asks for it again.
         tokio::time::advance(Duration::from_secs(u64::from(LIVES) + 1)).await;
         share.read("docs/known").await.unwrap();
         assert_eq!(world.asked().len(), 3);
@@ -306,11 +307,13 @@ fn a_dead_target_is_passed_over_and_the_next_one_stayed_with() {
         assert_eq!(nobody(&world.asked()), 1);
         share.read("docs/known").await.unwrap();
         assert_eq!(world.asked(), ["one open known"]);
-        // A new referral does not change the preference for the target that works.
+        // The new referral has the dead target first again, but the client keeps its preference for
+        // the target that works.
         tokio::time::advance(Duration::from_secs(u64::from(LIVES) + 1)).await;
         share.read("docs/known").await.unwrap();
         assert_eq!(nobody(&world.asked()), 0);
-        // If the server is lost, the operation continues at the next target.
+        // If the target in use is lost, the operation continues at the next one; if no target is
+        // left, it fails.
         world.host("one").is_down.store(true, Ordering::SeqCst);
         assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
         assert_eq!((world.dialed("two"), share.read("docs/known").await.is_ok()), (1, true));
@@ -341,7 +344,8 @@ fn an_operation_does_not_wait_for_a_dead_target_when_there_is_another() {
         assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         assert_eq!(world.dialed("one"), 2, "it was given one chance more");
-        // The first target can be reached again.
+        // The first target can be reached again, and the second target is lost: the file is opened
+        // at the first one.
         world.host("one").falls.store(false, Ordering::SeqCst);
         world.host("one").is_down.store(false, Ordering::SeqCst);
         world.host("two").falls.store(true, Ordering::SeqCst);
@@ -412,7 +416,8 @@ fn nobody_waits_for_a_target_of_anothers_link() {
         }
         world.host("two").is_silent.store(true, Ordering::SeqCst);
         let other = async {
-            // The first call waits for a target that does not answer.
+            // By now the read of `docs/known` waits for the silent server `two`; the read of
+            // `more/known` must not wait for it.
             tokio::time::sleep(Duration::from_secs(2)).await;
             assert_eq!(world.dialed("two"), 1);
             let began = tokio::time::Instant::now();
@@ -441,12 +446,13 @@ fn what_was_reached_by_a_link_is_gone_on_with_at_its_next_target() {
         world.asked();
         assert_eq!(share.read(&path).await.unwrap(), CONTENT);
         assert_eq!(world.asked().last().unwrap(), "two open dir\\known");
-        // Source and target are on one share, so the rename needs one request.
+        // Source and target are on the share to which the link leads, so one request there renames.
         share.rename_if_not_exists("a", "b/c").await.unwrap();
         let asked = world.asked();
         assert_eq!(asked[asked.len() - 2..], ["two open dir\\a", "two set"]);
         assert!(asked.iter().all(|one| one.starts_with("two ")), "{asked:?}");
-        // An open file belongs to the server that was lost, so it is lost, too.
+        // An open file belongs to the server that was lost, so its handle is not moved to the next
+        // target.
         let error = file.read_bytes(0, 10).await.unwrap_err();
         assert!(matches!(error.cause(), Cause::Transport(_)), "{error}");
     });
@@ -460,8 +466,8 @@ fn what_may_have_been_done_is_not_done_at_another_target() {
         assert!(matches!(error.cause(), Cause::Unknown), "{error}");
         assert_eq!(world.dialed("two"), 0);
     });
-    // The directory exists on the second server: this client may have made it before the first
-    // server was lost.
+    // The directory exists on the second server, perhaps because this client has made it before the
+    // first server was lost.
     with_two(async |world, share| {
         world.host("one").falls.store(true, Ordering::SeqCst);
         world.host("two").collides.store(true, Ordering::SeqCst);
@@ -469,7 +475,8 @@ fn what_may_have_been_done_is_not_done_at_another_target() {
         options = options.write(true).create_new(true);
         let error = options.open(share, "docs/new").await.unwrap_err();
         assert!(matches!(error.cause(), Cause::Unknown), "{error}");
-        // Nothing was sent to a lost server this time, so the collision is reported.
+        // This time no request was sent to a lost server, so the collision is not this client's own
+        // and is reported.
         let error = options.open(share, "docs/newer").await.unwrap_err();
         assert_eq!(error.status(), Some(frevo_client::Status::OBJECT_NAME_COLLISION));
     });
@@ -480,7 +487,7 @@ fn links_behind_links() {
     let root = Host::linked(&[("dfs\\a", &["\\two\\more\\dir"])]);
     let two = Host::linked(&[
         ("more\\dir\\b", &["\\three\\data"]),
-        // One link leads to its own share, another one back to itself.
+        // One link leads deeper into its own share, another link leads back to itself.
         ("more\\dir\\c", &["\\two\\more\\dir\\b\\dir"]),
         ("more\\dir\\round", &["\\root\\dfs\\a\\round"]),
     ]);
@@ -522,7 +529,7 @@ fn what_is_done_to_names() {
                 assert!(error.to_string().contains("different shares"), "{error}");
             }
         }
-        // Clients can neither remove nor change a link of the namespace.
+        // The client reports an error for each attempt to remove or change a link of the namespace.
         world.asked();
         for refused in [
             share.remove_dir("docs").await,
@@ -589,7 +596,7 @@ fn a_policy_bounds_where_links_lead() {
         assert_eq!(world.reach("root", "away/x").await.unwrap().0, "root/dfs");
         assert_eq!(world.dialed("one"), 0);
     });
-    // The session of a guest does not prove which server it is.
+    // A guest session is not authenticated, so its referrals are not followed to other servers.
     let guest =
         || hosts().map(|(name, host)| (name, Host { flags: SessionFlags::IS_GUEST, ..host }));
     let allowed = Options::new().allow_guest(true);
@@ -617,7 +624,7 @@ fn a_domains_namespace() {
             ("one", Host::default()),
         ]
     };
-    // The name of a domain leads to one of its controllers.
+    // The host of the URL is a domain, whose name leads to one of its controllers.
     with(hosts(), async |world| {
         let found = world.reach("corp.example", "docs/x").await.unwrap();
         assert_eq!(found, ("one/data".into(), "x".into()));
@@ -629,7 +636,8 @@ fn a_domains_namespace() {
         );
         assert_eq!(world.dialed("dc2"), 0);
     });
-    // The given controller lists the controllers; the first one of the list is down.
+    // The given controller returns the list of controllers. The first one of the list is down, so
+    // the next one is asked.
     let dc = Some(ServerName::new("dc"));
     let options = Options::new().domain_controller(dc);
     with_options(hosts(), options.clone(), async |world| {
@@ -639,7 +647,7 @@ fn a_domains_namespace() {
         assert_eq!(asked[..2], ["dc refer \\corp.example", "nobody is gone"]);
         assert_eq!(asked[2], "dc2 refer \\corp.example\\dfs");
         assert_eq!(world.dialed("corp.example"), 0);
-        // A name that is not a domain is a server.
+        // The name of a server, which is not a domain, is still reached.
         assert_eq!(world.reach("root", "y").await.unwrap().0, "root/dfs");
     });
     let same = options.clone().referrals(Referrals::SameHost);

@@ -26,7 +26,8 @@ fn a_file_is_copied_and_no_other_is_lost_to_it() {
         fs::write(world.path("a"), &data).unwrap();
         assert_eq!(copy_file::copy_file(&share, "a", "b").await.unwrap(), 3_000_001);
         assert!(fs::read(world.path("b")).unwrap() == data);
-        // Copying a file onto itself is refused.
+        // The target exists already (`a` is the source itself), so the copy is refused and the file
+        // unchanged.
         for target in ["a", "b"] {
             let refused = copy_file::copy_file(&share, "a", target).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::AlreadyExists);

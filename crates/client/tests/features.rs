@@ -88,7 +88,8 @@ fn locks_exclude_and_are_waited_for() {
         one.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
         let refused = two.try_lock(5, 1, LockKind::Shared).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::WouldBlock);
-        // When the caller gives up, the request is cancelled and the lock is not granted later.
+        // The caller gives up waiting: the request is cancelled, so the lock is not granted to it
+        // later.
         let waiting = two.lock(5, 1, LockKind::Exclusive);
         assert!(tokio::time::timeout(Duration::from_millis(300), waiting).await.is_err());
         let (taken, ()) = tokio::join!(two.lock(5, 1, LockKind::Exclusive), async {
@@ -146,7 +147,7 @@ fn links_are_followed_within_the_share() {
             let file = share.open(path).await.unwrap();
             assert_eq!(&*file.read_bytes(0, 100).await.unwrap(), b"found");
         }
-        // A link out of the share is stored but not followed.
+        // A link out of the share is stored as a plain link, but the server does not follow it.
         share.symlink_dir("/etc", "etc").await.unwrap();
         assert!(world.path("etc").symlink_metadata().unwrap().is_dir());
         assert!(share.open("etc/passwd").await.is_err());
@@ -166,11 +167,12 @@ fn who_signs_when_asked_does_as_the_server_requires() {
             let share = session.share("data").await.unwrap();
             share.write("x", b"one").await.unwrap();
             assert_eq!(share.read("x").await.unwrap(), b"one");
-            // VALIDATE_NEGOTIATE_INFO is signed even if signing is not required.
+            // In SMB 3.0 the client checks the negotiation with VALIDATE_NEGOTIATE_INFO, which is
+            // signed even if signing is not required.
             let newest = frevo_client::Dialect::Smb300;
             let session = world.session(lax().newest(newest)).await;
             assert_eq!(session.share("data").await.unwrap().read("x").await.unwrap(), b"one");
-            // With this setting the client always signs, even if the server does not require it.
+            // With `Signing::Always` the client signs, even if the server does not require it.
             let strict = world.session(lax().sign(Signing::Always)).await;
             assert!(strict.info().unwrap().signed);
         });
@@ -191,7 +193,8 @@ fn a_slow_cipher_is_helped_with_and_all_arrives() {
         share.write("one", &data).await.unwrap();
         assert!(std::fs::read(world.path("one")).unwrap() == data);
         assert!(share.read("one").await.unwrap() == data);
-        // The connection stays usable after a cancelled call.
+        // Although calls were cancelled, the connection stays usable: the client does not connect
+        // again.
         let given_up = tokio::time::timeout(Duration::from_millis(5), share.write("two", &data));
         drop(given_up.await);
         assert!(share.read("one").await.unwrap() == data);
@@ -227,10 +230,11 @@ fn whoever_keeps_something_is_told_when_the_session_was_lost() {
         for session in world.server.sessions() {
             world.server.close_session(&session);
         }
-        // A write by another client breaks the lease of the lost client, whose handle the server
-        // then closes.
+        // The client's session is closed and not renewed yet. This write by another client breaks
+        // its lease, and the server closes its handle.
         other.write("f", b"new").await.unwrap();
-        // The session is new, and the file has not been reconnected in it yet.
+        // The client has a new session, in which this file has not been reconnected yet: no lease
+        // counts until then.
         share.metadata("f").await.unwrap();
         assert!(file.lease().is_empty(), "nothing may be kept before");
         assert!(told.0.lock().unwrap().is_empty());
@@ -255,7 +259,8 @@ fn nobody_waits_for_what_is_let_go_of() {
             assert_eq!(file.lease(), kept);
             let rival = async { other.write("f", b"new").await.unwrap() };
             let let_go = async {
-                // The file is dropped after some yields: before the break is sent, or after.
+                // The number of yields varies, so that the file is dropped before the break is sent
+                // or after.
                 for _ in 0..turns {
                     tokio::task::yield_now().await;
                 }

@@ -162,7 +162,7 @@ fn the_other_links_of_a_replaced_file_stay_read_only() {
         let found = share.metadata("other").await.unwrap().attributes();
         assert!(found.contains(FileAttributes::READONLY), "{found:?}");
         assert_eq!(share.read("other").await.unwrap(), b"old");
-        // Without a source there is no rename, so the target stays read-only.
+        // If the source is missing, the rename fails, and the target must stay read-only.
         share.set_metadata("old", &read_only).await.unwrap();
         assert!(share.rename_over_read_only("absent", "old").await.is_err());
         let found = share.metadata("old").await.unwrap().attributes();
@@ -257,7 +257,8 @@ fn what_is_new_takes_the_place_of_nothing() {
         let found = share.metadata("new").await.unwrap();
         assert_eq!((found.created(), found.modified()), (time, time));
         assert_eq!(found.attributes(), attributes);
-        // A hidden and read-only file can be opened for its attributes, but not for writing.
+        // This file is hidden and read-only: it can be opened for its attributes, but not for
+        // writing.
         let look = |access| share.look_before_replacing("new", access);
         let refused = look(AccessMask::WRITE_DATA).await.unwrap_err();
         assert_eq!(refused.status(), Some(Status::ACCESS_DENIED));

@@ -43,7 +43,8 @@ impl Other {
             Self::WasThere if makes => |m| set(m, 4, &[3]),
             Self::HasItOpen if !makes => return Act::Refused(Status::SHARING_VIOLATION),
             Self::Wrote if !makes => |m| set(m, 48, &[5]),
-            // Changes the file's number in QFid, the only context of the answer.
+            // Changes the file number in the QFid context, so that the file looks replaced by
+            // another one.
             Self::Replaced if !makes => |m| set(m, 88 + 24, &[77]),
             _ => return Act::Honest,
         };
@@ -140,7 +141,8 @@ fn what_is_another_writers_is_not_removed() {
         for other in [Other::WasThere, Other::HasItOpen, Other::Wrote, Other::Replaced] {
             let (said, done) = send(Command::WRITE, does, true, other);
             assert!(!said.contains(&"remove"), "{other:?}: {said:?}");
-            // The client looks for changes by other writers, unless there is no file to remove.
+            // The client opens the file to look for other writers, except if the file was there
+            // before, because then it removes nothing.
             assert_eq!(said.contains(&"open"), other != Other::WasThere, "{other:?}: {said:?}");
             assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::DISK_FULL));
         }
@@ -152,7 +154,7 @@ fn what_was_not_made_is_not_removed() {
     let (said, done) = put(Command::CREATE, &[Does::Refuses(Status::DISK_FULL)]);
     assert!(!said.contains(&"remove"), "{said:?}");
     assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::DISK_FULL));
-    // Other errors do not mean a full disk.
+    // ACCESS_DENIED does not mean a full disk, so the file is not removed.
     let (said, done) = put(Command::WRITE, &[Does::Refuses(Status::ACCESS_DENIED)]);
     assert!(!said.contains(&"remove"), "{said:?}");
     assert_eq!(done.unwrap_err().status(), Some(frevo_client::Status::ACCESS_DENIED));
@@ -160,11 +162,12 @@ fn what_was_not_made_is_not_removed() {
 
 #[test]
 fn less_than_all_is_not_taken_for_all() {
-    // The write continues with the remaining data.
+    // The server has written only 40 bytes, so the client writes the remaining data.
     let (said, done) = put(Command::WRITE, &[Does::Takes(40), Does::Takes(60)]);
     assert_eq!(said, ["make", "write", "make", "write", "write"]);
     done.unwrap();
-    // The disk becomes full before the remaining data is written.
+    // The server has written a part, but the disk becomes full before the rest: the incomplete file
+    // is removed.
     let full = Does::Refuses(Status::DISK_FULL);
     let does: &'static [Does] = Box::leak(Box::new([Does::Takes(40), Does::Takes(40), full]));
     let (said, done) = put(Command::WRITE, does);

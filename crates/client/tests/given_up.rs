@@ -143,20 +143,22 @@ fn a_lock_that_is_given_up_is_not_held() {
         let waiter = options.open(&share, "file").await.unwrap();
         let third = options.open(&share, "file").await.unwrap();
         for polls in [0, 1, 2, 3, 5, 20, 400] {
-            // The caller gives up before the lock is granted.
+            // The caller gives up before the lock is granted, so the server must not grant it
+            // later.
             holder.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
             assert!(give_up(waiter.lock(0, 10, LockKind::Exclusive), polls).await.is_none());
             holder.unlock(0, 10).await.unwrap();
             until("a lock", async || third.try_lock(0, 10, LockKind::Exclusive).await).await;
             third.unlock(0, 10).await.unwrap();
-            // The caller gives up while the lock is being granted.
+            // The caller gives up while the lock is being granted: if it was granted, it is
+            // released.
             if give_up(waiter.lock(0, 10, LockKind::Exclusive), polls).await.is_some() {
                 waiter.unlock(0, 10).await.unwrap();
             }
             until("a lock", async || third.try_lock(0, 10, LockKind::Exclusive).await).await;
             third.unlock(0, 10).await.unwrap();
         }
-        // The waiter can still get the lock.
+        // After all these cancelled attempts the waiter can still get the lock.
         waiter.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
         waiter.unlock(0, 10).await.unwrap();
     });
@@ -202,7 +204,8 @@ fn no_change_is_missed() {
     in_world(async |world: &World| {
         let share = world.share().await;
         let mut watch = share.watch("", RecursiveMode::NonRecursive).await.unwrap();
-        // The first call starts the watch: the server stores later changes.
+        // The watch is started and given up: from here on the server stores changes for the next
+        // call.
         assert!(timeout(Duration::from_millis(100), watch.next_changes()).await.is_err());
         let writes = async {
             for at in 0..100 {
@@ -287,7 +290,7 @@ fn a_share_that_is_let_go_of_is_disconnected() {
             again.write("file", b"1").await.unwrap();
             let file = again.open("file").await.unwrap();
             drop(again);
-            // The open file also uses the tree connect, which stays until the file is closed.
+            // The tree connect of the dropped share stays, because the open file still uses it.
             assert_eq!(file.read_bytes(0, 1).await.unwrap(), &b"1"[..]);
         }
         let gone = async {
@@ -315,11 +318,11 @@ fn few_credits_are_enough_for_many_compounds() {
             for read in join_all((0..16).map(|_| share.read("known"))).await {
                 assert_eq!(read?, CONTENT);
             }
-            // Some calls are given up while they wait for credits.
+            // The callers give up after 0 to 3 polls, some of them while they wait for credits.
             join_all((0..16).map(|at| give_up(share.read("known"), at % 4))).await;
             assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-            // If a request had been counted but not sent, the client would miss its answer by now
-            // and disconnect.
+            // If a given-up request counted as sent, the client would miss its answer by now and
+            // disconnect.
             sleep(Duration::from_secs(1_000)).await;
             share.read("known").await
         },

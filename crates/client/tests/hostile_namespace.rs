@@ -59,7 +59,7 @@ async fn reach(client: &Client) -> Result<(), Error> {
 
 #[test]
 fn namespaces_that_lead_on_and_on() {
-    // The targets for which `is_good` is false cannot be used; the others lead to further links.
+    // Targets for which `is_good` is false cannot be used; all other targets lead to further links.
     for is_good in [|at| at == 0, |at| at % 4 == 0, |_| true] {
         let (found, connections) = one_thing(
             Manners::default(),
@@ -82,7 +82,8 @@ fn referrals_that_are_not_proved_lead_nowhere() {
     assert!(found.is_err() && connections > 1, "a signed one is followed");
     let honest = namespace(1, |_| true);
     let forged = move |asked: &Asked<'_>| match (asked.header.command, honest(asked)) {
-        // The answer comes from an attacker on the network, who has no key.
+        // An attacker on the network, who has no key, sends an unsigned answer in place of the
+        // server's.
         (Command::IOCTL, Act::Body(body)) => {
             Act::Bytes(evil::framed(&evil::said(&asked.header, Status::SUCCESS, &body)))
         }
@@ -92,7 +93,7 @@ fn referrals_that_are_not_proved_lead_nowhere() {
         one_thing(Manners::default(), unsigned, forged, async |client| reach(client).await);
     let error = found.unwrap_err();
     assert!(matches!(error.cause(), Cause::Security(_)), "{error}");
-    // The session of a guest has no key.
+    // A guest session has no key, so the referral cannot be signed and is not followed.
     let manners = Manners { flags: SessionFlags::IS_GUEST, ..Manners::default() };
     let guest = Options::new().allow_guest(true);
     let (found, connections) =

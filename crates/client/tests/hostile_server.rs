@@ -209,7 +209,7 @@ fn dialects_that_were_not_offered() {
         assert_clear(&tried, &format!("{dialect:#06x}"));
         assert_eq!(tried.outcomes.len(), 1);
     }
-    // The server chooses a dialect older than those that the client offered.
+    // The server chooses a dialect older than any that the client offered.
     let manners = Manners { dialect: Dialect::SMB_2_1, cipher: None, ..Manners::default() };
     assert_clear(&against(manners, Options::default(), |_| Act::Honest), "2.1");
 }
@@ -300,7 +300,7 @@ fn f6_frames_that_are_none() {
             let tried = lies(move |asked| {
                 if asked.header.command == at { Act::Bytes(bytes.clone()) } else { Act::Honest }
             });
-            // Half a frame without an end is noticed by a time limit (`Cause::Unknown`).
+            // If a frame never ends, only a time limit (`Cause::Unknown`) notices it.
             let error = tried.failed().unwrap_or_else(|| panic!("{what} was not noticed"));
             assert!(
                 is_clear(error) || matches!(error.cause(), Cause::Unknown),
@@ -335,7 +335,8 @@ fn silence_and_drops_end_in_time() {
                 (true, _) => Act::Drip(Duration::from_secs(3)),
             });
             let error = tried.failed().expect("an end");
-            // A server that stays connected without answering breaks the protocol.
+            // The client may report the lost connection, or the broken protocol of a server that
+            // stays connected without answering.
             let is_ended = matches!(error.cause(), Cause::Transport(_) | Cause::Unknown);
             assert!(is_ended || is_clear(error), "{error}");
         }
@@ -453,7 +454,7 @@ fn f6_answers_without_the_protection_that_was_agreed_on() {
         _ => Act::Signed,
     };
     assert_clear(&against(sealed(), Options::default(), signed), "signed, not sealed");
-    // The final answer of the logon is unsigned.
+    // The server does not sign the final answer of the logon.
     let unproved = |asked: &Asked<'_>| match asked.header.command {
         Command::SESSION_SETUP => Act::Bare,
         _ => Act::Honest,
@@ -479,13 +480,14 @@ fn nothing_is_said_in_the_clear_that_was_to_be_encrypted() {
             assert!(tried.overheard.is_empty());
         }
     }
-    // The client accepts a guest but requires encryption.
+    // The client accepts guests but requires encryption, for which a guest session has no key.
     let manners = Manners { flags: SessionFlags::IS_GUEST, ..Manners::default() };
     let options = must().allow_guest(true);
     let tried = against(manners, options, |_| Act::Honest);
     assert_clear(&tried, "an encrypted guest");
     assert!(tried.overheard.is_empty());
-    // All requests are encrypted, whatever the server answers.
+    // The server answers a READ in the clear. The client refuses that, and has itself sent nothing
+    // in the clear.
     let tried = against(Manners { seal: true, ..Manners::default() }, must(), |asked| {
         if asked.header.command == Command::READ { Act::Bare } else { Act::Honest }
     });
@@ -512,7 +514,8 @@ fn a_session_with_proof_does_not_become_a_guest_s() {
             let is_told = matches!(error.cause(), Cause::Security(why) if why.contains("guest"));
             assert!(is_told, "{error}");
         }
-        // The first logon without proof succeeds, because no server was authenticated before.
+        // Unlike the renewals above, a first logon without proof succeeds, because no server was
+        // authenticated before.
         client.connect(ServerName::new("evil"), user()).await.unwrap();
     });
 }
@@ -563,7 +566,7 @@ fn f6_listings_that_lie() {
         let error = tried.of("list").as_ref().unwrap_err();
         assert!(is_clear(error), "{bytes:?} at {at}: {error}");
     }
-    // The server lists `.` and `..` for ever.
+    // The server returns `.` and `..` in every answer and never ends the listing.
     let dots = evil::buffer(&evil::entries(&[(".".into(), true), ("..".into(), true)]));
     let tried = lies(move |asked| match asked.header.command {
         Command::QUERY_DIRECTORY => {
@@ -608,7 +611,8 @@ fn a_listing_that_names_a_file_twice_ends() {
         let user = Credentials::new("ann", "secret");
         let session = client.connect(ServerName::new("evil"), user).await?;
         let share = session.share("data").await?;
-        // The stream skips the repeated name.
+        // The listing has one name twice: the stream skips the second one, but `list_dir` reports
+        // an error.
         let streamed = share.read_dir("").await?.collect_all().await?.len();
         assert_eq!(streamed, 2);
         share.list_dir("").await
@@ -694,7 +698,8 @@ fn stopped(target: &str, relative: bool) -> Vec<u8> {
 
 #[test]
 fn f6_sizes_and_counts_beyond_all_bounds() {
-    // The size is 2^63: the client relies on the data that arrives, not on the size.
+    // The size in the response is 2^63. The client must not rely on it, but on the data that
+    // arrives.
     let tried = with_body(Command::CREATE, |message| {
         set(message, 64 + 48, &(u64::MAX >> 1).to_le_bytes());
     });
@@ -717,11 +722,12 @@ fn f6_sizes_and_counts_beyond_all_bounds() {
     ];
     for (command, at, bytes) in cases {
         let tried = with_body(command, move |message| set(message, at, bytes));
-        // If TREE_CONNECT lies, the share fails but the connection stays usable.
+        // If the response to TREE_CONNECT is wrong, opening the share fails, but the connection
+        // stays usable.
         let errors = tried.outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().err());
         assert!(errors.clone().any(is_clear), "{command:?} {bytes:?} at {at}");
     }
-    // NextCommand of a compound response points to an invalid position.
+    // NextCommand points to no valid position in the compound response.
     for next in [1_u32, 8, 63, 0xFFFF_FFF8, u32::MAX] {
         let tried = lies(move |asked| match asked.header.command {
             Command::CLOSE => {
@@ -752,7 +758,7 @@ fn whatever_is_signed_is_not_therefore_believed() {
             }
             let seed = random(seed ^ asked.header.message_id << 20 ^ (asked.nth as u64) << 40);
             Act::Changed(Box::new(move |message| {
-                // Half of the answers get a few wrong bytes.
+                // Half of the answers stay as they are; the others get up to three wrong bytes.
                 if seed & 1 == 0 || message.len() <= 64 {
                     return;
                 }

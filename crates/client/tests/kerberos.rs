@@ -68,7 +68,7 @@ impl Tickets for Source {
             assert_eq!(host, "files");
             let ticket = Forge::new(EncryptionType::Aes256Sha1, self.clock.time()).issue();
             if self.has_none.load(Ordering::Relaxed) || ticket.end_time.0 <= after.0 {
-                // The error is the one for an expired ticket in the user's cache.
+                // The source returns the error of an expired ticket in the user's cache.
                 return Err(KerberosError::expired("it has expired; run kinit"));
             }
             self.given.fetch_add(1, Ordering::Relaxed);
@@ -152,7 +152,8 @@ fn a_session_outlives_its_ticket_with_its_handles() {
                 let mut read = [0; 7];
                 file.read_exact_at(&mut read, 0).await.unwrap();
                 assert_eq!(read, text.as_bytes());
-                // `create_dir_all` sends a compound, which must survive the end of the ticket, too.
+                // `create_dir_all` sends a compound, which must also succeed when the ticket has
+                // expired.
                 share.create_dir_all(&format!("d{round}")).await.unwrap();
                 share.remove_dir(&format!("d{round}")).await.unwrap();
             }
@@ -177,7 +178,8 @@ fn without_another_ticket_calls_wait_and_fail_and_handles_stay() {
         let mut read = [0; 4];
         let error = file.read_exact_at(&mut read, 0).await.unwrap_err();
         assert!(error.to_string().ends_with("run kinit"), "{error}");
-        // The first call has waited in vain, so the next call fails at once.
+        // The first call has waited its whole patience for a ticket, so the next call fails at
+        // once.
         let soon = tokio::time::timeout(Duration::from_secs(1), file.read_exact_at(&mut read, 0));
         let error = soon.await.expect("no second wait").unwrap_err();
         assert!(matches!(error.cause(), Cause::Kerberos(why) if why.is_expired()), "{error}");
@@ -220,7 +222,7 @@ fn ntlm_is_used_only_where_it_is_allowed() {
         realm.source.has_none.store(false, Ordering::Relaxed);
         assert!(connect(both).await.unwrap().info().unwrap().kerberos);
     });
-    // A server without a keytab refuses tickets.
+    // This server has no keytab, so it refuses tickets: only a client with a password can log on.
     in_world(async |world| {
         let clock = Arc::new(Clock(AtomicU64::new(START)));
         let (has_none, given) = (AtomicBool::new(false), AtomicUsize::new(0));

@@ -67,7 +67,8 @@ fn a_changed_bit_never_changes_what_is_read() {
                     let (one, _) = client(world, options.clone(), tamper);
                     let read = tokio::time::timeout(Duration::from_secs(20), read(&one)).await;
                     match read.expect("it ends") {
-                        // The change was detected; the client has reconnected and read again.
+                        // The client has detected the change, has reconnected and has read the
+                        // right data.
                         Ok(data) => assert_eq!(data, KNOWN, "frame {target}, byte {place}"),
                         Err(_) => failed += 1,
                     }
@@ -126,7 +127,7 @@ fn what_the_server_would_not_send_is_refused() {
 #[test]
 fn protection_is_not_bargained_away() {
     in_world(async |world| {
-        // Replaces the dialect 3.1.1 in the response by 3.0.2.
+        // Changes the dialect in the NEGOTIATE response from 3.1.1 to 3.0.2.
         let lower: Arc<Tamper> = Arc::new(|at, mut frame| {
             if at == 0 {
                 frame[68..70].copy_from_slice(&0x0302_u16.to_le_bytes());

@@ -51,8 +51,8 @@ async fn once_with(
         };
         check("at the end");
         if fault == Fault::Late {
-            // If the operation made this name, a file put there later must not be removed by a late
-            // request.
+            // Another program puts a file at the name that the operation made: a late copy of the
+            // request must not remove it.
             if !make.is_empty() {
                 std::fs::write(world.path(make), name).unwrap();
             }
@@ -167,7 +167,7 @@ fn changes_that_went_with_a_channel_are_missed() {
         until(&session, 2).await;
         let share = session.share("data").await.unwrap();
         let mut watch = share.watch("", RecursiveMode::NonRecursive).await.unwrap();
-        // This session uses connections without faults.
+        // `other` uses connections without faults.
         let other = world.share().await;
         let soon = Duration::from_millis(300);
         let mut begun = Vec::new();
@@ -181,7 +181,8 @@ fn changes_that_went_with_a_channel_are_missed() {
             }
         }
         assert!(!begun.contains(&Change::Missed), "{begun:?}");
-        // The lost answer may be that of another request.
+        // The lost answer may belong to another request than that of the watch, so rounds are
+        // repeated until the watch reports `Missed`.
         for round in 0.. {
             until(&session, 2).await;
             let (lost, told) = (format!("lost-{round}"), format!("told-{round}"));
@@ -196,7 +197,8 @@ fn changes_that_went_with_a_channel_are_missed() {
                     changes.extend(more.unwrap());
                 }
             }
-            // `Missed` is reported even if no further change happens.
+            // The lost answer contained the change, so the watch reports `Missed`, even if no
+            // further change happens.
             if changes.is_empty() {
                 changes = watch.next_changes().await.unwrap();
             }
@@ -224,7 +226,7 @@ fn a_listing_goes_on_without_its_channel() {
         let (session, shared) = session_with(world, Options::new().credits(8).channels(2)).await;
         let share = session.share("data").await.unwrap();
         for fault in [Fault::Answer, Fault::Request] {
-            // The fault hits the first reply, or a later one.
+            // The first or the second reply is the one that the fault hits.
             for after in [0, 1] {
                 until(&session, 2).await;
                 let mut dir = share.read_dir("").await.unwrap().max_entries(5_000);

@@ -159,7 +159,8 @@ fn names_that_smb_cannot_have_come_back() {
             futures_util::TryStreamExt::try_collect(store.list(None)).await.unwrap();
         let found: Vec<_> = found.into_iter().map(|meta| meta.location).collect();
         assert_eq!(found, [location]);
-        // One name maps to another name, one is used by the store itself, one is empty.
+        // Each name is refused: the first would be stored under another name, the second is used by
+        // the store itself, the third is empty.
         for name in ["a\u{F022}b", "frevo-lock~0123456789abcdef", ""] {
             let refused = store.put(&Path::parse(name).unwrap(), "x".into()).await;
             assert!(matches!(refused, Err(Error::Generic { .. })), "{name:?}: {refused:?}");

@@ -119,7 +119,7 @@ fn many_locks_wait_and_one_channel_is_lost() {
         let (session, shared) = session(world, 2).await;
         until(&session, 2).await;
         let file = both().open(&session.share("data").await.unwrap(), "f").await.unwrap();
-        // This lock is granted at once, although other locks wait.
+        // This lock is granted at once, although the hundred locks below wait for the other client.
         let at_once = file.lock(5_000, 1, LockKind::Exclusive);
         let all = (0..100).map(|at| file.lock(at, 1, LockKind::Exclusive));
         let all = futures_util::future::join_all(all);
@@ -144,7 +144,8 @@ fn many_locks_wait_and_one_channel_is_lost() {
 fn shares_are_listed_though_a_channel_is_lost() {
     in_world(async |world| {
         let (session, shared) = session(world, 2).await;
-        // The fault hits the tree connect, the opening of the pipe, its binding or the call.
+        // The fault hits one of the four requests: the tree connect, the opening of the pipe, its
+        // binding or the call.
         for (fault, skip) in FAULTS.into_iter().flat_map(|fault| (0..4).map(move |n| (fault, n))) {
             until(&session, 2).await;
             *shared.skip.lock() = skip;

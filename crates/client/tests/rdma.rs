@@ -84,8 +84,8 @@ impl Dial for OverRdma {
                 Detached::Rdma(Box::new(detached)).attach().unwrap()
             };
             let (server, client) = tokio::join!(accepting, connect(listener.addresses()[0]));
-            // The listener must be polled, because it receives the end of accepted connections,
-            // too.
+            // The listener must be polled, because it also receives the end of connections that it
+            // has accepted.
             tokio::spawn(async move { while listener.accept().await.is_ok() {} });
             tokio::spawn(evil.serve(server));
             Ok(Stream::Rdma(Arc::new(client?)))

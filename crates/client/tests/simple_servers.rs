@@ -33,7 +33,7 @@ fn in_share<T>(
 /// The success of a request that the server does not know, with this body.
 fn answered(body: Vec<u8>) -> Act {
     Act::Changed(Box::new(|answer| {
-        // The bytes are the status in the header (MS-SMB2 2.2.1.2).
+        // The bytes are the status in the header, which becomes SUCCESS (MS-SMB2 2.2.1.2).
         answer[8..12].fill(0);
         answer.truncate(64);
         answer.extend(body);
@@ -72,7 +72,7 @@ fn the_space_of_a_server_without_the_newer_class_is_told() {
         let space = in_share(script, async |share| share.disk_space("").await).unwrap();
         assert_eq!((space.unit, space.total, space.free, space.available), (4096, 100, 40, 40));
     }
-    // Other refusals are reported.
+    // ACCESS_DENIED does not mean an unknown class, so it is reported.
     let script = |asked: &Asked<'_>| match asked.header.command {
         Command::QUERY_INFO => Act::Refused(Status::ACCESS_DENIED),
         _ => Act::Honest,

@@ -80,7 +80,7 @@ fn all_who_wait_are_told_in_the_time_of_one() {
         for read in reads {
             assert!(matches!(read.unwrap_err().cause(), Cause::Transport(_)));
         }
-        // An attempt that begins just before the end of the patience takes another ten seconds.
+        // An attempt that begins just before the patience ends may take ten more seconds.
         assert!(began.elapsed() < PATIENCE + Duration::from_secs(12), "{:?}", began.elapsed());
     });
 }
@@ -103,7 +103,8 @@ fn a_logon_that_is_refused_is_not_tried_for_each_who_waits() {
         }
         is_refused(world.share.metadata("known").await.unwrap_err());
         assert_eq!(world.dialed(), 2, "one attempt for all");
-        // After this time the logon is tried again, because its cause may have been removed.
+        // A refused logon is not repeated at once. After this time it is tried again, because the
+        // reason may be gone.
         tokio::time::advance(Duration::from_secs(31)).await;
         is_refused(world.share.metadata("known").await.unwrap_err());
         assert_eq!(world.dialed(), 3);
@@ -136,7 +137,7 @@ fn what_was_never_sent_is_done_in_the_next_session() {
             matches!(done.as_ref().map_err(Error::cause), Err(Cause::Unknown))
         };
         let unknown = done.iter().filter(is_unknown).count();
-        // Each request takes two credits, so at most four were sent.
+        // The client has eight credits and each request takes two, so at most four had been sent.
         assert!((1..=4).contains(&unknown), "{unknown}");
         let well = done.iter().filter(|done| done.is_ok()).count();
         assert_eq!((well, made.load(Ordering::SeqCst)), (16 - unknown, 16 - unknown));

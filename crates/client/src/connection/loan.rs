@@ -161,7 +161,8 @@ mod tests {
             (described(vec![sealed.transform()]), described(vec![signed().transform()]));
         assert_eq!(judge(CONTENT, &signed, FLAG, signing), good());
         assert_eq!(judge(&data, &sealed, FLAG, sealing), good());
-        // Refused: data without protection, or with another protection than its message.
+        // Each answer is refused: its data is unprotected, or is not protected in the same way as
+        // its message.
         assert_eq!(judge(CONTENT, &[], NO_FLAG, signing), Outcome::Unsafe);
         assert_eq!(judge(CONTENT, &[], NO_FLAG, sealing), Outcome::Unsafe);
         assert_eq!(judge(CONTENT, &signed, FLAG, sealing), Outcome::Broken);
@@ -183,7 +184,7 @@ mod tests {
             altered[at] ^= 1;
             assert_eq!(judge(&altered, &sealed, FLAG, sealing), Outcome::Unsafe);
         }
-        // Refused: fewer bytes than were written.
+        // Each answer is refused, because it has fewer bytes than were written.
         assert_eq!(judge(&CONTENT[1..], &signed, FLAG, signing), Outcome::Unsafe);
         assert_eq!(judge(&data[1..], &sealed, FLAG, sealing), Outcome::Unsafe);
         assert_eq!(judge(CONTENT, &sealed, FLAG, sealing), Outcome::Unsafe);

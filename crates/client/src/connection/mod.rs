@@ -369,7 +369,7 @@ impl Connection {
     async fn ask_for_credits(&self, why: NoCredits) -> Result<(), Gone> {
         match (why, self.credits.total()) {
             (NoCredits::Closed, _) => Err(Gone),
-            // There is no credit for an ECHO, which could ask for more.
+            // An ECHO could bring more credits, but there is no credit to send it.
             (NoCredits::TooFew, 0) => Err(self.starved()),
             (NoCredits::TooFew, _) => match self.echo().await {
                 // Other requests took the credits; their answers will bring new ones.

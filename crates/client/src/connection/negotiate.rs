@@ -154,7 +154,7 @@ fn judge(
     response: &negotiate::Response<'_>,
 ) -> Result<Agreed, Cause> {
     let dialect = response.dialect_revision;
-    // Some servers choose an old dialect that the client did not offer: the error then names the
+    // Some servers choose an older dialect than the client offered; the error then names this
     // dialect.
     let is_older = offered.first().is_some_and(|oldest| dialect.0 < oldest.0);
     if is_older && matches!(dialect, Dialect::SMB_2_0_2 | Dialect::SMB_2_1) {

@@ -96,8 +96,8 @@ impl Outbox {
     /// # Errors
     /// Fails if the connection has ended.
     pub(super) fn drain(&self, stream: &Stream) -> io::Result<()> {
-        // If another task is writing, it checks the queue again after it has released the lock, so
-        // no frame is left behind.
+        // If another task holds the lock, it checks the queue again after it has released the lock,
+        // so no frame is left behind.
         while !self.waiting.lock().is_empty() {
             let Some(_writing) = self.writing.try_lock() else { return Ok(()) };
             match self.write(stream) {
@@ -234,7 +234,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (ours, theirs) = ends();
-            // The task `send_unhurried` does not run in this test.
+            // The task `send_unhurried` does not run in this test, so waiting does not send the two
+            // frames.
             let outbox = Outbox::new();
             outbox.push_unhurried(frame(b"close "), &ours).unwrap();
             outbox.push_unhurried(frame(b"both "), &ours).unwrap();
@@ -242,7 +243,7 @@ mod tests {
             assert!(!has_arrived(&theirs));
             outbox.push(frame(b"and create"), &ours).unwrap();
             assert_eq!(arrived(&theirs).await, b"close both and create");
-            // At most BATCH such frames wait; the next one sends them all.
+            // At most BATCH unhurried frames wait; the next frame sends them all.
             for _ in 0..BATCH {
                 assert!(!has_arrived(&theirs));
                 outbox.push_unhurried(frame(b"x"), &ours).unwrap();
@@ -264,7 +265,7 @@ mod tests {
                 outbox.push_unhurried(frame(b"close"), &ours).unwrap();
                 assert_eq!(arrived(&theirs).await, b"close");
             }
-            // Without such frames the task stops looking.
+            // The task `send_unhurried` clears the flag when it stops waiting for frames.
             while outbox.is_looked_for.load(Ordering::Acquire) {
                 sleep(UNHURRIED_FOR).await;
             }

@@ -230,7 +230,7 @@ impl Connection {
             return Err(Cause::Protocol("it sent an answer without a request"));
         };
         self.credits.answered(&mut waiter.taken, header.credits, true);
-        // The send fails if the caller has given up.
+        // The send fails if the caller has given up the request, which is no error.
         let loan = waiter.loan;
         #[cfg(feature = "plant")]
         let loan = super::loan::kept(loan, header.command);
@@ -248,7 +248,7 @@ impl Connection {
             Err(TrySendError::Full(_)) => {
                 Err(Cause::Protocol("it sent more than 1,024 lease breaks at once"))
             }
-            // The session has ended, so there is no cache that the break could concern.
+            // The session has ended, so the client has no cache that the break could concern.
             Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
         }
     }

@@ -77,7 +77,8 @@ async fn take_in(connection: Arc<Connection>, mut answers: Vec<Buf>, together: u
     let start = Instant::now();
     let reading = tokio::spawn(async move {
         while !answers.is_empty() {
-            // Several answers are processed together, as the reader does.
+            // The test processes `together` answers at a time, as the reader does when several have
+            // arrived.
             let row: Vec<Buf> = answers.drain(..together.min(answers.len())).collect();
             let mut row = row.into_iter();
             let first = row.next().unwrap();

@@ -56,14 +56,15 @@ impl Known {
         let mut targets = Vec::new();
         let mut begins_set = false;
         for referral in &response.referrals {
-            // If the first target of a set is skipped, the next target begins the set.
+            // If the first target of a set is skipped, the next target is marked as the first of
+            // the set.
             begins_set |= referral.begins_set;
             let target = DfsPath::of_target(&referral.target, &place.server);
             if let Some(place) = target.filter(&is_allowed) {
                 targets.push(Target { place, begins_set });
                 begins_set = false;
             }
-            // More targets would never be tried, and would take memory.
+            // More targets would never be tried, and would only take memory.
             if targets.len() == TARGETS_TRIED {
                 break;
             }
@@ -162,8 +163,8 @@ impl Referrals {
 
     pub(super) fn worked(&self, part: &Known, hint: usize) {
         let mut known = self.0.lock();
-        // A newer referral may have replaced the entry meanwhile, so the present entry is looked up
-        // and compared.
+        // A newer referral may have replaced the entry meanwhile: the hint is stored only if the
+        // targets are still the same.
         let is_it = |one: &&mut Known| one.is_of(part) && one.targets == part.targets;
         if let Some(known) = known.iter_mut().find(is_it) {
             known.hint = hint;
@@ -262,15 +263,15 @@ mod tests {
         assert_eq!(tried(&kept), ["a", "b", "c", "d"]);
         all.worked(&kept, 2);
         assert_eq!(tried(&all.find(&asked).unwrap().0), ["c", "a", "b", "d"]);
-        // A new referral lists the targets in another order: the known order stays.
+        // The new referral lists the targets in another order, but the cache keeps the known order.
         tokio::time::advance(Duration::from_secs(61)).await;
         let turned = response(15, &["|\\b\\s", "\\a\\s", "|\\d\\s", "\\c\\s"]);
         assert_eq!(tried(&all.keep(known(&turned).unwrap().0)), ["c", "b", "a", "d"]);
-        // A target that is not in the new referral is removed.
+        // The targets `d` and `c` are not in the new referral, so they are removed.
         let fewer = response(15, &["|\\b\\s", "\\a\\s"]);
         assert_eq!(tried(&all.keep(known(&fewer).unwrap().0)), ["b", "a"]);
-        // With failback, a target of the first set may stay in front, but a target of a later set
-        // may not.
+        // With failback, a target of the first set may stay in front (`b`), but a target of a later
+        // set may not (`d`).
         first.flags = ReferralHeaderFlags::TARGET_FAILBACK;
         let kept = all.keep(known(&first).unwrap().0);
         assert_eq!(tried(&kept), ["b", "a", "c", "d"]);

@@ -221,7 +221,8 @@ impl Located {
                 });
                 Ok(Self { is_link, ..found }.from(start))
             }
-            // MS-DFSC 3.1.5.2: the target was lost, so the next target is tried.
+            // MS-DFSC 3.1.5.2: the target was lost, so the path is resolved again, which tries the
+            // next target.
             (Cause::Transport(_), _, Some(start)) => {
                 let found = start.resolve(self.went).await?;
                 if found.share.session().is_same(self.share.session()) {
@@ -243,7 +244,7 @@ impl Located {
     /// volume's.
     fn salted(mut self) -> Self {
         let place = self.share.place(String::new());
-        // FNV-1a mixes the name into the file ids; any hash would do.
+        // FNV-1a makes the salt for the file ids from the share's name; any hash would do.
         self.share.salt =
             fold_name(&place.unc()).bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
@@ -329,7 +330,7 @@ impl Way {
             (place, share, at) = self.choose(&known, &rest, &mut went.tries).await?;
             others = Others::of(self, &known, at);
             asks = match (asks, &share) {
-                // An operation may ask for one referral, so the second time it must not ask.
+                // One operation may ask for one referral only, so it must not ask again.
                 (Asks::First, Some(_)) => Asks::Never,
                 (asks, _) => asks,
             };
@@ -364,8 +365,8 @@ impl Way {
                 return Ok(Asked::Here(share.clone()));
             }
             Ok(_) => (place.clone(), None),
-            // The server answers that the share's root is elsewhere: asks for a referral of the
-            // root.
+            // The server has no such share, or the share's root is a link: asks for a referral of
+            // the root.
             Err(error) => match error.status() {
                 Some(Status::BAD_NETWORK_NAME | Status::PATH_NOT_COVERED) => {
                     (DfsPath { path: String::new(), ..place.clone() }, Some(error.clone()))
@@ -375,8 +376,8 @@ impl Way {
         };
         let response = match self.ipc(&session).await?.dfs_targets(&asked.unc()).await {
             Ok(response) if !response.referrals.is_empty() => response,
-            // MS-DFSC 3.1.5.4.3: there is no referral, so the path is no link. Using it will report
-            // the error.
+            // MS-DFSC 3.1.5.4.3: there is no referral, so the path is no link. If the path is
+            // wrong, its use will report the error.
             Ok(_) => return refused.map_or_else(|| share.map(Asked::Here), Err),
             Err(error) if error.status().is_some() => {
                 return refused.map_or_else(|| share.map(Asked::Here), Err);
@@ -388,8 +389,8 @@ impl Way {
             let cause = Cause::Protocol("its DFS referral names no target that may be used");
             return Err(Error::new(cause, "resolve", place.url()));
         };
-        // The root's referral may name this server differently: a server that has the share is one
-        // of the targets.
+        // The root's referral may call this server by another name: a server that has the share is
+        // one of the targets.
         if let Ok(share) = &share
             && known.is_of_root()
         {
@@ -474,8 +475,8 @@ impl Way {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a DFS target is passed over");
-                    // The target refuses the path because it is itself the root of another
-                    // namespace: resolving goes on there.
+                    // The target refuses the path because the path continues in another namespace:
+                    // resolving continues with that target.
                     if error.status() == Some(Status::PATH_NOT_COVERED) {
                         return Ok((target, None, at));
                     }
@@ -503,8 +504,8 @@ impl Way {
         if let Some(session) = present() {
             return Ok(session);
         }
-        // Another caller has just tried this server while this call waited: its error applies here,
-        // too.
+        // Another caller has tried this server while this call waited for its turn: the error of
+        // that attempt is returned.
         if let Some(error) = self.vain.lock().known_since(server, since) {
             return Err(error);
         }

@@ -70,12 +70,13 @@ impl File {
                 let found = seen(looked, posix);
                 match found {
                     Ok(found) => Ok(open.share.found(found, false)),
-                    // The change succeeded; only the query after it was refused.
+                    // The change succeeded; the server refused only the query in the same compound,
+                    // so the query is sent again.
                     Err(_) => self.metadata().await,
                 }
             }
-            // MS-SMB2 3.3.5.2.10: the server refused the request because a channel was lost. A
-            // single request can be repeated.
+            // MS-SMB2 3.3.5.2.10: the server refused the compound because a channel was lost. A
+            // single SET_INFO may be repeated, so both requests are sent one by one.
             Err(error) if is_of_channel(&error) => {
                 self.set_info(class, operation, data.to_vec()).await?;
                 self.metadata().await

@@ -91,8 +91,8 @@ impl Copying<'_> {
         if self.done == self.len {
             return Ok(Some(CopyMethod::Offloaded));
         }
-        // A rest of less than a sector remains. Between two sessions the server cannot copy it, so
-        // the caller copies everything.
+        // The range, or its rest of less than a sector, is not copied yet. Between two sessions the
+        // server cannot do that, so the caller copies the whole range.
         if !self.source.share().session().is_same(self.target.share().session()) {
             return Ok(None);
         }
@@ -152,10 +152,11 @@ impl Copying<'_> {
                 continue;
             };
             match error.status() {
-                // These statuses say that the file system cannot clone at all, which is remembered.
+                // These statuses say that the file system can never clone, so this is remembered.
                 // NOT_SUPPORTED concerns only these two files (MS-FSCC 2.3.8).
                 Some(Status::INVALID_DEVICE_REQUEST | Status::NOT_IMPLEMENTED) => refused.note(),
-                // Only these files, or their alignment, do not allow a clone: it is not remembered.
+                // Other statuses concern only these two files or the alignment of the range, so
+                // they are not remembered.
                 Some(_) => {}
                 None => return Err(error),
             }
@@ -253,7 +254,8 @@ impl Copying<'_> {
             let asked = request.chunks.iter().map(|chunk| u64::from(chunk.length)).sum::<u64>();
             let mut input = Vec::new();
             request.encode(&mut Writer::new(&mut input));
-            // SRV_COPYCHUNK_WRITE does not need the right to read the target.
+            // SRV_COPYCHUNK_WRITE needs no right to read the target, which SRV_COPYCHUNK would
+            // need.
             let code = CtlCode::SRV_COPYCHUNK_WRITE;
             let also = [
                 Status::INVALID_PARAMETER,
@@ -286,7 +288,8 @@ impl Copying<'_> {
                 {
                     self.done += u64::from(reply.total_bytes_written);
                 }
-                // The server has answered with its limits, which apply from now on.
+                // The server refused the request and returned its limits, which apply to all
+                // further requests.
                 (Status::INVALID_PARAMETER, Ok(said)) if !lowered && said.chunks_written > 0 => {
                     lowered = true;
                     limits = Limits {

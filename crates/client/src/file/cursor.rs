@@ -184,7 +184,8 @@ impl Cursor {
             };
             self.depth = (self.depth * 2).min(AHEAD_MAX);
             if (came.len() as u64) < want {
-                // The file has become shorter: the reads ahead have wrong offsets and are dropped.
+                // The file has become shorter: the reads in progress have wrong offsets, so they
+                // are dropped.
                 self.ahead = FuturesOrdered::new();
                 self.asked = self.position + came.len() as u64;
                 self.end = self.asked;
@@ -247,7 +248,7 @@ impl AsyncRead for Cursor {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        // Waits for the gathered writes, so that the read returns their data.
+        // The gathered writes are sent first, so that this read returns their data.
         io(ready!(this.poll_written(cx)))?;
         if into.remaining() == 0 {
             return Poll::Ready(Ok(()));
@@ -307,7 +308,8 @@ impl AsyncSeek for Cursor {
     fn poll_complete(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
         let this = &mut *self;
         let Some(to) = this.seek else { return Poll::Ready(Ok(this.position)) };
-        // Waits for the gathered writes, because they may extend the file.
+        // The gathered writes are sent first, because they may extend the file, whose end
+        // SeekFrom::End needs.
         io(ready!(this.poll_written(cx)))?;
         let position = match to {
             SeekFrom::Start(at) => Ok(at),

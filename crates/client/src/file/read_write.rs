@@ -32,7 +32,7 @@ impl File {
                 Ok::<_, Error>((start, count, part.len()))
             });
         }
-        // `end` is the place where the first short part ends: there the file ends, too.
+        // `end` is where the first short part ends, which is the end of the file.
         let mut end = usize::MAX;
         let mut total = 0;
         while let Some(part) = parts.next().await {
@@ -92,7 +92,8 @@ impl File {
         let loan = message.take_loan();
         let parsed = read::Response::parse(message.bytes()).during("read", &self.open.url)?;
         let is_transformed = parsed.flags.contains(read::ReadResponseFlags::RDMA_TRANSFORM);
-        // MS-SMB2 3.2.5.11: RDMA has moved the data, and the response only describes it.
+        // MS-SMB2 3.2.5.11: if RDMA has moved the data, the response contains no data, or only the
+        // description of its protection.
         let moved = loan.filter(|_| parsed.data.is_empty() || is_transformed);
         let is_long = moved.is_none() && parsed.data.len() > len as usize;
         if is_long || parsed.data_remaining > len {

@@ -59,7 +59,8 @@ impl Pace {
         self.fastest = self.fastest.min(took);
         self.bytes += bytes;
         let window = self.since.elapsed();
-        // A window must last as long as two answers and hold several.
+        // The rate is measured over a window that lasts at least twice the fastest answer and
+        // contains `depth` pieces.
         if window < self.fastest * 2 || self.bytes < bytes * self.depth as u64 {
             return;
         }
@@ -122,8 +123,8 @@ impl File {
                 continue;
             }
             pace.note(u64::from(want), took);
-            // A short read means the end of the file, or a server with short reads: the next read
-            // shows which.
+            // The file ends here, or the server returned less than it could: the next read shows
+            // which of the two.
             if buf.is_empty() {
                 ended = true;
                 continue;
@@ -131,7 +132,8 @@ impl File {
             let count = buf.len() as u64;
             done += count;
             if count < u64::from(want) {
-                // The reads in progress have wrong offsets now, so they are dropped and sent again.
+                // The reads in progress were sent for offsets after a full piece, so they are
+                // dropped and sent again.
                 next = done;
                 under_way = FuturesOrdered::new();
             }
@@ -183,8 +185,8 @@ impl File {
         fill: impl Fn(u64, usize, &mut Buf) -> io::Result<()> + Send + Sync + 'static,
         progress: impl Progress,
     ) -> Result<()> {
-        // The set is dropped if the caller gives up, which cancels all writes that are not sent
-        // yet.
+        // If the caller drops this future, the set is dropped, too, and all writes that are not
+        // sent yet are cancelled.
         let mut under_way = JoinSet::new();
         let done = self.store_in(&mut under_way, offset, len, fill, progress).await;
         // Waits for the writes in progress, so that no late write follows the next request of the

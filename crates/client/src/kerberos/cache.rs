@@ -38,7 +38,7 @@ impl CacheName {
             Some((kind, path)) if !kind.contains('/') => (kind, path),
             _ => ("FILE", &*name),
         };
-        // The path is made absolute, because a mount in the background has another working
+        // The path is made absolute, because a mount in the background changes its working
         // directory.
         let whole = |path: &str| std::path::absolute(path).unwrap_or_else(|_| path.into());
         match (kind, path.strip_prefix(':')) {

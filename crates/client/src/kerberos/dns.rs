@@ -99,7 +99,7 @@ async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<Vec<u8>> {
 
 /// Makes the question for SRV records.
 fn question(id: [u8; 2], name: &str) -> Option<Vec<u8>> {
-    // The header: recursion desired (RD), one question.
+    // The header holds the id, the flag "recursion desired" (RD) and the count of one question.
     let mut bytes = [&id[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]].concat();
     for label in name.trim_end_matches('.').split('.') {
         let length = u8::try_from(label.len()).ok().filter(|length| (1..64).contains(length))?;
@@ -277,7 +277,8 @@ mod tests {
     fn odd_answers_are_refused() {
         let good = answer(&[(10, 5, 88, "c"), (0, 1, 89, "b")]);
         for cut in 0..good.len() {
-            // A prefix of the answer parses only if it ends between records. No prefix may panic.
+            // A prefix of the answer, or an answer with one changed byte, may be refused but must
+            // not panic.
             let _ = parse(&good[..cut]);
             for byte in [0, 1, 0x3f, 0x40, 0xc0, 0xff] {
                 let mut odd = good.clone();
@@ -294,7 +295,7 @@ mod tests {
         };
         assert_eq!(with(3, 3).unwrap(), []);
         assert!(with(3, 2).is_err() && with(3, 5).is_err() && with(2, 1).is_err());
-        // The name is a pointer to itself.
+        // The name is a compression pointer to itself, which must not loop.
         let mut circle = good;
         let at = circle.len() - 2;
         circle.splice(at.., [0xc0, at as u8]);

@@ -69,7 +69,8 @@ impl Daemon {
         };
         let name = [&name[..], &[0]].concat();
         let Some(principal) = self.ask(GET_PRINCIPAL, &name)? else { return Ok(None) };
-        // A daemon that does not know the offset returns an error; 0 is used.
+        // A KCM daemon that does not know this operation returns an error: then the clock offset is
+        // 0.
         let offset = self.ask(GET_KDC_OFFSET, &name)?.filter(|offset| offset.len() == 4);
         let offset = offset.unwrap_or_else(|| Zeroizing::new(vec![0; 4]));
         // The header of a credential cache: version 5.4, header length, and the field with the
@@ -83,7 +84,7 @@ impl Daemon {
             return Err(ErrorKind::FileTooLarge.into());
         }
         for uuid in list.chunks_exact(UUID) {
-            // The credential was removed meanwhile.
+            // The daemon has removed this credential since it returned the list.
             let asked = [&name[..], uuid].concat();
             let Some(credential) = self.ask(GET_CRED_BY_UUID, &asked)? else { continue };
             if file.len() + credential.len() > MAX_CCACHE_LEN {
@@ -158,7 +159,7 @@ mod tests {
         let number = |at: usize| u32::from_be_bytes(FILE[at..at + 4].try_into().unwrap()) as usize;
         let header = 4 + usize::from(u16::from_be_bytes(FILE[2..4].try_into().unwrap()));
         let mut at = header + 8;
-        // Skips the realm and the components of the name.
+        // Skips the realm and the components of the principal's name.
         for _ in 0..=number(header + 4) {
             at += 4 + number(at);
         }
@@ -204,8 +205,8 @@ mod tests {
                 GET_PRINCIPAL if what == wanted => Some(FILE[header..client].to_vec()),
                 GET_KDC_OFFSET => Some(7i32.to_be_bytes().to_vec()),
                 GET_CRED_UUID_LIST => Some([[1; UUID], [2; UUID]].concat()),
-                // The second credential is gone. The answer for the first one may hold all
-                // credentials of the file.
+                // The daemon returns no second credential, as if it was just removed. The bytes of
+                // all credentials of the file stand for the first one.
                 GET_CRED_BY_UUID if what.ends_with(&[1; UUID]) => Some(FILE[client..].to_vec()),
                 _ => None,
             });

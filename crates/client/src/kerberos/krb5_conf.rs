@@ -178,7 +178,7 @@ impl Reader {
 
     fn text(&mut self, text: &str) {
         let mut section = String::new();
-        // The stack of open groups. Only the name of the outermost group matters.
+        // `groups` is the stack of open groups. Only the name of the outermost group matters.
         let mut groups: Vec<String> = Vec::new();
         for line in text.lines().take(KRB5_CONF_LINES) {
             let line = line.trim();
@@ -311,7 +311,8 @@ mod tests {
         let conf = Krb5Conf::of([path("self"), path("none")].iter().map(PathBuf::as_path));
         assert_eq!(conf.default_realm.as_deref(), Some("D.TEST"));
         assert_eq!(conf.dns_lookup_kdc, None);
-        // The file includes itself, until the limit on files is reached.
+        // The file includes itself, so the names are read again and again, until the limit on files
+        // is reached.
         assert!(conf.kdcs("D.TEST").count() < KRB5_CONF_FILES);
     }
 

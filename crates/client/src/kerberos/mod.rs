@@ -250,7 +250,7 @@ fn realm_of(name: &str, conf: &Krb5Conf) -> String {
 
 /// Returns the user of a keytab, or the first one in it.
 fn in_keytab(path: &Path, user: Option<&str>) -> Result<(Principal, Origin), KerberosError> {
-    // The path is made absolute, because a mount in the background has another working directory.
+    // The path is made absolute, because a mount in the background changes its working directory.
     let path = std::path::absolute(path);
     let path = &path.map_err(|error| Reason::Setting(format!("no keytab is named: {error}")))?;
     let keytab = read_keytab(path)?;

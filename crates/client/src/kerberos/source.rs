@@ -215,8 +215,8 @@ async fn log_on(
     secret: ClientSecret,
     etypes: &[EncryptionType],
 ) -> Result<ServiceTicket, KerberosError> {
-    // KDCs choose the first encryption type for which they have a key: types with a key in the
-    // keytab come first.
+    // A KDC chooses the first encryption type for which it has a key, so types for which the keytab
+    // has a key come first.
     let mut etypes = etypes.to_vec();
     if let ClientSecret::Keys(keys) = &secret {
         etypes.sort_by_key(|etype| keys.iter().all(|key| key.etype() != *etype));

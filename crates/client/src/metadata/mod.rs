@@ -145,7 +145,8 @@ impl Metadata {
 
     /// Returns the file's number on its volume; 0 if the server did not send one.
     pub const fn file_id(&self) -> u64 {
-        // MS-FSCC 2.1.9: all ones mean that the file has no unique number.
+        // MS-FSCC 2.1.9: all ones mean that the file has no unique number, which this client
+        // reports as 0.
         if self.file_id == u64::MAX { 0 } else { self.file_id }
     }
 

@@ -57,8 +57,8 @@ impl PosixMetadata {
     }
 
     fn new(mode: u32, owner: &Sid, group: &Sid) -> Self {
-        // The numbers come from the POSIX extensions. Number 1, a directory, is missing: the DOS
-        // attributes tell directories.
+        // The numbers are those of the POSIX extensions. Number 1 (directory) is not needed here,
+        // because the DOS attributes tell directories.
         let kind = match mode >> TYPE_SHIFT {
             2 => PosixFileType::Symlink,
             3 => PosixFileType::CharDevice,

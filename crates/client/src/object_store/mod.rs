@@ -145,7 +145,8 @@ impl ObjectStore for SmbStore {
             PutMode::Update(version) => Target::Version(version.e_tag.unwrap_or_default()),
         };
         let staged = Staged::new(&self.share, location)?;
-        // Compares early, so that a write that cannot succeed sends no data.
+        // The condition is checked before the data is sent, so that a write that cannot succeed
+        // sends no data.
         staged.compare(&target).await?;
         staged.write(&payload).await?;
         staged.publish(&target).await

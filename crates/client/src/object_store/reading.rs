@@ -44,7 +44,7 @@ pub(super) async fn get(share: &Share, location: &Path, options: &GetOptions) ->
         }
     } else if options.range.is_none() {
         let small = share.read_small_with(&path, true).await;
-        // Some servers send no file number with the data: they are asked for it below.
+        // Some servers send no file number with the data: then the code below asks for it.
         if let Some((data, metadata)) = small.map_err(|error| failure(error, location))?
             && metadata.file_id() != 0
             && metadata.len() == data.len() as u64

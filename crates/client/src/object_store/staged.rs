@@ -144,7 +144,7 @@ impl Staged {
         renamed.map_err(|error| self.failed(error))?;
         self.is_done = true;
         if let Some(lock) = lock {
-            // If closing fails, the lock ends with the session.
+            // If the CLOSE fails, the lock is released when the session ends.
             let _ = lock.close().await;
         }
         let e_tag = Some(e_tag(&metadata));
@@ -302,7 +302,7 @@ where
     let [mut pause, longest] = PAUSES;
     loop {
         let done = work().await;
-        // MS-FSA 2.1.5.15.11: replacing an open file is answered with ACCESS_DENIED.
+        // MS-FSA 2.1.5.15.11: the server refuses to replace an open file with ACCESS_DENIED.
         let is_in_use = done.as_ref().is_err_and(|error| {
             matches!(
                 error.status(),

@@ -45,8 +45,8 @@ impl<W: Future<Output: Send> + Send + 'static> Future for CarriedThrough<W> {
             Carrier::Task(task) => match Pin::new(task).poll(cx) {
                 Poll::Ready(Ok(output)) => Poll::Ready(output),
                 Poll::Ready(Err(failed)) if failed.is_panic() => resume_unwind(failed.into_panic()),
-                // The runtime ends and has cancelled the task; the caller will be cancelled with
-                // it.
+                // The runtime is shutting down and has cancelled the task; it will cancel this
+                // caller, too.
                 Poll::Ready(Err(_)) => Poll::Pending,
                 Poll::Pending => Poll::Pending,
             },
@@ -93,7 +93,7 @@ mod tests {
         tokio::time::timeout(Duration::from_millis(5), work).await.unwrap_err();
         go_on.send(()).unwrap();
         assert_eq!(told.await, Ok(7));
-        // The work is carried out even if the caller gives up before it begins.
+        // Dropping the future at once does not stop its work: `tell` still sends.
         let (tell, told) = oneshot::channel();
         drop(carried_through(async { tell.send(8) }));
         assert_eq!(told.await, Ok(8));

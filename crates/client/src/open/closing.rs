@@ -82,8 +82,8 @@ impl Open {
         let binding = self.state.lock().binding;
         let live = self.share.inner.session.inner.current();
         let is_here = live.is_some_and(|live| live.generation == binding.bound.generation);
-        // An ended session has closed its handles, except for a durable handle, which is
-        // reconnected to be closed.
+        // Handles end with their session, so nothing is left to close, unless the handle is
+        // durable: then it is reconnected and closed.
         if !is_here && binding.durability == Durability::None {
             return Ok(None);
         }
@@ -93,11 +93,11 @@ impl Open {
             Ok(Call { is_unhurried: haste == Haste::WithNext, ..close_with(id, flags) })
         });
         match closed.await {
-            // The answer to the CLOSE was lost, and the handle does not exist any more: it was
-            // closed.
+            // An earlier CLOSE was sent and its answer lost. The handle does not exist any more, so
+            // that CLOSE was carried out.
             Err(error) if was_sent && matches!(error.cause(), Cause::HandleLost) => Ok(None),
             Err(error) => Err(error),
-            // Even if the answer has no attributes, the handle is closed.
+            // The handle is closed, even if the answer has no attributes to return.
             Ok(answer) => {
                 let response = close::Response::parse(answer.bytes()).ok();
                 Ok(response.filter(|r| r.flags.contains(CloseFlags::POSTQUERY_ATTRIB)))
@@ -109,7 +109,8 @@ impl Open {
     fn taken_over(&mut self) -> Self {
         let old = self.state.get_mut();
         let state = State {
-            // The other copy closes the handle: dropping this one must do nothing.
+            // Another object owns the handle now and closes it; dropping this one must send
+            // nothing.
             phase: Phase::Closing,
             binding: old.binding,
             is_lost: false,
@@ -150,7 +151,8 @@ impl Drop for Open {
         };
         let is_closed = self.share.inner.session.inner.is_closed();
         if binding.durability != Durability::None && !is_lost && !is_closed {
-            // Without a CLOSE the server would keep the handle, which could block other clients.
+            // The handle was dropped without a CLOSE. The server would keep it, and it could block
+            // other clients: a task closes it.
             let left = self.taken_over();
             runtime
                 .spawn(async move { left.finish_closing(Haste::AtOnce, CloseFlags::EMPTY).await });
@@ -161,7 +163,7 @@ impl Drop for Open {
         let Some(live) = live.filter(|live| live.generation == binding.bound.generation) else {
             return;
         };
-        // The task keeps the session alive until the CLOSE is sent.
+        // The task holds a copy of `share`, which keeps the session alive until the CLOSE is sent.
         let share = self.share.clone();
         runtime.spawn(async move {
             // A CLOSE whose channel is lost is repeated: as long as the session has another

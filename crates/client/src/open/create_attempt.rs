@@ -172,7 +172,7 @@ impl<'a> CreateAttempt<'a> {
     /// Returns true if the server recognises a repetition of this CREATE in one session. Frevo
     /// does; another server is expected to if it may make the handle durable.
     fn is_recognised(&self, live: &Live, bound: Bound) -> bool {
-        // This must match `set_replay_eligible` in Frevo's server.
+        // This list must match the rights that `set_replay_eligible` in Frevo's server checks.
         let works = AccessMask::READ_DATA
             | AccessMask::EXECUTE
             | AccessMask::WRITE_DATA
@@ -218,8 +218,8 @@ impl<'a> CreateAttempt<'a> {
         self.lease.asked(bound);
         let mut contexts = contexts_of(self.ask, live, bound, self.create_guid, &self.lease);
         if let Some(key) = self.share.directory.filter(|_| self.ask.lease.is_empty()) {
-            // Without a random key the CREATE has no parent lease key, so it breaks this client's
-            // own lease on the directory.
+            // If no random key can be made, the CREATE has no parent lease key, so it breaks this
+            // client's own lease on the directory.
             let parent = parent_context(live, key, &*self.share.session().options().ambient);
             contexts.extend(parent.ok().flatten());
         }
@@ -264,15 +264,15 @@ impl<'a> CreateAttempt<'a> {
                 self.repeats += 1;
                 Ok(None)
             }
-            // The server restarted and knows the CreateGuid, but the Open was not persistent and is
-            // lost: the request gets a new CreateGuid.
+            // The server has restarted and remembers the CreateGuid, but the Open was not
+            // persistent and is lost: the request is sent with a new CreateGuid.
             Status::DUPLICATE_OBJECTID if is_repetition && self.outlived_session => {
                 self.outlived_session = false;
                 self.renew()?;
                 self.sent_in = None;
                 Ok(None)
             }
-            // An earlier copy of this CREATE may have made the file.
+            // A lost attempt of this CREATE may have made the file, so the outcome is unknown.
             Status::OBJECT_NAME_COLLISION
                 if self.in_doubt && self.ask.disposition == CreateDisposition::CREATE =>
             {

@@ -141,7 +141,7 @@ impl Open {
         mut followers: Option<Followers>,
     ) -> Result<(Arc<Self>, Opened, Vec<Message>)> {
         let mut at = share.located(path).await?;
-        // A server that was lost before may have carried out the CREATE.
+        // True if the server may have carried out a CREATE whose answer was lost.
         let mut in_doubt = false;
         loop {
             at.check(&ask, operation, &url)?;
@@ -301,14 +301,15 @@ impl Open {
                 && live.knows_replay()
                 && begun.elapsed() < REPEAT_FOR
             {
-                // MS-SMB2 3.3.5.2.10: a request sent after the loss of a channel overtook this one,
-                // which was refused for its ChannelSequence: it is sent again.
+                // MS-SMB2 3.3.5.2.10: a channel was lost meanwhile. A request with the new
+                // ChannelSequence overtook this one, so the server refused this one; it is sent
+                // again.
                 if live.losses() != losses {
                     sent_in = earlier;
                     continue;
                 }
-                // The server is still carrying out the request that it received over the lost
-                // channel.
+                // The server is still carrying out the copy of this request that it received over
+                // the lost channel, so the client waits and tries again.
                 if again {
                     sleep(pause).await;
                     pause = (pause * 2).min(REPEAT_PAUSE_MAX);

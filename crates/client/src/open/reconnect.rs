@@ -34,18 +34,19 @@ impl Open {
             return Err(Cause::HandleLost.into());
         }
         let opened = match self.reconnect(live, bound).await {
-            // Only the tree connect was lost: the Open may still exist, so the caller tries again.
+            // Only the tree connect was lost: the Open may still exist, so the caller connects to
+            // the share and tries again.
             Err(gone) if is_of_tree(&gone) => return Err(gone),
             Err(Failure::Final(_)) => {
-                // A new handle must ask for resiliency again.
+                // The new handle is not resilient until the client has asked for it again.
                 self.state.lock().asked_resiliency = false;
                 let opened = self.reopen(live, bound).await.inspect_err(|why| {
                     if matches!(why, Failure::Final(_)) && !is_of_tree(why) {
                         self.state.lock().is_lost = true;
                     }
                 })?;
-                // The file was opened anew, so another client may have written to it meanwhile: the
-                // lease counts as a new one.
+                // The file was opened with a new CREATE, so another client may have changed it
+                // meanwhile: the lease counts as a new one.
                 self.lease.granted(bound, opened.lease.unwrap_or(Granted::NOTHING));
                 opened
             }
@@ -78,7 +79,8 @@ impl Open {
     async fn reconnect(&self, live: &Arc<Live>, bound: Bound) -> Outcome<Opened> {
         let (old, is_leased, is_repetition) = {
             let mut state = self.state.lock();
-            // A repetition in the same session: the answer may have been lost with a channel.
+            // The third value is true for a repetition in the same session: the first answer may
+            // have been lost with a channel.
             let sent_in = state.reconnect_sent_in.replace(live.generation);
             (state.binding, state.is_leased, sent_in == Some(live.generation))
         };
@@ -108,7 +110,7 @@ impl Open {
             HeaderFlags::EMPTY
         };
         let mut opened = self.send_create(live, bound, &ask, &contexts, flags).await?;
-        // The answer may omit the durability, which is unchanged.
+        // The answer need not repeat the durability, so the old value is kept.
         opened.durability = old.durability;
         Ok(opened)
     }

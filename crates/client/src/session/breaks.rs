@@ -79,9 +79,10 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
                 // MS-SMB2 3.2.5.19.2: a break of an unknown lease is not acknowledged. Its last
                 // Open is closed already, and the CLOSE ends the break.
                 let Some(holder) = session.leases.find(lease.lease_key) else { continue };
-                // The state is reduced at once: from here on the old rights are not used.
+                // The lease state is reduced before the caches are given up, so that no operation
+                // uses the old rights from here on.
                 let (yields, bound) = holder.broken(&lease);
-                // Giving up a cache may take long, so it runs in a task.
+                // Giving up a cache may take long, so a task does it and acknowledges the break.
                 let places = Arc::clone(&places);
                 tokio::spawn(async move {
                     let _waits = waits;
@@ -128,8 +129,8 @@ async fn acknowledge(
         match live.call(&channel, call, bound.seal).await {
             Err(Failure::Unsent) => {}
             Err(Failure::Gone) => again = true,
-            // If the acknowledgment was repeated, a refusal means that the first one has ended the
-            // break.
+            // The server refused this acknowledgment. If it is a repetition, the first one has
+            // ended the break, which is success.
             Ok(message) => return again || message.status() == Status::SUCCESS,
             Err(Failure::Final(_)) => return false,
         }

@@ -261,8 +261,8 @@ impl Live {
             })?;
         }
         let taken = channel.connection.number(&call).await.map_err(|Gone| Failure::Unsent)?;
-        // The ChannelSequence is set after the wait for credits: if a channel is lost during the
-        // wait, the request must not look like one of the lost channel.
+        // The ChannelSequence is set after the wait for credits. If a channel is lost during the
+        // wait, the request gets the new number and is not refused as an old one.
         self.stamp(&mut call);
         if let (Guard::Sealed(_), Some(key)) = (&guard, &self.security.sealing)
             && channel.connection.is_sealed_beside(call.payload_len())
@@ -296,7 +296,8 @@ impl Live {
         let mut answers = Vec::with_capacity(sent.len());
         for sent in sent {
             match self.checked(channel, sent.await?, seal, false) {
-                // The ticket expired within the compound: its first requests were carried out.
+                // The ticket expired within the compound, whose first requests were carried out:
+                // the compound counts as lost, not as unsent.
                 Err(Failure::Unsent) if !answers.is_empty() => return Err(Failure::Gone),
                 answer => answers.push(answer?),
             }
@@ -402,8 +403,8 @@ impl Live {
         let demand = self.answer(channel, &message, request).demand();
         let is_good = is_met(demand, channel, &mut message);
         if status == Status::NETWORK_SESSION_EXPIRED && self.note_expiry() {
-            // The next request will authenticate again. An attacker who forges this status gains no
-            // more than by cutting the connection.
+            // The request counts as unsent, and the next attempt authenticates first. An attacker
+            // who forges this status gains no more than by cutting the connection.
             return Err(Failure::Unsent);
         }
         if matches!(status, Status::USER_SESSION_DELETED | Status::NETWORK_SESSION_EXPIRED) {
@@ -496,7 +497,8 @@ impl Drop for Waiting<'_> {
         if !waits {
             return self.live.cancel(self.channel, sent.id, waits, seal);
         }
-        // A task waits for the answer, because the interim response may come only now.
+        // The interim response may come only after the caller has given up, so a task waits for the
+        // answers.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (live, channel) = (Arc::clone(self.live), Arc::clone(self.channel));
         runtime.spawn(async move { live.cancelled(&channel, sent, seal).await.map(drop) });
@@ -505,8 +507,8 @@ impl Drop for Waiting<'_> {
 
 /// Sends a LOGOFF; errors are ignored.
 pub(crate) async fn log_off(live: &Arc<Live>) {
-    // All answers are awaited first: LOGOFF would end a compound between its requests, and leave a
-    // file made but not written.
+    // All answers are awaited first: a LOGOFF between two requests of a compound would leave a file
+    // created but not written.
     let channels = live.channels.read().clone();
     for channel in &channels {
         channel.connection.answered().await;

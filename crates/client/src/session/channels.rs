@@ -200,8 +200,8 @@ fn look(live: &Live, suspicions: &mut Vec<(Weak<Channel>, Suspicion)>, now: Inst
     let mut works = false;
     for channel in &channels {
         let Some(facts) = channel.connection.facts() else { continue };
-        // The server has acknowledged the requests but not answered, or the channel is idle: a
-        // probe shows if its path works.
+        // The server's TCP has acknowledged the requests but the server has not answered, or the
+        // channel is idle: a probe shows if the path still works.
         let is_quiet = facts.unacknowledged_bytes == 0 && facts.since_received >= PATH_PROBE_AFTER;
         if is_busy && is_quiet {
             channel.connection.probe();
@@ -220,7 +220,8 @@ fn look(live: &Live, suspicions: &mut Vec<(Weak<Channel>, Suspicion)>, now: Inst
             Verdict::Dead => dead.push(channel),
         }
     }
-    // The last working channel is not ended here; `connection::keep_watch` gives it more time.
+    // The last working channel is not ended here, because `connection::keep_watch` gives it more
+    // time.
     for channel in dead.into_iter().filter(|_| works) {
         tracing::info!(server = ?channel.connection.peer(), "a channel is dead; others go on");
         channel.connection.fail(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
@@ -284,11 +285,11 @@ impl Connector {
             return Err(Cause::Usage("the session of a guest has one connection"));
         };
         let logon = self.logon().await?;
-        // All channels have the same transport, because requests go to the channel with the least
-        // work, whatever its speed.
+        // All channels use the same transport: requests go to the channel with the least work,
+        // whatever its speed, so a slow one would delay them.
         let connection = self.connect_further(server, main.connection.transport()).await?;
         let (agreed, first) = (connection.agreed(), main.connection.agreed());
-        // The terms are checked before the logon, so that a wrong server learns nothing about the
+        // The terms are compared before the logon, so that a wrong server learns nothing about the
         // user.
         if agreed.terms != live.terms || agreed.server_guid != first.server_guid {
             return Err(Cause::Protocol("another server, or other terms, on a further connection"));
@@ -344,11 +345,13 @@ mod tests {
         let begin = Instant::now();
         let at = |millis| begin + Duration::from_millis(millis);
         let mut suspicion = Suspicion::default();
-        // The channel was idle for an hour, and has just sent data.
+        // The channel was idle for an hour and has just sent data: the long silence before that
+        // does not count.
         assert_eq!(suspicion.judge(&facts(0, 3_600_000), at(0)), Verdict::Works);
         assert_eq!(suspicion.judge(&facts(68, 3_600_200), at(200)), Verdict::Unknown);
         assert_eq!(suspicion.judge(&facts(68, 3_600_400), at(400)), Verdict::Unknown);
-        // A part of the data is acknowledged, so the path works.
+        // The server has acknowledged a part of the data, so the path works and the waiting time
+        // begins again.
         assert_eq!(suspicion.judge(&facts(30, 100), at(600)), Verdict::Works);
         let limit = u64::try_from(PATH_DEAD_AFTER.as_millis()).unwrap();
         assert_eq!(suspicion.judge(&facts(30, 100 + limit - 1), at(599 + limit)), Verdict::Unknown);

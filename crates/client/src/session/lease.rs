@@ -179,7 +179,7 @@ impl Lease {
         now.epoch = granted.epoch;
         now.bound = Some(bound);
         drop(now);
-        // Handles, reads and writes were cached under the old lease, which is over.
+        // The old lease is over, so what was cached under its HANDLE right is given up.
         self.lost(granted.state & WireState::HANDLE);
     }
 
@@ -188,7 +188,7 @@ impl Lease {
     pub(crate) fn kept(&self, bound: Bound, Granted { state, epoch, breaking }: Granted) {
         let mut now = self.now.lock();
         if now.opens == 0 {
-            // The last Open was closed meanwhile, so the lease is not used.
+            // The last Open was closed meanwhile, so this lease is not used any more.
             return;
         }
         let before = now.state;
@@ -204,7 +204,8 @@ impl Lease {
         }
         let left = now.state;
         drop(now);
-        // A break was missed while there was no session, so the watcher is told now.
+        // The client had no session and could not receive a break, so the watcher is notified of
+        // the loss now.
         if !same_session && !left.contains(before) {
             self.lost(left);
         }
@@ -213,7 +214,8 @@ impl Lease {
     /// Tells the cache of a loss that needs no acknowledgment.
     fn lost(&self, left: WireState) {
         if let Some(watcher) = self.watcher.lock().as_ref().and_then(Weak::upgrade) {
-            // A task tells the watcher, which may need the Open that is just being reconnected.
+            // A task notifies the watcher, which may wait for the Open that is just being
+            // reconnected.
             drop(tokio::spawn(watcher.broken(left.into())));
         }
     }
@@ -232,8 +234,8 @@ impl Lease {
             if planted!(StaleCache) {
                 return (None, now.asked);
             }
-            // The lease is not granted in this session yet, so the state from the earlier session
-            // does not count any more.
+            // The lease is not granted in the present session yet, so the state that it had in the
+            // earlier session is dropped.
             if let Some(asked) = now.asked.filter(|asked| !now.is_in(*asked)) {
                 now.set(WireState::EMPTY);
                 now.version += 1;
@@ -242,8 +244,8 @@ impl Lease {
             // A break may only reduce the state, because its message is unsigned and may be forged.
             let to = told.new_lease_state & now.state;
             now.set(to);
-            // An epoch of zero means a lease of version 1 or a server without epochs, so the known
-            // epoch stays.
+            // An epoch of zero means a lease of version 1, or a server without epochs: then the
+            // known epoch is kept.
             if told.new_epoch != 0 {
                 now.epoch = Some(told.new_epoch);
             }

@@ -444,7 +444,7 @@ impl Inner {
         if live.is_wide {
             let mut ways = Ways::new(wanted == 0);
             if wanted > 1 {
-                // Failing to add channels is no error: one channel is enough.
+                // If no further channel can be added in time, the session works with one.
                 let _ = timeout(limit, ways.fill(&self.connector, &live)).await;
             }
             live.keep(&self.connector, ways);

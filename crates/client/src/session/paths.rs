@@ -54,7 +54,7 @@ impl Paths {
             .filter(is_usable)
             .filter(|one| Some(one.link_speed) == fastest)
             .collect();
-        // Of each interface the address in use comes first, then an address of the same family.
+        // For each interface the address in use comes first, then addresses of the same family.
         candidates
             .sort_by_key(|one| (one.address != peer, one.address.is_ipv4() != peer.is_ipv4()));
         for one in candidates {
@@ -147,7 +147,8 @@ mod tests {
         let paths = Paths::choose(&found, "192.0.2.2".parse().unwrap(), Transport::Tcp);
         assert_eq!(addresses(&paths), ["192.0.2.2", "198.51.100.3"]);
         assert_eq!(paths.channels(), 5);
-        // The connection uses the slow interface; further channels use the fast ones.
+        // The connection uses the slow interface, but further channels use the fast interfaces
+        // only.
         let paths = Paths::choose(&found, "::ffff:203.0.113.4".parse().unwrap(), Transport::Tcp);
         assert_eq!(addresses(&paths), ["192.0.2.2", "198.51.100.3"]);
         let paths = Paths::choose(&found, "2001:db8::2".parse().unwrap(), Transport::Tcp);
@@ -191,10 +192,12 @@ mod tests {
         let (first, second) = (Some("10.0.0.2".to_owned()), Some("10.0.1.2".to_owned()));
         assert_eq!(next(&["10.0.0.2"], ""), second);
         assert_eq!(next(&["10.0.0.2", "10.0.1.2"], ""), first);
-        // The second path has lost its channels, so new channels use the second path.
+        // Both channels use the first path, because those of the second path were lost: the next
+        // channel uses the second path.
         assert_eq!(next(&["10.0.0.2", "10.0.0.2"], ""), second);
         assert_eq!(next(&["10.0.0.2", "10.0.0.2"], "10.0.1.2"), first);
-        // The first connection uses a path that was not chosen.
+        // The first connection (10.9.9.9) uses a path that was not chosen, so it does not count for
+        // any path.
         assert_eq!(next(&["10.9.9.9", "10.0.0.2", "10.0.0.2"], ""), second);
         let name = ServerName::new("box").at_port(4450);
         let path = paths.next(1, &[], |_| false).unwrap();

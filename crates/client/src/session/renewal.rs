@@ -120,7 +120,8 @@ impl Live {
                     pause = (pause * 2).min(BACK_OFF_MAX);
                 }
                 Err(NotRenewed::Lost(why)) => {
-                    // Renewing failed: a new session is set up, whose logon reports the reason.
+                    // The session could not be renewed: a new one is set up, and its logon reports
+                    // the reason.
                     tracing::debug!(%why, "the session could not be renewed");
                     self.abandon();
                     return Err(Failure::Unsent);
@@ -207,11 +208,12 @@ mod tests {
         assert_eq!(term.wait(at(35_680)), (seconds(20), true));
         assert_eq!(term.wait(at(35_700)), (RENEW_PAUSE_MAX, true));
         assert_eq!(term.wait(at(40_000)), (RENEW_PAUSE_MAX, true));
-        // A ticket for twenty seconds is renewed five seconds before its end.
+        // The ticket is valid for twenty seconds, so it is renewed five seconds before its end, not
+        // five minutes.
         let term = Term::new(at(20), at(0));
         assert_eq!(term.wait(at(0)), (seconds(15), true));
         assert_eq!(term.wait(at(16)), (Duration::from_millis(1_250), true));
-        // The ticket has expired: the next attempt comes after a second.
+        // The ticket has expired already, so the next attempt comes after one second.
         assert_eq!(Term::new(at(0), at(9)).wait(at(9)), (seconds(1), true));
     }
 }

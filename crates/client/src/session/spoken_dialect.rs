@@ -46,8 +46,8 @@ pub(super) async fn found(connector: &Connector, why: Cause) -> Cause {
 async fn spoken(connector: &Connector) -> Option<Cause> {
     let oldest = connector.options.oldest;
     if oldest > Dialect::Smb202 {
-        // Offers all dialects. If the server chooses a new one, the connection was lost for another
-        // reason.
+        // All dialects are offered this time. If the server chooses a modern one, the first
+        // connection was lost for another reason.
         let options = Options {
             oldest: Dialect::Smb202,
             encryption: Encryption::AsServerAsks,

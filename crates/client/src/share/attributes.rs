@@ -315,8 +315,8 @@ impl Share {
             let set = match answers.first().map(Message::status) {
                 Some(Status::SUCCESS) => Ok(()),
                 Some(status) => Err(Error::new(status, operation, &*open.url)),
-                // The CREATE had to be repeated and was sent alone, so the request of this
-                // operation follows now.
+                // The compound could not be used and the CREATE was sent alone, so the FSCTL
+                // follows alone.
                 None => control(&open, operation, CODE, &data, 0, &[]).await.map(drop),
             };
             if let Err(error) = set {
@@ -327,8 +327,8 @@ impl Share {
             }
             let looked = seen(answers.get(1..).unwrap_or_default(), posix).ok();
             let told = looked.map(|found| open.share.found(found, false));
-            // With several channels, a CLOSE in the background could arrive after the next request:
-            // it is awaited.
+            // A background CLOSE could be overtaken by the next request on another channel, so with
+            // several channels it is awaited.
             let is_alone = share.session().channels().len() == 1;
             if is_alone {
                 tokio::spawn(async move { open.close(Haste::WithNext).await });

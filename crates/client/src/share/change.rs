@@ -115,8 +115,8 @@ impl Share {
         // join the lease of the file.
         let lease = lease.filter(|lease| !parts.is_empty() && !lease.wire_state().is_empty());
         if let Some(lease) = lease {
-            // The CREATE joins the lease and asks for READ only: the lease keeps its present state
-            // (MS-SMB2 3.3.5.9.11).
+            // The CREATE joins the lease and requests only READ; the server keeps the lease state
+            // as it is (MS-SMB2 3.3.5.9.11).
             (ask.shared, ask.lease) = (Some(Arc::clone(lease)), LeaseState::READ);
         }
         let answers = self.chain(operation, path, Replay::Settled, &ask, &also, calls).await?;

@@ -93,7 +93,7 @@ impl Share {
         let mut ask = Ask::existing(access | AccessMask::SYNCHRONIZE);
         ask.options |= CreateOptions::OPEN_REPARSE_POINT;
         let calls = || vec![request(), close_call()];
-        // MS-SMB2 3.3.5.2.10: a change that arrives late could undo a later change, so it is not
+        // MS-SMB2 3.3.5.2.10: a late copy of a change could undo a later change, so a change is not
         // repeated.
         let is_change = CHANGES.contains(&operation);
         let replay = if is_change { Replay::Settled } else { Replay::Idempotent };

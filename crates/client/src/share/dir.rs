@@ -472,8 +472,8 @@ impl ReadDir {
     /// Begins with answers that came with that of the CREATE, to requests for `class`.
     fn begun_by(mut self, first: &[Message], class: FileInfoClass) -> Result<Self> {
         let is_of_class = class == self::class(self.open.is_posix());
-        // If the answer is a refusal, it is dropped: the request is sent again alone, and the usual
-        // code handles the refusal.
+        // If the answer is a refusal, it is dropped. The listing then sends its first request
+        // again, alone, and handles the refusal there.
         if is_of_class && first.first().is_some_and(is_answer) {
             self.take_all(first, class)?;
         }

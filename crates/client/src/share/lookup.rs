@@ -115,8 +115,8 @@ impl Share {
     /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn disk_space(&self, path: &str) -> Result<DiskSpace> {
         match self.full_size(path).await {
-            // The server of impacket answers this class with the shorter structure, which does not
-            // parse.
+            // impacket's server answers this class with the shorter structure, which does not
+            // parse: the older class is asked.
             Err(error)
                 if is_unknown_class(&error) || matches!(error.cause(), Cause::Protocol(_)) =>
             {

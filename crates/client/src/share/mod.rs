@@ -137,8 +137,8 @@ impl Share {
     /// Returns the number of a file, mixed so that files of other shares behind DFS links have
     /// other numbers.
     pub(crate) fn file_id(&self, id: u64) -> u64 {
-        // MS-FSCC 2.1.9: 0 and all ones mean that there is no unique number, so they stay as they
-        // are.
+        // MS-FSCC 2.1.9: 0 and all ones mean that there is no unique number, so they are not
+        // salted.
         if matches!(id, 0 | u64::MAX) { id } else { id ^ self.salt }
     }
 
@@ -252,8 +252,8 @@ impl Share {
     /// MS-SMB2 3.2.4.3 and 2.2.13.
     pub(crate) fn named(&self, path: &str, bound: Bound, is_posix: bool) -> (String, bool) {
         if is_posix {
-            // A share of a DFS namespace has no POSIX extensions, so the path needs no server and
-            // share.
+            // The share is connected with POSIX extensions, which shares of a DFS namespace do not
+            // have, so the path needs no server and share.
             return (posix_path(path), false);
         }
         if !bound.is_dfs {

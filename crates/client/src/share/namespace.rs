@@ -123,8 +123,8 @@ impl Share {
             let made = self.chain("make directory", part, Replay::Idempotent, &ask, &[], calls);
             let made = made.await.map(drop);
             let is_refused = |error: &Error| error.status().is_some() && !error.is_not_found();
-            // The server of impacket answers ACCESS_DENIED if the directory exists, so the client
-            // checks.
+            // impacket's server answers ACCESS_DENIED if the directory exists, so the client checks
+            // that.
             if made.as_ref().is_err_and(is_refused)
                 && self.metadata(&part.replace('\\', "/")).await.is_ok_and(|found| found.is_dir())
             {
@@ -135,10 +135,10 @@ impl Share {
         if whole.is_empty() {
             return Ok(());
         }
-        // Tries the whole path first, in one round trip: usually the parent exists.
+        // Tries the whole path first, because its parent usually exists: this needs one round trip.
         match make(&whole).await {
-            // Some servers report a missing parent like a missing file: then the parents are made,
-            // too.
+            // The parent is missing (some servers report that like a missing file), so all parents
+            // are made below.
             Err(error) if error.is_not_found() => {}
             done => return done,
         }

@@ -67,7 +67,8 @@ impl Share {
     /// Renames `from` to `to`, one of several links of the read-only file `target`. The others keep
     /// the attribute.
     async fn rename_over_one_of_many(&self, from: &str, to: &str, target: &Metadata) -> Result<()> {
-        // MS-FSCC 2.4.43: the flag that ignores READONLY leaves the attributes unchanged.
+        // MS-FSCC 2.4.43: `rename_over` sends a flag that ignores READONLY, so the attributes of
+        // the target need not be changed first.
         match self.rename_over(from, to).await {
             Err(error) if is_unknown_class(&error) => {}
             Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {}
@@ -80,8 +81,8 @@ impl Share {
         let writable = target.attributes().without(FileAttributes::READONLY);
         let renamed = match file.set_metadata(&set(writable)).await {
             Ok(()) => match self.rename_over(from, to).await {
-                // This server does not know the class: the ordinary rename cannot replace an open
-                // file.
+                // This server does not know the class, so the ordinary rename is used, which cannot
+                // replace an open file.
                 Err(error) if is_unknown_class(&error) => self.rename(from, to).await,
                 done => done,
             },
@@ -115,7 +116,7 @@ impl Share {
         if !refused.stands() {
             match self.remove_ignoring(path, kind).await {
                 Err(error) if is_unknown_class(&error) => self.note_no_read_only_removals(),
-                // The server knows the class but ignores the flag that lets it remove a read-only
+                // The server knows the class but not the flag that allows it to remove a read-only
                 // file.
                 Err(error) if error.status() == Some(Status::CANNOT_DELETE) => {}
                 done => return done,

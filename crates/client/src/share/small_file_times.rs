@@ -57,15 +57,16 @@ impl Dates {
         }
         let shown = closed.last_write_time;
         if shown == wanted {
-            // If another file has shown that this share needs `Last`, that result stays.
+            // This file has kept its time. If another file has shown that the share needs `Last`,
+            // the order `Last` stays.
             let _ = self.0.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
             return Shown::Dated;
         }
         let (a, b) = (system_time(shown), system_time(wanted));
         let apart = a.duration_since(b).or_else(|_| b.duration_since(a)).unwrap_or_default();
         if apart < COARSEST {
-            // The share stores coarse timestamps, or the write happened at this very time: nothing
-            // is learned for other files.
+            // The difference shows nothing: the share stores coarse timestamps, or the write
+            // happened at this very time. Nothing is stored for other files.
             return Shown::Dated;
         }
         self.0.store(2, Ordering::Relaxed);

@@ -34,8 +34,8 @@ impl Share {
         };
         match found {
             Ok(special) => Ok(Metadata { special, ..known }),
-            // The server refuses the request, or returns unknown data: the kind stays as it is
-            // known.
+            // The server refuses the query or returns unknown data: the kind known so far is
+            // returned.
             Err(error) if matches!(error.cause(), Cause::Status(_) | Cause::Protocol(_)) => {
                 Ok(known)
             }

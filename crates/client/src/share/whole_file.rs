@@ -174,7 +174,8 @@ impl Share {
         let Some(len) = u32::try_from(data.len()).ok().filter(|len| *len <= SMALL) else {
             return self.write_in_steps(whole, None).await;
         };
-        // Behind a link the file may be on a share whose behaviour is not known yet.
+        // The path may lead through a link to another share, whose handling of times is unknown:
+        // the time is set last.
         let order = if self.way.is_some() { Order::Last } else { self.inner.dates.order() };
         let wanted = whole.modified.filter(|_| order == Order::Unknown && !data.is_empty());
         let answers = self.send_whole(&whole, len, order, wanted.is_some()).await?;
@@ -293,7 +294,8 @@ fn written(messages: &[Message], len: u32) -> std::result::Result<Written, Cause
         if NO_SPACE.contains(&status) {
             return Ok(Written::NoSpace(status));
         }
-        // MS-SMB2 2.2.22: a server may write less, as smbd does when the disk is full.
+        // MS-SMB2 2.2.22: the server may write less than was sent, as smbd does when the disk is
+        // full.
         if command == Command::WRITE && write::Response::parse(message.bytes())?.count < len {
             return Ok(Written::Less);
         }

@@ -123,7 +123,8 @@ pub(super) fn read(
         if !is_sound(&name) {
             return Err(Cause::Protocol("a directory contains a name that is not a file name"));
         }
-        // MS-FSCC 2.1.2.1: these tags are links of a DFS namespace, which lead to directories.
+        // MS-FSCC 2.1.2.1: the tags DFS and DFSR mark links of a DFS namespace, which are shown as
+        // directories.
         let is_junction = share.way.is_some()
             && entry.attributes.contains(FileAttributes::REPARSE_POINT)
             && matches!(entry.reparse_tag, DFS | DFSR);
