@@ -13,7 +13,7 @@ pub(crate) mod limits;
 pub(crate) mod lines;
 pub mod panics;
 #[cfg(feature = "plant")]
-pub(crate) mod plant;
+pub mod plant;
 pub(crate) mod pools;
 pub(crate) mod prefix;
 pub(crate) mod protection_names;
