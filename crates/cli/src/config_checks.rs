@@ -125,7 +125,7 @@ pub(crate) fn real(path: &Path) -> PathBuf {
         .find_map(|there| {
             let rest = path.strip_prefix(there).ok()?;
             let there = there.canonicalize().ok()?;
-            // Joining an empty rest would add a slash to the path, so the path of a file would look
+            // Joining an empty rest would add a slash, which would make the path of a file look
             // like that of a folder.
             Some(if rest.as_os_str().is_empty() { there } else { there.join(rest) })
         })
@@ -142,8 +142,8 @@ pub(crate) fn folder_of_accounts(config: &Config) -> Option<Result<PathBuf, Stri
         return None;
     }
     let name = file.file_name()?.to_os_string();
-    // While the accounts are written, the folder also has a lock file and a replacement, whose
-    // names begin with the name of the account file.
+    // While accounts are written, the folder also contains a lock file and a replacement. Their
+    // names begin with that of the account file, so the folder is still the file's own.
     let is_of_it = |other: std::fs::DirEntry| {
         other.file_name().as_encoded_bytes().starts_with(name.as_encoded_bytes())
     };

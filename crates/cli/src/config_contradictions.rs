@@ -105,8 +105,8 @@ pub(crate) fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static s
         "write_list has no effect, because everybody may write; did you mean read_only = true?",
     );
     when(
-        // A user who leaves `audit` at its default has set nothing that could contradict the
-        // configuration.
+        // The default of `audit` is Acl only: a share with the default has set nothing that needs
+        // the section [audit].
         share.audit.iter().flatten().any(|one| *one != AuditedOperation::Acl)
             && !config.audit.is_kept(),
         "audit",

@@ -56,7 +56,7 @@ impl Sources {
             }
         };
         if files.len() > FILES_MAX {
-            // Reading only some of so many files would depend on chance, so all are refused.
+            // Which of so many files are read first would depend on chance, so none is read.
             let text = format!(
                 "{} has more than {FILES_MAX} files; join or remove some of them",
                 folder.display()
@@ -223,7 +223,7 @@ fn variable(name: OsString, value: OsString) -> Option<Source> {
     let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
     let rest = name.strip_prefix("FREVO_")?.to_ascii_lowercase();
     let (section, key) = rest.split_once('_').filter(|(section, _)| SECTIONS.contains(section))?;
-    // A value that is not TOML counts as a text without quotation marks.
+    // A value that is not valid TOML is taken as a text without quotation marks.
     let is_toml = !value.contains('\n') && format!("a = {value}").parse::<toml::Table>().is_ok();
     let value = if is_toml { value } else { toml::Value::String(value).to_string() };
     Some(Source { name, text: format!("[{section}]\n{key} = {value}\n"), has_lines: false })
@@ -265,7 +265,7 @@ mod tests {
         for other in ["FREVO_PASSWORD", "FREVO_USER", "SERVER_NAME", "FREVO_SERVER"] {
             assert_eq!(text(other, "x"), None, "{other}");
         }
-        // A value must not be able to add further keys.
+        // The line end in the value must not add a second key to the configuration.
         let two = text("FREVO_SERVER_NAME", "\"a\"\ncores = 1").unwrap();
         assert!(two.parse::<toml::Table>().unwrap()["server"].get("cores").is_none(), "{two}");
     }

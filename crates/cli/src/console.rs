@@ -34,7 +34,7 @@ fn shown_lines(text: &str) -> String {
 /// Writes a failure to standard error, as text or as a JSON object.
 pub(crate) fn tell_failure(failure: &Failure) {
     if exit::is_json() {
-        // If standard error is closed, the message is lost.
+        // If standard error is closed, the message cannot be shown anywhere.
         let _ = writeln!(std::io::stderr(), "{}", failure.object());
     } else {
         tell(failure);
@@ -51,7 +51,7 @@ pub(crate) fn tell(line: impl std::fmt::Display) {
     let is_terminal = std::io::IsTerminal::is_terminal(&err);
     let line = line.to_string();
     let text = if is_terminal { shown_lines(&line) } else { line };
-    // If standard error is closed, the message is lost.
+    // If standard error is closed, the note cannot be shown anywhere.
     let _ = progress::beside(|| writeln!(err, "frevo: {text}"));
 }
 

@@ -49,8 +49,8 @@ pub(crate) fn read(config: &Config) -> Result<Option<Keys>, Failure> {
     let keytab = Keytab::parse(&bytes)
         .map_err(|malformed| fault(format!("is damaged: {malformed}; export it again")))?;
     let unusable = what_it_has(&keytab, &policy);
-    // `ServiceKeys` keeps one name for each key, so the names of machine accounts are collected
-    // first.
+    // `ServiceKeys` keeps only one name for each key, so the names of machine accounts are
+    // collected before it is made.
     let machines = machine_accounts(keytab.entries.iter().map(|entry| &entry.key.principal));
     let keys = ServiceKeys::new(keytab.into_keys());
     let keys = keys.ok_or_else(|| fault(String::from("has too many keys")))?;
@@ -147,7 +147,7 @@ mod tests {
             record.extend([0, 0, 0, 3, 0, 0, 0, 0, 1]);
             record.extend(etype.to_be_bytes());
             record.extend((*len as u16).to_be_bytes());
-            // Each principal gets another key.
+            // Each principal gets a different key, made from its host's name.
             record.extend(host.bytes().cycle().take(*len));
             file.extend((record.len() as u32).to_be_bytes());
             file.extend(record);

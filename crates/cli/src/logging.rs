@@ -57,7 +57,7 @@ impl Logging {
     /// Starts logging. Only once in a process.
     pub(crate) fn start(format: LogFormat, level: Option<&str>) -> Result<Self, Failure> {
         let layer: Box<dyn Layer<_> + Send + Sync> = match format {
-            // In the journal each line has its time already.
+            // In the journal each line has a time of its own, so the text needs none.
             LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
                 text_layer().without_time().boxed()
             }
@@ -88,7 +88,8 @@ impl Logging {
         level: Option<&str>,
     ) -> Result<Self, Failure> {
         let (filter, handle) = reload::Layer::new(Filters::new(filter(level)?));
-        // With the feature `traces`, spans exist for the collector only: log lines leave them out.
+        // With the feature `traces`, spans are made for the trace collector only, so log lines
+        // leave them out.
         #[cfg(feature = "traces")]
         let layer =
             layer.with_filter(filter_fn(|metadata| metadata.target() != levels::SPANS)).boxed();
@@ -158,7 +159,8 @@ pub(crate) fn filter(level: Option<&str>) -> Result<EnvFilter, Failure> {
     let words = ["off", "error", "warn", "info", "debug", "trace"];
     let is_typo = level.chars().all(char::is_alphanumeric)
         && !words.iter().any(|word| word.eq_ignore_ascii_case(level));
-    // EnvFilter would take a mistyped level for the name of a target.
+    // EnvFilter would take a mistyped level for the name of a target, so such a level is refused
+    // before.
     let parsed = if is_typo { Err(String::from("no such level")) } else { parse(level) };
     parsed.map_err(|why| {
         let known = "use error, warn, info, debug or trace, or a filter such as \
@@ -206,8 +208,8 @@ impl TextLine<'_> {
         let space = if self.is_first { "" } else { " " };
         self.is_first = false;
         let put = match field.name() {
-            // The text may contain text of a client, in which a line end would begin a new log
-            // line.
+            // The message may contain text from a client, in which a line end would begin a forged
+            // log line.
             "message" => write!(self.writer, "{space}{}", OneLineText(value)),
             name => write!(self.writer, "{space}{name}={}", Quoted(value)),
         };
@@ -222,7 +224,7 @@ impl Visit for TextLine<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         let text = format!("{value:?}");
-        // A missing optional value is not printed at all.
+        // A missing optional value (`None`) is not printed at all.
         if field.name() != "message" && text == "None" {
             return;
         }

@@ -45,7 +45,7 @@ pub(crate) fn keep(
     is_new: bool,
 ) {
     let path = state::users_file_of(config);
-    // If the file has a fault, it is reported later, when its accounts are read.
+    // A fault in the file is reported later, when the accounts are read, so here it is ignored.
     let Ok(file) = accounts::read(&path) else { return };
     if !path.parent().is_some_and(Path::is_dir) {
         return;

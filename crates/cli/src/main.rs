@@ -57,7 +57,7 @@ fn find_vdso() {
 }
 
 fn main() -> ExitCode {
-    // These steps are safe only while the process has a single thread.
+    // `leave_environment` and `find_vdso` are safe only while the process has a single thread.
     passwords::leave_environment();
     find_vdso();
     let line = match remote::mount_options::command_line() {

@@ -30,7 +30,8 @@ pub(crate) fn show() -> Done {
 fn formatted(page: &[u8]) -> std::io::Result<bool> {
     let mut man = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn()?;
     if let Some(mut input) = man.stdin.take() {
-        // The pager may have ended before it has read the whole page.
+        // The user may have left the pager before it has read the whole page, so an error is
+        // ignored.
         let _ = input.write_all(page);
     }
     Ok(man.wait()?.success())
@@ -42,8 +43,8 @@ fn page() -> std::io::Result<Vec<u8>> {
     let mut command = Arguments::command();
     command.build();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    // The page refers to each command as a page of its own, but the commands are sections of this
-    // page: the references are rewritten.
+    // The page refers to each command as a manual page, but here the commands are sections of one
+    // page: references are rewritten to `frevo NAME`.
     let text = String::from_utf8_lossy(&page);
     let lines = text.lines().map(|line| {
         let name = line.strip_prefix("frevo\\-").and_then(|line| line.strip_suffix("(1)"));

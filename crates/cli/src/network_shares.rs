@@ -117,8 +117,8 @@ impl NetworkShares {
         if let Some(shares) = shares_of(&mut document) {
             shares.retain(|share| self.is_permitted(share, taken));
         } else {
-            // The file is TOML, but `share` is not a list of sections: without shares nothing of it
-            // can be served.
+            // The file is TOML, but `share` is not a list of sections, so it contains no share that
+            // could be served.
             document.remove("share");
         }
         Ok(Some(document.to_string()))
@@ -196,7 +196,7 @@ impl NetworkShares {
             }
         }
         let after = document.to_string();
-        // The server would refuse to read a longer file.
+        // The server refuses to read a file of this length, so the change is refused.
         if u64::try_from(after.len()).unwrap_or(u64::MAX) >= BYTES_MAX {
             let why = format!("{} would be too long; remove a share", self.file.display());
             return Err(NotEdited::Forbidden(why));
@@ -207,8 +207,8 @@ impl NetworkShares {
     /// The section of a new share.
     fn addition(&self, config: &Config, name: &str, path: &str) -> Result<Table, NotEdited> {
         let name: ShareName = name.parse().map_err(NotEdited::BadName)?;
-        // In a path a brace begins the placeholder of the user's name, so a name with a brace is
-        // refused.
+        // In `path`, braces mark the placeholder of the user's name, so a share name with a brace
+        // is refused.
         if name.as_str().contains('{') {
             return Err(NotEdited::BadName(format!("the name {name} has a brace in it")));
         }
@@ -223,8 +223,8 @@ impl NetworkShares {
             let why = "is outside of the folders that share_roots in [server] names";
             NotEdited::Forbidden(format!("{} {why}", folder.display()))
         };
-        // All folders outside of the permitted ones get the same refusal, so that it does not
-        // reveal which folders exist.
+        // A folder outside of the permitted ones always gets the same refusal, which does not
+        // reveal whether the folder exists.
         if self.is_there(&folder).ok_or_else(forbidden)?.is_err() {
             return Err(NotEdited::NoFolder(format!("there is no folder {}", folder.display())));
         }
@@ -324,7 +324,8 @@ mod tests {
         assert!(matches!(edit(&text, &config, &add("NEW", &path("a"))), Err(NotEdited::Exists)));
         std::fs::create_dir(place.path().join("outside/there")).unwrap();
         let above = place.path().to_str().unwrap().to_owned();
-        // An administrator must not learn which folders exist elsewhere.
+        // All paths outside of the permitted folders get the same refusal, so that an administrator
+        // does not learn which of them exist.
         for outside in [
             path("link"),
             path("link/there"),
@@ -360,7 +361,8 @@ mod tests {
         let set = edit(&text, &config, &set).unwrap();
         let set = &Config::parse(&set).unwrap().shares[0];
         assert_eq!((&*set.comment, set.max_connections), ("", None));
-        // A share of the configuration cannot be removed over the network.
+        // The share `new` is in the configuration, so an administrator cannot remove it over the
+        // network.
         let refused = edit("", &config, &remove("new"));
         assert!(
             matches!(&refused, Err(NotEdited::Forbidden(why)) if why.contains("frevo share rm"))
@@ -416,7 +418,7 @@ mod tests {
             |before: &str, name| shares.edited(before, &none, &add(name, path.to_str().unwrap()));
         let full = add(&before, "last").unwrap();
         assert!(matches!(add(&full, "more"), Err(NotEdited::Forbidden(_))));
-        // A share that is not served now keeps its name.
+        // A share that is not served now keeps its name, so the name cannot be added a second time.
         assert_eq!(add(&full, "S0"), Err(NotEdited::Exists));
     }
 }

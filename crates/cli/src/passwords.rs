@@ -74,7 +74,7 @@ static GIVEN: OnceLock<Option<Zeroizing<Vec<u8>>>> = OnceLock::new();
 /// one starts, could read it. Before the program has other threads.
 pub(crate) fn leave_environment() {
     let value = frevo_posix::environment::take_variable(c"FREVO_PASSWORD");
-    // If the environment was read before, `GIVEN` is set already and keeps its value.
+    // If `GIVEN` is set already, it keeps its first value.
     let _ = GIVEN.set(value.map(|value| Zeroizing::new(value.into_vec())));
 }
 
@@ -130,7 +130,8 @@ pub(crate) fn generate() -> Result<Zeroizing<String>, Failure> {
         let mut byte = [0];
         getrandom::fill(&mut byte)
             .map_err(Failure::failed("cannot get random bytes from the system"))?;
-        // 248 is 8 times 31: larger values are skipped, so that each letter is equally likely.
+        // 248 is 8 times 31: larger bytes are skipped, so that each of the 31 letters is equally
+        // likely.
         if byte[0] < 248 {
             password.push(char::from(ALPHABET[usize::from(byte[0] % 31)]));
         }

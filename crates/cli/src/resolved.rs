@@ -53,13 +53,13 @@ fn write_section(out: &mut String, header: &str, table: Option<&toml::Table>) {
             }
             (Some(value), _) => writeln!(out, "{key} = {value}"),
             (None, Some(literal)) => writeln!(out, "{key} = {literal} # default"),
-            // `users` is only another name of a key, so it is not printed.
+            // `users` is an alias of another key, so it is not printed.
             (None, None) if *key == "users" => Ok(()),
             (None, None) if default.is_empty() => writeln!(out, "# {key}: not set"),
             (None, None) => writeln!(out, "# {key}: {default}"),
         };
     }
-    // These are the keys that are documented in another section.
+    // These keys belong to this table but are documented in another section.
     for (key, value) in table.into_iter().flatten() {
         if !known.iter().any(|known| known.key == key) {
             let _ = writeln!(out, "{key} = {value}");
@@ -97,8 +97,8 @@ mod tests {
                      [[idmap]]\ndomain_sid = \"S-1-5-21-1-2-3\"\nrange = \"100000-199999\"\n";
         let text = super::text(&table.parse().unwrap());
         for (section, keys) in keys() {
-            // A table is printed as the value of its key, so the keys in these tables are not
-            // looked for.
+            // These tables are printed as the value of a key, so their own keys are not checked one
+            // by one.
             if ["the file", "[[interface]]", "[[user]]", "[share.recycle]"].contains(&section) {
                 continue;
             }
@@ -108,7 +108,7 @@ mod tests {
                 assert!(is_shown, "{section} {key} not in\n{text}");
             }
         }
-        // The printed text means the same as the configuration.
+        // The printed text, parsed again, means the same as the configuration.
         let config = Config::parse(&text).unwrap_or_else(|faults| panic!("{faults:?} in\n{text}"));
         assert!(!config.shares[0].read_only && config.shares[1].read_only);
         assert_eq!(config.server.name.unwrap().as_str(), "A");

@@ -50,8 +50,7 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Fail
             ),
         ));
     }
-    // The mode of a shell's pipe, `<(...)`, does not matter, because it belongs to this process
-    // only.
+    // A pipe of the shell, `<(...)`, can be used by this process only, so its mode is not checked.
     if metadata.mode() & NOT_OWNER != 0 && metadata.is_file() {
         return Err(Failure::new(
             Exit::Auth,
@@ -63,14 +62,14 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Fail
     if metadata.len() > BYTES_MAX {
         return Err(too_large());
     }
-    // The buffer gets its final size at once: growing it would leave copies of the secret in
-    // memory.
+    // The buffer gets its final size at once, because growing it would leave copies of the secret
+    // in memory.
     let room = usize::try_from(metadata.len()).unwrap_or(0).saturating_add(1);
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     file.take(BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(Failure::failed(format!("cannot read {shown}")))?;
-    // The length of a pipe is not known before, so it is checked here.
+    // The length of a pipe is unknown before it is read, so the limit is checked here.
     if bytes.len() as u64 > BYTES_MAX {
         return Err(too_large());
     }
@@ -88,7 +87,7 @@ pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let attempt = || -> io::Result<()> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let new = beside(path);
-        // A run that was killed may have left the file, so it is removed.
+        // A run that was killed may have left a file of this name, so it is removed first.
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -96,7 +95,7 @@ pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let written = file.write_all(bytes).and_then(|()| file.sync_all());
         if let Err(error) = written.and_then(|()| std::fs::rename(&new, path)) {
-            // The first error is reported, even if removing the new file fails, too.
+            // Only the first error is reported, even if the new file cannot be removed either.
             let _ = std::fs::remove_file(&new);
             return Err(error);
         }

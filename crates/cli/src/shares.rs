@@ -267,7 +267,7 @@ fn remove(config: &Path, name: &str) -> Done {
 
 /// Replaces a file by another one with its owner and mode, in one step.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
-    // A symbolic link is resolved first, so that it is not replaced itself.
+    // A symbolic link is resolved first, so that the rename replaces its target and not the link.
     let file = fs::canonicalize(file)?;
     let old = fs::metadata(&file)?;
     let mut name = file.file_name().unwrap_or_default().to_owned();

@@ -39,7 +39,7 @@ pub(crate) fn session_socket() -> Option<PathBuf> {
 /// Where state is kept by default.
 pub(crate) fn default_dir() -> PathBuf {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    // systemd sets STATE_DIRECTORY if the unit has StateDirectory=.
+    // systemd sets STATE_DIRECTORY if the unit file has StateDirectory=.
     if let Some(state) = folder("STATE_DIRECTORY") {
         return state;
     }
@@ -109,7 +109,7 @@ pub(crate) fn random_guid() -> Result<Guid, Failure> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
         .map_err(Failure::failed("cannot get random bytes from the system"))?;
-    // RFC 9562, 5.4: these bits mark a random GUID.
+    // RFC 9562, 5.4: these bits mark the GUID as a random one.
     bytes[7] = bytes[7] & 0x0F | 0x40;
     bytes[8] = bytes[8] & 0x3F | 0x80;
     Ok(Guid(bytes))

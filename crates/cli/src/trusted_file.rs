@@ -60,15 +60,16 @@ pub(crate) fn directory_itself(path: &Path) -> Option<String> {
 /// The reason why others could change what a directory holds.
 pub(crate) fn directory(directory: &Path, for_what: &Path) -> Option<String> {
     let metadata = std::fs::metadata(directory).ok()?;
-    // On a read-only file system, as containers have it, no user can change the file.
+    // On a read-only file system, as in containers, no user can change the file, so its modes do
+    // not matter.
     let is_read_only = rustix::fs::statvfs(directory)
         .is_ok_and(|fs| fs.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
     if is_read_only {
         return None;
     }
     let which = format!(", which holds {},", for_what.display());
-    // In a sticky directory other users can add files but not replace this one. The directory's
-    // owner can, so it is checked.
+    // In a sticky directory other users can add files but cannot replace this one. Only the
+    // directory's owner can, so only the owner is checked.
     if metadata.mode() & STICKY != 0 {
         return fault_of_owner(&metadata, directory, &which);
     }
@@ -183,7 +184,7 @@ mod tests {
         let path = folder.path().join("frevo.toml");
         std::fs::write(&path, "text").unwrap();
         if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
-            // Only root can change a file's owner, so the test ends for other users.
+            // Only root can change a file's owner, so other users skip the rest of the test.
             return;
         }
         let why = refused(&path);

@@ -53,7 +53,8 @@ fn carry_out(command: &UserCommand, path: &Path, realm: &str) -> Done {
             let hash = NtHash::from_password(&password);
             change(path, |file| {
                 existing(file, name, path)?;
-                // The Kerberos keys depend on the user name in the spelling of the account file.
+                // The Kerberos keys depend on the spelling of the user name, so the stored spelling
+                // is used.
                 let stored = file.find(name.as_str()).map_or(name.as_str(), |entry| &entry.name);
                 let keys = accounts::kerberos_keys(stored, &password, realm);
                 file.set_password(name.as_str(), hash, Some(keys), accounts::now());
@@ -302,7 +303,7 @@ fn import_entry(file: &mut AccountFile, entry: &Entry, replace: bool) -> Result<
     let Some(hash) = entry.nt_hash.clone() else {
         return Err(String::from("the account has no NT hash; add it with frevo user add"));
     };
-    // An account with the hash of the empty password can log on to Samba without a password.
+    // Samba allows an account with the hash of the empty password to log on, which Frevo does not.
     if hash == NtHash::from_password("") {
         return Err(String::from("the password is empty, which Frevo does not allow"));
     }

@@ -56,8 +56,8 @@ fn the_sid_outlives_the_servers_identity() {
     assert!(!run(&place).contains("identity was lost"));
     assert_eq!(kept(&place), sid);
 
-    // The account file was written by an earlier version and lacks the identity from which its SIDs
-    // were derived.
+    // The account file is that of an earlier version, and the file with the identity from which its
+    // SIDs were derived is lost.
     let old = users(&place).lines().skip(1).collect::<Vec<_>>().join("\n");
     place.file("state/users", &old, 0o600);
     fs::remove_file(place.path("state/server-guid")).unwrap();
@@ -65,13 +65,14 @@ fn the_sid_outlives_the_servers_identity() {
     assert!(said.contains("identity was lost") && said.contains("docs/backup.md"), "{said}");
     assert_ne!(kept(&place), sid);
 
-    // Once the identity is stored, the account gets its former SID without a message.
+    // The new identity is stored now: if the account loses its SID again, it gets the same one
+    // without a message.
     let sid = kept(&place);
     place.file("state/users", &old, 0o600);
     assert!(!run(&place).contains("identity was lost"));
     assert_eq!(kept(&place), sid);
 
-    // A SID in the configuration takes precedence and is stored.
+    // A SID in the configuration is used instead of the derived one, and is stored.
     configure(&place, &format!("sid = \"{SAMBA}\""), "");
     run(&place);
     configure(&place, "", "");
@@ -172,8 +173,8 @@ fn servers_without_rights_obey_the_lists_of_others() {
         assert_eq!(said.out, "content", "{what}: {said:?}");
         let said = client(&place, &server, &["cat", "URL/denied"]);
         assert!(said.code != 0 && said.out.is_empty(), "{what}: {said:?}");
-        // The service can neither replace the list of the other server nor store a second list
-        // beside it, which would hide the first one.
+        // The service must neither replace the other server's access list nor store a second one
+        // beside it, which would hide the first.
         let said = client(&place, &server, &["acl", "URL/denied", "--set", "allow:Everyone:full"]);
         assert!(said.code != 0, "{what}: {said:?}");
         let second = rustix::fs::getxattr(share.join("denied"), c"user.NTACL", &mut [0; 8]);

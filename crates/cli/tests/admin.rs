@@ -195,7 +195,8 @@ fn ask_unix(socket: &std::path::Path, request: &str) -> String {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let _ = stream.write_all(request.as_bytes());
     let mut answer = Vec::new();
-    // The server may reset the connection after its answer, if the request was too long.
+    // If the request was too long, the server may reset the connection after its answer, so an
+    // error is ignored.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
 }
@@ -238,7 +239,8 @@ fn metrics_are_in_the_format_of_prometheus() {
         }
         if name.ends_with("_bucket") {
             let of = series.split("class=").nth(1).unwrap_or_default().to_owned();
-            // The counts of a histogram's buckets never decrease.
+            // The buckets of a histogram are cumulative, so a count is never below the one before
+            // it.
             assert!(of != last.0 || value >= last.1, "{line}");
             last = (of, value);
         }
@@ -259,7 +261,7 @@ fn metrics_are_in_the_format_of_prometheus() {
         let family = names.into_iter().flatten().find(|family| families.contains_key(*family));
         drawn.insert(family.unwrap_or_else(|| panic!("{name} of the dashboard")));
     }
-    // The dashboard must draw every metric.
+    // The dashboard must draw every metric that the server has.
     for family in families.keys() {
         assert!(drawn.contains(&**family), "{family} is not in the dashboard");
     }
@@ -274,7 +276,8 @@ fn health_is_told_and_nonsense_is_refused() {
         answer.split(' ').nth(1).unwrap_or_default().to_owned()
     };
     assert_eq!(of(&get("/healthz", "")), "200");
-    // The socket exists some time before the server accepts clients.
+    // The admin socket is open before the server accepts clients, so `/readyz` does not answer 200
+    // at once.
     let began = Instant::now();
     while of(&get("/readyz", "")) != "200" {
         assert!(began.elapsed() < PATIENCE, "the server is not ready");
@@ -302,7 +305,8 @@ fn a_program_that_holds_connections_keeps_nobody_out() {
     let held: Vec<UnixStream> = (0..3 * frevo_admin::limits::CONNECTIONS)
         .map(|_| UnixStream::connect(site.socket()).unwrap())
         .collect();
-    // The program that holds the connections, and any other program, still get an answer.
+    // Although these connections are held open, the same program and any other program still get an
+    // answer.
     assert!(ask_unix(&site.socket(), &get("/status", "")).contains(" 200 "));
     site.status();
     drop(held);
@@ -334,15 +338,16 @@ fn tcp_needs_the_token() {
         answer.split(' ').nth(1).unwrap_or_default().to_owned()
     };
     assert_eq!(ask(get("/healthz", "")), "200");
-    // The files of the web page contain no data of the server, so they need no token.
+    // The files of the web page contain no data of the server, so they need no token; all other
+    // paths do.
     assert_eq!(ask(get("/", "")), "200");
     for path in ["/metrics", "/history", "/shares", "/nothing"] {
         assert_eq!(ask(get(path, "")), "401", "{path}");
     }
     assert_eq!(ask(get("/status", "Authorization: Bearer wrong-wrong-wrong-wrong\r\n")), "401");
     assert_eq!(ask(get("/status", &format!("Authorization: Bearer {token}\r\n"))), "200");
-    // The local socket needs no token. Strangers on TCP block neither the socket nor other clients
-    // on TCP.
+    // The local socket needs no token. Clients that keep the TCP port busy must not block the
+    // socket, nor other TCP clients.
     let strangers: Vec<TcpStream> = (0..frevo_admin::limits::CONNECTIONS + 8)
         .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
         .collect();
@@ -467,7 +472,7 @@ fn the_admin_socket_goes_with_a_clean_stop() {
     assert!(!site.socket().exists());
     site.world.start();
     site.world.kill();
-    // A killed server leaves its socket file behind; the next start replaces the file.
+    // A killed server leaves its socket file behind, which the next start must replace.
     assert!(site.socket().exists());
     site.world.start();
     site.status();

@@ -85,8 +85,8 @@ fn a_read_only_file_is_one_there_and_here() {
         assert_eq!(attributes(&world, "file"), R | A);
         world.run(&["get", &world.url("file"), "back"]).succeeds();
         assert_eq!(mode(&world.place.path("back")), 0o444);
-        // A local file can be replaced if its folder is writable; on the server READONLY protects
-        // the file itself.
+        // A local file can be replaced if its folder is writable. On the server READONLY protects
+        // the file itself, so `put` fails without --force.
         make(&world.place.path("file"), &vec![2; size], 0o644);
         world.run(&["put", "file", &world.url("file")]).fails(1, &["read-only", "--force"]);
         assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
@@ -167,7 +167,8 @@ fn what_is_replaced_keeps_its_access_list() {
         world.run(&["put", "file", &url]).succeeds();
         assert_eq!(fs::read(world.there("file")).unwrap(), vec![1; size]);
         assert_eq!(world.run(&["acl", &url]).succeeds(), list);
-        // Replacing a file needs the right to write to it.
+        // Replacing a file creates a new one, but the user still needs the right to write to the
+        // old file.
         world.run(&["acl", &url, "--add", "deny:S-1-1-0:w"]).succeeds();
         make(&world.place.path("file"), &vec![2; size], 0o644);
         world.run(&["put", "file", &url]).fails(1, &["permission denied"]);
@@ -232,7 +233,8 @@ fn folders_keep_their_times() {
     world.run(&["sync", "here", &world.url("sync")]).succeeds();
     have(&world.there("sync"), 10);
     assert_eq!(world.run(&["sync", "-n", "here", &world.url("sync")]).succeeds(), "");
-    // First only times differ. Then a file in the folder changes, whose time must stay.
+    // First only times have changed. Later a file in the folder changes, and the folder must keep
+    // its time.
     set(&here, 20);
     world.run(&["sync", "here", &world.url("sync")]).succeeds();
     have(&world.there("sync"), 20);
@@ -244,7 +246,8 @@ fn folders_keep_their_times() {
     assert!(!world.there("sync/a/one").exists());
     world.run(&["sync", "--delete", &world.url("sync"), "back"]).succeeds();
     have(&world.place.path("back"), 20);
-    // The folders get wrong times, as an interrupted run leaves them.
+    // The folders get wrong times, as an interrupted run leaves them; the next run must correct
+    // them.
     set(&world.there("sync"), 1);
     world.run(&["put", "-r", "here/a", &world.url("sync/")]).succeeds();
     world.run(&["sync", "here", &world.url("sync")]).succeeds();
@@ -288,13 +291,13 @@ fn links_are_copied_if_they_stay_in_the_tree() {
         assert_eq!(told, back != "cp", "{done:?}");
         world.run(&["get", "-r", "-l", &world.url(back), back]).succeeds();
         have(&world.place.path(back));
-        // A link that exists already is not made again.
+        // The links exist already and have the same targets, so they are not made again.
         world.run(line).succeeds();
     }
     let dry = world.run(&["sync", "-n", "-l", "here", &world.url("sync")]);
     assert!(!dry.succeeds().contains("to-file"), "{dry:?}");
-    // Locally, a link becomes a file, a file becomes a link, and another link is removed, which
-    // --delete removes in the copy.
+    // Locally, a link becomes a file, a file becomes a link, and a link is removed; --delete must
+    // remove it from the copy, too.
     fs::remove_file(here.join("to-file")).unwrap();
     fs::write(here.join("to-file"), "a file").unwrap();
     fs::remove_file(here.join("dangling")).unwrap();
@@ -306,8 +309,8 @@ fn links_are_copied_if_they_stay_in_the_tree() {
     assert_eq!(fs::read_to_string(back.join("to-file")).unwrap(), "a file");
     assert!(back.join("dangling").symlink_metadata().is_err());
     assert_eq!(fs::read_link(back.join("a/file")).unwrap(), Path::new("b"));
-    // One link has a new target, and two directories become links, one of which leads out of the
-    // tree.
+    // One link gets a new target. Two directories of the copy must become links, of which `over`
+    // leads out of the tree.
     fs::remove_file(here.join("a/file")).unwrap();
     symlink("b/more", here.join("a/file")).unwrap();
     for (name, target) in [("in", "a"), ("over", "../secret")] {

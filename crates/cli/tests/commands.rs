@@ -49,7 +49,8 @@ fn a_command_line_that_makes_no_sense() {
     place.run(&["serve", "--name", "ipc$=."]).fails(2, &["reserved"]);
     let long = format!("{}=.", "x".repeat(81));
     place.run(&["serve", "--name", &long]).fails(2, &["longer than 80"]);
-    // A password on the command line would be visible to other users, so there is no such option.
+    // A password on the command line would be visible to other users, so no command has such an
+    // option.
     place.run(&["serve", ".", "--password", "x"]).fails(2, &["--password"]);
     place.run(&["user", "add", "ann", "secret"]).fails(2, &["secret"]);
 }
@@ -69,7 +70,7 @@ fn a_fake_mount_mounts_nothing() {
     for flags in [&["-f"][..], &["-s", "-f", "-n", "-v", "-o", "ro,uid=5"], &["-sfnv"]] {
         mount(flags).succeeds();
     }
-    // The options are checked. Without -f, mounting fails because the folder is missing.
+    // Without -f the options are valid, too, but mounting fails because the folder is missing.
     mount(&["-f", "-o", "rad_only"]).fails(2, &["rad_only is unknown"]);
     mount(&["-v"]).fails(6, &["folder"]);
 }
@@ -182,7 +183,7 @@ fn a_bad_configuration_is_told_by_its_line() {
     check("[[user]]\nname = \"ann\"\npassword_file = \"/nowhere\"\n")
         .fails(3, &["user ann: there is no"]);
     place.run(&["check", "--config", "nowhere.toml"]).fails(6, &["cannot read", "nowhere.toml"]);
-    // `serve` reports the same faults as `check`.
+    // `serve` reports the same faults of a configuration as `check`.
     place.file("frevo.toml", "[server]\nlisen = []\n", 0o644);
     place.run(&["serve", "--config", "frevo.toml"]).fails(3, &["frevo.toml:2:", "`listen`"]);
     place.file("frevo.toml", "[server]\nlog_level = \"loud\"\n", 0o644);
@@ -251,7 +252,7 @@ fn the_effective_configuration_is_shown() {
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line} not in\n{shown}");
     }
-    // The printed configuration, read again, prints the same.
+    // The printed configuration, read as a file, prints the same text again.
     fs::remove_dir_all(place.path("conf.d")).unwrap();
     place.file("frevo.toml", &shown, 0o644);
     let again = place.run(&["check", "-c", "frevo.toml", "--resolved"]);
@@ -290,7 +291,8 @@ fn shares_are_added_changed_listed_and_removed() {
     let json = share(&["list", "--json"]);
     let first: serde_json::Value = json.succeeds().lines().next().unwrap().parse().unwrap();
     assert_eq!((&first["name"], &first["line"]), (&"photos".into(), &7.into()));
-    // Unknown keys and invalid values are not written.
+    // None of these commands changes the configuration, because a key, a value, a name or a folder
+    // is wrong.
     share(&["set", "music", "read_onyl=true"]).fails(3, &["unknown key `read_onyl`", "read_only"]);
     share(&["set", "music", "read_only=maybe"]).fails(3, &["`read_only` must be true or false"]);
     share(&["set", "musik", "read_only=true"]).fails(6, &["no share musik; did you mean music?"]);
@@ -303,7 +305,7 @@ fn shares_are_added_changed_listed_and_removed() {
     assert!(!read().contains("time_machine") && !read().contains("1G"), "{}", read());
     share(&["rm", "MUSIC"]).succeeds();
     assert_eq!(read(), wanted);
-    // The change goes to the file that defines the share.
+    // The share `b` is defined in a further file, so the change goes to that file.
     let further = format!("[[share]]\nname = \"b\"\npath = \"{}\"\n", music.display());
     let further = place.file("conf.d/b.toml", &further, 0o644);
     share(&["set", "b", "hidden=true"]).succeeds();
@@ -455,12 +457,13 @@ fn accounts_that_samba_refuses_are_disabled() {
         lines.map(|line| line.split('\t').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(enabled("s"), ["ann", "hans"]);
-    // An account that exists already is disabled, too.
+    // bob exists already and is enabled, but Samba has disabled the account, so the import disables
+    // it, too.
     place.run_with_input(&["user", "--state-dir", "t", "add", "bob", "--password-stdin"], "x\n");
     import("t", &["--replace"], &input).succeeds();
     assert_eq!(enabled("t"), ["ann", "hans"]);
-    // In smbpasswd files Samba refuses two kinds of accounts: with a password that must be changed
-    // (LCT-00000000), and locked ones (L).
+    // In smbpasswd files Samba refuses accounts whose password must be changed (LCT-00000000) and
+    // locked ones (L), so both are disabled.
     let plain =
         smbpasswd("ann", "U").replace("LCT-65A1B2C3", "LCT-00000000") + &smbpasswd("bob", "UL");
     import("u", &[], &plain).succeeds();
@@ -481,7 +484,8 @@ fn accounts_of_samba_keep_their_sids() {
     let header = format!("#!frevo accounts 2 sid={SAMBA} samba");
     assert_eq!(users.lines().next(), Some(&*header), "{users}");
     assert!(users.contains("RID-3001:") && users.contains("RID-3000:"), "{users}");
-    // A RID that another account has is neither used nor assigned to another account.
+    // Another account has the RID 3000 already, so carl is skipped and a new account gets another
+    // RID.
     let told = import("s", &pdbedit("carl", 3_000));
     assert!(
         told.err.contains("skipped carl: another account has its relative identifier (RID 3000)")
@@ -489,7 +493,8 @@ fn accounts_of_samba_keep_their_sids() {
     place.run_with_input(&["user", "--state-dir", "s", "add", "dora", "--password-stdin"], "x\n");
     let users = fs::read_to_string(place.path("s/users")).unwrap();
     assert!(users.lines().any(|line| line.starts_with("dora:") && line.contains("RID-3002:")));
-    // Accounts that exist already keep their SIDs.
+    // dora exists before this import, so existing accounts keep their SIDs; the report names
+    // Samba's SID.
     place.run_with_input(&["user", "--state-dir", "t", "add", "dora", "--password-stdin"], "x\n");
     let told = import("t", &both);
     assert!(told.err.contains(&format!("has sid = \"{SAMBA}\"")), "{}", told.err);
@@ -508,7 +513,7 @@ fn accounts_of_samba_keep_their_sids() {
     let names: Vec<_> = all.as_array().unwrap().iter().map(|of| of["name"].as_str()).collect();
     assert_eq!(names, [Some("ann"), Some("bob"), Some("dora")]);
     assert!(!all.to_string().contains(HASH), "no secret is printed");
-    // The report says that SIDs are missing.
+    // An smbpasswd file has no SIDs, which the report says.
     assert!(import("u", &smbpasswd("ann", "U")).err.contains("the accounts get new SIDs"));
 }
 
@@ -530,7 +535,7 @@ fn who_cannot_act_as_others_is_told() {
         check("none.toml").fails(3, &absent);
         assert!(check("user.toml").succeeds().contains("ok (1 share,"));
     }
-    // The program and its files must be in a place that other users can reach.
+    // The program and its files are put into /tmp, where other users can reach them.
     let copy = PathBuf::from("/tmp").join(format!("frevo-test-{}", std::process::id()));
     fs::create_dir(&copy).unwrap();
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o1777)).unwrap();
@@ -574,7 +579,8 @@ fn an_smb_conf_becomes_a_frevo_toml() {
     assert!(import.err.contains("[staff] line 8: valid users = %U: "), "{}", import.err);
     let mut check = place.command(&["check", "-c", "frevo.toml"]);
     let check = said(check.env("FREVO_SERVER_STATE_DIR", place.path("s")).output().unwrap());
-    // Samba's default is to act as the logged-on user, which needs root.
+    // Samba's default is to act as the logged-on user, which only root can do: without root the
+    // check fails.
     if rustix::process::geteuid().is_root() {
         assert!(check.succeeds().contains("ok (1 share, 0 users)"), "{check:?}");
     } else {

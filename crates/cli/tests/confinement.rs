@@ -106,7 +106,7 @@ fn files_of_others_are_out_of_reach() {
     ] {
         is_refused(&place, &attempt, denied);
     }
-    // A hard link inside of a share would give access to the file.
+    // A hard link in the share to a file outside would give access to that file.
     let said = tried(&place, &format!("hard-link {outside}/b.txt {inside}/b.txt"));
     assert_eq!(said.code, 1, "{said:?}");
     assert_eq!(fs::read(place.path("out/b.txt")).unwrap(), b"b");
@@ -136,7 +136,7 @@ fn nobody_is_connected_to_and_nothing_else_is_listened_on() {
     is_refused(&place, &format!("connect {address}"), refused);
     is_refused(&place, "listen 127.0.0.1:0", refused);
     is_refused(&place, "udp 127.0.0.1:0", refused);
-    // The socket stands for a service of the host that obeys root, such as systemd or a container
+    // The sockets stand for a service of the host that obeys root, such as systemd or a container
     // engine.
     let service = place.path("out/service.sock");
     let _stream = UnixListener::bind(&service).unwrap();
@@ -155,7 +155,8 @@ fn nobody_is_connected_to_and_nothing_else_is_listened_on() {
     for socket in ["1 0", "2 0", "10 0", "16 0", "17 0", "38 0", "40 0", "2 262", "2 132"] {
         is_refused(&place, &format!("socket {socket}"), refused);
     }
-    // An io_uring could make such sockets, so it is refused.
+    // An io_uring could make such sockets without a system call that the filter sees, so it is
+    // refused.
     is_refused(&place, "ring", refused);
 }
 
@@ -182,11 +183,12 @@ fn the_host_is_left_alone() {
     is_refused(&place, "user", refused);
     is_refused(&place, "signal", refused);
     is_refused(&place, "privileges", refused);
-    // A limit of processor time would end the other process.
+    // A processor-time limit would end the other process, so neither its limits nor its affinity
+    // may be set.
     let other = std::process::id();
     is_refused(&place, &format!("limits {other}"), refused);
     is_refused(&place, &format!("affinity {other}"), refused);
-    // Each refused call is reported once, by its number.
+    // A refused call is reported by its number; without a refused call the list is empty.
     let said = tried(&place, "signal");
     assert!(said.out.contains("refused calls: ["), "{said:?}");
     assert!(!said.out.contains("refused calls: []"), "{said:?}");
@@ -199,7 +201,7 @@ fn the_page_cache_is_asked() {
     let place = world();
     let said = tried(&place, &format!("cached {}/a.txt", text(&place.path("in"))));
     assert!(said.out.contains("refused calls: []"), "{said:?}");
-    // Kernels before Linux 6.5 do not have the call.
+    // The call `cachestat` does not exist before Linux 6.5: then it returns ENOSYS.
     assert!(said.code == 0 || said.err.contains("not implemented"), "{said:?}");
 }
 
@@ -212,7 +214,7 @@ fn hostile_calls_end_the_process() {
         let output = command(&place, attempt).output().unwrap();
         assert_eq!(output.status.signal(), Some(SIGSYS), "{attempt}: {output:?}");
     }
-    // `run` would start a process, so the filter ends the program.
+    // `run` would start a process: the filter ends this program at once.
     let output = command(&place, "run /bin/true").output().unwrap();
     assert!(!output.status.success(), "{output:?}");
 }
@@ -318,7 +320,8 @@ fn every_thread_is_confined() {
     add_user(&place, "ann");
     let group = place.folder("in/group");
     if is_root() {
-        // The server keeps a capability to preserve set-group-ID on folders.
+        // The server keeps one capability, which preserves set-group-ID on folders such as this
+        // one.
         std::os::unix::fs::chown(&group, None, Some(54_321)).unwrap();
         fs::set_permissions(&group, fs::Permissions::from_mode(0o2777)).unwrap();
     }
@@ -347,7 +350,7 @@ fn every_thread_is_confined() {
     let limits = fs::read_to_string(format!("/proc/{}/limits", confined.server.pid())).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
-    // The file `mem` belongs to root if no other process of the user may read the memory.
+    // /proc/PID/mem belongs to root if other processes of the same user may not read the memory.
     let owner = fs::metadata(format!("/proc/{}/mem", confined.server.pid())).unwrap().uid();
     assert_eq!(owner, 0);
     helpers::all_are_confined(confined.server.pid(), &["frevo-names", "frevo-names"]);
@@ -362,7 +365,7 @@ fn ring_operations(server: u32) -> u64 {
     let mut count = 0;
     for entry in fs::read_dir(format!("/proc/{server}/fd")).unwrap() {
         let entry = entry.unwrap();
-        // The descriptor may have been closed meanwhile.
+        // The descriptor may have been closed since it was listed.
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         if target != Path::new("anon_inode:[io_uring]") {
             continue;
@@ -381,7 +384,8 @@ fn ring_operations(server: u32) -> u64 {
 #[test]
 fn a_ring_works_under_confinement() {
     let place = world();
-    // The test needs a real disk, and the folder for temporary files may be in memory.
+    // The test needs a real disk, but the folder for temporary files may be in memory, so the
+    // target folder is used.
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let share = format!("[[share]]\nname = \"disk\"\npath = {:?}\n", disk.path());
     config(&place, &share);
@@ -393,7 +397,7 @@ fn a_ring_works_under_confinement() {
     let operations = || if is_root() { ring_operations(confined.server.pid()) } else { 0 };
     let data: Vec<u8> = (0..4_000_000_u32).map(|at| (at >> 7) as u8).collect();
     let file = disk.path().join("a.bin");
-    // The file is synced before the client's time limit begins, because a busy disk takes long.
+    // On a busy disk a sync takes long, so it is done before the client's time limit begins.
     fs::write(&file, &data).unwrap();
     let raw = fs::File::open(&file).unwrap();
     raw.sync_all().unwrap();
@@ -403,8 +407,8 @@ fn a_ring_works_under_confinement() {
         let mut tree = ann.connect_share("disk").await.unwrap();
         let before = operations();
         assert!(ann.read_file_pipelined(&mut tree, "a.bin").await.unwrap() == data);
-        // Reads of tmpfs never wait, and other file systems may ignore the advice, so only ext4
-        // (0xef53) is judged.
+        // Only on ext4 (0xef53) a read must have used the ring: tmpfs never waits, and other file
+        // systems may ignore the advice.
         let on_disk = rustix::fs::fstatfs(&raw).unwrap().f_type == 0xef53;
         assert!(!is_root() || !on_disk || operations() > before, "no read used the ring");
     });
@@ -426,7 +430,8 @@ fn a_share_elsewhere_waits_for_a_restart() {
     let share =
         |name: &str, path: PathBuf| format!("[[share]]\nname = \"{name}\"\npath = {path:?}\n");
     let both = share("below", place.path("in/below")) + &share("out", place.path("out"));
-    // The configuration is replaced by a new file of the same name, as editors do.
+    // The configuration is replaced by a new file of the same name, as editors do; the confined
+    // server must still be able to read it.
     config(&place, &both);
     fs::rename(place.path("etc/frevo.toml"), place.path("etc/new")).unwrap();
     fs::copy(place.path("etc/new"), place.path("etc/frevo.toml")).unwrap();
@@ -443,8 +448,8 @@ fn a_share_elsewhere_waits_for_a_restart() {
         bob.write_file(&below, "new.txt", b"hello").await.unwrap();
         assert!(bob.connect_share("out").await.is_err());
     });
-    // The new file is outside of the confinement, so it is not read and the old configuration
-    // stays.
+    // The new configuration names a file outside of the confinement, which cannot be read: the
+    // reload fails and the old configuration stays.
     let map = place.file("out/map", "ann = a\n", 0o644);
     let text = fs::read_to_string(place.path("etc/frevo.toml")).unwrap();
     let text = text.replace("[server]\n", &format!("[server]\nuser_map_file = {map:?}\n"));
@@ -663,7 +668,7 @@ fn a_configuration_that_others_can_change_is_refused() {
         }
         fs::set_permissions(&folder, fs::Permissions::from_mode(kept)).unwrap();
     }
-    // A reload with this file fails, and the settings stay.
+    // A reload with this unsafe file fails, and the old settings stay in force.
     add_user(&place, "ann");
     let confined = serve(&place);
     chmod(0o666);

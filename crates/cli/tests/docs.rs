@@ -102,7 +102,7 @@ fn every_flag_is_in_the_documents() {
         }
     }
     assert!(known.len() > 50, "{known:?}");
-    // The guide must not list an option that does not exist.
+    // The guide must not list an option that the program does not have.
     let guide = document("user-guide.md");
     let options = guide.split("\n### Options\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let more: Vec<&str> = words(options)

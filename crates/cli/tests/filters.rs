@@ -102,7 +102,8 @@ fn what_is_excluded_is_not_deleted() {
         assert!(!left.contains(gone), "{left:?}");
     }
     assert!(!world.there("there/gone too").exists());
-    // A file that is too old to be copied is not removed from the target.
+    // a.jpg is too old to be copied, but exists in the source, so --delete must not remove it from
+    // the target.
     let old = SystemTime::now() - Duration::from_secs(10 * 86_400);
     fs::File::options().write(true).open(here.join("a.jpg")).unwrap().set_modified(old).unwrap();
     fs::write(world.there("there/a.jpg"), b"another").unwrap();
@@ -156,7 +157,8 @@ fn sync_makes_attributes_the_same_too() {
     world.in_share(async |share| share.set_metadata("there/x", &basic).await.unwrap());
     sync(&there, &world.url("copy"));
     assert_eq!(told("copy/x"), 3);
-    // Local files have no attribute "hidden", so it is not changed.
+    // Locally `x` is not read-only any more. A local file has no attribute "hidden", so the
+    // server's file keeps it.
     mode(0o644);
     sync("here", &there);
     assert_eq!(told("there/x"), 2);

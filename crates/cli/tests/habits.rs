@@ -22,7 +22,7 @@ fn several_are_copied_listed_moved_and_removed_by_one_command() {
     world.run(&["put", "-r", "one", "two", "tree", &world.url("")]).succeeds();
     assert_same(&world.place.path("tree"), &world.there("tree"));
     world.run(&["put", "one", "two", &world.url("nowhere")]).fails(2, &["not a directory"]);
-    // If one file fails, the others are copied nevertheless.
+    // Although `nothing` does not exist, the other files are copied.
     let some = world.run(&["put", "one", "nothing", "three", &world.url("new/")]);
     some.fails(6, &["nothing: No such file"]);
     assert_eq!(fs::read_to_string(world.there("new/three")).unwrap(), "three");
@@ -87,13 +87,13 @@ fn what_is_no_file_is_written_to_and_not_replaced() {
     world.run(&["get", &world.url("data"), "pipe"]).succeeds();
     assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
     assert!(reader.join().unwrap() == data);
-    // The full disk is reported, and the device is not replaced by a file.
+    // Writing to /dev/full fails: this is reported, and the device is not replaced by a file.
     if fs::symlink_metadata("/dev/full").is_ok_and(|it| it.file_type().is_char_device()) {
         std::os::unix::fs::symlink("/dev/full", world.place.path("full")).unwrap();
         world.run(&["get", &world.url("data"), "full"]).fails(1, &["write", "No space left"]);
         assert!(fs::metadata("/dev/full").unwrap().file_type().is_char_device());
     }
-    // A link to a file is followed: the file is written.
+    // `get` follows the local link and writes its target.
     world.place.file("target", "old", 0o644);
     std::os::unix::fs::symlink("target", world.place.path("link")).unwrap();
     world.run(&["get", &world.url("data"), "link"]).succeeds();
@@ -122,7 +122,7 @@ fn what_is_read_only_goes_when_it_is_forced() {
     world.run(&["mv", "-f", "-n", moved[0], moved[1]]).fails(2, &["--no-replace"]);
     world.run(&["mv", "-f", moved[0], moved[1]]).succeeds();
     assert_eq!(fs::read(world.there("kept")).unwrap(), b"new");
-    // mv refuses a snapshot's file and does not move the live file instead.
+    // mv refuses the file of a snapshot, and must not move the live file in its place.
     let past = world.url("@GMT-2024.02.29-12.00.00/kept");
     for line in [["mv", &*world.url("kept"), &*past], ["mv", &*past, &*world.url("back")]] {
         world.run(&line).fails(2, &["snapshot"]);
@@ -156,7 +156,8 @@ fn names_that_smb_keeps_for_itself_go_there_and_back() {
     {
         fs::write(tree.join(name), name).unwrap();
     }
-    // The client must not take these names for streams of other files or for other folders.
+    // The client must not take the colon for a stream of `co`, nor the backslash for a folder
+    // `back`.
     fs::create_dir(world.there("back")).unwrap();
     fs::write(world.there("co"), "mine").unwrap();
     world.run(&["put", "-r", "tree", &world.url("")]).succeeds();
@@ -181,7 +182,8 @@ fn one_name_that_cannot_go_does_not_keep_the_rest() {
     let sent = world.run(&["put", "-r", "tree", &world.url("")]);
     sent.fails(1, &["not UTF-8"]);
     assert_eq!(fs::read_to_string(world.there("tree/good")).unwrap(), "good");
-    // A directory that cannot be read does not count as removed.
+    // The directory has a name that cannot be copied, so files in it do not count as removed, and
+    // nothing is deleted.
     fs::write(world.there("tree/old"), "old").unwrap();
     world.run(&["sync", "--delete", "tree", &world.url("tree")]).fails(1, &["nothing is deleted"]);
     assert!(world.there("tree/old").exists());
@@ -198,7 +200,7 @@ fn errors_name_what_was_asked_for() {
     put.fails(6, &["share/no/such/dir: a directory of the path"]);
     assert!(!put.err.contains(".frevo-part"), "{put:?}");
     world.run(&["ls", "smb://ann@127.0.0.1:1/x"]).fails(5, &["is the server running"]);
-    // A web server answers at this address.
+    // A web server instead of an SMB server answers at this address.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("smb://ann@{}/x", listener.local_addr().unwrap());
     let web = std::thread::spawn(move || {
@@ -208,7 +210,8 @@ fn errors_name_what_was_asked_for() {
     });
     world.run(&["ls", "--patience", "1", &url]).fails(5, &["does not speak SMB"]);
     web.join().unwrap();
-    // -U replaces the user in the URL. A path printed by `find` is valid for the next command.
+    // -U replaces the user in the URL. A path that `find` prints works in the next command,
+    // although it has a percent sign.
     world.run(&["ls", "-U", "bob", &world.url("")]).fails(4, &["user name or password"]);
     fs::write(world.there("100%"), "all").unwrap();
     let found = world.run(&["find", &world.url(""), "--name", "100*"]);
@@ -235,7 +238,7 @@ fn holes_are_neither_sent_nor_stored() {
     }
     let took = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
     if took(&source) > 64 << 20 {
-        // The file system has no holes, so the test ends.
+        // The file system has no holes, so the rest of the test is skipped.
         return;
     }
     let same = |path: &Path| {
@@ -255,13 +258,14 @@ fn holes_are_neither_sent_nor_stored() {
     let told = world.run(&["get", "--json", &world.url("disk"), "back"]);
     assert!(told.succeeds().contains(&format!("\"bytes\":{LEN}")), "{}", told.out);
     same(&world.place.path("back"));
-    // Holes are kept by a copy on the server, and by one through this machine to another server.
+    // A copy by the server keeps the holes, and so does a copy through this machine to another
+    // server.
     world.run(&["cp", &world.url("disk"), &world.url("copy")]).succeeds();
     same(&world.there("copy"));
     let other = World::new();
     world.run(&["cp", &world.url("disk"), &other.url("disk")]).succeeds();
     same(&other.there("disk"));
-    // One file is a single hole; another one ends in a hole.
+    // The file `empty` is one hole, without any data.
     fs::File::create_new(world.place.path("empty")).unwrap().set_len(1 << 20).unwrap();
     world.run(&["put", "empty", &world.url("empty")]).succeeds();
     world.run(&["get", &world.url("empty"), "empty-back"]).succeeds();
@@ -277,7 +281,8 @@ fn the_bar_of_a_download_names_the_current_file() {
     fs::write(here.join("first"), vec![b'x'; 1 << 20]).unwrap();
     fs::write(here.join("sub/second"), vec![b'x'; 5 << 20]).unwrap();
     world.run(&["put", "-r", "here", &world.url("")]).succeeds();
-    // `script` provides a terminal, and the bandwidth limit makes the bar appear between the files.
+    // `script` provides a terminal, and the low bandwidth makes the progress bar appear between the
+    // file names.
     let get = format!("stty cols 200; {} get -r --bwlimit 2M", env!("CARGO_BIN_EXE_frevo"));
     let get = format!("{get} {} back", world.url("here"));
     let mut command = std::process::Command::new("script");
@@ -340,7 +345,7 @@ fn a_pipe_is_not_sent() {
     told.fails(1, &["pipe is not a file but a pipe", "frevo put - URL < pipe"]);
     assert!(!world.there("pipe").exists());
     assert_eq!(fs::read(world.there("file")).unwrap(), b"data");
-    // In a folder a pipe is skipped.
+    // A pipe named directly is an error, but a pipe in a folder is only skipped.
     fs::create_dir(world.place.path("folder")).unwrap();
     fs::rename(world.place.path("pipe"), world.place.path("folder/pipe")).unwrap();
     let told = world.run(&["put", "-r", "folder", &url]);

@@ -85,7 +85,8 @@ fn names_that_lead_out_of_the_folder_are_not_followed() {
                 "get" => run(&place, &["get", "-r", "--patience", "2", &url, "into"]),
                 _ => run(&place, &["sync", "--delete", "--patience", "2", &url, "into"]),
             };
-            // The names `.` and `..` are skipped; every other name is refused.
+            // The names `.` and `..` are skipped silently; the command refuses every other name of
+            // the list.
             if matches!(name, "." | "..") {
                 done.succeeds();
             } else {
@@ -124,16 +125,16 @@ fn names_with_control_characters_are_refused() {
 fn links_and_changing_kinds_lead_nowhere() {
     let place = Sandbox::new();
     place.folder("into");
-    // The listing has one name twice: as a file and as a directory.
+    // The listing has the name `x` twice: as a file and as a directory.
     let server = start(listing(&[("x", false), ("x", true)]), |_| Act::Honest);
     let url = format!("smb://ann@{server}/data");
     let done = run(&place, &["get", "-r", "--patience", "2", &url, "into"]);
     assert_ne!(done.code, 0);
     assert!(done.err.starts_with("frevo: "), "{done:?}");
-    // The file becomes a reparse point when it is listed.
+    // The file `known` becomes a reparse point only in the listing.
     let server = start(listing(&[("known", false)]), |asked| match asked.header.command {
         Command::QUERY_DIRECTORY => Act::Changed(Box::new(|message| {
-            // Sets FileAttributes and the tag of the first entry.
+            // Sets FileAttributes (REPARSE_POINT) and the tag of the first entry (a symbolic link).
             let at = 72 + 56;
             if message.len() > at + 12 {
                 message[at..at + 4].copy_from_slice(&0x400_u32.to_le_bytes());
@@ -156,7 +157,7 @@ fn a_listing_that_is_behind_makes_no_empty_files() {
     let place = Sandbox::new();
     let server = start(listing(&[("known", false)]), |asked| match asked.header.command {
         Command::QUERY_DIRECTORY => Act::Changed(Box::new(|message| {
-            // Clears EndOfFile of the first entry.
+            // Clears EndOfFile of the first entry, so that the file looks empty in the listing.
             if let Some(len) = message.get_mut(72 + 40..72 + 48) {
                 len.fill(0);
             }
@@ -175,7 +176,7 @@ fn a_listing_that_is_behind_makes_no_empty_files() {
 #[test]
 fn a_tree_without_end_ends() {
     let place = Sandbox::new();
-    // Each directory contains the same directory again.
+    // Each directory lists a directory `dir`, so the tree has no end.
     let server = start(listing(&[("dir", true)]), |_| Act::Honest);
     let url = format!("smb://ann@{server}/data");
     let done = run(&place, &["get", "-r", "--patience", "2", &url, "into"]);
@@ -315,19 +316,20 @@ fn trees_with_links_of_a_namespace_in_them() {
     assert_eq!(run(&place, &["tree", "--json", &url]).succeeds().lines().count(), 3);
     run(&place, &["get", "-r", &url, "back"]).succeeds();
     assert_eq!(fs::read(place.path("back/link1/behind")).unwrap(), CONTENT);
-    // The link's target is outside of the tree, so nothing may be removed there.
+    // The DFS link's target is outside of the tree, so nothing may be removed there; the server
+    // counts such requests.
     settings.store(0, Ordering::SeqCst);
     let removed = run(&place, &["rm", "-r", &format!("{url}/dir")]);
     assert!(removed.code != 0 && removed.err.contains("DFS"), "{removed:?}");
     assert_eq!(settings.load(Ordering::SeqCst), 0);
-    // A link back to the root makes the tree endless.
+    // The link leads back to the root, so the tree has no end.
     let server = start(root(), namespace("\\127.0.0.1\\dfs", Arc::clone(&settings)));
     for verb in [&["ls", "-R"][..], &["tree"], &["get", "-r"], &["find"]] {
         let back = format!("smb://ann@{server}/dfs");
         let listed = run(&place, &[verb, &[&back]].concat());
         assert!(listed.code != 0 && listed.err.contains("leads back"), "{listed:?}");
     }
-    // A link that is not followed is not listed as a directory.
+    // With `--dfs never` the link is not followed, so it is not listed as a directory (no slash).
     let listed = run(&place, &["ls", "-R", "--dfs", "never", &url]);
     assert_eq!(listed.succeeds(), "known\nlink1\n");
 }
@@ -363,7 +365,7 @@ fn a_tree_that_goes_reluctantly() {
                 _ => Act::Honest,
             }
         }
-        // A listing takes two requests, so the third one belongs to a second listing.
+        // Each complete listing takes two requests, so the third one begins a second listing.
         Command::QUERY_DIRECTORY if listings.fetch_add(1, Ordering::SeqCst) == 2 => {
             Act::Body(evil::buffer(&evil::entries(&[("late".into(), false)])))
         }
@@ -432,7 +434,7 @@ fn old_servers_are_told_with_their_dialect() {
     );
     let url = format!("smb://ann@{refuses}/data");
     run(&place, &["ls", &url]).fails(5, &["SMB 2.0.2", "--min-dialect 2.0.2"]);
-    // The server ends each connection that does not begin with SMB 1.
+    // This server closes each connection that does not begin with SMB 1.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {

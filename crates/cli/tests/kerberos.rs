@@ -63,7 +63,7 @@ fn check_tells_each_fault_of_the_section_and_of_the_keytab() {
     said.succeeds();
     assert!(said.err.contains("warning: encryption_types allows rc4-hmac"), "{said:?}");
 
-    // The keytab in the shared folder could be read by clients.
+    // A keytab inside the shared folder could be read by clients.
     let text = fs::read_to_string(place.path("frevo.toml")).unwrap();
     fs::rename(place.path("keytab"), place.path("photos/keytab")).unwrap();
     let inside = text.replace("/keytab\"", "/photos/keytab\"");
@@ -105,7 +105,7 @@ fn a_reload_reads_the_keytab_again() {
     let lines: Vec<&str> = both.lines().filter(|line| line.contains("Kerberos: tickets")).collect();
     let [_, second] = &lines[..] else { panic!("{both}") };
     assert!(second.contains("smbuser2@FREVO.TEST") && !second.contains("cifs/files"), "{second}");
-    // A damaged keytab is not used: the old keys stay.
+    // The keytab is damaged, so the reload fails and the old keys stay.
     keytab(&place, &SECOND[..50], 0o600);
     server.signal("-HUP");
     let failed = wait_for_log(&log, "reload failed, the old configuration stays in force: ");

@@ -88,7 +88,7 @@ fn a_source_that_changes_leaves_what_was_there() {
     .fails(1, &["changed while it was read"]);
     assert_eq!(fs::read(&there).unwrap(), b"the old one");
     assert!(parts(&world.there("")).is_empty(), "of a version that is no more");
-    // A growing log is copied up to the length that it had at the beginning.
+    // A log file that grows meanwhile is copied up to the length that it had at the beginning.
     fs::write(&here, vec![3; 4 << 20]).unwrap();
     while_it_goes(&put, &world.there(""), &|| change(&here, b"more", 4 << 20)).succeeds();
     assert!(fs::read(&there).unwrap() == vec![3; 4 << 20]);
@@ -285,7 +285,8 @@ fn all_that_is_to_be_deleted_is_and_nothing_else() {
         share.set_metadata("there/read-only", &read_only).await.unwrap();
         share.set_metadata("there/photos/1", &read_only).await.unwrap();
     });
-    // Skipped files do not count as removed.
+    // The link `kept` is skipped, but the source has it, so --delete does not remove `kept` from
+    // the target.
     std::os::unix::fs::symlink("/nowhere", here.join("kept")).unwrap();
     let synced = world.run(&["sync", "--delete", "here", &world.url("there")]);
     assert!(synced.err.contains("skipped links and special files: kept"), "{synced:?}");
@@ -296,11 +297,11 @@ fn all_that_is_to_be_deleted_is_and_nothing_else() {
     assert_eq!(left, ["kept", "x"]);
     assert_eq!(fs::read(world.there("there/x")).unwrap(), b"a file now");
     assert!(world.there("there/kept/by link").exists());
-    // An empty source may be a disk that is not mounted.
+    // An empty source may be a disk that is not mounted, so --delete is refused.
     world.place.folder("empty");
     world.run(&["sync", "--delete", "empty", &world.url("there")]).fails(1, &["source is empty"]);
     assert!(world.there("there/x").exists());
-    // A download deletes in the same way.
+    // A download with --delete removes local files in the same way.
     fs::create_dir_all(world.place.path("down/d.d")).unwrap();
     fs::create_dir_all(world.place.path("down/d/deep")).unwrap();
     fs::write(world.place.path("down/d/deep/x"), b"x").unwrap();
@@ -341,7 +342,8 @@ fn names_that_differ_in_case_alone_do_not_take_each_others_place() {
         assert_eq!(fs::read_dir(world.there("there")).unwrap().count(), 2);
         fs::remove_dir_all(world.there("there")).unwrap();
     }
-    // A name that differs only in case is the same file.
+    // The server's `PHOTO.jpg` and a local `Photo.jpg` are the same file to SMB, so it is
+    // overwritten and not removed.
     fs::remove_file(here.join("photo.JPG")).unwrap();
     fs::create_dir_all(world.there("there")).unwrap();
     fs::write(world.there("there/PHOTO.jpg"), b"old").unwrap();
@@ -400,7 +402,8 @@ fn what_is_read_only_in_a_tree_goes_when_it_is_forced() {
     }
     let attributes = Some(frevo_client::FileAttributes::READONLY);
     let read_only = frevo_client::SetMetadata::new().attributes(attributes);
-    // Explorer sets READONLY on directories, too.
+    // Explorer sets READONLY on directories, too, so this test sets it on a file and on its
+    // directory.
     world.in_share(async |share| {
         share.set_metadata("tree/deep/kept", &read_only).await.unwrap();
         share.set_metadata("tree/deep", &read_only).await.unwrap();
@@ -597,8 +600,8 @@ fn parts_are_skipped_and_removed_when_they_are_old() {
         world.run(line).succeeds();
         assert_eq!(left(&target), [mine], "{line:?}");
     }
-    // Beside a new large file, parts that were made within a week stay, even if they have the old
-    // time of their source.
+    // After a large file was put beside them, parts that were made within a week are still there,
+    // even those with the old time of their source.
     fs::write(world.place.path("large"), vec![6; 200_000]).unwrap();
     let put = ["put", "large", &world.url("from/other")];
     world.run(&put).succeeds();

@@ -27,7 +27,7 @@ fn times_are_local_or_marked_as_utc() {
     assert!(list("UTC", &[]).succeeds().contains(" 2023-11-14 22:13Z file"));
     assert!(list("JST-9", &[]).succeeds().contains(" 2023-11-15 07:13 file"));
     assert!(list("JST-9", &["--utc"]).succeeds().contains(" 2023-11-14 22:13Z file"));
-    // Without a time zone database the zone is unknown, and the time is printed in UTC with a Z.
+    // Without a time zone database the zone is unknown: then the time is printed in UTC with a Z.
     let named = list("Asia/Tokyo", &[]);
     let is_right = |time: &str| named.succeeds().contains(time);
     assert!(is_right(" 2023-11-15 07:13 file") || is_right(" 2023-11-14 22:13Z file"), "{named:?}");
@@ -96,7 +96,7 @@ fn what_is_up_to_date_is_not_copied_again() {
     assert_eq!(summary(&put), (3, 0));
     assert_eq!(summary(&put), (0, 3));
     fs::write(here.join("two"), "changed").unwrap();
-    // A file that is newer on the server is not replaced.
+    // The server's file is newer than the local one, so it is not replaced.
     fs::write(world.there("there/here/below/ONE"), "").unwrap();
     fs::remove_file(world.there("there/here/below/ONE")).unwrap();
     fs::write(world.there("there/here/below/one"), "newer there").unwrap();
@@ -122,7 +122,8 @@ fn a_password_is_saved_once_and_forgotten() {
     world.place.run_with_input(&login, "wrong\n").fails(4, &["password"]);
     assert_eq!(without(&["login"]).succeeds(), "");
     world.place.run_with_input(&login, "secret\n").succeeds();
-    // Other users can read neither the password nor the names of servers, whatever the umask is.
+    // Whatever the umask is, other users can read neither the saved passwords nor the names of
+    // servers.
     let folder = world.place.path(".config/frevo");
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode();
     assert_eq!((mode(&folder) & 0o777, mode(&world.place.path(".config")) & 0o777), (0o700, 0o700));
@@ -165,7 +166,8 @@ fn a_folder_that_is_mounted_on_is_told() {
     let mount = ["mount", &*world.url(""), text(&folder)];
     let first = world.run(&mount);
     if first.code != 0 {
-        // A container may have /dev/fuse but no right to mount.
+        // In a container /dev/fuse may exist although mounting is not permitted: then the test
+        // ends.
         assert!(first.err.contains("permitted"), "{first:?}");
         return;
     }

@@ -98,7 +98,8 @@ fn names_that_are_one_on_the_server_are_told() {
     let put = world.run(&["put", "-r", "here", &world.url("there")]);
     put.fails(1, &["the same as", "rename one"]);
     assert_eq!(fs::read_dir(world.there("there")).unwrap().count(), 2);
-    // The name has a private-use character, which nobody types.
+    // The name has a private-use character, which users cannot type, but `find` prints it so that
+    // `cat` accepts it.
     fs::write(world.there("x\u{f029}y"), "odd").unwrap();
     fs::write(world.there("x.y"), "plain").unwrap();
     let found = world.run(&["find", &world.url(""), "--name", "x*"]);
@@ -126,7 +127,7 @@ fn wildcards_name_files_of_the_server() {
     assert_eq!(world.run(&["cat", &world.url("20*/z")]).succeeds(), "2025/z");
     world.run(&["ls", &world.url("*.png")]).fails(6, &["no file matches", "*.png"]);
     world.run(&["rm", "-f", &world.url("*.png")]).succeeds();
-    // If a file with `*` in its name exists, the name is not a pattern: only this file is removed.
+    // The file `a*` exists, so `a*` is not taken as a pattern: only this file is removed.
     fs::write(world.there("a*"), "star").unwrap();
     world.run(&["rm", &world.url("a*")]).succeeds();
     assert!(world.there("a1.jpg").exists() && !world.there("a*").exists());

@@ -119,7 +119,7 @@ fn administrators_add_and_remove_shares_below_share_roots() {
     accounts(&place);
     let server = serve(&place);
     let new = place.folder("root/new");
-    // These calls come from a user who is no administrator.
+    // These calls come from a user who is not an administrator.
     let ids = |opnum: u16| {
         let mut w = NdrWriter::new();
         w.unique_string(Some(SERVER)).u32(7);
@@ -158,7 +158,7 @@ fn administrators_add_and_remove_shares_below_share_roots() {
     assert!(lists(&place, &server, "new") && lists(&place, &server, "share"));
     let listed = place.run(&["share", "list", "--config", "frevo.toml", "--json"]);
     assert!(listed.succeeds().contains("a comment"), "{listed:?}");
-    // The change survives a restart.
+    // The change is stored, so the share exists after a restart, too.
     server.stop();
     let said = fs::read_to_string(place.path("said")).unwrap();
     assert!(said.contains("an administrator changed a share over the network"), "{said}");
@@ -254,12 +254,12 @@ fn share_permissions_are_kept_and_hold() {
     assert_eq!((info_for("ann").path, info_for("bob").path), (windows, String::new()));
     assert_eq!(set(&[allow(CHANGE, "S-1-5-11")]), WinError::SUCCESS);
     assert_eq!((may("ann"), may("bob")), ("write", "write"));
-    // A change of other settings keeps the access list.
+    // The access list is set first; a later change of other settings must keep it.
     assert_eq!(set(&[allow(READ, "S-1-5-32-544")]), WinError::SUCCESS);
     let others = [comment("new", "x"), (SHARE_SET_INFO, change("new", 502, info(None)))];
     assert_eq!(call(&server, "ann", &others), [WinError::SUCCESS; 2]);
     assert_eq!((may("ann"), may("bob")), ("read", "nothing"));
-    // A list that this server cannot enforce is refused and changes nothing.
+    // This server cannot enforce such a list, so it is refused and nothing changes.
     let local_accounts = "S-1-5-113".parse::<Sid>().unwrap();
     let deny = Ace::deny(AceFlags::EMPTY, AccessMask::FILE_ALL, local_accounts);
     assert_eq!(set(&[deny, allow(CHANGE, "S-1-1-0")]), WinError::NOT_SUPPORTED);
@@ -291,7 +291,7 @@ fn a_link_in_the_place_of_a_shared_folder_is_not_followed() {
         assert!(!lists(&place, &server, "one") && lists(&place, &server, "two"), "{target}");
         server.stop();
     }
-    // The shared folder exists again.
+    // The shared folder is a folder again, not a link, so the share is served again.
     fs::remove_file(&one).unwrap();
     fs::create_dir(&one).unwrap();
     let server = serve(&place);

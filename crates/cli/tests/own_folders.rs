@@ -76,7 +76,7 @@ fn every_user_has_a_folder_of_their_own() {
     );
     world.place.file("letter", "Dear", 0o644);
     world.place.file("home/bob/b", "bob's", 0o644);
-    // A user can put a link where the share expects a folder: it is not followed.
+    // bob has put a link where the share expects a folder; it must not be followed.
     symlink("../../elsewhere", world.place.path("home/bob/mail")).unwrap();
     assert_eq!(world.run("ann", &["ls"], "ann").succeeds().trim(), "mail/");
     world.run("ann", &["put", "letter"], "ANN/").succeeds();
@@ -84,7 +84,7 @@ fn every_user_has_a_folder_of_their_own() {
     assert_eq!(fs::read_to_string(world.place.path("home/ann/letter")).unwrap(), "Dear");
     assert_eq!(fs::read_to_string(world.place.path("home/ann/mail/letter")).unwrap(), "Dear");
     assert!(world.run("bob", &["ls"], "bob").succeeds().starts_with("b\n"));
-    // No user can reach another user's folder, nor the share by its configured name.
+    // No user can reach another user's folder, nor the share by its configured name `{user}`.
     for (user, share) in [("ann", "bob"), ("bob", "ann"), ("bob", "mail"), ("ann", "%7Buser%7D")] {
         let refused = world.run(user, &["ls"], share);
         assert!(refused.code != 0 && refused.out.is_empty(), "{user} {share} {refused:?}");
@@ -100,8 +100,8 @@ fn a_share_has_at_most_so_many_connections() {
     let mut watch = world.command("ann", &["watch"], "a").spawn().unwrap();
     let began = std::time::Instant::now();
     loop {
-        // `watch` connects some time after its start. If bob's `ls` is connected at that moment,
-        // `watch` itself is refused.
+        // `watch` takes the share's only connection some time after its start. If bob's `ls` has
+        // the connection at that moment, `watch` is refused and started again.
         let refused = world.run("bob", &["ls"], "a");
         if refused.code != 0 {
             break;
@@ -114,7 +114,7 @@ fn a_share_has_at_most_so_many_connections() {
     world.logged("the share has as many connections as max_connections allows");
     watch.kill().unwrap();
     watch.wait().unwrap();
-    // The end of a connection makes room for a new one.
+    // When `watch` ends, its connection makes room, so `ls` succeeds a little later.
     let began = std::time::Instant::now();
     while world.run("bob", &["ls"], "a").code != 0 {
         assert!(began.elapsed() < PATIENCE);
@@ -176,7 +176,7 @@ fn new_files_have_the_permissions_of_the_share() {
     let mode =
         |path: &str| fs::metadata(world.place.path(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("team/folder"), mode("team/folder/f")), (0o775, 0o664));
-    // Other users cannot read the server's own files.
+    // Other users must not be able to read the server's own files.
     for entry in fs::read_dir(world.place.path("state")).unwrap() {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().permissions().mode() & 0o077;
@@ -228,7 +228,7 @@ fn old_versions_are_read_by_every_command() {
     command(&["get", "-r", &url(TOKEN), "all"]).succeeds();
     assert_eq!(fs::read_to_string(world.place.path("all/gone/c")).unwrap(), "c");
     command(&["sync", &url(&at("dir")), "all/dir"]).succeeds();
-    // A file and a removed folder are restored from the snapshot.
+    // The snapshot's versions of a file and of a removed folder are copied back.
     command(&["cp", &url(&at("a")), &url("a")]).succeeds();
     assert_eq!(run(&["cat"], "a").succeeds(), "of that time");
     command(&["cp", "-r", &url(&at("gone")), &url("gone")]).succeeds();

@@ -118,7 +118,7 @@ fn ctrl_c_ends_all_of_them() {
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let interrupted = said(child.wait_with_output().unwrap());
     assert_eq!(interrupted.code, 130, "{interrupted:?}");
-    // Logging off waits at most two seconds for an answer.
+    // The logoff waits at most two seconds for an answer, so the command ends in time.
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     assert!(files(&trees.path("share/sent")) < files(&trees.path("tree")));
     let url = format!("smb://ann@{}/share/", trees.world.address);
@@ -187,7 +187,7 @@ fn sync_takes_it_too_both_ways() {
     trees.run(&["sync", &url("synced"), "back"]).succeeds();
     assert_eq!(relay.made(), 4);
     assert_same(&trees.path("tree"), &trees.path("back"));
-    // Nothing is left to copy, and finding that out needs only one connection.
+    // Nothing is left to copy, and one connection is enough to find that out.
     trees.run(&["sync", &url("synced"), "back"]).succeeds();
     assert_eq!(relay.made(), 5);
 }
@@ -195,7 +195,7 @@ fn sync_takes_it_too_both_ways() {
 #[test]
 fn what_fails_on_both_fails() {
     let trees = Trees::new(MANY);
-    // A directory has the name of a file that is to be copied.
+    // The target has a directory where the file `file 598` is to be copied, so this file fails.
     fs::create_dir_all(trees.path("share/sent/tree/d3/file 598/x")).unwrap();
     let url = format!("smb://ann@{}/share/sent", trees.world.address);
     trees.run(&["put", "-r", "tree", &url]).fails(1, &["file 598"]);

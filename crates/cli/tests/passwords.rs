@@ -63,13 +63,14 @@ fn a_new_password_is_in_force_at_once_and_stays() {
     assert_ne!(keys(&before), keys(&after), "the Kerberos keys are the old ones");
     assert!(keys(&after).starts_with("4096,424F58616E6E,"), "the salt is not BOXann: {after}");
 
-    // Wrong old passwords and an empty new one change nothing.
+    // The attempts change nothing: a wrong old password, an empty new one, and a user who may not
+    // change the password.
     passwd(&place, &server, "ann", "wrong\nother\n").fails(4, &["password"]);
     passwd(&place, &server, "ann", "néu 🦀\n\n").fails(4, &["empty"]);
     passwd(&place, &server, "given", "secret\nother\n").fails(1, &["permission denied"]);
     assert_eq!(users(), after);
 
-    // After a restart the server has the new password, which it reads from the account file.
+    // The new password is in the account file, so the server knows it after a restart, too.
     server.stop();
     let said = fs::read_to_string(place.path("said")).unwrap();
     assert!(said.contains("the user has changed the password"), "{said}");

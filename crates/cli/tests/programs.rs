@@ -66,7 +66,7 @@ fn every_failure_is_an_object() {
         assert!(failed["path"].as_str().unwrap().contains("smb://"), "{arguments:?}");
         assert!(failed["message"].as_str().unwrap().len() > 10, "{arguments:?}");
     }
-    // These errors happen without an answer of a server.
+    // These errors occur before any server has answered.
     let cases: &[(&[&str], i32)] = &[
         (&["shares", both, no_server], 5),
         (&["ls", both, no_server], 5),
@@ -94,7 +94,7 @@ fn every_failure_is_an_object() {
     }
     let wrong = world.command(&["ls", both, &file]).env("FREVO_PASSWORD", "x").output().unwrap();
     assert_eq!(failures(&said(wrong))[0]["exit"], 4);
-    // With several paths, each failure is reported, and then a summary.
+    // With several paths each of the two failures is reported, and a summary at the end.
     let several = world.run(&["stat", both, &absent, &file, &absent]);
     assert_eq!(failures(&several).len(), 3, "{several:?}");
     assert_eq!(objects(&several.out).len(), 1);
@@ -143,7 +143,7 @@ fn every_result_is_an_object() {
         } else {
             assert_eq!(found.len(), *count, "{arguments:?} {said:?}");
         }
-        // Notes are printed as objects, too.
+        // With `--json` notes are printed as objects, too.
         let notes = objects(&said.err);
         assert!(notes.iter().all(|note| note.get("note").is_some()), "{said:?}");
         assert_eq!(notes.len(), usize::from(*verb == "put"), "{said:?}");

@@ -124,7 +124,8 @@ fn a_directory_is_made_like_another() {
     world.run(&["sync", "here", &world.url("there")]).succeeds();
     assert_same(&here, &world.there("there"));
     assert_eq!(world.run(&["sync", "-n", "here", &world.url("there")]).succeeds(), "");
-    // Only --checksum notices this file: its size and time are equal, but the content differs.
+    // Size and time of this file are the same in both places, but its content differs: only
+    // --checksum notices that.
     let odd = world.there("there/d4/e/file 4 ü");
     let modified = fs::metadata(&odd).unwrap().modified().unwrap();
     fs::write(&odd, bytes(70_000, 99)).unwrap();
@@ -228,7 +229,8 @@ fn a_copy_between_two_that_was_cut_is_gone_on_with() {
         entries.filter(|path| text(path).ends_with(".frevo-part")).collect::<Vec<_>>()
     };
     assert!(!other.there("large").exists() && parts().len() == 1, "{:?}", parts());
-    // Data that is in the part already is not sent again: the changed byte stays.
+    // The first byte of the part is changed, and the result must contain the changed byte: data in
+    // the part is not sent again.
     data[0] ^= 1;
     let part = fs::File::options().write(true).open(&parts()[0]).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&part, &data[..1], 0).unwrap();
@@ -254,7 +256,7 @@ fn access_lists_are_shown_with_names_and_changed() {
     let entries: Vec<&str> = shown.lines().skip(2).collect();
     assert!(entries[0].starts_with("deny:"), "what is denied comes first: {shown}");
     assert!(entries[0].contains("Everyone"), "{shown}");
-    // The list is obeyed: nobody may write to the file any more.
+    // The list denies everyone to write to the file, but `cp` only reads it, so it succeeds.
     let refused = world.run(&["cp", &world.url("file"), &world.url("copy")]);
     refused.succeeds();
     let numeric = acl(&["--numeric"]).succeeds().to_owned();
@@ -290,7 +292,8 @@ fn no_tree_is_copied_into_itself_or_removed_with_its_copy() {
     world.run(&["sync", &world.url(""), &tree]).fails(2, &["into itself"]);
     world.run(&["sync", "--delete", &inside, &tree]).fails(2, &["--delete would remove"]);
     assert_eq!(before(), was, "nothing was done");
-    // Copying beside the tree is allowed, and so is a sync to the parent without removals.
+    // A copy beside the tree is allowed, and so is a sync from a folder of the tree to the tree
+    // itself, as it removes nothing.
     world.run(&["cp", "-r", &tree, &world.url("tt")]).succeeds();
     assert_same(&world.there("t"), &world.there("tt"));
     world.run(&["sync", &inside, &tree]).succeeds();
@@ -321,12 +324,14 @@ fn one_server_under_two_names_is_one() {
     for from in [&inside, &named("below"), &named("below/deep")] {
         world.run(&["sync", "--delete", from, &tree]).fails(2, &["--delete would remove"]);
     }
-    // The first URL names the same folder by another share, the second one names the same server.
+    // `below/deep` is a folder of the tree under the name of another share, so both commands are
+    // refused.
     let below = world.url("").replace("/share/", "/below/deep");
     world.run(&["sync", "--delete", &below, &tree]).fails(2, &["--delete would remove"]);
     world.run(&["cp", "-r", &tree, &below]).fails(2, &["into itself"]);
     assert_eq!(before(), was, "nothing was done");
-    // Copying beside the tree is allowed, and so is a sync to the parent without removals.
+    // Under another name of the server, too, a copy beside the tree is allowed, and so is a sync
+    // from a folder of the tree to the tree itself.
     world.run(&["cp", "-r", &tree, &named("share/tt")]).succeeds();
     assert_same(&world.there("t"), &world.there("tt"));
     world.run(&["sync", &named("below"), &tree]).succeeds();
@@ -365,7 +370,7 @@ fn copies_on_the_server_and_between_two() {
         (&9_000_001.into(), &9_000_001.into())
     );
     assert!(fs::read(world.there("copy")).unwrap() == data);
-    // Holes of the source stay holes.
+    // The source has holes, which must be holes in the copy, too.
     sparse(&world, "sparse", 300 << 20, 100 << 20, &data);
     world.run(&["cp", &world.url("sparse"), &world.url("sparse copy")]).succeeds();
     let found = fs::metadata(world.there("sparse copy")).unwrap();
@@ -374,7 +379,7 @@ fn copies_on_the_server_and_between_two() {
     let there = fs::read(world.there("sparse copy")).unwrap();
     assert!(there[100 << 20..][..data.len()] == data);
     assert!(there[..100 << 20].iter().all(|byte| *byte == 0));
-    // A copy between two servers passes through this machine, which a message tells.
+    // A copy between two servers passes through this machine, which a note tells the user.
     let said = world.run(&["cp", &world.url("whole"), &other.url("from the other")]);
     said.succeeds();
     assert!(said.err.contains("two servers"), "{said:?}");

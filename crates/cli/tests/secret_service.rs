@@ -155,7 +155,8 @@ fn serve(mut stream: UnixStream, kept: &StoredSecret, dismisses: bool) {
             other => panic!("{other} was called"),
         };
         if call.member == "Prompt" {
-            // The signal may arrive before the method returns.
+            // The signal that the prompt has ended is sent before the method returns, as a service
+            // may do.
             let mut done = Marshal::default();
             done.uint32(u32::from(dismisses)).variant("s").string("");
             send(&mut stream, 4, (0, &call.path), "bv", &done);
@@ -205,12 +206,12 @@ fn a_password_is_kept_by_the_secret_service_and_removed_there() {
     assert!(!file().contains("nt_hash") && file().contains("secret-service"), "{}", file());
     run(&["ls", &world.url("")], None).succeeds();
     assert!(run(&["login", "--json"], None).succeeds().contains("\"store\":\"secret-service\""));
-    // Without the service the error says what to do.
+    // Without the Secret Service the error says what the user can do.
     world.place.run(&["ls", &world.url("")]).fails(4, &["Secret Service", "--store file"]);
     run(&["logout", &server], None).succeeds();
     assert!(kept.lock().unwrap().is_none());
     run(&["ls", &world.url("")], None).fails(4, &["frevo login"]);
-    // With `--store file` the password goes to the file, without asking the service.
+    // With `--store file` the password is stored in the file, without asking the Secret Service.
     run(&["login", "--store", "file", &server], Some("secret")).succeeds();
     assert!(kept.lock().unwrap().is_none() && file().contains("nt_hash"));
     let nowhere = ["login", "--store", "secret-service", &*server];

@@ -52,7 +52,7 @@ fn a_folder_is_shared_with_one_command() {
         assert!(log_on(&server, "bob", &password).await.is_err());
     });
     assert_eq!(fs::read(photos.join("new.txt")).unwrap(), b"hello");
-    // A server without a configuration leaves no files behind.
+    // A server without a configuration leaves no files behind in the home folder.
     assert!(!place.path(".local").exists());
     let said = server.stop();
     assert_eq!(said.code, 0, "{said:?}");
@@ -84,7 +84,8 @@ fn a_server_without_any_share_of_its_own_does_not_start() {
     let refused = place.run(&["serve", "-c", text(&second)]);
     refused.fails(1, &["no share is served: another server has the folder"]);
     assert!(!refused.out.contains("ready"), "{refused:?}");
-    // A folder that is free is served.
+    // The first share's folder belongs to the first server, but `music` is free, so the second
+    // server starts with it.
     let second = place.serve(&["-c", text(&config("second.toml", &[&photos, &music]))]);
     let said = second.stop();
     assert!(
@@ -92,7 +93,8 @@ fn a_server_without_any_share_of_its_own_does_not_start() {
         "{said:?}"
     );
     first.stop();
-    // A share without its folder is no other server's, and may come back.
+    // The folder is missing, but no other server has it: the server starts without the share, whose
+    // folder may come back.
     let third = place.serve(&["-c", text(&config("third.toml", &[&place.path("none")]))]);
     let said = third.stop();
     assert!(said.err.contains("no share is served; the lines above say why"), "{said:?}");
@@ -109,7 +111,7 @@ fn passwords_come_from_a_file_or_the_environment() {
     client(async {
         log_on(&server, "bob", "from the file").await.unwrap();
     });
-    // A folder can have only one server, so the first one ends.
+    // A folder can have only one server, so the first one is ended.
     drop(server);
     let mut command = place.command(&["serve", "photos", "--listen", ANY]);
     let server = Serving::start({
@@ -152,7 +154,8 @@ fn ports_that_cannot_be_had() {
         .run(&["serve", "photos", "--listen", "192.0.2.1:4450"])
         .fails(1, &["192.0.2.1 is not an address of this machine"]);
 
-    // In a container every user may be allowed to use all ports.
+    // In a container every user may be allowed to use all ports, and then this test cannot fail as
+    // expected.
     let first = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
     if first.trim().parse::<u16>().unwrap() > 445 {
         let photos = place.path("photos");
@@ -229,12 +232,13 @@ fn a_reload_drops_nobody() {
         ann.write_file(&photos, "before.txt", b"1").await.unwrap();
         assert!(ann.connect_share("docs").await.is_err());
 
-        // The new configuration adds a share, removes another one, and adds a user.
+        // The new configuration adds the share docs, removes photos, and adds the user bob.
         config(&place, &["music", "docs"]);
         add_user(&place, "bob", "pw2");
         server.signal("-HUP");
         logged(&place, "configuration reloaded");
-        // Existing connections stay.
+        // ann's connection stays, and so does her access to the removed share; new connections see
+        // the new shares.
         ann.write_file(&photos, "after.txt", b"2").await.unwrap();
         let docs = ann.connect_share("docs").await.unwrap();
         ann.write_file(&docs, "new.txt", b"3").await.unwrap();
@@ -242,7 +246,7 @@ fn a_reload_drops_nobody() {
         assert!(bob.connect_share("photos").await.is_err());
         bob.connect_share("docs").await.unwrap();
 
-        // A faulty configuration changes nothing.
+        // A faulty configuration changes nothing: ann still works with the old one.
         place.file("frevo.toml", "[server]\nlisten = 7\n", 0o644);
         server.signal("-HUP");
         logged(&place, "reload failed, the old configuration stays in force: ");
@@ -250,7 +254,7 @@ fn a_reload_drops_nobody() {
         ann.write_file(&docs, "still.txt", b"4").await.unwrap();
         log_on(&server, "bob", "pw2").await.unwrap().connect_share("docs").await.unwrap();
 
-        // The new address needs a restart, which is reported.
+        // A new address cannot be applied by a reload, so the log asks for a restart.
         config(&place, &["docs"]);
         let text = fs::read_to_string(place.path("frevo.toml")).unwrap();
         place.file("frevo.toml", &text.replace("127.0.0.1:0", "127.0.0.2:0"), 0o644);
@@ -311,18 +315,19 @@ fn the_running_server_is_told_of_changed_accounts() {
             }
             let may = matches!(change[0], "passwd" | "enable");
             assert_eq!(log_on(&server, "ann", password).await.is_ok(), may, "{change:?}");
-            // Connections of other users stay.
+            // bob's connection stays, although ann's sessions were ended.
             bob.write_file(&photos, "bobs.txt", b"3").await.unwrap();
         }
     });
-    // A server that cannot read the file reports that, and the command fails.
+    // The file has a bad line, so the server cannot read it, and the command reports that and
+    // fails.
     let users = place.path("state/users");
     let kept = fs::read_to_string(&users).unwrap();
     fs::write(&users, kept.clone() + "carl:no account\n").unwrap();
     place.run(&["user", "-c", "frevo.toml", "disable", "bob"]).fails(3, &["users:"]);
     fs::write(&users, kept).unwrap();
     assert_eq!(server.stop().code, 0);
-    // Without a running server the command prints nothing.
+    // Without a running server the command has nothing to report and prints nothing.
     assert_eq!(user(&place, &["disable", "bob"], ""), "");
 }
 
@@ -387,7 +392,7 @@ fn each_signal_that_stops_stops_in_order() {
             let tree = ann.connect_share("photos").await.unwrap();
             ann.write_file(&tree, "a.txt", b"x").await.unwrap();
             server.signal(signal);
-            // The session is still open when the server ends.
+            // The client waits without a logoff, so its session is still open when the server ends.
             tokio::time::sleep(Duration::from_millis(300)).await;
         });
         let said = server.finish();
@@ -407,8 +412,8 @@ fn what_was_acknowledged_before_the_stop_is_there() {
     client(async {
         let mut ann = log_on(&server, "ann", "pw").await.unwrap();
         let tree = ann.connect_share("photos").await.unwrap();
-        // The file has DELETE_ON_CLOSE, and the client never closes it: the stop must delete the
-        // file.
+        // The file has DELETE_ON_CLOSE, but the client never closes it: the server must delete it
+        // when it stops.
         create_delete_on_close(&ann, &tree, "gone.txt").await.unwrap();
         assert!(photos.join("gone.txt").exists());
         let mut told = false;
@@ -430,7 +435,7 @@ fn what_was_acknowledged_before_the_stop_is_there() {
 
 async fn create_delete_on_close(ann: &SmbClient, tree: &Tree, name: &str) -> smb2::Result<()> {
     const DELETE_AND_WRITE: u32 = 0x0001_0002;
-    // MS-SMB2 2.2.13: FILE_NON_DIRECTORY_FILE and FILE_DELETE_ON_CLOSE.
+    // The options are FILE_NON_DIRECTORY_FILE and FILE_DELETE_ON_CLOSE (MS-SMB2 2.2.13).
     const OPTIONS: u32 = 0x0000_0040 | 0x0000_1000;
     let body = CreateRequest {
         requested_oplock_level: OplockLevel::None,
@@ -475,10 +480,10 @@ fn strangers_cannot_use_up_the_server() {
         idle.pop();
         let mut ann = log_on_when_there_is_room(&server).await;
         ann.connect_share("photos").await.unwrap();
-        // After its logon a connection is not counted any more.
+        // After its logon a connection does not count any more, so there is room for one more.
         idle.push(connect());
         assert!(!is_closed(&mut idle[limits::UNAUTHENTICATED_PER_ADDRESS - 1]));
-        // A new connection closes the oldest one without a logon.
+        // All places are taken, so a new connection closes the oldest one without a logon.
         let mut newcomer = connect();
         assert!(is_closed(&mut idle[0]));
         assert!(!is_closed(&mut newcomer));
@@ -486,7 +491,7 @@ fn strangers_cannot_use_up_the_server() {
     drop(idle);
     let said = server.stop();
     let refusals = said.err.matches("refused: too many connections that have not logged on");
-    // Twenty refusals are logged in fewer than twenty lines.
+    // Twenty refusals appear in at most eight log lines.
     assert!((1..=8).contains(&refusals.count()), "{}", said.err);
 }
 
@@ -600,7 +605,8 @@ fn sockets_that_systemd_kept_over_a_restart_are_used() {
         let mut ann = smb2::connect(&address.to_string(), "ann", "pw").await.unwrap();
         ann.connect_share("photos").await.unwrap();
     });
-    // The early connection was accepted: the server ends it because of the invalid data.
+    // The connection made before the start was accepted, as the server closes it because of this
+    // invalid data.
     std::io::Write::write_all(&mut &early, &[0xFF; 64]).unwrap();
     early.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(!matches!((&early).read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock));
@@ -630,7 +636,7 @@ fn log_lines_can_be_json() {
     };
     assert!(of("frevo::session").iter().any(|event| event["user"] == "ann"), "{events:?}");
     assert!(of("frevo::tree").iter().any(|event| event["share"] == "photos"), "{events:?}");
-    // The line of a refusal names the client and the reason.
+    // The log line of a refusal names the client and the reason.
     let refused = of("frevo::session").into_iter().find(|event| event["level"] == "WARN").unwrap();
     assert!(refused["peer"].as_str().unwrap().parse::<SocketAddr>().is_ok(), "{refused}");
 }
@@ -642,7 +648,7 @@ fn a_client_below_the_floor_is_refused_with_the_remedy() {
     place.folder("photos");
     place.file("password", "pw\n", 0o600);
     let server = place.serve(&["photos", "--listen", ANY, "--password-file", "password"]);
-    // The message is a NEGOTIATE of dialect 2.0.2 only (MS-SMB2 2.2.1.2, 2.2.3).
+    // The message is a NEGOTIATE with the dialect 2.0.2 only (MS-SMB2 2.2.1.2, 2.2.3).
     let mut message = vec![0; 64];
     message[..6].copy_from_slice(&[0xFE, b'S', b'M', b'B', 64, 0]);
     message.extend([36, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
@@ -654,7 +660,7 @@ fn a_client_below_the_floor_is_refused_with_the_remedy() {
     stream.write_all(&[&len.to_be_bytes()[..], &message].concat()).unwrap();
     let mut reply = [0; 4 + 64];
     stream.read_exact(&mut reply).unwrap();
-    // The status is STATUS_NOT_SUPPORTED.
+    // The reply has STATUS_NOT_SUPPORTED.
     assert_eq!(reply[12..16], 0xC000_00BB_u32.to_le_bytes());
     drop(stream);
     let said = server.stop();

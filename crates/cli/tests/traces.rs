@@ -150,7 +150,8 @@ impl Collector {
                     .get_mut()
                     .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
                     .unwrap();
-                // The message has ResourceSpans, ScopeSpans and Spans in this order.
+                // A message contains ResourceSpans, these contain ScopeSpans, and these contain
+                // Spans.
                 for resource in all(&body, 1) {
                     let service = all(&resource, 1);
                     assert!(service.iter().any(|s| s.windows(5).any(|w| w == b"frevo")));
@@ -244,7 +245,7 @@ fn a_collector_gets_connections_and_requests() {
     }
     assert!(write.attribute("smb.session_id").starts_with("0x"), "{write:#?}");
     assert!(!write.attribute("smb.busy_us").is_empty(), "{write:#?}");
-    // A request has its own trace and a link to the span of its connection.
+    // The span of a request begins a trace of its own and links to the span of its connection.
     assert!(write.parent.is_empty() && write.links == [connection.id.clone()], "{write:#?}");
     assert!(connection.begin <= write.begin && write.begin <= write.end);
     assert!(write.end <= connection.end);
@@ -254,7 +255,7 @@ fn a_collector_gets_connections_and_requests() {
     }
     let created = spans.iter().filter(|span| span.name == "CREATE");
     assert!(created.clone().any(|span| span.attribute("smb.file").contains("there")), "{spans:#?}");
-    // The log contains no spans, and the confined server was refused nothing that it needs.
+    // The spans are not in the log, and the filter has refused no call of the server.
     let log = fs::read_to_string(place.path("log")).unwrap();
     assert!(!log.contains("smb.share") && !log.contains("refused a system call"), "{log}");
     assert!(log.contains("confined: "), "{log}");
@@ -280,7 +281,7 @@ fn a_part_of_the_requests_is_told_and_all_connections() {
 #[test]
 fn a_collector_that_is_away_keeps_nobody_waiting() {
     let place = Sandbox::new();
-    // No collector listens on this port.
+    // The port is free again, so no collector listens there; the server must work without one.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let traces = format!("[traces]\nendpoint = \"http://127.0.0.1:{port}\"\n");
     let (server, address) = serve(&place, &traces);

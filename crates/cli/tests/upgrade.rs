@@ -50,7 +50,8 @@ async fn copy(address: &str, shared: &Shared) -> usize {
     let share = session.unwrap().share("share").await.unwrap();
     let file = OpenOptions::new().read(true).write(true).create(true).open(&share, "copy").await;
     let file = file.unwrap();
-    // A locked file cannot be opened again, so only the durable handle can go on.
+    // The lock keeps the file from being opened a second time, so writing can continue only with
+    // the durable handle.
     file.lock(LOCKED, 1, LockKind::Exclusive).await.unwrap();
     let mut at = 0;
     while !shared.is_over.load(Ordering::SeqCst) {
@@ -76,7 +77,7 @@ fn newcomers(address: &str, shared: &Shared) {
         let mut stream = TcpStream::connect(address).expect("a newcomer is refused");
         shared.connected.fetch_add(1, Ordering::SeqCst);
         stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-        // The answer does not matter here.
+        // The read waits a moment for the server; its result does not matter.
         let _ = stream.read(&mut [0]);
     }
 }
@@ -129,7 +130,8 @@ fn a_server_that_could_not_start_ends_nobody() {
         |flags: &[&str]| place.run(&[&["serve", "photos", "--replace", &pid], flags].concat());
     let wrong = ["--listen", "127.0.0.1:0", "--user", "ann", "--password-file", "absent"];
     assert_ne!(replace(&wrong).code, 0);
-    // The new address cannot use the old server's sockets, and its port is taken.
+    // The sockets of the old server do not fit the new address, and the port is taken, so the
+    // replacement fails.
     let elsewhere = server.address.replace("127.0.0.1", "0.0.0.0");
     let taken = ["--listen", &elsewhere, "--user", "ann", "--password-file", "password"];
     replace(&taken).fails(1, &["in use"]);

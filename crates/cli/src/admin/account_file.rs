@@ -31,9 +31,9 @@ pub(crate) fn tell_server(file: &Path, config: Option<&Config>) -> Done {
                 tell_end(number(&answer, "sessions"));
                 return Ok(());
             }
-            // No server with this state directory is running, so none needs to learn of the change.
-            // Missing rights are not the reason: a user who may change the account file may also
-            // use the server's socket.
+            // No server with this state directory is running, so no server needs to learn of the
+            // change. Missing rights are not the reason: a user who may change the account file may
+            // also use the server's socket.
             Err(Refused::Refused { status: 404, .. } | Refused::Unreachable(_)) => {}
             Err(Refused::Refused { why, .. } | Refused::Broken(why)) => {
                 return Err(Failure::new(

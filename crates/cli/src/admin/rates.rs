@@ -173,7 +173,8 @@ mod tests {
         let ann = &shown[1].rates;
         assert_eq!((ann.operations, ann.received), (100.0, 100_000.0));
         assert_eq!(ann.why(), "disk 80 %");
-        // The first bucket has 100 of the 200 operations; 98 more take up to 64 us.
+        // Of ann's 200 operations the first bucket has 100, so it ends at the median; 98 more take
+        // up to 64 us, which is the 99th percentile.
         assert_eq!(ann.median, Some(16.0));
         assert!(ann.p99.is_some_and(|p99| (63.9..=64.1).contains(&p99)), "{ann:?}");
         let by_waiting = rows(&before, &now, 2.0, Order::Waiting);

@@ -21,8 +21,8 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
         return print(&[&answer[..], b"\n"].concat());
     }
     let mut status = parsed(&answer)?;
-    // A server of an older version does not know about the health of its shares, so an error is
-    // ignored.
+    // A server of an older version does not know this request, so an error only means that the
+    // health of the shares is not shown.
     if let Ok(answer) = ask(&arguments.place, "/shares", None).await {
         add_health(&mut status["shares"], &parsed(&answer)?);
     }

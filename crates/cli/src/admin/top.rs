@@ -101,7 +101,8 @@ fn keys(has_terminal: bool) -> mpsc::Receiver<char> {
             }
         });
     } else {
-        // If this sender were dropped, the channel would be closed and always ready.
+        // If this sender were dropped, the channel would be closed, and receiving from it would
+        // never wait.
         std::mem::forget(pressed);
     }
     keys
@@ -223,7 +224,7 @@ fn table(rows: &[Row], width: usize) -> Vec<String> {
     let mut columns: Vec<_> =
         COLUMNS.into_iter().filter(|(_, _, least, _)| width >= *least).collect();
     for spared in SPARED {
-        // The last column is text and may be cut off.
+        // The last column is text, which may be cut off, so only the other columns must fit.
         let figures = &columns[..columns.len() - 1];
         if table_of(rows, figures, width).iter().all(|line| line.chars().count() <= width) {
             break;

@@ -133,7 +133,8 @@ pub(super) async fn run(
 /// Processor time of this process so far, seconds, in steps of the kernel's ticks.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The fields after the name: utime and stime are fields 14 and 15 of proc_pid_stat(5).
+    // The name in parentheses may contain spaces, so it is skipped. utime and stime are fields 14
+    // and 15 of proc_pid_stat(5).
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     let ticks: f64 = fields.filter_map(|field| field.parse::<f64>().ok()).sum();
     ticks / rustix::param::clock_ticks_per_second() as f64

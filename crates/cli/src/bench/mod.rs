@@ -116,7 +116,7 @@ impl Plan {
         let most = share.session().info().map(|info| info.max_read.min(info.max_write));
         let most = most.map_or(bench.block, |most| (most / PAGE as u32).max(1) * PAGE as u32);
         let block = bench.block.min(most);
-        // The size is rounded to whole requests and whole pages.
+        // The size is rounded down to whole requests and whole pages.
         let unit = u64::from(block).max(PAGE);
         let data = (bench.size / clients / unit).max(1) * unit;
         let files = u64::from(bench.files).div_ceil(clients);
@@ -173,7 +173,8 @@ pub(crate) fn run(bench: &Bench) -> Done {
             never = channels::follow() => match never {},
         };
         channels::tell_sums();
-        // A task in the background closes each dropped file: yielding lets these tasks run.
+        // Background tasks close the dropped files: yielding lets them send their requests before
+        // the logoff.
         tokio::task::yield_now().await;
         let _ = tokio::time::timeout(LAST_REQUESTS, log_off()).await;
         done
@@ -181,7 +182,8 @@ pub(crate) fn run(bench: &Bench) -> Done {
     runtime.shutdown_timeout(Duration::from_millis(200));
     let (title, results) = done.inspect_err(|_| {
         if let Some(path) = bench.plot.as_deref() {
-            // The file was created just now and is empty, so removing it loses nothing.
+            // This command created the file just now and has written nothing, so removing it loses
+            // nothing.
             let _ = std::fs::remove_file(path);
         }
     })?;
@@ -220,7 +222,8 @@ async fn measure_all(
             done = &mut work => done,
             () = interrupts.next() => {
                 stop.store(true, Ordering::Relaxed);
-                // Waits for the running requests, so that none creates a file after the removal.
+                // Waits until the running requests have ended, so that none of them creates a file
+                // after the files were removed.
                 let _ = tokio::time::timeout(LAST_REQUESTS, work).await;
                 Err(interrupted())
             }
@@ -296,7 +299,7 @@ async fn measure_in(
 /// Fails if the volume has no space for the large files.
 async fn has_room(share: &Share, scratch: &Scratch, plan: &Plan) -> Done {
     let needed = plan.sizes.data.saturating_mul(plan.clients as u64);
-    // Some servers do not report their free space, so the measurement tries without a check.
+    // Some servers do not report their free space: then the measurement begins without this check.
     let Ok(space) = share.disk_space(&scratch.path).await else { return Ok(()) };
     let free = space.available_bytes();
     if !plan.tests.iter().any(|test| test.uses_data()) || needed < free {

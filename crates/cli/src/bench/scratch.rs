@@ -28,7 +28,7 @@ impl Scratch {
         let mut number = [0; 8];
         getrandom::fill(&mut number).map_err(Failure::failed("cannot choose a name"))?;
         let path = join(parent, &format!("frevo-bench-{:016x}", u64::from_le_bytes(number)));
-        // This fails if the name exists, so the directory is always a new one.
+        // `create_dir` fails if the name exists, so the directory is always a new one.
         share.create_dir(&path).await.map_err(failed)?;
         Ok(Self { share: share.clone(), path })
     }

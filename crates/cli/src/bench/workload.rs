@@ -252,7 +252,7 @@ impl Client {
         match choice % 10 {
             0..6 => self.open_read(number).await,
             6 | 7 => {
-                // The file is written in place, because another task may be reading it.
+                // The file is overwritten and not replaced, because another task may be reading it.
                 self.share.write(&self.small(number), self.small_content(number)).await?;
                 Ok(Done::bytes(SMALL_LEN))
             }

@@ -152,7 +152,8 @@ fn without_realm(keytab: &[u8], realm: &str) -> Zeroizing<Vec<u8>> {
     };
     let mut kept = Zeroizing::new(version.to_vec());
     while let Some((length, after)) = rest.split_first_chunk() {
-        // In a keytab the length of a deleted entry is negative.
+        // In a keytab the length of a deleted entry is negative; its record is skipped by the
+        // absolute value.
         let size = usize::try_from(i32::from_be_bytes(*length).unsigned_abs()).unwrap_or(0);
         let Some((record, after)) = after.split_at_checked(size) else { break };
         rest = after;

@@ -100,7 +100,7 @@ impl Route {
     /// Credits that cover the bandwidth-delay product.
     pub(crate) fn credits_needed(&self) -> u32 {
         let product = self.network.min(self.server) * self.latency / CREDIT;
-        // A float that is too large becomes u32::MAX.
+        // The cast turns a float that is too large into u32::MAX.
         product.ceil().max(1.0) as u32
     }
 }
@@ -135,8 +135,8 @@ mod tests {
         let [slow, _, fast] = Route::of_the_talk();
         assert_eq!(fast.one_by_one(4_096.0).1, Limit::Latency);
         assert_eq!(slow.one_by_one(65_536.0).1, Limit::Network);
-        // With one credit only one request is in flight, so the pipelined rate is that of requests
-        // one by one.
+        // With one credit only one request is in flight, so pipelining is no faster than sending
+        // one request at a time.
         assert_eq!(fast.pipelined(1), (655_360_000.0, Limit::Credits));
         assert_eq!(fast.pipelined(512), (1e9, Limit::Network));
         assert_eq!(fast.credits_needed(), 2);

@@ -89,7 +89,7 @@ impl Names {
                 }
                 to.push(mark, &format!("{domain}\\{own}"))
             }
-            // Without the domain, a local user of the same name would get the rights.
+            // If the domain were left out, a local user of the same name would get the rights.
             Owner::Nobody if self.gives => Err(format!(
                 "this server is no member of the domain {domain}, and its own name is not {domain} \
                  (netbios name)"
@@ -124,8 +124,8 @@ impl Names {
         rules: &NameRules,
         to: &mut Converted,
     ) -> Result<(), String> {
-        // A domain has no root, and the server would refuse its users if a list has a name that
-        // cannot be resolved.
+        // root is always a local user: no domain has one, and the server would refuse the domain's
+        // users if a list has a name that cannot be resolved.
         if !rules.is_member() || name == "root" {
             return to.push(mark, name);
         }
@@ -201,15 +201,16 @@ mod tests {
             }
         }
         assert_eq!(one(standalone, "valid users", "a,b c").unwrap(), ["a", "b", "c"]);
-        // smbd 4.17 lets no user match a name in the workgroup.
+        // None of these words can be converted. LAB is the workgroup, for which smbd 4.17 lets no
+        // user match.
         for bad in ["%S", "%D\\ann", "@", "&staff", "OTHER\\ann", "LAB\\ann", "S-1-x", "a/b"] {
             for list in ["valid users", "write list"] {
                 assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");
             }
         }
         for list in ["invalid users", "read list"] {
-            // No user of OTHER can log on, but OTHER may be the server's own name, so such lists
-            // are kept.
+            // In a list that takes rights away, OTHER cannot be a domain of a user who can log on,
+            // but it may be the server's own name: the entries are kept.
             assert_eq!(one(standalone, list, "OTHER\\ann @LAB\\it").unwrap(), ["ann", "@it"]);
             for bad in ["&staff", "%U", "%D\\ann", "S-1-x"] {
                 assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");
@@ -236,10 +237,12 @@ mod tests {
         for host in [None, Some("other")] {
             assert!(given(host, "FILES\\ann").is_err(), "{host:?}");
         }
-        // `netbios name` in smb.conf replaces the host's name.
+        // `netbios name` in smb.conf replaces the host's name, so FILES is not the server's name
+        // here.
         let named = on_host(Some("files"), "netbios name = BOX", "valid users", "FILES\\ann");
         assert!(named.is_err());
-        // The server is a member of a domain, and its own name may be unknown.
+        // The server is a member of a domain. If its own name is unknown (None), `FILES\ann` stays
+        // as it is; if its name is FILES, ann is a local user.
         let member = "workgroup = SAMDOM\nsecurity = ads";
         let taken =
             |host| on_host(host, member, "invalid users", "FILES\\ann SAMDOM\\bob").unwrap();
@@ -287,7 +290,8 @@ mod tests {
         for (word, who) in [("SAMDOM+ann", "SAMDOM\\ann"), ("+SAMDOM+it", "@SAMDOM\\it")] {
             assert_eq!(one(&plus, "valid users", word).unwrap(), [who]);
         }
-        // On a domain controller the accounts of the domain are the server's own.
+        // On a domain controller the accounts of the domain are the server's own, so their names
+        // lose the domain.
         let controller = "workgroup = SAMDOM\ndomain logons = yes";
         assert_eq!(one(controller, "valid users", "SAMDOM\\ann").unwrap(), ["ann"]);
         assert!(one(controller, "valid users", "OTHER\\ann").is_err());

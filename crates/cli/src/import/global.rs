@@ -30,7 +30,7 @@ pub(super) fn convert(conversion: &mut Conversion<'_>) -> String {
     }
     toml.push_str(&domain::sections(conversion));
     for parameter in &conversion.global.parameters {
-        // If a parameter occurs several times, the last one counts.
+        // If a parameter occurs several times, only its last occurrence is converted.
         if conversion.global.parameter(&parameter.name) == Some(parameter) {
             rest(parameter, conversion);
         }
@@ -46,7 +46,7 @@ fn name(conversion: &mut Conversion<'_>, toml: &mut String) {
             Err(why) => report.parameter(Weight::LeftOut, "global", parameter, &why),
         }
     }
-    // If the workgroup is not set, WORKGROUP is the default of Samba and of Frevo.
+    // Without `workgroup`, Samba and Frevo both use WORKGROUP, so nothing is written.
     if let Some(parameter) = global.parameter("workgroup").filter(|at| !at.value.is_empty()) {
         if parameter.value.contains('%') {
             let why = "% substitutions are not supported";
@@ -170,7 +170,8 @@ fn dialects(conversion: &mut Conversion<'_>, toml: &mut String) {
         let rank = |dialect: DialectName| dialect as u8;
         let lowest = rank(oldest.unwrap_or(DialectName::Smb30)).max(rank(DialectName::Smb30));
         match dialect(&parameter.value) {
-            // With such a limit the server could not encrypt, or no client could connect.
+            // A highest dialect below SMB 3.0 would make encryption impossible; one below the
+            // lowest dialect would let no client connect.
             Ok(newest) if rank(newest) < lowest => {
                 let why = "clients may use newer dialects too, because older ones cannot encrypt; see \
                            max_dialect";
@@ -389,12 +390,12 @@ fn by_table(parameter: &Parameter, conversion: &mut Conversion<'_>) {
         share_modules::report_modules("global", parameter, &mut conversion.report);
         share_modules::tell_defaults("global", parameter, &options, &mut conversion.report);
     } else if let Some(row) = options::of_share(name) {
-        // Options that restrict access are reported with each share, not here.
+        // Options with the effect `Opens` are reported with each share, not here.
         if row.effect != Effect::Opens {
             report_row(parameter, row.effect, row.applies_to(value), row.why, conversion);
         }
     } else if name.starts_with("idmapconfig") && conversion.names.is_member() {
-        // The back end of a domain is reported with its [[idmap]], not here.
+        // The back end of a domain is reported with its section [[idmap]], not here.
         if !name.ends_with(":backend") || name.starts_with("idmapconfig*") {
             conversion.report.parameter(Weight::Harmless, "global", parameter, "see [[idmap]]");
         }

@@ -155,7 +155,8 @@ impl Hosts {
         if hosts.allow.len().max(hosts.deny.len()) > NETWORKS_MAX {
             return Err(("hosts allow", format!("they are more than {NETWORKS_MAX} networks")));
         }
-        // If all other hosts are denied anyway, the list of allowed hosts is enough.
+        // A list of allowed hosts already excludes all other hosts, so the denial of everything is
+        // not needed.
         if hosts.deny.contains(&EVERYWHERE) && !hosts.allow.is_empty() {
             return Ok(Self::only(hosts.allow));
         }
@@ -336,7 +337,8 @@ mod tests {
             ("192.0.2. 127.", "", "hosts_allow 192.0.2.0/24 127.0.0.0/8"),
             ("ALL", "", ""),
             ("", "ALL", "hosts_deny ::/0"),
-            // ALL EXCEPT a network denies everything outside of the network.
+            // In `hosts deny`, ALL EXCEPT a network means that only the hosts of this network are
+            // admitted.
             ("", "ALL EXCEPT 192.0.2.0/24", "hosts_allow 192.0.2.0/24"),
             ("", "192.0.2. EXCEPT 192.0.2.7", "hosts_allow 192.0.2.7/32; hosts_deny 192.0.2.0/24"),
             ("ALL EXCEPT 192.0.2.7", "", "hosts_deny 192.0.2.7/32"),
@@ -359,8 +361,8 @@ mod tests {
         }
         assert!(Hosts::convert(Some("ALL EXCEPT 10. EXCEPT 10.1."), None).is_err());
         assert!(Hosts::convert(None, Some("ALL EXCEPT pc.example")).is_err());
-        // Each address that is left out splits the rest into up to 128 networks, which are too
-        // many.
+        // Each left-out IPv6 address splits the network into up to 128 smaller ones; three of them
+        // make too many.
         assert!(
             Hosts::convert(Some("2001::/16 EXCEPT 2001::1 2001:8::1 2001:9::1"), None).is_err()
         );
@@ -420,8 +422,8 @@ mod tests {
         let joined = "10.1. 10.128.0.0/9";
         assert_eq!(near.and(&both), Some(hosts(joined, "")));
         assert_eq!(both.and(&near), Some(hosts(joined, "")));
-        // In a common smb.conf, [global] allows a network, and a share allows one host and denies
-        // all others.
+        // A common smb.conf: [global] allows a network (`near`), and a share allows one host and
+        // denies all others.
         let one = hosts("10.1.1.1", "0.0.0.0/0");
         assert_eq!(near.and(&one), Some(hosts("10.1.1.1", "")));
         assert_eq!(hosts("192.0.2.", "").and(&one), Some(hosts("", "ALL")));

@@ -91,11 +91,12 @@ mod tests {
         assert!(plain.failure.is_none());
         assert_eq!(plain.read(&at("long.conf")), Included::Unknown);
         assert!(plain.failure.is_some(), "a file that is too long is not left out");
-        // The limit applies to all files together, not to each.
+        // The limit applies to all included files together: only 7 of the 20 reads are done.
         let reads = (0..20).filter(|_| plain.read(&at("more.conf")) != Included::Unknown).count();
         assert_eq!(reads, 7);
 
-        // If the configuration is that of another host, files of this host must not be read.
+        // The smb.conf comes from another host, so its includes name files of that host, and files
+        // of this host are not read.
         let mut other = Includes::of(Origin::OtherHost, 100);
         for read in ["more.conf", "none.conf", "long.conf"] {
             assert_eq!(other.read(&at(read)), Included::Unknown, "{read}");

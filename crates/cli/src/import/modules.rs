@@ -234,7 +234,7 @@ const OTHER_PREFIXES: &[&str] = &[
     "nbtd",
     "net",
     "netlogon",
-    // Modules with names that begin with nfs4 are for access lists; none is converted.
+    // Modules whose names begin with nfs4 convert access lists for NFS; none of them is supported.
     "nfs4",
     "nss",
     "ntlmssp",
@@ -264,7 +264,7 @@ const OTHER_PREFIXES: &[&str] = &[
 
 /// The module of a name, as `vfs objects` has it.
 pub(super) fn find(name: &str) -> Option<&'static Module> {
-    // `module:instance` loads a module again; a path names its file.
+    // A name `module:instance` means the module; a path means the module whose file it names.
     let name = name.split(':').next().unwrap_or(name);
     MODULES.iter().find(|module| module.name.eq_ignore_ascii_case(name))
 }

@@ -53,7 +53,7 @@ impl NameRules {
         let role = role(global);
         let workgroup = named("workgroup").unwrap_or("WORKGROUP").to_owned();
         let realm = named("realm").map(str::to_owned);
-        // Without `netbios name` Samba uses the name of the host.
+        // Without `netbios name` Samba's own name is the name of the host.
         let name = named("netbios name")
             .map_or_else(|| host_name.map(netbios_name), |name| Some(name.to_owned()));
         let has_name = name.is_some();

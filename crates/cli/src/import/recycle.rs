@@ -28,7 +28,7 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
         report.parameter(Weight::LeftOut, section, module, why);
         return;
     }
-    // Samba keeps recycled files until a user removes them, so `keep_days` is 0.
+    // Samba never removes recycled files, so `keep_days` is 0.
     let mut table = String::from("keep_days = 0");
     let repository = share.parameter("recycle:repository");
     let path = repository.map_or(".recycle", |parameter| &*parameter.value);
@@ -55,7 +55,8 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
     {
         let _ = write!(table, ", max_file_size = {bytes}");
     }
-    // By default Samba replaces an older recycled file of the same name.
+    // Without `recycle:versions = yes` Samba replaces an older recycled file of the same name, so
+    // Frevo keeps no versions either.
     if share.truth("recycle:versions") != Some(true) {
         table.push_str(", versions = false");
     }

@@ -161,7 +161,7 @@ impl<'a> Share<'a> {
         if self.has_own_user(names, value) {
             String::new()
         } else if self.is_homes() {
-            // With this variable, each user would have another list.
+            // In [homes] `%S` is the name of each user, so it has no fixed value to be replaced by.
             value.to_owned()
         } else {
             self.substituted(value)
@@ -437,7 +437,7 @@ impl<'a> Share<'a> {
     }
 
     fn write_access(&self, report: &mut Report, toml: &mut String) {
-        // The module `readonly` forbids all users to write, whatever the lists say.
+        // The Samba module `readonly` forbids all users to write, whatever the write lists say.
         let is_frozen = self.loads("readonly");
         let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
         for names in &NAMES {
@@ -500,7 +500,8 @@ impl<'a> Share<'a> {
     /// The permission bits of new files and folders. Bits that are forced are bits that may be set:
     /// clients ask for 0666 and 0777, unless they have the POSIX extensions.
     fn write_modes(&self, report: &mut Report, toml: &mut String) {
-        // Without a mask, clients with the POSIX extensions could set all bits.
+        // The modes are always written: without a mask, clients with the POSIX extensions could set
+        // all bits.
         let modes = [
             ("file_mode", "create mask", 0o744, "force create mode", 0o666),
             ("directory_mode", "directory mask", 0o755, "force directory mode", 0o777),

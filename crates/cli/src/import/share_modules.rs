@@ -39,7 +39,8 @@ pub(super) fn reasons_against<'a>(share: &Share<'a>, reasons: &mut Vec<Reason<'a
     for parameter in options_of(share) {
         let loaded = |module: &str| share.loads(module);
         let (effect, why) = modules::option(&parameter.name, &parameter.value, loaded);
-        // A module that restricts access was reported already, as a whole.
+        // If the module itself restricts access, it was reported as a whole, so its options are not
+        // reported again.
         let prefix = parameter.name.split(':').next().unwrap_or_default();
         let told = modules::find(prefix).is_some_and(|module| module.effect == Effect::Opens);
         let is_of_share = share.section.parameters.contains(parameter);
@@ -71,8 +72,8 @@ pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
         let why = "the share is read-only at all times";
         report.parameter(Weight::Stricter, &share.section.name, parameter, why);
     }
-    // Only the share's own line is reported here: the modules of [global] are reported once, with
-    // that section.
+    // Only the line `vfs objects` of the share is reported here; the one of [global] is reported
+    // once, with that section.
     if let Some(parameter) = share.section.parameter("vfs objects") {
         report_modules(&share.section.name, parameter, report);
         tell_defaults(&share.section.name, parameter, &|name| share.parameter(name), report);
@@ -215,12 +216,13 @@ fn write_audit(share: &Share<'_>, toml: &mut String) {
     if !AUDITS.iter().any(|module| share.loads(module)) {
         return;
     }
-    // Without a list full_audit records nothing. The older modules have no list.
+    // Without its list `success` the module full_audit records nothing. The older audit modules
+    // have no list.
     let words = share
         .loads("full_audit")
         .then(|| share.value("full_audit:success").map(list).unwrap_or_default());
     let is_said = |starts: &[&str]| match &words {
-        // The older modules have no list: they record everything.
+        // The older modules have no list and record everything.
         None => true,
         Some(words) => words.iter().any(|word| {
             let word = word.to_ascii_lowercase();

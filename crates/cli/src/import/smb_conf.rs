@@ -118,7 +118,7 @@ impl SmbConf {
         text: &str,
         read: &mut dyn FnMut(&str) -> Included,
     ) -> Result<Self, SyntaxFault> {
-        // Lines before the first header belong to [global], which is therefore the first section.
+        // Lines before the first header belong to [global], so it is made before the text is read.
         let mut conf = Self { sections: Vec::new(), late_global: None, settled: Vec::new() };
         conf.take(text, Source { file: None, depth: 0 }, read)?;
         Ok(conf)

@@ -82,7 +82,7 @@ fn a_typical_file_is_taken_over() {
     assert_eq!(photos.file_mode, Some(Mode(0o664)));
     assert_eq!(photos.directory_mode, Some(Mode(0o2775)));
 
-    // Samba's defaults: shares are read-only, and files get these modes.
+    // These are Samba's defaults: shares are read-only, and files and directories get these modes.
     let docs = &config.shares[1];
     assert!(docs.read_only && docs.encrypt && docs.case_sensitive && docs.allow.is_empty());
     assert_eq!(docs.directory_mode, Some(Mode(0o755)));
@@ -149,7 +149,8 @@ fn no_option_opens_a_share() {
         match row.effect {
             Effect::Opens => {
                 assert!(!is_shared(&text("strange")), "{name} is lost");
-                // The option in [global] applies to all shares.
+                // An option in [global] applies to all shares, so a strange value there also keeps
+                // the share from being converted.
                 let all = format!("[global]\n{name} = strange\n[x]\npath = /x\n");
                 assert!(!is_shared(&all), "{name} of [global] is lost");
                 for value in row.harmless_values() {
@@ -179,7 +180,8 @@ fn no_module_opens_a_share() {
     for unknown in ["nosuch", "/usr/lib/samba/vfs/mine.so"] {
         assert!(!is_shared(&format!("[x]\npath = /x\nvfs objects = {unknown}\n")), "{unknown}");
     }
-    // The modules `readonly` and `worm` forbid writing, so the share must not become writable.
+    // The modules `readonly` and `worm` forbid writing, so the share must not become writable in
+    // Frevo.
     let (config, ..) = import("[x]\npath=/x\nread only=no\nwrite list=ann\nvfs objects=readonly\n");
     assert!(config.shares[0].read_only && config.shares[0].write_list.is_empty());
     let worm = "[x]\npath=/x\nread only=no\nvfs objects=worm\nworm:grace_period=300\n";
@@ -188,7 +190,8 @@ fn no_module_opens_a_share() {
     assert!(!is_shared(&format!("[global]\nacl_xattr:ignore system acls = yes\n{acl}")));
     assert!(!is_shared(&format!("[global]\nacl_xattr:security_acl_name = user.other\n{acl}")));
     assert!(is_shared(&format!("[global]\nacl_xattr:ignore system acls = no\n{acl}")));
-    // Options of a module that is not loaded have no effect in Samba.
+    // In Samba an option has no effect if its module is not loaded, so it does not keep the share
+    // from being converted.
     assert!(is_shared("[x]\npath=/x\nacl_xattr:ignore system acls = yes\n"));
 }
 
@@ -221,7 +224,8 @@ fn nothing_becomes_more_open() {
         assert!(config.shares.is_empty(), "{narrowing}");
         assert!(toml.contains("# [[share]]\n# name = \"x\"\n"), "{toml}");
         assert!(toml.contains("# Not shared: ") && report.contains("Not shared"), "{report}");
-        // The parameter in [global] applies to all shares.
+        // A parameter in [global] applies to all shares, so the share is not converted there
+        // either.
         if !narrowing.starts_with("copy") && !narrowing.starts_with("path") {
             assert!(!is_shared(&format!("[global]\n{narrowing}\n[x]\npath = /x\n")), "{narrowing}");
         }
@@ -241,7 +245,8 @@ fn nothing_becomes_more_open() {
     ] {
         assert!(!is_shared(&format!("[global]\n{refused}\n[x]\npath = /x\n")), "{refused}");
     }
-    // In smb.conf a default that follows a share applies to later shares only.
+    // In smb.conf a default below a share applies to later shares only; such a text is not
+    // converted.
     assert!(!is_shared("[x]\npath=/x\n[global]\nread only = no\n"));
     for harmless in ["max connections = 0", "hosts allow = ALL", "hide unreadable = no"] {
         assert!(is_shared(&format!("[x]\npath = /x\n{harmless}\n")), "{harmless}");
@@ -318,8 +323,8 @@ fn hosts_of_the_server_and_of_a_share_both_count() {
     };
     assert_eq!(shown(0), (String::from("192.0.2.7/32"), String::new()), "{report}");
     assert_eq!(shown(1).0, "192.0.2.0/24 192.0.2.7/32", "{report}");
-    // smbd checks the lists of [global] first, then those of the share. In each of them an allowed
-    // host is admitted even if it is also denied.
+    // smbd checks the lists of [global] and then those of the share. In each pair a host that is
+    // allowed is admitted, even if it is also denied.
     assert_eq!(shown(2), (String::from("192.0.2.0/24"), String::new()), "{report}");
     let (config, _, report) = import(
         "[global]\nhosts allow = 192.0.2.7\nhosts deny = 192.0.2.\n[x]\npath=/x\n\
@@ -575,7 +580,8 @@ fn home_folders_are_their_users() {
     let (config, _, report) = import("[homes]\nvalid users = %S @admins\n");
     assert!(config.shares[0].allow.is_empty(), "{report}");
     assert!(report.contains("only its own user reaches a home folder"), "{report}");
-    // If a list that takes rights away cannot be converted, the share is left out.
+    // These lists take rights away. If one cannot be converted, the share is left out, because it
+    // would admit more users.
     for list in ["invalid users = %U", "read list = %S"] {
         let (config, ..) = import(&format!("[homes]\n{list}\n"));
         assert!(config.shares.is_empty(), "{list}");
@@ -651,13 +657,14 @@ fn stock_files_pass() {
     };
     let usual = HostFacts { pam: pam::Pam::Plain, ..HostFacts::default() };
     assert_eq!(of(debian, &usual).0, Some(1), "{}", of(debian, &usual).1);
-    // If PAM has unknown rules, or rules that refuse users, nothing is converted.
+    // If the PAM rules are unknown, or refuse users, nothing is converted.
     assert_eq!(of(debian, &HostFacts::default()).0, None);
     let strict = pam::Pam::Restricting("pam_access.so".into());
     let (shares, report) = of(debian, &HostFacts { pam: strict, ..HostFacts::default() });
     assert!(shares.is_none() && report.contains("pam_access.so in /etc/pam.d/samba"), "{report}");
 
-    // An option that the host's Samba does not know restricts nobody, so the conversion goes on.
+    // The host's Samba ignores options that it does not know, so they restrict nobody and the
+    // conversion continues.
     let unknown = "[global]\nNT-domain = x\n[a]\npath = /a\nvallid users = ann\n";
     assert_eq!(of(unknown, &HostFacts::default()).0, None);
     let ignored = ["nt-domain", "vallidusers"].map(str::to_owned).into();
@@ -692,11 +699,11 @@ fn included_files_count() {
         report.contains("the file is taken over") && report.contains("Samba goes on without it")
     );
 
-    // A fault in an included file names that file.
+    // The error message names the included file in which the fault is.
     std::fs::write(at("inner"), "nonsense\n").unwrap();
     let failure = parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap_err().to_string();
     assert!(failure.starts_with(&format!("{}:1: ", at("inner"))), "{failure}");
-    // One file includes itself, and one is too long.
+    // The first file includes itself; the second one is longer than the limit.
     std::fs::write(at("more"), format!("include = {}\n", at("more"))).unwrap();
     let (_, report) = convert(
         &parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap(),
@@ -805,7 +812,7 @@ fn what_is_lost_is_said() {
         toml.contains("recycle = { keep_days = 0, folder = \"bin\", versions = false }"),
         "{toml}"
     );
-    // Without a list full_audit records nothing.
+    // full_audit has no list here, so it records nothing.
     assert!(toml.contains("audit = []\n"), "{toml}");
 }
 

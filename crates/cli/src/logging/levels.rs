@@ -45,7 +45,7 @@ impl<S: Subscriber> Layer<S> for Filters {
         if all.is_always() || (all.is_never() && of_client.is_never()) {
             all
         } else {
-            // "Sometimes", because the answer depends on the client.
+            // The interest is "sometimes", because the decision depends on the client of the span.
             Interest::sometimes()
         }
     }
@@ -66,7 +66,8 @@ impl<S: Subscriber> Layer<S> for Filters {
             all = all.map(|level| level.max(LevelFilter::ERROR));
         }
         let Some((_, filter)) = &self.of_client else { return all };
-        // A filter without a hint may let every level pass, so there is no common hint either.
+        // A filter without a hint may let every level pass: `?` then returns no hint for all
+        // filters.
         Some(all?.max(EnvFilter::max_level_hint(filter)?))
     }
 

@@ -181,7 +181,7 @@ impl Names {
         if numeric || sids.is_empty() {
             return Self(names);
         }
-        // If the names cannot be looked up, the list shows SIDs.
+        // If the names of the SIDs cannot be looked up, the SIDs are printed instead.
         if let Ok(found) = session.lookup_sids(&sids).await {
             for account in found.into_iter().flatten() {
                 names.insert(account.sid, name(&account));
@@ -284,7 +284,8 @@ async fn change(arguments: &AclArguments, share: &Share, url: &Url) -> Done {
             aces.push(ace);
         }
     }
-    // MS-DTYP 2.4.5: entries that deny come first, inherited entries last.
+    // MS-DTYP 2.4.5: entries that deny come before those that allow, and inherited entries come
+    // last.
     aces.sort_by_key(|ace| {
         let is_inherited = ace.flags().contains(AceFlags::INHERITED);
         (is_inherited, !is_inherited && ace.kind() != AceKind::Deny)

@@ -38,7 +38,7 @@ pub(crate) struct Ancestry {
 
 impl Ancestry {
     async fn of(share: &Share, path: &str) -> Self {
-        // A directory that is missing, or may not be read, has no identity.
+        // A directory that is missing or may not be read has no identity, so it is left out.
         let identity = async |path: &str| share.identity(path).await.ok().flatten();
         let above = std::iter::successors(Some(path), |path| {
             (!path.is_empty()).then(|| frevo_client::path::split(path).0)
@@ -80,8 +80,8 @@ impl Ancestry {
     ) -> Option<&'n String> {
         for name in names {
             if self.local.is_some() {
-                // The names come from entries whose file number and modification time match, which
-                // hardly happens by chance: the first of them is taken.
+                // The two names have the same file number and modification time, which hardly
+                // happens by chance: the first one is taken.
                 return Some(name);
             }
             let found = share.identity(&join(path, name)).await.ok().flatten();
@@ -104,7 +104,8 @@ impl Ancestry {
 /// The ancestries of source and target.
 pub(crate) async fn ancestries(from: &RemoteEnd, to: &RemoteEnd) -> (Ancestry, Ancestry) {
     let is_one = from.share.session().may_be_of_one_server(to.share.session());
-    // A file in a snapshot may have the same number as the present one.
+    // A file in a snapshot may have the same number as the live file, so numbers cannot tell
+    // whether the trees overlap.
     if from.share.snapshot() != to.share.snapshot() {
         return (Ancestry::default(), Ancestry::default());
     }

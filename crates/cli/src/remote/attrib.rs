@@ -99,7 +99,7 @@ impl Change {
             return false;
         };
         let bits = bits.into_iter().fold(0, |all, bit| all | bit);
-        // If an attribute occurs twice, its last sign counts.
+        // If an attribute occurs with both signs, the last sign counts.
         let (set, unset) = match sign {
             Some('+') => (&mut self.on, &mut self.off),
             _ => (&mut self.off, &mut self.on),

@@ -28,13 +28,14 @@ pub(super) fn start(_: &Mount) -> Done {
         .map_err(Failure::failed("cannot start in the background"))?;
     let mut said = String::new();
     if let Some(out) = child.stdout.take() {
-        // The line is empty if the process has ended.
+        // If the new process has ended, nothing is read and the line stays empty.
         let _ = BufReader::new(out).read_line(&mut said);
     }
     if said.trim() == READY {
         return Ok(());
     }
-    // The process has printed the reason itself.
+    // The mount process has printed the reason for its failure, so only its exit status is passed
+    // on.
     let status =
         child.wait().map_err(Failure::failed("cannot get the exit status of the mount process"))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -48,13 +49,13 @@ pub(super) fn ready() -> Done {
 
 fn detach() -> std::io::Result<()> {
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;
-    // In a session of its own the process gets neither Ctrl-C nor the hangup of the terminal.
+    // In a session of its own the process gets no Ctrl-C and no hangup of the terminal.
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stderr(&nowhere)?;
     let mut out = std::io::stdout();
-    // The starting process may have ended already, so an error is ignored.
+    // The starting process reads this line, but it may have ended already, so an error is ignored.
     let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
     rustix::stdio::dup2_stdout(&nowhere)?;
     Ok(())

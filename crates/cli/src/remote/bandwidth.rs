@@ -28,7 +28,7 @@ impl Limit {
 
     /// Bytes to send in one piece.
     pub(crate) fn piece(&self) -> u64 {
-        // The cast turns a large rate into the largest integer; `clamp` brings it into the range.
+        // The cast turns a rate that is too large into u64::MAX, which `clamp` then limits.
         ((self.rate / 4.0) as u64).clamp(PIECE_MIN, PIECE_MAX)
     }
 
@@ -61,7 +61,7 @@ mod tests {
         }
         let took = start.elapsed().as_secs_f64();
         assert!((9.7..10.1).contains(&took), "{took}");
-        // Bandwidth that was not used during a pause is lost.
+        // During this pause no bandwidth is used, and it must not be saved up for later.
         tokio::time::advance(Duration::from_secs(60)).await;
         let start = Instant::now();
         for _ in 0..30 {

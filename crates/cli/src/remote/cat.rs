@@ -18,7 +18,8 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url], bwlimit: Option<u
     let mut failures = Failures::default();
     let limit = bwlimit.map(Limit::new);
     let urls = wildcards::expand(connection, urls).await?;
-    // One file is read without reading ahead; several files are requested ahead.
+    // With several files, small ones are requested ahead of the output; a single file is read as it
+    // is printed.
     let is_ahead = urls.len() > 1;
     let all = urls.iter().map(async |url| {
         let (share, url) = connection.reach(url).await?;
@@ -33,7 +34,7 @@ pub(crate) async fn cat(connection: &Connection, urls: &[Url], bwlimit: Option<u
             Err(failure) => Err(failure),
         };
         match printed {
-            // The reader of the output has closed it, so the command ends.
+            // The reader of the output has closed the pipe, so the command ends without an error.
             Ok(false) => ControlFlow::Break(Ok(())),
             printed => failures.goes_on(printed.map(drop)),
         }

@@ -477,7 +477,7 @@ impl Job<'_> {
                 let (from, to) = (path_in(from, &file.from), path_in(to, &file.to));
                 transfer::across(source, &from, target, &to, options).await
             }
-            // No command copies from this machine to itself, so there is nothing to do.
+            // No command copies from this machine to itself, so this pair does not occur.
             (Endpoint::Local(_), Endpoint::Local(_)) => Ok(()),
         }
     }

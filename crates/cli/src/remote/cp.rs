@@ -82,8 +82,8 @@ async fn ends(cp: &Cp, from: &Url, to: &Url, count: usize) -> Result<Ends, Failu
     if from.url.server != to.url.server && !connection.json {
         tell("source and target are on two servers; the data goes through this machine");
     }
-    // The source is checked before the target directory is made, so that a missing source leaves no
-    // directory behind.
+    // The source is looked up before the target directory is made, so that a missing source leaves
+    // no empty directory behind.
     from.share.metadata(&from.url.path).await.map_err(failed)?;
     let into = is_remote_directory(&to.share, &to.url, count, cp.dry_run).await?;
     let name = frevo_client::path::split(&from.url.path).1;

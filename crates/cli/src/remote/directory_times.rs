@@ -48,7 +48,8 @@ impl DirectoryTime {
 }
 
 fn set_local(path: &Path, modified: SystemTime) -> frevo_client::Result<()> {
-    // If another program has put a link there, it is not followed.
+    // NOFOLLOW: if another program has put a link in place of the directory, the link's target is
+    // not changed.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::DIRECTORY;
     let mut options = File::options();
     options.read(true).custom_flags(flags.bits().cast_signed());

@@ -46,7 +46,7 @@ async fn df_one(connection: &Connection, asked: &Url, exact: bool) -> Result<Str
         return Ok(object.to_string());
     }
     let shown = |bytes: u64| if exact { bytes.to_string() } else { human(bytes) };
-    // As in df(1): the percentage of the space that this user may use, rounded up.
+    // The percentage is calculated as by df(1): of the space that this user may use, rounded up.
     let whole = used.saturating_add(available).max(1);
     let percent = (u128::from(used) * 100).div_ceil(u128::from(whole));
     let (size, used, available) = (shown(size), shown(used), shown(available));
@@ -87,7 +87,7 @@ async fn du_one(du: &Du, asked: &Url, failures: &mut Failures) -> Result<Vec<Str
     let (share, url) = &du.connection.reach(asked).await?;
     let metadata = share.metadata(&url.path).await.map_err(failed)?;
     let depth = if du.summarize { 0 } else { du.depth.unwrap_or(usize::MAX) };
-    // The sums are kept for each directory down to the requested depth.
+    // Each directory down to the requested depth gets a sum in `sums`.
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     let mut total = Sum::default();
     if walk::kind(&metadata) == Kind::Directory {

@@ -53,7 +53,7 @@ impl AttributePolicy {
             return CopiedAttributes::default();
         }
         let attributes = found.attributes() & CARRIED;
-        // A volume may store no creation time, which is then zero and not copied.
+        // A volume without creation times reports 0, which is not copied.
         let created = Some(found.created()).filter(|time| file_time(*time).0 != 0);
         CopiedAttributes { attributes, known: CARRIED, created }
     }
@@ -121,7 +121,8 @@ impl CopiedAttributes {
     /// The attributes to set after the copy got its final name, if any are left.
     pub(crate) fn after(&self, old: Option<FileAttributes>) -> Option<SetMetadata> {
         let attributes = self.attributes(old)?;
-        // MS-FSA 2.1.5.15.12: the rename has set ARCHIVE.
+        // MS-FSA 2.1.5.15.12: the rename has set ARCHIVE on the file, so the attributes are set
+        // again only if they differ from that.
         let is_other = attributes.contains(FileAttributes::READONLY)
             || !attributes.contains(FileAttributes::ARCHIVE);
         is_other.then_some(SetMetadata::new().attributes(attributes))
@@ -232,7 +233,7 @@ mod tests {
         let created = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
         let dress = CopiedAttributes { attributes: H | A, known: CARRIED, created: Some(created) };
         match dress.put_on(&file, None, AttributePolicy::Xattr) {
-            // If the file system cannot store these attributes, the test ends here.
+            // If the file system cannot store the attribute, the rest of the test is skipped.
             Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => return,
             done => done.unwrap(),
         }

@@ -87,8 +87,8 @@ impl Failures {
         match (part.first, part.count) {
             (Some(first), 1) => self.add(first),
             (Some(first), count) => {
-                // The first failure of the part was not printed yet; it is printed when there is a
-                // second one.
+                // This command's own first failure is held back until there is a second one, so it
+                // is printed now.
                 if let Some(unprinted) = self.first.as_ref().filter(|_| self.count == 1) {
                     tell_failure(unprinted);
                 }
@@ -142,8 +142,8 @@ pub(crate) async fn each(
         let Err(error) = done.or_else(|error| failures.note(error)) else { continue };
         is_over.set(true);
         if is_full(&error) {
-            // Waits for the other files, which will fail on the full disk, too, and remove their
-            // partial copies.
+            // The disk is full. Waits for the other files, whose copies will fail as well and
+            // remove their parts.
             let rest = async { while running.next().await.is_some() {} };
             let _ = tokio::time::timeout(LAST, rest).await;
         }

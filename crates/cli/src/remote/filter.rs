@@ -46,7 +46,8 @@ impl Filter {
         if fits(&self.include) {
             return true;
         }
-        // A directory is entered even if its own name does not match, since its files may.
+        // A directory whose own name does not match is entered nevertheless, because files in it
+        // may match.
         !fits(&self.exclude) && (is_dir || self.include.is_empty() || !self.exclude.is_empty())
     }
 
@@ -119,7 +120,7 @@ fn part(text: &str) -> Result<Part, String> {
             '[' => {
                 let negated = matches!(rest.first(), Some('!' | '^'));
                 rest = rest.get(usize::from(negated)..).unwrap_or_default();
-                // A closing bracket in the first place is an ordinary character.
+                // As the first character of a set, a closing bracket is an ordinary character.
                 let end = rest.iter().skip(1).position(|one| *one == ']').map(|at| at + 1);
                 let end = end.ok_or_else(|| format!("{text}: the bracket [ is not closed"))?;
                 let (set, after) = rest.split_at(end);
@@ -273,7 +274,7 @@ mod tests {
             assert!(!fits(pattern, name), "{pattern} {name}");
         }
         assert!("[a".parse::<Glob>().is_err() && "/".parse::<Glob>().is_err());
-        // A naive matcher would take ages for these patterns.
+        // A naive matcher would take exponential time for these patterns.
         assert!(!fits(&"*a".repeat(40), &"a".repeat(39).replace('a', "ab")));
         assert!(!fits(&format!("{}b", "**/a/".repeat(40)), &"a/".repeat(1_000)));
     }

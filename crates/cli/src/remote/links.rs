@@ -385,7 +385,8 @@ async fn make_remote(
     }
     let is_directory = found.attributes().contains(FileAttributes::DIRECTORY);
     if found.is_symlink() && is_directory == *to_directory {
-        // One request: if it is interrupted, either the old link or the new one exists.
+        // This takes one request: if the command is interrupted, either the old link or the new one
+        // exists.
         match share.retarget_symlink(target, path, *to_directory).await {
             Err(error) if error.status().is_some() => {}
             done => return done,
@@ -412,13 +413,14 @@ async fn replace(
     } else {
         share.rename(part, path).await
     };
-    // MS-FSA 2.1.5.15.12: a directory cannot be replaced, and a link to a directory counts as one.
+    // MS-FSA 2.1.5.15.12: the rename cannot replace a directory, nor a link to a directory, so the
+    // old entry is removed first.
     let has_directory = *to_directory || found.attributes().contains(FileAttributes::DIRECTORY);
     let refusals = [Status::ACCESS_DENIED, Status::OBJECT_NAME_COLLISION];
     match renamed {
         Err(error) if has_directory && error.status().is_some_and(|it| refusals.contains(&it)) => {
-            // If this is interrupted between the two requests, only the part exists: the next sync
-            // removes it and makes the link again.
+            // If the command is interrupted between the two requests, only the part exists: the
+            // next sync removes it and makes the link again.
             remove_forced(share, path, found, true).await?;
             share.rename_if_not_exists(part, path).await
         }

@@ -48,7 +48,7 @@ async fn list(ls: &Ls, colors: &Colors, asked: &Url) -> Done {
         return failures.end("listed");
     }
     let entries = match share.list_dir(&url.path).await {
-        // If the URL names a file, the list has this file.
+        // If the URL names a file, the output is this one file.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
             let metadata = share.metadata(&url.path).await.map_err(failed)?;
             let (directory, name) = frevo_client::path::split(&asked.path);
@@ -98,11 +98,11 @@ pub(crate) async fn tree(connection: &Connection, url: &Url, depth: Option<usize
             found.push((name.to_owned(), *metadata));
             name.matches('/').count() + 1 < depth
         };
-        // A directory that cannot be listed does not end the listing.
+        // A directory that cannot be listed is noted as a failure and does not end the command.
         let note = |error| failures.note(error);
         _kept = walk::remote_into(share, &url.path, see, note).await.map_err(failed)?;
     }
-    // A directory comes before its content.
+    // The names are compared by components, so that a directory comes right before its content.
     found.sort_by(|(a, _), (b, _)| a.split('/').cmp(b.split('/')));
     if connection.json {
         found.iter().all(|(name, metadata)| line(object(&join(&url.path, name), metadata)));

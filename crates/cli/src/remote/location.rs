@@ -178,8 +178,8 @@ pub(crate) fn are_apart(urls: &[Url]) -> bool {
     };
     let mut places: Vec<Vec<String>> = urls.iter().map(place).collect();
     places.sort_unstable();
-    // After sorting, a location inside of another one follows it directly, so neighbours are
-    // enough.
+    // After sorting, a location inside of another one follows it directly, so it is enough to
+    // compare neighbours.
     places.windows(2).all(|pair| !matches!(pair, [above, below] if below.starts_with(above)))
 }
 
@@ -204,7 +204,7 @@ fn escaped(name: &str) -> String {
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL is printed in a form that other commands accept.
+        // The URL is printed with escapes, so that other commands accept it.
         f.write_str("smb://")?;
         if let Some(user) = &self.user {
             write!(f, "{}@", escaped(user))?;
@@ -253,8 +253,8 @@ mod tests {
             assert_eq!((found.snapshot(), &*found.path), (Some(token), "a/b"), "{text}");
             assert_eq!(found.to_string(), format!("smb://ann@box/s/{token}/a/b"));
             assert_eq!(url(&found.to_string()), found);
-            // A file of a snapshot is not the same place as the live file, so it can be restored
-            // there.
+            // The snapshot's file and the live file are different places, so `cp` can restore the
+            // file.
             let live = url("smb://ann@box/s/a/b");
             assert!(!found.is_same_place(&live) && !found.is_inside(&url("smb://ann@box/s/a")));
             assert!(found.at("a").snapshot().is_some());

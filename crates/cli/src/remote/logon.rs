@@ -120,7 +120,7 @@ pub(crate) fn channels() -> Option<Vec<ChannelInfo>> {
         let sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
         let mut all: Vec<ChannelInfo> = sessions.flat_map(Session::channels).collect();
         all.sort_by_key(|channel| channel.number);
-        // Several shares may use one session.
+        // Several shares may use one session, whose channels are listed only once.
         all.dedup_by_key(|channel| channel.number);
         kept.is_verbose.then_some(all)
     })
@@ -133,7 +133,7 @@ pub(crate) fn tell_of_tcp() {
             return None;
         }
         let sessions = kept.shares.iter().map(Share::session).chain(&kept.sessions);
-        // A session that is lost at the moment has no channels, so it is left out.
+        // A session that is lost at the moment has no channels, so it tells nothing about RDMA.
         let ways: Vec<(&Session, bool)> = sessions
             .filter_map(|session| {
                 let channels = session.channels();
@@ -195,8 +195,8 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
     };
     let (operation, path) = (error.operation(), shown_path(error.path()));
     let text = error.to_string();
-    // The text begins with the operation and the library's path, which is replaced by the path that
-    // the user knows.
+    // The text begins with the operation and the path as the library knows it; the path that the
+    // user has typed replaces it.
     let begun = format!("{operation} {}", error.path());
     let message = match text.strip_prefix(&*begun) {
         Some(why) if !error.path().is_empty() => {
@@ -435,7 +435,8 @@ impl Connection {
     pub(super) fn ntlm(&self, url: &Url) -> Result<Credentials, Failure> {
         if let Some(path) = &self.credentials {
             return Credentials::from_file(path).map_err(|error| {
-                // Errors of the operating system do not name the file, so the path is added.
+                // Errors of the operating system do not name the file, so its path is put before
+                // the text.
                 let bare = error.get_ref().is_none().then(|| format!("{}: ", path.display()));
                 Failure::new(Exit::Auth, format!("{}{error}", bare.unwrap_or_default()))
             });
@@ -485,7 +486,7 @@ impl Connection {
 
     /// The key under which a password is kept.
     fn place(&self, user: &str, url: &Url) -> String {
-        // With --password-stdin the one password applies to all servers.
+        // With --password-stdin one password is used for all servers, so its key is empty.
         if self.password_stdin { String::new() } else { format!("{user}@{}", url.server) }
     }
 

@@ -71,7 +71,7 @@ const LAST_TURNS: usize = 8;
 /// Runs a command until it ends or Ctrl-C.
 pub(crate) fn run(verb: &Verb) -> Done {
     match verb {
-        // `mount` handles signals by itself.
+        // `mount` handles signals by itself, so no handler is installed for it.
         Verb::Mount(arguments) => mount::run(arguments),
         verb => {
             let done = block_on(interrupted(verb), dispatch(verb));
@@ -114,7 +114,8 @@ pub(crate) fn block_on<T>(
     let done = runtime.block_on(async {
         let done = tokio::select! {
             done = work => {
-                // Dropped files are closed by background tasks, which can send their requests now.
+                // Background tasks close dropped files: yielding lets them send their requests
+                // before the runtime ends.
                 for _ in 0..LAST_TURNS {
                     tokio::task::yield_now().await;
                 }

@@ -23,7 +23,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Mounts; in the foreground waits until it is unmounted.
 pub(super) fn run(arguments: &Mount) -> Done {
     if arguments.fake {
-        // `--fake`: the options are valid, and nothing is mounted.
+        // With `--fake` only the options are checked, and nothing is mounted.
         return Ok(());
     }
     if !arguments.foreground && !arguments.detach {
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Mount) -> Done {
 async fn mount(arguments: &Mount) -> Done {
     start_logging(arguments)?;
     let refused = |error| refused(arguments, error);
-    // The folder is checked before the user is asked for a password.
+    // The folder is checked first, so that the user is not asked for a password in vain.
     frevo_mount::check_folder(&arguments.folder).map_err(refused)?;
     let mut signals = Signals::new().map_err(Failure::failed("cannot wait for signals"))?;
     let (share, url) = tokio::select! {
@@ -67,7 +67,7 @@ async fn mount(arguments: &Mount) -> Done {
         never = channels::follow() => match never {},
     };
     channels::tell_sums();
-    // If the server does not answer, it will end the session by itself.
+    // If the server does not answer the logoff in time, it will end the session by itself later.
     let _ = tokio::time::timeout(LAST_WORDS, kept.log_off()).await;
     ended?;
     tell(format_args!("{folder} is unmounted"));
@@ -107,7 +107,7 @@ async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
         }
         let unmounted = tokio::select! {
             done = mounted.unmount() => done,
-            // Another signal ends the wait, and unsent data is lost.
+            // A second signal ends the wait for unsent data, which is lost.
             () = signals.next() => continue,
         };
         match unmounted {

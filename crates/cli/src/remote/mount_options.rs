@@ -69,13 +69,14 @@ impl Translation {
                 Some("-o") => options.extend(said.next().cloned()),
                 Some(flags) if is_flags(flags) => {
                     // mount(8) passes -v and -n, which are ignored, and -f, which means --fake (not
-                    // the foreground option -f of this command).
+                    // the option -f of `frevo mount`).
                     if flags.contains('f') {
                         out.flags.push("--fake".into());
                     }
                     out.is_sloppy |= flags.contains('s');
                 }
-                // The program's name tells the type of the file system, so -t is ignored.
+                // The program is called as mount.TYPE, so the type after -t is not needed and
+                // skipped.
                 Some("-t") => drop(said.next()),
                 Some(flag) if flag.starts_with('-') => out.flags.push(one.clone()),
                 _ => out.words.push(one.clone()),
@@ -98,8 +99,8 @@ impl Translation {
             // `user` without a name lets ordinary users mount, which mount(8) handles itself.
             ("user", None) => {}
             ("user" | "username", Some(user)) => {
-                // In mount.cifs a percent sign separates the user from the password, and a password
-                // on the command line is refused.
+                // mount.cifs takes user%password, but a password on the command line is visible to
+                // other users, so it is refused.
                 if user.contains('%') {
                     let why = "write the password in a credentials file: credentials=FILE";
                     return Err(refused(why));
@@ -144,20 +145,20 @@ impl Translation {
                 self.notes.push(format!("mount option {option} is ignored: {why}"));
             }
             Some(Treatment::Refused(why)) => {
-                // The message must not repeat a password.
+                // The message contains only the option's name, because its value may be a password.
                 let told = if is_password(name) { name } else { option };
                 return Err(usage(&format!("mount option {told}: {why}")));
             }
-            // The option is a flag of this command, such as allow_other or file_mode=.
+            // The option is the name of a flag of this command, such as allow_other or file_mode.
             None if is_flag(&name.replace('_', "-")) => {
                 self.flags.extend(with(&format!("--{}", name.replace('_', "-"))));
             }
-            // Refused even with -s: if a password has a comma, its rest would look like the next
-            // option.
+            // Options for passwords are refused even with -s, because the part of a password after
+            // a comma would be taken for the next option.
             None if is_password(name) => {
                 return Err(usage(&format!("mount option {name}: {PASSWORD}")));
             }
-            // The value is not printed, because it may be a secret.
+            // The value of an unknown option is not printed, because it may be a secret.
             None if self.is_sloppy => {
                 self.notes.push(format!("mount option {name} is unknown and ignored"));
             }
@@ -337,7 +338,7 @@ mod tests {
             ("port=x", "65535"),
             ("uid=nobody-of-this-name", "number"),
             ("remount", "unmount"),
-            // A mistyped option is reported.
+            // This option is mistyped, so it is reported as unknown.
             ("rad_only", "unknown"),
         ] {
             let refused = translated(&["//box/photos", "/mnt", "-o", options]).unwrap_err();

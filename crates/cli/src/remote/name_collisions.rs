@@ -77,7 +77,8 @@ mod tests {
         let mut here = TakenNames::new(Case::Differs);
         assert!(here.take("a", Kind::File, "x").is_ok() && here.take("A", Kind::File, "x").is_ok());
         assert!(here.take("a", Kind::Directory, "x").is_err());
-        // Windows treats these names as different, so none of them takes the place of another.
+        // Windows treats the two names of each pair as different, so the second one does not
+        // collide with the first.
         for (one, other) in [("ı", "i"), ("ſ", "s"), ("straße", "strasse")] {
             assert!(
                 there.take(one, Kind::File, "x").is_ok()

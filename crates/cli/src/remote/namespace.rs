@@ -36,7 +36,8 @@ pub(crate) async fn mv(
     let mut failures = Failures::default();
     let mut taken = TakenNames::new(Case::Same);
     let from = wildcards::expand(connection, from).await?;
-    // Two sources may have the same name: the second one would replace the first.
+    // If two sources have the same name, the second one would replace the first in the target, so
+    // it is refused.
     let name = |one: &Url| frevo_client::path::split(&one.path).1.to_owned();
     let taken: Vec<_> =
         from.iter().map(|one| (one, taken.take(&name(one), Kind::File, one))).collect();
@@ -90,7 +91,7 @@ async fn mv_one(
     }
     let renamed = rename(share, &from.path, &target, replaces).await;
     renamed.map_err(|error| {
-        // These errors concern the new name, so the message names the target.
+        // These errors concern the new name, so the message names the target and not the source.
         let of_target = [
             Status::OBJECT_NAME_INVALID,
             Status::OBJECT_NAME_COLLISION,
@@ -118,7 +119,7 @@ async fn rename(
         Err(error) if error.status() == Some(Status::ACCESS_DENIED) => error,
         renamed => return renamed,
     };
-    // The rename may have failed because the target is read-only.
+    // The rename may have failed because the target is read-only: then the message says so.
     if replaces == Replaces::Writable {
         let found = share.metadata(target).await;
         let is_so = found.is_ok_and(|found| {

@@ -46,7 +46,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     if !(number.is_finite() && number >= 0.0) {
         return Err(format!("{text} is not a size; write a number such as 65536 or 64k"));
     }
-    // A float that is too large becomes u64::MAX.
+    // The cast turns a float that is too large into u64::MAX.
     Ok((number * (1_u64 << shift) as f64) as u64)
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn object(path: &str, metadata: &Metadata) -> Value {
         "modified": exact_time(metadata.modified()),
         "changed": exact_time(metadata.changed()),
         "accessed": exact_time(metadata.accessed()),
-        // Some answers have no file id, which is then null.
+        // An answer without a file id has 0, which is printed as null.
         "id": (metadata.file_id() != 0).then_some(metadata.file_id()),
     })
 }

@@ -71,8 +71,7 @@ impl Drop for Pacing {
 /// How long to sleep when files are done at intervals of `each` with `under_way` at once,
 /// and one alone takes `alone`.
 fn pause(each: Duration, under_way: usize, alone: Duration) -> Duration {
-    // Little's law: each file is in progress for the time per file, times the number of files in
-    // progress.
+    // Little's law: a file stays in progress for `each` times the number of files in progress.
     let stay = each.saturating_mul(u32::try_from(under_way).unwrap_or(u32::MAX));
     let pause = (stay.saturating_sub(alone) / PART).min(MOST);
     if pause < LEAST { Duration::ZERO } else { pause }
@@ -88,7 +87,8 @@ mod tests {
 
     #[test]
     fn it_sleeps_while_the_server_has_enough_to_do() {
-        // At 25,000 files a second with 64 in progress, the server has work for 2.5 ms.
+        // At one file per 40 us with 64 in progress, the server has work for 2.5 ms, so the client
+        // may pause.
         assert_eq!(pause(us(40), 64, us(200)), us(295));
         assert_eq!(pause(us(900), 64, us(1000)), MOST, "a slow one");
     }
@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn what_it_sleeps_does_not_make_it_sleep_longer() {
-        // The server was idle while the client slept: 64 files in each 500 us.
+        // The client slept too long and the server was idle: 64 files were done in each pause. The
+        // next pause must be shorter.
         let slept = MOST;
         assert!(pause(slept / 64, 64, us(50)) < slept / 2);
     }

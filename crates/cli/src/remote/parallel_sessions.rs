@@ -87,8 +87,8 @@ impl ParallelSessions {
         failures: &mut Failures,
     ) -> Done {
         let small = all.clone().filter(|one| is_small(*one));
-        // New files in one folder wait for each other, because smbd searches the whole folder for
-        // each new name. So the sessions are limited by the number of folders.
+        // smbd searches the whole folder for each new name, so new files in one folder wait for
+        // each other. With a single folder, further sessions would not help.
         let folders: HashSet<_> = small.clone().map(folder).collect();
         let folders = if folders.len() < 2 { 1 } else { self.most };
         let worth = (small.count() / FILES_PER_LANE).min(folders);
@@ -123,8 +123,8 @@ impl ParallelSessions {
     async fn widen(&self, wanted: usize) {
         let first = self.first();
         if first.share.is_dfs() {
-            // Operations on a DFS namespace follow each link in a session with the link's target,
-            // so further sessions with this server would not help.
+            // In a DFS namespace each link is followed in a session with the link's target, so
+            // further sessions with this server would not help.
             return;
         }
         while self.open.borrow().len() < wanted {
@@ -185,8 +185,8 @@ impl ParallelSessions {
             Some(Ok(())) => return Ok(()),
             Some(Err(error)) => {
                 tracing::debug!(%error, "tried again on the first connection");
-                // All tasks that wait for this session are woken, so that they do not time out one
-                // after the other.
+                // The session is lost. All tasks that wait for it are woken, so that they do not
+                // time out one after the other.
                 if lane.share.session().info().is_none() {
                     self.give_up(&lane);
                     lane.given_up.notify_waiters();
@@ -197,7 +197,8 @@ impl ParallelSessions {
         let first = self.first();
         let _counted = Counted::new(&first.load);
         work(&first.share, one).await?;
-        // This connection failed where the first one succeeded, so it is not used again.
+        // The request failed in this session but succeeded in the first one, so this session is not
+        // used again.
         self.give_up(&lane);
         Ok(())
     }

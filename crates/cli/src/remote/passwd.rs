@@ -14,7 +14,7 @@ pub(crate) async fn passwd(connection: &Connection, url: &Url) -> Done {
         None => passwords::prompt(&format!("Old password of {user} on {}: ", url.server.host))?,
     };
     connection.keep_password(&user, url, old.clone());
-    // A wrong old password is reported before the user is asked for the new one.
+    // The logon checks the old password before the user is asked for a new one.
     let session = connection.log_on(url).await?;
     let new = passwords::ask(connection.password_stdin, &user)?;
     session.change_password(bare(&user), &old, &new).await.map_err(failed)?;

@@ -85,14 +85,15 @@ fn wire_leaf(from: &Path) -> Result<String, Failure> {
     let shown = from.display();
     let found = std::fs::metadata(from).map_err(walk::local_failed(from))?;
     if !(found.is_file() || found.is_dir()) {
-        // Opening a pipe without a writer would block for ever.
+        // This is a pipe, socket or device. Opening a pipe without a writer would block for ever,
+        // so it is refused.
         let text = format!(
             "{shown} is not a file but a pipe, a socket or a device, which is not copied; to send \
              what can be read from it, run: frevo put - URL < {shown}"
         );
         return Err(Failure::new(Exit::Failed, text).of("read", shown));
     }
-    // `.` has no name of its own, so the name of the directory it stands for is used.
+    // The path `.` has no name of its own, so the name of the directory that it stands for is used.
     let whole = if from.file_name().is_none() { from.canonicalize().ok() } else { None };
     let named = whole.as_deref().unwrap_or(from);
     named.file_name().and_then(|name| to_wire(name, Spelling::Mapped)).ok_or_else(|| {

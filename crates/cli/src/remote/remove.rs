@@ -185,7 +185,8 @@ pub(crate) async fn remove_all(
     stay.borrow_mut().extend(guarded.iter().map(|name| join(path, name)));
     directories.retain(|one| !entry_above(path, one).is_some_and(|one| guarded.contains(&one)));
     if let Some(path) = junction {
-        // The link's target is outside of the tree and may belong to other users.
+        // The DFS link's target is outside of the tree and may belong to other users, so nothing is
+        // removed.
         let why = "it is a DFS link to another share, which rm leaves alone; nothing was removed";
         return Err(failed(Error::new(Cause::Usage(why), "remove", share.url(&path))));
     }

@@ -67,7 +67,7 @@ pub(crate) fn report(json: bool, progress: &Progress, failures: &Failures, idle:
         if files == 0 {
             return tell(idle);
         }
-        // A float that is too large becomes u64::MAX.
+        // The cast turns a float that is too large into u64::MAX.
         let rate = BinaryBytes((bytes as f64 / seconds.max(1e-6)) as u64);
         let (files, bytes) = (counted(files, "file"), BinaryBytes(bytes));
         let skipped = match same {

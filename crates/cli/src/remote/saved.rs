@@ -217,7 +217,7 @@ pub(crate) async fn login(
     } else {
         NtHash::from_password(&password).to_hex()
     };
-    // The logon checks the password, so that a wrong one is not saved.
+    // The logon comes before the storing, so that a wrong password is not saved.
     connection.keep_password(&user, url, password);
     connection.log_on(url).await?;
     let server = url.server.to_string();

@@ -93,7 +93,8 @@ impl SecretService {
         });
         self.ask(path, PROMPT, "Prompt", &body)?;
         let done = self.bus.signal(path, PROMPT_TIME)?;
-        // The signal has the arguments `dismissed` and a result, whose type depends on the prompt.
+        // The signal's arguments are the flag `dismissed` and a result, whose type depends on the
+        // prompt.
         let dismissed = done.arguments("bv").and_then(|mut r| r.uint32());
         match dismissed {
             Some(0) => Ok(()),

@@ -27,8 +27,8 @@ const BLOCK: u64 = 512;
 /// A lost connection.
 pub(crate) async fn there(file: &File, metadata: &Metadata) -> frevo_client::Result<Ranges> {
     let whole = vec![(0, metadata.len())];
-    // Some servers do not set SPARSE_FILE for holes made by programs on their host, so an
-    // allocation below the length counts as well.
+    // Some servers do not set SPARSE_FILE for files that programs on their host have made sparse,
+    // so an allocation below the length also means holes.
     let may_have_holes = metadata.attributes().contains(FileAttributes::SPARSE_FILE)
         || metadata.allocation() < metadata.len();
     if !may_have_holes || metadata.len() == 0 {
@@ -56,7 +56,7 @@ pub(crate) fn here(file: &LocalHandle) -> io::Result<Ranges> {
     while at < len {
         let start = match seek(file, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // The rest of the file is a hole.
+            // No data follows this position, so the rest of the file is a hole.
             Err(Errno::NXIO) => break,
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(whole),
             Err(errno) => return Err(errno.into()),
@@ -139,7 +139,7 @@ mod tests {
         assert!(is_whole(&here(&file).unwrap(), 0));
         file.set_len(64 << 20).unwrap();
         if file.metadata().unwrap().blocks() > 0 {
-            // The file system has no holes, so the test ends.
+            // The file system has no holes, so the rest of the test is skipped.
             return;
         }
         assert_eq!(here(&file).unwrap(), []);

@@ -49,7 +49,8 @@ pub(crate) fn path_to_wire(path: &str) -> Result<String, String> {
 }
 
 fn name_to_wire(name: &str) -> Result<String, String> {
-    // The client library refuses the names `.` and `..`, and reports the reason.
+    // The names `.` and `..` are passed on unchanged: the client library refuses them and reports
+    // the reason.
     if matches!(name, "." | "..") {
         return Ok(name.to_owned());
     }
@@ -96,7 +97,8 @@ pub(crate) fn in_url(path: &str) -> String {
             _ => (name, None),
         };
         let plain = from_wire(name, Spelling::Mapped);
-        // A wildcard that the user has typed stays a wildcard.
+        // A wildcard that the user has typed is equal in `wire` and `plain` and stays a wildcard;
+        // one in a file name is mapped in `wire` and gets escaped.
         let marks = name.chars().zip(plain.chars());
         let last = plain.chars().count().saturating_sub(1);
         for (at, (wire, plain)) in marks.enumerate() {

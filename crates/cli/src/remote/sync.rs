@@ -31,7 +31,7 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     let target = list_target(sync, &ends).await?;
     check_apart(sync, &ends, &source, &target).await?;
     if sync.delete && source.is_empty() && !target.is_empty() && unlisted == 0 {
-        // An empty source is usually a disk that is not mounted, so --delete refuses to empty the
+        // An empty source is usually a disk that is not mounted, so --delete does not empty the
         // target.
         let text = "the source is empty, so --delete would remove everything in the target; if \
                     you want that, use frevo rm";
@@ -39,12 +39,14 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
     }
     let mut found = compare::compare(sync, &ends, &source, &target, &mut failures).await?;
     if sync.delete && unlisted > 0 {
-        // Files of directories that cannot be read may exist in the source.
+        // Directories of the source that cannot be read may contain the files that only the target
+        // seems to have.
         tell("a part of the source cannot be read, so nothing is deleted");
         found.removals.clear();
     }
     if !sync.filter.is_all() {
-        // The deepest entries are removed first. Filtered entries stay, with their directories.
+        // The deepest entries are removed first, because filtered entries, and so their
+        // directories, stay.
         found.removals.sort_by(|(a, _), (b, _)| b.cmp(a));
     }
     if sync.dry_run {
@@ -179,7 +181,7 @@ fn show(sync: &Sync, found: &Differences) {
     let times = times.map(|name| ("set", name));
     let mut others = 0;
     for (what, name) in removals.chain(directories).chain(attributes).chain(files).chain(times) {
-        // The target directory itself has no name, so it is not shown.
+        // The empty name stands for the target directory itself, which is not printed.
         if !name.is_empty() && !planned(sync.connection.json, what, &spelling::shown(name)) {
             return;
         }

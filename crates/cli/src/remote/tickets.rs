@@ -92,7 +92,7 @@ impl Connection {
             || self.has_password_option()
             || is_set("FREVO_USER")
             || saved::find(url, None)?.is_some();
-        // `frevo login` and `frevo passwd` have asked for the password already, so it is there.
+        // `frevo login` and `frevo passwd` have asked for the password already, so it is kept here.
         let is_kept = |user: String| self.kept_password(&user, url).is_some();
         Ok(is_given || self.user_of(url).is_ok_and(is_kept))
     }

@@ -115,7 +115,7 @@ pub(crate) fn is_part(path: &str) -> bool {
 /// The name under which a file is begun. It tells which version of which source it is of,
 /// so that another one, or one that has changed, starts from the beginning.
 pub(crate) fn part_name(name: &str, version: &[&[u8]]) -> String {
-    // FNV-1a mixes name and version; any hash would do.
+    // FNV-1a mixes the name and the version; any hash would do.
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
     let lengths = version.iter().map(|part| part.len().to_le_bytes());
     let all = name.bytes().chain(lengths.flatten());

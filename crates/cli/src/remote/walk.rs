@@ -279,7 +279,7 @@ async fn cross(
     place: &str,
     before: Option<Rc<Trail>>,
 ) -> frevo_client::Result<Option<Rc<Trail>>> {
-    // Looking the link up makes the client follow it; then `real_url` knows the target.
+    // The metadata query makes the client follow the link; after that `real_url` knows its target.
     share.metadata(place).await?;
     let from = share.real_url(frevo_client::path::split(place).0).await?;
     let to = share.real_url(place).await?;
@@ -370,7 +370,7 @@ pub(crate) fn local(
 
 /// The error of a local name that the wire spells like the name of another file.
 fn check_apart(file: &LocalFile, seen: &mut HashMap<String, PathBuf>) -> frevo_client::Result<()> {
-    // Only a name with a character of the private-use area may have two spellings.
+    // Only a name with such a private-use character can have a second spelling.
     if !file.name.contains(|one| ('\u{f001}'..='\u{f029}').contains(&one)) {
         return Ok(());
     }
@@ -423,12 +423,14 @@ mod tests {
             let attributes = FileAttributes::REPARSE_POINT | more;
             kind(&Metadata::default().with_attributes(attributes).with_reparse_tag(tag))
         };
-        // The tags of deduplicated, archived and compressed files, and of cloud folders.
+        // These are the tags of deduplicated, archived and compressed files and of cloud folders,
+        // which are copied like others.
         for tag in [0x8000_0013, 0xC000_0004, 0x8000_0017, 0x9000_001A] {
             assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::File);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Directory);
         }
-        // The tags of links, mount points and special files, and no tag.
+        // These are the tags of links, mount points and special files, and no tag at all: they
+        // count as `Other`.
         for tag in [0xA000_000C, 0xA000_0003, 0xA000_001D, 0x8000_0014, 0x8000_0024, 0] {
             assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::Other);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Other);
@@ -442,7 +444,7 @@ mod tests {
         let found = |id| Above::found(chain.as_ref(), &of(id)).map(|found| found.itself.file_id());
         assert_eq!((found(1), found(3), found(4)), (Some(1), Some(3), None));
         assert!(Above::found(None, &of(1)).is_none(), "nothing is above");
-        // The server reports no file numbers, so nothing is found.
+        // The server reports no file numbers (0), so a directory above cannot be recognised.
         assert!(Above::found(Above::below(None, of(0)).as_ref(), &of(0)).is_none());
     }
 

@@ -53,7 +53,8 @@ async fn matching(connection: &Connection, url: &Url) -> Result<Vec<String>, Fai
             Ok(found.iter().map(|name| join(path, name)).collect::<Vec<_>>())
         });
         let take = async |found: Result<Vec<String>, Failure>| match found {
-            // The path may continue below only some of the matching directories.
+            // No file matches in this directory, but the path may match below another one, so the
+            // expansion continues.
             Err(failure) if !is_first && failure.exit == Exit::NotFound => {
                 ControlFlow::Continue(())
             }

@@ -195,7 +195,7 @@ impl Answer {
 
 /// Answers questions until the server has ended.
 pub(crate) fn run(winbind: bool) -> Done {
-    // The name of the thread only helps in lists of processes.
+    // The name of the thread only helps in process lists, so an error is ignored.
     if winbind {
         let _ = rustix::thread::set_name(c"frevo-winbind");
         helpers::confine_winbind(false);
@@ -284,7 +284,7 @@ impl Domain {
         {
             return Err(reason.clone());
         }
-        // If the session was lost, a second attempt opens it again.
+        // If the session with the controller was lost, the second attempt opens a new one.
         let had_session = self.session.is_some();
         let mut answer = self.attempt(question).await;
         if answer.is_err() && had_session {
@@ -313,8 +313,8 @@ impl Domain {
     async fn connect(&self) -> Result<Session, String> {
         let Machine { realm, account, controller } = &self.machine;
         let user = format!("{account}@{realm}");
-        // The controller named at the join is also the KDC, so neither krb5.conf nor DNS has to
-        // know the KDC.
+        // The controller that was named at the join is also the KDC, so krb5.conf and DNS need not
+        // name one.
         let named = controller.as_deref().and_then(Kdcs::named);
         let kerberos = Kerberos::from_keytab_bytes(&self.keytab, &user, named.clone());
         let hosts = match named {

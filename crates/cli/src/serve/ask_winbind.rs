@@ -111,7 +111,7 @@ impl Answer {
 
 /// Answers questions until the server has ended.
 pub(crate) fn run(as_root: bool) -> Done {
-    // The name of the thread only helps in lists of processes.
+    // The name of the thread only helps in process lists, so an error is ignored.
     let _ = rustix::thread::set_name(c"frevo-winbind");
     helpers::confine_winbind(as_root);
     let mut judge = None;
@@ -193,7 +193,8 @@ impl NtlmAuth {
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = child.stdout.take().ok_or_else(missing)?;
         let (sender, lines) = channel();
-        // A read of a pipe has no time limit, so a thread of its own reads the pipe.
+        // A read of a pipe has no time limit, so a thread reads it and sends the lines to a
+        // channel, which has one.
         std::thread::Builder::new().spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -210,8 +211,8 @@ impl NtlmAuth {
         let mut answer = Zeroizing::new(String::new());
         loop {
             match self.lines.recv_timeout(PATIENCE) {
-                // A refusal ends with two end lines: the second one is skipped before the next
-                // answer.
+                // After a refusal END comes twice: the second one precedes the next answer and is
+                // skipped.
                 Ok(line) if line == END && answer.is_empty() => {}
                 Ok(line) if line == END => return Ok(verdict(&answer)),
                 Ok(line) => {
@@ -230,7 +231,7 @@ impl NtlmAuth {
 
 impl Drop for NtlmAuth {
     fn drop(&mut self) {
-        // If the process has ended already, kill fails, which is ignored.
+        // If the process has ended already, `kill` fails, which does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

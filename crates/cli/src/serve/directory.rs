@@ -131,7 +131,8 @@ fn nobody(count: usize, why: &str) -> Answer {
 fn sources(config: &Config, has_state: bool) -> Result<Option<Sources>, Failure> {
     let domains = config.server.winbind_domains.as_ref();
     let winbind = domains.is_some_and(|domains| !domains.get_ref().is_empty());
-    // With Kerberos realms the users are accounts of this server, so no directory is asked.
+    // With Kerberos realms the accounts are those of this server, so no directory is asked for
+    // names.
     let machines = match config.kerberos.realms.is_some() {
         true => Vec::new(),
         false => machines(config, has_state)?,
@@ -148,7 +149,8 @@ fn sources(config: &Config, has_state: bool) -> Result<Option<Sources>, Failure>
 fn machines(config: &Config, has_state: bool) -> Result<Vec<Machine>, Failure> {
     let Some(keys) = keytab::read(config)? else { return Ok(Vec::new()) };
     let members = match has_state {
-        // `frevo domain status` reports faulty memberships, so here they are left out.
+        // A fault in a membership is reported by `frevo domain status`; here it only means that
+        // there are no memberships.
         true => Membership::all(&state::dir_of(config), None).unwrap_or_default(),
         false => Vec::new(),
     };
@@ -167,7 +169,7 @@ pub(crate) fn unresolved(config: &Config) -> Vec<(String, String)> {
         config.shares.iter().flat_map(ShareSection::names_of_domains).map(name_of).collect();
     names.sort_unstable();
     names.dedup();
-    // A fault of the keytab is reported elsewhere, so here it only means that no name can be looked
+    // A fault of the keytab is reported elsewhere; here it only means that no names can be looked
     // up.
     let Some(sources) = sources(config, true).ok().flatten().filter(|_| !names.is_empty()) else {
         return Vec::new();
@@ -207,7 +209,7 @@ fn spawn(sources: &Sources) -> io::Result<BufReader<UnixStream>> {
     }
     command.process_group(0).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(output));
     command.stderr(Stdio::null());
-    // The process ends when its socket is closed, so it is not waited for.
+    // The process ends by itself when its socket is closed, so the server does not wait for it.
     command.spawn()?;
     let line = Zeroizing::new(sources.object().to_string());
     writeln!(&ours, "{}", *line)?;

@@ -95,7 +95,7 @@ fn spawn(plan: &Plan) -> std::io::Result<ChildStdin> {
     if let Some(level) = &server.log_level {
         command.args(["--log-level", level]);
     }
-    // In a process group of its own the process gets no Ctrl-C: the server ends it by closing the
+    // In a process group of its own the process gets no Ctrl-C; it ends when the server closes the
     // pipe.
     command.process_group(0).env_clear().stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn()?;
@@ -104,8 +104,8 @@ fn spawn(plan: &Plan) -> std::io::Result<ChildStdin> {
 
 /// The process that announces: until standard input ends.
 pub(crate) fn run(announce: &Announce) -> Done {
-    // The confinement begins before other threads start and before a message from the network is
-    // read. The name of the thread only helps in lists of processes.
+    // The confinement begins before the process has other threads and before it reads a message
+    // from the network. The thread's name only helps in process lists.
     let _ = rustix::thread::set_name(c"frevo-discovery");
     let lacks = helpers::confine_discovery();
     let format = announce.log.unwrap_or(LogFormat::Text);

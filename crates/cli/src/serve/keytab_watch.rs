@@ -74,8 +74,8 @@ impl KeytabWatch {
 
 fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(path).ok()?;
-    // The change time also changes with the file's mode, which decides whether the keytab may be
-    // used.
+    // ctime is compared because it also changes with the file's mode, which decides whether the
+    // keytab may be used.
     let changed = (metadata.ctime(), metadata.ctime_nsec());
     Some(Stamp { inode: metadata.ino(), length: metadata.len(), changed })
 }

@@ -106,7 +106,8 @@ impl ListeningSockets {
     /// Keeps a socket of an earlier server for when its address is wanted.
     fn keep(&mut self, socket: OwnedFd) -> io::Result<()> {
         let address = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
-        // The earlier server may have changed the algorithm for connections of other hosts.
+        // A socket inherited from the earlier server may have another algorithm, set for clients on
+        // other hosts, so it gets the usual one again.
         if let Ok(usual) = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control") {
             let _ = rustix::net::sockopt::set_tcp_congestion(&socket, usual.trim_end());
         }
@@ -165,7 +166,7 @@ impl ListeningSockets {
 
     fn open_everywhere(&mut self, port: u16) -> Result<(), (SocketAddr, io::Error)> {
         self.open_one(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))?;
-        // If the system chooses the port, IPv6 uses the same port as IPv4.
+        // If the system has chosen the port for IPv4, IPv6 uses the same port.
         let port = self.addresses.last().map_or(port, SocketAddr::port);
         match self.open_one(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)) {
             Err((_, error)) if is_without_ipv6(&error) => Ok(()),
@@ -216,7 +217,8 @@ fn places(wanted: &[Listen]) -> Result<Vec<ListenTarget>, Failure> {
         match addresses_of(on)? {
             None => places.push(ListenTarget { address: None, port }),
             Some(addresses) => {
-                // An interface and its network may be listed both: the same address is taken once.
+                // The configuration may list an interface and also its network: each address is
+                // taken once.
                 let place = |address| ListenTarget { address: Some(address), port };
                 let new = addresses.into_iter().map(place).filter(|new| !places.contains(new));
                 let new: Vec<ListenTarget> = new.collect();
@@ -282,8 +284,8 @@ fn of_interface(name: &str) -> Result<Vec<IpAddr>, Failure> {
 
 /// The address at which other machines reach this one.
 fn own_address(family: IpAddr) -> IpAddr {
-    // The connected socket tells from which address packets to the Internet would be sent; none is
-    // sent. The targets are documentation addresses (RFC 5737, RFC 3849).
+    // Connecting a UDP socket sends no packet, but shows from which address packets to the Internet
+    // would be sent. The targets are documentation addresses (RFC 5737, RFC 3849).
     let (from, to) = match family {
         IpAddr::V4(_) => (SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), "192.0.2.1:9"),
         IpAddr::V6(_) => (SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), "[2001:db8::1]:9"),

@@ -41,8 +41,8 @@ use crate::logging::Logging;
 use self::plan::Plan;
 
 pub(crate) fn run(arguments: &arguments::Serve) -> Done {
-    // Modes of files in shares come from `file_mode` and `directory_mode`; all other files are
-    // created with the mode that they need.
+    // The modes of files in shares come from `file_mode` and `directory_mode`, and all other files
+    // are created with the mode that they need, so the umask is not used.
     rustix::process::umask(rustix::fs::Mode::empty());
     let inherited = Inherited::note(listen::passed_descriptors());
     let plan = Plan::new(arguments)?;
@@ -62,7 +62,8 @@ fn run_beside_name_service(arguments: &arguments::Serve, plan: Plan, inherited: 
         .build()
         .map_err(Failure::failed("cannot start the event loop"))?;
     let done = runtime.block_on(run::run(arguments, plan, &logging, inherited));
-    // After a second Ctrl-C some cores may still be running.
+    // After a second Ctrl-C some cores may still be running: the runtime ends without waiting for
+    // them.
     runtime.shutdown_background();
     done
 }
@@ -73,6 +74,6 @@ fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If this fails, the present limit stays.
+    // If this fails, the present limit of descriptors stays.
     let _ = setrlimit(Resource::Nofile, limit);
 }

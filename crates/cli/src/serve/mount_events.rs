@@ -27,7 +27,7 @@ impl MountList {
         if let Some(list) = self.0 {
             let tell = Arc::clone(&told);
             let watch = move || wait(&list, &tell);
-            // Without this thread, changes are noticed only by the timer.
+            // If the thread cannot be started, only the timer notices changes of mounts.
             let _ = thread::Builder::new().name(String::from("mounts")).spawn(watch);
         }
         MountEvents(told)

@@ -132,7 +132,7 @@ fn add_share(config: &mut Config, share: ShareSection) -> Done {
 fn existing(folder: &Path) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(folder)
         .map_err(Failure::failed(format!("cannot share {}", folder.display())))?;
-    // The section opens the folder once, to check it; the name of the section does not matter.
+    // Opens the folder once, to check it; the name of the section does not matter for that.
     let probe = ShareSection::new(name_or_folder(&absolute), absolute.clone());
     if let Err(fault) = folder::open(&probe) {
         let exit = if fault.is_missing() { Exit::NotFound } else { Exit::Failed };

@@ -35,7 +35,8 @@ impl RpcSockets {
             if section.port() != 0 || found.is_ok() {
                 break;
             }
-            // The port that the system has chosen for one address is taken on another.
+            // The port that the system chose for one address is in use on another address, so a new
+            // port is tried.
             found = listen(&addresses, 0);
         }
         let interfaces = found?;

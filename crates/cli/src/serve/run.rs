@@ -50,7 +50,8 @@ pub(super) async fn run(
     let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
     let doors = ListeningSockets::open(&plan.config.server.listen, sockets)?;
     if let Some(replaced) = replaced {
-        // The old server is ended only after it is certain that the new one can start.
+        // The old server is ended only now, because the new configuration has been loaded without
+        // an error.
         Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
         replaced.end(configured::limits(&plan.config.limits).drain)?;
     }
@@ -62,12 +63,12 @@ pub(super) async fn run(
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
     let (guards, mounts) = (ShareGuards::of(&plan.config), MountList::open());
-    // The process has one thread still: threads that start later are confined, too.
+    // The process still has one thread only: threads that start later inherit the confinement.
     let confined = Confined::begin(&plan, arguments)?;
     let rdma = rdma::listen(&plan, arguments, &doors.addresses)?;
     let loaded = Loaded::new(plan, arguments, guid, None, Some(&guards))?;
-    // An inherited descriptor may be the pipe of the password file, so it is closed after it was
-    // read.
+    // An inherited descriptor may be the pipe with the password, which has been read now, so all
+    // are closed.
     inherited.close();
     warn(&loaded);
     confined.warn();

@@ -102,7 +102,8 @@ fn run_user(
 ) -> Result<Option<RunUserPassword>, Failure> {
     let given = match &arguments.password_file {
         Some(path) => Some(passwords::from_file(path)?),
-        // With a configuration, the password in the environment counts only together with `--user`.
+        // With a configuration, the password in the environment is used only together with
+        // `--user`.
         None if arguments.user.is_some() || arguments.config.is_none() => {
             passwords::from_environment()?
         }
@@ -120,7 +121,7 @@ fn run_user(
         return Ok(Some((user, Some(password))));
     }
     match &arguments.user {
-        // An existing account has a password already, so none is needed.
+        // If an account exists, no new password is generated.
         Some(name) if accounts.find(name.as_str()).is_some() => Ok(None),
         None if arguments.config.is_some() || accounts.entries().next().is_some() => Ok(None),
         _ => {

@@ -86,7 +86,8 @@ impl Running<'_> {
                         let server = self.server.clone();
                         tokio::spawn(async move { server.kick(&Kick::Share(name), &by).await });
                     }
-                    // The send fails if the connection that asked is closed.
+                    // The send fails if the connection that asked for the change is closed
+                    // meanwhile.
                     let _ = answer.send(done);
                 }
                 Some(asked) = self.account_reloads.recv() => {
@@ -148,13 +149,14 @@ impl Running<'_> {
     /// Reads the configuration again and returns true. On a fault it keeps the old configuration,
     /// logs the reason and returns false.
     fn reload(&mut self) -> bool {
-        // systemd needs the time at which the reload began.
+        // systemd expects the time at which the reload began.
         match NotifyState::monotonic_usec_now() {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
             Err(_) => notify(&[NotifyState::Reloading]),
         }
         if let Some(audit) = self.server.audit() {
-            // Log rotation sends SIGHUP, too, so the audit file is opened again.
+            // Log rotation sends SIGHUP after it has renamed the audit file, so the file is opened
+            // again.
             audit.reopen();
         }
         let reload = Event::new(Kind::Reload);
@@ -221,7 +223,7 @@ impl Running<'_> {
         let mut plan = Plan::new(self.arguments)?;
         self.confined.check_files(&plan, self.arguments)?;
         self.confined.leave_out(&mut plan.config.shares);
-        // Everything that can fail is tried before the first change, so that a reload changes all
+        // All steps that can fail come before the first change, so that a reload changes everything
         // or nothing.
         let level = plan.config.server.log_level.clone();
         logging::filter(level.as_deref())?;

@@ -44,7 +44,7 @@ impl Sender {
         command.arg0("frevo-traces").arg("send-traces").arg(address.to_string()).env_clear();
         command.process_group(0).stdin(Stdio::from(OwnedFd::from(theirs)));
         command.stdout(Stdio::from(output)).stderr(Stdio::null());
-        // The process ends when its socket is closed, so it is not waited for.
+        // The process ends by itself when its socket is closed, so the server does not wait for it.
         command.spawn()?;
         Ok(Self(Mutex::new(BufReader::new(ours))))
     }
@@ -73,7 +73,7 @@ impl Sender {
 
 /// Sends requests until the server has ended.
 pub(crate) fn run(address: SocketAddr) -> Done {
-    // The name of the thread only helps in lists of processes.
+    // The name of the thread only helps in process lists, so an error is ignored.
     let _ = rustix::thread::set_name(c"frevo-traces");
     helpers::confine_traces(address.port());
     let mut stdin = io::stdin().lock();

@@ -27,7 +27,7 @@ pub(super) fn connect() {
         tracing::debug!(target: "frevo::server", %error, "cannot reach the service manager");
         None
     });
-    // If a socket was set before, it stays in use.
+    // If `SOCKET` is set already, it keeps its first value.
     let _ = SOCKET.set(connected);
 }
 

@@ -74,7 +74,7 @@ impl ShareGuards {
         if let Some(guard) = files.get_mut(&key) {
             return guard.hold(&path);
         }
-        // If the guard's file cannot be made, the lock on the folder itself must do.
+        // If the guard's own file cannot be made, the lock on the shared folder has to suffice.
         let Ok(file) = open(folder, key) else { return Ok(()) };
         files.entry(key).or_insert(Guard { file, is_held: false }).hold(&path)
     }
@@ -166,7 +166,8 @@ mod tests {
         assert!(refused.contains(shared.path().to_str().unwrap()), "{refused}");
         drop(one);
         two.take(&share, &*vfs).unwrap();
-        // Two read-only servers may serve the same folder.
+        // A read-only share needs no guard of its own: it can be served although `two` has the
+        // folder.
         share.read_only = true;
         guards().take(&share, &*vfs).unwrap();
     }

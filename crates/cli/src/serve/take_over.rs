@@ -73,8 +73,8 @@ impl Replaced {
             let text = format!("cannot stop the server with the PID {pid}: {error}");
             Failure::new(Exit::Failed, text)
         };
-        // The first SIGTERM lets the old server finish its work, and the second one ends it at
-        // once.
+        // The first SIGTERM lets the old server finish its work, the second one ends it at once,
+        // and SIGKILL kills it.
         for (signal, patience) in
             [(Signal::TERM, drain + PATIENCE), (Signal::TERM, PATIENCE), (Signal::KILL, PATIENCE)]
         {
@@ -116,7 +116,7 @@ fn listening(process: &OwnedFd, pid: u32) -> io::Result<Vec<OwnedFd>> {
     let mut sockets = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let entry = entry?;
-        // A descriptor that was closed meanwhile is skipped.
+        // The link cannot be read if the descriptor was closed meanwhile: it is skipped.
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
         let (true, Some(number)) = (target.to_string_lossy().starts_with("socket:"), number) else {

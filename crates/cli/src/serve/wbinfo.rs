@@ -30,7 +30,7 @@ pub(super) fn command(name: &str) -> Command {
 /// Waits for the end of a program for `patience` at most, and returns what it said.
 fn output(mut child: Child, patience: Duration) -> io::Result<String> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    // Threads read the output, because a program stops when its pipes are full.
+    // Threads read the output, because the program would stop when its pipes are full.
     let said = reader(stdout)?;
     let errors = reader(stderr)?;
     let end = Instant::now() + patience;
@@ -39,7 +39,7 @@ fn output(mut child: Child, patience: Duration) -> io::Result<String> {
             break status;
         }
         if Instant::now() >= end {
-            // If the process has ended already, kill fails, which is ignored.
+            // If the process has ended already, `kill` fails, which does not matter.
             let _ = child.kill();
             let _ = child.wait();
             return Err(io::Error::new(io::ErrorKind::TimedOut, "wbinfo hangs"));
@@ -60,7 +60,7 @@ fn reader(pipe: Option<impl io::Read + Send + 'static>) -> io::Result<thread::Jo
     thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         if let Some(pipe) = pipe {
-            // Output that was read before an error counts.
+            // If reading fails, the output that was read before the error is used.
             let _ = pipe.take(OUTPUT_BYTES).read_to_end(&mut bytes);
         }
         bytes

@@ -47,7 +47,8 @@ impl Winbind {
         if domains.is_none_or(|domains| domains.get_ref().is_empty()) {
             return Ok(None);
         }
-        // A winbind that uses the join's smb.conf has its socket in the state directory.
+        // If winbind uses the smb.conf of the join, its socket is in the state directory, so the
+        // processes that ask it run as root.
         let as_root = plan.has_state && Membership::has_smb_conf(&state::dir_of(&plan.config));
         let processes: io::Result<Vec<_>> = (0..PROCESSES).map(|_| spawn(as_root)).collect();
         let free =
@@ -96,7 +97,7 @@ fn spawn(as_root: bool) -> io::Result<BufReader<UnixStream>> {
     command.args(as_root.then_some("--as-root"));
     command.process_group(0).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::from(output));
     command.stderr(Stdio::null());
-    // The process ends when its socket is closed, so it is not waited for.
+    // The process ends by itself when its socket is closed, so the server does not wait for it.
     command.spawn()?;
     Ok(BufReader::new(ours))
 }
@@ -136,8 +137,8 @@ impl DomainLogons for Winbind {
 /// The logon of an answer. The first SID is the user's, the second that of the primary group.
 fn logon(key: &str, domain: String, user: String, sids: &[String]) -> Option<DomainLogon> {
     let session_key = Zeroizing::new(unhex(key)?);
-    // Only SIDs of domains are accepted: no controller may make a user a member of this machine's
-    // groups.
+    // Only SIDs of domains (S-1-5-21-...) are accepted, so that a controller cannot make a user a
+    // member of this machine's own groups.
     let is_of_domain =
         |sid: &Sid| sid.authority() == 5 && sid.sub_authorities().first() == Some(&21);
     let sids: Vec<Sid> = sids.iter().filter_map(|sid| sid.parse().ok()).collect();

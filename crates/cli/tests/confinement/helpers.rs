@@ -84,7 +84,7 @@ fn no_helper_reaches_files_processes_or_privileges() {
         }
         succeeds(&place, helper, "nothing");
         succeeds(&place, helper, "thread");
-        // Programs of Samba run with the same filters.
+        // Programs of Samba run under the same filters: each of these calls must end the process.
         for attempt in ["mount /", "chroot /", "hostname"] {
             let config = place.path("etc/frevo.toml");
             let words = ["confinement-trial", "-c", text(&config), "--helper", helper, "--attempt"];
@@ -129,7 +129,8 @@ fn helpers_connect_to_those_that_they_ask() {
         is_refused(&place, "discovery", "listen 127.0.0.1:0", DENIED);
     }
     succeeds(&place, "discovery", "udp 127.0.0.1:0");
-    // A domain controller may have any address and port.
+    // A domain controller may have any address and port, so `directory` may connect anywhere;
+    // `winbind` may not.
     succeeds(&place, "directory", &connect);
     is_refused(&place, "directory", "listen 127.0.0.1:0", NOT_PERMITTED);
     is_refused(&place, "winbind", &connect, NOT_PERMITTED);
@@ -152,14 +153,14 @@ fn programs_are_those_of_winbind() {
     for helper in ["winbind", "winbind-as-root"] {
         succeeds(&place, helper, "run /bin/true");
     }
-    // File modes do not stop root; only the Landlock rules refuse these files.
+    // File modes do not stop root, so only the Landlock rules can refuse these files.
     for attempt in
         ["read /etc/shadow", "list /etc", "list /var/lib", "list /root", "run /etc/passwd"]
     {
         let why = if attempt.starts_with("run") { "" } else { DENIED };
         is_refused(&place, "winbind-as-root", attempt, why);
     }
-    // Only the process that looks up names may read the user database.
+    // Only the process that looks up names may read the user database; the others are refused.
     succeeds(&place, "names", "name root");
     succeeds(&place, "names", "read /etc/passwd");
 }
@@ -179,7 +180,8 @@ pub(super) fn all_are_confined(server: u32, names: &[&str]) {
         if is_root() {
             assert_eq!(of("Uid:"), "65534\t65534\t65534\t65534", "{process}");
             assert_eq!(of("Groups:"), "", "{process}");
-            // Other processes of the user cannot read the memory of this process.
+            // /proc/PID/mem belongs to root if other processes of the same user may not read the
+            // memory.
             let owner = fs::metadata(format!("/proc/{process}/mem")).unwrap().uid();
             assert_eq!(owner, 0, "{process}");
         }

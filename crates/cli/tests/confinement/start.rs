@@ -45,7 +45,8 @@ fn descriptors_of_others_are_closed() {
     let place = world();
     let secret = place.file("out/secret", "of another program", 0o600);
     let config = place.path("etc/frevo.toml");
-    // A shell leaves open descriptors to the program that it executes.
+    // A shell leaves descriptors 7 and 8 open in the program that it executes; only 8 is needed, to
+    // read the password.
     let password = place.file("etc/password", "pw\n", 0o600);
     let script = format!(
         "exec 7<{} 8<{}; exec \"$0\" \"$@\" --password-file /dev/fd/8",
@@ -64,7 +65,8 @@ fn descriptors_of_others_are_closed() {
         let theirs: Vec<_> = open.iter().map(|path| &**path).filter(is_theirs).collect();
         assert!(theirs.is_empty(), "{process}: {theirs:?}");
     }
-    // The password file is read before inherited descriptors are closed.
+    // The logon succeeds, because the password file was read before the inherited descriptors were
+    // closed.
     let address = server.address.clone();
     client(async { smb2::connect(&address, "ann", "pw").await.unwrap() });
     assert_eq!(server.stop().code, 0);

@@ -68,7 +68,7 @@ impl Sandbox {
         {
             return self.command(arguments);
         }
-        // The build folder may be closed to other users.
+        // Other users may not reach the build folder, so the program is copied.
         let copy = self.path("frevo");
         if !copy.exists() {
             // `cp` makes the copy: if this process had it open for writing, a child of another test
@@ -90,7 +90,7 @@ impl Sandbox {
 
     pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Said {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
-        // A program that needs no input may have ended already.
+        // A program that needs no input may have ended without reading it, which is no error.
         match child.stdin.take().unwrap().write_all(input.as_bytes()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             other => other.unwrap(),
@@ -122,7 +122,7 @@ impl Said {
             assert!(self.err.contains(word), "{word:?} not in {}", self.err);
         }
         assert!(self.err.starts_with("frevo: ") || self.err.starts_with("error: "), "{}", self.err);
-        // The message should be one sentence and not a whole screen.
+        // The error message should be one sentence, not a whole screen.
         assert!(self.err.len() < 1_000, "{}", self.err);
     }
 
@@ -177,7 +177,7 @@ impl Serving {
             std::thread::sleep(Duration::from_millis(10));
         }
         let mut err = String::new();
-        // stderr is None if the test has redirected it to a file.
+        // `stderr` is None if the test has redirected it to a file.
         if let Some(mut stderr) = self.child.stderr.take() {
             std::io::Read::read_to_string(&mut stderr, &mut err).unwrap();
         }
@@ -193,7 +193,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // If the process has ended already, kill fails, which is ignored.
+        // If the process has ended already, `kill` fails, which does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

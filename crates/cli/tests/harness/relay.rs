@@ -60,7 +60,7 @@ impl Relay {
 
 /// Carries bytes both ways, until the client has sent `most`: then it is cut, or held.
 fn carry(client: TcpStream, server: &str, most: usize, held: Option<Arc<AtomicUsize>>) {
-    // While the server is down the client's connection is dropped.
+    // While the server is down, the relay closes the client's connection.
     let Ok(server) = TcpStream::connect(server) else { return };
     for stream in [&client, &server] {
         stream.set_nodelay(true).unwrap();
@@ -87,7 +87,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, most: usize, held: Option<Arc<At
         }
     }
     for stream in [&from, &to] {
-        // The connection may have ended already.
+        // The connection may have ended already, so an error is ignored.
         let _ = stream.shutdown(Shutdown::Both);
     }
 }

@@ -285,8 +285,8 @@ impl<'a> Comparison<'a> {
     /// Finds the entries that only the target has.
     fn add_removals(&mut self, target: &'a Listed) {
         for (name, entry) in target {
-            // A partial copy that can be continued is not removed, nor is anything below a source
-            // entry that is not copied.
+            // The target keeps partial copies (`is_part`), entries that the source also has, and
+            // everything below a source entry that is not copied.
             let is_skipped = |above| {
                 let name = self.had.get(&self.key(above));
                 name.is_some_and(|name| self.source[*name].kind == Kind::Other)
@@ -298,7 +298,8 @@ impl<'a> Comparison<'a> {
             {
                 continue;
             }
-            // A removed directory includes its content, unless filtered entries in it stay.
+            // Removing a directory removes its content, so the content is not listed, except if
+            // filtered entries in it may stay.
             let is_removed = ancestors(name).any(|above| self.going.contains(above));
             if !self.sync.filter.is_all() || !is_removed {
                 self.going.insert(name);

@@ -41,14 +41,15 @@ pub(crate) async fn across(
         clean_remote(to, &part, how).await;
     }
     let options = OpenOptions::new().read(true).write(true).create(true);
-    // This share mode lets only one command write.
+    // The share mode READ lets no second command write to the part.
     let options = options.share_mode(ShareMode::READ);
     let file = options.open(to, &part).await.map_err(opened_as(to, target))?;
     let begun_part = Part::begun(to, &part);
     how.progress.begin(&spelling::shown(path));
     let filled = async {
         fill(&source, &file, &metadata, how).await?;
-        // A small file is not synced: if it is lost, the next run copies it again.
+        // A small file is not flushed to the server's disk: if it is lost, the next run copies it
+        // again.
         let synced =
             async { if is_small(metadata.len()) { Ok(()) } else { file.sync_all().await } };
         let (now, ()) = futures_util::future::try_join(source.metadata(), synced).await?;
@@ -58,8 +59,8 @@ pub(crate) async fn across(
         file.set_metadata(&dress.before(old, metadata.modified())).await
     };
     let filled = filled.await;
-    // The files are closed here and not in the background, because a handle that is left open could
-    // keep the file from being removed.
+    // The files are closed before the part is removed, because a handle that is still open could
+    // prevent that.
     let (closed, file_closed) = futures_util::future::join(source.close(), file.close()).await;
     if let Err(error) = filled {
         if !may_go_on(&error) && to.remove_file(&part).await.is_ok() {
@@ -83,14 +84,15 @@ async fn fill(
 ) -> frevo_client::Result<()> {
     let len = metadata.len();
     let same = source.share().session().server() == file.share().session().server();
-    // Pieces may be written out of order, by at most STORE_WINDOW, so the last part of the file may
-    // have gaps.
+    // The earlier run may have written pieces out of order, by at most STORE_WINDOW, so the copy
+    // continues that far before the part's end.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     how.progress.advance(begun);
     let mut at = begun;
     let data = sparse::there(source, metadata).await?;
-    // smbd does not report holes of a file without SPARSE, but a small allocation shows that it has
-    // some. They are kept if the data passes through this machine.
+    // smbd reports no holes for a file without SPARSE, but its small allocation shows that it has
+    // some. They can be kept only between two servers, because then the data passes through this
+    // machine.
     let hides_holes = !same && sparse::is_whole(&data, len) && metadata.allocation() < len;
     let leaves_holes = hides_holes && sets_sparse(file).await?;
     let data = sparse::allowed(file, data, len).await?;
@@ -110,7 +112,7 @@ async fn fill(
             } else {
                 let piece = Piece { from: at, len: end - at, leaves_holes };
                 at += stream(source, file, piece, how).await?;
-                // The source has become shorter meanwhile, so the copy ends here.
+                // The source has become shorter meanwhile, so there is no more data to copy.
                 if at < end {
                     break;
                 }
@@ -159,7 +161,7 @@ async fn stream(
         async move {
             how.take(piece.len() as u64).await;
             let place = places.acquire_owned().await.map_err(io::Error::other)?;
-            // A failed write ends the copy at once.
+            // Takes the results of finished writes: a failed write ends the copy at once.
             while let Some(written) = under_way().try_join_next() {
                 taken(written)?;
             }

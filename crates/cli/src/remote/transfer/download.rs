@@ -46,8 +46,8 @@ async fn whole(
     len: u64,
 ) -> frevo_client::Result<Option<(Vec<u8>, Metadata)>> {
     if len == 0 {
-        // An empty file needs no read (see `File::fetch_all`). Its size is asked for again, because
-        // NTFS lists a file that is being written with its old size.
+        // An empty file needs no read (see `File::fetch_all`). NTFS lists a file that is being
+        // written with an old length, so the length is queried again.
         let found = share.metadata(path).await?;
         if found.len() == 0 {
             return Ok(Some((Vec::new(), found)));
@@ -97,7 +97,7 @@ fn drop_part(part: &Path) {
 pub(super) fn lock(part: &LocalHandle) -> io::Result<()> {
     match rustix::fs::flock(part, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(io::Error::new(ErrorKind::ResourceBusy, UNDER_WAY)),
-        // Some file systems have no locks, which is ignored.
+        // Other errors mean that the file system has no locks: then the part is used without one.
         _ => Ok(()),
     }
 }
@@ -122,7 +122,8 @@ pub(crate) async fn down(
     if let Some((data, metadata)) = small {
         let part = part(to, share, path, &metadata);
         let dress = how.carry.of_remote(&metadata);
-        // The open must not truncate the file, because another command may be writing it.
+        // The open does not truncate the part, because another command may be writing it; `set_len`
+        // below does.
         let mut local = open_part(&part, mode, &mut LocalHandle::options()).map_err(&broken)?;
         let written = local.set_len(0).and_then(|()| {
             local.write_all(&data)?;
@@ -143,7 +144,7 @@ pub(crate) async fn down(
     let part = part(to, share, path, &metadata);
     let local = open_part(&part, mode, LocalHandle::options().read(true)).map_err(&broken)?;
     clean_local(&part, how);
-    // Data is written in order, so all of the part is valid.
+    // A download writes in order, so the part is valid up to its length and continued from there.
     let begun = local.metadata().map_err(&broken)?.len().min(metadata.len());
     how.progress.advance(begun);
     let fetched = fetch_data(&file, &metadata, begun, &local, how).await;
@@ -202,14 +203,15 @@ async fn fetch_data(
             let fetched = file.fetch(at, piece, sink).await?;
             at += fetched;
             if fetched < piece {
-                // The file has become shorter meanwhile, so the rest is left out.
+                // The file has become shorter meanwhile, so the copy ends here.
                 return Ok(at);
             }
         }
     }
     if at < len {
         how.progress.advance(len - at);
-        // The rest is a hole, if the file still has that length.
+        // The rest is a hole, unless the file has become shorter meanwhile, so its length is
+        // queried.
         return Ok(file.metadata().await?.len().clamp(at, len));
     }
     Ok(at)

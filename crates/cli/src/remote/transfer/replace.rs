@@ -31,7 +31,8 @@ impl Replaced {
             Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {
                 let Ok(found) = share.metadata(path).await else { return Err(error) };
                 if !found.attributes().contains(FileAttributes::READONLY) {
-                    // The user may write the file but not read its access list.
+                    // The access list cannot be read, but if the user can open the file for
+                    // writing, it may be replaced, without its access list.
                     let options = OpenOptions::new().access(AccessMask::WRITE_DATA);
                     let Ok(file) = options.open(share, path).await else { return Err(error) };
                     let found = file.metadata_at_open();
@@ -89,7 +90,8 @@ impl Replaced {
             return Ok(());
         }
         match share.set_security(part, &list).await {
-            // Without the right to set access lists, the file keeps the inherited one.
+            // The user may not set access lists, so the new file keeps the one that it has
+            // inherited.
             Err(error) if error.status().is_some() => {
                 let url = share.url(path);
                 crate::console::tell(format_args!(
@@ -172,8 +174,8 @@ async fn renamed(
         match done {
             Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
             Err(error) if was_lost && error.is_not_found() => {
-                // The rename's answer was lost, but the target has the part's content now: it
-                // succeeded.
+                // The rename's answer was lost, but the part is gone and its content is in the
+                // target: the rename succeeded.
                 return share.metadata(path).await.map(drop);
             }
             done => return done,

@@ -61,7 +61,8 @@ fn has_network_module(text: &str) -> bool {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     lines.filter(of_users).any(|line| {
         let modules = line.split_once(':').map_or("", |(_, modules)| modules);
-        // An action such as [NOTFOUND=return], which may have several words, is no module.
+        // An action such as [NOTFOUND=return], perhaps of several words, is not the name of a
+        // module and is skipped.
         let mut is_action = false;
         modules.split_whitespace().any(|word| {
             is_action |= word.starts_with('[');

@@ -142,7 +142,7 @@ pub(super) fn confine_to_running(is_root: bool) -> Result<(), String> {
         rules = grant(rules, Path::new(place), READ | AccessFs::Execute)?;
     }
     rules = grant_sockets(rules, SERVICES)?;
-    // Programs may write to /dev/null.
+    // Programs open /dev/null for writing, so this is allowed.
     if let Ok(null) = PathFd::new("/dev/null") {
         let rule = PathBeneath::new(null, AccessFs::WriteFile);
         let rule = rule.set_compatibility(CompatLevel::BestEffort);
@@ -213,7 +213,7 @@ fn grant(
     path: &Path,
     rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, String> {
-    // A missing path needs no rule; the code that uses it reports the error.
+    // A missing path gets no rule: the code that uses it will report the error.
     let Ok(fd) = PathFd::new(path) else { return Ok(rules) };
     let rights = if path.is_dir() { rights } else { READ_FILE };
     let rule = PathBeneath::new(fd, rights).set_compatibility(CompatLevel::BestEffort);
@@ -231,8 +231,7 @@ fn restrict(rules: RulesetCreated) -> Result<(), String> {
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn lacking(error: RulesetError) -> String {
     match error {
-        // The text of this error lists the missing rights but not the reason, so another text is
-        // used.
+        // The text of this error lists the missing rights but gives no reason, so it is replaced.
         RulesetError::HandleAccesses(_) => String::from(
             "files: this kernel has no Landlock, or one older than Linux 5.19, or a container's \
              filter forbids it",

@@ -140,8 +140,8 @@ impl Confined {
         async move {
             let Some(bell) = bell.and_then(|bell| UnixStream::from_std(bell).ok()) else { return };
             while bell.readable().await.is_ok() {
-                // A refused call writes one byte. If the stream is full, the reader is awake
-                // anyway.
+                // Each refused call writes one byte to the stream. One read takes up to 64 of them,
+                // because their number does not matter.
                 if matches!(bell.try_read(&mut [0; 64]), Ok(0)) {
                     return;
                 }
@@ -212,8 +212,8 @@ impl Confined {
 
     /// Fails where a configuration names files that cannot be read any more.
     pub(super) fn check_files(&self, plan: &Plan, arguments: &Serve) -> Done {
-        // Folders of shares are not checked here: a share that is out of reach is left out by
-        // itself.
+        // The folders of shares are not checked here, because a share whose folder is out of reach
+        // is simply not served.
         let needs = Needs { read: Needs::files(plan, arguments), ..Needs::default() };
         let Some(path) = self.out_of_reach(&needs) else { return Ok(()) };
         Err(Failure::new(

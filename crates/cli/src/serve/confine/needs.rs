@@ -42,7 +42,8 @@ impl Needs {
         for share in &config.shares {
             needs.add_share(share);
         }
-        // Log rotation moves the file away and sends SIGHUP, upon which the server makes it again.
+        // Log rotation renames the audit file and sends SIGHUP, and the server makes a new one: so
+        // the server needs write access to the folder.
         let log = config.audit.file.as_ref().map(|file| real(file.get_ref()));
         needs.written.extend(log.and_then(|log| Some(log.parent()?.to_owned())));
         let folders = config.server.confine_to.iter().chain(&config.server.share_roots);
@@ -58,8 +59,8 @@ impl Needs {
         for file in further.iter().filter(|file| !needs.reaches(file)).collect::<Vec<_>>() {
             needs.add_file(file, |folder| is_own(folder) && holds_only(folder, &further));
         }
-        // The server removes the socket at a stop only if the folder is its own: elsewhere the
-        // socket file stays, and the next start replaces it.
+        // At a stop the server removes its socket only from a folder of its own: in other folders
+        // the socket file stays, and the next start replaces it.
         let socket =
             admin_interface::socket_of(plan).and_then(|socket| std::path::absolute(socket).ok());
         let folder = socket.as_deref().and_then(Path::parent).filter(|folder| is_own(folder));
@@ -120,7 +121,7 @@ impl Needs {
 /// replace the file, so that its folder is needed whatever else it holds.
 fn configuration(arguments: &Serve) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = arguments.config.iter().cloned().collect();
-    // The further files of the configuration are read, too.
+    // The folder of further configuration files is read, too.
     let further = arguments.config.iter().map(|file| further_files(file));
     files.extend(further.filter(|folder| folder.is_dir()));
     files

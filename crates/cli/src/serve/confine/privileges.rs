@@ -65,12 +65,13 @@ fn keep(kept: CapabilitySet) -> Result<(), String> {
         for number in 0..CAPABILITIES {
             let one = CapabilitySet::from_bits_retain(1 << number);
             if !kept.contains(one) {
-                // The kernel refuses capabilities that it does not know, which is ignored.
+                // The kernel refuses to remove capabilities that it does not know, which is no
+                // error.
                 let _ = remove_capability_from_bounding_set(one);
             }
         }
     }
-    // Linux before 4.3 has no ambient capabilities, so an error is ignored.
+    // Linux before 4.3 has no ambient capabilities, so an error of this call is ignored.
     let _ = clear_ambient_capability_set();
     let sets = CapabilitySets {
         effective: held.effective & kept,
@@ -93,12 +94,12 @@ pub(super) fn become_nobody_in(group: u32) {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     let (uid, gid) = (Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(group)));
-    // Without the privilege the process is an ordinary user already, so errors are ignored. The
-    // calls change only the calling thread, which is the only one of the process.
+    // Without the privilege to change users, the process is no root process already, so errors are
+    // ignored. The calls change only the calling thread, which is the only one of the process.
     let _ = set_thread_groups(&[]);
     let _ = set_thread_res_gid(gid, gid, gid);
     let _ = set_thread_res_uid(uid, uid, uid);
-    // The change of the user made the process's memory readable for that user, so it is closed
+    // The change of the user has made the process's memory readable for that user, so it is closed
     // again.
     let _ = close_memory();
 }

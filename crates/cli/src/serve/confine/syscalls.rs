@@ -23,7 +23,7 @@ pub(super) use new::FCHMODAT2;
 /// Calls whose arguments decide, in `super::seccomp`.
 #[cfg(test)]
 pub(super) const BY_ARGUMENTS: &[i64] = &[
-    // System calls for data and names.
+    // These system calls are for data and names.
     libc::SYS_io_uring_register,
     libc::SYS_fcntl,
     libc::SYS_ioctl,
@@ -35,11 +35,11 @@ pub(super) const BY_ARGUMENTS: &[i64] = &[
     libc::SYS_quotactl_fd,
     libc::SYS_fanotify_init,
     libc::SYS_fanotify_mark,
-    // System calls for sockets.
+    // These system calls are for sockets.
     libc::SYS_socketpair,
     libc::SYS_setsockopt,
     libc::SYS_sendto,
-    // System calls for memory, threads and limits.
+    // These system calls are for memory, threads and limits.
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_madvise,
@@ -62,7 +62,7 @@ pub(super) const RDMA: &[i64] = &[libc::SYS_bind, libc::SYS_sendmsg];
 /// Calls that are allowed whatever their arguments. The kernel remembers these and does
 /// not run the filter for them (Linux 5.11).
 pub(super) const ALLOWED: &[i64] = &[
-    // System calls for data.
+    // These system calls are for data.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -89,7 +89,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_readahead,
     new::CACHESTAT,
     libc::SYS_io_uring_enter,
-    // System calls for names.
+    // These system calls are for names.
     libc::SYS_openat,
     libc::SYS_openat2,
     libc::SYS_close,
@@ -105,7 +105,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_symlinkat,
     libc::SYS_readlinkat,
     libc::SYS_umask,
-    // System calls for metadata.
+    // These system calls are for metadata.
     libc::SYS_statx,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
@@ -114,7 +114,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_fchown,
-    // Folders with set-group-ID need setfsgid; a capability limits its use.
+    // A change of a folder with set-group-ID needs setfsgid; a capability limits its use.
     libc::SYS_setfsgid,
     libc::SYS_fchownat,
     libc::SYS_utimensat,
@@ -134,12 +134,12 @@ pub(super) const ALLOWED: &[i64] = &[
     new::SETXATTRAT,
     new::LISTXATTRAT,
     new::REMOVEXATTRAT,
-    // System calls to notice changes by other programs.
+    // These system calls notice changes by other programs.
     libc::SYS_inotify_init1,
     libc::SYS_inotify_add_watch,
     libc::SYS_inotify_rm_watch,
     libc::SYS_name_to_handle_at,
-    // System calls for sockets that exist already.
+    // These system calls are for sockets that exist already.
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_getsockname,
@@ -149,7 +149,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_recvmsg,
     libc::SYS_shutdown,
     libc::SYS_memfd_create,
-    // System calls that wait.
+    // These system calls wait.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -170,7 +170,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_gettimeofday,
     libc::SYS_sched_yield,
     libc::SYS_restart_syscall,
-    // System calls for memory.
+    // These system calls are for memory.
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -180,7 +180,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_munlock,
     libc::SYS_membarrier,
     libc::SYS_getrandom,
-    // System calls for threads and signals of this process.
+    // These system calls are for threads and signals of this process.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_set_tid_address,
@@ -210,7 +210,8 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_rt_sigpending,
     libc::SYS_rt_sigtimedwait,
     libc::SYS_sigaltstack,
-    // A filter cannot read the arguments of clone3, so another filter answers it with ENOSYS.
+    // A filter cannot read the arguments of clone3, so clone3 is allowed here, and another filter
+    // answers it with ENOSYS.
     libc::SYS_clone3,
 ];
 
@@ -253,7 +254,7 @@ pub(super) const ALLOWED_OLD: &[i64] = &[libc::SYS_renameat];
 /// Calls of each process that helps the server: sockets, waiting, memory, threads, and questions
 /// about files. Those with arguments that decide are in `super::seccomp::helpers`.
 pub(super) const HELPER: &[i64] = &[
-    // System calls for standard input and output and for sockets.
+    // These system calls are for standard input and output and for sockets.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -271,7 +272,7 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_recvmmsg,
     libc::SYS_shutdown,
     libc::SYS_bind,
-    // Libraries open files such as the time zone or settings of the allocator.
+    // Libraries open files, such as the time zone and settings of the allocator.
     libc::SYS_openat,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
@@ -279,7 +280,7 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_lseek,
     libc::SYS_faccessat,
     libc::SYS_readlinkat,
-    // System calls that wait.
+    // These system calls wait.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -298,13 +299,13 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_gettimeofday,
     libc::SYS_sched_yield,
     libc::SYS_restart_syscall,
-    // System calls for memory.
+    // These system calls are for memory.
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_membarrier,
     libc::SYS_getrandom,
-    // System calls for threads and signals of this process.
+    // These system calls are for threads and signals of this process.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_set_tid_address,
@@ -325,7 +326,8 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // A filter cannot read the arguments of clone3, so another filter answers it with ENOSYS.
+    // A filter cannot read the arguments of clone3, so clone3 is allowed here, and another filter
+    // answers it with ENOSYS.
     libc::SYS_clone3,
 ];
 
@@ -405,7 +407,7 @@ pub(super) const STARTING: &[i64] = &[
     libc::SYS_kill,
     libc::SYS_setsid,
     libc::SYS_setpgid,
-    // The child process installs a seccomp filter of its own, so this call stays allowed.
+    // The started process installs a seccomp filter of its own, so this call stays allowed.
     libc::SYS_seccomp,
 ];
 

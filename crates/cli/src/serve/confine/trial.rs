@@ -33,8 +33,8 @@ pub(crate) fn run(trial: &Trial) -> Done {
     super::start_name_service(&plan)?;
     let confined = Confined::begin(&plan, &trial.serve)?;
     let done = attempted(&trial.attempt);
-    // `take` returns the system calls that the filter has refused; without a filter it returns
-    // nothing.
+    // `take` returns the numbers of the system calls that the filter has refused; without a filter
+    // the list is empty.
     let refused = frevo_posix::refused_calls::take();
     print(format!("{}; refused calls: {refused:?}\n", confined.line()).as_bytes())?;
     done.map_err(|error| failure(&trial.attempt, &error))

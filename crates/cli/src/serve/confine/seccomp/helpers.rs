@@ -33,8 +33,8 @@ impl Helper {
     pub(super) fn programs(self) -> Result<[BpfProgram; 3], String> {
         let hostile = syscalls::HOSTILE.iter().chain(syscalls::HOSTILE_OLD).copied();
         let kept: &[i64] = match self {
-            // By this call the process gets copies of its own sockets, to find them. The kernel
-            // refuses the sockets of other users.
+            // By this call the process copies its own sockets, to find them. The kernel refuses the
+            // sockets of other users.
             Self::Discovery => &[libc::SYS_pidfd_getfd],
             Self::NamesKeeper => syscalls::STARTING_OLD,
             Self::Winbind => syscalls::PROGRAMS,
@@ -94,8 +94,8 @@ impl Helper {
             _ => arguments::code_from_files(rules)?,
         }
         if matches!(self, Self::NamesKeeper | Self::Winbind) {
-            // Processes that this helper starts confine themselves, and may abort by a signal to
-            // themselves.
+            // This helper starts processes, which confine themselves by prctl and may abort by a
+            // signal to themselves.
             let prctls = syscalls::PRCTLS.iter().chain(syscalls::PRCTLS_OF_STARTING).copied();
             rules.insert(libc::SYS_prctl, any(0, prctls)?);
             rules.insert(libc::SYS_tgkill, Vec::new());

@@ -30,12 +30,12 @@ fn run(program: &BpfProgram, arch: u32, number: i64, arguments: [u64; 6]) -> u32
         at += 1;
         let jump = |taken: bool| usize::from(if taken { step.jt } else { step.jf });
         match step.code {
-            // The code is BPF_LD | BPF_W | BPF_ABS: it loads a word of the call.
+            // The code is BPF_LD | BPF_W | BPF_ABS: it loads a word of the system call's data.
             0x20 => {
                 let from = step.k as usize;
                 accumulator = u32::from_le_bytes(data[from..from + 4].try_into().unwrap());
             }
-            // The code is BPF_ALU | BPF_AND | BPF_K.
+            // The code is BPF_ALU | BPF_AND | BPF_K: it masks the accumulator.
             0x54 => accumulator &= step.k,
             // The codes are BPF_JMP with JA, JEQ, JGT and JGE.
             0x05 => at += step.k as usize,
@@ -107,7 +107,7 @@ fn what_is_hostile_ends_the_process() {
             assert_eq!(verdict(*number, arguments), KILL, "{number}");
         }
     }
-    // System calls of another architecture end the process.
+    // The numbers are system calls of another architecture, which end the process.
     for number in [1, 11, 59, 221] {
         assert_eq!(verdict_at(ARCHES[1], &Needs::default(), number, [0; 6]), KILL);
     }
@@ -127,7 +127,7 @@ fn everything_else_is_refused() {
     for number in (0..1_000).filter(|number| !known.contains(number)) {
         assert_eq!(verdict(number, [0; 6]), TRAP, "{number}");
     }
-    // System calls of x32 have the same numbers with bit 30 set; they are refused.
+    // A system call of x32 has the number of x86-64 with bit 30 set, and is refused.
     assert_eq!(verdict(0x4000_0000 | libc::SYS_openat, [0; 6]), TRAP);
     for (number, arguments, what) in [
         (libc::SYS_clone, [17, 0, 0, 0, 0, 0], "fork"),
