@@ -50,8 +50,7 @@ pub(super) async fn run(
     let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
     let doors = ListeningSockets::open(&plan.config.server.listen, sockets)?;
     if let Some(replaced) = replaced {
-        // The old server is ended only now, because the new configuration has been loaded without
-        // an error.
+        // The new configuration is loaded first: the old server ends only if that succeeds.
         Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
         replaced.end(configured::limits(&plan.config.limits).drain)?;
     }
