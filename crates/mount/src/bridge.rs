@@ -51,7 +51,8 @@ fn name_in(parent: INodeNo, name: &OsStr) -> NameIn {
 #[allow(clippy::too_many_arguments, reason = "fuser's trait")]
 impl Filesystem for Bridge {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // These capabilities are optional: older kernels lack some of them.
+        // Older kernels lack some of these capabilities, so each is requested only if the kernel
+        // has it.
         for wanted in [
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -77,8 +78,8 @@ impl Filesystem for Bridge {
                 Ok(NameLookup::Found(EntryReply { attr, ttl }, name_ttl)) => {
                     reply.entry_with_ttls(&ttl, &name_ttl, &attr, GENERATION)
                 }
-                // An entry with the number 0 tells the kernel to cache that the name does not
-                // exist.
+                // In FUSE an entry with the inode number 0 lets the kernel cache that the name does
+                // not exist.
                 Ok(NameLookup::Absent(ttl)) => {
                     reply.entry(&ttl, &EntryReply::negative(), GENERATION)
                 }
@@ -298,7 +299,8 @@ impl Filesystem for Bridge {
     ) {
         let is_mapped = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         if !is_mapped {
-            // Sending data spawns a task, so this thread enters the runtime.
+            // `write_now` may spawn a task that sends the data, so this thread enters the runtime
+            // first.
             let _inside = self.works.enter();
             if let Some(count) = self.volume.write_now(handle.0, offset, data) {
                 return reply.written(count);
@@ -337,8 +339,8 @@ impl Filesystem for Bridge {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        // The answer is sent first: no program waits for it, and the kernel need not keep the
-        // request.
+        // The answer to RELEASE is sent first: no program waits for it, and the kernel need not
+        // keep the request.
         reply.ok();
         let volume = Arc::clone(&self.volume);
         self.works.begin(async move { volume.release(handle.0).await });
@@ -394,8 +396,8 @@ impl Filesystem for Bridge {
                     let name = entry.name(spelling);
                     let full = match entry {
                         Entry::Itself(..) => {
-                            // The kernel does not count `.` and `..` as look-ups, so no look-up is
-                            // noted.
+                            // The kernel does not count `.` and `..` of a listing as look-ups, so
+                            // only their attributes are returned.
                             let entry_reply = volume.attr_of_directory(&listed.node);
                             reply.add(
                                 entry_reply.ino,
@@ -439,7 +441,8 @@ impl Filesystem for Bridge {
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        // A change of a name is complete when the server answers, so there is nothing to sync.
+        // A change of a name is complete when the server has answered, so there is nothing left to
+        // sync.
         reply.ok();
     }
 
@@ -566,7 +569,7 @@ impl Filesystem for Bridge {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        // Programs use an ioctl to ask if a file is a terminal: ENOTTY says that it is not.
+        // The C library uses an ioctl to ask if a file is a terminal: ENOTTY says that it is not.
         reply.error(Errno::ENOTTY);
     }
 

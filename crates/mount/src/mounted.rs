@@ -193,7 +193,7 @@ pub async fn mount(
     std::thread::Builder::new()
         .name(String::from("frevo-mount"))
         .spawn(move || {
-            // The send fails if the receiver is gone.
+            // The send fails if the receiver is gone, which needs no action.
             let _ = tell.send(started.join());
         })
         .map_err(MountError::Refused)?;
@@ -215,7 +215,8 @@ async fn tidy(volume: Weak<Volume>) {
 }
 
 fn config(share: &Share, path: &str, settings: &Settings) -> Config {
-    // The name must not contain commas or backslashes, which are special to fusermount3.
+    // Commas and backslashes are special to fusermount3, so they are replaced in the name of the
+    // file system.
     let name = share.url(path).replace(['\\', ','], "_");
     let mut config = Config::default();
     config.mount_options = vec![
@@ -321,7 +322,7 @@ fn unmount(folder: &Path) -> io::Result<Unmount> {
     match rustix::mount::unmount(folder, UnmountFlags::NOFOLLOW) {
         Ok(()) => return Ok(Unmount::Done),
         Err(Code::BUSY) => return Ok(Unmount::Busy),
-        // Another program has unmounted it already.
+        // The folder is no mount point any more, because another program has unmounted it.
         Err(Code::INVAL | Code::NOENT) => return Ok(Unmount::Done),
         Err(Code::PERM) => {}
         Err(error) => return Err(error.into()),

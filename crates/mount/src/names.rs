@@ -49,7 +49,7 @@ pub fn from_wire(wire: &str, spelling: Spelling) -> String {
         at_end.or_else(|| reserved::plain(one)).unwrap_or(one)
     };
     let name: String = wire.chars().enumerate().map(back).collect();
-    // A file cannot be named `.` or `..`: such a name keeps the server's spelling.
+    // No file can be called `.` or `..`, so such a name keeps the server's spelling.
     if matches!(&*name, "." | "..") { wire.to_owned() } else { name }
 }
 
@@ -70,7 +70,7 @@ mod tests {
         }
         let to_wire = |name: &str| to_wire(OsStr::new(name), Spelling::Mapped);
         assert_eq!(to_wire("a. b").unwrap(), "a. b");
-        // The mapped dot is kept in the middle of a name, because `a.b` is another file.
+        // A mapped dot in the middle of a name is kept, because `a.b` is another file.
         for wire in ["a\u{f029}b", "\u{f028}b", "a\u{f022}\u{f028}\u{f029}"] {
             assert_eq!(to_wire(&from_wire(wire, Spelling::Mapped)).unwrap(), wire);
         }

@@ -125,7 +125,8 @@ impl Node {
     pub(crate) fn path(&self) -> Outcome<String> {
         let mut parts: Vec<String> = Vec::new();
         let mut at: Option<Arc<Self>> = None;
-        // Names known at different times may form a circle, so the depth is limited.
+        // Names that were recorded at different times may form a circle, so at most DEPTH_MAX
+        // parents are visited.
         for _ in 0..DEPTH_MAX {
             let node = at.as_deref().unwrap_or(self);
             if let Some(base) = &node.base {
@@ -256,7 +257,8 @@ impl Node {
         }
         let found = Some(TimedMetadata { metadata, at: asked });
         if is_ahead {
-            // The answer lacks data that is not sent yet, so its size and times are kept apart.
+            // This answer does not include the unsent data, so it is stored apart from the metadata
+            // that does.
             learned.before_writes = found.filter(has_plain_mode);
         } else {
             (learned.known, learned.before_writes) = (found, None);
@@ -267,7 +269,8 @@ impl Node {
     pub(crate) fn set_listed_metadata(&self, metadata: Metadata, asked: Instant) {
         let links = match metadata.links() {
             0 => self.known().map_or(1, |known| known.metadata.links()),
-            // A number other than 0 comes from a server with the POSIX extensions, and is right.
+            // A link count other than 0 comes from a server with the POSIX extensions and is
+            // correct.
             links => links,
         };
         self.set_metadata(metadata.with_links(links.max(1)), asked);
@@ -388,11 +391,12 @@ impl Nodes {
         let mut table = self.table.lock();
         let id = match metadata.file_id() {
             0 => table.id_of(parent.id, name),
-            // The number of the root belongs to the mount, so a file with this number gets another
-            // one.
+            // The number ROOT belongs to the root of the mount, so another file with this number
+            // gets a changed one.
             ROOT => MADE_UP | ROOT,
-            // A directory below itself: another file system may be mounted there, whose root has
-            // the same number, or the server lies. It gets a number from its name.
+            // The number of a parent cannot be that of a directory below it. Another file system
+            // may be mounted there on the server, or the server lies: the directory gets a number
+            // from its name.
             id if kind == FileType::Directory && parent.is_within(id) => {
                 table.id_of(parent.id, name)
             }
@@ -402,8 +406,8 @@ impl Nodes {
         let node = known.unwrap_or_else(|| {
             let node = Node::new(id, kind, None);
             if let Some(old) = table.by_id.insert(id, Arc::clone(&node)) {
-                // The kernel will forget both nodes under one number, so their look-ups are added
-                // up.
+                // The kernel counts look-ups by number and will forget both nodes together, so the
+                // look-ups of the old node are added to the new one.
                 let lookups = old.lookups.load(Ordering::Acquire);
                 node.lookups.store(lookups, Ordering::Release);
                 table.left(&old);
@@ -479,7 +483,7 @@ impl Table {
         }
         let ids = self.seen_as.entry((parent.id, name.to_owned())).or_default();
         if ids.iter().all(|seen| seen.id != node.id) {
-            // The name leads to this node now, so promises to other nodes of this name are void.
+            // The name leads to this node now, so the promises of this name to other nodes end.
             ids.iter_mut().for_each(|seen| seen.promise = None);
             ids.push(SeenAs { id: node.id, promise: None });
         }
@@ -569,7 +573,7 @@ pub(crate) fn kind_of(metadata: &Metadata) -> FileType {
             ReparseTag::LX_FIFO => FileType::NamedPipe,
             ReparseTag::LX_CHR => FileType::CharDevice,
             ReparseTag::LX_BLK => FileType::BlockDevice,
-            // Files that are deduplicated, compressed or offline are read like any other file.
+            // Deduplicated, compressed or offline files are read like any other file.
             _ if metadata.attributes().contains(FileAttributes::DIRECTORY) => FileType::Directory,
             _ => FileType::RegularFile,
         },

@@ -76,14 +76,14 @@ impl Shared {
     }
 
     fn take(self: &Arc<Self>) {
-        // A Taker exists only in a running task: a task that is dropped at the end of its runtime
-        // must not start another one.
+        // A Taker starts a new task when it is dropped, so it is made only in a running task: a
+        // task that never ran, dropped at the end of its runtime, must start none.
         let _taker = Taker(self);
         for _ in 0..GO_ON_AT_ONCE {
             let mut ready = self.ready.lock();
             let Some((rest, work)) = ready.works.pop_front() else { return };
-            // One waiting item is soon taken by this task; for more of them a further task is
-            // started.
+            // A single waiting item is soon taken by this task. If more wait, a further task is
+            // started, up to `takers_max`.
             let is_much = ready.works.len() > ready.takers && ready.takers < self.takers_max;
             ready.takers += usize::from(is_much);
             drop(ready);
@@ -139,7 +139,7 @@ impl Rest {
                 *stage = Stage::Waiting(work);
                 return;
             }
-            // The answer arrived meanwhile, so the work can go on.
+            // The waker was called during the poll, so the work is polled again.
         }
         self.shared.push(Arc::clone(self), work);
     }
@@ -190,7 +190,8 @@ mod tests {
         let teller = tell;
         works.begin(async move {
             waited.await.unwrap();
-            // The second wait happens in the task, on another thread.
+            // The first wait was on the thread that began the work. The second wait happens in the
+            // task, on another thread.
             tokio::time::sleep(Duration::from_millis(5)).await;
             teller.send(std::thread::current().id()).unwrap();
         });
@@ -257,7 +258,8 @@ mod tests {
                     tell.send(tokio::task::id()).unwrap();
                 });
             }
-            // All answers are sent from one task, as the task that reads the connection does.
+            // All answers are sent from one task, as the task that reads the connection does: only
+            // the work of two answers stays in one task.
             runtime
                 .spawn(async move { answers.into_iter().for_each(|answer| _ = answer.send(())) });
             let tasks: HashSet<_> = (0..count).map(|_| in_time(&told)).collect();

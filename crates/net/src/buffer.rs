@@ -90,8 +90,7 @@ impl Buf {
             return Self::new();
         }
         let block = match class_for(bytes) {
-            // While a thread ends, its pool may be dropped already: the block is allocated without
-            // the pool.
+            // While a thread ends, its pool may be dropped already: then a new block is allocated.
             Some(class) => POOL
                 .try_with(|pool| pool.borrow_mut().take(class))
                 .unwrap_or_else(|_| Block::allocate(CLASSES[class])),
@@ -160,7 +159,7 @@ impl Buf {
             return;
         }
         let mut larger = Self::with_headroom(self.start, self.len() + additional);
-        // Copying keeps the headroom, which may not be a multiple of the alignment.
+        // The copy keeps the headroom, which need not be a multiple of the alignment.
         larger.start = self.start;
         larger.end = self.start;
         let len = self.len();
@@ -294,7 +293,7 @@ impl Drop for Buf {
             budget::give(block.capacity);
         }
         let mut block = Some(block);
-        // A block that the pool refuses, or that has no pool at the end of its thread, is freed
+        // A block that the pool refuses, or that has no pool because its thread ends, is freed
         // here, after the borrow of the pool has ended.
         let refused = POOL.try_with(|pool| match block.take() {
             Some(block) => pool.borrow_mut().put(block),

@@ -113,7 +113,7 @@ pub async fn stopping() {
 }
 
 async fn stop_asked(stopping: &mut watch::Receiver<Stop>) {
-    // An error means that `Cores` was dropped, which ends the wait like a stop.
+    // An error means that `Cores` was dropped, which ends the wait as a stop does.
     drop(stopping.wait_for(|stop| *stop != Stop::No).await);
 }
 
@@ -171,7 +171,8 @@ impl Cores {
     fn join(&mut self) {
         self.handles.clear();
         for thread in self.threads.drain(..) {
-            // The error is dropped: a core thread that panicked has already reported the panic.
+            // If a core thread has panicked, it has reported the panic itself, so the error is
+            // dropped.
             drop(thread.join());
         }
     }
@@ -237,7 +238,7 @@ impl CoreHandle {
     {
         let (answer, answered) = oneshot::channel();
         self.spawn(move || async move {
-            // The send fails if the caller has stopped waiting.
+            // The send fails if the caller does not wait for the answer any more.
             drop(answer.send(make().await));
         });
         answered.await.ok()
@@ -294,8 +295,8 @@ fn start_one(
         let local = LocalSet::new();
         local.block_on(&runtime, work(queue, stopping, &polls));
         {
-            // The remaining tasks are dropped while the runtime still exists and is entered,
-            // because their values may use it.
+            // The remaining tasks are dropped here, while their runtime still exists and is
+            // entered, because their values may use it.
             let _within = runtime.enter();
             drop(local);
         }
@@ -316,14 +317,15 @@ async fn work(
     loop {
         tokio::select! {
             biased;
-            // The runtime polls this future after each look for events.
+            // The runtime polls this future after each look for events: `poll_give` gives the next
+            // turns then.
             never = poll_fn(|cx| turns::poll_give(cx)) => match never {},
             _ = trim.tick() => buffer::release_unused(),
             job = queue.recv() => match job {
                 Some(job) => { tasks.spawn_local(Watched::new(job(), polls)); }
                 None => break,
             },
-            // The panic hook has already reported the panic, which affects no other task.
+            // The panic hook has reported the panic of the task, which does not affect other tasks.
             Some(_ended) = tasks.join_next() => {}
             () = stop_asked(&mut stopping) => break,
         }
@@ -335,7 +337,7 @@ async fn work(
         Stop::No => Duration::ZERO,
     };
     let all_ended = async {
-        // Jobs accepted before the queue was closed still begin.
+        // The queue is closed, but jobs that it had accepted before must still begin.
         while let Some(job) = queue.recv().await {
             tasks.spawn_local(Watched::new(job(), polls));
         }

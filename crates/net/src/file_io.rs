@@ -132,7 +132,7 @@ impl File {
         }
         match rustix::fs::seek(self.fd.as_fd(), rustix::fs::SeekFrom::Hole(offset)) {
             Ok(hole) if hole != offset => 0,
-            // The write extends the file (no data follows the offset), so the flag is useful.
+            // No data follows the offset, so the write extends the file and the flag is useful.
             Ok(_) | Err(rustix::io::Errno::NXIO) => flag,
             Err(_) => 0,
         }
@@ -196,8 +196,8 @@ impl File {
                     self.mount.learn_cachestat(true);
                     return cached > last / page - offset / page;
                 }
-                // Old kernels lack cachestat(2), and newer ones allow it only to the owner of the
-                // file.
+                // Old kernels lack cachestat(2), and newer ones allow it only to the file's owner:
+                // the mount remembers that.
                 Err(_) => self.mount.learn_cachestat(false),
             }
         }
@@ -229,7 +229,7 @@ impl File {
     /// If `len` is more than a [`Buf`] can hold.
     pub async fn read(&self, offset: u64, mut buf: Buf, len: usize) -> io::Result<Buf> {
         assert!(len <= BUF_BYTES_MAX, "read beyond every limit");
-        // No file has bytes beyond the largest offset, so they are not requested.
+        // No file has bytes beyond the largest offset, so only bytes before it are requested.
         let len = len.min(usize::try_from(before_last_offset(offset)).unwrap_or(usize::MAX));
         buf.reserve(len);
         let (first, goal) = (buf.len(), buf.len() + len);
@@ -358,7 +358,7 @@ impl File {
                 self.mount.count_write(true);
                 return Ok(());
             }
-            // Between the parts of a long write, other tasks of the core may run.
+            // Between the parts of a long write the other tasks of this core may run.
             tokio::task::yield_now().await;
         }
         self.mount.count_write(false);

@@ -226,7 +226,7 @@ impl FrameReader {
         self.ready_bytes -= frame.capacity();
         self.next = self.ready.pop_front();
         if self.next.is_none() && self.ready.capacity() > 0 {
-            // Frees the memory of the queue while the connection is idle.
+            // The queue's memory is freed, because the connection may now be idle for long.
             self.ready = VecDeque::new();
         }
         Some(frame)
@@ -311,7 +311,7 @@ impl FrameReader {
                 let whole = !self.is_inside_frame();
                 return if whole { Ok(None) } else { Err(ReceiveError::Truncated) };
             }
-            // Lets other tasks run, because a peer may send without end.
+            // A peer may send without end, so other tasks get a turn.
             tokio::task::coop::consume_budget().await;
             if !may_receive(self.held_bytes(), self.is_inside_frame()) {
                 sleep(GATE_PAUSE).await;
@@ -344,9 +344,9 @@ impl FrameReader {
             if self.low_water_mark > 1 { FRAME_WAKE_PATIENCE } else { self.progress_timeout };
         match timeout_at(deadline.min(since + patience), stream.readable()).await {
             Ok(ready) => ready.map_err(ReceiveError::Io),
-            // The low-water mark is reset, so the next byte ends the wait. Below the mark the
-            // runtime takes the socket for empty: without this, a passed deadline would end the
-            // connection although data has arrived.
+            // Below its low-water mark the socket looks empty to the runtime, and a deadline could
+            // end the connection although data has arrived. The mark is reset, so the next byte
+            // ends the wait.
             Err(_elapsed) if self.low_water_mark > 1 => {
                 self.is_slow = true;
                 self.is_untold = true;
@@ -478,7 +478,7 @@ impl FrameReader {
                 self.session_request = SessionRequest::Begun;
             }
             SessionRequest::Accepted => self.session_request = SessionRequest::Refused,
-            // A session request that is complete keeps this state until its answer is sent.
+            // A complete session request stays in this state until its answer was sent.
             SessionRequest::Complete | SessionRequest::Begun | SessionRequest::Refused => {}
         }
         if first != 0 && !is_session_request {

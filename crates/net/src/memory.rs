@@ -145,7 +145,8 @@ impl MemoryStream {
         }
         let mut total = 0;
         for slice in slices {
-            // A VecDeque may consist of two slices, and each read takes bytes from one of them.
+            // The bytes of a VecDeque may lie in two slices, and one read takes bytes from one
+            // slice only.
             let mut filled = 0;
             while filled < slice.len() && !pipe.bytes.is_empty() {
                 filled += pipe.bytes.read(&mut slice[filled..])?;
@@ -153,7 +154,7 @@ impl MemoryStream {
             total += filled;
         }
         if pipe.bytes.is_empty() {
-            // Frees the memory of the queue while the connection is idle.
+            // The queue's memory is freed, because the connection may now be idle for long.
             pipe.bytes = VecDeque::new();
         }
         pipe.wake_writer();
@@ -212,7 +213,7 @@ impl Drop for MemoryStream {
     fn drop(&mut self) {
         self.shutdown_write();
         let mut pipe = self.incoming.lock();
-        // From here on the peer's writes fail.
+        // The reader is gone, so the peer's writes fail from here on.
         pipe.finished = true;
         pipe.wake_writer();
     }

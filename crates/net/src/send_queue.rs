@@ -182,7 +182,7 @@ impl SendQueue {
     /// for too long.
     pub async fn flush(&self, stream: &Stream) -> io::Result<()> {
         loop {
-            // Lets other tasks run, because a fast peer could keep this loop busy.
+            // A fast peer could keep this loop busy, so other tasks get a turn.
             tokio::task::coop::consume_budget().await;
             if self.try_flush(stream)? {
                 return Ok(());

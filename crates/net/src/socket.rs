@@ -42,7 +42,7 @@ impl Listener {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        // SO_REUSEADDR lets a restarted server bind while old connections time out.
+        // With SO_REUSEADDR a restarted server can bind while old connections time out.
         sockopt::set_socket_reuseaddr(&socket, true)?;
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&socket, true)?;
@@ -88,10 +88,10 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (stream, peer) = rustix::net::acceptfrom_with(socket, flags)?;
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-        // No peer address: the peer has closed the connection already.
+        // There is no peer address, because the peer has closed the connection already.
         let peer = peer.ok_or(rustix::io::Errno::CONNABORTED)?;
         prepare(stream.as_fd())?;
-        // A client that does not receive must not use kernel buffers for ever.
+        // A client that does not receive must not occupy kernel buffers for ever.
         let patience = u32::try_from(SEND_UNACKNOWLEDGED_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(&stream, patience)?;
         if let Some(paced) = &self.paced {
@@ -115,7 +115,7 @@ impl Listener {
     /// If the system cannot tell.
     pub fn reach(&self) -> io::Result<Reach> {
         let address = self.local_addr()?.ip();
-        // A socket passed by another process may accept IPv4 on an IPv6 address.
+        // An IPv6 socket passed by another process may accept IPv4, too.
         let both = address.is_ipv6() && !sockopt::ipv6_v6only(&self.socket)?;
         Ok(Reach { address: address.to_canonical(), both })
     }
@@ -189,8 +189,8 @@ pub async fn connect(address: SocketAddr, local: Option<IpAddr>) -> io::Result<S
     if let Some(local) = local {
         socket.bind(SocketAddr::new(local, 0))?;
     }
-    // Before connecting, only a loopback address is known to belong to this machine. For its other
-    // addresses only the server's side sends without pacing.
+    // Before connecting, only a loopback address is known to be this machine's. For its other
+    // addresses only the server's side turns pacing off.
     if address.ip().to_canonical().is_loopback() {
         Paced::replace(&socket);
     }
@@ -293,8 +293,8 @@ impl Stream {
     /// If the socket is gone.
     pub fn widen_receive_window(&self, bytes: usize) -> io::Result<()> {
         let Self::Tcp(stream) = self else { return Ok(()) };
-        // Setting a low-water mark enlarges the receive buffer (since Linux 4.18), and the buffer
-        // stays enlarged. SO_RCVBUF would turn off the kernel's autotuning, and allows only 208 KiB
+        // Setting a low-water mark enlarges the receive buffer (since Linux 4.18), and resetting
+        // the mark leaves it enlarged. SO_RCVBUF would turn off autotuning and allows only 208 KiB
         // on most hosts.
         set_low_water_mark(stream.as_fd(), bytes)?;
         set_low_water_mark(stream.as_fd(), 1)
@@ -317,8 +317,8 @@ impl Stream {
         let bytes = match self {
             Self::Tcp(stream) => rustix::io::ioctl_fionread(stream).unwrap_or(0),
             Self::Memory(stream) => stream.unread() as u64,
-            // SMB Direct messages are small, because large data is fetched by RDMA: none counts as
-            // unread.
+            // SMB Direct messages are small, because large data moves by RDMA, so their bytes do
+            // not count as unread.
             Self::Rdma(_) => 0,
         };
         usize::try_from(bytes).unwrap_or(0)
@@ -332,8 +332,8 @@ impl Stream {
         let socket = match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Memory(stream) => return Ok(stream.unread_by_peer()),
-            // SMB Direct sends only as many messages as the peer has granted credits, so none waits
-            // for the peer.
+            // SMB Direct sends only as many messages as the peer has granted credits for, so no
+            // sent data waits for the peer.
             Self::Rdma(_) => return Ok(0),
         };
         let mut bytes: libc::c_int = 0;

@@ -211,12 +211,13 @@ impl Stream {
             Self::Memory(stream) => return stream.try_write_vectored(slices),
             Self::Rdma(endpoint) => return endpoint.try_write_vectored(slices),
         };
-        // writev(2) is used instead of sendmsg(2), whose address a filter of system calls cannot
-        // check. A broken connection is an error and no signal, since the Rust runtime ignores
-        // SIGPIPE.
+        // writev(2) is used because a filter of system calls cannot check the address of
+        // sendmsg(2). A broken connection is an error and no signal, because the Rust runtime
+        // ignores SIGPIPE.
         let offered: usize = slices.iter().map(|slice| slice.len()).sum();
         until_drained(stream, Interest::WRITABLE, offered, || match slices {
-            // This slice is a header; data from a file follows it, so MORE is set.
+            // The single slice is a header, and data from a file follows it: MORE makes the kernel
+            // send both together.
             [slice] if more => {
                 let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT | SendFlags::MORE;
                 Ok(rustix::net::send(stream, slice, flags)?)
@@ -251,8 +252,8 @@ impl Stream {
                 stream.shutdown_write();
                 Ok(())
             }
-            // RDMA closes both directions together, after the last messages were sent: one
-            // direction cannot be closed.
+            // RDMA closes both directions together, after the last messages: one direction alone
+            // cannot be closed.
             Self::Rdma(_) => Ok(()),
         }
     }
@@ -260,7 +261,7 @@ impl Stream {
     /// Ends both directions at once and wakes waiting tasks.
     pub fn abort(&self) {
         match self {
-            // The shutdown fails only if the connection has already ended.
+            // A shutdown fails only if the connection has ended already, so its error is dropped.
             Self::Tcp(stream) => drop(rustix::net::shutdown(stream, rustix::net::Shutdown::Both)),
             Self::Memory(stream) => stream.reset(),
             Self::Rdma(endpoint) => endpoint.abort(),
@@ -354,7 +355,7 @@ impl Detached {
     /// Ends the connection without attaching it.
     pub fn close(self) {
         if let Self::Tcp(stream) = &self {
-            // The shutdown fails only if the connection has already ended.
+            // A shutdown fails only if the connection has ended already, so its error is dropped.
             drop(stream.shutdown(Shutdown::Both));
         }
     }

@@ -131,7 +131,7 @@ impl Seat {
         if !lane.begins(&self.place, cx) {
             return Poll::Pending;
         }
-        // The time is charged also if the poll panics.
+        // The time of the poll is charged even if the poll panics, because `_turn` is dropped then.
         let _turn = Turn(&lane);
         watchdog::measured(|| poll(cx)).0
     }
@@ -243,7 +243,7 @@ impl Lane {
         if self.left.get() > 0 {
             self.call_next();
         } else if !self.row.borrow().is_empty() {
-            // The thread may be ending, with its tasks.
+            // While the thread ends, its core may be dropped already.
             let _ = CORE.try_with(|core| core.join(self));
         }
     }
@@ -253,7 +253,7 @@ impl Lane {
         loop {
             let next = self.row.borrow_mut().pop_front();
             let Some(place) = next else {
-                // Memory of a long row is given back.
+                // An empty row gives back the memory that a long row has needed.
                 self.row.take();
                 return;
             };
@@ -294,7 +294,7 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.report();
-        // The thread may be ending, with its tasks.
+        // While the thread ends, its core may be dropped already.
         let _ = CORE.try_with(|core| {
             let mut lanes = core.lanes.borrow_mut();
             let key = Arc::as_ptr(&self.account);

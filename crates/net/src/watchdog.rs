@@ -110,7 +110,8 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // The outer measurement of this poll ends where the inner one ends.
+        // The inner measurement has ended, so the outer measurement of the same poll ends here,
+        // too.
         let ended = self.outer.is_some().then(|| PRESENT.get()).flatten();
         PRESENT.set(ended.map(|present| Present { closed: true, ..present }));
     }
@@ -221,7 +222,7 @@ impl Histogram {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - micros.leading_zeros()) as usize;
         if let Some(count) = self.buckets.get(bucket.min(BUCKETS - 1)) {
-            // Only this thread writes the counter, so no atomic addition is needed.
+            // Only this thread writes the counter, so a load and a store suffice.
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }

@@ -32,7 +32,7 @@ fn here(test: &impl AsyncFn(&Medium)) {
         let listener = Listener::bind(&[SocketAddr::new(address, 0)]);
         test(&Medium::Device(listener.map_err(|(_, error)| error).unwrap())).await;
     });
-    // Dropping the runtime has ended all connections.
+    // The runtime is dropped, which has ended all connections, so no memory may stay registered.
     assert_eq!(rdma::registered_bytes(), 0, "registered memory is left");
     let counts = rdma::counts();
     assert_eq!((counts.regions, counts.windows), (0, 0), "regions or windows are left");
@@ -64,7 +64,8 @@ impl Medium {
             }
         };
         let connected = Stream::Rdma(Arc::new(connected));
-        // The negotiation needs a task that polls each side.
+        // The negotiation needs a task that polls each side, so both are polled until `connected`
+        // may write.
         tokio::select! {
             ready = connected.writable() => ready.unwrap(),
             _ = accepted.readable() => panic!("nothing was sent"),
@@ -132,7 +133,8 @@ fn a_peer_that_leaves_ends_the_stream() {
         let mut reader = FrameReader::new(100);
         assert_eq!(reader.next(&server).await.unwrap().as_deref(), Some(&b"last words"[..]));
         drop(client);
-        // The reader on the server's side reports the end of the stream.
+        // The client has ended the connection, which the server's reader reports as an end or an
+        // error.
         let end = medium.hear(reader.next(&server)).await;
         assert!(matches!(end, Ok(None) | Err(_)));
     });
@@ -217,7 +219,7 @@ fn a_peer_uses_what_is_lent_to_it_and_no_more() {
         let back = loan.take_back().await.unwrap();
         assert!(back[..len - 1] == pattern(len - 1));
         assert_eq!(client.transfers(), 0);
-        // The key of the first loan is not valid any more.
+        // The key of the first loan was taken back, so the peer's read fails.
         let (read, _) = both(server.read_from_peer(len, &remote), client).await;
         assert!(read.is_err());
     });
@@ -304,7 +306,7 @@ fn a_window_is_invalidated_by_the_answer_or_by_its_owner() {
             if !loan.is_window() {
                 return;
             }
-            // The window is bound before the request is sent.
+            // The loan's window is bound before the request is sent, so the peer may write at once.
             let request = SendQueue::default();
             request.push(OutFrame::new(Buf::copy_of(b"request")));
             let (sent, received) = tokio::join!(request.flush(&client), asked.next(&server));
@@ -323,14 +325,15 @@ fn a_window_is_invalidated_by_the_answer_or_by_its_owner() {
         let more = |after: u64, before: u64| after - before;
         assert_eq!(more(counts.binds, before.binds), 20);
         assert_eq!(more(counts.invalidations, before.invalidations), 15);
-        // The server registers memory for each transfer; a few more registrations may be for
-        // messages.
+        // The server registers memory for each of 20 transfers; at most three further registrations
+        // may be for messages.
         let registrations = more(counts.registrations, before.registrations) - 20;
         assert!(registrations <= 3, "{registrations}");
-        // A key that was not invalidated costs its window, which is freed.
+        // Five of the keys were not invalidated: their windows are freed, and new ones were made
+        // instead.
         assert_eq!(more(counts.windows_made, before.windows_made), 5);
         assert_eq!(counts.windows, 0);
-        // The last key is invalid, although its memory is still registered.
+        // The last key is invalid, although the memory behind it is still registered.
         let remote = [RemoteBuffer { address: 4096, key: stale[19], length: 1 }];
         assert!(both(from.read_from_peer(1, &remote), to).await.0.is_err());
     });
@@ -408,8 +411,8 @@ fn kept_registrations_are_bounded() {
         }
         let kept = rdma::registered_bytes() - idle;
         assert!(kept > 30 * len && kept <= frevo_net::limits::RDMA_KEPT_BYTES_MAX, "{kept}");
-        // The loans need almost all memory of the connection, so registrations kept for later are
-        // freed.
+        // The loans need almost all memory of the connection, so registrations that were kept for
+        // later are freed.
         let mut loans = Vec::new();
         for _ in 0..7 {
             let buf = Buf::with_capacity(8 * len);
@@ -430,7 +433,7 @@ fn windows_are_bounded() {
         for _ in 0..80 {
             let buf = Buf::with_capacity(4096);
             loans.push(to.lend_window(buf, Lending::PeerWrites(4096)).await.unwrap());
-            // Polls until the device has reported the bind.
+            // Polling the client lets the device report the bind.
             let _ = tokio::time::timeout(Duration::from_millis(1), client.readable()).await;
         }
         let windows = loans.iter().filter(|loan| loan.is_window()).count();

@@ -80,11 +80,12 @@ async fn pass(pair: &Pair, millis: u64) {
 async fn long_frames_cross_a_slow_wire_and_wait_for_their_reader() {
     let pair = Pair::new().await;
     let (client, server) = pair.streams();
-    // The frame needs more credits than a peer without a logon gets in one round trip.
+    // The frame needs more credits than a peer without a logon gets in one round trip, so it is
+    // sent in several.
     let frame = pattern(1 << 20);
     let mut reader = FrameReader::new(2 << 20);
     let (sent, got) = tokio::join!(send(&client, &frame), async {
-        // A peer that does not read grants no credits, so the sender stops.
+        // The server does not read and so grants no credits: the client must stop sending.
         sleep(Duration::from_secs(1)).await;
         let unread = pair.server.held_bytes();
         assert!(unread < 1 << 20, "{unread} bytes wait");
@@ -123,7 +124,8 @@ async fn data_moves_both_ways_and_in_parts() {
     let loan = pair.client.lend(room, Lending::PeerWrites(len)).await.unwrap();
     pair.server.write_to_peer(Buf::copy_of(&pattern(len)), &[loan.remote()]).await.unwrap();
     let (_, server) = pair.streams();
-    // The message is sent after the data, so when it arrives the data has arrived, too.
+    // The message was sent after the data, so when the message has arrived, the data has arrived,
+    // too.
     send(&server, b"written").await.unwrap();
     pair.client.readable().await.unwrap();
     assert!(*loan.take_back().await.unwrap() == pattern(len));
@@ -214,7 +216,8 @@ async fn late_packets_reach_no_memory() {
         let back = loan.take_back().await.unwrap();
         assert!(back.iter().all(|byte| *byte != 7));
         pair.loses[1].store(false, Ordering::SeqCst);
-        // Now the server's device reports that it gives up the transfer.
+        // The server's device now reports that the transfer has failed, so the read ends with an
+        // error.
         pair.wire.fail(1);
     };
     let (read, ()) = tokio::join!(read, lost);

@@ -144,13 +144,13 @@ impl FileCache {
             return;
         }
         let len = at_open.len();
-        // The first page is used only if it is complete: it may be too short if the file grew
-        // meanwhile.
+        // The page that came with the open is used only if it is complete: if the file grew
+        // meanwhile, the page may be too short.
         let is_page = |data: &Vec<u8>| data.len() as u64 == len.min(PAGE);
-        // The lease was held all the time since the page was read.
+        // The page is used only if the lease was held all the time since the page was read.
         let first_page = first_page.filter(is_page).filter(|_| before.version == grant.version);
-        // Only this open may have granted the right to cache writes, so the right does not prove
-        // that no other client has changed the file before.
+        // If only this open has granted the right to cache writes (WRITE), another client may have
+        // changed the file before. The right must have existed before, too.
         let is_sole = before.is_sole && grant.state.contains(LeaseState::WRITE);
         let is_old = self.is_older(Stamp::of(at_open), is_sole);
         let new = self.with(|pages| {
@@ -180,7 +180,8 @@ impl FileCache {
     /// Returns true if the pages are older than the file, which is at `now`, and remembers that.
     /// `is_sole` is true if no other client can have changed it.
     fn is_older(&self, now: Stamp, is_sole: bool) -> bool {
-        // Unsent data is newer than the server's; the cache is compared after it has been sent.
+        // Unsent data makes this file newer than the server's: they are compared after the data was
+        // sent.
         if self.is_unsent() {
             return false;
         }
@@ -240,7 +241,8 @@ impl FileCache {
         };
         self.begin(file, grant).await?;
         let mut jumps = None;
-        // If others keep writing, the data is read from the server after READ_TRIES attempts.
+        // If other clients keep writing, the cached pages change in each of READ_TRIES attempts;
+        // then the data is read from the server.
         for _ in 0..READ_TRIES {
             if !self.is_still(grant) {
                 break;
@@ -389,7 +391,8 @@ impl ReadAhead {
     pub(crate) fn ahead(&self, offset: u64, len: u64) -> u64 {
         let expected = self.next.swap(offset + len, Ordering::AcqRel);
         let window = self.window.load(Ordering::Acquire);
-        // Parallel reads of one reader may arrive out of order, so the offset may differ a little.
+        // Parallel reads of one sequential reader may arrive out of order, so `offset` may differ a
+        // little from `expected`.
         let follows = offset.abs_diff(expected) <= window.max(len);
         let window = match (follows, window) {
             (false, _) => 0,

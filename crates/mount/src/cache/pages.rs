@@ -208,7 +208,7 @@ impl Pages {
 
     /// Caches a write and queues it for sending. Returns the numbers of new pages.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Vec<u64> {
-        // A large write is copied once; the pages and the WRITE request share the copy.
+        // A large write is copied only once: the pages and the WRITE request share the copy.
         let shared = (data.len() >= SHARED_FROM).then(|| Bytes::copy_from_slice(data));
         let new = self.overwrite(offset, data, Makes::Pages(shared.as_ref()));
         self.queue(offset, data, shared);
@@ -236,8 +236,8 @@ impl Pages {
             return self.forget();
         }
         if self.is_unsent(offset, len) {
-            // Two writes are in progress, and only the server knows which came last: the pages are
-            // dropped.
+            // Two writes are in progress at once, and only the server knows which came last, so the
+            // pages of this write are dropped.
             self.changes += 1;
             let pages = (offset / PAGE)..end.div_ceil(PAGE);
             pages.for_each(|page| _ = self.clean.remove(&page));
@@ -269,7 +269,8 @@ impl Pages {
                 continue;
             }
             let part = data.get(from..from + count).unwrap_or_default();
-            // The page is cached if the write covers it, or if the rest was empty.
+            // A page is cached if the write covers the whole page, or if the rest of the page is
+            // known.
             let is_whole = count == PAGE_BYTES || self.has(page);
             if makes != Makes::Nothing && is_whole && !self.clean.contains_key(&page) {
                 self.clean.insert(page, Data::Own(Vec::new()));

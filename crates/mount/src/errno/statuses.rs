@@ -223,8 +223,8 @@ mod tests {
         let all: Vec<Status> = STATUSES.iter().flat_map(|(_, all)| *all).copied().collect();
         let unique: std::collections::HashSet<Status> = all.iter().copied().collect();
         assert_eq!(all.len(), unique.len());
-        // After ENOSYS the kernel never sends this kind of request again, so no status may become
-        // ENOSYS.
+        // After ENOSYS the kernel never sends this kind of request again, so no server status may
+        // become ENOSYS.
         assert!(STATUSES.iter().all(|(errno, _)| *errno != libc::ENOSYS));
     }
 

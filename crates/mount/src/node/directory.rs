@@ -149,8 +149,8 @@ impl DirectoryCache {
         state.changed = Some(Instant::now());
         match name {
             Some(name) => {
-                // Even the name of a removed file is added: a name in this table is looked up on
-                // the server, and a missing name is not.
+                // The name of a removed file is added, too. Only a name missing in this table is
+                // known to be absent without a request, so an extra name is safe.
                 state.names.take_if(|names| !names.add(name));
             }
             None => {

@@ -35,8 +35,7 @@ impl Opens {
 
     pub(crate) fn best(&self, reads: bool, writes: bool) -> Option<&Opened> {
         let fits = |one: &&Opened| (one.reads || !reads) && (one.writes || !writes);
-        // An Open for writing is preferred, because byte-range locks are taken through the
-        // preferred Open.
+        // An Open that can write is preferred, because byte-range locks need one.
         self.files.iter().filter(fits).max_by_key(|one| (one.writes, one.reads))
     }
 }

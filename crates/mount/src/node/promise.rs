@@ -48,7 +48,8 @@ impl DirectoryCache {
 
     /// Returns the directory as it is before a request; None without a lease.
     pub(crate) fn seen(&self) -> Option<Seen> {
-        // The count is read before the promise: if a change follows, the answer is not used.
+        // The change count is read before the promise: if a change follows, the counts differ and
+        // the answer is not used.
         let changes = self.changes();
         Some(Seen { promise: self.promise()?, changes })
     }
@@ -65,11 +66,12 @@ impl Nodes {
     pub(crate) fn promised(&self, parent: &Node, name: &str, id: u64, before: Option<Seen>) {
         let Some(before) = before else { return };
         let mut table = self.table.lock();
-        // Checked under the lock, because a change is counted before its name leaves the table.
+        // The directory is compared while the table is locked, because a change is counted before
+        // its name leaves the table.
         if parent.directory.seen() != Some(before) {
             return;
         }
-        // A name that was removed meanwhile is not in the table any more, and gets no promise.
+        // A name that was removed meanwhile is not in the table any more, so it gets no promise.
         if let Some(all) = table.seen_as.get_mut(&(parent.id, name.to_owned())) {
             for seen in all {
                 seen.promise = (seen.id == id).then_some(before.promise);

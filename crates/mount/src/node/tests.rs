@@ -23,7 +23,7 @@ fn a_directory_that_is_said_to_be_below_itself_has_a_number_of_its_own_and_goes(
     assert_eq!(below[2].path().unwrap(), "top/middle/x");
     assert_eq!(below[2].id, below[1].id, "asked for again it is the same");
     assert_eq!(found(&nodes, &below[0], "x", dir(7)).path().unwrap(), "top/x/x");
-    // The rule applies to directories only: a file may have the number of a parent.
+    // The rule applies to directories only: a file may have the number of a parent directory.
     assert_eq!(found(&nodes, &top, "file", Metadata::default().with_file_id(7)).id, 7);
     let gone: Vec<_> = below.iter().chain([&top, &middle]).map(Arc::downgrade).collect();
     drop((top, middle, below));
@@ -40,7 +40,7 @@ fn directories_that_changed_places_go() {
     let nodes = Nodes::new("");
     let a = found(&nodes, nodes.root(), "a", dir(7));
     let b = found(&nodes, &a, "b", dir(8));
-    // Another client moves b out of a, and then a into b.
+    // Another client moves b to the root and then a into b, so parent and child change places.
     found(&nodes, nodes.root(), "b", dir(8));
     let again = found(&nodes, &b, "a", dir(7));
     assert!(Arc::ptr_eq(&again, &a) && a.path().unwrap() == "b/a");

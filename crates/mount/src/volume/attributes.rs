@@ -42,8 +42,8 @@ impl Volume {
 
     /// Asks the server for the current metadata of a node.
     pub(super) async fn refresh(&self, node: &Arc<Node>) -> Outcome<Metadata> {
-        // Unsent data is sent first, because the server knows size and times only of sent data. Its
-        // errors are reported to the handles that wrote.
+        // Unsent data is sent first, because the server knows size and times only of sent data. An
+        // error of the sending is reported to the handles that wrote.
         let _ = self.send(node).await;
         let asked = Instant::now();
         let answer = match self.open_file(node) {
@@ -125,11 +125,11 @@ impl Volume {
         if let Some(told) = told {
             return Ok(self.reply(&node, &told));
         }
-        // Nothing changed on the server, for instance a chmod(2) to the present permissions: the
-        // known attributes are returned.
+        // Nothing has changed on the server, for instance after a chmod(2) to the present
+        // permissions, so the known attributes are returned.
         match node.known_before_writes().filter(|known| self.is_fresh(known.at)) {
             Some(known) if node.known().is_some() => Ok(self.reply(&node, &known.metadata)),
-            // The times are outdated, so the kernel must ask again (TTL zero).
+            // These attributes lack the unsent data, so the kernel must not cache them (TTL zero).
             Some(known) => {
                 Ok(EntryReply { ttl: Duration::ZERO, ..self.reply(&node, &known.metadata) })
             }
@@ -160,8 +160,8 @@ impl Volume {
     async fn change(&self, node: &Arc<Node>, change: Change) -> Outcome<Metadata> {
         let sets_times =
             change.basic.is_some_and(|basic| basic.modified.or(basic.accessed).is_some());
-        // Sends the data first: data sent later would change the times and clear set-user-ID and
-        // set-group-ID.
+        // Unsent data is sent first: sent later, it would change the times again and clear
+        // set-user-ID and set-group-ID.
         if sets_times || change.mode.is_some_and(|mode| mode & SET_ID_BITS != 0) {
             let _ = self.send(node).await;
         }
@@ -188,13 +188,14 @@ impl Volume {
         });
         let share = self.share_of(node);
         let changed = share.change(&node.path()?, &by_name, lease.as_ref()).await;
-        // The lease of the parent stays, but its cached listing has the old attributes.
+        // This mount's change does not break the parent's lease, so the parent's cached listing
+        // with the old attributes is dropped here.
         if let Some((parent, _)) = node.name() {
             parent.directory.state.lock().listing = None;
         }
         let found = match changed {
-            // MS-SMB2 3.3.5.9.8: the lease belongs to another file, so the name leads to a
-            // different file now.
+            // MS-SMB2 3.3.5.9.8: the lease belongs to another file than the one that now has the
+            // name, so the name leads to a different file.
             Err(error) if lease.is_some() && error.status() == Some(Status::INVALID_PARAMETER) => {
                 self.distrust(node);
                 return Err(Errno::from_i32(libc::ESTALE));
@@ -253,7 +254,8 @@ impl Volume {
         let before = node.known_before_writes().filter(|known| self.is_fresh(known.at));
         let found = match (before, self.open_file(node)) {
             (Some(before), _) => before.metadata,
-            // The attributes do not depend on unsent data, so it is not sent first.
+            // The answer that is needed does not depend on unsent data, so the data is not sent
+            // first.
             (None, Some(file)) => match file.metadata().await {
                 Err(error) if is_lost(&error) => self.refresh(node).await?,
                 found => found.map_err(|error| errno(&error))?,
@@ -276,8 +278,8 @@ impl Volume {
         }
         let node = self.nodes.find(id)?;
         let Some(known) = node.known_before_writes().filter(|_| !node.is_dir()) else {
-            // Without known attributes every access is allowed here: the server decides at the use
-            // of the file.
+            // Without known attributes every access is allowed here: the server decides when the
+            // file is opened.
             return Ok(());
         };
         let perm = u32::from(reply::attr(&node, &known.metadata, &self.settings).perm);
@@ -331,7 +333,7 @@ impl Volume {
         self.check_writable()?;
         let name = user_name(name)?;
         if value.is_empty() {
-            // MS-FSCC 2.4.16: an extended attribute without a value does not exist.
+            // MS-FSCC 2.4.16: an extended attribute with an empty value cannot exist.
             return Err(Errno::EINVAL);
         }
         if value.len() > XATTR_MAX {

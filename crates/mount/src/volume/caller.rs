@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn who_is_killed_is_told_from_who_ends() {
-        // Until a killed child is waited for, its /proc entry still shows the signal that ended it.
+        // /proc of a killed child shows the signal that ended it until its parent waits for it.
         for (signal, is_killed) in [(Some("-KILL"), true), (Some("-TERM"), true), (None, false)] {
             let wait = if signal.is_some() { "60" } else { "0" };
             let mut child = std::process::Command::new("sleep").arg(wait).spawn().unwrap();

@@ -115,7 +115,8 @@ impl Volume {
             None => (None, self.share.list_dir_of(&node.path()?, most).await),
         };
         let listed = match listed {
-            // The handle was lost with its session, or closed by a lease break: lists by name.
+            // The handle was lost with its session, or a lease break has closed it: the directory
+            // is listed by its name.
             Err(error)
                 if held.is_some()
                     && (matches!(error.cause(), Cause::Unknown) || attributes::is_lost(&error)) =>
@@ -129,8 +130,8 @@ impl Volume {
         }
         let mut entries = listed.map_err(|error| errno(&error))?;
         let after = held.as_deref().and_then(LeasedDirectory::grant);
-        // A lease that changed during the listing does not cover it, because one handle gets only
-        // one lease.
+        // A listing is cached only if the lease was the same before and after it: the lease covers
+        // no listing made before it.
         let is_one = |now: &Grant| before.is_none_or(|before| before.version == now.version);
         let grant = after.filter(is_one);
         let seen = node.directory.seen().filter(|seen| grant.is_some() && seen.is_of(changes));
@@ -181,7 +182,8 @@ impl Volume {
     pub(super) fn keep_listing(&self, node: &Arc<Node>, snapshot: DirectoryListing, changes: u64) {
         {
             let mut state = node.directory.state.lock();
-            // Checked under the mutex, so that a change that comes later discards this listing.
+            // The count is compared while the state is locked, so that a later change discards this
+            // listing.
             if node.directory.changes() != changes {
                 return;
             }
@@ -249,7 +251,8 @@ impl Volume {
         let number = self.number();
         let held = Arc::new(LeasedDirectory { number, dir, lease, _holder: holder });
         if held.grant().is_none() {
-            // The server never grants directory leases, so it is not asked for them again.
+            // No directory has got a lease, so this server grants none and is not asked for
+            // directory leases again.
             if self.held.lock().is_empty() && node.directory.state.lock().taken.is_none() {
                 self.holds_none.store(true, Ordering::Relaxed);
             }
@@ -259,7 +262,8 @@ impl Volume {
         node.directory.state.lock().held = Some(Arc::clone(&held));
         self.held.lock().push_back(Arc::downgrade(node));
         if held.grant().is_none() {
-            // The break arrived before the cache was filled, so it discarded nothing.
+            // The lease break arrived before the listing was cached, so it could not discard the
+            // listing: it is not cached.
             self.close_dir(node).await;
             return (None, listed);
         }
@@ -304,15 +308,16 @@ impl Volume {
             let is_quiet = is_over(state.changed, FILLED_FOR);
             (is_over(state.taken, LEASE_BREAK_PAUSE), is_quiet, state.is_long)
         };
-        // A directory that is being filled is listed once, to know its names.
+        // This mount fills the directory with new files, so it lists the directory once to know
+        // which names exist.
         let seeks = is_quiet || (may_hold && parent.directory.seeks_names());
         if !seeks {
             return None;
         }
         if is_long {
             if may_hold && self.held(parent).await.is_none() {
-                // The directory is too long to be listed here. Its lease is taken nevertheless:
-                // under it the mount knows which names do not exist.
+                // The directory is too long to be listed here. Its lease is taken nevertheless,
+                // because under it the mount can record which names do not exist.
                 drop(self.hold(parent, 0).await);
             }
             return None;
@@ -331,8 +336,8 @@ impl Volume {
         if !holds || state.absent.len() >= ABSENT_MAX {
             return false;
         }
-        // The name is recorded before the kernel gets the answer, so that a later lease break finds
-        // it.
+        // The name is recorded before the kernel learns that it is absent, so that a later lease
+        // break finds the name and takes it back.
         state.absent.insert(name);
         true
     }
@@ -345,7 +350,7 @@ impl Volume {
     /// Discards the cache of a directory after a lease break.
     async fn give_up_dir(&self, node: &Arc<Node>) {
         node.invalidate();
-        // `turn` is not awaited here: its holder may wait for the server, which waits for this
+        // The lock `turn` is not awaited: its holder may wait for the server, which waits for this
         // break.
         self.forget_dir(node);
         let held = node.directory.state.lock().held.take();
@@ -414,11 +419,11 @@ impl Volume {
         let Some(notifier) = self.notifier.get().cloned().filter(|_| !names.is_empty()) else {
             return;
         };
-        // Runs on another thread: the kernel locks a directory while it makes an entry, which may
-        // wait for the server.
+        // This runs on another thread: while an entry is made the kernel has the directory locked,
+        // and the making may wait for the server.
         drop(tokio::task::spawn_blocking(move || {
             for (parent, name) in names {
-                // The call fails if the kernel has dropped the name itself.
+                // The call fails only if the kernel has dropped the name itself already.
                 let _ = notifier.inval_entry(INodeNo(parent), &name);
             }
         }));
@@ -433,8 +438,8 @@ impl Volume {
         let me = Weak::clone(&self.me);
         tokio::spawn(async move {
             let Some(volume) = me.upgrade() else { return };
-            // statfs is a request in the session: an ECHO would not show that the session has
-            // ended.
+            // statfs is a request of the session, so it fails if the session has ended; an ECHO
+            // would not.
             if let Err(error) = volume.statfs().await {
                 tracing::debug!(?error, "the server does not answer");
             }
@@ -461,7 +466,7 @@ impl Volume {
                 continue;
             }
             self.forget_dir(&node);
-            // If a listing holds `turn`, it will notice the lost lease itself and close the
+            // If a listing has the lock `turn`, it will notice the lost lease itself and close the
             // directory.
             if let Ok(_turn) = node.directory.turn.try_lock() {
                 self.close_dir(&node).await;
@@ -488,7 +493,7 @@ mod tests {
     #[test]
     fn names_that_a_server_may_take_for_one() {
         assert!(may_be_same("Makefile", "makefile") && !may_be_same("a", "b"));
-        // The pairs are a final sigma, a composed letter and the Kelvin sign.
+        // The letters that may be the same: a final sigma, a composed letter, and the Kelvin sign.
         for (one, other) in [("ΟΔΟΣ", "οδοσ"), ("\u{e9}", "e\u{301}"), ("k", "\u{212a}")] {
             assert!(may_be_same(one, other) && may_be_same(other, one));
         }

@@ -61,8 +61,8 @@ impl Volume {
             self.close_all_with_next(&node).await;
         }
         match opened {
-            // The kernel used an old name. After ESTALE it looks the name up again, and creates the
-            // file if the program wants that.
+            // The kernel has used an outdated name. After ESTALE it looks the name up again, and
+            // creates the file if the program wants that.
             Err(error) if error == Errno::ENOENT => {
                 self.distrust(&node);
                 Err(Errno::from_i32(libc::ESTALE))
@@ -101,7 +101,7 @@ impl Volume {
         let (parent, name) = (self.nodes.find(parent)?, self.wire(name)?);
         let path = parent.below(&name)?;
         let lease = self.share.lease_of(&path).await.map_err(|error| errno(&error))?;
-        // The parent's lease key keeps the mount's own changes from breaking its lease on the
+        // With the parent's lease key this CREATE does not break the mount's own lease on the
         // directory.
         lease.set_parent(parent.directory.lease().as_deref());
         let (asked, seen) = (Instant::now(), parent.directory.seen());
@@ -129,7 +129,7 @@ impl Volume {
         self.count_breaks(&node).await;
         self.keep(&node, lease);
         if let Some(content) = node.content() {
-            // If the file was open already, its cached data may be outdated.
+            // If the file was open before, its cached data may be outdated: it is compared.
             content.opened(&file, true, BeforeOpen::NEW, &metadata, None);
         }
         {
@@ -140,8 +140,7 @@ impl Volume {
             let file = file.clone();
             opens.files.push(Opened { id: self.number(), file, reads: true, writes: true });
         }
-        // Another client made the file after the kernel's look-up, so O_TRUNC must still be carried
-        // out.
+        // Another client has made the file since the kernel's look-up, so it must be truncated here.
         if flags & libc::O_TRUNC != 0 && !file.was_created() {
             let resized = match node.content() {
                 Some(content) => content.resize(&file, 0).await.map(drop),
@@ -254,7 +253,7 @@ impl Volume {
         let handle = self.handle(number)?;
         let _ = self.send(&handle.node).await;
         self.unlock_all(&handle.node, owner).await;
-        // A handle that only reads must not consume the error of a handle that wrote.
+        // A handle that can only read must not take the error that belongs to a handle that wrote.
         if handle.can_write { handle.tell_failures() } else { Ok(()) }
     }
 
@@ -276,7 +275,7 @@ impl Volume {
         let _ = self.send(node).await;
         let synced = match self.syncer(node).await {
             Some(file) => file.sync_all().await.map_err(|error| errno(&error)),
-            // No handle exists that could have written, so nothing is lost.
+            // No Open that could have written exists, so there is no lost data to report.
             None => Ok(()),
         };
         handle.tell_failures().and(synced)
@@ -292,7 +291,8 @@ impl Volume {
             return None;
         }
         let _turn = self.turn(node).await;
-        // If the file cannot be opened for writing, this mount has written nothing.
+        // A file that cannot be opened for writing has no data written by this mount, so there is
+        // nothing to sync.
         self.open_on_server(node, false, true).await.ok()
     }
 
@@ -310,8 +310,8 @@ impl Volume {
             }
         }
         if let Err(error) = self.send(node).await {
-            // close(2) has reported the error already. Only for data of mapped pages no program
-            // learns of it, so it is logged.
+            // close(2) has reported this error already. If the data came from mapped pages, no
+            // program learns of it, so it is logged.
             tracing::warn!(?node, ?error, "written data is lost");
         }
         if !self.keeps(node) {

@@ -115,7 +115,8 @@ impl Volume {
             Some(known) if known.at >= listed.asked || self.is_fresh(known.at) => {
                 self.reply_known(&node, &known)
             }
-            // The metadata changed meanwhile, so the kernel must ask again (TTL zero).
+            // The metadata has changed since it was listed, so the kernel must not cache it (TTL
+            // zero).
             _ => EntryReply { ttl: Duration::ZERO, ..self.reply(&node, entry.metadata()) },
         }
     }

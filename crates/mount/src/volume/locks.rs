@@ -41,7 +41,7 @@ impl Volume {
         if let Some(found) = locks.conflict(&wanted) {
             return Ok(Some(found));
         }
-        // Locks of the same owner never conflict.
+        // A lock never conflicts with another lock of the same owner.
         let own = |range: &Range| range.owner == wanted.owner && range.overlaps(&wanted);
         if locks.held.iter().any(|held| own(&held.range)) {
             return Ok(None);
@@ -52,7 +52,7 @@ impl Volume {
                 file.unlock(wanted.start, wanted.len()).await.map_err(|error| errno(&error))?;
                 Ok(None)
             }
-            // The server does not tell who owns the conflicting lock, so the pid is 0.
+            // The server does not report who has the conflicting lock, so the pid is 0.
             Err(error) if errno(&error) == Errno::EAGAIN => {
                 Ok(Some(Range { pid: 0, exclusive: true, ..wanted }))
             }
@@ -69,8 +69,8 @@ impl Volume {
     ) -> Outcome<()> {
         let mut pause = LOCK_RETRY_FIRST;
         loop {
-            // While the lock was awaited, an unmount may have removed the handle, so it is looked
-            // up each time.
+            // During the wait an unmount may remove the handle, so the handle is looked up in each
+            // round.
             let node = Arc::clone(&self.handle(number)?.node);
             self.prepare_locker(&node, &wanted).await;
             let unlocked = node.unlocked.notified();
@@ -80,8 +80,8 @@ impl Volume {
                 (Err(error), Some(caller)) if error == Errno::EAGAIN => caller,
                 (other, _) => return other,
             };
-            // The lock is polled: a request that waits on the server would block unlocks of this
-            // mount.
+            // The lock is tried again and again: a request that waits on the server would block the
+            // unlocks of this mount.
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = unlocked => {}
@@ -93,8 +93,8 @@ impl Volume {
 
     async fn try_lock(&self, node: &Arc<Node>, through: u64, wanted: Range) -> Outcome<()> {
         let mut locks = node.locks.lock().await;
-        // If the caller was killed, its handle may be closed: the close has released the locks, or
-        // will release this one after it.
+        // If the caller was killed, its handle may be closed already; then this fails. A close that
+        // comes later will release the lock.
         self.handle(through)?;
         if locks.conflict(&wanted).is_some() {
             return Err(Errno::EAGAIN);
@@ -153,12 +153,13 @@ impl Volume {
         if replaced.is_empty() {
             return Ok(());
         }
-        // Sends the data first, because the next owner of the lock must find it.
+        // The data is sent before the unlock, because the next owner of the lock must find it on
+        // the server.
         let mut done = self.send(node).await;
         let mut left = Vec::new();
         for held in replaced {
-            // The other locks are released even if this one fails: for the program the range is
-            // unlocked in any case.
+            // If one unlock fails, the other locks are released nevertheless: for the program the
+            // whole range is unlocked.
             done = done.and(held.unlock().await);
             left.extend(held.without(&wanted));
         }

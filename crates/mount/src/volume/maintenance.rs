@@ -33,7 +33,7 @@ impl Volume {
     async fn give_up(&self, node: &Arc<Node>, to: LeaseState) {
         node.invalidate();
         if let Some(notifier) = self.notifier.get().cloned() {
-            // The call makes the kernel write mapped pages back and drop them.
+            // This call makes the kernel write mapped pages back and drop them.
             let number = INodeNo(node.id);
             let answer = tokio::task::spawn_blocking(move || notifier.inval_inode(number, 0, 0));
             if let Ok(Err(error)) = answer.await {
@@ -50,8 +50,8 @@ impl Volume {
         if !to.contains(LeaseState::HANDLE) {
             match node.opening.try_lock() {
                 Ok(_turn) => self.close_if_unused(node).await,
-                // The holder of `opening` waits for the server, which waits for this answer. It
-                // checks the lease itself; the task then closes the file.
+                // The holder of `opening` waits for the server, which waits for the answer to this
+                // break. It checks the lease itself, and the task closes the file afterwards.
                 Err(_) => {
                     let (volume, node) = (Weak::clone(&self.me), Arc::clone(node));
                     tokio::spawn(async move {
@@ -69,7 +69,7 @@ impl Volume {
         for node in self.open_nodes() {
             let Some(content) = node.content() else { continue };
             if content.waiting().is_some_and(|since| since.elapsed() >= crate::limits::SEND_AFTER) {
-                // `send_soon` does not wait, so a slow file does not delay the others.
+                // `send_soon` only starts the sending, so a slow file does not delay the others.
                 content.send_soon();
             }
         }

@@ -100,7 +100,7 @@ impl Volume {
 
     /// Returns the attributes of a node and their validity for the kernel.
     pub(crate) fn reply(&self, node: &Node, metadata: &Metadata) -> EntryReply {
-        // The server's length does not include unsent data.
+        // The server's length does not include unsent data, so the length is replaced.
         let unsent = node.content().and_then(|content| content.unsent_len());
         let metadata = unsent.map_or(*metadata, |len| metadata.with_len(len));
         EntryReply {
@@ -147,7 +147,8 @@ impl Volume {
         };
         let node = self.nodes.found(&parent, &spelled, metadata, asked);
         self.promised(&parent, &spelled, &node, seen);
-        // Sends the unsent data first: only then does the server report size and times correctly.
+        // The file has unsent data newer than this answer: `refresh` sends it first, because only
+        // then does the server report size and times correctly.
         let is_ahead = node.content().is_some_and(|content| content.is_ahead_of(asked));
         let metadata =
             if is_ahead { self.refresh(&node).await.unwrap_or(metadata) } else { metadata };
@@ -158,8 +159,8 @@ impl Volume {
     /// Records that the server need not be asked for a name while the lease holds under which it was
     /// `before` it was asked.
     fn promised(&self, parent: &Node, name: &str, node: &Node, before: Option<Seen>) {
-        // A server that ignores case knows a removed file by other spellings, too, so only exact
-        // names are promised.
+        // If the server ignores case, a removed file could still be promised under another
+        // spelling, so only a share with exact names gets promises.
         if self.spelling() == Spelling::Exact {
             self.nodes.promised(parent, name, node.id, before);
         }
@@ -172,7 +173,8 @@ impl Volume {
         match node.known().filter(|_| !node.is_open()) {
             Some(known) => Some(self.reply_known(&node, &known)),
             None => {
-                // This entry is not sent to the kernel, so its look-up is taken back.
+                // This entry is not sent to the kernel, so the look-up counted for it is taken
+                // back.
                 self.forget(node.id, 1);
                 None
             }
@@ -188,7 +190,8 @@ impl Volume {
         match node.known().filter(|known| self.is_fresh(known.at)) {
             Some(known) => Some(self.reply_known(&node, &known)),
             None => {
-                // This entry is not sent to the kernel, so its look-up is taken back.
+                // This entry is not sent to the kernel, so the look-up counted for it is taken
+                // back.
                 self.forget(node.id, 1);
                 None
             }

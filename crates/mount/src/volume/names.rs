@@ -110,7 +110,8 @@ impl Volume {
 
     /// Records that `name` in `parent` was removed.
     pub(super) fn removed(&self, parent: &Arc<Node>, name: &str) {
-        // The change is counted first, so that an answer from before it promises nothing.
+        // The change is counted before the name is removed, so that an answer sent before the
+        // change promises nothing.
         self.changed(parent, name);
         self.nodes.removed(parent.id, name);
     }
@@ -122,7 +123,8 @@ impl Volume {
             return self.let_go_below(path).await;
         }
         for node in known {
-            // If the file is just being closed, the close is awaited.
+            // The file is open, or is just being opened or closed: both block the next request, so
+            // this waits until it is closed.
             if node.is_open() || node.opening.try_lock().is_err() {
                 self.let_go_before_next(&node).await;
             }
@@ -137,7 +139,8 @@ impl Volume {
                 let rest = found.strip_prefix(path)?.chars().next();
                 Some(rest.is_none_or(|next| next == '/'))
             };
-            // If the file is just being closed, the close is awaited.
+            // The node is in use, or its file is just being opened or closed: that could block the
+            // next request, so this waits until it is closed.
             let is_busy =
                 node.is_open() || node.directory.is_held() || node.opening.try_lock().is_err();
             if is_busy && is_below() == Some(true) {
@@ -159,7 +162,7 @@ impl Volume {
     ) -> Outcome<()> {
         self.check_writable()?;
         if flags & !libc::RENAME_NOREPLACE != 0 {
-            // SMB cannot exchange two names and has no whiteouts, so these flags are refused.
+            // SMB can neither exchange two names nor make whiteouts, so these flags are refused.
             return Err(Errno::EINVAL);
         }
         let replace = flags & libc::RENAME_NOREPLACE == 0;
@@ -199,7 +202,8 @@ impl Volume {
                 other => return other.map_err(|error| errno(&error)),
             }
         }
-        // Windows does not replace an open file, so the file is first renamed to a hidden name.
+        // Windows does not replace an open file, so the open target is first renamed to a hidden
+        // name.
         if replace && let Some(node) = self.open_at(new_parent, new) {
             self.hide(new_parent, new, &node).await?;
             self.removed(new_parent, new);
@@ -221,7 +225,7 @@ impl Volume {
     async fn replace_target(&self, source: &str, target: &str, why: &Error) -> Outcome<()> {
         let source_is = self.share.lookup(source).await.map_err(|error| errno(&error))?;
         let target_is = match self.share.lookup(target).await {
-            // There is no target, so the server refuses to move the source itself.
+            // The target does not exist, so it was the source that the server refused to move.
             Err(error) if error.is_not_found() => return Err(self.refused_rename(source, why)),
             found => found.map_err(|error| errno(&error))?,
         };
@@ -269,7 +273,8 @@ impl Volume {
         let (node, parent) = (self.nodes.find(id)?, self.nodes.find(parent)?);
         let name = self.wire(name)?;
         let (from, to) = (node.path()?, parent.below(&name)?);
-        // MS-SMB2 has a lease key only for the directory of the Open, that of `from`.
+        // An Open's lease key covers one directory, here that of `from`, so it is used only if the
+        // link is made in the same directory.
         let is_here = node.name().is_some_and(|(at, _)| at.id == parent.id);
         let share = if is_here { self.share_in(&parent) } else { self.share.clone() };
         node.invalidate();
@@ -277,7 +282,8 @@ impl Volume {
         let link = || share.make_link(&from, &to);
         let linked = once(link, |found| found == Errno::EEXIST).await;
         let linked = linked.map_err(|error| errno(&error))?;
-        // The name may lead to another file by now, or be behind a DFS link.
+        // The name may lead to another file by now, or through a DFS link, so the found metadata
+        // counts only with the same file number.
         let linked = linked.filter(|found| found.file_id() == node.id);
         self.made(NameAt { parent: &parent, name: &name }, linked, asked).await
     }
@@ -293,7 +299,7 @@ impl Volume {
         let path = parent.below(&name)?;
         let target = target.to_str().ok_or(Errno::EINVAL)?;
         // Windows distinguishes links to directories from links to files, so the kind of the target
-        // must be known.
+        // is looked up.
         let to_directory = match self.known_as_directory(&parent, target) {
             Some(known) => known,
             None => self.leads_to_directory(&parent, target).await,

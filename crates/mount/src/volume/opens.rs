@@ -49,7 +49,7 @@ impl Volume {
             return Ok(content);
         }
         let lease = self.share.lease_of(&node.path()?).await.map_err(|error| errno(&error))?;
-        // Another task may have made the cache meanwhile.
+        // Another task may have made the cache while this one waited.
         if let Some(content) = node.content() {
             return Ok(content);
         }
@@ -97,7 +97,8 @@ impl Volume {
             let is_good = || !is_kept || content.lease.grant().state.contains(LeaseState::HANDLE);
             let Some((id, file)) = found.filter(|_| is_good()) else { break };
             match file.confirm().await {
-                // The locks were lost with the handle, so the program gets an error.
+                // The locks were lost with the handle, so the program must get an error and not a
+                // new handle.
                 Err(error) if matches!(error.cause(), Cause::HandleLost) => {
                     if node.locks.lock().await.is_any() {
                         return Err(errno(&error));
@@ -106,8 +107,8 @@ impl Volume {
                 }
                 Err(error) => return Err(errno(&error)),
                 Ok(()) => {
-                    // Without a read lease the server does not report changes by other clients, so
-                    // the attributes are dropped.
+                    // Without a READ lease the server does not report changes by other clients, so
+                    // the known attributes are dropped.
                     if !content.lease.grant().state.contains(LeaseState::READ) {
                         self.forget_attributes(node);
                     }
@@ -183,7 +184,7 @@ impl Volume {
             }
             return Err(Errno::from_i32(libc::ESTALE));
         }
-        // A removed file has no name that could lead to another file, so nothing is checked.
+        // A removed file has no name that could lead to another file, so the cache is not compared.
         let Some(now) = told else { return Ok(()) };
         self.share.session().breaks_counted().await;
         if let Some(content) = node.content() {
@@ -207,7 +208,8 @@ impl Volume {
     /// Makes the kernel ask for the attributes of a node when a program wants them.
     fn drop_kernel_attributes(&self, node: &Node) {
         if let Some(notifier) = self.notifier.get() {
-            // A negative offset drops only the attributes and no pages, so the call never waits.
+            // With a negative offset the kernel drops only the attributes and no pages, so the call
+            // never waits for the kernel.
             if let Err(error) = notifier.inval_inode(INodeNo(node.id), -1, 0) {
                 tracing::debug!(%error, "the kernel did not drop cached attributes");
             }
@@ -223,7 +225,7 @@ impl Volume {
         writes: bool,
     ) -> Outcome<(Opened, Option<Vec<u8>>)> {
         let path = node.path()?;
-        // The parent's lease key keeps the close of a written file from breaking this mount's lease
+        // With the parent's lease key the close of a written file does not break this mount's lease
         // on the directory.
         let parent = node.name().and_then(|(parent, _)| parent.directory.lease());
         content.lease.set_parent(parent.as_deref());
@@ -247,11 +249,12 @@ impl Volume {
             Err(error) if writes && error.status() == Some(Status::ACCESS_DENIED) => {
                 (options.open(&self.share, &path).await.map_err(|e| errno(&e))?, false)
             }
-            // MS-SMB2 3.3.5.9.8: the lease belongs to another file, so the name has led to a
-            // different file.
+            // MS-SMB2 3.3.5.9.8: the lease belongs to another file than the one that has the name
+            // now.
             Err(error) if error.status() == Some(Status::INVALID_PARAMETER) => {
                 self.refresh_by_name(node).await?;
-                // Another file may have had the name for a moment; the next look-up tells.
+                // The name may have led to another file for a moment: the kernel looks it up again
+                // after ESTALE.
                 self.distrust(node);
                 return Err(Errno::from_i32(libc::ESTALE));
             }
@@ -300,7 +303,8 @@ impl Volume {
         if let Ok(turn) = node.opening.try_lock() {
             return turn;
         }
-        // The holder of `opening` may wait for a CLOSE that is held back: `hurry` sends the CLOSE.
+        // The holder of `opening` may be waiting for a CLOSE that was not sent yet: `hurry` sends
+        // it.
         self.share.hurry();
         node.opening.lock().await
     }
@@ -323,8 +327,8 @@ impl Volume {
             }
             (std::mem::take(&mut opens.files), std::mem::take(&mut opens.hidden))
         };
-        // The cache is closed before the first wait: if that happened later, the next open may have
-        // begun, and its data would have no Open to be sent through.
+        // The cache is closed before the first await. Later, the next open could have begun
+        // already, and its data would have no Open to be sent through.
         if let Some(content) = node.content() {
             content.closed();
         }

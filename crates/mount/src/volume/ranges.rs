@@ -97,7 +97,7 @@ impl Volume {
         }
         let ranges = match file.allocated(offset, end - offset).await {
             Ok(ranges) => ranges,
-            // A server that does not report holes: the whole range counts as data.
+            // The server cannot report holes, so the whole range counts as data.
             Err(error) if errno(&error) == Errno::EOPNOTSUPP => vec![(offset, end - offset)],
             Err(error) => return Err(errno(&error)),
         };

@@ -36,8 +36,8 @@ impl Volume {
                 Err(error) if error == Errno::ENOTEMPTY && tries > 0 => tries -= 1,
                 other => break other?,
             }
-            // The kernel reports the last close of a removed file late: until then the file has a
-            // hidden name in the directory.
+            // The kernel reports the last close of a removed file late. Until then the directory
+            // contains the file under a hidden name, and removing the directory is tried again.
             if !self.holds_hidden_only(&path).await {
                 return Err(Errno::ENOTEMPTY);
             }
@@ -77,7 +77,7 @@ impl Volume {
         self.let_go_at(parent, name, &path).await;
         let share = self.share_in(parent);
         let is_open = || self.open_at(parent, name).is_some();
-        // If the file is known as read-only, the attempt that would be refused is skipped, which
+        // For a file that is known as read-only, the plain attempt would be refused, so skipping it
         // saves a round trip.
         let mut is_read_only_file = self.is_known_read_only(parent, name) && !is_open();
         if !is_read_only_file && !self.plain.load(Ordering::Relaxed) {
@@ -131,7 +131,7 @@ impl Volume {
         let (from, to) = (parent.below(name)?, parent.below(&hidden)?);
         let share = self.share_in(parent);
         let rename = || share.rename(&from, &to);
-        // The rename comes before the lock `opening` is taken, because the server may break the
+        // The rename is sent before the lock `opening` is taken, because the server may break the
         // lease during the rename.
         once(rename, is_gone).await.map_err(|error| errno(&error))?;
         let _turn = self.turn(node).await;

@@ -94,13 +94,15 @@ fn what_is_written_is_gathered_until_somebody_wants_it() {
         for at in 0..100 {
             one.write(writer, at * 10, &[b'a' + (at % 26) as u8; 10]).await.unwrap();
         }
-        // No data has been sent yet, but reads return the unsent data.
+        // No data has been sent to the server yet, but this mount's reads return the unsent data.
         assert_eq!(std::fs::metadata(world.path("f")).unwrap().len(), 0);
         assert_eq!(&*one.read(writer, 15, 10).await.unwrap(), b"bbbbbccccc");
-        // When another client opens the file, the lease breaks and the data is sent first.
+        // When another client opens the file, the server breaks the lease, and the mount sends its
+        // data before the other client reads.
         let reader = two.take("f", libc::O_RDONLY).await;
         assert_eq!(&*two.read(reader, 985, 100).await.unwrap(), b"uuuuuvvvvvvvvvv");
-        // The file is shared now: each write goes to the server, and reads are not cached.
+        // The other client still has the file open, so each write goes to the server at once, and
+        // reads are not cached.
         one.write(writer, 0, b"new").await.unwrap();
         assert_eq!(&std::fs::read(world.path("f")).unwrap()[..3], b"new");
         assert_eq!(&*two.read(reader, 0, 3).await.unwrap(), b"new");
@@ -205,7 +207,8 @@ fn what_was_read_is_not_believed_after_the_session_was_lost() {
         let writer = two.take("f", libc::O_RDWR).await;
         two.write(writer, 0, b"new and longer").await.unwrap();
         two.close(writer).await;
-        // This request notices that the session is gone.
+        // The session has ended on the server: this request notices that, and a new session is set
+        // up.
         one.statfs().await.unwrap();
         assert_eq!(&*one.read(reader, 0, 20).await.unwrap(), b"new and longer");
         one.close(reader).await;
@@ -272,21 +275,22 @@ fn names_are_found_by_directory_and_name() {
         let id = one.lookup(ROOT, name("a")).await.unwrap().found().attr.ino.0;
         one.link(id, ROOT, name("b")).await.unwrap();
         assert_eq!((known("a"), known("b")), (vec![(id, "b".into())], vec![(id, "b".into())]));
-        // The other link of the file keeps its name.
+        // The file has two links: after `b` was removed, it keeps the name `a`.
         one.unlink(ROOT, name("b")).await.unwrap();
         assert_eq!((known("a"), known("b")), (vec![(id, "a".into())], vec![]));
-        // The replaced file loses its name.
+        // The replaced file loses its name `c`, which the renamed file gets.
         std::fs::write(world.path("c"), b"c").unwrap();
         let other = one.lookup(ROOT, name("c")).await.unwrap().found().attr.ino.0;
         one.rename((ROOT, name("a")), (ROOT, name("c")), 0).await.unwrap();
         assert_eq!((known("a"), known("c")), (vec![], vec![(id, "c".into())]));
         assert!(one.nodes.find(other).unwrap().path().is_err());
-        // Another client puts a new file there: the name has a second node.
+        // Another client puts a new file at the name `c`, so two nodes have this name.
         std::fs::write(world.path("new"), b"new").unwrap();
         std::fs::rename(world.path("new"), world.path("c")).unwrap();
         let new = one.lookup(ROOT, name("c")).await.unwrap().found().attr.ino.0;
         assert_eq!(known("c"), [(id, "c".into()), (new, "c".into())]);
-        // The kernel has counted two look-ups of the first node: by name, and by the link.
+        // The kernel has looked up the first node twice (by name and by the link), so it is
+        // forgotten after two.
         assert!(one.nodes.forget(id, 2).is_some());
         assert_eq!(known("c"), [(new, "c".into())]);
         one.unlink(ROOT, name("c")).await.unwrap();
@@ -379,7 +383,7 @@ fn what_was_written_makes_room_once_it_is_sent() {
         let one = volume(world, Settings { cache_bytes: limit, ..Settings::of(0, 0) }).await;
         let handle = one.make("f").await;
         let page = vec![1; PAGE_BYTES];
-        // More data than the limit is written, and nothing is sent yet.
+        // More data than the limit for one request is written, and all of it is still unsent.
         for at in 0..12 {
             one.write(handle, (at * PAGE_BYTES) as u64, &page).await.unwrap();
         }
@@ -388,7 +392,7 @@ fn what_was_written_makes_room_once_it_is_sent() {
         assert_eq!(one.budget.unsent(), 0);
         one.write(handle, 12 * PAGE_BYTES as u64, &page).await.unwrap();
         assert!(one.budget.bytes() <= limit, "{}", one.budget.bytes() / PAGE_BYTES);
-        // After a cancelled send no task is left waiting.
+        // Although a send was cancelled, the close leaves no unsent bytes behind.
         one.close(handle).await;
         assert_eq!((one.budget.bytes(), one.budget.unsent()), (0, 0));
     });
@@ -424,7 +428,7 @@ fn what_the_kernel_forgets_is_closed() {
         let lease = node.content().unwrap().lease.clone();
         let works = crate::poll_inline::Works::on(tokio::runtime::Handle::current());
         let bridge = crate::bridge::Bridge { volume: Arc::clone(&one), works };
-        // The call comes from a thread outside of the runtime, as those of fuser do.
+        // The call comes from a thread outside of the runtime, as the calls of fuser do.
         std::thread::spawn(move || bridge.forgotten(id, u64::MAX)).join().unwrap();
         assert!(one.nodes.find(id).is_err());
         for _ in 0..200 {
@@ -463,14 +467,15 @@ fn what_the_server_said_before_a_write_is_not_believed_after_it() {
         let asked = std::time::Instant::now();
         let old = one.share.lookup("f").await.unwrap();
         one.write(handle, 0, b"written meanwhile").await.unwrap();
-        // Attributes from before the write must not be used, neither before the data is sent nor
-        // after that.
+        // Attributes from before the write are wrong before the data is sent, and after it too, so
+        // they are never used.
         node.set_metadata(old, asked);
         assert!(node.known().is_none());
         one.flush(handle, 0).await.unwrap();
         node.set_metadata(old, asked);
         assert_eq!(one.getattr(node.id).await.unwrap().attr.size, 17);
-        // The listing began before the write and ends after it, so its attributes are outdated.
+        // The listing began before the write and ends after it, so the attributes that it has for
+        // `g` are outdated.
         std::fs::write(world.path("g"), b"").unwrap();
         let listing = one.opendir(ROOT).unwrap();
         let listed = one.entries(listing, 0, false).await.unwrap();
@@ -492,7 +497,8 @@ fn made_up_numbers_go_with_their_files() {
     in_world(async |world| {
         let one = plain(world).await;
         let (root, now) = (one.nodes.root().clone(), std::time::Instant::now());
-        // This server reports no file ids.
+        // The server reports no file numbers (0), so numbers are made up from names and must stay
+        // with a renamed file.
         let metadata = frevo_client::Metadata::default();
         let found = |file| one.nodes.found(&root, file, metadata, now).id;
         let a = found("a");

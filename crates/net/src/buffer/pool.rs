@@ -195,8 +195,8 @@ impl Pool {
         let mut block = block;
         if let Some(class) = class.filter(|&c| is_mapped(c)) {
             self.surplus[class] = (self.surplus[class] + 1).min(SURPLUS_MAX);
-            // More blocks come back than this thread allocates: other threads need them, so they go
-            // to the depot.
+            // More blocks come back to this thread than it allocates, so other threads need them:
+            // they go to the depot.
             if self.surplus[class] > SURPLUS_KEPT {
                 match depot::put(class, block, self.retained_max) {
                     None => return Freed::new(),
@@ -277,7 +277,8 @@ pub fn release_unused() {
     let freed: Vec<Block> = POOL.with_borrow_mut(|pool| {
         let mut freed = Vec::new();
         for (class, unused) in pool.unused.iter_mut().enumerate() {
-            // The blocks are sorted by time: the first ones have been unused longest.
+            // The blocks are sorted by time, and the first `count` of them were not used since the
+            // last call.
             let count = std::mem::take(unused);
             pool.stats.retained_bytes -= count * CLASSES[class];
             freed.extend(pool.free[class].drain(..count));

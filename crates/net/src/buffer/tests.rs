@@ -116,12 +116,12 @@ fn what_was_needed_lately_is_kept_whatever_its_length() {
     for (before, after) in
         LENGTHS.into_iter().flat_map(|before| LENGTHS.map(|after| (before, after)))
     {
-        // These pairs of lengths are skipped: freed blocks of 64 KiB cannot make room for one of 8
-        // MiB.
+        // Pairs with equal lengths are skipped, and so are pairs in which freed small blocks cannot
+        // make room for a large one (64 KiB and 8 MiB).
         if before == after || before < after / 9 {
             continue;
         }
-        // A new thread has a pool without blocks of other tests.
+        // A new thread has a pool of its own, without blocks of other tests.
         std::thread::spawn(move || {
             let many = |len: usize, count: usize| {
                 drop((0..count).map(|_| Buf::with_capacity(len)).collect::<Vec<_>>());
@@ -221,7 +221,7 @@ fn free_memory_goes_back_to_the_system() {
     const BLOCK: usize = 100 << 10;
     let mut blocks: Vec<Vec<u8>> = (0..640).map(|n| vec![n as u8; BLOCK]).collect();
     let full = resident();
-    // Keeps each eighth block, so that no large part of the heap becomes free as a whole.
+    // One block in eight stays, so that no large part of the heap becomes free as a whole.
     blocks = blocks.into_iter().enumerate().filter(|(n, _)| n % 8 == 0).map(|(_, b)| b).collect();
     release_free_memory();
     let freed = full.saturating_sub(resident());
@@ -232,7 +232,7 @@ fn free_memory_goes_back_to_the_system() {
 /// Tests the depot in one test, because it belongs to the whole process.
 #[test]
 fn what_one_thread_makes_and_another_drops_comes_back() {
-    // No other test uses buffers of this length.
+    // No other test uses buffers of this length, so the counts belong to this test.
     const LEN: usize = 2 << 20;
     let (there, dropped) = std::sync::mpsc::sync_channel::<Buf>(0);
     let dropper = std::thread::spawn(move || {
@@ -249,8 +249,8 @@ fn what_one_thread_makes_and_another_drops_comes_back() {
     }
     drop(there);
     let made = pool_stats().made - before.made;
-    // The limit counts the blocks that the freeing thread keeps, two blocks in use, and the first
-    // block.
+    // At most so many blocks are made: those that the freeing thread keeps, two blocks in use, and
+    // the first one.
     assert!(made <= SURPLUS_KEPT as u64 + 3, "{made} made");
     let kept = dropper.join().ok().map(|stats| stats.retained_bytes);
     assert_eq!(kept, Some(SURPLUS_KEPT as usize * ((2 << 20) + 4096)));

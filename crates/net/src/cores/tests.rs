@@ -134,7 +134,7 @@ async fn idle_cores_are_counted() {
     };
     for busy in [2, 1, 0] {
         let held = idle_beside(busy);
-        // A core counts as idle only some time after it has finished its work.
+        // A core counts as idle only some time after its work has ended, so the test waits for it.
         let looks = cores.handles()[0].run(move || async move {
             let expected = Some(2 - busy);
             while idle() != expected {

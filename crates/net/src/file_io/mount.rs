@@ -148,11 +148,12 @@ impl Mount {
         if let Some(mount) = MOUNTS.lock().get_or_insert_default().get(&device) {
             return Ok(Arc::clone(mount));
         }
-        // The file system is queried without the lock: a server that hangs would block all mounts.
+        // The file system is queried before the lock is taken: a file server that hangs would block
+        // all mounts.
         let magic = rustix::fs::fstatfs(fd)?.f_type as u64;
         let mut known = MOUNTS.lock();
         let known = known.get_or_insert_default();
-        // Mounts beyond the limit share one entry.
+        // Mounts beyond the limit share one entry (u64::MAX).
         let device = if known.len() < MOUNTS_MAX { device } else { u64::MAX };
         let mount = known.entry(device).or_insert_with(|| Arc::new(Self::new(device, magic)));
         Ok(Arc::clone(mount))
@@ -275,7 +276,7 @@ impl Mount {
         let suspicion = self.suspicion.load(Ordering::Relaxed);
         if now.saturating_duration_since(began) < INLINE_WRITE_STALL {
             if suspicion > 0 {
-                // Another core may store at the same time; the lost update is harmless.
+                // If another core stores at the same time, one update is lost, which is harmless.
                 self.suspicion.store(suspicion - 1, Ordering::Relaxed);
             }
             return;
@@ -290,8 +291,8 @@ impl Mount {
     fn send_away(&self, began: Instant, now: Instant) {
         let mut away = self.away.lock();
         let period = match *away {
-            // Inline writes were slow again soon after the last pause, so the next pause is twice
-            // as long.
+            // Writing inline was slow again soon after the last pause, so the next pause is twice
+            // as long, up to a maximum.
             Some((until, last)) if began.saturating_duration_since(until) < last => last * 2,
             _ => INLINE_WRITE_AWAY_MIN,
         };
@@ -381,7 +382,8 @@ mod tests {
             now = back;
         }
         assert_eq!(mount.report().write_stalls, 9);
-        // After a long time without a stall, earlier stalls are forgotten.
+        // Long after the last stall earlier stalls are forgotten, so the pause has its minimum
+        // again.
         let later = now + Duration::from_secs(1000);
         mount.wrote_inline(later, later + INLINE_WRITE_STALL, slept);
         let back = later + INLINE_WRITE_STALL + INLINE_WRITE_AWAY_MIN;
@@ -410,7 +412,7 @@ mod tests {
     fn media_are_known_by_their_magic() {
         assert_eq!(medium_of(0x0102_1994), Medium::Memory);
         assert_eq!(medium_of(0x6573_5546), Medium::Remote);
-        // On 32-bit systems statfs returns the magic number with its sign extended.
+        // On 32-bit systems statfs(2) returns the magic number with its sign extended.
         assert_eq!(medium_of(0xffff_ffff_9123_683e), Medium::Disk);
         assert_eq!(name_of(0x1234), "0x1234");
         let remote = Mount::new(1, 0x6969);

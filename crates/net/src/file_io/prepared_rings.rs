@@ -58,8 +58,8 @@ impl RestrictedRing {
     }
 
     fn new() -> io::Result<Self> {
-        // These flags (Linux 6.1) keep completions from interrupting the core; on older kernels the
-        // ring has none of them.
+        // These flags (Linux 6.1) keep completions from interrupting the core. If the kernel does
+        // not know them, the ring is made without them.
         let ring = IoUring::builder()
             .setup_r_disabled()
             .setup_single_issuer()
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_ring_makes_no_socket_and_opens_no_file() {
         let Ok(prepared) = RestrictedRing::new() else { return };
-        // Another thread creates the ring, as for the rings of the cores.
+        // The ring is made by one thread and enabled by another, as for the rings of the cores.
         let refused = std::thread::spawn(move || {
             let (mut ring, _eventfd) = prepared.enable().unwrap();
             let path = c"/etc/passwd";
@@ -106,7 +106,8 @@ mod tests {
                 opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr()).build(),
                 opcode::Nop::new().build(),
                 opcode::Close::new(types::Fd(0)).build(),
-                // fsync is allowed, but not with the flag that links the next operation.
+                // fsync is allowed, but not with the flag IO_LINK, which chains the next operation
+                // to it.
                 opcode::Fsync::new(types::Fd(0)).build().flags(io_uring::squeue::Flags::IO_LINK),
             ];
             let mut results = Vec::new();

@@ -263,7 +263,7 @@ async unsafe fn start(
 impl Ring {
     fn new() -> io::Result<Self> {
         let (ring, eventfd) = RestrictedRing::take()?.enable()?;
-        // Older kernels cannot limit the workers; their default limit is good enough.
+        // Older kernels cannot limit the number of workers; their default limit is good enough.
         drop(ring.submitter().register_iowq_max_workers(&mut [RING_WORKERS_MAX, 0]));
         Ok(Self {
             ring,
@@ -334,8 +334,8 @@ impl Ring {
         for completion in self.ring.completion() {
             let key = completion.user_data() as usize;
             let Some(slot) = self.slots.get_mut(key) else { continue };
-            // The permits are returned at once: the next operation need not wait until this future
-            // is polled.
+            // The permits are returned here: the next operation need not wait until this future is
+            // polled.
             slot.permits = None;
             if let KernelBuffer::Sync(failure) = &slot.held {
                 note_failure(failure, completion.result());
@@ -370,7 +370,8 @@ impl Drop for Ring {
             }
         }
         if self.under_way() > 0 {
-            // The kernel may still write to these buffers, so their memory is leaked.
+            // The kernel may still write to the buffers of pending operations, so their memory is
+            // leaked.
             std::mem::forget(std::mem::take(&mut self.slots));
         }
     }
@@ -382,7 +383,7 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
     struct Driven;
     impl Drop for Driven {
         fn drop(&mut self) {
-            // At the end of the thread the ring may have been dropped already.
+            // While the thread ends, its ring may be dropped already.
             let _ = RING.try_with(|state| {
                 if let Ok(mut state) = state.try_borrow_mut()
                     && let State::Ready(ring) = &mut *state
@@ -399,7 +400,7 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
             () = submit.notified() => {}
             ready = eventfd.readable() => {
                 let Ok(mut ready) = ready else { return };
-                // The count is not used: the read only clears the eventfd.
+                // Reading the eventfd clears it; the count that it returns is not needed.
                 let _ = rustix::io::read(eventfd.get_ref(), &mut [0; 8]);
                 ready.clear_ready();
             }
@@ -409,8 +410,8 @@ async fn drive(eventfd: AsyncFd<OwnedFd>, submit: Arc<Notify>) {
             let entered = ring.enter(0);
             ring.reap(&mut wakers, &mut freed);
             if entered.is_err() || !ring.ring.submission().is_empty() {
-                // The submission failed for lack of memory or room, or was interrupted. Handling
-                // completions has made room, so it is tried again.
+                // The submission failed for lack of memory or room, or was interrupted. The
+                // completions handled meanwhile have made room, so the entries are submitted again.
                 ring.submit.notify_one();
             }
             true
@@ -462,7 +463,7 @@ impl Drop for Op {
         if self.finished {
             return;
         }
-        // A thread without a ring has no slots.
+        // A thread without a ring has no slots, so there is nothing to free.
         let freed = RING.try_with(|state| {
             let mut state = state.try_borrow_mut().ok()?;
             let State::Ready(ring) = &mut *state else { return None };

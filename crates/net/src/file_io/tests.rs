@@ -130,14 +130,15 @@ async fn data_that_is_not_kept_leaves_the_cache() {
         }
         let pages = (LEN / rustix::param::page_size()) as u64;
         let cached = || sys::cached_pages(kept.fd.as_fd(), 0, LEN as u64).unwrap();
-        // Read-ahead may add some pages after the last read.
+        // After the last read, read-ahead may have added some pages, so a quarter is allowed.
         assert!(cached() <= pages / 4, "{choice:?}: {} pages after reads", cached());
-        // The flag is for writes that extend the file: a write to existing blocks gets none.
+        // The flag is only for writes that extend the file, so a write to existing blocks gets
+        // none.
         assert_eq!(file.write_flag(0), 0);
         raw.set_len(0).unwrap();
         assert_ne!(file.write_flag(0), 0);
-        // A page that another task uses at the end of the write stays in the cache, so the write is
-        // repeated.
+        // The kernel keeps a page that another task uses when the write ends, so the write is tried
+        // up to ten times.
         let mut left = pages;
         for _ in 0..10 {
             raw.set_len(0).unwrap();
@@ -149,7 +150,7 @@ async fn data_that_is_not_kept_leaves_the_cache() {
             }
         }
         assert!(left <= pages / 4, "{choice:?}: {left} pages after a write");
-        // Pages that another reader has cached must stay in the cache.
+        // Pages that another reader (`kept`) has cached must stay in the cache.
         kept.read(0, Buf::with_capacity(LEN), LEN).await.unwrap();
         let before = cached();
         assert!(before >= pages * 3 / 4, "{choice:?}: {before} pages");
@@ -241,7 +242,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     }
     crate::buffer::trim_pool();
     let (file, writer) = stalling_file();
-    // The read waits for ever, because nothing is written to the pipe.
+    // Nothing is written to the pipe, so the read waits for ever.
     let waiting = {
         let permit = permit(&file.mount.ring_ops).await.unwrap();
         let fd = Arc::clone(&file.fd);
@@ -251,7 +252,8 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     };
     tokio::time::timeout(Duration::from_millis(30), waiting).await.unwrap_err();
     assert_eq!(ring::slots_in_use(), 1, "the slot outlives the future");
-    // A new buffer of this class must not get the block of the waiting read.
+    // The kernel may still write to the block of the waiting read, so new buffers must not get this
+    // block.
     let mut others: Vec<Buf> = (0..4)
         .map(|_| {
             let mut other = Buf::with_capacity(64 << 10);
@@ -265,7 +267,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     }
     assert!(others.iter().all(|other| other.iter().all(|&byte| byte == 0x55)));
     others.clear();
-    // The pool has five blocks again: the four of `others` and that of the dropped read.
+    // The pool has five blocks again: the four of `others` and the one of the dropped read.
     assert_eq!(crate::buffer::pool_stats().retained_bytes, 5 * ((64 << 10) + 4096));
 }
 
@@ -286,7 +288,7 @@ fn a_dying_thread_leaks_rather_than_frees() {
             Some(writer)
         })
     });
-    // The thread ends although its read never completes.
+    // The thread has ended in time, although its read never completes.
     let writer = done.join().unwrap();
     assert!(began.elapsed() < crate::limits::RING_FAREWELL * 5);
     drop(writer);
@@ -377,7 +379,7 @@ fn forbid_io_uring() {
     let statement =
         |code: u32, k: u32, jt: u8| libc::sock_filter { code: code as u16, jt, jf: 0, k };
     let filter = [
-        // If the system call has another number, the filter skips its refusal.
+        // If the system call is not io_uring_setup, the jump (`jf`) skips the refusal.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
         libc::sock_filter {
             code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
@@ -434,7 +436,7 @@ async fn a_failed_sync_is_told_even_if_nobody_waits() {
         let failure = SyncFailure::default();
         {
             let dropped = std::pin::pin!(file.sync(true, &failure));
-            // The thread may have finished the sync already.
+            // The polled future may be ready at once if the thread has finished the sync already.
             let _ = polled_once(dropped).await;
         }
         for _ in 0..500 {

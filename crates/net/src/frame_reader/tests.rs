@@ -175,7 +175,8 @@ async fn a_session_request_is_answered_once() {
         let mut answer = [0; 8];
         let count = client.try_read_vectored(&mut [IoSliceMut::new(&mut answer)]).unwrap();
         assert_eq!(answer[..count], [0x82, 0, 0, 0], "{cut}");
-        // A connection may begin with one session request only: a second one is not a valid frame.
+        // A connection may begin with one session request: a second one is refused as an invalid
+        // frame.
         write_all(&client, &request).await;
         let error = reader.next(&server).await.unwrap_err();
         assert!(matches!(error, ReceiveError::NotAFrame { first: 0x81 }));
@@ -247,7 +248,8 @@ async fn one_byte_every_nine_seconds_is_a_stall_in_the_end() {
         }
         () = drip => {}
     }
-    // The bytes take 100 s, and the frame may then wait 10 s without progress.
+    // Sending the bytes takes 100 s, and then the frame may wait 10 s without progress, so the
+    // limit ends the wait after about 110 s.
     assert!((108..=112).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 
@@ -321,7 +323,7 @@ async fn an_idle_connection_holds_no_memory() {
     for _ in 0..50 {
         drop(reader.next(&server).await.unwrap().unwrap());
     }
-    // All blocks are back in the pool.
+    // All blocks are back in the pool, and the queue has freed its memory.
     let stats = pool_stats();
     assert_eq!(stats.retained_bytes, 50 * 768);
     assert_eq!(reader.ready.capacity(), 0);
@@ -397,7 +399,7 @@ async fn a_failure_while_gathering_is_kept() {
     sleep(Duration::from_millis(20)).await;
     let mut reader = FrameReader::new(100);
     reader.next(&server).await.unwrap().unwrap();
-    // Closing a socket with unread bytes resets the connection.
+    // The client's socket is closed with unread bytes, which resets the connection.
     write_all(&server, b"x").await;
     sleep(Duration::from_millis(20)).await;
     drop(client);
@@ -455,8 +457,8 @@ async fn polls_of_a_large_frame() -> usize {
 
 #[test]
 fn a_large_frame_wakes_its_reader_seldom() {
-    // On a busy machine a frame may be delayed, which causes more polls: the best of ten runs
-    // counts.
+    // On a busy machine parts of a frame may be delayed, which causes more polls: the best of ten
+    // runs counts.
     let fewest = (0..10).map(|_| real_time().block_on(polls_of_a_large_frame())).min();
     let expected = (2 << 20) / WAKE_BYTES + 6;
     assert!(fewest <= Some(expected), "{fewest:?}, not {expected}");
@@ -479,7 +481,8 @@ fn what_comes_of_a_slow_frame_is_received() {
             }
         };
         tokio::join!(write_all(&client, first), receive);
-        // A receive that times out must keep the bytes that have arrived.
+        // The receive times out in the middle of the frame, but the bytes that have arrived must be
+        // kept.
         let (second, third) = rest.split_at(rest.len() / 2);
         let wait = tokio::time::timeout(FRAME_WAKE_PATIENCE, reader.next(&server));
         let (none, ()) = tokio::join!(wait, write_all(&client, second));

@@ -69,7 +69,8 @@ impl Attacker {
     fn send_and_invalidate(&mut self, message: &[u8], key: Option<u32>) {
         let Some(slot) = self.slots.pop() else { return };
         self.link.slot_mut(slot).unwrap()[..message.len()].copy_from_slice(message);
-        // A failed queue pair accepts no requests.
+        // The queue pair may have failed already, and then it accepts no requests: the error is
+        // ignored.
         let _ = self.link.post_send(slot, message.len(), key).and_then(|()| self.link.ring());
     }
 
@@ -165,8 +166,8 @@ impl Bystander {
             _ = server.readable() => panic!("nothing was sent"),
         }
         let mut bystander = Self { server, client, reader: FrameReader::new(100_000) };
-        // After this round trip the connection has allocated all of its memory: later allocations
-        // are due to the attacker.
+        // This round trip makes the connection allocate all of its memory, so later allocations are
+        // due to the attacker.
         bystander.still_works().await;
         bystander
     }
@@ -228,7 +229,7 @@ const LATER: &[(&str, Attack)] = &[
     }),
     ("no credits", |a| a.send(&control(0))),
     ("more than the receive holds", |a| a.send(&data(24, 8000, 0, 8000))),
-    // None of the messages grants credits, so the server cannot send to the attacker.
+    // In these attacks no message grants credits, so the server cannot send to the attacker.
     ("more messages than credits", |a| {
         (0..60).for_each(|_| a.send(&control(255)));
     }),
@@ -329,7 +330,7 @@ fn a_peer_that_gives_up_while_it_waits_does_not_hold_up_the_core() {
             let (detached, _) = listener.accept().await.unwrap();
             drop((link, begun));
             sleep(Duration::from_millis(50)).await;
-            // The call may block for ever, so it runs on a thread of its own.
+            // Attaching may block for ever, so it runs on a thread of its own.
             let (done, outcome) = std::sync::mpsc::channel();
             let runtime = tokio::runtime::Handle::current();
             std::thread::spawn(move || {

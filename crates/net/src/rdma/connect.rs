@@ -86,8 +86,8 @@ impl Way {
         loop {
             let tried = Instant::now();
             match Self::resolved(peer, limit).await {
-                // Half of the limit is accepted, because the kernel's clock is coarser than this
-                // one.
+                // Half of the limit counts as a timeout, because the kernel's clock is coarser than
+                // this one: the next attempt gets twice as long.
                 Err(_)
                     if tried.elapsed() >= limit / 2 && begun.elapsed() < RDMA_RESOLVE_TIMEOUT =>
                 {

@@ -56,7 +56,8 @@ impl Drop for Device {
             // SAFETY: librdmacm keeps the context. No identifier uses it, and none will, since the
             // device is being removed.
             let context = unsafe { self.0.as_ref() };
-            // Without a free descriptor, the device is removed only when the process ends.
+            // Without a free descriptor `close` fails, and the kernel removes the device only when
+            // the process ends.
             let _ = close(context.cmd_fd).and_then(|()| close(context.async_fd));
         }
     }

@@ -76,8 +76,8 @@ impl Endpoint {
             self.pump();
             let looked = self.look(|state| (state.end(), state.deadline(), state.has_more()));
             let Some((None, until, has_more)) = looked else {
-                // The connection has ended, which readers and writers report, so there is nothing
-                // left to drive.
+                // The connection has ended. Readers and writers report that, so the driver only
+                // waits for ever.
                 return pending().await;
             };
             if has_more {
@@ -88,8 +88,8 @@ impl Endpoint {
                 biased;
                 told = self.told() => told,
                 noted = self.own_event() => noted,
-                // No event reports an operation that completes during the call that posts it, so
-                // the bell reports it.
+                // An operation that completes during the call that posts it causes no event, so the
+                // bell wakes the driver.
                 () = self.rung() => Ok(()),
                 () = fate => Ok(()),
                 () = sleep_until(until) => Ok(()),
@@ -107,7 +107,7 @@ impl Endpoint {
 
     /// Ends when the device has been given requests.
     async fn rung(&self) {
-        // The task that rings the doorbell polls the driver afterwards, so no waker is needed.
+        // The task that rings the bell polls the driver afterwards itself, so no waker is needed.
         poll_fn(|_| match self.look(|state| state.has_rung()) {
             Some(true) => Poll::Ready(()),
             _ => Poll::Pending,

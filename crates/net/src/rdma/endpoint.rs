@@ -339,7 +339,8 @@ impl Endpoint {
         let counted = self.reserve(len).await?;
         let key = self.look(|state| state.link.begin_write(buf, counted));
         let key = key.ok_or(io::ErrorKind::NotConnected)??;
-        // Dropping `_posting` ends the transfer, even if this future is dropped.
+        // `_posting` ends the transfer when it is dropped, also if this future is dropped before
+        // its end.
         let _posting = Posting { endpoint: self, key };
         self.post_all(key, &parts).await
     }
@@ -387,7 +388,8 @@ impl Endpoint {
         if let Some(taken) = self.look(&mut take).flatten() {
             return Ok(taken);
         }
-        // The future is boxed: most requests find room at once, and need no memory for its state.
+        // The future of the wait is boxed: most requests find room at once and need no memory for
+        // its state.
         Box::pin(async {
             let bound = self.look(|state| state.link.bound()).ok_or(io::ErrorKind::NotConnected)?;
             let room = quota::wait(&bound, bytes, || self.look(&mut take).flatten());
@@ -411,8 +413,8 @@ impl Endpoint {
 
     /// Ends the connection at once, and tells the peer, whoever keeps the endpoint.
     pub fn abort(&self) {
-        // rdma_disconnect(3) also succeeds before the kernel has heard from the peer, but then
-        // sends nothing. Destroying the identifier notifies the peer at every stage.
+        // Before the connection is established rdma_disconnect(3) returns success but sends
+        // nothing. Destroying the identifier notifies the peer at every stage.
         let is_early = self.fate.stage() < Stage::Established;
         self.look(State::abort);
         let early = self.state.lock().take_if(|state| is_early && state.link.may_block());
@@ -449,7 +451,7 @@ struct Posting<'a> {
 
 impl Drop for Posting<'_> {
     fn drop(&mut self) {
-        // A transfer that has finished is not in the list any more.
+        // A transfer that has finished is not in the list any more, so forgetting it does nothing.
         self.endpoint.look(|state| {
             state.driven.forget(self.key);
             state.link.end_posting(self.key, true);

@@ -78,7 +78,8 @@ impl Fabric {
 fn endpoints(cable: &Arc<Cable>, [ours, theirs]: [SocketAddr; 2]) -> io::Result<[Endpoint; 2]> {
     let link =
         |end, local, peer| QueuePair::Memory(MemoryLink::new(Arc::clone(cable), end, local, peer));
-    // The passive side must have posted a receive before the active side sends.
+    // The passive side is made first, because it must have posted a receive before the active side
+    // sends.
     let passive = State::passive(link(1, theirs, ours))?;
     let mut active = State::active(link(0, ours, theirs))?;
     active.go_on();

@@ -196,12 +196,12 @@ impl LentMemory {
         if lent.state == State::Invalidated {
             self.free.push(window);
         } else {
-            // A bound window may be freed at once (ibv_alloc_mw(3)), whereas a request that
-            // invalidates its key would need to be awaited.
+            // A bound window may be freed at once (ibv_alloc_mw(3)). Invalidating its key by a
+            // request would have to be awaited.
             self.windows = self.windows.saturating_sub(1);
             if !window.end() {
-                // The device failed to free the window, so the peer may still use the buffer: it is
-                // leaked.
+                // The device has failed to free the window, so the peer may still use the buffer:
+                // its memory is leaked.
                 std::mem::forget(lent.region);
                 return Back::Gone;
             }
@@ -219,8 +219,8 @@ impl LentMemory {
             if lent.window.is_none_or(Window::end) {
                 self.closed.push(lent.region);
             } else {
-                // The device failed to free the window, so the peer may still use the buffer: it is
-                // leaked.
+                // The device has failed to free the window, so the peer may still use the buffer:
+                // its memory is leaked.
                 std::mem::forget(lent.region);
             }
         }
@@ -271,13 +271,14 @@ mod tests {
         assert!(!memory.is_invalidated(0x101), "twice");
         assert!(is_back(memory.take_back(first)));
         assert!(!memory.is_invalidated(0x101), "after it was taken back");
-        // The peer's message may arrive before the device reports the window as bound.
+        // The peer may invalidate the key 0x201 before the device reports the window as bound: the
+        // buffer is still returned.
         assert!(memory.is_invalidated(0x201));
         assert!(is_back(memory.take_back(second)));
         memory.is_bound(0x201);
         assert!(matches!(memory.take_back(second), Back::Gone));
         assert_eq!((memory.len(), memory.free.len(), memory.windows), (0, 2, 2));
-        // The freed window is used again, with another key.
+        // The freed window is lent again with another key, so its old key is not valid any more.
         let third = lend(memory, 0x202);
         assert!(!memory.is_invalidated(0x201) && memory.is_invalidated(0x202));
         assert!(is_back(memory.take_back(third)));
@@ -289,7 +290,8 @@ mod tests {
     fn a_window_that_is_not_invalidated_is_freed() {
         let memory = &mut LentMemory::default();
         let key = lend(memory, 0x101);
-        // During the bind the buffer cannot be taken back, because that would break the connection.
+        // Before the device has reported the bind, the buffer cannot be taken back, because that
+        // would break the connection.
         assert!(matches!(memory.take_back(key), Back::NotYet));
         memory.is_bound(0x101);
         assert!(is_back(memory.take_back(key)));
@@ -334,7 +336,8 @@ mod tests {
         let memory = &mut LentMemory::default();
         let large = 9 << 20;
         let take = |memory: &mut LentMemory| {
-            // The buffer is too large for the pool, so dropping it frees the memory.
+            // The buffer is too large for the pool, so its memory is freed at the end of this
+            // closure.
             let buf = Buf::with_capacity(large);
             let place = buf.memory();
             let bytes = buf.capacity();

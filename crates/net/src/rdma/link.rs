@@ -156,8 +156,8 @@ impl Link {
                 failed: false,
                 unacknowledged: 0,
             };
-            // The channel must not block: dropping the link reads the remaining events and must not
-            // wait for more.
+            // The channel is made non-blocking: dropping the link reads the remaining events and
+            // must not wait for more.
             link.set_nonblocking()?;
             link.make_queue_pair()?;
             Ok(link)
@@ -185,7 +185,7 @@ impl Link {
         unsafe { self.id.create_qp(self.pd.as_ptr(), &mut wanted) }?;
         self.has_qp = true;
         self.is_soft = self.attributes().is_none_or(|device| device.is_soft());
-        // Except for rxe, a device reports a completion only after it was asked to.
+        // Most devices (not rxe) report a completion only after they were asked to.
         self.arm()
     }
 
@@ -330,7 +330,8 @@ impl Link {
         let opcode = if invalidate.is_some() { WR_SEND_WITH_INV } else { WR_SEND };
         let place = Sge { addr, length, lkey };
         let key = invalidate.unwrap_or(0);
-        // siw's library reads the key from the field of RDMA requests.
+        // siw reads the key of an invalidation from the field for RDMA requests, so both fields get
+        // the key.
         self.queue(SEND | number_of(slot), place, opcode, key, (0, key));
         self.sending += 1;
         Ok(())
@@ -488,7 +489,7 @@ impl Drop for Link {
             unsafe { self.id.destroy_qp() };
             while self.take_event() {}
         }
-        // Without a queue pair no transfer is in progress, so its memory can be freed.
+        // The queue pair is destroyed, so no transfer is in progress and all memory can be freed.
         self.transfers.clear();
         self.lent.clear();
         self.slots.clear();

@@ -122,8 +122,8 @@ impl Listener {
                 ready = self.watched.readable() => {
                     let mut ready = ready?;
                     ready.clear_ready();
-                    // A connection event may have arrived before this wait began, so the loop reads
-                    // events again.
+                    // An event of a connection may have arrived before this wait began, so the loop
+                    // reads the events again.
                 }
                 () = sleep_until(again), if !is_whole => {}
             }

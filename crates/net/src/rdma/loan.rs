@@ -51,7 +51,7 @@ impl Endpoint {
             Lending::PeerReads => (Access::PeerReads, buf.len()),
             Lending::PeerWrites(len) => (Access::PeerWrites(len), len),
         };
-        // A window needs the registration of the whole block.
+        // A window covers the registration of the whole block, so all of its capacity counts.
         let bytes = if window { buf.capacity() } else { len };
         let mut buf = Some(buf);
         let lent = self.room(bytes, |state| state.link.lend(&mut buf, access, window));
@@ -85,7 +85,7 @@ impl Loan {
         let endpoint = Arc::clone(&self.endpoint);
         let back = endpoint.wait(|state| match state.link.take_back(key) {
             Back::NotYet => {
-                // The bind may still wait for the doorbell, so it is rung.
+                // The bind may not have been sent yet, so the doorbell is rung.
                 state.ring();
                 None
             }

@@ -223,7 +223,7 @@ impl QueuePair {
     pub(super) fn is_invalidated(&mut self, key: u32) -> bool {
         match self {
             Self::Device(link) => link.is_invalidated(key),
-            // The link in memory accepts only the right key, so it needs no check here.
+            // The link in memory accepts only the right key, so this check is always true.
             Self::Memory(_) => true,
         }
     }

@@ -193,13 +193,13 @@ mod tests {
     fn registered_memory_is_bounded() {
         let bound = Bound::new(3200);
         let [one, two, three] = [(); 3].map(|()| Arc::new(Holder::default()));
-        // One connection may use half of the limit. Connections that use much may use three
-        // quarters together.
+        // One connection may use half of the limit (1600), and connections that use much may use
+        // three quarters together.
         let first = bound.take(&one, 1600).unwrap();
         assert!(bound.take(&one, 1).is_none());
         let second = bound.take(&two, 800).unwrap();
         assert!(bound.take(&two, 1).is_none());
-        // A third connection still gets a small amount (100).
+        // A third connection still gets a small amount: at most 100.
         assert!(bound.take(&three, 101).is_none());
         let third = bound.take(&three, 100).unwrap();
         let others: Vec<_> =
@@ -236,7 +236,7 @@ mod tests {
         };
         let first = wait(&one, 1600).await.unwrap();
         assert!(wait(&one, 1).await.is_err());
-        // Memory of the first account does not make the second account wait.
+        // The first account uses half of the limit, but the second account need not wait for it.
         let second = wait(&two, 800).await.unwrap();
         let waiting = tokio::spawn(wait(&one, 200));
         tokio::task::yield_now().await;

@@ -285,7 +285,7 @@ impl Region {
         if registration.end() {
             return buf;
         }
-        // The device may still use the old buffer, so it is leaked and an empty one returned.
+        // The device may still use the old buffer, so it is leaked and an empty one is returned.
         std::mem::forget(buf);
         Buf::new()
     }

@@ -154,7 +154,7 @@ impl State {
 
     fn look_at_clock(&mut self) {
         self.now = match self.link {
-            // The start of the present poll is exact enough and needs no system call.
+            // The start of the present poll is exact enough, and reading it needs no system call.
             QueuePair::Device(_) => Instant::from_std(watchdog::mark()) - self.epoch,
             QueuePair::Memory(_) => self.epoch.elapsed(),
         };
@@ -208,8 +208,8 @@ impl State {
                 if self.is_armed {
                     break;
                 }
-                // From here on a completion causes an event; earlier completions are polled once
-                // more.
+                // From here on a completion causes an event. Completions that came before are found
+                // by polling once more.
                 if let Err(error) = self.link.arm() {
                     self.fail(&error);
                 }
@@ -287,7 +287,7 @@ impl State {
         if self.now >= self.machine.deadline() {
             match self.machine.on_time(self.now) {
                 Ok(()) => {
-                    // The connection was idle for the whole time.
+                    // The connection was idle until this deadline, so the link is put to rest.
                     self.link.rest();
                     self.go_on();
                 }
@@ -303,12 +303,13 @@ impl State {
     fn take(&mut self, completion: Completion) {
         match completion {
             Completion::Received { slot, len, invalidated } => self.receive(slot, len, invalidated),
-            // Slots of the negotiation are too short for other messages, so they are not used
-            // again.
+            // The slots used in the negotiation are too short for other messages, so they are not
+            // free again.
             Completion::Sent(slot) if slot.is_early() => {}
             Completion::Sent(slot) => self.send_free.push(slot),
             Completion::Moved => {}
-            // Only the first status is kept: all requests of the queue pair fail together.
+            // After the first failure all requests of the queue pair fail, so only the first status
+            // is kept.
             Completion::Failed(status) => self.end = self.end.or(Some(End::Device(status))),
         }
     }

@@ -70,7 +70,8 @@ pub(super) unsafe fn call<T>(call: impl FnOnce() -> T) -> T {
     match result {
         Some(Ok(result)) => result,
         Some(Err(panic)) => resume_unwind(panic),
-        // No job was run, so there is no result: the process cannot go on.
+        // Neither a result nor a panic was returned, so the job was not run: the process cannot
+        // continue.
         None => std::process::abort(),
     }
 }
@@ -153,7 +154,7 @@ impl Threads {
 }
 
 fn start_another() -> io::Result<()> {
-    // The name is shown by `rdma resource show qp` for queue pairs that this thread creates.
+    // `rdma resource show qp` shows this name for queue pairs that the thread creates.
     std::thread::Builder::new().name(String::from("frevo-rdma")).spawn(|| THREADS.work()).map(drop)
 }
 
@@ -182,7 +183,7 @@ mod tests {
         let mut borrowed = vec![1];
         let outcome = call_here(|| {
             borrowed.push(2);
-            // A call made from within a call runs on the same thread.
+            // A call made from within another call runs on the same thread.
             (name(), call_here(name))
         });
         let there = Some(String::from("frevo-rdma"));

@@ -128,7 +128,7 @@ impl Pending {
             }
         }
         if self.waiting.capacity() > 32 {
-            // Frees the memory of a burst.
+            // The queue's memory, which a burst may have enlarged, is freed.
             self.waiting = VecDeque::new();
         }
         Ok(true)
@@ -213,7 +213,7 @@ impl Pending {
         match sent {
             Ok(0) => self.front_ends_in_zeros(),
             Ok(count) => self.consume(count),
-            // The file system does not support splice, so the data is copied.
+            // The file system does not support sendfile(2), so the data is copied.
             Err(error) if cannot(&error) => {
                 self.copy_file(0)?;
             }
@@ -232,8 +232,8 @@ impl Pending {
             Some(pipe) => pipe,
             None => self.pipe.insert(Pipe::borrow()?),
         };
-        // `offset` counts the bytes that the socket has accepted; the pipe holds the bytes after
-        // them.
+        // `offset` counts the bytes that the socket has accepted; the next bytes of the file are in
+        // the pipe already, so filling begins after them.
         let (at, wanted) = (*offset + pipe.held() as u64, *len - pipe.held());
         if wanted > 0 && pipe.room() > 0 {
             match pipe.fill(file.as_fd(), at, wanted) {

@@ -81,10 +81,11 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         // SAFETY: taken once, here, and never used again.
         let ends = unsafe { ManuallyDrop::take(&mut self.ends) };
-        // A pipe with bytes of this connection must not be used for another connection.
+        // A pipe that still contains bytes of this connection must not be used for another one, so
+        // it is closed.
         if self.held == 0 {
             let mut ends = Some(ends);
-            // At the end of the thread there is no free list, so the pipe is closed.
+            // While the thread ends, its free list may be dropped already: then the pipe is closed.
             let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 if free.len() < SPLICE_PIPES_RETAINED_MAX {
@@ -98,7 +99,7 @@ impl Drop for Pipe {
 impl Ends {
     fn open() -> io::Result<Self> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // An unprivileged user may have reached the limit on pipe memory: the pipe stays smaller.
+        // A user may have reached the limit on pipe memory: then the pipe keeps its present size.
         let capacity = rustix::pipe::fcntl_setpipe_size(&write, SPLICE_PIPE_BYTES)
             .or_else(|_| rustix::pipe::fcntl_getpipe_size(&write))?;
         Ok(Self { read, write, capacity })

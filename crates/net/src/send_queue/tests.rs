@@ -119,7 +119,8 @@ async fn a_dropped_flush_goes_on_where_it_was() {
     let expected = prefixed(&[b"head", &data]);
     let mut got = Vec::new();
     while got.len() < expected.len() {
-        // The flush is polled once and then dropped.
+        // The flush is polled once and then dropped, as by a caller that gives up: no byte may get
+        // lost.
         tokio::select! {
             biased;
             _ = queue.flush(&server) => {}

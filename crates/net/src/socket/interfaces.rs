@@ -44,7 +44,8 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             continue;
         }
         let Some(Link { name, flags, .. }) = links.iter().find(|link| link.index == index) else {
-            // The interface is newer than the list of links, so nothing is known about it yet.
+            // The interface was added after the links were listed, so nothing is known about it
+            // yet.
             continue;
         };
         if found.len() == INTERFACES_MAX {
@@ -78,7 +79,7 @@ fn read_number(path: &Path) -> Option<i64> {
 /// Converts megabits per second, -1 for unknown, to bits per second.
 fn speed_of(megabits: Option<i64>) -> Option<u64> {
     let megabits = u64::try_from(megabits?).ok().filter(|&megabits| megabits > 0)?;
-    // u32::MAX is what some drivers report for an unknown speed.
+    // Some drivers report u32::MAX for an unknown speed.
     if megabits >= u64::from(u32::MAX) { None } else { megabits.checked_mul(1_000_000) }
 }
 

@@ -56,7 +56,7 @@ const ADDRESS: usize = 8;
 /// The system's error.
 pub fn keep_socket() -> io::Result<()> {
     let socket = Socket::new()?;
-    // If a socket was set before, it stays in use.
+    // If `KEPT` has a socket already, that socket stays in use.
     let _ = KEPT.set(Mutex::new(socket));
     Ok(())
 }
@@ -101,7 +101,7 @@ impl Socket {
         question.extend_from_slice(&flags.to_ne_bytes());
         question.extend_from_slice(&self.sequence.to_ne_bytes());
         question.resize(HEADER + room, 0);
-        // Without a destination address a netlink message goes to the kernel.
+        // A netlink message without a destination address goes to the kernel.
         send(&self.fd, &question, SendFlags::empty())?;
         let mut buffer = vec![0; ROOM];
         loop {
@@ -119,7 +119,8 @@ impl Socket {
         for message in (Parts { left: received, width: 4 }) {
             let (kind, sequence) = (half(message, 4), word(message, 8));
             let (Some(kind), Some(body)) = (kind, message.get(HEADER..)) else { continue };
-            // Answers to an earlier request, whose caller gave up, are skipped.
+            // Answers to an earlier request, whose caller has given up, may still arrive and are
+            // skipped.
             if sequence != Some(self.sequence) {
                 continue;
             }

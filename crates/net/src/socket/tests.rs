@@ -76,7 +76,7 @@ async fn facts_show_what_the_peer_has_not_taken() {
     let address = listener.local_addr().unwrap();
     let (client, accepted) = tokio::join!(connect(address, None), listener.accept());
     let (client, server) = (client.unwrap(), accepted.unwrap().0.attach().unwrap());
-    // The peer's kernel acknowledges data only until its receive buffer is full.
+    // Nobody reads, so the peer's kernel acknowledges data only until its receive buffer is full.
     let block = [0; 65_536];
     while client.try_write_vectored(&[IoSlice::new(&block)], false).is_ok() {}
     let facts = client.facts().unwrap();

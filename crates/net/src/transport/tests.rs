@@ -76,8 +76,8 @@ async fn bytes_cross_both_kinds_and_ends_show() {
 async fn a_drained_socket_is_asked_no_more_and_misses_nothing() {
     let (a, b) = tcp().await;
     for round in 0..200_u8 {
-        // The short read below marks the socket as drained; later data and the end must still be
-        // noticed.
+        // Each read gets less than it asked for, so the socket counts as drained. Later data, and
+        // the end, must still be noticed.
         write_all(&a, &[round]).await;
         assert_eq!(read_exactly(&b, 1).await, [round]);
     }

@@ -52,7 +52,8 @@ async fn waits(busy: usize) -> Vec<Duration> {
     let times = core.run(move || {
         seated(bob, async {
             let mut times = Vec::new();
-            // The first ones are of a core that is not known to be shared yet.
+            // In the first rounds the core does not know yet that it is shared, so five times are
+            // left out.
             for at in 0..25 {
                 let began = Instant::now();
                 tokio::task::yield_now().await;
@@ -133,7 +134,7 @@ fn an_account_that_is_busy_elsewhere_lets_a_few_pass() {
     let passed = (0..10).take_while(|_| lane.lets_pass()).count();
     assert_eq!(passed, usize::try_from(TURNS_PASSED_MAX).unwrap());
     assert!(!lane.lets_pass(), "it has been idle elsewhere since");
-    // Its time here counts for nothing.
+    // Time that the account uses on this core itself does not count as busy elsewhere.
     lane.unreported.set(nanoseconds(TURN_SLICE) * 2);
     lane.report();
     assert!(!lane.lets_pass());

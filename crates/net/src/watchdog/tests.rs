@@ -30,7 +30,7 @@ fn an_inner_measurement_begins_with_the_outer() {
     });
     assert!(inner.wall >= Duration::from_millis(3), "{inner:?}");
     assert!(outer.wall >= inner.wall);
-    // The next poll is measured anew.
+    // The next poll is measured from its own beginning.
     assert!(measured(|| ()).1.wall < Duration::from_millis(2));
 }
 
@@ -74,7 +74,7 @@ fn processor_time_is_judged() {
     assert!(slept.wall >= Duration::from_millis(30) && !is_long(slept), "{slept:?}");
     if held_limit().is_some() {
         let (_, spun) = measured(|| {
-            // Spins until this thread has used 10 ms of processor time, which does not depend on
+            // The loop ends after 10 ms of this thread's processor time, which does not depend on
             // other load.
             let began = processor_time().unwrap();
             while processor_time().unwrap() - began < Duration::from_millis(10) {}

@@ -44,7 +44,7 @@ async fn exchange(server: &Stream, client: &Stream) {
 
 #[test]
 fn a_thread_with_other_credentials_goes_on() {
-    // The test changes credentials, so it runs on a thread of its own.
+    // The test changes the credentials of its thread, so it gets a thread of its own.
     let test = std::thread::spawn(|| {
         here(&async |medium| {
             let (server, client) = used_pair(medium).await;
@@ -52,7 +52,7 @@ fn a_thread_with_other_credentials_goes_on() {
             for _ in 0..3 {
                 replace_credentials();
                 exchange(&server, &client).await;
-                // With the new credentials, connections can be made and closed.
+                // After the change of credentials, connections must still work, end and be made.
                 let (other_server, other_client) = used_pair(medium).await;
                 replace_credentials();
                 exchange(&other_server, &other_client).await;

@@ -55,8 +55,8 @@ impl FileCache {
         count: u64,
     ) -> Outcome<()> {
         let _marks = FetchGuard { content: self, first, count };
-        // A write may have come meanwhile. Its data must be sent first, by the reader that needs
-        // these pages.
+        // `before_fetch` returns None if a write has come meanwhile. Its data must be sent first,
+        // by the reader that needs these pages.
         let Some(changes) = self.pages.lock().before_fetch(first, count) else { return Ok(()) };
         let mut bytes = vec![0; count as usize * PAGE_BYTES];
         let read = file.read_at(&mut bytes, first * PAGE).await.map_err(|error| errno(&error))?;
@@ -79,8 +79,8 @@ impl FileCache {
         ahead: u64,
     ) {
         let Range { start: offset, end } = read;
-        // The read ahead with the largest window was already started when the read entered this
-        // page.
+        // A read-ahead with the largest window starts when a read enters a page, so further reads
+        // of the same page need none.
         let is_done = ahead >= READ_AHEAD_BYTES && offset / PAGE == end / PAGE;
         if ahead == 0 || is_done {
             return;
@@ -108,7 +108,8 @@ impl FileCache {
             }
         }
         for (at, len) in runs {
-            // The task keeps this cache, whose marks it sets, even if the node gets a new cache.
+            // This task updates the marks of this cache, even if the node gets a new cache
+            // meanwhile.
             let (content, file) = (Arc::clone(self), file.clone());
             tokio::spawn(async move {
                 if let Err(error) = content.fetch_marked(&file, grant, at, len).await {

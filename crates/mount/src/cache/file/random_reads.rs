@@ -22,7 +22,7 @@ impl RecentPages {
         if self.0.is_empty() {
             self.0.resize(PARTLY_READ_PAGES, 0);
         }
-        // The addition cannot overflow, because a page number is far below u64::MAX.
+        // `page + 1` cannot overflow, because a page number is far below u64::MAX.
         let (place, mark) = (page as usize % PARTLY_READ_PAGES, page + 1);
         self.0.get_mut(place).is_some_and(|known| std::mem::replace(known, mark) == mark)
     }
@@ -53,7 +53,7 @@ impl FileCache {
             (pages.changes(), pages.len(), pages.is_unsent(offset, len as u64))
         };
         if is_unsent {
-            // A local write is newer than the bytes from the server: sends it first.
+            // Unsent data of a local write is newer than the server's bytes, so it is sent first.
             self.send_unasked().await;
             return Ok(None);
         }
@@ -63,8 +63,8 @@ impl FileCache {
         if found.len() == wanted as usize {
             return Ok(Some(found));
         }
-        // A short answer means the end of the file, or a server with short reads. Bytes between the
-        // end and later unsent data are zeros, if the file has still this length.
+        // A short answer means the end of the file, or a server with short reads. If the file still
+        // has this length, the bytes between its end and later unsent data are zeros.
         let (is_same, stored) = {
             let pages = self.pages.lock();
             (pages.is_of(grant.version) && pages.changes() == changes, pages.stored())

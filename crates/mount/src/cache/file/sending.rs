@@ -47,7 +47,7 @@ impl FileCache {
                 return self.relieve().await;
             }
         }
-        // Errors of earlier writes are reported by their own handles, not by this write.
+        // Errors of earlier writes are reported by the handles that wrote, not by this write.
         self.send_unasked().await;
         let offset = match offset {
             Some(offset) => offset,
@@ -64,8 +64,8 @@ impl FileCache {
     /// overlaps.
     fn gather(self: &Arc<Self>, grant: Grant, offset: Option<u64>, data: &[u8]) -> bool {
         let new = self.with(|pages| {
-            // The lease is checked while the mutex of the pages is held: a lease break needs this
-            // mutex to empty the pages.
+            // The lease is checked while the pages are locked, because a lease break needs the same
+            // lock to empty the pages: so it cannot come between check and write.
             let now = self.lease.grant();
             let offset = offset.unwrap_or(pages.len());
             if now.version != grant.version
@@ -142,7 +142,7 @@ impl FileCache {
         if !self.is_unsent() {
             return Ok(());
         }
-        // The sending goes on even if the waiting program gives up.
+        // The data is sent even if the waiting program gives up (a signal).
         let content = Arc::clone(self);
         carried_through(async move { content.send_gathered().await }).await
     }
@@ -158,7 +158,7 @@ impl FileCache {
         let writer = self.writer.lock().clone();
         let (outcome, lost) = send_all(writer.as_ref(), extents).await;
         *self.sent.lock() = Some(std::time::Instant::now());
-        // The error is recorded while the lock is held: otherwise the next caller would find no
+        // The error is recorded while the pages are locked: otherwise the next caller would find no
         // unsent data and report success.
         if let Err(error) = outcome {
             self.failures.note(error);

@@ -58,7 +58,8 @@ fn whatever_is_done_it_reads_like_a_file() {
             let at = random(4 * PAGE);
             match random(8) {
                 kind @ 0..=2 => {
-                    // Some of the writes are large enough to share their copy.
+                    // Some of the writes are large enough that the pages and the request share one
+                    // copy.
                     let least = if kind == 0 && random(8) == 0 { SHARED_FROM } else { 1 };
                     let data = vec![random(256) as u8; least + random(PAGE + 100) as usize];
                     let end = at as usize + data.len();
@@ -145,7 +146,8 @@ fn what_is_long_is_there_once() {
     let shared = pages.dirty[&(PAGE / 2)].clone();
     let mut whole = 1..SHARED_FROM as u64 / PAGE;
     assert!(whole.all(|page| within(&pages.clean[&page], &shared)));
-    // A later write must not change the bytes that are being sent.
+    // A later write must not change the bytes that are being sent, so page 2 gets a copy of its
+    // own.
     pages.write(2 * PAGE, b"new");
     assert!(!within(&pages.clean[&2], &shared) && within(&pages.clean[&3], &shared));
     assert!(shared.as_slice() == data);
@@ -162,8 +164,8 @@ fn of_two_that_write_at_once_neither_is_kept() {
     pages.begin(1, 10, 0);
     let changes = pages.changes();
     assert!(pages.fetched(1, changes, 0, b"0123456789", 1).is_some());
-    // Two writes overlap. The server may answer them in another order than it wrote them, so the
-    // content of the overlap is unknown.
+    // These two writes overlap, and the server may carry them out in another order than it answers,
+    // so the content of the overlap is unknown.
     pages.pass(0, 3);
     pages.pass(2, 3);
     assert_eq!(pages.before_fetch(0, 1), None, "what it is nobody knows");

@@ -34,14 +34,14 @@ impl KnownNames {
     pub(super) fn add(&mut self, name: &str) -> bool {
         let hash = self.hash(name);
         self.hashes.insert(hash);
-        // Servers compare names outside ASCII in unknown ways, so a directory with such names is
-        // not used.
+        // Servers compare names outside of ASCII in different ways, so a directory with such a name
+        // is not used.
         name.is_ascii() && self.hashes.len() <= KNOWN_NAMES_MAX
     }
 
     /// Returns true if no file has this name.
     pub(super) fn lack(&self, name: &str) -> bool {
-        // These names are never listed but may exist: short names with `~` (MS-FSCC 2.4.46) and
+        // These names may exist without being listed: short names with `~` (MS-FSCC 2.4.46) and
         // streams with `:`.
         let is_plain = name.is_ascii() && !name.contains(['~', ':']);
         is_plain && !self.hashes.contains(&self.hash(name))

@@ -51,7 +51,7 @@ fn a_name_that_another_client_has_given_to_another_file_leads_there() {
             let (one, two) = (plain(world).await, plain(world).await);
             rewrite(&one, "f", b"first").await;
             let mut known = two.lookup(ROOT, name("f")).await.unwrap().found().attr.ino.0;
-            // In one round, a second program keeps the file open.
+            // In the second round another program keeps the file open all the time.
             let kept = match is_open {
                 true => Some(two.open(known, libc::O_RDONLY).await.unwrap()),
                 false => None,
@@ -86,7 +86,8 @@ fn cached_data_that_is_older_than_the_file_is_not_read() {
         one.close(first).await;
         let content = one.node_of("f").content().unwrap();
         assert!(content.is_kept(0));
-        // A program on the server's host writes the file. In this test that breaks no lease.
+        // A program on the server's host writes the file, which breaks no lease in this test: only
+        // the next open notices it.
         std::fs::write(world.path("f"), b"new and longer").unwrap();
         let again = one.open(one.node_of("f").id, libc::O_RDONLY).await.unwrap();
         assert_eq!(&*one.read(again, 0, 20).await.unwrap(), b"new and longer");
@@ -105,14 +106,15 @@ fn an_open_for_writing_does_not_hide_that_cached_data_is_old() {
             let reader = one.take("f", libc::O_RDONLY).await;
             assert_eq!(&*one.read(reader, 0, 20).await.unwrap(), b"old");
             let id = one.node_of("f").id;
-            // A program on the server's host writes the file. In this test that breaks no lease.
+            // A program on the server's host writes the file, which breaks no lease in this test:
+            // only the next open notices it.
             std::fs::write(world.path("f"), b"new and longer").unwrap();
             let writer = one.open(id, flags).await.unwrap();
             assert!(!one.node_of("f").content().unwrap().is_kept(0));
             assert_eq!(&*one.read(reader, 0, 20).await.unwrap(), b"new and longer");
             let again = one.open(id, libc::O_RDONLY).await.unwrap();
             assert_eq!(&*one.read(again, 0, 20).await.unwrap(), b"new and longer");
-            // Cached data that is up to date stays: no other client can write now.
+            // The cached data is up to date and is kept by further opens.
             let content = one.node_of("f").content().unwrap();
             assert!(content.is_kept(0));
             for handle in [again, writer, reader] {
@@ -155,7 +157,8 @@ fn one_wrong_name_of_two_does_not_keep_a_file_from_being_opened() {
         let id = one.lookup(ROOT, name("b")).await.unwrap().found().attr.ino.0;
         std::fs::write(world.path("new"), b"new").unwrap();
         std::fs::rename(world.path("new"), world.path("b")).unwrap();
-        // The file has two names, and the kernel does not say by which one it is opened.
+        // The file has two names, of which one is outdated, and the kernel does not say by which
+        // one it opens the file.
         assert_eq!(one.open(id, libc::O_RDONLY).await, Err(Errno::from_i32(libc::ESTALE)));
         assert_eq!(one.lookup(ROOT, name("a")).await.unwrap().found().attr.ino.0, id);
         let again = one.open(id, libc::O_RDONLY).await.unwrap();

@@ -49,7 +49,8 @@ fn times_that_are_set_while_a_file_is_closed_are_set_afterwards() {
 #[test]
 fn who_asks_about_a_file_that_is_being_closed_is_told() {
     in_world(async |world| {
-        // Without a lease nothing is cached, so each request goes to the server.
+        // With a validity of zero no attributes are cached, so `getattr` needs the file that is
+        // just being closed.
         let settings = Settings { attr_timeout: Duration::ZERO, ..Settings::of(0, 0) };
         let one = volume(world, settings).await;
         let (node, handle) = closing(&one).await;
@@ -63,7 +64,7 @@ fn who_asks_about_a_file_that_is_being_closed_is_told() {
 #[test]
 fn a_file_that_is_opened_has_the_size_that_another_client_gave_it() {
     in_world(async |world| {
-        // The attributes never expire in this test, so only the open can replace them.
+        // The attributes never expire in this test, so only the open can replace them by new ones.
         let settings = Settings { attr_timeout: Duration::from_hours(1), ..Settings::of(0, 0) };
         let one = volume(world, settings.clone()).await;
         std::fs::write(world.path("f"), b"four").unwrap();
@@ -73,7 +74,8 @@ fn a_file_that_is_opened_has_the_size_that_another_client_gave_it() {
         let handle = one.open(id, libc::O_RDONLY).await.unwrap();
         assert_eq!(one.getattr(id).await.map(|found| found.attr.size), Ok(6));
         one.release(handle).await;
-        // The second program uses the Open of the first one, which has no lease any more.
+        // The second open uses the Open of the first one, which has no lease, so it must ask for
+        // the attributes.
         let uncached = Settings { cache: false, ..settings };
         let two = volume(world, uncached).await;
         let handle = two.take("f", libc::O_RDONLY).await;

@@ -39,13 +39,13 @@ fn a_listing_is_kept_as_long_as_the_lease_on_the_directory() {
         let first = one.listing(&root, true).await.unwrap();
         let kept = one.listing(&root, true).await.unwrap();
         assert!(Arc::ptr_eq(&first.entries, &kept.entries), "the server is not asked again");
-        // A change by this mount shows at once and keeps the lease.
+        // A change by this mount shows at once and does not break its lease on the directory.
         let grant = one.dir_grant(&root).expect("a lease");
         let handle = one.make("b").await;
         assert_eq!(names_of(&one, ROOT).await, ["a", "b"]);
         assert_eq!(one.dir_grant(&root), Some(grant));
         one.close(handle).await;
-        // A change by another client breaks the lease.
+        // A change by another client breaks the lease, so the listing is soon a new one.
         two.unlink(ROOT, name("a")).await.unwrap();
         soon("one less", async || names_of(&one, ROOT).await == ["b"]).await;
         let made = two.make("c").await;
@@ -62,7 +62,8 @@ fn a_directory_whose_handle_is_closed_while_it_is_listed_is_listed_by_its_name()
         let one = plain(world).await;
         std::fs::write(world.path("a"), b"").unwrap();
         assert_eq!(names_of(&one, ROOT).await, ["a"]);
-        // The listing is not cached any more, and the handle is just being closed.
+        // The cached listing is dropped while the handle is just being closed, so the directory is
+        // listed by its name.
         let root = Arc::clone(one.nodes.root());
         root.directory.changed(None);
         root.directory.close_half().await;
@@ -86,7 +87,8 @@ fn what_is_not_there_is_believed_until_somebody_makes_it() {
         soon("it is there", async || one.lookup(ROOT, name("x")).await.is_ok()).await;
         assert!(!one.is_absent(&root, "x".into(), before), "an answer from before the break");
         two.close(made).await;
-        // With a validity of zero, names and sizes come from the server.
+        // With a validity of zero nothing is cached: names and sizes come from the server, and no
+        // lease is held.
         let strict = Settings { attr_timeout: std::time::Duration::ZERO, ..Settings::of(0, 0) };
         let three = volume(world, strict).await;
         names_of(&three, ROOT).await;
@@ -110,7 +112,7 @@ fn who_asks_for_many_names_of_a_directory_is_told_by_one_listing() {
         }
         assert_ne!(asked_at(&one, "f0"), asked_at(&one, "f1"), "a few are asked for by name");
         assert_eq!(asked_at(&one, "f3"), asked_at(&one, "f5"), "many come with the others");
-        // A later look-up reports the size after the write.
+        // After the write look-ups must report the new size, and not that of the listing.
         let handle = one.take("f4", libc::O_RDWR).await;
         one.write(handle, 0, b"longer").await.unwrap();
         assert_eq!(one.lookup(ROOT, name("f4")).await.unwrap().found().attr.size, 6);
@@ -149,7 +151,7 @@ fn directories_that_are_held_are_in_nobodys_way() {
         };
         tokio::time::timeout(in_time, theirs).await.expect("they need not wait");
         assert!(world.path("new/e").exists() && !world.path("gone").exists());
-        // This mount makes the directory itself.
+        // Now this mount itself renames and removes directories that it has just listed.
         let new = at(&one, ROOT, "new").await;
         let e = at(&one, new, "e").await;
         names_of(&one, e).await;
@@ -172,7 +174,7 @@ fn nothing_of_a_directory_is_believed_after_the_session_was_lost() {
         assert!(matches!(one.lookup(ROOT, name("x")).await, Ok(NameLookup::Absent(_))));
         end_sessions(world);
         std::fs::write(world.path("x"), b"meanwhile").unwrap();
-        // This request notices that the session is gone.
+        // The session has ended on the server: this request notices that, and the lease is gone.
         one.statfs().await.unwrap();
         assert!(one.dir_grant(&root).is_none());
         one.tidy().await;
@@ -219,8 +221,8 @@ fn listings_that_no_lease_speaks_for_are_few_and_go() {
         }
         assert_eq!(nodes[0].directory.listed_len(), 0, "there are as many younger ones");
         assert_eq!(nodes[1].directory.listed_len(), 1);
-        // Makes listings of the maximum length; they share their entries, which the limit does not
-        // know.
+        // The listings get the maximum number of entries. They share the entries, which the limit
+        // does not know.
         let mut long = one.listing(&nodes[1], true).await.unwrap();
         let most = crate::limits::LISTING_ENTRIES_MAX;
         long.entries = Arc::new(vec![long.entries[0].clone(); most]);
@@ -232,7 +234,7 @@ fn listings_that_no_lease_speaks_for_are_few_and_go() {
             assert!(kept(&nodes) <= crate::limits::CACHED_ENTRIES_MAX);
         }
         assert_eq!(kept(&nodes), crate::limits::CACHED_ENTRIES_MAX);
-        // Expired listings are discarded without a request.
+        // The listings have expired: they are discarded without a request.
         tokio::time::sleep(one.settings.attr_timeout + std::time::Duration::from_millis(50)).await;
         names_of(&one, nodes[0].id).await;
         one.tidy().await;
@@ -247,7 +249,7 @@ fn a_session_that_was_lost_is_noticed_without_anybody_asking() {
         names_of(&one, ROOT).await;
         let root = Arc::clone(one.nodes.root());
         end_sessions(world);
-        // The maintenance task calls `listen` at regular intervals.
+        // The maintenance task calls `listen` at regular intervals, which notices the lost session.
         one.listen();
         soon("the session is a new one", async || one.dir_grant(&root).is_none()).await;
         one.tidy().await;

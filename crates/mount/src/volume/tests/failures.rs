@@ -16,7 +16,8 @@ fn a_write_that_failed_is_not_read() {
         std::fs::write(world.path("f"), b"there").unwrap();
         let reader = one.take("f", libc::O_RDONLY).await;
         let writer = one.take("f", libc::O_WRONLY).await;
-        // Another mount has the file open: reads are cached, and writes go to the server at once.
+        // Another mount has the file open, so this mount may cache reads but must send writes at
+        // once.
         let other = two.take("f", libc::O_RDWR).await;
         for _ in 0..2 {
             assert_eq!(&*one.read(reader, 0, 10).await.unwrap(), b"there");
@@ -39,7 +40,8 @@ fn whoever_flushes_learns_of_what_another_could_not_send() {
         let content = node.content().unwrap();
         one.write(handle, 0, b"lost").await.unwrap();
         lose_opens(&one, "f").await;
-        // The send has failed, so the flush finds no unsent data but still reports the error.
+        // The earlier send has failed, so the flush finds no unsent data, but it must still report
+        // the error.
         assert!(content.send().await.is_err());
         assert!(one.flush(handle, 0).await.is_err());
         one.release(handle).await;
@@ -56,7 +58,8 @@ fn who_only_looks_or_reads_is_not_told_in_the_place_of_who_wrote() {
             (one.take("f", libc::O_RDONLY).await, one.take("f", libc::O_RDWR).await);
         one.write(handle, 0, b"lost").await.unwrap();
         lose_opens(&one, "f").await;
-        // `getattr` sends the data first, to learn the size.
+        // `getattr` sends the data first to learn the size; the sending fails, and the writer's
+        // handle reports that later.
         assert_eq!(one.getattr(node.id).await.unwrap().attr.size, 0);
         one.flush(reader, 0).await.unwrap();
         assert!(one.write(handle, 0, b"more").await.is_err(), "a write says it too");
@@ -90,7 +93,8 @@ fn what_of_a_file_got_there_is_not_counted_as_lost() {
         let one = plain(world).await;
         let handle = one.make("f").await;
         let lease = one.node_of("f").content().unwrap().lease.clone();
-        // The lock is taken by the same client, so the mount keeps its lease.
+        // The second Open has the same lease key, so its lock does not break the mount's lease, but
+        // makes the write at 100 fail.
         let options = one.options(WRITING).read(true).write(true).shared_lease(&lease);
         let other = options.open(&one.share, "f").await.unwrap();
         other.try_lock(100, 10, frevo_client::LockKind::Exclusive).await.unwrap();

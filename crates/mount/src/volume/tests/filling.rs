@@ -51,7 +51,8 @@ fn other_clients_see_a_file_as_soon_as_its_writer_has_closed_it() {
         assert!(two.lookup(ROOT, name("f")).await.is_err());
         let handle = one.make("f").await;
         one.write(handle, 0, b"some data").await.unwrap();
-        // close(2) returns after the flush; the kernel does not wait for the release.
+        // close(2) returns after the flush: the kernel does not wait for the release, and other
+        // clients must see the data already.
         one.flush(handle, 0).await.unwrap();
         assert_eq!(std::fs::read(world.path("f")).unwrap(), b"some data");
         assert_eq!(two.lookup(ROOT, name("f")).await.unwrap().found().attr.size, 9);
@@ -69,13 +70,13 @@ fn a_name_that_another_client_makes_is_found_and_not_made_twice() {
         begin(&one).await;
         assert!(is_absent(&one.lookup(ROOT, name("x")).await));
         let made = two.make("x").await;
-        // O_EXCL is decided by the server, whatever this mount has cached.
+        // The server decides about O_EXCL, although this mount has cached that the name is absent.
         let exclusive = libc::O_RDWR | libc::O_EXCL;
         let made_again = one.create(ROOT, name("x"), exclusive, 0o644).await;
         assert_eq!(made_again.err(), Some(Errno::EEXIST));
         soon("it is found", async || one.lookup(ROOT, name("x")).await.is_ok()).await;
         two.close(made).await;
-        // After this the absence of names is not trusted at once.
+        // After another client's change, the absence of names is not trusted at once.
         fill(&one, "more", b"data").await;
         assert!(one.nodes.root().directory.lacks("y").is_none());
     });
@@ -90,7 +91,8 @@ fn names_that_the_server_may_know_are_asked_for() {
         let before = requests(&one);
         assert!(is_absent(&one.lookup(ROOT, name("other")).await));
         assert_eq!(requests(&one), before);
-        // This server ignores the case of names.
+        // This server ignores case, so the other spelling is found, too; short names and non-ASCII
+        // names are always asked for.
         let found = one.lookup(ROOT, name("README")).await.unwrap().found();
         assert_eq!(found.attr.ino.0, one.node_of("Readme").id);
         for file in ["SHORTN~1.TXT", "\u{e9}"] {
@@ -98,7 +100,8 @@ fn names_that_the_server_may_know_are_asked_for() {
             assert!(!matches!(one.lookup(ROOT, name(file)).await, Ok(NameLookup::Found(..))));
             assert!(requests(&one) > before, "{file}");
         }
-        // Once the directory has a name outside ASCII, no name counts as absent.
+        // The directory has a name outside of ASCII now, so no name counts as absent without a
+        // request.
         fill(&one, "\u{212a}", b"data").await;
         assert!(one.nodes.root().directory.lacks("other").is_none());
     });
@@ -110,7 +113,8 @@ fn a_directory_that_this_mount_does_not_fill_is_asked_once_for_each_name() {
         let one = plain(world).await;
         names_of(&one, ROOT).await;
         assert!(one.nodes.root().directory.lacks("x").is_none());
-        // A program on the server's host makes the file, and the lease break has not arrived yet.
+        // A program on the server's host makes the file. Even before the lease break arrives, the
+        // name must be found.
         std::fs::write(world.path("x"), b"data").unwrap();
         assert_eq!(one.lookup(ROOT, name("x")).await.unwrap().found().attr.size, 4);
     });
@@ -126,7 +130,8 @@ fn what_follows_a_close_finds_the_file_closed() {
             let handle = one.make(&file).await;
             one.write(handle, 0, &data).await.unwrap();
             one.flush(handle, 0).await.unwrap();
-            // The kernel goes on without waiting for the release.
+            // The kernel does not wait for the release, so the next operation overlaps with the
+            // close.
             let volume = Arc::clone(&one);
             let released = tokio::spawn(async move { volume.release(handle).await });
             match round % 4 {
@@ -167,7 +172,8 @@ fn a_file_is_written_although_the_session_is_lost_before_its_close() {
         one.flush(handle, 0).await.unwrap();
         assert_eq!(std::fs::read(world.path("f")).unwrap(), b"some data");
         one.release(handle).await;
-        // The cached names ended with the lost lease.
+        // The lease was lost with the session, so the cached names are not used: the new file is
+        // found.
         std::fs::write(world.path("meanwhile"), b"four").unwrap();
         assert_eq!(one.lookup(ROOT, name("meanwhile")).await.unwrap().found().attr.size, 4);
     });

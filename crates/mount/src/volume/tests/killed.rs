@@ -26,7 +26,7 @@ fn a_directory_of_a_killed_program_is_made_and_its_reply_taken_back() {
         let work = async {
             let reply = one.mkdir(ROOT, name("d"), 0o755).await?;
             made_as.set(Some(reply.attr.ino.0));
-            // The answer arrives after the program was killed.
+            // The server's answer arrives only after the waiting program was killed.
             gate.await.unwrap();
             let made = NameIn { parent: ROOT, name: name("d").to_owned() };
             Ok(MadeEntry { reply, made })
@@ -39,8 +39,8 @@ fn a_directory_of_a_killed_program_is_made_and_its_reply_taken_back() {
         let caller = Caller::new(program.id());
         answered(Arc::clone(&one), caller, work, answer, Some(MadeEntry::undo)).await;
         program.wait().unwrap();
-        // The directory exists on the server. The look-up that the kernel never received was taken
-        // back, so the kernel need not forget it.
+        // The directory exists on the server, but the kernel never received the entry: its look-up
+        // was taken back, so the number is unknown.
         assert!(world.path("d").is_dir());
         let number = made_as.get().unwrap();
         assert_eq!(one.nodes.find(number).err(), Some(Errno::from_i32(libc::ESTALE)));

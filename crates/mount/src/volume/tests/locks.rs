@@ -11,7 +11,8 @@ fn locks_are_processes_here_and_opens_there() {
         let (a, b) = (one.make("f").await, two.take("f", libc::O_RDWR).await);
         let lock = |owner, start, last| Range { owner, pid: 7, start, last, exclusive: true };
         one.setlk(a, lock(1, 10, 19), None).await.unwrap();
-        // The same owner may lock again; another owner on this mount and another client may not.
+        // The owner 1 may lock again, but neither another owner on this mount nor another client
+        // may.
         one.setlk(a, lock(1, 15, 30), None).await.unwrap();
         assert_eq!(one.setlk(a, lock(2, 12, 12), None).await, Err(Errno::EAGAIN));
         assert_eq!(two.setlk(b, lock(1, 30, 30), None).await, Err(Errno::EAGAIN));
@@ -21,7 +22,7 @@ fn locks_are_processes_here_and_opens_there() {
         one.unlock(a, lock(1, 15, 16)).await.unwrap();
         two.setlk(b, lock(1, 15, 16), None).await.unwrap();
         assert_eq!(two.setlk(b, lock(1, 17, 17), None).await, Err(Errno::EAGAIN));
-        // The waiting client gets the lock when the owner closes the file.
+        // The waiting client gets the lock when the owner's file is closed (flush).
         let (waited, ()) =
             tokio::join!(two.setlk(b, lock(1, 17, 17), Some(Caller::new(0))), async {
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -60,7 +61,8 @@ fn who_waits_for_a_lock_ends_when_he_is_told_to() {
         let handle = one.make("f").await;
         let lock = |owner| Range::of(owner, 7, 0..=9, libc::F_WRLCK);
         one.setlk(handle, lock(1), None).await.unwrap();
-        // The child stands for the process that waits for the lock, and gets the signals.
+        // The child process stands for the program that waits for the lock, so the signals are sent
+        // to the child.
         let mut waiter = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = waiter.id();
         let stop = |signal: &str| {
@@ -77,8 +79,8 @@ fn who_waits_for_a_lock_ends_when_he_is_told_to() {
         waiter.kill().unwrap();
         waiter.wait().unwrap();
         assert_eq!(ended.expect("not for ever"), Err(Errno::EINTR));
-        // Locks the whole file through a read-only handle; the mount has another handle that can
-        // write.
+        // The whole file is locked through a read-only handle, which works because the mount has
+        // another handle that can write.
         one.unlock(handle, lock(1)).await.unwrap();
         let reader = one.take("f", libc::O_RDONLY).await;
         let whole = Range::of(3, 7, 0..=i64::MAX as u64, libc::F_WRLCK);
@@ -98,7 +100,7 @@ fn a_lock_goes_with_the_open_file_that_it_was_taken_through() {
         let (one, two) = (plain(world).await, plain(world).await);
         let first = one.make("f").await;
         let lock = |owner| Range::of(owner, 7, 0..=9, libc::F_WRLCK);
-        // In the first round another handle of the file stays open; in the second one this is the
+        // In the first round another handle of the file stays open; in the second round this is the
         // last handle.
         for beside in [true, false] {
             let handle = one.take("f", libc::O_RDWR).await;
@@ -108,7 +110,8 @@ fn a_lock_goes_with_the_open_file_that_it_was_taken_through() {
             if !beside {
                 one.close(first).await;
             }
-            // The handle is closed with another lock owner than the one that took the lock.
+            // The handle is closed without an unlock by the owner of the lock; the lock must not
+            // stay on the server.
             one.close(handle).await;
             let handle = one.take("f", libc::O_RDWR).await;
             one.setlk(handle, lock(2), None).await.unwrap();
@@ -132,7 +135,8 @@ fn a_lock_that_cannot_be_unlocked_keeps_no_other() {
         for start in [0, 20, 40] {
             one.setlk(handle, lock(start), None).await.unwrap();
         }
-        // The server has lost the lock, so the next lock and unlock fail.
+        // One lock is released behind the mount's back, so the next lock and unlock of it fail, but
+        // all others must still be released.
         let file = one.writer(&one.node_of("f")).unwrap();
         file.unlock(0, 10).await.unwrap();
         assert!(one.setlk(handle, all, None).await.is_err());
@@ -157,7 +161,7 @@ fn a_handle_that_was_closed_meanwhile_gets_no_lock() {
             (one.take("f", libc::O_RDONLY).await, one.take("f", libc::O_RDONLY).await);
         let node = one.node_of("f");
         let lock = |owner| Range::of(owner, 7, 0..=9, libc::F_WRLCK);
-        // The lock needs an Open for writing; while that is awaited, the caller is killed.
+        // The lock needs an Open for writing. While `setlk` waits for it, the caller is killed.
         let turn = node.opening.lock().await;
         let volume = Arc::clone(&one);
         let locking = tokio::spawn(async move { volume.setlk(handle, lock(1), None).await });

@@ -40,13 +40,15 @@ fn modes_and_owners_are_the_servers() {
         let changes = Changes { mode: Some(0o100_700), ..Changes::default() };
         let found = one.setattr(file.ino.0, changes).await.unwrap();
         assert_eq!((found.attr.perm, there().permissions().mode() & 0o7777), (0o700, 0o700));
-        // Only an administrator may change the owner of a file.
+        // Only an administrator may change the owner of a file, so chown(2) fails and the owners
+        // stay.
         let owners = (there().uid(), there().gid());
         let changes = Changes { uid: Some(12), gid: Some(34), ..Changes::default() };
         let refused = one.setattr(file.ino.0, changes).await.err();
         assert_eq!(refused, Some(Errno::EPERM));
         assert_eq!((there().uid(), there().gid()), owners);
-        // A program on the host changes the mode: a look-up and a listing show it.
+        // A program on the host changes the mode and makes a link: a look-up and a listing must
+        // show both.
         std::fs::set_permissions(world.path("f"), PermissionsExt::from_mode(0o604)).unwrap();
         std::fs::hard_link(world.path("f"), world.path("g")).unwrap();
         let two = posix(world).await;
@@ -61,7 +63,8 @@ fn modes_and_owners_are_the_servers() {
             assert_eq!(found.attr.perm, wanted, "{}", named.file_name());
             assert!(is_dir || found.attr.nlink == 2);
         }
-        // Without the POSIX extensions, the mount's settings decide owner and mode.
+        // Without the POSIX extensions the mount's settings decide about the mode, whatever the
+        // host has.
         assert_eq!(seen(&*plain(world).await, "f").await.perm, 0o755);
     });
 }
@@ -93,7 +96,7 @@ fn names_and_kinds_are_posix_too() {
         assert_eq!(target.to_str(), Some("what?"));
         std::os::unix::net::UnixListener::bind(world.path("socket")).unwrap();
         assert_eq!(seen(&one, "socket").await.kind, FileType::Socket);
-        // A server without the POSIX extensions refuses special files.
+        // Without the POSIX extensions special files cannot be made: the request fails with EPERM.
         let plain = plain(world).await;
         let refused = plain.mknod(ROOT, name("other"), libc::S_IFIFO | 0o622, 0).await;
         assert_eq!(refused.err(), Some(Errno::EPERM));
@@ -159,7 +162,8 @@ fn devices_have_the_numbers_that_the_server_tells() {
         assert_eq!((null.kind, null.rdev), (FileType::CharDevice, wanted(1, 3)));
         let large = seen(&one, "large").await;
         assert_eq!((large.kind, large.rdev), (FileType::BlockDevice, wanted(0xfff, 0xf_fffe)));
-        // A listing has the right device number, too, and the kernel asks for no more.
+        // A listing must have the right device number, too, because the kernel does not ask for it
+        // again.
         for volume in [posix(world).await, plain(world).await] {
             let listing = volume.opendir(ROOT).unwrap();
             let listed = volume.entries(listing, 2, false).await.unwrap();

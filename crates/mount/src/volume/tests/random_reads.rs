@@ -32,7 +32,7 @@ fn who_jumps_about_fetches_what_he_asks_for_and_a_page_when_he_comes_back() {
             assert_eq!(*one.read(handle, at, 4096).await.unwrap(), *bytes(at, 4096));
         }
         assert_eq!(one.budget.bytes(), 2 * PAGE_BYTES);
-        // The reads cross the end of a page, and the end of the file.
+        // These reads cross the end of a page and the end of the file.
         let at = 30 * PAGE - 10;
         assert_eq!(*one.read(handle, at, 20).await.unwrap(), *bytes(at, 20));
         let at = PAGES * PAGE - 10;
@@ -54,11 +54,11 @@ fn who_jumps_about_sees_what_was_written_here_and_is_not_sent() {
         one.write(handle, (PAGES + 20) * PAGE, b"end").await.unwrap();
         there.read_exact_at(&mut first, 5 * PAGE + 50).unwrap();
         assert_eq!(first[..], bytes(5 * PAGE + 50, 3), "it is gathered");
-        // A read of another page does not send the unsent data.
+        // A read of another page must not make the mount send the unsent data.
         assert_eq!(*one.read(handle, 30 * PAGE, 100).await.unwrap(), *bytes(30 * PAGE, 100));
         there.read_exact_at(&mut first, 5 * PAGE + 50).unwrap();
         assert_eq!(first[..], bytes(5 * PAGE + 50, 3), "and still is");
-        // Between the end of the file on the server and the unsent data the file has zeros.
+        // The bytes between the server's end of the file and the unsent data are zeros.
         let mut wanted = bytes(PAGES * PAGE - 4, 4);
         wanted.resize(10, 0);
         assert_eq!(*one.read(handle, PAGES * PAGE - 4, 10).await.unwrap(), *wanted);
@@ -81,7 +81,7 @@ fn who_jumps_about_sees_what_others_write() {
         for round in 0..PAGES {
             one.read(reader, at(round), 64).await.unwrap();
         }
-        // At this time some pages are cached.
+        // The second round of reads leaves some pages in the cache.
         for round in 0..PAGES / 2 {
             one.read(reader, at(round), 64).await.unwrap();
         }
@@ -93,8 +93,8 @@ fn who_jumps_about_sees_what_others_write() {
             if round % 2 == 0 {
                 two.flush(writer, 0).await.unwrap();
             }
-            // A break of a read lease needs no acknowledgment, so reads may return old data until
-            // it arrives.
+            // The break of a READ lease needs no acknowledgment, so for a moment reads may still
+            // return old data.
             let mut tries = 0;
             while *one.read(reader, at(round), 8).await.unwrap() != *text.as_bytes() {
                 tries += 1;
@@ -115,7 +115,7 @@ fn what_is_written_at_once_is_what_is_written() {
         let (one, two) = (plain(world).await, plain(world).await);
         let (handle, len) = (one.make("f").await, 3 * PAGE_BYTES as u64 * 16);
         let mut wanted = Vec::new();
-        // Large and small writes overlap, and exceed the limit of unsent data.
+        // The writes overlap, are large and small, and exceed the limit of unsent data.
         for at in (0..len).step_by(700_000) {
             let data = bytes(at, 1 << 20);
             if one.write_now(handle, at, &data).is_none() {
@@ -129,7 +129,8 @@ fn what_is_written_at_once_is_what_is_written() {
             wanted[at as usize + 3..at as usize + 8].copy_from_slice(b"small");
         }
         assert!(*one.read(handle, 0, 1 << 20).await.unwrap() == wanted[..1 << 20]);
-        // Without a lease `write_now` refuses, and the write goes to the server.
+        // Another client has broken the lease, so `write_now` refuses and `write` goes to the
+        // server.
         let reader = two.take("f", libc::O_RDONLY).await;
         two.read(reader, 0, 10).await.unwrap();
         assert_eq!(one.write_now(handle, 0, b"late"), None);
@@ -139,7 +140,7 @@ fn what_is_written_at_once_is_what_is_written() {
         two.close(reader).await;
         one.close(handle).await;
         assert!(std::fs::read(world.path("f")).unwrap() == wanted);
-        // `write_now` also refuses a handle that cannot write, or that syncs each write.
+        // `write_now` also refuses a handle that cannot write and a handle with O_DSYNC.
         let reader = one.take("f", libc::O_RDONLY).await;
         let syncs = one.take("f", libc::O_RDWR | libc::O_DSYNC).await;
         assert_eq!([reader, syncs].map(|of| one.write_now(of, 0, b"x")), [None, None]);

@@ -18,7 +18,8 @@ fn room_in_a_file_with_holes_is_not_had_by_cutting_it() {
                 assert_eq!((reserved, len()), (Err(Errno::EOPNOTSUPP), 1 << 30), "{at} {mode}");
             }
         }
-        // The ranges with data need no new space.
+        // These ranges have data already, so fallocate(2) needs no new space there; a range with a
+        // hole is refused.
         one.write(handle, 0, &[1; 1 << 20]).await.unwrap();
         one.fallocate(handle, 4096, 4096, PUNCH).await.unwrap();
         one.fallocate(handle, 8192, 1 << 19, 0).await.unwrap();

@@ -35,7 +35,7 @@ fn a_read_only_file_is_removed() {
         for one in each_kind(world).await {
             make_read_only(&one, "f").await;
             one.unlink(ROOT, name("f")).await.unwrap();
-            // The mount knows nothing about the file yet.
+            // The mount has no attributes of `g`, so it does not know that `g` is read-only.
             make_read_only(&one, "g").await;
             one.node_of("g").invalidate();
             one.unlink(ROOT, name("g")).await.unwrap();
@@ -98,7 +98,7 @@ fn a_read_only_file_is_replaced() {
             one.rename((ROOT, name("new")), (ROOT, name("f")), 0).await.unwrap();
             assert_eq!(std::fs::read(world.path("f")).unwrap(), b"new");
             assert!(!is_read_only(&one, "f").await);
-            // If the source is missing, the target stays as it was.
+            // The source is missing, so the rename fails and the target must stay read-only.
             make_read_only(&one, "g").await;
             let gone = one.rename((ROOT, name("absent")), (ROOT, name("g")), 0).await;
             assert_eq!(gone, Err(Errno::ENOENT));

@@ -12,8 +12,8 @@ fn a_directory_with_an_open_file_is_busy() {
         for flags in [0, libc::RENAME_NOREPLACE] {
             let refused = one.rename((ROOT, name("d")), (ROOT, name("e")), flags).await;
             assert_eq!(refused, Err(Errno::EBUSY), "{flags}");
-            // A mount does not know which files other clients have open, so it returns the server's
-            // refusal.
+            // This mount does not know which files below `d` another client has open, so it returns
+            // the server's refusal.
             two.lookup(ROOT, name("d")).await.unwrap();
             let refused = two.rename((ROOT, name("d")), (ROOT, name("e")), flags).await;
             assert_eq!(refused, Err(Errno::EACCES), "{flags}");

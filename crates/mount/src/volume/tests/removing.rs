@@ -65,7 +65,8 @@ fn what_another_client_does_to_a_name_is_seen() {
         two.rename((ROOT, name("f1")), (ROOT, name("moved")), 0).await.unwrap();
         soon("it is moved", async || !is_there(&one, "f1").await).await;
         assert_eq!(one.lookup(ROOT, name("moved")).await.unwrap().found().attr.ino.0, id);
-        // Other names are requested from the server, too, because the lease is lost.
+        // The other client's changes have broken the lease, so other names, such as `f2`, are also
+        // requested from the server.
         assert!(asked(&one, "f2").await.1 > 0);
     });
 }
@@ -79,7 +80,7 @@ fn a_file_that_another_client_puts_in_its_place_is_seen() {
         two.rename((ROOT, name("f1")), (ROOT, name("f0")), 0).await.unwrap();
         let id = async || one.lookup(ROOT, name("f0")).await.unwrap().found().attr.ino.0;
         soon("it is another one", async || id().await == new).await;
-        // A program on the server's host replaces the file.
+        // A program on the server's host replaces the file, after this mount has made a file.
         fill(&one, "more", b"data").await;
         std::fs::write(world.path("f2"), b"more data").unwrap();
         std::fs::rename(world.path("f2"), world.path("f0")).unwrap();
@@ -133,7 +134,7 @@ fn an_answer_from_before_a_change_promises_nothing() {
             one.nodes.promised(&root, file, id, seen);
             assert!(!is_promised(file), "{file}");
         }
-        // The name led to another file than expected, so its promise is dropped.
+        // The name turned out to lead to another file, so its promise is dropped.
         one.distrust(&one.node_of("f1"));
         assert!(!is_promised("f1"));
     });
@@ -146,7 +147,8 @@ fn no_name_is_promised_after_the_session_was_lost() {
         assert_eq!(asked(&one, "f0").await.1, 0);
         end_sessions(world);
         std::fs::remove_file(world.path("f0")).unwrap();
-        // This request notices that the session is gone.
+        // The session has ended on the server: this request notices that, so the promise is not
+        // used.
         one.statfs().await.unwrap();
         assert!(!is_there(&one, "f0").await);
     });
@@ -158,7 +160,8 @@ fn a_file_is_not_found_by_another_spelling_after_it_was_removed() {
         let one = plain(world).await;
         begin(&one).await;
         fill(&one, "Readme", b"data").await;
-        // This server ignores the case of names.
+        // This server ignores case, so a file that was removed by one spelling must not be found by
+        // another.
         assert!(is_there(&one, "README").await && is_there(&one, "Readme").await);
         one.unlink(ROOT, name("README")).await.unwrap();
         assert!(!is_there(&one, "Readme").await && !is_there(&one, "README").await);
@@ -176,10 +179,10 @@ fn the_close_tells_what_became_of_the_file() {
         let (found, count) = asked(&one, "f").await;
         let found = found.unwrap().found();
         assert_eq!((count, found.attr.size, found.attr.perm), (0, 9, 0o640));
-        // SMB times have units of 100 ns.
+        // SMB stores times in units of 100 ns, so they may differ by less than that.
         let apart = there.modified().unwrap().duration_since(found.attr.mtime).unwrap();
         assert!(apart < Duration::from_nanos(100));
-        // After the validity time, a change by another client is seen.
+        // The attributes have expired, so the change by another program is seen.
         std::fs::set_permissions(world.path("f"), PermissionsExt::from_mode(0o644)).unwrap();
         tokio::time::sleep(one.settings.attr_timeout + Duration::from_millis(10)).await;
         fill(&one, "more", b"data").await;
@@ -188,7 +191,8 @@ fn the_close_tells_what_became_of_the_file() {
                 assert_eq!((found.ttl, name_ttl), (Duration::ZERO, one.settings.attr_timeout));
                 one.getattr(found.attr.ino.0).await.unwrap()
             }
-            // The lease break arrived before the request, so the server was asked.
+            // The lease break arrived before the look-up, so the look-up has asked the server
+            // itself.
             (found, _) => found.unwrap().found(),
         };
         assert_eq!(found.attr.perm, 0o644);
@@ -231,7 +235,8 @@ fn the_mode_of_a_written_program_is_asked_for() {
             one.node_of("f").invalidate();
             let seen = one.getattr(found.attr.ino.0).await.unwrap().attr.perm;
             assert_eq!(u32::from(seen), mode);
-            // The removal may have broken the lease; making a file gets it back.
+            // The removal may break the lease on the directory, and making a file gets the lease
+            // again.
             fill(&one, "more", b"data").await;
             one.unlink(ROOT, name("more")).await.unwrap();
             one.write(handle, 4, b" data").await.unwrap();

@@ -24,7 +24,7 @@ fn what_is_not_the_file_any_more_is_not_opened_in_its_place() {
             for flags in [libc::O_RDONLY, libc::O_RDWR] {
                 assert_eq!(one.open(old, flags).await, Err(Errno::from_i32(libc::ESTALE)));
             }
-            // The kernel looks the name up again and opens the new file.
+            // After ESTALE the kernel looks the name up again and opens the new file.
             let new = one.take("f", libc::O_RDONLY).await;
             assert_eq!(&*one.read(new, 0, 10).await.unwrap(), b"other");
             one.close(new).await;
@@ -41,7 +41,7 @@ fn the_lease_of_a_file_is_not_asked_for_on_the_one_in_its_place() {
         let node = one.node_of("f");
         one.read(old, 0, 10).await.unwrap();
         replace(world, "other");
-        // The handle `old` is for reading only, so writing needs a new open.
+        // `old` can only read, so opening for writing needs a new Open, which finds the new file.
         assert_eq!(one.open(node.id, libc::O_RDWR).await, Err(Errno::from_i32(libc::ESTALE)));
         let new = one.take("f", libc::O_RDWR).await;
         assert_eq!(&*one.read(new, 0, 10).await.unwrap(), b"other");
@@ -68,12 +68,12 @@ fn what_is_to_be_made_and_is_there_is_emptied_if_that_was_wanted() {
 #[test]
 fn a_file_whose_handle_was_lost_can_be_opened_again() {
     in_world(async |world| {
-        // Without a lease the Open is not durable: the server drops it with the session.
+        // Without a lease the Open is not durable, so the server drops it with the session.
         let one = volume(world, Settings { cache: false, ..Settings::of(0, 0) }).await;
         std::fs::write(world.path("f"), "data").unwrap();
         let lost = one.take("f", libc::O_RDONLY).await;
         assert_eq!(one.read(lost, 0, 10).await.unwrap().len(), 4);
-        // The file was renamed while there was no session, so it cannot be reopened by its name.
+        // The file was renamed while the client had no session, so reopening it by its name fails.
         end_sessions(world);
         std::fs::rename(world.path("f"), world.path("g")).unwrap();
         one.statfs().await.unwrap();

@@ -56,7 +56,8 @@ async fn count(near: TcpStream, far: TcpStream, trips: Arc<AtomicUsize>) {
             },
             _ = far.readable() => {
                 sleep(HELD).await;
-                // Requests sent before an answer belong to the same round trip.
+                // Requests sent before an answer has arrived belong to the same round trip and are
+                // not counted again.
                 while let Ok(count @ 1..) = near.try_read(&mut buffer) {
                     trips.fetch_add(usize::from(std::mem::take(&mut is_answered)), Ordering::SeqCst);
                     write(&far, &buffer[..count]).await;
@@ -116,7 +117,8 @@ impl Counted {
 
     /// Counts the round trips that a program waits for.
     async fn row<T>(&mut self, name: &'static str, work: impl AsyncFnOnce(&Volume) -> T) -> T {
-        // After this pause, requests that no call waits for are finished.
+        // After this pause all background requests are finished, so that they are not counted for
+        // `work`.
         sleep(8 * HELD).await;
         let before = self.trips.load(Ordering::SeqCst);
         let done = work(&self.volume).await;
@@ -197,7 +199,8 @@ async fn read_rows(world: &World, one: &mut Counted) {
     }
     let large = one.volume.number_of(ROOT, "large").await;
     one.forget().await;
-    // The entries take about 1.4 MiB.
+    // The first MiB of entries is not counted: the entries take about 1.4 MiB, so one round trip is
+    // subtracted.
     one.row("`ls -l`, for each MiB of entries after the first", async |v| {
         assert_eq!(v.list(large).await, 2_602);
     })

@@ -71,7 +71,7 @@ fn those_who_wait_hear_of_an_end_before_it_is_established() {
         let Medium::Device(listener) = &target.medium else { return };
         let (peer, stream) = begun(&target, listener).await;
         let endpoint = Arc::clone(stream.rdma().unwrap());
-        // The peer is never polled, so the read stays pending.
+        // Nothing polls the peer, so the read stays pending.
         let reading = Arc::clone(&endpoint);
         let read = async move {
             let remote = [RemoteBuffer { address: 4096, key: 1, length: 9000 }];

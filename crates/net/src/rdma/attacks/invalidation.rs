@@ -18,7 +18,7 @@ const LEN: usize = 5000;
 async fn lent(endpoint: &Arc<Endpoint>) -> Loan {
     let room = Buf::with_capacity(LEN);
     let loan = endpoint.lend_window(room, Lending::PeerWrites(LEN)).await.unwrap();
-    // Sends the bind of the window now; otherwise it would wait for the next message.
+    // The bind of the window is sent now; otherwise it would wait for the next message.
     endpoint.look(State::ring);
     loan
 }
@@ -190,7 +190,8 @@ fn a_peer_that_invalidates_nothing_leaves_nothing() {
         let (endpoint, attacker) = target.negotiated().await;
         let loans = [lent(&endpoint).await, lent(&endpoint).await, lent(&endpoint).await];
         let [first, second, third] = loans;
-        // One loan is taken back, one is dropped (perhaps before its bind), and one is kept.
+        // The first loan is taken back, the second is dropped (perhaps before its bind), and the
+        // third is kept until the connection has ended.
         assert!(target.hear(first.take_back()).await.is_some());
         drop(second);
         drop(attacker);

@@ -24,7 +24,7 @@ pub(super) fn here(test: impl AsyncFn(AttackedServer)) {
     assert_eq!(fabric.registered_bytes(), 0, "registered memory is left");
     let Ok(text) = std::env::var("FREVO_RDMA_ADDRESS") else { return };
     let address: IpAddr = text.parse().unwrap();
-    // The tests run one after the other, because they share the counters of the process.
+    // The tests share the counters of the process, so they run one after the other.
     static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
     let _one = ONE.lock();
     let runtime = builder().enable_all().build().unwrap();
@@ -34,7 +34,8 @@ pub(super) fn here(test: impl AsyncFn(AttackedServer)) {
         let target = AttackedServer { medium: Medium::Device(listener), server };
         timeout(Duration::from_secs(300), test(target)).await.expect("the test takes too long");
     });
-    // Connections end on threads of the runtime. Dropping the runtime waits for these threads.
+    // Connections end on threads of the runtime. Dropping the runtime waits for these threads, so
+    // the counters must be 0 after it.
     drop(runtime);
     assert_eq!(registered_bytes(), 0, "registered memory is left");
     let counts = counts();

@@ -44,7 +44,7 @@ impl Link {
         let errno = unsafe {
             let qp = self.id.raw().as_ref().qp;
             let context = self.id.raw().as_ref().verbs.as_ref();
-            // errno belongs to a thread, so it is read on the thread that makes the call.
+            // errno belongs to a thread, so it is read on the thread that has made the call.
             let mut post =
                 || context.map_or(libc::ENOTCONN, |c| error_of((c.post_send)(qp, first, &mut bad)));
             if is_elsewhere { threads::call(post) } else { post() }

@@ -101,7 +101,7 @@ impl Link {
         length: usize,
         counted: Counted,
     ) -> io::Result<TransferKey> {
-        // On iWARP the data of a read arrives like a write by the peer, so the memory may contain
+        // With iWARP the data of a read arrives like a write by the peer, so its memory may contain
         // nothing else: the shared slots are not used.
         if !self.id.is_iwarp()
             && let Some(slot) = self.staged_slot(length)

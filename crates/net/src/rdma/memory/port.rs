@@ -198,8 +198,8 @@ impl Port {
         match answer {
             Ok(answer) => self.packets.push_back(answer),
             Err((status, why)) => {
-                // A device ends the connection on both sides, unless the receiver had no receive
-                // posted: so does this one.
+                // A device ends the connection on both sides after an error, except if the receiver
+                // had no receive posted (RNR): this link does the same.
                 if status != RNR_RETRY_EXC_ERR {
                     self.fail(WR_FLUSH_ERR);
                 }
@@ -293,7 +293,7 @@ impl Port {
             let status = if at == 0 { status } else { WR_FLUSH_ERR };
             self.completed.push_back(Completed::Failed(posted, status));
         }
-        // Requests that were not sent are dropped, but responses to the peer are still sent.
+        // Requests that were not sent yet are dropped, but responses to the peer are still sent.
         self.packets.retain(|packet| {
             matches!(packet, Content::Done | Content::Data(_) | Content::Refused(_))
         });
