@@ -8,6 +8,7 @@ from impacket.dcerpc.v5.rpcrt import (
     RPC_C_AUTHN_LEVEL_PKT_PRIVACY,
     DCERPCException,
 )
+
 from report import check
 
 address, user, password = (os.environ["SMB_" + k] for k in ("ADDR", "USER", "PASS"))
