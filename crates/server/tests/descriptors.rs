@@ -13,7 +13,6 @@ use client::*;
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
 use frevo_server::internal::limits::DESCRIPTORS_KEPT_MIN;
-use frevo_server::internal::state::Kind;
 use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::file_id::FileId;

@@ -66,7 +66,7 @@ pub(crate) struct Negotiated {
 /// Faults that a client may switch on when `Settings::test_hooks` is set.
 #[cfg(feature = "test-hooks")]
 #[derive(Debug, Default)]
-pub struct TestHooks {
+pub(crate) struct TestHooks {
     /// Break notifications count as never acknowledged by the transport.
     pub plays_dead: AtomicBool,
     /// READ responses have 8 bytes of padding before their data.

@@ -8,7 +8,10 @@
 //! session and no request: callers give nodes, names and tokens.
 
 pub(crate) mod apple;
+#[cfg(feature = "posix")]
 pub mod folders;
+#[cfg(not(feature = "posix"))]
+pub(crate) mod folders;
 pub(crate) mod impersonation;
 pub(crate) mod life;
 pub(crate) mod posix;

@@ -372,7 +372,6 @@ async fn a_right_password_from_the_address_of_guessers_gets_its_turn() {
                 }
                 assert!(attempts < 100, "a right password is never heeded");
             }
-            println!("heeded at attempt {attempts}");
             if has_clients {
                 assert_eq!(attempts, 1, "each of the guessers was refused before");
             }

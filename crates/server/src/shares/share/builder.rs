@@ -161,6 +161,7 @@ impl Share {
 #[cfg(feature = "posix")]
 mod tests {
     use frevo_posix::{PosixOptions, PosixVfs};
+    use frevo_store::Vfs;
 
     use super::*;
     use crate::base::limits::FOLDER_IDLE_LOOKS;
@@ -171,20 +172,22 @@ mod tests {
     #[test]
     fn a_closed_folder_is_opened_beside_the_core() {
         let place = tempfile::tempdir().unwrap();
-        let options: [(fn(Share) -> Share, bool, bool); 3] = [
-            (Share::off_core_while_waiting, false, true),
-            (Share::off_core, true, true),
-            (|share| share, false, false),
-        ];
-        for (option, while_open, while_closed) in options {
+        let share = |vfs: &Arc<dyn Vfs>| Share::disk("a", Arc::clone(vfs));
+        for (off_core, while_open, while_closed) in
+            [(None, false, true), (Some(true), true, true), (Some(false), false, false)]
+        {
             let root = place.path().to_owned();
             let opener = move || PosixVfs::open_root(&root, PosixOptions::default());
             let folder = ShareFolder::open(place.path(), Box::new(opener)).unwrap();
-            let vfs: Arc<dyn frevo_store::Vfs> = Arc::new(folder);
-            let share = option(Share::disk("a", Arc::clone(&vfs)));
-            assert_eq!(share.pool().is_some(), while_open);
+            let vfs: Arc<dyn Vfs> = Arc::new(folder);
+            let share = match off_core {
+                None => share(&vfs).off_core_while_waiting(),
+                Some(true) => share(&vfs).off_core(),
+                Some(false) => share(&vfs),
+            };
+            assert_eq!(share.pool().is_some(), while_open, "{off_core:?}");
             (0..=FOLDER_IDLE_LOOKS).for_each(|_| look_at_folder(&*vfs, Look::Timed));
-            assert_eq!(share.pool().is_some(), while_closed);
+            assert_eq!(share.pool().is_some(), while_closed, "{off_core:?}");
         }
     }
 }
