@@ -59,7 +59,7 @@ pub(crate) fn of(root: BorrowedFd<'_>, kind: u64, read_only: bool) -> Abilities 
     if WITH.contains(&kind) || read_only {
         return Abilities::ALL;
     }
-    // An ability that cannot be tested counts as present.
+    // If an ability cannot be tested (no file can be made), it counts as present.
     tried(root).unwrap_or(Abilities::ALL)
 }
 
@@ -86,8 +86,8 @@ fn tried(root: BorrowedFd<'_>) -> Result<Abilities, Errno> {
         put_back_time(root, &before);
         !matches!(linked, Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS))
     } else {
-        // The file system has O_TMPFILE. Such files get their names by hard links, so it has hard
-        // links.
+        // The file system has O_TMPFILE. Files made in this way get their names by hard links, so
+        // it has hard links, too.
         true
     };
     Ok(Abilities { holes, hard_links })

@@ -143,8 +143,8 @@ impl NameCache {
                 names: CACHED_NAMES,
                 directories: CACHED_DIRECTORIES,
                 per_directory: CACHED_NAMES_PER_DIRECTORY,
-                // With short names, a core may read half as many names, because each takes twice
-                // the time.
+                // Reading a directory for short names takes twice the time for each name, so a core
+                // may read only half as many names.
                 on_core: match short_names {
                     ShortNames::Off => NAMES_READ_ON_CORE,
                     ShortNames::On(_) => NAMES_READ_ON_CORE / 2,
@@ -163,7 +163,7 @@ impl NameCache {
     /// Forgets all names, except those that are being read.
     pub(crate) fn clear(&self) {
         let count = self.state.read().directories.len();
-        // The lock is released after each directory, so that a look-up waits for the removal of one
+        // The lock is taken anew for each directory, so that a look-up waits for the removal of one
         // directory at most.
         for _ in 0..count {
             let mut state = self.write();
@@ -177,7 +177,8 @@ impl NameCache {
         let hash = table::hash_of((dir, Folded::of(wanted).as_bytes()));
         let naming = &self.naming[hash as usize % NAMING_LOCKS];
         if patience::is_short() {
-            // The holder may be reading a large directory, so the wait is limited.
+            // The thread that has the lock may be reading a large directory, so the wait for it is
+            // limited.
             return naming.try_lock_for(NAMING_PATIENCE).ok_or_else(patience::give_up);
         }
         Ok(naming.lock())
@@ -206,8 +207,8 @@ impl NameCache {
     pub(crate) fn missed(&self, key: FileKey, stored: &[u8]) {
         let mut state = self.write();
         let Some(known) = state.directories.get(&key) else { return };
-        // If the directory has no inotify watch, the name is removed; otherwise inotify will report
-        // what happened.
+        // If no inotify watch covers the directory, the name is removed. Otherwise it becomes
+        // doubtful, because inotify will report what has happened to it.
         let is_unwatched = known.trust.is_unwatched();
         let name = stored.into();
         let update = if is_unwatched { Update::Remove(name) } else { Update::Doubt(name) };
@@ -235,7 +236,7 @@ impl NameCache {
         } else {
             reading.lock()
         };
-        // Another thread may have read the directory meanwhile.
+        // Another thread may have read the directory while this one waited for the lock.
         if let Some(found) = self.known(dir, seen, wanted) {
             return Ok(found);
         }
@@ -257,7 +258,8 @@ impl NameCache {
             self.missed(seen.key, &hint);
             return None;
         }
-        // The hint is used unless it is missing: the open that follows reports any other error.
+        // The hint is used unless the entry is missing: any other error is reported by the open
+        // that follows.
         Some(Some(hint))
     }
 
@@ -288,12 +290,12 @@ impl NameCache {
             if asked > RETRIES {
                 return Known::Doubtful(doubtful);
             }
-            // The look comes after the watch has begun: from here on the kernel reports changes of
+            // The stat comes after the watch has begun: the kernel reports all later changes of
             // this name.
             match sys::stat_at(dir.fd(), &doubtful) {
                 Ok(_) => state.update(seen.key, Update::Insert(doubtful.into())),
                 Err(Errno::NOENT) => state.update(seen.key, Update::Remove(doubtful.into())),
-                // The open that follows will report this error.
+                // The open that follows will report this error, so the name stays doubtful.
                 Err(_) => return Known::Doubtful(doubtful),
             }
         }
@@ -470,7 +472,8 @@ impl NameCache {
         let is_local = LOCAL.contains(&kind);
         let mut state = self.write();
         let before = state.directories.get(&key).map(|known| known.trust);
-        // The names of an unwatched directory are used as hints until it has been read again.
+        // The names of an unwatched directory are kept as hints until it has been read again; all
+        // other names are dropped now.
         if !before.is_some_and(|trust| trust.is_unwatched()) {
             self.forget(&mut state, key);
         }
@@ -481,8 +484,8 @@ impl NameCache {
             let content = Content::Reading(Some(Vec::new()));
             let used = AtomicU64::new(self.age.load(Ordering::Relaxed));
             state.drop_directory(key);
-            // In some stacked file systems one directory has two keys, but one watch: the other key
-            // is dropped.
+            // In some stacked file systems one directory has two keys but only one watch: the older
+            // key is dropped.
             if let Some(other) = state.watched.insert(watch, key) {
                 state.drop_directory(other);
                 state.watched.insert(watch, key);

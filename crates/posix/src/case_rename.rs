@@ -21,7 +21,7 @@ pub(crate) fn is_one_entry(dir: &Dir, one: &[u8], other: &[u8]) -> VfsResult<boo
     if one == other || !fold::alike(one, other) {
         return Ok(false);
     }
-    // On a case-sensitive file system the other spelling is not found.
+    // In a case-sensitive directory the other spelling does not exist.
     if [one, other].iter().any(|name| sys::stat_at(dir.fd(), name).is_err()) {
         return Ok(false);
     }
@@ -52,11 +52,13 @@ fn spellings(dir: &Dir, name: &[u8], on_core: usize) -> VfsResult<Vec<Vec<u8>>> 
 pub(crate) fn rename_case(dir: &Dir, stored: &[u8], wanted: &[u8]) -> VfsResult<()> {
     let fd = dir.fd();
     rustix::fs::renameat(fd, stored, fd, wanted).map_err(fault_of)?;
-    // The rename is complete, so a later error must not undo it.
+    // The new name may be there already: then the rename is complete, and no later error may undo
+    // it.
     if spellings(dir, wanted, usize::MAX)?.iter().any(|name| name == wanted) {
         return Ok(());
     }
-    // Linux ignores a rename between two names of one inode, so the entry gets a temporary name.
+    // Linux ignores a rename between two names of one inode, so the entry is renamed to a temporary
+    // name first.
     let between = set_aside(dir, stored).map_err(fault_of)?;
     let renamed = rename_free(dir, &between, wanted);
     if renamed.is_err() {
@@ -85,7 +87,8 @@ fn set_aside(dir: &Dir, stored: &[u8]) -> Result<Vec<u8>, Errno> {
 fn rename_free(dir: &Dir, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     let fd = dir.fd();
     match rustix::fs::renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
-        // FUSE refuses rename flags. A file that another program makes just now could be replaced.
+        // FUSE refuses the rename flags. Without them a file that another program makes at this
+        // moment could be replaced.
         Err(Errno::INVAL) => match sys::stat_at(fd, to) {
             Ok(_) => Err(Errno::EXIST),
             Err(Errno::NOENT) => rustix::fs::renameat(fd, from, fd, to),
@@ -138,7 +141,7 @@ mod tests {
         assert_eq!(rename_free(&dir, &a, b"a"), Ok(()));
         assert_eq!(std::fs::read(host.path().join("a")).unwrap(), b"a");
         assert_eq!(std::fs::read(host.path().join("c")).unwrap(), b"c");
-        // A temporary name left by a crash does not block the next one.
+        // A temporary name that a crash has left behind must not block the next one.
         let number = b.rsplit(|byte| *byte == b'-').next().unwrap();
         let number = u64::from_str_radix(std::str::from_utf8(number).unwrap(), 16).unwrap();
         let next = format!(".frevo-case-{:x}-{:x}", std::process::id(), number + 1);

@@ -29,7 +29,8 @@ pub(crate) fn is_kept(root: BorrowedFd<'_>) -> bool {
 
 /// Sets or clears the flag; see [`frevo_store::vfs::Node::set_compressed`].
 pub(crate) fn set(fd: BorrowedFd<'_>, compressed: bool) -> VfsResult<()> {
-    // The flags of an O_PATH descriptor cannot be changed, so the file is opened again.
+    // The flags of a file cannot be changed through an O_PATH descriptor, so the file is opened
+    // again.
     let path = sys::ProcPath::of(fd);
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = retry_on_intr(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()));

@@ -122,7 +122,7 @@ fn give_up(capabilities: CapabilitySet) {
         held.permitted.remove(capabilities);
         held.effective.remove(capabilities);
         held.inheritable.remove(capabilities);
-        // A thread may always drop capabilities, so the call succeeds.
+        // A thread may always drop its capabilities, so this call does not fail.
         let _ = rustix::thread::set_capabilities(None, held);
     }
 }
@@ -145,9 +145,8 @@ pub(crate) fn with_file_group<T: Send>(
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("group".into());
         let thread = thread.spawn_scoped(scope, || {
-            // A failure of setfsgid needs no handling: without the group the kernel clears the
-            // set-group-ID bit.
-            // SAFETY: setfsgid changes an id of this thread, which ends here, and touches no memory.
+            // If setfsgid fails, the kernel clears the set-group-ID bit, which is safe. SAFETY:
+            // setfsgid changes an id of this thread, which ends here, and touches no memory.
             unsafe { libc::setfsgid(gid) };
             call()
         });
@@ -180,7 +179,8 @@ pub fn check() -> Result<(), String> {
             return Err(format!("this process lacks {name}, which impersonation needs"));
         }
     }
-    // Capabilities do not prove that the kernel allows impersonation, so it is tried.
+    // Having the capabilities does not prove that the kernel allows impersonation, so it is tried
+    // with unused ids.
     let user = Credentials::new(u32::MAX - 1, u32::MAX - 1, &[]).map(Arc::new);
     let tried = user.map_or(Ok(()), |user| user.assume().map(drop));
     tried.map_err(|errno| format!("the kernel refuses impersonation: {errno}"))
@@ -199,7 +199,8 @@ impl Drop for Assumed {
             thread.wanted = self.before.take();
             IS_ACTING.set(thread.wanted.is_some());
             match thread.wanted.clone() {
-                // The process must end: this thread would go on with another user's rights.
+                // If the thread cannot return to the former user, it would continue with another
+                // user's rights: the process must end.
                 Some(before) => {
                     if thread.become_(Some(&before)).is_err() {
                         die("cannot act as the user that it acted as before");
@@ -258,7 +259,8 @@ struct Server {
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server {
-        // The real ids belong to the process and do not change with impersonation.
+        // The real ids stay those of the server while a thread acts as a user, because only
+        // effective ids change.
         uid: rustix::process::getuid(),
         gid: rustix::process::getgid(),
         groups: rustix::process::getgroups().unwrap_or_default(),
@@ -285,8 +287,8 @@ impl Thread {
     fn new() -> Self {
         let server = server();
         let mut thread = Self { wanted: None, actual: None, scopes: 0, changes: 0 };
-        // This thread may have inherited the user of the thread that created it; it cannot
-        // impersonate while real and effective ids differ.
+        // The thread may have inherited the user of the thread that created it, and it cannot
+        // impersonate while its real and effective ids differ.
         if server.uid.is_root() && !rustix::process::geteuid().is_root() {
             thread.leave();
         }
@@ -302,8 +304,8 @@ impl Thread {
         self.restore();
         if let Some(whom) = whom {
             self.changes += 1;
-            // The field is set before the call, so that `restore` undoes even a half-finished
-            // `enter`.
+            // `actual` is set before the call, so that `restore` also undoes an `enter` that has
+            // failed halfway.
             self.actual = Some(Arc::clone(whom));
             if let Err(errno) = enter(whom) {
                 self.restore();
@@ -322,7 +324,8 @@ impl Thread {
     fn leave(&mut self) {
         let server = server();
         self.changes += 1;
-        // The user id comes first: it restores the capabilities that the other calls need.
+        // The user id is set first, because root's id restores the capabilities that the other
+        // calls need.
         let left = set_thread_res_uid(None, server.uid, None)
             .and_then(|()| set_thread_res_gid(None, server.gid, None))
             .and_then(|()| set_thread_groups(&server.groups));
@@ -363,7 +366,7 @@ mod tests {
             let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
             line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
-        // The ids are real, effective, saved and file system id.
+        // The four ids of a line are the real, effective, saved and file system id.
         let of = |ids: &[String]| {
             assert_eq!(ids[1], ids[3], "the file system's is the effective one");
             ids[1].parse::<u32>().unwrap()
@@ -412,7 +415,7 @@ mod tests {
                 assert_eq!(kernel(), before);
             }
             assert_eq!(kernel().0, 5_000);
-            // Only a new thread inherits the impersonation, until it calls `begin_thread`.
+            // A new thread inherits the impersonation of its creator until it calls `begin_thread`.
             std::thread::spawn(|| {
                 assert_eq!(kernel().0, 5_000);
                 begin_thread();
@@ -449,7 +452,8 @@ mod tests {
         drop(ann.assume().unwrap());
         drop(scope);
         assert_eq!(kernel(), before);
-        // Without an outer scope the impersonation ends as soon as its guard is dropped.
+        // Without an outer scope the impersonation ends as soon as the guard of `assume` is
+        // dropped.
         drop(ann.assume().unwrap());
         assert_eq!(kernel(), before);
     }

@@ -130,7 +130,7 @@ impl PosixDirectory {
                 self.at = 0;
                 self.filled = match sys::read_directory(self.fd.as_fd(), &mut self.buffer) {
                     Ok(len) => len,
-                    // The directory itself was removed, so the listing ends.
+                    // The directory itself was removed while it was read, so the listing ends here.
                     Err(Errno::NOENT) => 0,
                     Err(errno) => return Err(fault_of(errno)),
                 };
@@ -138,7 +138,7 @@ impl PosixDirectory {
                     self.name = 0..0;
                     return Ok(false);
                 }
-                // The cached owners are dropped after some time to keep the cache small.
+                // The cached owners are dropped after so many bytes, to keep the cache small.
                 self.read += self.filled;
                 if self.read > OWNERS_KEPT_BYTES {
                     self.owners.clear();
@@ -219,7 +219,8 @@ impl PosixDirectory {
         let mut seen =
             Seen { owner: Owner::of(stx), remembered, is_acting, names: None, access: None };
         if (self.tells_access || is_acting) && has_attributes(self.file_type) {
-            // For most files this one call shows that they have no attribute.
+            // For most files this one call shows that they have no attribute at all, which saves
+            // further calls.
             if !remembered.is_known() {
                 seen.names = self.entry().and_then(|entry| self.names(entry));
             }

@@ -88,7 +88,7 @@ impl DosAttrib {
             | self.changed.map_or(0, |_| VALID_CHANGE_TIME)
             | self.times.map_or(0, |_| KEPT_TIMES)
             | if self.at_birth { AT_BIRTH } else { 0 };
-        // The text and its padding are zero already.
+        // The text and its padding are zeros, and `out` has zeros there already.
         out[2..4].copy_from_slice(&5u16.to_le_bytes());
         out[4..6].copy_from_slice(&5u16.to_le_bytes());
         out[8..12].copy_from_slice(&flags.to_le_bytes());
@@ -131,7 +131,7 @@ impl DosAttrib {
         let string = &value[..end];
         let mut ndr = Ndr { value, at: end.saturating_add(1) };
         let Some(version) = ndr.u16() else {
-            // Samba before 3.5 stored only this hexadecimal text.
+            // Samba before 3.5 stored only this hexadecimal text of the attributes.
             return Some(Self { attributes: hexadecimal(string)?, ..Self::default() });
         };
         if ndr.u16()? != version {
@@ -145,7 +145,7 @@ impl DosAttrib {
             }
             2 => {
                 ndr.skip(4)?;
-                // This version's timestamps are ignored, as in smbd.
+                // The timestamps of this version are ignored, as smbd does.
                 Some(Self { attributes: ndr.u32()?, ..Self::default() })
             }
             3 => {
@@ -174,7 +174,8 @@ impl DosAttrib {
 
     fn of_flags(flags: u32, attributes: u32, created: Option<FileTime>) -> Self {
         Self {
-            // As in smbd, the attributes are used even if no flag says that they are valid.
+            // As in smbd, the attributes are used even if no flag says that they are valid; the
+            // creation time is not.
             attributes,
             created: created.filter(|_| flags & VALID_CREATE_TIME != 0),
             ..Self::default()
@@ -280,7 +281,8 @@ mod tests {
         let z8 = "0000000000000000";
         let v1 = format!("0000 0100 0100 0000 22000000 00000000 {z8} {z8} {t} {z8}");
         let v2 = format!("0000 0200 0200 0000 01000000 22000000 00000000 {z8}{z8}{t}{z8}{z8}00");
-        // The text takes five bytes and one for padding; two more follow the version.
+        // After the text (five bytes and one of padding) come the version, two more bytes of
+        // padding, and the fields.
         let v3 = format!("3078323200 00 0300 0300 0000 31000000 22000000 00000000 {z8}{z8}{t}{z8}");
         let v4 = format!("0000 0400 0400 0000 51000000 22000000 {z8} {t}");
         for (version, hex) in [(1, v1), (2, v2), (3, v3), (4, v4)] {
@@ -314,7 +316,7 @@ mod tests {
         value[16] = 9;
         let read = DosAttrib::decode(&value).unwrap();
         assert_eq!(read, DosAttrib { created: Some(FileTime(9)), ..bare });
-        // A flag that only older smbd set has no effect.
+        // Only older versions of smbd set this flag, which must have no effect.
         value[8] |= 0x20;
         assert_eq!(DosAttrib::decode(&value).unwrap(), read);
     }
@@ -337,7 +339,7 @@ mod tests {
         for birth in [at, at + 1, at + 20 * MS, at - 1, at - 2_000 * MS] {
             assert_eq!(of(at, Some(birth)), Some(birth));
         }
-        // The birth time is not used: it differs (a copied file), or the file system has none.
+        // The birth time is not used if it differs too much (a copied file) or is missing.
         for birth in [Some(at + 20 * MS + 1), Some(at - 2_000 * MS - 1), None] {
             assert_eq!(of(at, birth), Some(at));
         }

@@ -13,15 +13,15 @@ pub fn take_variable(name: &CStr) -> Option<OsString> {
         return std::env::var_os(OsString::from_vec(name.to_bytes().to_vec()));
     }
     let mut found = None;
-    // A variable may occur twice: the first value is returned, and all are erased.
+    // The variable may occur twice: the loop erases all of its values and keeps the first one.
     loop {
         // SAFETY: the name is a C string, and no other thread changes the environment.
         let value = unsafe { libc::getenv(name.as_ptr()) };
         if value.is_null() {
             return found;
         }
-        // SAFETY: getenv returned a C string of the environment, which stays where it is, and
-        // which this thread alone uses now. Its memory may be written.
+        // SAFETY: getenv returned a C string of the environment, which stays at its place and which
+        // only this thread uses now. Its memory may be written.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(value.cast::<u8>(), CStr::from_ptr(value).count_bytes())
         };

@@ -23,11 +23,12 @@ pub fn fault_of(errno: Errno) -> Fault {
         Errno::XDEV => Fault::CrossDevice,
         Errno::MLINK => Fault::TooManyLinks,
         Errno::BUSY | Errno::TXTBSY => Fault::Busy,
-        // The kernel is just breaking the lease of a local process, so the open can succeed later.
+        // The kernel is just breaking the lease of a local process, so the same open can succeed
+        // later.
         Errno::AGAIN => Fault::Leased,
         Errno::STALE => Fault::Stale,
-        // NODATA is handled where an attribute may be absent. NXIO and NODEV: a special file
-        // without a device.
+        // NXIO and NODEV come from special files without a device. NODATA is missing here: callers
+        // handle it where an attribute may be absent.
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::NXIO | Errno::NODEV => {
             Fault::NotSupported
         }

@@ -30,7 +30,7 @@ pub(crate) fn share(
     source: BorrowedFd<'_>,
     copy: &ExtentCopy,
 ) -> VfsResult<()> {
-    // The length zero would mean "to the end" for FICLONERANGE.
+    // For FICLONERANGE the length zero means "to the end", so nothing is copied here.
     if copy.length == 0 {
         return Ok(());
     }
@@ -62,7 +62,7 @@ impl PreviousContent {
         let held = end.saturating_sub(copy.target_offset).min(copy.length);
         let previous = Self { file, end };
         if held != 0 {
-            // Zero means "to the end", which need not be aligned.
+            // The length zero means "to the end", which need not be aligned to blocks.
             let length = if copy.target_offset + copy.length >= end { 0 } else { held };
             sys::clone_range(previous.fd(), 0, target, copy.target_offset, length)
                 .map_err(fault_of)?;
@@ -77,7 +77,7 @@ impl PreviousContent {
     fn put_back(&self, target: BorrowedFd<'_>, copy: &ExtentCopy) {
         let back = sys::clone_range(target, copy.target_offset, self.fd(), 0, 0);
         let cut = retry_on_intr(|| rustix::fs::ftruncate(target, self.end));
-        // The caller reports the error of the copy, not one of this cleanup.
+        // The error of the copy is returned, even if undoing it has failed, too.
         let _ = back.and(cut);
     }
 }
@@ -96,7 +96,8 @@ pub(crate) fn zero(fd: BorrowedFd<'_>, first: u64, length: u64, punch: bool) -> 
     {
         at = to.min(beyond);
         match zero_by(fd, FallocateFlags::ZERO_RANGE, from, at) {
-            // Zeroing would need writes or, on btrfs, new space: a hole is punched instead.
+            // Zeroing is not supported, or would need new space (as on btrfs): punching a hole
+            // gives zeros, too.
             Err(Errno::OPNOTSUPP | Errno::NOSPC | Errno::DQUOT) => {
                 zero_by(fd, FallocateFlags::PUNCH_HOLE, from, at).map_err(fault)?;
             }
@@ -136,13 +137,13 @@ pub(crate) fn allocated(
 /// other I/O passes its own offset.
 fn next_data(fd: BorrowedFd<'_>, at: u64) -> Result<Option<(u64, u64)>, Errno> {
     let from = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
-        // The rest of the file is a hole.
+        // No data follows `from`: the rest of the file is a hole.
         Err(Errno::NXIO) => return Ok(None),
         from => from?,
     };
     match rustix::fs::seek(fd, SeekFrom::Hole(from)) {
         Err(Errno::NXIO) => Ok(None),
-        // The file may have changed between the calls, so the range may be empty.
+        // The file may have changed between the two calls, which can make the range empty.
         to => Ok(to.ok().filter(|to| *to > from).map(|to| (from, to))),
     }
 }

@@ -19,7 +19,8 @@ pub(crate) fn alike(a: &[u8], b: &[u8]) -> bool {
 
 /// A folded component, without allocation.
 pub(crate) struct Folded {
-    // The upper-case form may have more bytes than the name, but not more UTF-16 units.
+    // The upper-case form may have more bytes than the name, but never more UTF-16 units, so the
+    // buffer is sized for them.
     bytes: [u8; COMPONENT_BYTES],
     len: usize,
 }

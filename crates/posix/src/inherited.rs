@@ -22,7 +22,8 @@ impl Inherited {
             entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let open: Vec<c_int> =
             numbers.filter(|number| *number >= FIRST && !passed.contains(number)).collect();
-        // The listing's own descriptor is among the numbers, but closed by now.
+        // The listing of /proc/self/fd had a descriptor of its own, which is closed by now and must
+        // be left out.
         let is_open = |number: &c_int| {
             // SAFETY: fcntl changes one flag of a descriptor and touches no memory.
             unsafe { libc::fcntl(*number, libc::F_SETFD, libc::FD_CLOEXEC) == 0 }
@@ -56,7 +57,8 @@ mod tests {
 
     #[test]
     fn inherited_descriptors_are_closed_and_passed_ones_stay_open() {
-        // Other tests open files at the same time, so only these two descriptors are checked.
+        // Other tests open files at the same time, so only the two descriptors of this test are
+        // checked.
         let [one, two] = [0; 2].map(|_| std::fs::File::open("/").unwrap().into_raw_fd());
         let flags = |number: c_int| std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"));
         let Inherited(mut noted) = Inherited::note(two..two + 1);
@@ -64,7 +66,7 @@ mod tests {
         noted.retain(|number| *number == one);
         Inherited(noted).close();
         assert!(flags(one).is_err() && flags(two).is_ok());
-        // The number is free again, and a file opened under it is not closed.
+        // The number is free again: a new file may get it and must not be closed.
         let file = std::fs::File::open("/").unwrap();
         assert!(flags(file.as_raw_fd()).is_ok());
         // SAFETY: the descriptor was opened above, and no Rust value owns it.

@@ -99,7 +99,8 @@ impl KeptFolders {
         for (path, component) in steps(path)? {
             let (fd, identity) = self.find(path)?;
             let above = found.as_ref().map_or(root, |(fd, _)| fd.as_fd());
-            // One component, opened without following links, cannot lead out of the share.
+            // The component is opened below `above` without following links, so it cannot lead out
+            // of the share. It must still be the same folder.
             match sys::stat_at(above, component) {
                 Ok(stx) if Identity::of(&stx) == Some(identity) => found = Some((fd, stx)),
                 _ => {
@@ -150,14 +151,14 @@ impl KeptFolders {
     /// Closes a folder, if it is open.
     pub(crate) fn forget(&self, path: &[u8]) {
         let removed = self.folders.lock().remove(path);
-        // The descriptors are closed here, after the lock is released.
+        // The folder's descriptors are closed only here, after the lock was released.
         drop(removed);
     }
 
     /// Closes all folders.
     pub(crate) fn clear(&self) {
         let removed = std::mem::take(&mut *self.folders.lock());
-        // The descriptors are closed here, after the lock is released.
+        // The folders' descriptors are closed only here, after the lock was released.
         drop(removed);
     }
 

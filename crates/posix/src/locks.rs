@@ -14,9 +14,10 @@ use crate::errno::fault_of;
 /// Shows a lock, replacing the lock shown for its range before; false if another program holds a
 /// conflicting one.
 pub(crate) fn show(fd: BorrowedFd<'_>, lock: HostLock) -> VfsResult<bool> {
-    // No file reaches an offset beyond i64::MAX, so no local program can lock it.
+    // No file has bytes beyond i64::MAX, so no local program can lock them: the lock counts as
+    // granted.
     let Ok(start) = i64::try_from(lock.first) else { return Ok(true) };
-    // The length zero means "to the end", also after the file has grown.
+    // In fcntl(2) the length zero means "to the end of the file", also after it has grown.
     let len = i64::try_from(lock.last - lock.first).ok().and_then(|len| len.checked_add(1));
     let len = len.filter(|len| start.checked_add(*len).is_some()).unwrap_or(0);
     let kind = match lock.mode {
@@ -25,8 +26,9 @@ pub(crate) fn show(fd: BorrowedFd<'_>, lock: HostLock) -> VfsResult<bool> {
         Some(Mode::Exclusive) => libc::F_WRLCK,
     };
     match set(fd, kind, start, len) {
-        // An exclusive lock needs a descriptor for writing. A file opened for reading gets a shared
-        // lock instead, which keeps local writers out; a file opened only for writing gets no lock.
+        // An exclusive lock needs a descriptor that can write. A file opened for reading gets a
+        // shared lock instead, which keeps local writers out; a file opened only for writing gets
+        // none.
         Err(Errno::BADF) if lock.mode == Some(Mode::Exclusive) => {
             granted(set(fd, libc::F_RDLCK, start, len))
         }
@@ -40,7 +42,7 @@ fn granted(set: Result<(), Errno>) -> VfsResult<bool> {
         Ok(()) => Ok(true),
         Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
         Err(Errno::NOLCK) => Err(Fault::NoMemory),
-        // The file system has no locks, so no local program has one.
+        // The file system has no locks, so no local program can have a conflicting one.
         Err(Errno::NOTSUP | Errno::NOSYS) => Ok(true),
         Err(errno) => Err(fault_of(errno)),
     }
@@ -52,7 +54,7 @@ fn set(fd: BorrowedFd<'_>, kind: libc::c_int, start: i64, len: i64) -> Result<()
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: start,
         l_len: len,
-        // Locks of open file descriptions need a pid of zero.
+        // Locks of open file descriptions require a pid of zero.
         l_pid: 0,
     };
     // SAFETY: the descriptor is open. The call only reads the structure, which outlives the call.

@@ -104,7 +104,7 @@ mod tests {
         assert!(!pause.is_on(|| 1_000 + length));
         assert!(!pause.is_on(|| panic!("the clock is not read")));
         assert!(pause.begin(1_000 + length));
-        // The pause ends with its time, even if memory was not checked meanwhile.
+        // The pause also ends if no thread has checked the memory in the meantime.
         assert!(pause.begin(1_000 + 2 * length));
     }
 }

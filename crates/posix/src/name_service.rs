@@ -67,7 +67,7 @@ pub fn start(confine: Confine) -> io::Result<()> {
             keep(&theirs, confine)
         }
         _ => {
-            // If a helper was started before, it stays in use.
+            // If a helper was stored before, it stays in use.
             let _ = HELPER.set(Channels::new(ours));
             Ok(())
         }
@@ -81,7 +81,7 @@ pub fn finish() {
     if let Some(channels) = HELPER.get() {
         let free = channels.drain();
         for channel in &free {
-            // If the shutdown fails, the helper notices the hangup when this process ends.
+            // If this fails, the helper notices the hangup of the socket when this process ends.
             let _ = shutdown(channel, rustix::net::Shutdown::Write);
         }
         if let Some(channel) = free.first() {
@@ -96,7 +96,8 @@ fn has_ended(channel: BorrowedFd<'_>, patience: Duration) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let Ok(timeout) = Timespec::try_from(left) else { return false };
-        // POLLHUP is always reported, once the last copy of the peer's end is closed.
+        // No event is requested, because poll(2) always reports POLLHUP once the last copy of the
+        // peer's end is closed.
         let mut polled = [PollFd::from_borrowed_fd(channel, PollFlags::empty())];
         match poll(&mut polled, Some(&timeout)) {
             Ok(0) => return false,
@@ -167,7 +168,7 @@ fn text(answer: Answer) -> Said<String> {
 /// Sends a question and waits for its answer.
 fn ask(question: &Question) -> Result<(Answer, Option<OwnedFd>), Errno> {
     if question.encode().len() > NAME_SERVICE_QUESTION_BYTES {
-        // No user or group has such a long name.
+        // The question is too long to be sent, and no user or group has such a long name.
         return Ok((Answer::Nobody, None));
     }
     HELPER.get().ok_or(Errno::NOSYS)?.ask(question)
@@ -195,7 +196,8 @@ fn keep(channels: &[OwnedFd], confine: Confine) -> ! {
         if waited == child && libc::WIFEXITED(status) {
             exit(0);
         }
-        // The questions of the crashed process stay unanswered; the keeper tells the server.
+        // The helper has crashed. Its questions stay unanswered, so the keeper reports the crash to
+        // the server.
         channels.iter().for_each(|channel| channel::tell_crash(channel.as_fd()));
         std::thread::sleep(AGAIN);
     }
@@ -209,11 +211,11 @@ fn exit(code: c_int) -> ! {
 
 /// Leaves the server's terminal and closes all of its descriptors but the channels.
 fn alone(channels: &[OwnedFd]) {
-    // setsid cannot fail, because a forked child does not lead a process group.
+    // setsid fails only for the leader of a process group, which a forked child is not.
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"frevo-names");
     if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
-        // If a call fails, the helper keeps the server's stream.
+        // If a call fails, the helper keeps this standard stream of the server.
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);
@@ -242,8 +244,8 @@ fn answer_all(channels: &[OwnedFd]) {
                 builder.spawn_scoped(scope, move || while answer_one(channel.as_fd()) {}).ok()
             })
             .collect();
-        // The first thread ends with the server; other threads may hang in a module of the name
-        // service.
+        // The first thread ends with the server. Other threads may hang in a module of the name
+        // service, so only the first one is joined here.
         match threads.into_iter().next() {
             Some(first) => drop(first.join()),
             None => {
@@ -277,7 +279,7 @@ fn answer_one(channel: BorrowedFd<'_>) -> bool {
             Err(error) => Answer::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         },
     };
-    // If the server has ended, sending fails and the next read reports the end.
+    // If the server has ended, sending fails, and the next read reports the end of the socket.
     let _ = channel::answer(channel, asked.id, &answer, socket.as_ref());
     true
 }
@@ -309,7 +311,8 @@ mod tests {
     #[test]
     fn the_end_of_the_helper_is_waited_for() {
         let (ours, theirs) = Channel::pair().unwrap();
-        // The keeper has a copy of the socket and closes it after the asking process has ended.
+        // The keeper also has a copy of the socket, and closes it only after the asking process has
+        // ended.
         let (asks, keeps) = (theirs.try_clone().unwrap(), theirs);
         let (asked, ended) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
         shutdown(&ours, rustix::net::Shutdown::Write).unwrap();
@@ -334,14 +337,16 @@ mod tests {
         let (ours, theirs) = Channel::pair().unwrap();
         drop(theirs);
         assert!(Channels::new(vec![ours]).ask(&Question::UserName(0)).is_err());
-        // The helper crashes in the middle of a question.
+        // The helper crashes while it has a question: the caller must get an error and not wait for
+        // ever.
         let (ours, theirs) = Channel::pair().unwrap();
         let helper = Channels::new(vec![ours]);
         let ends = std::thread::spawn(move || {
             let asked = channel::question(theirs.as_fd()).unwrap().unwrap();
             assert_eq!(asked.question, Question::UserName(0));
             channel::tell_crash(theirs.as_fd());
-            // A new helper answers the next question, not the lost one.
+            // A new helper answers only the next question: neither the lost question nor a late
+            // crash report may disturb it.
             channel::tell_crash(theirs.as_fd());
             while answer_one(theirs.as_fd()) {}
         });

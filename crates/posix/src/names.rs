@@ -170,13 +170,14 @@ fn push_component(
     } else {
         spelling.unmap(component, out);
         let again = map(&out[start..], spelling);
-        // A POSIX client sends reserved characters as they are, so such a name is taken literally.
+        // A POSIX client sends reserved characters as they are, so a name with private-use
+        // characters is taken literally.
         let literal = posix || component.chars().any(|c| reserved::private(c).is_some());
         let canonical =
             if literal { spelling.canonical(component) } else { Cow::Borrowed(component) };
         if again != canonical {
-            // The name has another spelling, by which the file is known. Each file may have only
-            // one.
+            // The canonical spelling of this name is another one. Each file may be known by one
+            // spelling only.
             return Err(Fault::NameInvalid);
         }
     }
@@ -243,7 +244,7 @@ const PLAIN: [bool; 256] = {
 
 /// Like [`Spelling::is_plain`], for printable ASCII, which nearly all names are.
 fn is_plain_bytes(bytes: &[u8]) -> bool {
-    // All bytes are checked without a branch for each.
+    // `&` instead of `&&` checks all bytes without a branch for each.
     bytes.iter().fold(true, |plain, &b| plain & PLAIN[usize::from(b)])
         && !matches!(bytes.last(), Some(b' ' | b'.'))
 }
@@ -282,7 +283,7 @@ mod tests {
             assert_eq!(on_windows(name, false).as_deref(), Ok(name.as_bytes()));
             assert_eq!(shown_by_windows(name.as_bytes()), name);
         }
-        // Names like these come from other programs.
+        // The host's files have these names, which other programs have given them.
         for (bytes, client) in [
             (&b"a:b?"[..], "a\u{EF3A}b\u{EF3F}"),
             (b"end ", "end\u{EF20}"),
@@ -412,7 +413,8 @@ mod tests {
         }
 
         #[test]
-        // POSIX clients send reserved characters as they are, so two spellings would mean one file.
+        // If two different names of clients led to one disk name, one file would replace the other:
+        // each name must have its own.
         fn no_two_client_names_meet(a in "[a-b. \u{EF80}-\u{EFFF}\u{F001}-\u{F030}é]{1,6}", b in "[a-b. \u{EF80}-\u{EFFF}\u{F001}-\u{F030}é]{1,6}") {
             if let (Ok(x), Ok(y)) = (disk(&a), disk(&b)) {
                 assert_eq!(x == y, a == b);

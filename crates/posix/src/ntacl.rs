@@ -69,10 +69,10 @@ fn parse(value: &[u8], permissions: &Permissions<'_>) -> Option<Stored> {
     if u16_at(value, 2)? != version {
         return None;
     }
-    // The structure and the descriptor in it each have a pointer before them.
+    // The structure begins with a pointer, and so does the descriptor in it.
     let at = match version {
         1 => 8,
-        // The hash of version 2 has 16 bytes.
+        // Version 2 has a hash of 16 bytes before the descriptor.
         2 => 12 + 16,
         3 => (14 + HASH).next_multiple_of(4),
         4 => {
@@ -106,8 +106,8 @@ pub(crate) fn encode(
     out.extend_from_slice(&0x0002_0000u32.to_le_bytes());
     out.extend_from_slice(&0x0002_0004u32.to_le_bytes());
     out.extend_from_slice(&SHA256.to_le_bytes());
-    // The first hash is for the access list that smbd derives from the mode, and is used only if
-    // the second one does not match. Zeros never match.
+    // The first hash is for the access list that smbd derives from the mode; smbd uses it only if
+    // the second hash does not match. Zeros never match.
     out.resize(14 + HASH, 0);
     out.extend_from_slice(DESCRIPTION);
     out.extend_from_slice(&now.0.to_le_bytes());
@@ -178,7 +178,8 @@ fn of_mode(mode: u32) -> [HostEntry; 3] {
 fn pack_list(list: &[HostEntry], out: &mut Vec<u8>) {
     let count = u32::try_from(list.len()).unwrap_or(u32::MAX);
     let align = |out: &mut Vec<u8>, to: usize| out.resize(out.len().next_multiple_of(to), 0);
-    // The count comes first; then the array, aligned like its elements.
+    // The count of entries comes first, then the array with its own count, aligned like its
+    // elements.
     align(out, 4);
     out.extend_from_slice(&count.to_le_bytes());
     align(out, 8);
@@ -327,7 +328,7 @@ mod tests {
             value[at] = byte;
             assert_eq!(decode(&value, &permissions), Some(Vec::new()), "{byte} at {at}");
         }
-        // A descriptor without a hash applies whatever the host's permissions are.
+        // A descriptor without a hash applies to any permissions of the host.
         let mut value = whole;
         value[12] = 0;
         assert!(!decode(&value, &Permissions { uid: 1, ..permissions }).unwrap().is_empty());

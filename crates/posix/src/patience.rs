@@ -27,7 +27,7 @@ impl Drop for Ending {
 /// whatever its fault, and has changed nothing.
 pub fn short<T>(calls: impl FnOnce() -> T) -> (T, bool) {
     let ending = Ending(IS_SHORT.replace(true));
-    // The flag of the enclosing scope is saved here and restored below.
+    // The enclosing scope has a flag of its own, which is saved here and restored below.
     let before = GAVE_UP.replace(false);
     let made = calls();
     drop(ending);

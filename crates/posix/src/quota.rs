@@ -75,7 +75,8 @@ pub(crate) fn state(root: BorrowedFd<'_>) -> VfsResult<Option<QuotaState>> {
     match asked {
         Ok(()) => Ok((stat.flags & IS_COUNTED != 0)
             .then_some(QuotaState { is_enforced: stat.flags & IS_ENFORCED != 0 })),
-        // Linux before 5.14, no quotas, quotas switched off, or a sandbox that forbids the call.
+        // These errors mean Linux before 5.14, no quotas, quotas switched off, or a sandbox that
+        // forbids the call.
         Err(
             Errno::NOSYS
             | Errno::OPNOTSUPP
@@ -123,7 +124,7 @@ pub(crate) fn set_defaults(root: BorrowedFd<'_>, limits: QuotaLimits) -> VfsResu
 }
 
 fn keeps_defaults(root: BorrowedFd<'_>) -> bool {
-    // The magic number of XFS is positive, so the conversion does not change it.
+    // The magic number of XFS is positive, so the conversion does not change its value.
     rustix::fs::fstatfs(root).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind == XFS))
 }
 
@@ -143,7 +144,8 @@ impl KernelQuota {
 
 fn ask(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<KernelQuota>> {
     let Some(block) = call(root, command, uid)? else { return Ok(None) };
-    // Q_GETQUOTA leaves the id of the block empty, so the asked user counts.
+    // Q_GETQUOTA leaves the id in the block empty, so the id of the request decides whether this is
+    // root.
     let is_root = if command == GET { uid == ROOT } else { block.id == ROOT };
     let limits =
         if is_root && keeps_defaults(root) { QuotaLimits::default() } else { block.limits() };
@@ -159,7 +161,8 @@ fn call(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<NextDq
     // nothing is kept.
     match unsafe { quotactl(root, command, uid, (&raw mut block).cast()) } {
         Ok(()) => Ok(Some(block)),
-        // There is no further user, no entry for this user, or quotas are switched off.
+        // There is no further user, this user has no entry, or quotas are switched off: all three
+        // mean "no quota".
         Err(Errno::NOENT | Errno::SRCH) => Ok(None),
         Err(errno) => Err(fault_of(errno)),
     }
@@ -173,13 +176,13 @@ fn limit(root: BorrowedFd<'_>, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
         ..NextDqblk::default()
     };
     if block.hard_blocks != 0 {
-        // XFS ignores a soft limit above the hard one, so it is lowered.
+        // XFS ignores a soft limit above the hard limit, so the soft limit is lowered.
         block.soft_blocks = block.soft_blocks.min(block.hard_blocks);
     }
     // SAFETY: Q_SETQUOTA reads one struct if_dqblk, which `block` begins with, and
     // keeps nothing of it.
     unsafe { quotactl(root, SET, uid, (&raw mut block).cast()) }.map_err(|errno| match errno {
-        // Quotas are switched off.
+        // Quotas are switched off on this file system.
         Errno::SRCH => Fault::NotSupported,
         errno => fault_of(errno),
     })
@@ -192,7 +195,7 @@ fn blocks(bytes: Option<u64>) -> u64 {
 
 impl NextDqblk {
     fn limits(&self) -> QuotaLimits {
-        // In the kernel 0 means "no limit".
+        // In the kernel's block a limit of 0 means "no limit".
         let bytes = |blocks: u64| (blocks != 0).then(|| blocks.saturating_mul(BLOCK));
         QuotaLimits { threshold: bytes(self.soft_blocks), limit: bytes(self.hard_blocks) }
     }

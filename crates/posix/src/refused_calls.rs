@@ -31,7 +31,7 @@ pub fn handle() -> io::Result<UnixStream> {
     let (bell, ours) = UnixStream::pair()?;
     bell.set_nonblocking(true)?;
     ours.set_nonblocking(true)?;
-    // The descriptor stays open for ever, because a call may be refused at any time.
+    // The signal handler may use the descriptor at any time, so it stays open for ever.
     BELL.store(bell.into_raw_fd(), Ordering::Release);
     // SAFETY: all zeros is a valid sigaction; the needed fields are set below.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -75,7 +75,7 @@ extern "C" fn on_refused(_signal: c_int, info: *mut libc::siginfo_t, context: *m
     // with its fields.
     let refusal = unsafe { &*info.cast::<Refusal>() };
     if refusal.code != BY_FILTER {
-        // Another process sent the signal: no call was refused.
+        // Another process has sent SIGSYS, so no call was refused and nothing is changed.
         return;
     }
     let number = usize::try_from(refusal.number).unwrap_or(NUMBERS);

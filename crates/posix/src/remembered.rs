@@ -36,7 +36,7 @@ pub fn forget_remembered() {
             share.folders.upgrade().into_iter().for_each(|folders| folders.clear());
         }
     };
-    // Without this thread, old entries are dropped by the next call.
+    // If the thread cannot be started, the next call of this function drops the old entries.
     let _ = std::thread::Builder::new().name("forget".into()).spawn(forget);
 }
 

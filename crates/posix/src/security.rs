@@ -132,8 +132,8 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     if change.descriptor.is_some() && !share.volume.descriptors {
         return Err(Fault::NotSupported);
     }
-    // The stored descriptor can be replaced only by a privileged process, and a second descriptor
-    // could contradict it.
+    // A descriptor in the privileged attribute can be replaced only with privileges. A second one
+    // in another attribute could contradict it, so the change is refused.
     if change.descriptor.is_some()
         && share.ntacl != ntacl::PRIVILEGED
         && value(handle, ntacl::PRIVILEGED)?.is_some()
@@ -144,7 +144,8 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
         chown(handle, change.uid, change.gid)?;
     }
     if let Some(mode) = change.mode {
-        // The mode may have changed since the caller read it, so it is read again.
+        // The special bits of the mode may have changed since the caller read them, so they are
+        // read again.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         let special = u32::from(stx.stx_mode) & settable(kind) & !0o777;
         chmod(handle, mode & 0o777 | special)?;
@@ -154,7 +155,8 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     let acl = host_acl(handle, &stx)?;
     let now = stat::coarse_clock();
     let value = ntacl::encode(descriptor, &permissions(&stx, &acl), now).ok_or(Fault::Invalid)?;
-    // The server writes with its own rights, so it checks the owner itself.
+    // The server writes the attribute with its own rights, so it must check itself that the user
+    // owns the file.
     if credentials::acting().is_some_and(|user| user.uid() != stx.stx_uid) {
         return Err(Fault::AccessDenied);
     }
@@ -182,7 +184,7 @@ fn drop_older(share: &Share, handle: &Handle) -> VfsResult<()> {
 pub(crate) fn chown(handle: &Handle, uid: Option<u32>, gid: Option<u32>) -> VfsResult<()> {
     use rustix::process::{Gid, Uid};
     if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
-        // For the kernel u32::MAX means "no change", so it is no valid id.
+        // For chown(2) u32::MAX means "no change", so a client cannot set it as an id.
         return Err(Fault::Invalid);
     }
     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
@@ -214,10 +216,10 @@ pub(crate) fn chmod(handle: &Handle, mode: u32) -> VfsResult<()> {
         let path = ProcPath::of(handle.fd());
         return rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()).map_err(fault_of);
     }
-    // The sandbox allows fchmod(2) on open directories but no chmod(2) by path.
+    // The sandbox allows fchmod(2) but not chmod(2) by path, so the directory is opened for it.
     let opened = {
-        // The directory's owner may lack the right to read the directory, so it is opened with the
-        // server's rights.
+        // The owner may lack the right to read the directory, so the server opens it with its own
+        // rights.
         let _server = credentials::as_server();
         sys::reopen(handle.fd(), OFlags::RDONLY | OFlags::DIRECTORY).map_err(fault_of)?
     };

@@ -58,7 +58,8 @@ impl SnapshotFolders {
         let listing = std::fs::read_dir(path).map_err(|error| io_fault(&error))?;
         let mut found = Vec::new();
         for (at, entry) in listing.enumerate() {
-            // Reading birth times may need one system call for each entry, too many for a core.
+            // Each entry may need a system call for its birth time; that is too much for a core if
+            // the folder is large.
             if patience::gives_up(at) {
                 return Err(fault_of(Errno::AGAIN));
             }
@@ -104,7 +105,7 @@ fn born(folder: BorrowedFd<'_>, entry: &Path) -> Option<Moment> {
 
 fn enter(folder: BorrowedFd<'_>, path: &Path) -> VfsResult<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    // A join with an empty path adds a slash at the end.
+    // Joining an empty path adds a slash at the end, which is removed.
     let path = bytes(path);
     let path = path.strip_suffix(b"/").unwrap_or(path);
     sys::open_beneath(folder, path, flags, Mode::empty(), false).map_err(walk_fault)
@@ -117,8 +118,8 @@ impl Snapshots {
         folders: &SnapshotFolders,
         wanted: &DiskPath,
     ) -> VfsResult<Vec<Moment>> {
-        // The folder of the snapshots is opened as the server, even if the user has no right to it.
-        // Inside of a snapshot the user's rights apply.
+        // The server opens the folder of the snapshots with its own rights, even if the user has
+        // none to it. Inside of a snapshot the user's rights apply.
         let (folder, all) = {
             let _server = credentials::as_server();
             let folder = match folders.open(root) {
@@ -128,7 +129,7 @@ impl Snapshots {
             let all = folders.find(folder.as_fd())?;
             (folder, all)
         };
-        // Each snapshot is opened, which may be too much for a core.
+        // Each snapshot is opened to look for the file, which may be too much for a core.
         if patience::gives_up(all.len()) {
             return Err(fault_of(Errno::AGAIN));
         }
@@ -162,7 +163,8 @@ impl Snapshots {
         let key = stat::key_of(&sys::stat_fd(snapshot.as_fd()).map_err(fault_of)?);
         let mut open = self.open.lock();
         open.retain(|_, (_, vfs)| vfs.strong_count() != 0);
-        // The name may lead to another snapshot by now, so the key is compared.
+        // The name may lead to another snapshot than before, so a known one is used only with the
+        // same key.
         let known = open.get(&taken).filter(|(known, _)| *known == key);
         if let Some(vfs) = known.and_then(|(_, vfs)| vfs.upgrade()) {
             return Ok(vfs);

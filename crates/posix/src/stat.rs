@@ -76,7 +76,8 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
     let kept = match kind {
         Kind::Directory => FileAttributes::DIRECTORY,
         Kind::Symlink if extra.is_directory_link => FileAttributes::DIRECTORY,
-        // MS-FSA 2.1.5.10.37: a file that becomes a symbolic link gets ARCHIVE.
+        // MS-FSA 2.1.5.10.37: a file that becomes a symbolic link gets ARCHIVE, so a link is shown
+        // with it.
         Kind::Symlink => FileAttributes::ARCHIVE,
         _ => FileAttributes::EMPTY,
     };
@@ -89,7 +90,7 @@ pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
         (time(&stx.stx_atime), time(&stx.stx_mtime), time(&stx.stx_ctime));
     let born = birth_of(stx).unwrap_or_else(|| accessed.min(written).min(changed));
     let data = kind == Kind::File;
-    // The client's change time is valid only if the file has not changed since.
+    // A time that a client has set is shown only until the host changes the file.
     let set = extra.dos.and_then(|d| d.changed).filter(|set| changed <= set.until);
     let times = extra.dos.and_then(|d| d.times).filter(|times| written == times.at);
     Stat {

@@ -25,7 +25,8 @@ pub(crate) fn open_beneath(
     let flags = flags | OFlags::CLOEXEC;
     for _ in 0..RETRIES {
         match rustix::fs::openat2(dir, path, flags, mode, resolve) {
-            // A rename happened while ".." was resolved: the kernel asks to try again.
+            // A rename happened while ".." was resolved: the kernel returns AGAIN, so the call is
+            // repeated.
             Err(Errno::AGAIN | Errno::INTR) => {}
             other => return other,
         }
@@ -58,7 +59,7 @@ pub(crate) struct ProcPath {
 impl ProcPath {
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Self {
         let mut text = [0; 32];
-        // The text has at most 24 characters, so the last byte stays NUL.
+        // The text has at most 24 characters and the buffer 32, so the last byte stays NUL.
         let _ = write!(&mut text[..31], "/proc/self/fd/{}", fd.as_raw_fd());
         Self { text }
     }

@@ -89,7 +89,7 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
         posix_names: !(WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF))
             || kind == FUSE && is_fat_on_fuse(root)),
-        // Streams need extended attributes, even those in the side folder.
+        // Streams need extended attributes: even a stream in the side folder is found by one.
         streams: xattrs && options.streams != Streams::Off,
         read_only,
         shares_extents: extents::can_share(root),
@@ -109,7 +109,7 @@ fn identity(
     minor: u32,
     uuid: impl FnOnce() -> Option<[u8; 16]>,
 ) -> VolumeIdentity {
-    // The formula is huge_encode_dev of linux/kdev_t.h.
+    // huge_encode_dev of linux/kdev_t.h makes this number from major and minor.
     let device = u64::from(minor & 0xFF) | u64::from(major) << 8 | u64::from(minor & !0xFF) << 12;
     if id != 0 && id != device {
         let mut identity = VolumeIdentity::UNKNOWN;
@@ -136,7 +136,7 @@ fn serial(identity: VolumeIdentity, id: u64) -> u32 {
 /// a device of their own, such as btrfs and overlayfs, have none.
 fn physical_sector(major: u32, minor: u32) -> u32 {
     let device = format!("/sys/dev/block/{major}:{minor}");
-    // A partition has no queue of its own, but that of its disk.
+    // A partition has no folder `queue` of its own; the one of its disk is used.
     let queue_size = ["queue", "../queue"].iter().find_map(|queue| {
         std::fs::read_to_string(format!("{device}/{queue}/physical_block_size")).ok()
     });
@@ -192,7 +192,7 @@ mod tests {
         let uuid = VolumeIdentity(std::array::from_fn(|at| at as u8 * 3 + 1));
         assert_eq!(serial(uuid, 0x0801), serial(uuid, 0xFD00));
         assert_ne!(serial(uuid, 0), serial(VolumeIdentity([7; 16]), 0));
-        // The identity of ext4 is its f_fsid.
+        // On ext4 the identity is the f_fsid, from which the serial number is made.
         let id = 0x0123_4567_89AB_CDEF_u64;
         let of_ext4 = identity(id, 8, 1, || None);
         assert_eq!(serial(of_ext4, id), 0x89AB_CDEF ^ 0x0123_4567);

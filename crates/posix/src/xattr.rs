@@ -184,7 +184,7 @@ impl Handle {
                     let full_name = name.to_string_lossy();
                     found.push((full_name[PREFIX.len()..].to_owned(), value));
                 }
-                // The attribute was removed since the names were listed.
+                // The attribute was removed after the names were listed, so it is left out.
                 Err(Errno::NODATA) => {}
                 Err(errno) => return Err(fault_of(errno)),
             }
@@ -362,7 +362,7 @@ fn listed(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<Vec<CString>, Errno> {
-    // Most files have few attributes, so a small buffer is tried first.
+    // Most files have few attributes, so a small buffer on the stack is tried first.
     let mut small = [0; 512];
     match list(&mut small) {
         Ok(len) => Ok(split_names(small.get(..len).unwrap_or_default(), wanted)),

@@ -157,7 +157,8 @@ fn refusals_leave_nothing(kind: &str, megabytes: u64, make: &[&str]) {
 
 #[test]
 fn refused_requests_leave_no_space_taken() {
-    // Small blocks limit the size of a file on ext4 to less than 4 TiB.
+    // Blocks of 4,096 bytes are requested, because smaller ones limit a file on ext4 to less than 4
+    // TiB.
     refusals_leave_nothing("ext4", 64, &["-q", "-b", "4096"]);
     refusals_leave_nothing("xfs", 512, &["-q"]);
     refusals_leave_nothing("btrfs", 256, &["-q"]);

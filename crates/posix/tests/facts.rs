@@ -41,7 +41,8 @@ fn a_change_of_attributes_by_another_program_is_seen() {
     std::fs::write(&path, "").unwrap();
     let is = |wanted| {
         std::thread::sleep(SETTLED);
-        // The first result comes from the file, the second one from the cache.
+        // The first call reads the attributes from the file and the second one from the cache; both
+        // must be right.
         assert_eq!([attributes_of(&share), attributes_of(&share)], [wanted; 2]);
     };
     is(FileAttributes::NORMAL);

@@ -20,7 +20,7 @@ fn share_of(snapshots: &str, folder: &str, options: PosixOptions) -> Share {
     s.file(&format!("{folder}/{TOKEN}/f"), "before");
     s.file("f", "after");
     s.mkdir("d");
-    // The snapshot folder may be made after the server has started.
+    // The share was opened before the snapshot folder was made, which must work as well.
     s
 }
 
@@ -59,7 +59,7 @@ fn snapshots_are_opened_by_their_time_alone() {
     }
     assert!(is_intact(&s, ".snapshots"));
     assert_eq!(s.list(""), ["d", "f"]);
-    // This name is protected only at the configured place.
+    // `.snapshots` is protected only at the configured place, so in `d` a client may use this name.
     s.open("d\\.snapshots", &create_dir()).unwrap();
     assert_eq!(s.list("d"), [".snapshots"]);
     let moment = Moment::of_token(TOKEN).unwrap();
@@ -143,7 +143,7 @@ fn links_do_not_lead_to_hidden_folders() {
         assert_eq!(s.open(path, &either()).unwrap_err(), Fault::AccessDenied, "{path}");
     }
     assert!(is_intact(&s, ".snapshots"));
-    // Links to other folders are still followed.
+    // Links to other folders are still followed, although links to snapshots are not.
     s.open("four\\g", &create()).unwrap();
     assert_eq!(s.list("four"), ["g", "two"]);
 }
@@ -178,7 +178,7 @@ fn snapshots_of_every_user_are_out_of_reach() {
         assert_eq!(reach.unwrap_err(), Fault::AccessDenied, "{root}");
     }
     let home = open("home");
-    // A folder that contains snapshots cannot be renamed; other folders and files can.
+    // A folder that contains snapshots cannot be renamed, but other folders and files can.
     let rename = |from: &str, to: &str| {
         let key = home.open(&name(from), &how()).unwrap().node.key();
         home.rename(&name(from), key, &name(to), false)
@@ -188,7 +188,7 @@ fn snapshots_of_every_user_are_out_of_reach() {
     rename("of-carl", "of-dora").unwrap();
     rename("of-all", "of-none").unwrap();
     home.open(&name("docs\\files\\.snapshots"), &how()).unwrap();
-    // The folder of a user who has not connected yet is protected, too.
+    // The folder of a user who has not connected yet must be protected, too.
     let early = home.open(&name("of-dora\\files\\.snapshots"), &create_dir());
     assert_eq!(early.unwrap_err(), Fault::AccessDenied);
 }
@@ -216,7 +216,8 @@ fn snapshots_of_other_shares_are_out_of_reach() {
         let same = open(&dir.path().join("data"), snapshots);
         let reach = same.open(&name(".snapshots"), &create_dir());
         assert_eq!(reach.unwrap_err(), Fault::AccessDenied, "{snapshots}");
-        // A snapshot folder above the share stays visible in other shares.
+        // The folder that contains the snapshots is this share itself: `data` stays reachable, only
+        // the snapshots in it are protected.
         let beside = open(dir.path(), &format!("{}/snap-%Y%m%d", dir.path().display()));
         beside.open(&name("data"), &how()).unwrap();
         let reach = beside.open(&name("snap-20260101"), &create_dir());

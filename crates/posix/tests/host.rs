@@ -61,7 +61,7 @@ fn the_calling_threads_rights_decide() {
     chmod(&s.file("mine/locked", "l"), 0o400);
     chown(&s.path("mine/locked"), 4_242);
     as_user(4_242, || {
-        // Attributes can be read without the right to read the file.
+        // The attributes of a file can be read without the right to read the file.
         let found = s.open("secret", &how()).unwrap();
         assert_eq!(found.stat.end_of_file, 1);
         assert_eq!(found.stat.attributes, FileAttributes::NORMAL);
@@ -75,7 +75,7 @@ fn the_calling_threads_rights_decide() {
         assert_eq!(s.open("new", &create_dir()).unwrap_err(), Fault::AccessDenied);
         assert_eq!(s.open("closed\\f", &how()).unwrap_err(), Fault::AccessDenied);
         assert_eq!(s.open("closed\\none", &how()).unwrap_err(), Fault::AccessDenied);
-        // A user who may not list a directory finds exact names only.
+        // The user may not list the directory, so only the exact name is found.
         assert_eq!(s.content("dark\\known").unwrap(), "k");
         assert_eq!(s.open("dark\\KNOWN", &how()).unwrap_err(), Fault::NotFound);
         assert_eq!(s.open("dark", &read()).unwrap_err(), Fault::AccessDenied);
@@ -101,7 +101,8 @@ fn the_calling_threads_rights_decide() {
         let all = HostAccess { read: true, write: true, execute: true, owner: true };
         assert_eq!(access("mine"), all);
     });
-    // The user's rights apply to this thread only; the server opens the file.
+    // On this thread the server opens the file with its own rights; user 4243 is refused on a
+    // thread that acts as this user.
     assert_eq!(s.content("secret").unwrap(), "s");
     assert!(s.open("dark\\KNOWN", &how()).is_ok());
     as_user(4_243, || {
@@ -205,7 +206,7 @@ fn read_only_mounts_and_other_file_systems() {
     let vfs = mount.share(PosixOptions::default());
     assert!(vfs.volume().read_only);
     assert_eq!(vfs.open(&name("a"), &create()).unwrap_err(), Fault::ReadOnly);
-    // A mount inside of the share is another device.
+    // A mount inside of the share is another device, on which inode numbers may repeat.
     let s = share();
     s.file("a", "a");
     let inner = s.mkdir("inner");
@@ -248,7 +249,7 @@ fn attributes_may_be_off() {
     let listed = listing.entry_stat().unwrap().unwrap();
     assert_eq!(listed.ea_size, 4 + 5 + 5 + 3);
     assert_eq!(listed, s.vfs.stat(&name(".a")).unwrap());
-    // Asking for this single name returns the same facts as the listing.
+    // An open of this single name must return the same facts as the listing.
     assert_eq!(s.open(".a", &how()).unwrap().stat, listed);
 }
 
@@ -263,7 +264,8 @@ fn local_leases_do_not_block() {
     // SAFETY: F_SETSIG and F_SETLEASE take an integer and touch no memory.
     let set = unsafe {
         use std::os::fd::AsRawFd as _;
-        // The default signal of a lease break would end the test, so another one is set.
+        // The default signal of a lease break would end the test, so SIGWINCH is set, which is
+        // ignored.
         libc::fcntl(holder.as_raw_fd(), F_SETSIG, libc::SIGWINCH);
         libc::fcntl(holder.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
     };

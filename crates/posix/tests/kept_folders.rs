@@ -20,7 +20,7 @@ static FULL: RwLock<()> = RwLock::new(());
 /// Makes a file as the server does: in its directory, whose security it reads first.
 fn make(share: &Share, path: &str) -> VfsResult<()> {
     let name = name(path);
-    // If the folder cannot be opened, opening the file reports the fault.
+    // If the folder cannot be opened, opening the whole path reports the fault.
     let Ok(parent) = share.vfs.open_parent(&name) else {
         return share.vfs.open(&name, &create()).map(drop);
     };
@@ -40,7 +40,7 @@ fn open_below(path: &Path) -> usize {
 fn used() -> Share {
     let share = share();
     std::fs::create_dir_all(share.path("a/b")).unwrap();
-    // The folders are used one after the other, because they may share a cache slot.
+    // Each folder is used three times before the next one, because both may share a cache slot.
     for folder in ["a", "a\\b"] {
         for n in 0..3 {
             make(&share, &format!("{folder}\\f{n}")).unwrap();
@@ -138,7 +138,7 @@ fn a_removed_folder_is_closed() {
     let key = share.vfs.stat(&name("a")).unwrap().key;
     share.vfs.remove(&name("a"), key).unwrap();
     assert_eq!(open_below(share.dir.path()), 0);
-    // The cached descriptor of the removed folder is closed.
+    // Although a descriptor of the removed folder is cached, the folder counts as missing.
     assert_eq!(make(&share, "a\\new"), Err(Fault::PathNotFound));
 }
 

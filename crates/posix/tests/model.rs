@@ -169,7 +169,8 @@ fn run(s: &Share, model: &mut Model, step: &Step) {
         Step::HostRename(a, b) if is_at(model, a) && a != b => {
             let file = model.names[NAMES[a]];
             std::fs::rename(host_path(a), host_path(b)).unwrap();
-            // Source and target are links of one file: rename(2) does nothing.
+            // If source and target are links of one file, rename(2) does nothing, so the model does
+            // not change either.
             if model.names.get(NAMES[b]) != Some(&file) {
                 model.names.remove(NAMES[a]);
                 model.names.insert(NAMES[b].into(), file);

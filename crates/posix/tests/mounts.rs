@@ -45,11 +45,12 @@ fn files_of_other_file_systems_have_numbers_of_their_own() {
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     let stat = |name: &str| vfs.stat(&Name::from_stored(name.to_owned())).unwrap();
     let [here, one, two] = ["f", "one\\f", "two\\f"].map(stat);
-    // Each tmpfs counts its inodes from the beginning, so the numbers are equal.
+    // Each tmpfs counts its inodes from the beginning, so these inode numbers are equal and the
+    // file ids must differ.
     assert_eq!(one.key.inode, two.key.inode);
     assert_ne!(one.id, two.id);
     assert_eq!(here.id, here.key.inode, "those of the share's own are the host's");
-    // A listing and an open show the same file ids.
+    // A listing must show the same file ids as an open.
     let folder = vfs.open(&Name::from_stored("one".to_owned()), &OPEN).unwrap();
     let mut listing = folder.node.directory().unwrap();
     while let Some(name) = listing.next_name().unwrap().map(str::to_owned) {
@@ -104,7 +105,8 @@ fn a_mount_on_an_open_folder_is_used() {
         assert!(!at.join("mounted0").exists());
         made("below").unwrap();
         assert!(at.join("below").exists());
-        // The folder is mounted on itself, read-only: the same files in another mount.
+        // The folder is mounted on itself read-only, so the same files are in a second mount, where
+        // writing must fail.
         assert!(mount(at.to_str().unwrap(), &at, libc::MS_BIND));
         assert!(mount("none", &at, libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY));
         assert_eq!(made("bound"), Err(Fault::ReadOnly));

@@ -143,7 +143,7 @@ fn a_tree_is_observed_wherever_it_grows_and_moves() {
     host(root, "mkdir -p t/u out/v");
     let Some(told) = observe(&root.join("t"), true) else { return };
     let tree = root.join("t");
-    // The watches of new directories are added by another thread, some time later.
+    // A thread adds the watches of new directories some time later, so the test waits for each.
     let settle = |directory: &str| told.wait_for_watch(&tree.join(directory));
     settle("u");
     host(&tree, "echo 1 > u/x");
@@ -198,7 +198,8 @@ fn more_than_the_kernel_keeps_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     let Some(told) = observe(root, false) else { return };
-    // A callback that blocks stops the thread that reads events.
+    // While `told.changes` is locked the callback blocks, so the thread reads no events and the
+    // kernel's queue becomes full.
     let held = told.changes.lock();
     host(root, "i=0; while [ $i -lt 20000 ]; do : > f$i; i=$((i+1)); done");
     drop(held);

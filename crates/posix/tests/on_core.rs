@@ -34,7 +34,8 @@ fn snapshots(count: usize) -> (common::Share, Vec<Moment>) {
 fn many_snapshots_are_not_searched_on_a_core() {
     for count in [STEPS_ON_CORE - 1, STEPS_ON_CORE, STEPS_ON_CORE + 1, STEPS_ON_CORE + 2] {
         let (s, taken) = snapshots(count);
-        // One step more than the limit fails.
+        // Opening fails if it takes more than one step above the limit, and listing if it takes
+        // more than the limit.
         let opened = short(|| s.vfs.snapshot(taken[0]).map(drop));
         assert_eq!(opened.1, count > STEPS_ON_CORE + 1, "{count}");
         assert_eq!(opened.0.is_err(), opened.1, "{count}");
@@ -82,7 +83,7 @@ fn a_file_has_so_many_streams() {
     let make = |stream: &str| s.vfs.open(&name("f").with_stream(Some(stream)), &either());
     let key = make("first").unwrap().stat.key.file();
     let side = s.path(".frevo-streams").read_dir().unwrap().next().unwrap().unwrap().path();
-    // The files are made directly on disk, because so many requests would take a minute.
+    // The streams' files are made directly on disk, because as many requests would take a minute.
     for number in 2..STREAMS_SHOWN {
         std::fs::write(side.join(format!(":s{number}")), "").unwrap();
     }
@@ -91,7 +92,7 @@ fn a_file_has_so_many_streams() {
     make("first").unwrap();
     let file = s.vfs.open(&name("f"), &how()).unwrap().node;
     assert_eq!(file.streams().unwrap().len(), STREAMS_SHOWN);
-    // Earlier versions allowed more streams; they are all removed with the file.
+    // Earlier versions allowed more streams: these files, too, must be removed with the file.
     for number in 0..STREAMS_SHOWN {
         std::fs::write(side.join(format!(":t{number}")), "").unwrap();
     }

@@ -35,7 +35,8 @@ fn in_a_directory_that_went_nothing_is_made() {
         std::fs::remove_dir(s.path("dir")).unwrap();
         let fault = open_in(&s, &parent, "dir\\x", &how).unwrap_err();
         assert_eq!(fault, Fault::PathNotFound, "as by walking");
-        // A new folder of the same name is found by walking the path.
+        // The parent handle is of the removed folder, but a new folder of the same name is found by
+        // walking the path.
         s.mkdir("dir");
         assert!(open_in(&s, &parent, "dir\\x", &how).unwrap().created);
         assert!(s.path("dir/x").exists());
@@ -53,7 +54,7 @@ fn a_link_in_its_place_leads_nowhere() {
     symlink(outside.path(), s.path("dir")).unwrap();
     assert!(open_in(&s, &parent, "dir\\x", &either()).unwrap().created);
     assert!(s.path("kept/x").exists());
-    // A link as the last component is not followed either.
+    // A link as the last component must not be followed either.
     symlink(outside.path().join("made"), s.path("kept/y")).unwrap();
     for how in [create(), either()] {
         let fault = open_in(&s, &parent, "dir\\y", &how).unwrap_err();

@@ -124,7 +124,8 @@ fn a_listing_shows_the_access_of_an_open() {
     for round in 0..3 {
         let names = names_with_access(&share);
         assert_eq!(names, if tells { plain.clone() } else { Vec::new() }, "round {round}");
-        // Facts are cached only after this pause.
+        // Facts are cached only for files without changes for this time, so the next round finds
+        // them in the cache.
         std::thread::sleep(SETTLED);
     }
 }

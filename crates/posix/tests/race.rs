@@ -57,7 +57,8 @@ fn nothing_outside_is_reached(options: PosixOptions) {
         let stopping = Stop(&stop);
         let end = Instant::now() + duration();
         while Instant::now() < end {
-            // "dir\file" needs one system call; "DIR\FILE" is walked component by component.
+            // The kernel resolves "dir\file" in one system call; "DIR\FILE" is walked component by
+            // component. Neither may lead outside.
             for text in ["dir\\file", "DIR\\FILE", "link\\file", "LINK\\File"] {
                 for how in &hows {
                     match s.open(text, how) {
@@ -69,7 +70,7 @@ fn nothing_outside_is_reached(options: PosixOptions) {
                         Err(fault) => panic!("{text}: {fault:?}"),
                     }
                 }
-                // A file in a folder that is open already stays inside, too.
+                // A file that is made in a folder that is open already must stay inside, too.
                 let fresh = name(text).parent().child("fresh");
                 if let Ok(parent) = s.vfs.open_parent(&fresh) {
                     let inside = Parent { node: &*parent.node, name: &parent.name };
@@ -117,7 +118,7 @@ fn changes_by_other_processes_are_seen_at_once() {
         assert!(moved.unwrap().success());
         assert_eq!(s.open(&from.to_uppercase(), &how()).unwrap_err(), Fault::NotFound);
         assert_eq!(s.open(&to.to_uppercase(), &how()).unwrap().name, name(to));
-        // A name that another process has made cannot be made again.
+        // Another process has just made the name, so creating it must fail, also in another case.
         let made = format!("Made{round}");
         let status = std::process::Command::new("touch").arg(s.path(&made)).status();
         assert!(status.unwrap().success());

@@ -32,7 +32,7 @@ fn cached_data_is_counted_and_released() {
             listing.entry_stat().unwrap().unwrap();
         }
     };
-    // Each new name needs the folder's listing; from its second use on the folder stays open.
+    // The first use of a folder reads its listing; from its second use on the folder stays open.
     for n in 0..3 {
         drop(share.vfs.open_parent(&name("d\\new")).unwrap());
         make(&format!("new{n}")).unwrap();
@@ -48,10 +48,10 @@ fn cached_data_is_counted_and_released() {
         assert!(began.elapsed() < Duration::from_secs(5), "{} bytes stay", remembered_bytes());
         std::thread::sleep(Duration::from_millis(1));
     }
-    // After the release, facts are not cached again at once.
+    // After the release, facts are not cached again at once, so the listing leaves no bytes.
     list();
     assert_eq!(remembered_bytes(), 0);
-    // New names are cached even after a second release was requested.
+    // Although a second release was requested, new names are cached.
     assert!(make("new0").is_err());
     make("new9").unwrap();
     let again = remembered_bytes();
@@ -59,7 +59,7 @@ fn cached_data_is_counted_and_released() {
     forget_remembered();
     std::thread::sleep(SETTLED);
     assert_eq!(remembered_bytes(), again);
-    // Dropping the share drops all that it has cached.
+    // Dropping the share must drop everything that it has cached.
     drop(share);
     assert_eq!(remembered_bytes(), 0);
 }

@@ -62,14 +62,14 @@ fn descriptors_are_kept_where_every_user_may() {
         drop(file);
         let file = share.vfs.open(&name("F"), &write()).unwrap();
         assert_eq!(file.node.stored_security().unwrap(), Some(wanted));
-        // Clients can neither list nor set the private attribute.
+        // Clients can neither list nor set the attribute that contains the descriptor.
         file.node.set_ea("theirs", b"1").unwrap();
         let names: Vec<_> = file.node.eas().unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["theirs"]);
         for private in ["NTACL", "ntacl"] {
             assert_eq!(file.node.set_ea(private, b"forged"), Err(Fault::AccessDenied));
         }
-        // A change of the mode by the host makes the descriptor invalid.
+        // After the host has changed the mode, the stored descriptor does not apply any more.
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
             .unwrap();
         let file = share.vfs.open(&name("f"), &how()).unwrap();
@@ -101,14 +101,15 @@ fn descriptors_of_a_privileged_server_are_obeyed() {
         let file = vfs.open(&name("f"), &write()).unwrap();
         assert_eq!(file.node.stored_security().unwrap().as_ref(), Some(&wanted));
         assert_eq!(file.node.security().unwrap(), Security::Stored(wanted.clone()));
-        // The privileged attribute cannot be replaced, and a second one could contradict it, so
-        // setting is refused.
+        // Without root the privileged attribute cannot be replaced, and a second one could
+        // contradict it, so the change is refused.
         let refused =
             file.node.set_security(&SecurityChange { mode: Some(0o666), ..stored_by(&wanted) });
         assert_eq!(refused, Err(Fault::AccessDenied));
         assert_eq!(file.node.stat().unwrap().mode & 0o777, 0o640, "nothing has changed");
         assert_eq!(getxattr(&path, c"user.NTACL", &mut [0; 8]).unwrap_err(), Errno::NODATA);
-        // Without root only user.NTACL can be written, so a new file's descriptor is stored there.
+        // Without root only user.NTACL can be written, so the descriptor of a new file is stored
+        // there.
         let new = vfs.open(&name("new"), &create()).unwrap();
         new.node.set_security(&stored_by(&wanted)).unwrap();
         assert_eq!(new.node.stored_security().unwrap(), Some(wanted));
@@ -144,7 +145,7 @@ fn descriptors_are_never_in_two_places() {
     vfs.open(&name("f"), &write()).unwrap().node.set_security(&stored_by(&newer)).unwrap();
     assert!(has("security.NTACL") && !has("user.NTACL"));
     assert_eq!(stored().as_ref(), Some(&newer));
-    // After the host has changed the mode, both descriptors are invalid.
+    // After the host has changed the mode, neither of the two descriptors applies any more.
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     assert_eq!(stored(), None);
 }
@@ -183,7 +184,8 @@ fn times_that_the_host_refuses_are_kept() {
         file.node.set_basic(&times(None, Some(WRITTEN))).unwrap();
         assert_eq!(file.node.stat().unwrap().written, WRITTEN);
         assert_eq!(seen("theirs"), (before.0, WRITTEN));
-        // A change of the attributes, or of the other time, keeps the stored time.
+        // Neither a change of the attributes nor one of the access time may lose the stored write
+        // time.
         let hidden = Some(FileAttributes::HIDDEN);
         file.node.set_basic(&BasicChange { attributes: hidden, ..times(None, None) }).unwrap();
         file.node.set_basic(&times(Some(ACCESSED), None)).unwrap();
@@ -194,7 +196,7 @@ fn times_that_the_host_refuses_are_kept() {
         let listed = listing.entry_stat().unwrap().unwrap();
         assert_eq!((listed.accessed, listed.written), (ACCESSED, WRITTEN));
         assert!(listed.attributes.contains(FileAttributes::HIDDEN));
-        // A change of the data makes the stored times invalid.
+        // After a change of the data the stored times do not apply any more.
         std::thread::sleep(std::time::Duration::from_millis(30));
         std::fs::write(&path, "more").unwrap();
         let now = seen("theirs").1;
@@ -202,7 +204,7 @@ fn times_that_the_host_refuses_are_kept() {
         file.node.set_basic(&times(None, Some(WRITTEN))).unwrap();
         assert_eq!(seen("theirs").1, WRITTEN);
         assert_ne!(std::fs::metadata(&path).unwrap().modified().unwrap(), written());
-        // The owner of the file can set the host's own times.
+        // The user owns this file, so the host's own times are set, and nothing need be stored.
         std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
         file.node.set_basic(&times(None, Some(WRITTEN))).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), written());

@@ -39,11 +39,11 @@ fn subvolumes_are_snapshots() {
     let old = then.open(&name("F"), &common::read()).unwrap();
     let new = vfs.open(&name("f"), &common::read()).unwrap();
     assert_eq!((content(&old.node), content(&new.node)), ("before".into(), "after".into()));
-    // The inode number is that of the live file, but the key differs.
+    // The file in the snapshot has the same inode number as the live file, but another key.
     assert_eq!(old.stat.key.inode, new.stat.key.inode);
     assert_ne!(old.stat.key.device, new.stat.key.device);
     assert_eq!(then.open(&name("f"), &common::write()).unwrap_err(), Fault::ReadOnly);
-    // While the snapshot is in use, opening it again returns the same object.
+    // While the snapshot is in use, opening it once more must return the same object.
     let again = vfs.snapshot(moment).unwrap();
     assert!(std::ptr::eq(
         std::sync::Arc::as_ptr(&then).cast::<()>(),

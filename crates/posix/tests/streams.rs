@@ -56,12 +56,12 @@ fn an_attribute_is_the_data_and_a_nul() {
     assert_eq!(content(&s, "f:theirs").unwrap(), b"of smbd");
     let found = listed(&s, "f");
     assert_eq!(found, [("empty".into(), 0), ("Theirs".into(), 7), ("Zone.Identifier".into(), 14)]);
-    // Streams are not shown as extended attributes.
+    // Streams are stored as extended attributes, but must not be shown or set as such.
     let node = s.vfs.open(&name("f"), &how()).unwrap().node;
     assert!(node.eas().unwrap().is_empty());
     assert_eq!(node.set_ea("DosStream.x:$DATA", b"x"), Err(Fault::AccessDenied));
     assert_eq!(node.stat().unwrap().ea_size, 0);
-    // Another program removes the stream while it is open.
+    // Another program removes the stream while a client has it open.
     let held = s.vfs.open(&stream("f:theirs"), &read()).unwrap().node;
     rustix::fs::removexattr(s.path("f"), "user.DosStream.Theirs:$DATA").unwrap();
     assert_eq!(held.read_at(0, &mut [0; 4]), Err(Fault::Stale));
@@ -79,27 +79,28 @@ fn large_streams_are_in_the_side_folder() {
     let stored = s.path(&format!(".frevo-streams/{mark}/:large"));
     assert_eq!(std::fs::read(&stored).unwrap(), [8; 200_000]);
     assert_eq!(content(&s, "f:LARGE").unwrap(), [8; 200_000]);
-    // Clients can neither list nor open the side folder.
+    // Clients can neither list nor open the side folder, whatever the spelling.
     assert_eq!(s.list(""), ["f"]);
     for path in [".frevo-streams", ".FREVO-Streams", ".frevo-streams\\x", "d\\.frevo-streams"] {
         for how in [how(), either(), OpenHow { case_sensitive: true, ..create() }] {
             assert_eq!(s.vfs.open(&name(path), &how).unwrap_err(), Fault::NameInvalid, "{path}");
         }
     }
-    // The name is too long for an extended attribute, so the stream is in the side folder.
+    // The name is too long for an extended attribute, so the stream is stored in the side folder.
     let long = format!("f:{}", "n".repeat(240));
     fill(&s, &long, b"long");
     assert_eq!(content(&s, &long).unwrap(), b"long");
     let longer = stream(&format!("f:{}", "n".repeat(255)));
     assert_eq!(s.vfs.open(&longer, &create()).unwrap_err(), Fault::NameTooLong);
-    // A copy made by the host, with all attributes, does not share the large streams.
+    // The host copies a file with all attributes: the copy must not share the large streams of the
+    // original.
     s.file("copy", "");
     set(&s, "copy", "user.frevo.streams", mark.as_bytes());
     assert_eq!(listed(&s, "copy"), []);
     let other = s.vfs.stat(&name("copy")).unwrap().key;
     s.vfs.remove(&name("copy"), other).unwrap();
     assert!(stored.exists());
-    // Another server finds the stream in the folder. Removing the file removes the stream.
+    // Another server finds the stream in the side folder. Removing the file must remove its stream.
     let again = frevo_posix::PosixVfs::open_root(s.dir.path(), PosixOptions::default()).unwrap();
     let again = Share { dir: tempfile::tempdir().unwrap(), vfs: again };
     assert_eq!(content(&again, "f:large").unwrap().len(), 200_000);

@@ -38,7 +38,7 @@ fn allocation_reserves_and_cuts() {
     let s = share();
     let made = s.open("a", &create()).unwrap();
     made.node.set_allocation(1 << 20).unwrap();
-    // A request that exceeds the free space reserves nothing.
+    // More than the free space is requested, so the request fails and must reserve nothing.
     let before = made.node.stat().unwrap().allocation;
     assert_eq!(made.node.set_allocation(1 << 60).unwrap_err(), Fault::DiskFull);
     assert_eq!(made.node.stat().unwrap().allocation, before);
@@ -65,7 +65,7 @@ fn case_is_ignored_and_kept() {
     let opened = s.open("sub\\GRÖßE\\datei.txt", &read()).unwrap();
     assert_eq!(opened.name, name("Sub\\Größe\\Datei.TXT"));
     assert_eq!(content(&opened.node), "1");
-    // An exact match wins, then the first name in byte order.
+    // An exact match comes first; without one the first name in byte order is opened.
     s.file("Sub/twin", "lower");
     s.file("Sub/TWIN", "upper");
     assert_eq!(s.content("Sub\\twin").unwrap(), "lower");
@@ -142,18 +142,18 @@ fn renaming() {
     assert_eq!(rename("a", key("b"), "c", false), Err(Fault::Stale));
     assert_eq!(rename("a", a, "b", false), Err(Fault::Exists));
     assert_eq!(rename("a", a, "no\\b", false), Err(Fault::PathNotFound));
-    // The rename changes only the case.
+    // Source and target differ only in case, so the entry gets the new spelling.
     assert_eq!(rename("a", a, "A", false), Ok(name("A")));
     assert_eq!(s.list(""), ["A", "b", "d"]);
     assert_eq!(rename("A", a, "A", false), Ok(name("A")));
-    // The target directory is named in another case.
+    // The target directory `d` is named in another case (`D`), but its stored name stays.
     assert_eq!(rename("A", a, "D\\x", false), Ok(name("d\\x")));
     assert_eq!(s.content("d\\x").unwrap(), "a");
-    // The replaced entry gets the spelling of the request.
+    // The replaced entry gets the spelling of the request (`B`).
     assert_eq!(rename("d\\X", a, "B", true), Ok(name("B")));
     assert_eq!(s.list(""), ["B", "d"]);
     assert_eq!(s.content("b").unwrap(), "a");
-    // A directory is never replaced, but may replace a file.
+    // A directory can never be replaced, but may replace a file.
     assert_eq!(rename("B", a, "d", true), Err(Fault::AccessDenied));
     assert_eq!(rename("d", key("d"), "b", false), Err(Fault::Exists));
     assert_eq!(rename("d", key("d"), "b", true), Ok(name("b")));
@@ -175,7 +175,7 @@ fn links_are_other_names_of_a_file() {
     s.vfs.link(&*a.node, &name("C"), true).unwrap();
     assert_eq!(s.content("c").unwrap(), "a");
     assert_eq!(s.list(""), ["a", "b", "c"]);
-    // MS-FSA: a rename of a link onto another link of the file leaves one, even without
+    // MS-FSA: a rename of a link onto another link of the same file leaves one link, even without
     // ReplaceIfExists.
     let renamed = s.vfs.rename(&name("b"), a.node.key(), &name("C"), false).unwrap();
     assert_eq!(renamed, name("C"));
@@ -210,7 +210,7 @@ fn long_names_and_paths() {
     let wide = format!("{}y", "é".repeat(127));
     s.open(&wide, &create()).unwrap();
     assert_eq!(s.open(&"é".repeat(128), &create()).unwrap_err(), Fault::NameTooLong);
-    // The path is longer than a system call accepts.
+    // This path is longer than one system call accepts.
     let mut path = String::new();
     for depth in 0..20 {
         if depth > 0 {
@@ -235,7 +235,7 @@ fn times_are_set_to_100_nanoseconds() {
     let stat = made.node.stat().unwrap();
     assert_eq!((Some(stat.created), Some(stat.accessed)), (at(1), at(2)));
     assert_eq!(Some(stat.written), at(3));
-    // Zero, -1 and -2 change no time.
+    // The values 0, -1 and -2 leave a time unchanged.
     for same in [0, u64::MAX, u64::MAX - 1] {
         let same = Some(FileTime(same));
         let change = BasicChange { created: same, accessed: same, written: same, ..change };
@@ -243,7 +243,7 @@ fn times_are_set_to_100_nanoseconds() {
         let after = made.node.stat().unwrap();
         assert_eq!((after.created, after.written), (stat.created, stat.written));
     }
-    // This handle has no access to data.
+    // This handle was opened without access to data, but can set times and mode.
     let bare = s.open("a", &how()).unwrap();
     let change = BasicChange { written: at(9), mode: Some(0o640), ..BasicChange::default() };
     bare.node.set_basic(&change).unwrap();
@@ -264,14 +264,15 @@ fn a_change_time_is_stored_until_the_file_changes() {
         made.node.set_basic(&BasicChange { changed: Some(wanted), ..change }).unwrap();
         assert_eq!(made.node.stat().unwrap().changed, wanted);
         assert_eq!(change_time(), wanted);
-        // The pause exceeds the clock's tick and the tolerance for finer clocks.
+        // The pause is longer than the clock's tick and the tolerance for finer clocks, so the
+        // facts may be cached.
         std::thread::sleep(std::time::Duration::from_millis(30));
     };
     set(BasicChange::default());
     let mut listing = s.open("", &read()).unwrap().node.directory().unwrap();
     listing.next_name().unwrap();
     assert_eq!(listing.entry_stat().unwrap().unwrap().changed, wanted);
-    // Each change makes the cached facts invalid.
+    // Each change must make the cached facts invalid.
     made.node.write_at(0, b"x").unwrap();
     assert_ne!(change_time(), wanted);
     let all = BasicChange {
@@ -338,7 +339,7 @@ fn attributes_are_kept() {
     let normal = BasicChange { attributes: Some(FileAttributes::NORMAL), ..change };
     made.node.set_basic(&normal).unwrap();
     assert_eq!(s.vfs.stat(&name("a")).unwrap().attributes, FileAttributes::NORMAL);
-    // A file made by the host has the attributes that smbd would show.
+    // A file that the host has made must have the attributes that smbd would show for it.
     s.file("local", "");
     s.file(".dot", "");
     s.mkdir(".hidden");
@@ -410,7 +411,7 @@ fn symbolic_links_lead_nowhere_by_default() {
             assert_eq!(s.open(text, &how).unwrap_err(), Fault::Symlink, "{text}");
         }
     }
-    // The fault does not reveal whether the target exists.
+    // The fault must be the same whether the target exists or not, as it is outside of the share.
     assert_eq!(s.open("out\\no-such-file", &read()).unwrap_err(), Fault::Symlink);
     assert_eq!(s.open("out\\new", &create()).unwrap_err(), Fault::Symlink);
     let link = s.open("OUT", &OpenHow { open_link: true, ..how() }).unwrap();
@@ -460,7 +461,8 @@ fn special_files_are_never_opened() {
     for how in [read(), write(), either()] {
         assert_eq!(s.open("fifo", &how).unwrap_err(), Fault::AccessDenied);
     }
-    // The open has not started a reader of the FIFO, so opening it for writing fails.
+    // Opening the FIFO over SMB must not have opened it for reading, so opening it for writing
+    // still fails (NXIO).
     let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
     let writer = rustix::fs::open(s.path("fifo"), flags, rustix::fs::Mode::empty());
     assert_eq!(writer.unwrap_err(), rustix::io::Errno::NXIO);

@@ -61,7 +61,7 @@ impl Watches {
     }
 
     pub(super) fn remove(&self, watch: i32) {
-        // The call fails only if the watch has ended already.
+        // The call fails only if the kernel has ended the watch already.
         let _ = inotify::remove_watch(&self.fd, watch);
     }
 
@@ -79,7 +79,7 @@ impl Watches {
 
     fn take_some(&self, most: usize, each: &mut impl FnMut(Note)) {
         let mut buffer = self.buffer.lock();
-        // The rest is queried only after a first read, because one read is usually enough.
+        // One read is usually enough, so the number of remaining bytes is queried only after it.
         let mut left = None;
         let (mut taken, mut is_lost) = (0, false);
         while left != Some(0) {
@@ -179,7 +179,7 @@ mod tests {
         let fd = rustix::fs::openat(CWD, folder.path(), flags, Mode::empty()).unwrap();
         let dir = Dir::Sub(Arc::new(fd));
         watches.add(&dir).unwrap();
-        // An event takes 16 + 256 bytes; `each_read` events and the one before them fill the
+        // An event takes 16 + 256 bytes. `each_read` events, and the one before them, fill the
         // buffer.
         let each_read = CHANGES_BUFFER_BYTES / (HEADER + 256);
         let name = |number: usize| format!("{number:0255}");

@@ -109,7 +109,7 @@ impl Sketch {
 
     fn places(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
         let mask = (self.bits.len() * 64).wrapping_sub(1) as u64;
-        // Each probe combines the two halves of one hash.
+        // The positions of all probes are made from the two halves of one hash.
         let (one, two) = (hash, hash.rotate_left(32) | 1);
         (0..SKETCH_PROBES).map(move |probe| {
             let bit = one.wrapping_add(two.wrapping_mul(probe)) & mask;
@@ -135,7 +135,7 @@ impl Sketch {
     pub(super) fn find(&self, wanted: &[u8]) -> Option<Lookup<'_>> {
         match self.answers.get(Folded::of(wanted).as_bytes()) {
             Some(Answer::Absent) => Some(Lookup::Absent),
-            // The name matches exactly, or there is no other spelling.
+            // The name matches exactly, or the directory has no other spelling of it.
             Some(Answer::Present { stored, alone }) if *alone || **stored == *wanted => {
                 Some(Lookup::Present(stored))
             }
@@ -167,7 +167,8 @@ impl Sketch {
         match answer {
             Answer::Absent => *answer = Answer::Present { stored: name.into(), alone: true },
             Answer::Present { stored, .. } if **stored == *name => {}
-            // The entry may have another spelling, or is being removed.
+            // The answer has another spelling, or its entry is being removed: both names are
+            // doubtful now.
             _ => self.doubt(name),
         }
     }
@@ -299,7 +300,7 @@ mod tests {
             for wanted in [stored, other.as_bytes()] {
                 assert_eq!(sketch.find(wanted), Some(Lookup::Present(stored)), "{round}");
             }
-            // A rename first marks the old name as doubtful.
+            // A rename marks the old name as doubtful before it removes the name.
             if round > 0 {
                 sketch.doubt(stored);
                 assert_eq!(sketch.find(other.as_bytes()), None, "{round}");
@@ -307,15 +308,15 @@ mod tests {
             sketch.remove(stored);
             assert_eq!(sketch.find(other.as_bytes()), Some(Lookup::Absent), "{round}");
         }
-        // A second spelling of the name appears while the first spelling may be removed, so the
-        // sketch cannot tell which of them exists.
+        // The first spelling may be removed when a second one appears, so the sketch cannot tell
+        // which of them exists.
         sketch.insert(stored);
         sketch.doubt(stored);
         sketch.insert(other.as_bytes());
         assert_eq!(sketch.find(stored), None);
         sketch.remove(stored);
         assert_eq!(sketch.find(stored), None);
-        // Names that differ only in case have the same hash.
+        // Both names differ only in case and have the same hash, so the sketch has no answer.
         sketch.insert(stored);
         sketch.insert(other.as_bytes());
         assert_eq!(sketch.find(name.to_lowercase().as_bytes()), None);
@@ -345,7 +346,8 @@ mod tests {
         assert_eq!(sketch.find(b"NAME7"), Some(Lookup::Absent));
         sketch.insert(b"naMe7");
         assert_eq!(sketch.find(b"NAME7"), Some(Lookup::Present(b"naMe7")));
-        // Two spellings exist, so only reading the directory tells which one comes first.
+        // Two spellings exist, and only reading the directory tells which one comes first, so the
+        // sketch has no answer.
         sketch.insert(b"NamE7");
         assert_eq!(sketch.find(b"NAME7"), None);
     }

@@ -186,8 +186,8 @@ impl State {
         match note {
             Note::Lost => {
                 for directory in self.directories.values_mut() {
-                    // A directory that is being read now is not cached. The other directories keep
-                    // their watches until they are read again.
+                    // Inotify has lost events, so no watched directory is trusted: each keeps its
+                    // watch until it is read again.
                     if let Trust::Watch(watch) = directory.trust {
                         directory.trust = Trust::Lost(watch);
                     }
@@ -210,8 +210,8 @@ impl State {
         let Some(directory) = self.directories.get_mut(&key) else { return };
         let Moves { came, went } = std::mem::take(&mut directory.moves);
         let (update, gone) = match change {
-            // In an exchange the second half begins with the name that has just come; otherwise
-            // that name is renamed again.
+            // In an exchange the second half begins with the name that has just been moved in.
+            // Otherwise that name is being renamed once more.
             Change::MovedOut(name) if came.as_ref() == Some(&name) => {
                 directory.moves.went = went;
                 (Update::Doubt(name), None)
@@ -242,7 +242,8 @@ impl State {
                 update.apply(table);
                 self.names = self.names - before + table.weight();
                 if table.doubtful() > DOUBTFUL_NAMES {
-                    // With so many doubtful names, reading the directory again is cheaper.
+                    // With so many doubtful names, reading the directory again is cheaper than
+                    // looking up each of them.
                     self.names -= table.weight();
                     let names = std::mem::replace(&mut directory.content, Content::Reading(None));
                     self.dropped.push(names);

@@ -89,14 +89,15 @@ fn a_large_directory_is_not_read_for_absent_names() {
             f.cache.find(&f.dir, Seen::of(&stx), wanted.as_bytes())
         })
     };
-    // A core does not read a large directory.
+    // A core must not read this large directory, so `find` gives up there with AGAIN.
     assert_eq!(quick("new"), (Err(Errno::AGAIN), true));
     assert_eq!(f.find("new"), None);
     let absent = (0..1_000).filter(|i| quick(&format!("new{i}")) == (Ok(None), false)).count();
     assert!(absent > 980, "{absent} of 1000");
     assert_eq!(f.find("NAME7").as_deref(), Some("Name7"));
     assert_eq!(quick("NAME7"), (Ok(Some(b"Name7".to_vec())), false), "remembered");
-    // The cache learns of created, renamed and removed names.
+    // The cache must learn of created, renamed and removed names without reading the directory
+    // again.
     let absent = (0..).map(|i| format!("Fresh{i}")).find(|name| !quick(name).1).unwrap();
     f.find(&absent);
     f.touch(&absent);
@@ -131,11 +132,11 @@ fn short_names_of_a_small_directory_are_remembered() {
     assert_eq!(f.find(&short(&name(7))), None);
     let moved = short("another long name.text");
     assert_eq!(f.find(&moved).as_deref(), Some("another long name.text"));
-    // A name that differs only in case has the same short name.
+    // Both files have names that differ only in case, so they have the same short name.
     f.touch("ANOTHER long name.text");
     std::fs::remove_file(f.host.path().join("another long name.text")).unwrap();
     assert_eq!(f.find(&moved).as_deref(), Some("ANOTHER long name.text"));
-    // A file whose long name equals the short name comes first.
+    // A file whose long name equals the short name of another file is found first.
     f.touch(&moved);
     assert_eq!(f.find(&moved.to_lowercase()).as_deref(), Some(&*moved));
     assert_eq!(f.readings(), 1);
@@ -168,7 +169,7 @@ fn short_names_of_a_large_directory_are_remembered() {
     assert!(known > 980, "{known} of 1000");
     assert_eq!(f.find(&short(&name(7))), Some(name(7)));
     assert_eq!(quick(&short(&name(7))), (Ok(Some(name(7).into())), false), "remembered");
-    // Inotify events also update what is known about short names.
+    // Inotify events must also update what is known about short names.
     f.rename(&name(7), "moved to a long name");
     assert_eq!(f.find(&short(&name(7))), None);
     assert_eq!(quick(&short(&name(7))), (Ok(None), false), "remembered");
@@ -302,7 +303,8 @@ fn times_are_believed_after_a_tick_of_their_clock() {
     let (fine, coarse): (state::Times, state::Times) = ([(5, 7); 2], [(5, 0); 2]);
     let holds = |trust: Proof| format!("{trust:?}").contains("holds: true");
     for (times, is_believed) in [(fine, true), (coarse, false)] {
-        // An old timestamp proves nothing: the clock of a file server may be behind.
+        // At the first look an old timestamp proves nothing, because the clock of a file server may
+        // be behind.
         let first = Proof::of(times, None);
         assert!(!holds(first));
         std::thread::sleep(TICK);
@@ -336,7 +338,7 @@ fn names_of_a_silent_file_system_are_only_hints() {
     assert_eq!(f.find("FIRST"), None);
     f.touch("fIRST");
     assert_eq!(f.find("FIRST").as_deref(), Some("fIRST"));
-    // The cache knows a name that this process creates, without reading the directory.
+    // This process itself creates a name and tells the cache, so no reading is needed to find it.
     let key = stat::key_of(&sys::stat_fd(f.dir.fd()).unwrap());
     f.touch("Own");
     f.cache.came(key, b"Own");
@@ -371,8 +373,8 @@ fn lost_notes_mean_a_new_reading() {
     assert_eq!(f.find("KEEP").as_deref(), Some("Keep"));
     let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
-    // A rename makes two events, and no event equals the one before it (the kernel would merge
-    // them).
+    // A rename makes two events. No event equals the one before it, because the kernel would merge
+    // them.
     f.touch("m0");
     for i in 0..limit / 2 + 10 {
         f.rename(&format!("m{i}"), &format!("m{}", i + 1));
@@ -436,7 +438,7 @@ fn the_cached_names_are_bounded() {
             assert_eq!(names, state.names, "the count agrees");
         }
     }
-    // Names that are added by inotify events count, too.
+    // Names that were added by inotify events count towards the limit, too.
     let grows = &dirs[1];
     find_in(&f.cache, grows, "f0");
     for i in 0..200 {
@@ -506,7 +508,7 @@ fn a_directory_that_changes_while_it_is_read() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    // The cached names equal the names on disk.
+    // After all renames the cached names equal the names on disk.
     for i in 0..3_000 {
         assert_eq!(f.find(&format!("NAME{i}")), Some(format!("Name{i}")));
         assert_eq!(f.find(&format!("MOVED{i}")), None);
@@ -565,7 +567,8 @@ fn half_an_exchange_removes_no_name() {
         assert_eq!(f.find("AA").as_deref(), Some("Aa"));
         assert_eq!(f.find("BB").as_deref(), Some("Bb"));
     }
-    // After the next event, a removed name is known to be absent without a look at the disk.
+    // After the next event the removed name is known to be absent, without reading the directory
+    // again.
     f.rename("Aa", "Cc");
     f.touch("Dd");
     assert_eq!(f.find("AA"), None);

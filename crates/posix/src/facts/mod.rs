@@ -119,7 +119,8 @@ impl Version {
         };
         let Time { seconds, nanoseconds } = self.changed;
         let age = ms(now.tv_sec, now.tv_nsec).saturating_sub(ms(seconds, nanoseconds.into()));
-        // Old ext4 inodes have whole seconds. Either timestamp may be cut to a millisecond.
+        // Old ext4 inodes store whole seconds, and either timestamp may be cut to a millisecond:
+        // the tolerance includes that.
         let tick = if nanoseconds == 0 { 2_000 } else { TICK_MS };
         age > tick.cast_signed()
     }
@@ -173,7 +174,8 @@ impl Remembered {
         if let Some(known) = self.known.and_then(|known| known.dos()) {
             return known.map(StoredAttributes::dos_attrib);
         }
-        // The time is read first, so that a change during the read gets a later timestamp.
+        // `settled` reads the time before the attribute, so that a change during the read gets a
+        // later timestamp.
         let settled = self.settled();
         let mut value = [0; DOSATTRIB_BYTES];
         let read = read(&mut value);

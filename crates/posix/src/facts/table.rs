@@ -254,7 +254,7 @@ mod tests {
         assert!(facts.len() <= KNOWN_FILES, "{}", facts.len());
         let bytes: usize = facts.shards.iter().map(|shard| shard.lock().allocation_size()).sum();
         assert_eq!(facts.bytes(), bytes);
-        // The table needs little more memory than its entries.
+        // The table must need little more memory than its entries do.
         let shard = 2 * PER_SHARD.next_power_of_two() * (size_of::<Known>() + 1) + 64;
         assert!(bytes <= SHARDS * shard, "{bytes}");
         facts.clear();

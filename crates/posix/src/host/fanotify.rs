@@ -85,7 +85,7 @@ impl Fanotify {
     }
 
     pub(super) fn unmark(&self, dir: BorrowedFd<'_>) {
-        // The call fails only if the mark is gone already.
+        // The call fails only if the mark is gone already, for instance with its directory.
         let _ = self.change_mark(libc::FAN_MARK_REMOVE, dir);
     }
 
@@ -113,7 +113,7 @@ impl Fanotify {
 
     fn change_file(&self, flags: libc::c_uint, file: BorrowedFd<'_>) -> Result<(), Errno> {
         match self.change(flags, FILE_CHANGES, file) {
-            // fanotify refuses O_PATH descriptors, so the file is opened again.
+            // fanotify refuses O_PATH descriptors, so the file is opened again for reading.
             Err(Errno::BADF) => {
                 let opened = sys::reopen(file, rustix::fs::OFlags::RDONLY)?;
                 self.change(flags, FILE_CHANGES, opened.as_fd())
@@ -326,7 +326,7 @@ mod tests {
         use std::os::fd::AsFd as _;
         let fd = open(dir.path());
         let Ok(group) = Fanotify::new() else {
-            // Without fanotify (in a sandbox) the test is skipped.
+            // fanotify is not available (as in a sandbox), so the rest of the test is skipped.
             return;
         };
         group.mark(fd.as_fd()).unwrap();

@@ -38,7 +38,8 @@ type DueReports = Vec<(Observer, Option<u64>)>;
 fn hub() -> Option<&'static Arc<Hub>> {
     static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
     HUB.get_or_init(|| {
-        // The thread works for all users, so it must not inherit the user of this thread.
+        // The new thread works for all users, so it must not inherit the user that this thread acts
+        // as.
         let _server = crate::credentials::as_server();
         let group = Fanotify::of_files().ok()?;
         let hub = Arc::new(Hub { group, state: Mutex::default() });
@@ -98,8 +99,8 @@ impl Drop for Guard {
             self.hub.group.unmark_file(self.fd.as_fd());
         }
         drop(state);
-        // The observer may own objects that take locks when dropped, so it is dropped without the
-        // lock.
+        // Dropping the observer may drop objects that take locks, so it is dropped after the lock
+        // is released.
         drop(ended);
     }
 }

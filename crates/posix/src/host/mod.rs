@@ -100,7 +100,8 @@ enum Owned {
 fn hub() -> Option<&'static Arc<Hub>> {
     static HUB: OnceLock<Option<Arc<Hub>>> = OnceLock::new();
     HUB.get_or_init(|| {
-        // The thread works for all users, so it must not inherit the user of this thread.
+        // The new thread works for all users, so it must not inherit the user that this thread acts
+        // as.
         let _server = crate::credentials::as_server();
         let group = Fanotify::new().ok()?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
@@ -178,8 +179,8 @@ impl Drop for Guard {
             state.forget(&self.hub.group, self.id, ended, |_| true);
         }
         drop(state);
-        // The observer may own objects that take locks when dropped, so it is dropped without the
-        // lock.
+        // Dropping the observer may drop objects that take locks, so it is dropped after the lock
+        // is released.
         drop(ended);
     }
 }
@@ -207,7 +208,8 @@ impl Observed {
 
 impl Hub {
     fn wake(&self) {
-        // The call fails only if the eventfd is signalled already.
+        // The write fails only if the eventfd is signalled already, which is enough to wake the
+        // thread.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
@@ -223,8 +225,8 @@ impl Hub {
             let mut reports = DueReports::new();
             self.group.take(&mut buffer, &mut |event| self.handle(event, &mut reports));
             if reports.is_empty() && !was_woken && self.state.lock().unscanned.is_empty() {
-                // All events come from this process, so it waits a moment and reads more of them
-                // together.
+                // All events came from this process itself, so the thread waits a moment and reads
+                // more of them together.
                 std::thread::sleep(HOST_OWN_PAUSE);
             }
             tell(&mut reports);
@@ -297,8 +299,7 @@ impl State {
     /// Returns the path of an entry in each observation that contains it.
     fn places(&self, entry: &Option<(Handle, Box<[u8]>)>) -> Vec<(u64, Vec<u8>)> {
         let Some((handle, name)) = entry else { return Vec::new() };
-        // A change of the directory itself is reported by its parent's watch, so here it is left
-        // out.
+        // The event concerns the directory itself, which the watch of its parent reports.
         if name.is_empty() || **name == *b"." {
             return Vec::new();
         }
@@ -331,8 +332,8 @@ impl State {
         let is_directory = event.mask & libc::FAN_ONDIR != 0;
         let came = event.mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
         let went = event.mask & (libc::FAN_DELETE | libc::FAN_MOVED_FROM) != 0;
-        // The kernel may merge events without their order, so the present state of the file
-        // decides.
+        // The kernel may merge a creation and a removal without their order, so the present state
+        // of the file decides.
         let is_there = came
             && (!went
                 || self
@@ -407,7 +408,7 @@ impl State {
                 self.tell(*id, come, reports);
             }
             if is_directory && !from_here {
-                // The entries have moved with the directory, so they are not reported as new.
+                // The whole directory was moved, so its entries are not reported as new.
                 self.add(*id, to, true);
             }
         }
@@ -459,7 +460,8 @@ impl State {
             let Member { path, .. } = members.swap_remove(at);
             if members.is_empty() {
                 self.directories.remove(handle);
-                // If a directory was moved or removed, its mark has ended already.
+                // If the directory was moved or removed, its mark has ended already and is not
+                // removed here.
                 if let Ok(dir) = reopen(root, &path)
                     && fanotify::handle_of(dir.as_fd()).is_ok_and(|found| found == *handle)
                 {

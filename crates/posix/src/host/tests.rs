@@ -77,11 +77,11 @@ fn losses(root: &Path, below: usize) -> usize {
     });
     let _watched = observe(opened(root).as_fd(), true, Spelling::Bytes, observer).unwrap();
     let until = Instant::now() + Duration::from_secs(20);
-    // The directories are changed until each watch has reported a change or one has reported a
+    // The rounds go on until all directories have reported a change, or one of them has reported a
     // loss.
     for round in 0.. {
         assert!(Instant::now() < until, "neither a loss nor a change in each directory");
-        // Changes by this process are not reported, so another program makes the files.
+        // Changes by this process are not reported, so another program (touch) makes the files.
         let files = (0..below).map(|directory| root.join(format!("{directory}/f{round}")));
         assert!(Command::new("touch").args(files).status().unwrap().success());
         std::thread::sleep(Duration::from_millis(20));
@@ -105,7 +105,7 @@ fn so_many_files_are_watched() {
     };
     let mut held: Vec<_> = (0..HOST_FILES).map(|number| watch(number).unwrap()).collect();
     assert_eq!(watch(HOST_FILES).map(drop), Err(Fault::NoMemory));
-    // A second watch of a file does not count.
+    // A second watch of the same file does not count towards the limit HOST_FILES.
     let again = watch(0).unwrap();
     held.pop();
     held.push(watch(HOST_FILES).unwrap());

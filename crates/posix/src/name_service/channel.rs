@@ -52,7 +52,8 @@ impl Channel {
     }
 
     fn ask(&self, id: u64, question: &Question) -> Result<(Answer, Option<OwnedFd>), Errno> {
-        // Late answers and crash reports of earlier questions are dropped.
+        // Late answers to earlier questions and old crash reports are dropped before the next
+        // question is sent.
         let mut old = [0_u8; 1];
         while recv(&self.0, &mut old, RecvFlags::DONTWAIT).is_ok_and(|(_, length)| length > 0) {}
         let packet = [&id.to_le_bytes()[..], &question.encode()].concat();
@@ -69,7 +70,7 @@ impl Channel {
                 received => received?,
             };
             let packet = packet.get(..length).and_then(|packet| packet.split_first_chunk());
-            // The socket was closed: the helper has ended for good.
+            // An empty packet means that the socket was closed, as the helper has ended for good.
             let Some((number, [is_last, piece @ ..])) = packet else { return Err(Errno::PIPE) };
             match u64::from_le_bytes(*number) {
                 CRASH => return Err(Errno::PIPE),
@@ -121,7 +122,8 @@ impl Channels {
         let mut state = self.state.lock();
         match &answered {
             Ok(_) => state.free.push_front(channel),
-            // The helper's thread may hang, so other channels are tried before this one.
+            // The helper's thread behind this channel may hang, so the channel goes to the end of
+            // the queue.
             Err(_) => state.free.push_back(channel),
         }
         drop(state);
@@ -193,7 +195,8 @@ pub(super) fn answer(
 /// Tells that the process has crashed: the question that it was asked here has no answer.
 pub(super) fn tell_crash(channel: BorrowedFd<'_>) {
     let packet = [&CRASH.to_le_bytes()[..], &[1]].concat();
-    // A full channel contains only packets that no thread waits for, so the report may be lost.
+    // If the channel is full, it contains only packets that no thread waits for, so the report may
+    // be lost.
     let _ = send(channel, &packet, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
@@ -224,7 +227,8 @@ mod tests {
         let soon = Some(Duration::from_millis(20));
         sockopt::set_socket_timeout(&channel, sockopt::Timeout::Send, soon).unwrap();
         sockopt::set_socket_timeout(&channel, sockopt::Timeout::Recv, soon).unwrap();
-        // The peer never reads, so the socket becomes full.
+        // The peer never reads, so the socket becomes full, and the question runs into its time
+        // limit.
         while send(&channel.0, &[0; 4096], SendFlags::DONTWAIT).is_ok() {}
         let answer = channel.ask(1, &Question::User(String::from("ann")));
         assert_eq!(answer.unwrap_err(), Errno::TIMEDOUT);

@@ -98,7 +98,7 @@ impl Answer {
         match self {
             Self::Nobody => Ok(None),
             Self::Failed(errno) => Err(errno),
-            // This answer belongs to another kind of question.
+            // This answer belongs to another kind of question, so it is an error.
             _ => Err(Errno::IO),
         }
     }

@@ -169,7 +169,7 @@ impl PosixNode {
     /// Returns the descriptor, if the node was opened for data.
     fn data(&self) -> VfsResult<BorrowedFd<'_>> {
         if self.successor.lock().is_some() {
-            // This handle was opened to replace the object, so it has no access to data.
+            // This handle was opened only to replace the object, so it has no access to data.
             return Err(Fault::AccessDenied);
         }
         match self.kind {
@@ -343,8 +343,8 @@ impl Node for PosixNode {
     }
 
     fn is_synced_by_descriptor(&self) -> bool {
-        // If another thread holds the lock, it is syncing the parent directory, so the name of the
-        // new file is not stable yet.
+        // The name of a new file is stable once its parent directory was synced. If another thread
+        // holds the lock, that sync is still running.
         let is_settled = self.created_in.try_lock().is_some_and(|parent| parent.is_none());
         is_settled && !self.altered.load(Ordering::Acquire) && self.data().is_ok()
     }
@@ -357,7 +357,7 @@ impl Node for PosixNode {
         }
         match retry_on_intr(|| rustix::fs::ftruncate(fd, end)) {
             Ok(()) => Ok(()),
-            // ftruncate returns EINVAL for a valid length if the file is not open for writing.
+            // ftruncate returns EINVAL for a valid length if the file was not opened for writing.
             Err(Errno::INVAL) if i64::try_from(end).is_ok() => Err(Fault::AccessDenied),
             Err(errno) => Err(fault_of(errno)),
         }
@@ -374,15 +374,16 @@ impl Node for PosixNode {
             return Ok(());
         }
         check_room(fd, more)?;
-        // Space is reserved only behind the end of the file: holes stay holes.
+        // Space is reserved only behind the end of the file, so holes in it stay holes.
         let flags = FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {
-            // Without support the request succeeds, because writes work without a reservation.
+            // If the file system cannot reserve space, the request succeeds nevertheless, because
+            // writes work without it.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(Errno::BADF) => Err(Fault::AccessDenied),
             Err(errno) => {
-                // Truncating frees the space reserved before the failure. The end is read again,
-                // because data may have been appended meanwhile.
+                // Truncating to the present length frees what was reserved before the failure. The
+                // length is read again, because data may have been appended meanwhile.
                 let end = sys::stat_fd(fd).map_or(end, |stx| stx.stx_size);
                 let _ = retry_on_intr(|| rustix::fs::ftruncate(fd, end));
                 Err(fault_of(errno))

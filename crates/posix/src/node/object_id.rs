@@ -35,7 +35,8 @@ impl PosixNode {
         match (*change, old) {
             (ObjectIdChange::New(_), Some(_)) => Err(Fault::Exists),
             (ObjectIdChange::New(id), None) => {
-                // XATTR_CREATE makes sure that only one of two concurrent calls sets an id.
+                // With XATTR_CREATE only one of two concurrent calls sets an id. An attribute that
+                // exists but is no id is replaced.
                 match handle.set_if(ATTRIBUTE, &id, XattrFlags::CREATE) {
                     Err(Errno::EXIST) if self.kept_object_id()?.is_none() => {
                         handle.set(ATTRIBUTE, &id).map_err(fault_of)

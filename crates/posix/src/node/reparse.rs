@@ -53,7 +53,7 @@ impl PosixNode {
     fn mark_reparse(&self, marked: bool) -> VfsResult<()> {
         let old = self.handle().dos_attrib();
         let mut bits = old.map_or(0, |old| old.attributes) & STORED_ATTRIBUTES.0;
-        // MS-FSA 2.1.5.10.37: a file that becomes a reparse point gets ARCHIVE.
+        // MS-FSA 2.1.5.10.37: a file (not a directory) that becomes a reparse point gets ARCHIVE.
         bits |= match self.kind() {
             Kind::Directory => FileAttributes::DIRECTORY.0,
             _ => FileAttributes::ARCHIVE.0,

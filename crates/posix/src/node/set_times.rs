@@ -129,8 +129,8 @@ impl PosixNode {
             return Ok(());
         }
         if !self.share.keeps_attributes() || !self.has_xattrs() {
-            // The file system cannot store the attributes. The request succeeds nevertheless, as
-            // with smbd, because a client that copies files always sends attributes.
+            // The file system cannot store attributes. The request succeeds nevertheless, as with
+            // smbd, because clients that copy files always send attributes.
             return if let TimesSet::Refused(_) = times {
                 Err(Fault::AccessDenied)
             } else {
@@ -148,7 +148,7 @@ impl PosixNode {
             Some(new) => (new & STORED_ATTRIBUTES).0,
             None => before & STORED_ATTRIBUTES.0,
         };
-        // REPARSE_POINT is changed only by FSCTL_SET_REPARSE_POINT.
+        // REPARSE_POINT keeps its value: only FSCTL_SET_REPARSE_POINT may change it.
         let attributes = attributes | before & FileAttributes::REPARSE_POINT.0;
         let at_birth = created.is_none() && old.is_some_and(|old| old.at_birth);
         let created = match created.or_else(|| old.and_then(|old| old.created)) {
@@ -166,7 +166,8 @@ impl PosixNode {
             Some(changed) => self.keep_change_time(value, changed),
             None => self.store_attributes(&value),
         };
-        // The file system keeps its own times, so the client's need not be stored.
+        // `times` shows that the file system has times of its own, so storing the client's times
+        // may fail without an error.
         let is_optional = is_bare && matches!(times, TimesSet::Ignored(_));
         if is_optional { Ok(()) } else { stored }
     }
@@ -198,7 +199,7 @@ impl PosixNode {
                 return Ok(());
             }
         }
-        // The file system's own time stays, so the client sees that time.
+        // The client's change time could not be kept, so clients see the file system's own.
         Ok(())
     }
 }

@@ -63,8 +63,8 @@ impl Guard {
                 _ => None,
             })
             .collect();
-        // The parent folder of the snapshots contains the share and other files, so only the
-        // snapshots themselves are hidden.
+        // The folder of the snapshots contains the share, or is the share's root: then only the
+        // snapshots are hidden, and not the whole folder.
         let entry = if owner.starts_with(&folder) || parent.is_empty() {
             Entry::Matching(folders.pattern.clone())
         } else {
@@ -119,7 +119,8 @@ fn user_in(part: &[u8]) -> Option<(&[u8], &[u8])> {
 /// True if a client's component is that of a guard, for some user.
 fn is_part(ours: &[u8], theirs: &[u8]) -> bool {
     let Some((head, tail)) = user_in(ours) else { return fold::alike(ours, theirs) };
-    // Only ASCII is compared without case, because other letters may change their length.
+    // Only ASCII is compared without case, because in other scripts the two cases of a letter may
+    // differ in length.
     let is_plain = head.is_ascii() && tail.is_ascii();
     let begins = || theirs.get(..head.len()).is_some_and(|it| it.eq_ignore_ascii_case(head));
     let ends = || {

@@ -72,7 +72,8 @@ pub(crate) struct Forgetting<'a> {
 impl Drop for Forgetting<'_> {
     fn drop(&mut self) {
         if self.is_directory {
-            // A moved directory may contain reparse points, so all paths count as unknown.
+            // A moved directory may contain reparse points, so nothing is known about any path any
+            // more.
             changed();
         } else {
             self.share.way_replaced(&self.path);
@@ -124,7 +125,8 @@ impl Share {
             if patience::gives_up(looks) {
                 return Err(Fault::Busy);
             }
-            // The open of this path will fail, too, and report the error.
+            // If the component cannot be opened, the open of the whole path will fail, too, and
+            // report the error.
             let Ok(fd) = self.open_way(dir.as_ref(), path, component) else { return Ok(()) };
             match look_at(fd.as_fd()) {
                 Look::Plain => self.remember(hash, changes),
@@ -157,7 +159,8 @@ impl Share {
         }
         paths.insert(hash);
         if known.changes != changes {
-            // The path may have become a reparse point meanwhile, so it is not remembered.
+            // The path may have become a reparse point while it was checked, so the result is not
+            // remembered.
             known.paths.remove(&hash);
         }
     }
@@ -205,7 +208,7 @@ fn look_at(fd: BorrowedFd<'_>) -> Look {
     };
     let dos = value.get(..len).and_then(DosAttrib::decode);
     let marked = dos.is_some_and(|d| d.attributes & FileAttributes::REPARSE_POINT.0 != 0);
-    // The attribute REPARSE_POINT without a stored reparse buffer means nothing.
+    // The attribute REPARSE_POINT has no effect without a stored reparse buffer.
     if marked && reparse_tag::tag(dos, |into| read(reparse_tag::ATTRIBUTE, into)) != 0 {
         Look::Marked
     } else {

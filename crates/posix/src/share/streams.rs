@@ -78,7 +78,7 @@ impl Share {
                     let size = (len as u64).saturating_sub(1);
                     found.push(StreamStat { name, size, allocation: allocation(size) });
                 }
-                // The attribute was removed since the names were listed.
+                // The attribute was removed after the names were listed, so the stream is left out.
                 Err(Errno::NODATA) => {}
                 Err(errno) => return Err(fault_of(errno)),
             }

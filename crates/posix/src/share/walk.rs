@@ -84,7 +84,7 @@ impl Share {
     pub(crate) fn place(&self, path: &DiskPath, exact: bool) -> VfsResult<Location> {
         let (parent_path, wanted) = path.split();
         if wanted.is_empty() {
-            // No directory contains the root, so it has no location.
+            // The root of the share has no parent directory in the share, so it has no location.
             return Err(Fault::AccessDenied);
         }
         let (parent, parent_path, seen) = self.directory(parent_path, exact)?;
@@ -135,7 +135,8 @@ impl Share {
     ) -> VfsResult<(Vec<u8>, Statx)> {
         for _ in 0..RETRIES {
             match sys::stat_at(place.parent.fd(), &place.wanted) {
-                // Another spelling may have answered.
+                // In a directory that ignores case another spelling may have answered, so the
+                // stored name is looked up below.
                 Ok(_) if self.ignores_case => {}
                 Ok(stx) => return Ok((place.wanted.clone(), stx)),
                 Err(Errno::NOENT) if exact => return Err(Fault::NotFound),
@@ -151,7 +152,7 @@ impl Share {
             self.admit(&place.path_of(&entry))?;
             match sys::stat_at(place.parent.fd(), &entry) {
                 Ok(stx) => return Ok((entry, stx)),
-                // The entry was removed after the look-up.
+                // The entry was removed after the look-up, so the cache is told that it is missing.
                 Err(Errno::NOENT) => self.names.missed(parent.key, &entry),
                 Err(errno) => return Err(walk_fault(errno)),
             }
@@ -168,13 +169,14 @@ impl Share {
     ) -> VfsResult<Option<Vec<u8>>> {
         match self.names.find(dir, seen, wanted) {
             Ok(found) => Ok(found),
-            // A user who may not list the directory finds exact names only.
+            // The user may not list the directory, so only a name with the exact spelling can be
+            // found.
             Err(Errno::ACCESS) => match sys::stat_at(dir.fd(), wanted) {
                 Ok(_) => Ok(Some(wanted.to_vec())),
                 Err(Errno::NOENT) => Ok(None),
                 Err(errno) => Err(walk_fault(errno)),
             },
-            // The open directory was removed.
+            // The open directory itself was removed, so the name does not exist.
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(walk_fault(errno)),
         }
@@ -240,8 +242,8 @@ impl<'a> Walk<'a> {
             share.open_inside(self.dir.fd(), entry, DIRECTORY, false)
         };
         let fd = match near {
-            // The walk starts at the root, because a followed link may contain "..", up to the
-            // root.
+            // A followed link may contain ".." up to the root, so the walk starts again at the root
+            // of the share.
             Err(Errno::LOOP) if share.options.follow_symlinks_inside => {
                 self.linked = true;
                 share.open_inside(share.root.as_fd(), &self.stored, DIRECTORY, true)?

@@ -29,8 +29,8 @@ fn groups_of(name: &CStr, gid: u32) -> Result<Vec<u32>, Errno> {
     let filled =
         unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
     if filled < 0 {
-        // The user has more groups than the kernel takes. A part of the list is not enough, because
-        // a share can deny access by group.
+        // The user has more groups than the kernel takes. A part of the list must not be used,
+        // because a share can deny access by group.
         return Err(Errno::TOOBIG);
     }
     groups.truncate(usize::try_from(count).unwrap_or(0));

@@ -158,8 +158,8 @@ impl PosixVfs {
     /// it: it is confined to another folder.
     pub fn is_confined_since(&self, before: Reach) -> bool {
         let now = self.reach();
-        // access(2) does not know about Landlock rules of this process, so it still allows what
-        // they forbid.
+        // accessat(2) does not know the Landlock rules of this process, so it still allows what
+        // they forbid: the difference shows the confinement.
         let allows = |access| {
             rustix::fs::accessat(self.share.root.as_fd(), c".", access, AtFlags::EACCESS).is_ok()
         };
@@ -310,7 +310,8 @@ impl Vfs for PosixVfs {
                 Ok(found) => {
                     let is_stored = how.case_sensitive || name.is_exact();
                     let name = if is_stored || self.share.ignores_case {
-                        // POSIX clients may send a reserved character in two spellings.
+                        // POSIX clients could send a reserved character in two ways, so the stored
+                        // bytes decide about the name that is shown.
                         client_name(path.as_bytes(), self.share.spelling)
                     } else {
                         Name::from_stored(name.path().to_owned())
@@ -343,10 +344,11 @@ impl Vfs for PosixVfs {
                 }
                 Ok(())
             }
-            // The entry was removed, or replaced by another kind of object, so the caller's view is
-            // stale.
+            // The entry was removed, or replaced by another kind of object, so the caller's
+            // knowledge of it is stale.
             Err(Errno::NOTDIR | Errno::ISDIR | Errno::NOENT) => Err(Fault::Stale),
-            // On some file systems rmdir returns EEXIST for a directory that is not empty.
+            // Some file systems return EEXIST instead of ENOTEMPTY for a directory that is not
+            // empty.
             Err(Errno::EXIST) => Err(Fault::NotEmpty),
             Err(errno) => Err(fault_of(errno)),
         }
@@ -385,11 +387,11 @@ impl Vfs for PosixVfs {
         };
         let existing = existing.as_slice();
         if stat::key_of(there) == key {
-            // MS-FSA 2.1.5.15.12: the target is another link of the file, or its name in another
-            // case.
+            // MS-FSA 2.1.5.15.12: the target is another link of the same file, or the same entry in
+            // another case.
             if existing != stored || !same_directory(source_dir, target_dir)? {
-                // rename(2) keeps both links if source and target are the same file, so the source
-                // is removed.
+                // rename(2) does nothing if both names are links of one file, so the source is
+                // removed here.
                 rustix::fs::unlinkat(source_dir, stored.as_slice(), AtFlags::empty())
                     .map_err(fault_of)?;
             }
@@ -398,7 +400,7 @@ impl Vfs for PosixVfs {
             let from = (source_dir, stored.as_slice());
             let posix = name.is_exact() && is_directory && replace;
             if posix && stat::kind_of(there) == Kind::Directory {
-                // As in POSIX, a directory replaces an empty directory.
+                // As in POSIX, a directory may replace an empty directory.
                 rename_entry(from, (target_dir, existing), RenameFlags::empty())?;
                 self.share.forget_side(side);
                 return Ok(target.place.name_of(existing));
@@ -411,7 +413,7 @@ impl Vfs for PosixVfs {
             }
             self.share.forget_side(side);
         }
-        // The entry gets the case of the requested name.
+        // The replaced entry had another case, so the entry gets the spelling of the request.
         if existing == to.1
             || rename_entry((target_dir, existing), to, RenameFlags::NOREPLACE).is_ok()
         {
@@ -572,8 +574,8 @@ pub(crate) fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -
         Ok(()) => Ok(()),
         Err(Errno::NOENT) => Err(Fault::Stale),
         Err(Errno::INVAL) if flags.contains(RenameFlags::NOREPLACE) => {
-            // Some file systems (NFS, old FUSE) refuse rename flags. A file that another program
-            // makes just now could be replaced.
+            // Some file systems (NFS, old FUSE) refuse the rename flags. Without them a file that
+            // another program makes at this moment could be replaced.
             if sys::stat_at(to.0, to.1).is_ok() {
                 return Err(Fault::Exists);
             }
@@ -588,7 +590,7 @@ pub(crate) fn rename_entry(from: Entry<'_>, to: Entry<'_>, flags: RenameFlags) -
 /// that nothing is lost if that fails, as for a move into the directory itself.
 fn replace_by_directory(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
     match rename_entry(from, to, RenameFlags::EXCHANGE) {
-        // RENAME_EXCHANGE does not exist on FUSE and NFS: the replacement takes several steps.
+        // FUSE and NFS lack RENAME_EXCHANGE, so the replacement takes several steps.
         Err(Fault::Invalid | Fault::NotSupported) => return replace_in_steps(from, to),
         exchanged => exchanged?,
     }
@@ -612,7 +614,8 @@ fn replace_in_steps(from: Entry<'_>, to: Entry<'_>) -> VfsResult<()> {
         return renamed;
     }
     match rustix::fs::unlinkat(aside.0, aside.1, AtFlags::empty()) {
-        // If the directory cannot be renamed back, the rename stays and counts as done.
+        // `to` could not be removed, so the rename is undone. If that fails, too, the rename counts
+        // as done.
         Err(errno)
             if errno != Errno::NOENT && rename_entry(to, from, RenameFlags::NOREPLACE).is_ok() =>
         {

@@ -42,7 +42,8 @@ impl PosixVfs {
     ) -> VfsResult<Object> {
         let follow = self.share().options.follow_symlinks_inside && !how.open_link;
         if how.kind == KindWanted::Directory {
-            // O_DIRECTORY opens only directories, so the kind need not be known.
+            // With O_DIRECTORY the kernel opens directories only, so the kind need not be looked up
+            // before.
             match self.open_as(dir, path, how, Some(Kind::Directory)) {
                 Err(Fault::NotADirectory | Fault::PathNotDirectory | Fault::Symlink) => {}
                 opened => return opened,
@@ -51,8 +52,8 @@ impl PosixVfs {
         let is_look = !how.read && !how.write && !follow;
         let known = is_look.then(|| self.share().path_below_root(dir, path)).flatten();
         if known.is_some_and(KnownPath::is_noted) {
-            // O_PATH has no side effects on any kind of object. Extended attributes are read more
-            // slowly through it, but are usually cached.
+            // O_PATH has no side effects on any object, whatever its kind. Reading extended
+            // attributes through it is slower, but they are usually cached.
             let found = self.open_as(dir, path, how, None)?;
             if self.knows(&found.stx) {
                 return Ok(found);
@@ -85,13 +86,14 @@ impl PosixVfs {
     ) -> VfsResult<Object> {
         let follow = self.share().options.follow_symlinks_inside && !how.open_link;
         let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        // Opening a FIFO or a device has side effects, so its kind is looked up first. Only root
-        // could exchange the object meanwhile, and its kind is checked again below.
+        // Opening a FIFO or a device has side effects, so the kind is looked up first. Only root
+        // could exchange the object after that, and the kind is checked again below.
         let kind = kind.filter(|&kind| how.check(kind).is_ok());
         let mut flags = kind.map_or(OFlags::PATH, |kind| data_flags(kind, how));
         let open = |flags| self.share().open_inside(dir, path, flags | link, follow);
         let fd = match open(flags) {
-            // Attributes can be read without permission to read the file.
+            // The user may not read the file, but its attributes can be read nevertheless: it is
+            // opened with O_PATH.
             Err(Errno::ACCESS | Errno::PERM | Errno::AGAIN)
                 if kind.is_some_and(|kind| !needs_data(kind, how)) =>
             {
@@ -109,7 +111,8 @@ impl PosixVfs {
             how.check_link(&handle.link_target().map_err(fault_of)?)?;
         }
         if handle.is_path_only() && needs_data(kind, how) {
-            // The object was replaced by one of another kind, so the caller must look it up again.
+            // The object was replaced by one of another kind meanwhile, so the caller must look it
+            // up again.
             return Err(Fault::Stale);
         }
         Ok(Object { handle, stx })
@@ -122,7 +125,8 @@ impl PosixVfs {
         let dos = has_dos
             .then(|| remembered.dos_attrib(&stx, |value| handle.value(DOSATTRIB, value)))
             .flatten();
-        // The attributes' names are not listed, because reading a single attribute is cheaper.
+        // The names of all attributes are listed only for a handle that just looks, because reading
+        // a single attribute is cheaper.
         let is_look = !how.read && !how.write && self.share().options.list_ea_sizes;
         let has_eas = matches!(stat::kind_of(&stx), Kind::File | Kind::Directory);
         let extra = Extra {
@@ -136,7 +140,8 @@ impl PosixVfs {
         if extra.reparse_tag != 0
             && let Ok(path) = DiskPath::of(&name, name.is_exact(), self.share().spelling)
         {
-            // Another program may have made this object a reparse point.
+            // The object is a reparse point, perhaps made by another program, so what is remembered
+            // about its path is dropped.
             self.share().way_replaced(path.as_bytes());
         }
         let version = self.share().version(&stx);
@@ -162,8 +167,9 @@ impl PosixVfs {
         exact: bool,
         how: &OpenHow,
     ) -> VfsResult<Opened> {
-        // True if the last attempt found a name that could not be opened. FUSE caches names for a
-        // second after another host has removed them; a failed open ends that.
+        // True if the last attempt found a name that could not be opened. FUSE caches a name for a
+        // second after another host has removed it, but a failed open ends that, so the next
+        // attempt sees the truth.
         let mut was_gone = false;
         for attempt in 0..RETRIES {
             let parent = match seen.take().or(place.seen.take()) {
@@ -200,7 +206,8 @@ impl PosixVfs {
                 None => Err(Fault::NotFound),
             };
             match (attempt, &stored) {
-                // The entry was removed or made meanwhile, so it is looked up again.
+                // The found entry was removed meanwhile, or a missing one was made, so it is looked
+                // up again.
                 (Err(fault @ (Fault::NotFound | Fault::Stale)), Some(stored)) => {
                     self.share().names.missed(parent.key, stored);
                     was_gone = fault == Fault::NotFound;
@@ -245,11 +252,11 @@ impl PosixVfs {
             self.settle_mode(fd.as_fd(), how)?;
         }
         let handle = Handle::new(fd, false);
-        // The CREATE succeeds even if the attributes cannot be stored.
+        // If the attributes of the new file cannot be stored, the CREATE succeeds nevertheless.
         let dos = self.new_dos_attrib(how, before);
         let dos = dos.filter(|dos| handle.set_dos_attrib(dos).is_ok());
-        // The stat comes last: after a change time was read, the kernel stores finer ones, which
-        // costs time.
+        // The stat is the last call: after a change time was read the kernel makes finer ones,
+        // which would cost time here.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         writable::note(stx.stx_mnt_id);
         if stat::birth_of(&stx).is_some_and(|birth| birth >= before) {
@@ -278,7 +285,7 @@ impl PosixVfs {
         };
         let stx = sys::stat_fd(fd).map_err(fault_of)?;
         let made = u32::from(stx.stx_mode) & 0o7777;
-        // A new directory inherits the set-group-ID bit of its parent.
+        // A new directory may have inherited the set-group-ID bit of its parent, which stays.
         let wanted = wanted | made & 0o2000;
         let acl = || rustix::fs::fgetxattr(fd, c"system.posix_acl_access", &mut [0; 0]).is_ok();
         if made == wanted || acl() {
@@ -298,8 +305,8 @@ impl PosixVfs {
         if !self.share().keeps_attributes() {
             return None;
         }
-        // MS-FSA 2.1.5.1.1: a new file's write time is its creation time. The file system's birth
-        // time is exact and is shown; the server's clock can differ by a tick.
+        // MS-FSA 2.1.5.1.1: a new file's write time is its creation time. The server's clock can
+        // differ by a tick from the file system's exact birth time, which is shown.
         let created = Some(before);
         let directory = how.kind == KindWanted::Directory;
         let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };

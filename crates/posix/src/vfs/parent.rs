@@ -46,7 +46,7 @@ impl PosixVfs {
         };
         let found = match opened {
             Ok(found) => found,
-            // The name may be stored with another case.
+            // The name may be stored in another case, so it is opened by walking the path.
             Err(Fault::NotFound | Fault::Stale) if !path.is_root() => return self.open(&name, how),
             Err(fault) => return Err(fault),
         };

@@ -30,7 +30,7 @@ impl PosixVfs {
         self.share().writable()?;
         let key = node.key();
         let any: &dyn Any = node;
-        // A stream cannot be a reparse point.
+        // A stream cannot become a reparse point, so only a handle of the file itself is accepted.
         let opened: &PosixNode = any.downcast_ref().ok_or(Fault::NotSupported)?;
         if name.is_root() || name.stream().is_some() {
             return Err(Fault::NotSupported);
@@ -77,7 +77,7 @@ fn make(dir: BorrowedFd<'_>, by: &Replacement<'_>, old: &Statx) -> VfsResult<Vec
         return match made {
             Ok(()) => Ok(name.into_bytes()),
             Err(Errno::EXIST) => continue,
-            // The file system does not support this kind of object.
+            // The file system cannot make this kind of object.
             Err(Errno::PERM | Errno::OPNOTSUPP) => Err(Fault::NotSupported),
             Err(errno) => Err(fault_of(errno)),
         };

@@ -93,12 +93,12 @@ impl StreamNode {
     #[expect(clippy::unnecessary_wraps, reason = "the end of a fallible call")]
     fn touch(&self, state: MutexGuard<'_, State>) -> VfsResult<()> {
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
-        // libfuse 2 ignores requests that set only one timestamp, so both are set.
+        // libfuse 2 ignores a request that sets only one timestamp, so on FUSE both are set.
         let is_fuse = self.share.is_on_fuse(self.file.key(), self.handle.fd());
         let omitted = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let keep = if is_fuse { now } else { omitted };
         let times = Timestamps { last_access: keep, last_modification: now };
-        // The data is written, so a failure to set the time is ignored.
+        // The data was written, so the write succeeds even if its time cannot be set.
         let _ = rustix::fs::utimensat(self.handle.fd(), c"", &times, AtFlags::EMPTY_PATH);
         drop(state);
         Ok(())

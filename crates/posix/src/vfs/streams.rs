@@ -47,7 +47,8 @@ impl PosixVfs {
         let file = self.open(&name.with_stream(None), &look)?;
         let opened = self.open_stream_of(&file, wanted, how);
         if opened.is_err() && file.created {
-            // The CREATE made the file only for the stream, so the file is removed.
+            // This CREATE has made the file only for the stream, which failed, so the file is
+            // removed again.
             let _ = self.remove(&file.name, file.node.key());
         }
         opened
@@ -60,7 +61,8 @@ impl PosixVfs {
         if !matches!(file.stat.kind, Kind::File | Kind::Directory) {
             return Err(Fault::NotSupported);
         }
-        // A stream needs the same rights as the file's data.
+        // A stream is opened with the same rights as the file's data, so they are checked for the
+        // file.
         side::check(&handle, how.read, how.write)?;
         let key = stream_key(file.stat.key, wanted);
         let mut open = share.streams.open.lock();

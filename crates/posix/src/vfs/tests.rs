@@ -98,8 +98,8 @@ fn no_descriptor_is_left_behind() {
         vfs.remove(&other, key).unwrap();
     };
     round(0);
-    // The kernel hands out the lowest free number. Other tests open files, too, so only a trend
-    // counts.
+    // The kernel hands out the lowest free descriptor. Other tests open files, too, so only a
+    // growth over many rounds counts as a leak.
     let next = || std::fs::File::open("/dev/null").unwrap().as_raw_fd();
     let before = next();
     for i in 1..300 {
@@ -124,7 +124,8 @@ fn a_replacement_in_steps_is_undone() {
         std::fs::create_dir(host.path().join(name)).unwrap();
     }
     std::fs::write(host.path().join("to/kept"), "").unwrap();
-    // The directory cannot be unlinked by unlinkat(2) without AT_REMOVEDIR, so this step fails.
+    // `to` is a directory with a file, which unlinkat(2) without AT_REMOVEDIR cannot remove: the
+    // replacement must be undone.
     replace_in_steps(at(b"from"), at(b"to")).unwrap_err();
     assert_eq!(names(), ["from", "to"]);
     assert!(host.path().join("to/kept").exists());

@@ -59,7 +59,8 @@ impl State {
                 value.pop();
                 Ok(value)
             }
-            // Another program removed the stream's attribute, so the handle is stale.
+            // Another program has removed the stream's attribute, so the handle of the stream is
+            // stale.
             Err(Errno::NODATA) => Err(Fault::Stale),
             Err(errno) => Err(fault_of(errno)),
         }

@@ -112,7 +112,8 @@ impl Share {
         let Ok(dir) = sys::open_beneath(folder, &mark.0, DIRECTORY, Mode::empty(), false) else {
             return;
         };
-        // A directory filled by earlier versions may need several listings.
+        // Earlier versions may have filled the directory with more entries than one listing
+        // returns.
         let is_removed = |entry: &Vec<u8>| {
             rustix::fs::unlinkat(&dir, entry.as_slice(), AtFlags::empty()).is_ok()
         };

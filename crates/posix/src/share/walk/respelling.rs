@@ -33,7 +33,7 @@ fn finds_other_case(root: BorrowedFd<'_>) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let Ok(fd) = sys::open_beneath(root, b".", flags, Mode::empty(), false) else { return false };
     let mut names = HashSet::new();
-    // The error ends the reading; the names that were read are kept.
+    // The error from the closure only ends the reading; the names that were read are kept.
     let _ = each_name(fd.as_fd(), |name| {
         names.insert(name.to_vec());
         if names.len() < PROBED_NAMES { Ok(()) } else { Err(Errno::OVERFLOW) }
@@ -70,7 +70,8 @@ impl Share {
             match self.folded(&dir, seen, component) {
                 Ok(Some(stored)) => *component = stored,
                 Err(fault @ Fault::Busy) => return Err(fault),
-                // The operation itself reports what is wrong with the path.
+                // The rest of the path is not changed: the operation that uses the path reports
+                // what is wrong with it.
                 Ok(None) | Err(_) => break,
             }
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
@@ -110,10 +111,10 @@ mod tests {
         assert_eq!(respelled("folder/BELOW/file.TXT", true), "Folder/Below/file.TXT");
         assert_eq!(respelled("folder/none/file.TXT", false), "Folder/none/file.TXT");
         assert_eq!(respelled("FOLDER", true), "FOLDER");
-        // The name of an Open is the stored one, too.
+        // The Open's name must have the stored spelling, too.
         let opened = vfs.open(&Name::from_stored("FOLDER\\below".into()), &OpenHow::LOOK).unwrap();
         assert_eq!(opened.name.path(), "Folder\\Below");
-        // A rename to another case takes the new spelling.
+        // A rename to another case must store the new spelling.
         let from = Name::from_stored("folder\\below".into());
         let key = opened.stat.key;
         let to = Name::from_stored("folder\\BELOW".into());
@@ -130,7 +131,7 @@ mod tests {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let root = rustix::fs::openat(CWD, host.path(), flags, Mode::empty()).unwrap();
         assert!(!finds_other_case(root.as_fd()));
-        // Both spellings are there, so neither says anything.
+        // Both spellings of the name exist, so it does not show whether case is ignored.
         std::fs::write(host.path().join("A"), "").unwrap();
         assert!(!finds_other_case(root.as_fd()));
         assert_eq!(swapped("aB.é1".as_bytes()), "Ab.é1".as_bytes());
