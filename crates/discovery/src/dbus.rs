@@ -128,12 +128,22 @@ fn put_field(bytes: &mut Vec<u8>, code: u8, kind: u8, value: &str) {
     }
 }
 
+/// A method of an object on the bus.
+#[derive(Debug, Clone, Copy)]
+pub struct Method<'a> {
+    /// The name of the program on the bus.
+    pub destination: &'a str,
+    /// The path of the object.
+    pub path: &'a str,
+    /// The interface that has the method.
+    pub interface: &'a str,
+    /// The name of the method.
+    pub member: &'a str,
+}
+
 /// A message that calls a method.
-fn call_message(
-    (serial, flags): (u32, u8),
-    (destination, path, interface, member): (&str, &str, &str, &str),
-    body: &Body,
-) -> Vec<u8> {
+fn call_message(serial: u32, flags: u8, method: Method<'_>, body: &Body) -> Vec<u8> {
+    let Method { destination, path, interface, member } = method;
     let mut fields = Vec::new();
     put_field(&mut fields, PATH, b'o', path);
     put_field(&mut fields, DESTINATION, b's', destination);
@@ -243,17 +253,17 @@ impl Bus {
         member: &str,
         body: &Body,
     ) -> io::Result<String> {
-        let reply = self.ask((destination, path, interface, member), body)?;
+        let reply = self.ask(Method { destination, path, interface, member }, body)?;
         Ok(reply.string().unwrap_or_default())
     }
 
-    /// Calls a method of a path and an interface of a destination, and returns its reply.
+    /// Calls a method, and returns its reply.
     ///
     /// # Errors
     /// Those of the connection, and the error that the method returns.
-    pub fn ask(&mut self, target: (&str, &str, &str, &str), body: &Body) -> io::Result<Reply> {
+    pub fn ask(&mut self, method: Method<'_>, body: &Body) -> io::Result<Reply> {
         self.serial += 1;
-        let message = call_message((self.serial, self.flags), target, body);
+        let message = call_message(self.serial, self.flags, method, body);
         self.stream.write_all(&message)?;
         loop {
             let reply = Reply::read(&mut self.stream)?;
@@ -268,7 +278,7 @@ impl Bus {
                 RETURN => Ok(reply),
                 ERROR => {
                     let text = reply.string().unwrap_or_default();
-                    Err(io::Error::other(format!("{}: {text}", target.3)))
+                    Err(io::Error::other(format!("{}: {text}", method.member)))
                 }
                 _ => Err(ErrorKind::InvalidData.into()),
             };
@@ -444,7 +454,8 @@ mod tests {
         ]
         .concat();
         assert_eq!(body.bytes, expected);
-        let message = call_message((1, NO_AUTO_START), ("a.b", "/", "a.b", "C"), &body);
+        let method = Method { destination: "a.b", path: "/", interface: "a.b", member: "C" };
+        let message = call_message(1, NO_AUTO_START, method, &body);
         assert_eq!(message.len() % 8, body.bytes.len() % 8);
         assert_eq!(message.get(..4), Some(&[b'l', CALL, NO_AUTO_START, 1][..]));
     }

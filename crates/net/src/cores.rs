@@ -138,8 +138,8 @@ impl Cores {
             let processor = config.pin.then(|| processors.get(index % processors.len().max(1)));
             let processor = processor.flatten().copied();
             let name = format!("{}-{index}", config.name);
-            let shared = (watcher.clone(), Arc::clone(&idle));
-            let (handle, thread) = start_one(index, name, processor, config.begin, shared)?;
+            let (stopping, idle) = (watcher.clone(), Arc::clone(&idle));
+            let (handle, thread) = start_one(index, name, processor, config.begin, stopping, idle)?;
             cores.handles.push(handle);
             cores.threads.push(thread);
         }
@@ -266,7 +266,8 @@ fn start_one(
     name: String,
     processor: Option<usize>,
     begin: fn(),
-    (stopping, idle): (watch::Receiver<Stop>, Arc<AtomicUsize>),
+    stopping: watch::Receiver<Stop>,
+    idle: Arc<AtomicUsize>,
 ) -> io::Result<(CoreHandle, JoinHandle<()>)> {
     let (parked, unparked) = (Arc::clone(&idle), Arc::clone(&idle));
     let runtime = Builder::new_current_thread()

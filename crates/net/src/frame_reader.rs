@@ -120,6 +120,15 @@ enum SessionRequest {
     Complete,
 }
 
+/// The frames with which [`FrameReader::gather`] stops: so many, or so many bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Enough {
+    /// Count of frames.
+    pub frames: usize,
+    /// Bytes of all frames.
+    pub bytes: usize,
+}
+
 /// Cuts one connection's stream into frames. It is `Send`: it moves with its connection to another
 /// core, with all bytes that it holds.
 pub struct FrameReader {
@@ -232,19 +241,18 @@ impl FrameReader {
         Some(frame)
     }
 
-    /// Receives what has arrived, without waiting, until `count` frames or `bytes` bytes of frames
-    /// are ready. `may_receive` is as for [`Self::next_if`], but nothing is received after it has
+    /// Receives what has arrived, without waiting, until `enough` frames are ready. `may_receive` is as for [`Self::next_if`], but nothing is received after it has
     /// returned false.
     ///
     /// Faults and failures are kept for the next call of [`Self::next`].
     pub fn gather(
         &mut self,
         stream: &Stream,
-        (count, bytes): (usize, usize),
+        enough: Enough,
         may_receive: impl Fn(usize, bool) -> bool,
     ) {
-        while self.ready_count() < count
-            && self.ready_bytes < bytes
+        while self.ready_count() < enough.frames
+            && self.ready_bytes < enough.bytes
             && !self.ended
             && self.fault.is_none()
             && self.failure.is_none()

@@ -197,7 +197,7 @@ impl FileTable {
         let (from, mut old) = self.shard_of(cell);
         let to = FileKey { stream, ..from };
         if core::ptr::eq(self.shard(from), self.shard(to)) {
-            let is_moved = Self::move_cell(cell, (from, &mut old), to, None);
+            let is_moved = Self::move_cell(cell, from, &mut old, to, None);
             if is_moved {
                 self.leases.rename(from, to);
             }
@@ -214,7 +214,7 @@ impl FileTable {
             (self.shard(from).lock(), second)
         };
         let is_moved =
-            cell.key() == from && Self::move_cell(cell, (from, &mut first), to, Some(&mut second));
+            cell.key() == from && Self::move_cell(cell, from, &mut first, to, Some(&mut second));
         if is_moved {
             self.leases.rename(from, to);
         }
@@ -223,7 +223,8 @@ impl FileTable {
 
     fn move_cell(
         cell: &Arc<FileCell>,
-        (from, old): (FileKey, &mut Cells),
+        from: FileKey,
+        old: &mut Cells,
         to: FileKey,
         new: Option<&mut Cells>,
     ) -> bool {

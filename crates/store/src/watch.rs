@@ -32,6 +32,22 @@ mod log;
 mod next;
 
 use log::{Audience, Log, Report};
+
+/// The watches that a report is for, by the filters of their requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filters {
+    /// A watch has to ask for one of these.
+    pub matches: CompletionFilter,
+    /// A watch must ask for none of these.
+    pub unless: CompletionFilter,
+}
+
+impl Filters {
+    /// All watches for any of `matches`.
+    pub const fn of(matches: CompletionFilter) -> Self {
+        Self { matches, unless: CompletionFilter::EMPTY }
+    }
+}
 pub use next::Next;
 
 /// One change, with its name relative to the watched directory.
@@ -200,18 +216,18 @@ impl Watches {
         action: NotifyAction,
         matches: CompletionFilter,
     ) {
-        self.report_all(folder_id, (matches, CompletionFilter::EMPTY), &[(action, name)]);
+        self.report_all(folder_id, Filters::of(matches), &[(action, name)]);
     }
 
-    /// Reports as [`Self::report`] does, except to watches for any of `unless`.
+    /// Reports as [`Self::report`] does, to the watches of this filters.
     pub fn report_unless(
         &self,
         folder_id: FolderId,
         name: &Name,
         action: NotifyAction,
-        (matches, unless): (CompletionFilter, CompletionFilter),
+        filters: Filters,
     ) {
-        self.report_all(folder_id, (matches, unless), &[(action, name)]);
+        self.report_all(folder_id, filters, &[(action, name)]);
     }
 
     /// Reports that `from` is now called `to`: both names to watches of both directories, a removed
@@ -229,24 +245,19 @@ impl Watches {
         if matches.intersects(CompletionFilter::DIR_NAME) {
             self.index.write().rename(folder_id, from.path(), to.path());
         }
-        let matches = (matches, CompletionFilter::EMPTY);
+        let filters = Filters::of(matches);
         if from.parent() == to.parent() {
             let both =
                 [(NotifyAction::RENAMED_OLD_NAME, from), (NotifyAction::RENAMED_NEW_NAME, to)];
-            self.report_all(folder_id, matches, &both);
+            self.report_all(folder_id, filters, &both);
         } else {
-            self.report_all(folder_id, matches, &[(NotifyAction::REMOVED, from)]);
-            self.report_all(folder_id, matches, &[(NotifyAction::ADDED, to)]);
+            self.report_all(folder_id, filters, &[(NotifyAction::REMOVED, from)]);
+            self.report_all(folder_id, filters, &[(NotifyAction::ADDED, to)]);
         }
     }
 
     /// Writes reports, all of one directory. The work is bounded by its depth.
-    fn report_all(
-        &self,
-        folder_id: FolderId,
-        (matches, unless): (CompletionFilter, CompletionFilter),
-        reports: &[(NotifyAction, &Name)],
-    ) {
+    fn report_all(&self, folder_id: FolderId, filters: Filters, reports: &[(NotifyAction, &Name)]) {
         let Some((_, name)) = reports.first() else { return };
         if self.is_empty() || name.path().is_empty() {
             return;
@@ -260,9 +271,9 @@ impl Watches {
             above = above.rsplit_once('\\').map_or("", |(parent, _)| parent);
             for directory in watched.get(above).into_iter().flatten() {
                 let mut log = directory.log.lock();
-                if log.is_wanted(audience, matches, unless) {
+                if log.is_wanted(audience, filters) {
                     let changes = reports.iter().map(|(action, name)| below(*action, name, above));
-                    let report = Report::new(audience, (matches, unless), changes.collect());
+                    let report = Report::new(audience, filters, changes.collect());
                     log.append(report, &mut wakers);
                 }
             }
@@ -410,22 +421,23 @@ impl Directory {
     /// Adds a change by another program, as observed for watches of that kind.
     pub fn add_host(&self, is_tree: bool, change: &HostChange<'_>) {
         let audience = if is_tree { Audience::TREE } else { Audience::FLAT };
-        let none = CompletionFilter::EMPTY;
         let changed = |action, name| Change { action, name: String::from(name) };
         let report = match *change {
-            HostChange::Change { action, name, matches } => {
-                Report::new(audience, (matches, none), SmallVec::from_iter([changed(action, name)]))
-            }
+            HostChange::Change { action, name, matches } => Report::new(
+                audience,
+                Filters::of(matches),
+                SmallVec::from_iter([changed(action, name)]),
+            ),
             HostChange::Renamed { from, to, matches } => {
                 let (old, new) = (NotifyAction::RENAMED_OLD_NAME, NotifyAction::RENAMED_NEW_NAME);
                 let both = [changed(old, from), changed(new, to)];
-                Report::new(audience, (matches, none), SmallVec::from_iter(both))
+                Report::new(audience, Filters::of(matches), SmallVec::from_iter(both))
             }
             HostChange::Lost => Report::of_loss(audience),
         };
         let mut wakers = Wakers::new();
         let mut log = self.log.lock();
-        if report.is_loss() || log.is_wanted(audience, report.matches, none) {
+        if report.is_loss() || log.is_wanted(audience, Filters::of(report.filters.matches)) {
             log.append(report, &mut wakers);
         }
         drop(log);

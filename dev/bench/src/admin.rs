@@ -97,7 +97,7 @@ pub(crate) async fn run(args: &Arguments) -> Result<String> {
     let times = timed(args.answers.div_ceil(2), || status_program(&programs.frevo, &socket))?;
     writeln!(out, "| the program `frevo status --json`, whole | | {times} |\n")?;
     for (path, scrapes) in SCRAPES {
-        out.push_str(&load(&peer, args, &socket, (path, scrapes)).await?);
+        out.push_str(&load(&peer, args, &socket, path, scrapes).await?);
     }
     drop(held);
     Ok(out)
@@ -162,7 +162,8 @@ async fn load(
     peer: &Peer,
     args: &Arguments,
     socket: &Path,
-    (path, scrapes): (&'static str, u32),
+    path: &'static str,
+    scrapes: u32,
 ) -> Result<String> {
     let client = Client::connect(&peer.target, Protection::Signed).await?;
     let requests = client.requests();

@@ -373,7 +373,7 @@ async fn table(args: &TableArgs) -> Result<ExitCode> {
         subject: labels.get(1).cloned(),
         least_ratio: args.before.is_some().then_some(KEPT),
         machine,
-        setting: setting(args, &kinds, pace, (load_before, priority.nice)),
+        setting: setting(args, &kinds, pace, load_before, priority.nice),
         rows: results,
     };
     deliver(&report, args.out.as_deref())?;
@@ -418,7 +418,8 @@ fn setting(
     args: &TableArgs,
     kinds: &[Kind],
     pace: Pace,
-    (load_before, nice): (f64, i32),
+    load_before: f64,
+    nice: i32,
 ) -> Vec<String> {
     let common = &args.common;
     let mut lines = Vec::new();

@@ -181,10 +181,11 @@ impl Judge<'_> {
             return finish(self.nobody(&message, flags)?);
         }
         let sent_key = sent_key(flags, message.session_key)?;
+        let keys = KeyExchange { flags, sent_key };
         let form = Form::of(&message).map_err(malformed)??;
         self.check_demands(&form)?;
         let proof = prove(&message, form.response);
-        let (proven, verdict) = self.verify(&message, &form, (flags, sent_key), challenged, proof);
+        let (proven, verdict) = self.verify(&message, &form, keys, challenged, proof);
         let done = finish(proven);
         verdict.and(done)
     }
@@ -196,10 +197,11 @@ impl Judge<'_> {
         &self,
         message: &Authenticate<'_>,
         form: &Form<'_>,
-        (flags, sent_key): (Flags, Option<[u8; 16]>),
+        keys: KeyExchange,
         challenged: &Challenged,
         proof: Proof,
     ) -> (Proven, Result<(), Reason>) {
+        let KeyExchange { flags, sent_key } = keys;
         let Proof { base, password, name, by_domain } = proof;
         let exported = exported_key(&base, sent_key);
         let has_mic = form.mic.is_some();
@@ -267,6 +269,12 @@ impl Judge<'_> {
 fn refusal(reason: Reason, user: String, domain: String, account: String) -> Refusal {
     let account = if reason.is_of_proof() { account } else { String::new() };
     Refusal { reason, user, domain, account }
+}
+
+/// The agreed flags, and the session key that the client sent, encrypted, if it sent one.
+struct KeyExchange {
+    flags: Flags,
+    sent_key: Option<[u8; 16]>,
 }
 
 /// The judgement of a response.

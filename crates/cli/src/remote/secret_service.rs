@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use frevo_auth::Zeroizing;
 use frevo_crypto::{hkdf_key, open_cbc, seal_cbc};
-use frevo_discovery::dbus::{Body, Bus, Marshal, Reply};
+use frevo_discovery::dbus::{Body, Bus, Marshal, Method, Reply};
 
 const NAME: &str = "org.freedesktop.secrets";
 const ROOT: &str = "/org/freedesktop/secrets";
@@ -48,6 +48,11 @@ fn attributes(w: &mut Marshal, server: &str, user: &str) {
     });
 }
 
+/// A method of an object of the Secret Service.
+const fn method<'a>(path: &'a str, interface: &'a str, member: &'a str) -> Method<'a> {
+    Method { destination: NAME, path, interface, member }
+}
+
 fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
@@ -65,7 +70,7 @@ impl SecretService {
         let body = Body::of("sv", |w| {
             w.string(ALGORITHM).variant("ay").byte_array(&private.public());
         });
-        let reply = bus.ask((NAME, ROOT, SERVICE, "OpenSession"), &body)?;
+        let reply = bus.ask(method(ROOT, SERVICE, "OpenSession"), &body)?;
         let mut r = reply.arguments("vo").ok_or_else(invalid)?;
         let public = r.variant().filter(|kind| *kind == "ay").and_then(|_| r.byte_array());
         let shared = public.and_then(|public| private.agree(public)).ok_or_else(invalid)?;
@@ -74,7 +79,7 @@ impl SecretService {
     }
 
     fn ask(&mut self, path: &str, interface: &str, member: &str, body: &Body) -> io::Result<Reply> {
-        self.bus.ask((NAME, path, interface, member), body)
+        self.bus.ask(method(path, interface, member), body)
     }
 
     /// Has the user do what a prompt asks for. Fails when the user dismisses it.
@@ -87,7 +92,13 @@ impl SecretService {
         let body = Body::of("s", |w| {
             w.string(&rule);
         });
-        self.bus.ask((bus, "/org/freedesktop/DBus", bus, "AddMatch"), &body)?;
+        let add_match = Method {
+            destination: bus,
+            path: "/org/freedesktop/DBus",
+            interface: bus,
+            member: "AddMatch",
+        };
+        self.bus.ask(add_match, &body)?;
         let body = Body::of("s", |w| {
             w.string("");
         });

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
-use frevo_net::frame_reader::{FrameReader, ReceiveError};
+use frevo_net::frame_reader::{Enough, FrameReader, ReceiveError};
 use frevo_proto::Disconnect;
 use frevo_proto::frame::Stage;
 use frevo_proto::limits::{CHECKED_TOGETHER, CHECKED_TOGETHER_BYTES_MAX};
@@ -81,7 +81,7 @@ impl Connection {
             return Vec::new();
         }
         let bytes = CHECKED_TOGETHER_BYTES_MAX.saturating_sub(first.len());
-        reader.gather(&self.stream, (CHECKED_TOGETHER - 1, bytes), |_, _| true);
+        reader.gather(&self.stream, Enough { frames: CHECKED_TOGETHER - 1, bytes }, |_, _| true);
         std::iter::from_fn(|| reader.try_next()).take(CHECKED_TOGETHER - 1).collect()
     }
 

@@ -21,6 +21,14 @@ use crate::metadata::posix::PosixMetadata;
 use crate::path::wire_name;
 use crate::session::lease::{Granted, Lease};
 
+/// The name in a CREATE.
+#[derive(Debug)]
+pub(crate) struct WireName {
+    pub(crate) path: String,
+    /// True if it begins with server and share, for DFS: MS-SMB2 2.2.13.
+    pub(crate) is_dfs: bool,
+}
+
 /// The parameters of a CREATE.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
@@ -68,7 +76,7 @@ impl Ask {
     /// The request with `contexts`; `name` is the result of `Share::named`.
     pub(crate) fn call(
         &self,
-        (name, is_dfs): &(String, bool),
+        name: &WireName,
         oplock: OplockLevel,
         contexts: &[CreateContext<'_>],
         posix: bool,
@@ -91,11 +99,11 @@ impl Ask {
             share_access: self.sharing,
             create_disposition: self.disposition,
             create_options: self.options,
-            name: wire_name(name),
+            name: wire_name(&name.path),
             contexts: CreateContexts::from_requests(&all),
         };
         let mut call = Call::new(Command::CREATE, |w| request.encode(w));
-        if *is_dfs {
+        if name.is_dfs {
             call.flags |= HeaderFlags::DFS_OPERATIONS;
         }
         call

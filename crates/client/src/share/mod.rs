@@ -41,7 +41,7 @@ use crate::connection::{CAPABILITIES, Call, Message, security_mode};
 use crate::dfs::{Others, Way};
 use crate::error::{Cause, Error, Result};
 use crate::metadata::Metadata;
-use crate::open::create::Ask;
+use crate::open::create::{Ask, WireName};
 use crate::path::posix_path;
 use crate::refusals::Refusals;
 use crate::session::bound::Bound;
@@ -248,20 +248,20 @@ impl Share {
         }
     }
 
-    /// The name in a CREATE, and true if it includes server and share for DFS:
-    /// MS-SMB2 3.2.4.3 and 2.2.13.
-    pub(crate) fn named(&self, path: &str, bound: Bound, is_posix: bool) -> (String, bool) {
+    /// The name in a CREATE: MS-SMB2 3.2.4.3.
+    pub(crate) fn named(&self, path: &str, bound: Bound, is_posix: bool) -> WireName {
         if is_posix {
-            // The share is connected with POSIX extensions, which shares of a DFS namespace do not
-            // have, so the path needs no server and share.
-            return (posix_path(path), false);
+            // A share of a DFS namespace has no POSIX extensions, so the path needs no server and
+            // share.
+            return WireName { path: posix_path(path), is_dfs: false };
         }
         if !bound.is_dfs {
-            return (path.to_owned(), false);
+            return WireName { path: path.to_owned(), is_dfs: false };
         }
         let slash = if path.is_empty() { "" } else { "\\" };
         let host = &self.inner.session.server().host;
-        (format!("{host}\\{}{slash}{path}", self.inner.name), true)
+        let path = format!("{host}\\{}{slash}{path}", self.inner.name);
+        WireName { path, is_dfs: true }
     }
 
     /// Returns the tree connect in `live`, after making it if needed.

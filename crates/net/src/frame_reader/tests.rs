@@ -336,13 +336,13 @@ async fn what_has_arrived_is_gathered_up_to_the_limits() {
     write_all(&client, &framed(&bodies)).await;
     let mut reader = FrameReader::new(FRAME_BYTES_MAX);
     let mut got = vec![reader.next(&server).await.unwrap().unwrap().to_vec()];
-    reader.gather(&server, (8, usize::MAX), |_, _| false);
+    reader.gather(&server, Enough { frames: 8, bytes: usize::MAX }, |_, _| false);
     assert!(!reader.has_more(), "no memory");
-    reader.gather(&server, (3, usize::MAX), |_, _| true);
+    reader.gather(&server, Enough { frames: 3, bytes: usize::MAX }, |_, _| true);
     assert_eq!(reader.ready_frames().count(), 3);
-    reader.gather(&server, (8, 3 * 40_000), |_, _| true);
+    reader.gather(&server, Enough { frames: 8, bytes: 3 * 40_000 }, |_, _| true);
     assert_eq!(reader.ready_frames().count(), 3, "they have as many bytes already");
-    reader.gather(&server, (8, usize::MAX), |_, _| true);
+    reader.gather(&server, Enough { frames: 8, bytes: usize::MAX }, |_, _| true);
     assert_eq!(reader.ready_frames().count(), 8, "it does not wait for more");
     let ready: Vec<Vec<u8>> = reader.ready_frames().map(|frame| frame.to_vec()).collect();
     while let Some(frame) = reader.try_next() {
@@ -364,7 +364,7 @@ async fn bytes_that_the_runtime_has_not_heard_of_are_gathered() {
     while server.unread_bytes() == 0 {
         std::thread::yield_now();
     }
-    reader.gather(&server, (1, usize::MAX), |_, _| true);
+    reader.gather(&server, Enough { frames: 1, bytes: usize::MAX }, |_, _| true);
     assert_eq!(reader.try_next().unwrap().to_vec(), body(100, 1));
     assert_eq!(server.unread_bytes(), 0);
 }
@@ -378,12 +378,12 @@ async fn what_ends_a_gathering_is_told_after_its_frames() {
         write_all(&client, rest).await;
         drop(client);
         let mut reader = FrameReader::new(100);
-        reader.gather(&server, (8, usize::MAX), |_, _| true);
+        reader.gather(&server, Enough { frames: 8, bytes: usize::MAX }, |_, _| true);
         for n in 0..2 {
             assert_eq!(reader.next(&server).await.unwrap().unwrap().to_vec(), body(8, n));
         }
         for _ in 0..2 {
-            reader.gather(&server, (8, usize::MAX), |_, _| true);
+            reader.gather(&server, Enough { frames: 8, bytes: usize::MAX }, |_, _| true);
             let error = reader.next(&server).await.unwrap_err();
             assert_eq!(matches!(error, ReceiveError::NotAFrame { .. }), is_fault, "{error}");
             assert_eq!(matches!(error, ReceiveError::Truncated), !is_fault, "{error}");
@@ -404,8 +404,8 @@ async fn a_failure_while_gathering_is_kept() {
     sleep(Duration::from_millis(20)).await;
     drop(client);
     sleep(Duration::from_millis(20)).await;
-    reader.gather(&server, (8, usize::MAX), |_, _| true);
-    reader.gather(&server, (8, usize::MAX), |_, _| true);
+    reader.gather(&server, Enough { frames: 8, bytes: usize::MAX }, |_, _| true);
+    reader.gather(&server, Enough { frames: 8, bytes: usize::MAX }, |_, _| true);
     let error = reader.next(&server).await.unwrap_err();
     assert!(matches!(error, ReceiveError::Io(_)), "{error}");
 }

@@ -68,6 +68,17 @@ pub(super) enum Completion {
     Failed(i32),
 }
 
+/// Memory of the peer in a request; all zeros for a request that moves nothing to or from it.
+#[derive(Clone, Copy)]
+struct RemoteAddress {
+    address: u64,
+    key: u32,
+}
+
+impl RemoteAddress {
+    const NONE: Self = Self { address: 0, key: 0 };
+}
+
 /// A queue pair, its completion queue, its protection domain and all memory of it. No other
 /// connection's keys count in the domain.
 pub(super) struct Link {
@@ -332,7 +343,8 @@ impl Link {
         let key = invalidate.unwrap_or(0);
         // siw reads the key of an invalidation from the field for RDMA requests, so both fields get
         // the key.
-        self.queue(SEND | number_of(slot), place, opcode, key, (0, key));
+        let remote = RemoteAddress { address: 0, key };
+        self.queue(SEND | number_of(slot), place, opcode, key, remote);
         self.sending += 1;
         Ok(())
     }
@@ -343,7 +355,7 @@ impl Link {
         place: Sge,
         opcode: i32,
         invalidate_rkey: u32,
-        remote: (u64, u32),
+        remote: RemoteAddress,
     ) {
         self.queue_with(wr_id, Some(place), opcode, invalidate_rkey, remote, Bind::NONE);
     }
@@ -354,7 +366,7 @@ impl Link {
         place: Option<Sge>,
         opcode: i32,
         invalidate_rkey: u32,
-        (remote_addr, rkey): (u64, u32),
+        remote: RemoteAddress,
         bind: Bind,
     ) {
         let num_sge = i32::from(place.is_some());
@@ -366,8 +378,8 @@ impl Link {
             opcode,
             send_flags: SEND_SIGNALED,
             invalidate_rkey,
-            remote_addr,
-            rkey,
+            remote_addr: remote.address,
+            rkey: remote.key,
             rest: [0; 7],
             bind,
         };

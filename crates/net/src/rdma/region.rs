@@ -83,16 +83,18 @@ impl Registration {
     unsafe fn new(
         library: &'static Library,
         pd: NonNull<Pd>,
-        (base, len): (NonNull<u8>, usize),
+        memory: NonNull<[u8]>,
         flags: c_int,
         counted: Counted,
     ) -> io::Result<Self> {
         // SAFETY: the domain lives, and the memory is the caller's.
-        let mr = unsafe { (library.ibv_reg_mr)(pd.as_ptr(), base.as_ptr().cast(), len, flags) };
+        let mr = unsafe {
+            (library.ibv_reg_mr)(pd.as_ptr(), memory.as_ptr().cast(), memory.len(), flags)
+        };
         let mr = NonNull::new(mr).ok_or_else(io::Error::last_os_error)?;
         REGIONS.add();
         let deregister = library.ibv_dereg_mr;
-        Ok(Self { mr, deregister, len, counted: ManuallyDrop::new(counted) })
+        Ok(Self { mr, deregister, len: memory.len(), counted: ManuallyDrop::new(counted) })
     }
 
     /// Registers the whole block of a buffer for windows. No peer can use it without one.
@@ -109,8 +111,9 @@ impl Registration {
         counted: Counted,
     ) -> io::Result<Self> {
         let flags = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND;
+        let memory = NonNull::slice_from_raw_parts(memory.base, memory.len);
         // SAFETY: guaranteed by the caller.
-        unsafe { Self::new(library, pd, (memory.base, memory.len), flags, counted) }
+        unsafe { Self::new(library, pd, memory, flags, counted) }
     }
 
     /// The bytes that are registered.
@@ -175,8 +178,9 @@ impl Region {
     ) -> io::Result<Self> {
         let (base, len, appended) = access.place(&mut buf)?;
         let flags = access.flags();
+        let memory = NonNull::slice_from_raw_parts(base, len);
         // SAFETY: the domain lives, and the memory is owned by the buffer.
-        let registration = unsafe { Registration::new(library, pd, (base, len), flags, counted) }?;
+        let registration = unsafe { Registration::new(library, pd, memory, flags, counted) }?;
         Ok(Self {
             base,
             len,

@@ -110,16 +110,20 @@ impl Shown {
     }
 }
 
+/// TotalAvailable and TotalReturned, bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Totals {
+    /// Bytes of all entries; 0 for the classes with names in OEM characters.
+    pub available: u32,
+    /// Bytes of the entries in the answer.
+    pub returned: u32,
+}
+
 /// Encodes TotalAvailable, TotalReturned and Buffer of SamrQueryDisplayInformation. `class` is a
 /// supported one.
-pub fn encode_display(
-    class: Display,
-    (available, returned): (u32, u32),
-    shown: &[Shown],
-    status: Status,
-) -> Vec<u8> {
+pub fn encode_display(class: Display, totals: Totals, shown: &[Shown], status: Status) -> Vec<u8> {
     let mut w = NdrWriter::new();
-    w.u32(available).u32(returned).u16(class.0).align(4);
+    w.u32(totals.available).u32(totals.returned).u16(class.0).align(4);
     let count = u32::try_from(shown.len()).unwrap_or(u32::MAX);
     w.u32(count).pointer(count > 0);
     if count > 0 {

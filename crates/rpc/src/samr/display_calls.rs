@@ -4,7 +4,9 @@ use super::calls::{Object, Sam, control, listed_domain, of_kind, rid};
 use crate::handles::Handles;
 use crate::interface::Answer;
 use crate::limits::MAX_ENUMERATED;
-use crate::samr::{Display, DisplayIndex, GROUP_ATTRIBUTES, QueryDisplay, Shown, encode_display};
+use crate::samr::{
+    Display, DisplayIndex, GROUP_ATTRIBUTES, QueryDisplay, Shown, Totals, encode_display,
+};
 use crate::{FaultStatus, SidNameUse};
 use alloc::vec::Vec;
 use frevo_wire::Status;
@@ -21,7 +23,7 @@ pub(super) fn query(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) 
     }
     let domain = match listed_domain(&request.handle, handles, services)? {
         Ok(domain) => domain,
-        Err(status) => return Ok(encode_display(class, (0, 0), &[], status)),
+        Err(status) => return Ok(encode_display(class, Totals::default(), &[], status)),
     };
     let all = list(class, &domain, services);
     let bytes = |shown: &[Shown]| {
@@ -36,7 +38,8 @@ pub(super) fn query(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) 
     let status = if told.len() < rest.len() { Status::MORE_ENTRIES } else { Status::SUCCESS };
     let is_oem = matches!(class, Display::OEM_USER | Display::OEM_GROUP);
     let available = if is_oem { 0 } else { bytes(&all) };
-    Ok(encode_display(class, (available, bytes(told)), told, status))
+    let totals = Totals { available, returned: bytes(told) };
+    Ok(encode_display(class, totals, told, status))
 }
 
 /// As many as were asked for and fit, but one at least.

@@ -11,7 +11,7 @@ mod request;
 
 pub use calls::{Sam, Samr};
 pub use change::{ChangePassword, ChangePasswordAes, PasswordChange};
-pub use display::{Display, DisplayIndex, QueryDisplay, Shown, encode_display};
+pub use display::{Display, DisplayIndex, QueryDisplay, Shown, Totals, encode_display};
 pub use info::{
     AliasInformation, DomainFacts, DomainInformation, GroupInformation, UserFacts, UserInformation,
     encode_alias, encode_domain, encode_group, encode_user,

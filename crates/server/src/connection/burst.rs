@@ -78,6 +78,7 @@ mod tests {
     use std::io::IoSlice;
     use std::net::SocketAddr;
 
+    use frevo_net::frame_reader::Enough;
     use frevo_net::memory;
 
     use super::*;
@@ -99,7 +100,7 @@ mod tests {
             let (mut burst, mut requests) = (Burst::of(first.len()), 1);
             loop {
                 if !reader.has_more() && burst.goes_on(&server) {
-                    reader.gather(&server, (1, usize::MAX), |_, _| true);
+                    reader.gather(&server, Enough { frames: 1, bytes: usize::MAX }, |_, _| true);
                 }
                 let Some(frame) = reader.try_next() else { break };
                 burst.add(frame.len());

@@ -11,7 +11,7 @@ use std::task::Poll;
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::budget::Fullness;
 use frevo_net::cores;
-use frevo_net::frame_reader::{FrameReader, ReceiveError};
+use frevo_net::frame_reader::{Enough, FrameReader, ReceiveError};
 use frevo_net::transport::Stream;
 use frevo_net::turns::Seat;
 use frevo_net::watchdog::{is_due, yield_if_due};
@@ -323,7 +323,7 @@ impl EventLoop<'_> {
                 && connection.info.server.ledger.relieve() != Fullness::Full
         };
         self.reader.set_limit(connection.frame_limit());
-        self.reader.gather(self.stream, (count, bytes), may_receive);
+        self.reader.gather(self.stream, Enough { frames: count, bytes }, may_receive);
     }
 
     /// Begins the requests of one frame: the first poll answers most, and they need no place

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use frevo_store::lease::{Actor, Granted, LeaseOwner, V2};
+use frevo_store::watch::Filters;
 use frevo_store::{FileTable, FolderId, Link, Name};
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
@@ -121,7 +122,7 @@ impl FileOpen {
             // As on Windows, a renamed file (but not a directory) is also reported as MODIFIED to
             // watches that do not ask for names (smbtorture's notify.mask-change and notify.rec).
             let matches = CompletionFilter::ATTRIBUTES | CompletionFilter::CREATION;
-            let filters = (matches, self.names());
+            let filters = Filters { matches, unless: self.names() };
             files.watches.report_unless(self.folder_id(), &to, NotifyAction::MODIFIED, filters);
         }
     }

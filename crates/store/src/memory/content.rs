@@ -19,6 +19,16 @@ pub(super) struct Content {
     reserved: u64,
 }
 
+/// Pages that a file takes over from another, by their numbers in both.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SharedPages {
+    /// The first page in the source.
+    pub(super) from: u64,
+    /// The first page in the target.
+    pub(super) to: u64,
+    pub(super) count: u64,
+}
+
 /// Returns the number of pages of a file of `bytes`.
 const fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE as u64)
@@ -110,15 +120,10 @@ impl Content {
         Ok(())
     }
 
-    /// Shares `count` pages of `source` from page `from` on, as pages from `to` on, taking at most
-    /// `room` more pages. A shared page counts for each of its files, so that a write to it always
+    /// Shares pages of `source`, taking at most `room` more pages. A shared page counts for each of its files, so that a write to it always
     /// has room.
-    pub(super) fn share(
-        &mut self,
-        source: &Self,
-        (from, to, count): (u64, u64, u64),
-        room: u64,
-    ) -> VfsResult<()> {
+    pub(super) fn share(&mut self, source: &Self, pages: SharedPages, room: u64) -> VfsResult<()> {
+        let SharedPages { from, to, count } = pages;
         let range = from..from.saturating_add(count);
         let replaced = self.pages.range(to..to.saturating_add(count)).count() as u64;
         let come = source.pages.range(range.clone()).count() as u64;

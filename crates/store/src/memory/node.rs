@@ -9,7 +9,7 @@ use core::any::Any;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use frevo_wire::fscc::eq_ignore_case;
 
-use super::content::Content;
+use super::content::{Content, SharedPages};
 use super::directory::MemoryDirectory;
 use super::faults::Operation;
 use super::shared::{Shared, storable};
@@ -470,7 +470,7 @@ impl Node for MemoryNode {
             if is_ragged && (source_end < source_content.end() || target_end < content.end()) {
                 return Err(Fault::Invalid);
             }
-            content.share(&source_content, (from, to, count), room)?;
+            content.share(&source_content, SharedPages { from, to, count }, room)?;
             if target_end > content.end() {
                 content.set_end(target_end);
             }

@@ -93,7 +93,8 @@ impl Shared {
     pub(super) fn rename_stream(
         &self,
         state: &mut State,
-        (from, key): (&Name, FileKey),
+        from: &Name,
+        key: FileKey,
         to: &Name,
         replace: bool,
     ) -> VfsResult<Name> {

@@ -285,7 +285,7 @@ impl Vfs for MemoryVfs {
         self.shared.writable()?;
         let mut state = self.shared.state.lock();
         if from.stream().is_some() || to.stream().is_some() {
-            return self.shared.rename_stream(&mut state, (from, key), to, replace);
+            return self.shared.rename_stream(&mut state, from, key, to, replace);
         }
         let source = state.live.place(from, from.is_exact())?;
         let (stored, ino, kind) =

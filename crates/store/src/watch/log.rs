@@ -14,7 +14,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::{Bytes, Change, Payer, Reported, Wakers, Wanted};
+use super::{Bytes, Change, Filters, Payer, Reported, Wakers, Wanted};
 use crate::limits::{
     CHANGE_BYTES_PER_WATCH, CHANGES_PER_WATCH, REPORT_BYTES_PER_DIRECTORY, REPORTS_PER_DIRECTORY,
     WAKES_AT_ONCE,
@@ -44,8 +44,7 @@ pub(super) struct Report {
     /// The report's number in the log.
     number: u64,
     audience: Audience,
-    pub(super) matches: CompletionFilter,
-    unless: CompletionFilter,
+    pub(super) filters: Filters,
     /// The changes; None for lost changes.
     changes: SmallVec<[Change; 1]>,
     /// True if a request may have waited for this report. A later report of an equal change must
@@ -56,15 +55,15 @@ pub(super) struct Report {
 impl Report {
     pub(super) const fn new(
         audience: Audience,
-        (matches, unless): (CompletionFilter, CompletionFilter),
+        filters: Filters,
         changes: SmallVec<[Change; 1]>,
     ) -> Self {
-        Self { number: 0, audience, matches, unless, changes, was_awaited: false }
+        Self { number: 0, audience, filters, changes, was_awaited: false }
     }
 
     pub(super) fn of_loss(audience: Audience) -> Self {
-        let (matches, unless) = (CompletionFilter(u32::MAX), CompletionFilter::EMPTY);
-        Self::new(audience, (matches, unless), SmallVec::new())
+        let filters = Filters::of(CompletionFilter(u32::MAX));
+        Self::new(audience, filters, SmallVec::new())
     }
 
     pub(super) fn is_loss(&self) -> bool {
@@ -74,8 +73,8 @@ impl Report {
     const fn is_for(&self, wants: Wants) -> bool {
         let Wants { filter, is_tree } = wants;
         self.audience.has(is_tree)
-            && filter.intersects(self.matches)
-            && !filter.intersects(self.unless)
+            && filter.intersects(self.filters.matches)
+            && !filter.intersects(self.filters.unless)
     }
 
     /// True if `later` is another write to the same file, which needs no report of its own.
@@ -84,8 +83,7 @@ impl Report {
         !self.was_awaited
             && is_modified(later)
             && self.changes == later.changes
-            && (self.audience, self.matches, self.unless)
-                == (later.audience, later.matches, later.unless)
+            && (self.audience, self.filters) == (later.audience, later.filters)
     }
 
     fn bytes(&self) -> usize {
@@ -113,14 +111,57 @@ struct Group {
 /// Reports from one number up to another, exclusive.
 type Span = (u64, u64);
 
-/// The read position of one watch.
+/// The reports that a watch has still to read.
 #[derive(Debug)]
-struct Reader {
-    wants: Wants,
+struct Position {
     /// The first report that the watch has not read.
     cursor: u64,
     /// Spans before the cursor that ended requests leave to the next request.
     returned: Vec<Span>,
+}
+
+impl Position {
+    /// Returns the spans for a request that arrived at report `arrived`, of the reports up to `next`,
+    /// and moves behind them; None while there are none.
+    fn spans(
+        &mut self,
+        wants: Wants,
+        arrived: u64,
+        next: u64,
+        reports: &VecDeque<Report>,
+        dropped: u64,
+    ) -> Option<SmallVec<[Span; 1]>> {
+        let first = if dropped > self.cursor {
+            Some(dropped.saturating_sub(1))
+        } else {
+            reports_from(reports, self.cursor)
+                .find(|report| report.is_for(wants))
+                .map(|report| report.number)
+        };
+        if self.returned.is_empty() && first.is_none() {
+            // None of the reports is for this watch, so the watch skips them all.
+            self.cursor = next;
+            return None;
+        }
+        let mut spans: SmallVec<[Span; 1]> = mem::take(&mut self.returned).into();
+        let to = match first {
+            Some(_) if !spans.is_empty() => next,
+            Some(first) => arrived.max(first.saturating_add(1)),
+            None => self.cursor,
+        };
+        if first.is_some() {
+            spans.push((self.cursor, to));
+            self.cursor = to;
+        }
+        Some(spans)
+    }
+}
+
+/// A watch with its requests.
+#[derive(Debug)]
+struct Reader {
+    wants: Wants,
+    position: Position,
     /// Waiting requests in the order of their arrival.
     waiting: VecDeque<Waiting>,
     /// Number of deletions of the directory before the watch began.
@@ -147,7 +188,7 @@ struct Dropped([u64; 32]);
 impl Dropped {
     fn note(&mut self, report: &Report) {
         for (bit, number) in self.0.iter_mut().enumerate() {
-            if is_set(report.matches, bit) {
+            if is_set(report.filters.matches, bit) {
                 *number = report.number.saturating_add(1);
             }
         }
@@ -221,8 +262,7 @@ impl Log {
         }
         let reader = Reader {
             wants,
-            cursor: self.next,
-            returned: Vec::new(),
+            position: Position { cursor: self.next, returned: Vec::new() },
             waiting: VecDeque::new(),
             deletions: self.deletions,
             payer,
@@ -255,13 +295,8 @@ impl Log {
     }
 
     /// True if a watch is interested in such a report.
-    pub(super) fn is_wanted(
-        &self,
-        audience: Audience,
-        matches: CompletionFilter,
-        unless: CompletionFilter,
-    ) -> bool {
-        let report = Report::new(audience, (matches, unless), SmallVec::new());
+    pub(super) fn is_wanted(&self, audience: Audience, filters: Filters) -> bool {
+        let report = Report::new(audience, filters, SmallVec::new());
         self.groups.iter().any(|group| report.is_for(group.wants))
     }
 
@@ -402,15 +437,11 @@ impl Log {
         let dropped = if reader.wants.is_tree { tree } else { flat };
         let dropped = dropped.for_filter(reader.wants.filter);
         for waiting in reader.waiting.iter_mut().filter(|waiting| waiting.told.is_none()) {
-            let Some(spans) = reader_spans(
-                (&mut reader.cursor, &mut reader.returned),
-                (reader.wants, waiting.arrived, self.next),
-                &self.reports,
-                dropped,
-            ) else {
-                break;
-            };
-            self.told = self.told.max(reader.cursor);
+            let position = &mut reader.position;
+            let spans =
+                position.spans(reader.wants, waiting.arrived, self.next, &self.reports, dropped);
+            let Some(spans) = spans else { break };
+            self.told = self.told.max(reader.position.cursor);
             waiting.told = Some(spans);
             wakers.extend(waiting.waker.take());
         }
@@ -453,8 +484,8 @@ impl Log {
         let own = reader.waiting.iter().position(|waiting| waiting.ticket == ticket);
         let Some(own) = own.and_then(|at| reader.waiting.remove(at)) else { return };
         if let Some(told) = own.told {
-            reader.returned.extend(told);
-            reader.returned.sort_unstable();
+            reader.position.returned.extend(told);
+            reader.position.returned.sort_unstable();
         }
         self.tell(id, wakers);
     }
@@ -502,42 +533,12 @@ impl Reader {
     /// Returns the first report that the watch may still need.
     fn first_needed(&self) -> u64 {
         let told = self.waiting.iter().filter_map(|waiting| waiting.told.as_ref()).flatten();
-        let spans = told.chain(&self.returned).map(|(from, _)| *from);
-        spans.fold(self.cursor, u64::min)
+        let spans = told.chain(&self.position.returned).map(|(from, _)| *from);
+        spans.fold(self.position.cursor, u64::min)
     }
 }
 
 fn reports_from(reports: &VecDeque<Report>, from: u64) -> impl Iterator<Item = &Report> {
     let at = reports.partition_point(|report| report.number < from);
     reports.range(at..)
-}
-
-/// Returns the spans for a request that arrived at report `arrived`; None while there are none.
-fn reader_spans(
-    (cursor, returned): (&mut u64, &mut Vec<Span>),
-    (wants, arrived, next): (Wants, u64, u64),
-    reports: &VecDeque<Report>,
-    dropped: u64,
-) -> Option<SmallVec<[Span; 1]>> {
-    let first = if dropped > *cursor {
-        Some(dropped.saturating_sub(1))
-    } else {
-        reports_from(reports, *cursor).find(|report| report.is_for(wants)).map(|r| r.number)
-    };
-    if returned.is_empty() && first.is_none() {
-        // None of the reports is for this watch, so the watch skips them all.
-        *cursor = next;
-        return None;
-    }
-    let mut spans: SmallVec<[Span; 1]> = mem::take(returned).into();
-    let to = match first {
-        Some(_) if !spans.is_empty() => next,
-        Some(first) => arrived.max(first.saturating_add(1)),
-        None => *cursor,
-    };
-    if first.is_some() {
-        spans.push((*cursor, to));
-        *cursor = to;
-    }
-    Some(spans)
 }

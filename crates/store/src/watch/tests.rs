@@ -299,7 +299,12 @@ fn a_watch_for_the_other_filter_skips_the_report() {
     let both = watches.of(OpenId(1), HERE, &d, Wanted { filter: all, ..FLAT }).0;
     let one = watches.of(OpenId(2), HERE, &d, Wanted { filter: attributes, ..FLAT }).0;
     let modified = NotifyAction::MODIFIED;
-    watches.report_unless(HERE, &name("d\\a"), modified, (attributes, NAMES));
+    watches.report_unless(
+        HERE,
+        &name("d\\a"),
+        modified,
+        Filters { matches: attributes, unless: NAMES },
+    );
     assert_eq!(changes_of(&one), pairs(&[(3, "a")]));
     assert!(changes_of(&both).is_empty());
 }

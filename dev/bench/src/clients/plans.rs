@@ -140,7 +140,8 @@ fn sealed_plans() -> Vec<Plan> {
 
 /// Returns an errand with many files; `least` is the promised ratio to smbclient, if there is one.
 fn many(
-    (errand, name): (Errand, &'static str),
+    errand: Errand,
+    name: &'static str,
     title: String,
     server: Kind,
     is_far: bool,
@@ -184,7 +185,7 @@ fn many_file_plans() -> Vec<Plan> {
             if server == Kind::Smbd { "smbd" } else { "Frevo's server" },
             if is_far { farther() } else { String::new() },
         );
-        many((errand, name), title, server, is_far, Some(3.0))
+        many(errand, name, title, server, is_far, Some(3.0))
     })
     .collect()
 }
@@ -195,8 +196,8 @@ fn listing_plans() -> Vec<Plan> {
     let list = format!("list {LISTED_FILES} entries, smbd");
     vec![
         // The row has no promise, because smbd reads the whole directory for each new name.
-        many((Errand::PutFlat, "put-flat"), put, Kind::Smbd, false, None),
-        many((Errand::List, "list"), list, Kind::Smbd, false, Some(1.0)),
+        many(Errand::PutFlat, "put-flat", put, Kind::Smbd, false, None),
+        many(Errand::List, "list", list, Kind::Smbd, false, Some(1.0)),
     ]
 }
 

@@ -144,7 +144,7 @@ impl ForgedKdc {
         let granting = Self::granting_key(self.etype, &self.realm);
         let ticket = self.issue(client, server, granting, request.nonce);
         let methods = PaData::encode_list(methods.get_mut(..1).unwrap_or_default());
-        Ok(reply(AS_REP, &methods, &ticket, request.nonce, (&key, KeyUsage::AS_REP)))
+        Ok(reply(AS_REP, &methods, &ticket, request.nonce, &key, KeyUsage::AS_REP))
     }
 
     fn answer_tgs(&self, bytes: &[u8]) -> Parsed<Vec<u8>> {
@@ -180,8 +180,7 @@ impl ForgedKdc {
             return Ok(self.error(ErrorCode::SERVER_UNKNOWN, &request.server, None));
         };
         let ticket = self.issue(part.client, server, key, request.nonce);
-        let with = (&subkey, KeyUsage::TGS_REP_SUBKEY);
-        Ok(reply(TGS_REP, &[], &ticket, request.nonce, with))
+        Ok(reply(TGS_REP, &[], &ticket, request.nonce, &subkey, KeyUsage::TGS_REP_SUBKEY))
     }
 
     /// Returns the service that a ticket is given for, or the realm that knows it.
@@ -228,7 +227,8 @@ fn reply(
     padata: &[u8],
     ticket: &ServiceTicket,
     nonce: u32,
-    (key, usage): (&Key, KeyUsage),
+    key: &Key,
+    usage: KeyUsage,
 ) -> Vec<u8> {
     let session = &ticket.session_key;
     let part = EncReplyPart {

@@ -8,7 +8,7 @@ use super::super::lent::{Back, LentKey, NewlyLent};
 use super::super::region::{Access, Region, Registration};
 use super::super::values::RemoteBuffer;
 use super::super::window::{self, Window};
-use super::{BIND, Link};
+use super::{BIND, Link, RemoteAddress};
 use crate::buffer::Buf;
 
 impl Link {
@@ -117,7 +117,7 @@ impl Link {
             length: remote.length.into(),
             access: access.remote_flags().unsigned_abs(),
         };
-        self.queue_with(BIND | u64::from(key), None, WR_BIND_MW, 0, (0, 0), bind);
+        self.queue_with(BIND | u64::from(key), None, WR_BIND_MW, 0, RemoteAddress::NONE, bind);
         self.moving += 1;
         count(&BINDS);
         Ok(remote)

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::super::values::RemoteBuffer;
-use super::{Link, Slot};
+use super::{Link, RemoteAddress, Slot};
 use crate::buffer::Buf;
 use crate::limits::{
     RDMA_SLOTS_AT_ONCE, RDMA_STAGED_BYTES, RDMA_TRANSFER_BYTES_MAX, RDMA_TRANSFERS_MAX,
@@ -184,7 +184,8 @@ impl Link {
             Direction::FromPeer => WR_RDMA_READ,
         };
         let number = super::MOVE | u64::try_from(key.0).unwrap_or(u64::MAX);
-        self.queue(number, place, opcode, 0, (remote.address, remote.key));
+        let remote = RemoteAddress { address: remote.address, key: remote.key };
+        self.queue(number, place, opcode, 0, remote);
         self.moving += 1;
         if let Some(transfer) = self.transfers.get_mut(key.0) {
             transfer.outstanding += 1;
