@@ -56,12 +56,7 @@ impl Owed {
     /// Checks the client's own AP-REP, MS-KILE 3.4.5.1. It repeats the number of this end's AP-REP,
     /// which is new. Its time is not compared: impacket sends the present one.
     pub(crate) fn check(&self, token: &[u8]) -> Result<(), Fault> {
-        let ApRep(sealed) = ApRep::parse(token)?;
-        let part = self
-            .session_key
-            .decrypt(KeyUsage::AP_REP, sealed.cipher)
-            .filter(|_| sealed.etype == self.session_key.etype().number())
-            .ok_or(Fault::WrongProof)?;
+        let part = ApRep::parse(token)?.open(&self.session_key)?;
         let part = EncApRepPart::parse(&part)?;
         if part.sequence == Some(self.sequence) { Ok(()) } else { Err(Fault::WrongProof) }
     }

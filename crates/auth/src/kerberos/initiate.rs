@@ -135,12 +135,7 @@ impl Sent {
     }
 
     fn check(&self, message: &[u8]) -> Result<Context, Fault> {
-        let ApRep(sealed) = ApRep::parse(message)?;
-        let part = self
-            .session_key
-            .decrypt(KeyUsage::AP_REP, sealed.cipher)
-            .filter(|_| sealed.etype == self.session_key.etype().number())
-            .ok_or(Fault::WrongProof)?;
+        let part = ApRep::parse(message)?.open(&self.session_key)?;
         let part = EncApRepPart::parse(&part)?;
         if part.time != self.time {
             return Err(Fault::WrongProof);

@@ -5,12 +5,13 @@ use super::asn1::{
     microseconds, number, octets, octets_field, only, principal, principal_field, realm, text,
     text_field, time, time_field, uint32,
 };
-use super::{Principal, TicketFlags};
+use super::{Fault, Key, KeyUsage, Principal, TicketFlags};
 use crate::der::{self, Elements};
 use crate::limits::{MAX_AUTHORIZATION_DATA, MAX_PRINCIPAL_LEN, MAX_TOKEN_LEN};
 use alloc::vec::Vec;
 use frevo_wire::bit_set;
 use frevo_wire::codec::{Malformed, Parsed};
+use zeroize::Zeroizing;
 
 const AP_REQ: u8 = 14;
 const AP_REP: u8 = 15;
@@ -276,6 +277,15 @@ impl<'a> ApRep<'a> {
         let sealed = EncryptedData::parse(fields.required(2, WHAT)?, "AP-REP data")?;
         fields.end(WHAT)?;
         Ok(Self(sealed))
+    }
+
+    /// Decrypts the EncAPRepPart. Fails for another key, or another type of key.
+    pub(super) fn open(&self, session_key: &Key) -> Result<Zeroizing<Vec<u8>>, Fault> {
+        let Self(sealed) = self;
+        session_key
+            .decrypt(KeyUsage::AP_REP, sealed.cipher)
+            .filter(|_| sealed.etype == session_key.etype().number())
+            .ok_or(Fault::WrongProof)
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
