@@ -12,12 +12,13 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 use crate::client::draft::pack;
 use crate::client::files::{data, read_draft, write_draft};
 use crate::client::*;
-use crate::protected::{By, Protected};
+use crate::protected::{By, Protected, Writes, malform};
 
 /// Length of a WRITE's data: enough for a batch, and many fit the connection.
 const LEN: usize = 9000;
 /// WRITEs that are sent at once: more than one batch.
 const COUNT: usize = 11;
+const WRITES: Writes = Writes { count: COUNT, len: LEN };
 
 /// Counts the requests that were checked, and the replies that were protected, together.
 #[derive(Clone, Default)]
@@ -87,19 +88,9 @@ fn counted(test: &impl AsyncFn(&World, &Batches)) {
     });
 }
 
-/// WRITEs of [`LEN`] bytes.
 impl Protected {
-    fn write(&self, at: usize) -> Draft {
-        write_draft(self.file, (at * LEN) as u64, &vec![at as u8 + 1; LEN])
-    }
-
     fn frames(&mut self, drafts: Vec<Draft>) -> Vec<Vec<u8>> {
         drafts.into_iter().map(|draft| self.frame(draft)).collect()
-    }
-
-    fn writes(&mut self) -> Vec<Vec<u8>> {
-        let drafts = (0..COUNT).map(|at| self.write(at)).collect();
-        self.frames(drafts)
     }
 
     /// Sends all at once, so that the server finds them together.
@@ -111,11 +102,6 @@ impl Protected {
         }
         self.peer.send_bytes(&bytes).await;
     }
-}
-
-/// True if the `at`th WRITE is in the file.
-fn is_written(content: &[u8], at: usize) -> bool {
-    content.get(at * LEN..(at + 1) * LEN).is_some_and(|data| data == vec![at as u8 + 1; LEN])
 }
 
 #[test]
@@ -132,11 +118,11 @@ fn writes_that_come_together_are_checked_together_where_it_pays() {
         ] {
             let mut writer = Protected::open(world, by).await;
             batches.take();
-            let frames = writer.writes();
+            let frames = writer.frames_of(WRITES);
             writer.send_all(&frames).await;
             assert_eq!(writer.statuses(COUNT).await, [Status::SUCCESS; COUNT], "{by:?}");
             let content = world.content("data");
-            assert!((0..COUNT).all(|at| is_written(&content, at)), "{by:?}");
+            assert!((0..COUNT).all(|at| WRITES.is_in(&content, at)), "{by:?}");
             let checked = batches.take();
             // Some messages may arrive alone, for instance the last one, and are then checked
             // alone.
@@ -195,21 +181,13 @@ fn a_wrong_signature_among_right_ones_is_refused_alone() {
         for wrong in 0..COUNT {
             let mut writer = Protected::open(world, by).await;
             batches.take();
-            let mut frames = writer.writes();
+            let mut frames = writer.frames_of(WRITES);
             // One bit is changed, in the data or in the Signature, so only this message must be
             // refused.
             frames[wrong][if wrong % 2 == 0 { 200 } else { 50 }] ^= 1;
             writer.send_all(&frames).await;
-            let mut expected = [Status::SUCCESS; COUNT];
-            expected[wrong] = Status::ACCESS_DENIED;
-            assert_eq!(writer.statuses(COUNT).await, expected, "{wrong}");
+            writer.expect_refused(world, WRITES, wrong).await;
             assert_eq!(batches.take() > 0, by.gains(), "{by:?}");
-            let content = world.content("data");
-            for at in 0..COUNT {
-                assert_eq!(is_written(&content, at), at != wrong, "{at} of {wrong}");
-            }
-            writer.peer.close(&writer.mount, writer.file).await;
-            std::fs::remove_file(world.path("data")).unwrap();
         }
     });
 }
@@ -223,19 +201,11 @@ fn a_wrong_tag_ends_the_connection_in_its_turn() {
             for wrong in [0, 1, 4, 7, 8, COUNT - 1] {
                 let mut writer = Protected::open(world, by).await;
                 batches.take();
-                let mut frames = writer.writes();
+                let mut frames = writer.frames_of(WRITES);
                 frames[wrong][300] ^= 1;
                 writer.send_all(&frames).await;
-                let statuses = writer.statuses(COUNT).await;
-                assert!(statuses.len() <= wrong, "{by:?}: {statuses:?}");
-                assert!(statuses.iter().all(|status| *status == Status::SUCCESS));
-                writer.peer.expect_disconnect().await;
+                writer.expect_end_at(world, WRITES, wrong).await;
                 assert_eq!(batches.take() > 0, by.gains(), "{by:?}");
-                let content = world.content("data");
-                for at in 0..COUNT {
-                    assert_eq!(is_written(&content, at), at < wrong, "{by:?}: {at} of {wrong}");
-                }
-                std::fs::remove_file(world.path("data")).unwrap();
             }
         });
     }
@@ -249,11 +219,11 @@ fn requests_behind_a_logoff_find_no_session() {
             let mut writer = Protected::open(world, by).await;
             batches.take();
             let drafts = vec![
-                writer.write(0),
-                writer.write(1),
+                writer.write(WRITES, 0),
+                writer.write(WRITES, 1),
                 Draft::empty(Command::LOGOFF),
-                writer.write(2),
-                writer.write(3),
+                writer.write(WRITES, 2),
+                writer.write(WRITES, 3),
             ];
             let frames = writer.frames(drafts);
             writer.send_all(&frames).await;
@@ -274,7 +244,7 @@ fn requests_behind_a_logoff_find_no_session() {
             assert_eq!(batches.take() >= 5, by.gains(), "{by:?}");
             let content = world.content("data");
             for at in 0..4 {
-                assert_eq!(is_written(&content, at), at < 2, "{by:?}, {at}");
+                assert_eq!(WRITES.is_in(&content, at), at < 2, "{by:?}, {at}");
             }
         });
     }
@@ -308,7 +278,7 @@ fn each_session_has_its_own_key() {
                 assert_eq!(checked, if is_row && by.gains() { 7 } else { 0 }, "{by:?}");
                 for (at, who) in order.into_iter().enumerate() {
                     let name = if who == 0 { "data" } else { "other" };
-                    assert!(is_written(&world.content(name), at), "{by:?}: {at} in {name}");
+                    assert!(WRITES.is_in(&world.content(name), at), "{by:?}: {at} in {name}");
                 }
             }
         });
@@ -323,18 +293,12 @@ fn a_frame_that_comes_twice_ends_the_connection() {
         counted(&async |world, batches| {
             let mut writer = Protected::open(world, by).await;
             batches.take();
-            let mut frames = writer.writes();
-            frames.truncate(5);
+            let writes = Writes { count: 5, ..WRITES };
+            let mut frames = writer.frames_of(writes);
             frames[2] = frames[1].clone();
             writer.send_all(&frames).await;
-            let statuses = writer.statuses(5).await;
-            assert!(statuses.len() <= 2, "{by:?}: {statuses:?}");
-            writer.peer.expect_disconnect().await;
+            writer.expect_end_at(world, writes, 2).await;
             assert_eq!(batches.take() > 0, by.gains(), "{by:?}");
-            let content = world.content("data");
-            for at in 0..5 {
-                assert_eq!(is_written(&content, at), at < 2, "{by:?}, {at}");
-            }
         });
     }
 }
@@ -346,22 +310,11 @@ fn a_malformed_frame_does_not_spoil_those_before_it() {
         counted(&async |world, batches| {
             let mut writer = Protected::open(world, by).await;
             batches.take();
-            let mut frames = writer.writes();
-            match by {
-                // The message becomes malformed: StructureSize of the SMB2 header, or Flags of the
-                // transform header, is wrong.
-                By::Sign(_) => frames[3][4] ^= 1,
-                By::Seal(_) => frames[3][42] = 2,
-            }
+            let mut frames = writer.frames_of(WRITES);
+            malform(&mut frames[3], by);
             writer.send_all(&frames).await;
-            let statuses = writer.statuses(COUNT).await;
-            assert!(statuses.len() <= 3, "{by:?}: {statuses:?}");
-            writer.peer.expect_disconnect().await;
+            writer.expect_end_at(world, WRITES, 3).await;
             assert_eq!(batches.take() > 0, by.gains(), "{by:?}");
-            let content = world.content("data");
-            for at in 0..COUNT {
-                assert_eq!(is_written(&content, at), at < 3, "{by:?}, {at}");
-            }
         });
     }
 }

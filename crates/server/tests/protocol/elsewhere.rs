@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::client::files::{close_draft, data, lock_draft, read_draft, write_draft};
 use crate::client::world::{Users, in_own_world, serving};
 use crate::client::*;
-use crate::protected::{By, Protected};
+use crate::protected::{By, Protected, Writes, malform};
 
 /// Every algorithm.
 const ALL: [By; 7] = [
@@ -38,6 +38,9 @@ const LARGE: usize = 8 << 20;
 
 /// Bytes of a message that is elsewhere in the tests with a stopped clock.
 const LONG: usize = 20_000;
+
+/// Some such messages.
+const WRITES: Writes = Writes { count: 4, len: LONG };
 
 /// The time for which it is elsewhere.
 const AWAY: Duration = Duration::from_secs(2);
@@ -90,15 +93,11 @@ impl Protected {
         self.peer.reply().await
     }
 
-    fn write_long(&self, at: u8) -> Draft {
-        write_draft(self.file, u64::from(at) * LONG as u64, &[at + 1; LONG])
+    async fn send_each(&self, frames: &[Vec<u8>]) {
+        for frame in frames {
+            self.peer.send_frame(frame).await;
+        }
     }
-}
-
-/// True if the WRITE of [`Protected::write_long`] is in the file.
-fn is_written(content: &[u8], at: usize) -> bool {
-    let written = content.get(at * LONG..(at + 1) * LONG);
-    written.is_some_and(|data| data == [u8::try_from(at).unwrap() + 1; LONG])
 }
 
 /// Lets the server do what it can without a clock.
@@ -179,25 +178,12 @@ fn a_wrong_signature_is_refused_alone() {
     away(async |world| {
         for wrong in 0..4 {
             let mut user = Protected::open(world, BOTH[0]).await;
-            let mut frames = Vec::new();
-            for at in 0..4 {
-                frames.push(user.frame(user.write_long(at)));
-            }
+            let mut frames = user.frames_of(WRITES);
             // One bit is changed, in the data or in the Signature, so only this message must be
             // refused.
             frames[wrong][if wrong % 2 == 0 { 5000 } else { 50 }] ^= 1;
-            for frame in &frames {
-                user.peer.send_frame(frame).await;
-            }
-            let mut expected = [Status::SUCCESS; 4];
-            expected[wrong] = Status::ACCESS_DENIED;
-            assert_eq!(user.statuses(4).await, expected, "{wrong}");
-            let content = world.content("data");
-            for at in 0..4 {
-                assert_eq!(is_written(&content, at), at != wrong, "{at} of {wrong}");
-            }
-            user.peer.close(&user.mount, user.file).await;
-            std::fs::remove_file(world.path("data")).unwrap();
+            user.send_each(&frames).await;
+            user.expect_refused(world, WRITES, wrong).await;
         }
     });
 }
@@ -208,23 +194,10 @@ fn a_wrong_tag_ends_the_connection_in_its_turn() {
     away(async |world| {
         for wrong in 0..4 {
             let mut user = Protected::open(world, BOTH[1]).await;
-            let mut frames = Vec::new();
-            for at in 0..4 {
-                frames.push(user.frame(user.write_long(at)));
-            }
+            let mut frames = user.frames_of(WRITES);
             frames[wrong][5000] ^= 1;
-            for frame in &frames {
-                user.peer.send_frame(frame).await;
-            }
-            let statuses = user.statuses(4).await;
-            assert!(statuses.len() <= wrong, "{statuses:?}");
-            assert!(statuses.iter().all(|status| *status == Status::SUCCESS));
-            user.peer.expect_disconnect().await;
-            let content = world.content("data");
-            for at in 0..4 {
-                assert_eq!(is_written(&content, at), at < wrong, "{at} of {wrong}");
-            }
-            std::fs::remove_file(world.path("data")).unwrap();
+            user.send_each(&frames).await;
+            user.expect_end_at(world, WRITES, wrong).await;
         }
     });
 }
@@ -237,8 +210,8 @@ fn the_messages_of_a_compound_are_verified_each() {
             let mut user = Protected::open(world, BOTH[0]).await;
             let mut drafts = vec![
                 user.mount.put(Draft::echo()),
-                user.mount.put(user.write_long(0)),
-                user.mount.put(user.write_long(1)),
+                user.mount.put(user.write(WRITES, 0)),
+                user.mount.put(user.write(WRITES, 1)),
             ];
             drafts.iter_mut().for_each(|draft| user.peer.stamp(draft));
             let mut frame = user.packed(&drafts);
@@ -263,7 +236,7 @@ fn nothing_overtakes_on_its_connection() {
         away(async |world| {
             let mut user = Protected::open(world, by).await;
             let mut expected = Vec::new();
-            for draft in [user.write_long(0), Draft::echo(), close_draft(user.file)] {
+            for draft in [user.write(WRITES, 0), Draft::echo(), close_draft(user.file)] {
                 expected.push(user.peer.next_id);
                 user.send(draft).await;
             }
@@ -275,7 +248,7 @@ fn nothing_overtakes_on_its_connection() {
                 order.push(reply.ok().header.message_id);
             }
             assert_eq!(order, expected, "{by:?}");
-            assert!(is_written(&world.content("data"), 0), "{by:?}");
+            assert!(WRITES.is_in(&world.content("data"), 0), "{by:?}");
         });
     }
 }
@@ -324,7 +297,7 @@ fn other_connections_are_served_meanwhile() {
             world.file("data", vec![7; LONG]);
             let mut user = Protected::open(world, by).await;
             let mut other = Protected::open(world, by).await;
-            for draft in [user.write_long(0), read_draft(user.file, 0, LONG as u32)] {
+            for draft in [user.write(WRITES, 0), read_draft(user.file, 0, LONG as u32)] {
                 let began = Instant::now();
                 user.send(draft).await;
                 other.ask(Draft::echo()).await.ok();
@@ -347,7 +320,7 @@ fn a_session_that_ends_meanwhile_is_gone_when_the_turn_comes() {
             second.negotiate(&by.offer()).await;
             let bound = second.try_log_on(Setup::binding("ann", &user.mount.logon)).await.unwrap();
             let logoff = Draft::empty(Command::LOGOFF).session(bound.id);
-            user.send(user.write_long(0)).await;
+            user.send(user.write(WRITES, 0)).await;
             settle().await;
             let via = match by {
                 By::Sign(_) => Via::Signed(&bound),
@@ -375,13 +348,13 @@ fn a_connection_may_end_meanwhile() {
     for by in BOTH {
         away(async |world| {
             let mut user = Protected::open(world, by).await;
-            user.send(user.write_long(0)).await;
+            user.send(user.write(WRITES, 0)).await;
             settle().await;
             let held = world.server.ledger.bytes();
             assert!(held >= LONG, "{by:?}: {held} bytes are charged");
             drop(user);
             world.wind_up().await;
-            assert!(is_written(&world.content("data"), 0), "{by:?}");
+            assert!(WRITES.is_in(&world.content("data"), 0), "{by:?}");
         });
         // The connection ends while another thread protects its reply.
         away(async |world| {
@@ -405,9 +378,9 @@ fn few_messages_of_a_connection_are_elsewhere() {
         away(async |world| {
             let mut user = Protected::open(world, by).await;
             let idle = world.server.ledger.bytes();
-            let count = CRYPTO_LINED_UP as u8 + 4;
+            let count = CRYPTO_LINED_UP + 4;
             for at in 0..count {
-                user.send(user.write_long(at)).await;
+                user.send(user.write(WRITES, at)).await;
             }
             settle().await;
             let held = world.server.ledger.bytes() - idle;
@@ -416,10 +389,10 @@ fn few_messages_of_a_connection_are_elsewhere() {
             let each = (64 << 10) + 4096;
             assert!(held >= most * LONG, "{by:?}: {held} bytes");
             assert!(held <= (most + 1) * each, "{by:?}: {held} bytes of {most} messages");
-            let statuses = user.statuses(usize::from(count)).await;
-            assert_eq!(statuses, vec![Status::SUCCESS; usize::from(count)], "{by:?}");
+            let statuses = user.statuses(count).await;
+            assert_eq!(statuses, vec![Status::SUCCESS; count], "{by:?}");
             let content = world.content("data");
-            assert!((0..usize::from(count)).all(|at| is_written(&content, at)), "{by:?}");
+            assert!((0..count).all(|at| WRITES.is_in(&content, at)), "{by:?}");
         });
     }
 }
@@ -430,21 +403,11 @@ fn a_malformed_frame_does_not_spoil_those_before_it() {
     for by in BOTH {
         away(async |world| {
             let mut user = Protected::open(world, by).await;
-            let (first, mut second) =
-                (user.frame(user.write_long(0)), user.frame(user.write_long(1)));
-            match by {
-                // The message becomes malformed: StructureSize of the SMB2 header, or Flags of the
-                // transform header, is wrong.
-                By::Sign(_) => second[4] ^= 1,
-                By::Seal(_) => second[42] = 2,
-            }
-            user.peer.send_frame(&first).await;
-            user.peer.send_frame(&second).await;
-            let statuses = user.statuses(2).await;
-            assert!(statuses.len() <= 1, "{statuses:?}");
-            user.peer.expect_disconnect().await;
-            let content = world.content("data");
-            assert!(is_written(&content, 0) && !is_written(&content, 1), "{by:?}");
+            let writes = Writes { count: 2, ..WRITES };
+            let mut frames = user.frames_of(writes);
+            malform(&mut frames[1], by);
+            user.send_each(&frames).await;
+            user.expect_end_at(world, writes, 1).await;
         });
     }
 }
