@@ -73,7 +73,8 @@ async fn exchange(stream: UnixStream, path: &str, body: Option<&str>) -> Result<
     tokio::select! {
         biased;
         answer = asked => answer,
-        // Before the answer the connection's future ends only if the connection breaks.
+        // Without an answer the connection's future ends only if the connection breaks, so that is
+        // the error.
         ended = connection => Err(Failure::Broken(match ended {
             Ok(()) => String::from("the server closed the connection"),
             Err(error) => error.to_string(),
@@ -96,7 +97,8 @@ mod tests {
                 theirs.read_exact(&mut request).await.unwrap();
                 let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
                 theirs.write_all(head.as_bytes()).await.unwrap();
-                // The client closes the connection when the answer becomes too long.
+                // The client closes the connection when the answer gets too long, so this write may
+                // fail.
                 let _ = theirs.write_all(&vec![b'x'; bytes]).await;
             };
             let (answer, ()) = tokio::join!(exchange(ours, "/status", None), answering);

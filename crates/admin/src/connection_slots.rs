@@ -110,7 +110,8 @@ mod tests {
     fn is_lost(slot: &PeerSlot) -> bool {
         let is_over = pin!(slot.lost()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
         if is_over {
-            // The check has consumed the notification, so it is sent again for the next check.
+            // Polling `lost` has consumed the notification, so it is sent again for the next check
+            // of this slot.
             slot.taken.lost.notify_one();
         }
         is_over

@@ -35,8 +35,8 @@ pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
                 }
                 Err(error) => after_failure(&error).await,
             }
-            // This yields, so that connections that lost their slot can end before the next
-            // connection is accepted.
+            // Yielding lets connections that have lost their slot end before the next connection is
+            // accepted.
             tokio::task::yield_now().await;
         }
     };

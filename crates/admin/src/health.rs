@@ -92,8 +92,8 @@ impl Health {
         table.looks.retain(|name, _| names.binary_search(name).is_ok());
         for name in names {
             let look = table.looks.entry(name.clone()).or_default();
-            // A hanging folder must not take more threads: the next probe of a folder waits until
-            // its running probe has ended.
+            // A folder may hang. Its next probe waits until the running probe has ended, so one
+            // folder takes only one thread.
             if !look.is_wanted {
                 look.is_wanted = true;
                 tokio::task::spawn_local(Arc::clone(self).probe(server.clone(), name));
@@ -126,7 +126,8 @@ impl Health {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        // A share whose probe takes longer is reported as pending, so the wait ends here.
+        // A share whose probe takes longer is reported as pending, so the wait ends after
+        // PROBE_PATIENCE.
         let _ = timeout(PROBE_PATIENCE, settled).await;
     }
 
@@ -204,7 +205,7 @@ mod tests {
     async fn so_many_threads_look_and_none_more() {
         let (health, server) = (Arc::<Health>::default(), server(1));
         let look = async {
-            // Takes all threads, as probes of hanging folders do.
+            // The test takes all threads, as probes of hanging folders would do.
             let mut held = Vec::new();
             for _ in 0..PROBE_THREADS {
                 held.push(Arc::clone(&health.threads).try_acquire_owned().unwrap());
@@ -262,7 +263,8 @@ mod tests {
         assert!(later.reason.is_some_and(|reason| reason.contains("not answered for 5 s")));
         look.outcome = Some((Err("gone".into()), now, Duration::ZERO));
         let failed = look.health_of("data", now);
-        // While a first probe waits for a thread, the state of the share is unknown.
+        // The first probe of a share still waits for a thread, so the state of the share is
+        // unknown.
         look = Look { is_wanted: true, ..Look::default() };
         assert_eq!(look.health_of("data", now + PROBE_SLOW).state, State::Unknown);
         assert_eq!((failed.state, failed.reason), (State::Failed, Some("gone".into())));

@@ -65,8 +65,8 @@ pub(crate) struct Columns {
 /// Samples a server for ever.
 pub(crate) async fn keep(history: Rc<History>, server: Server) {
     let mut ticks = interval(SAMPLE_INTERVAL);
-    // After the machine was suspended, the missed samples are left out: one sample covers the whole
-    // time.
+    // While the machine is suspended samples are missed. They are left out, and the next sample
+    // covers the whole time.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     let (mut before, mut at) = (server.overview(), Instant::now());
@@ -203,8 +203,8 @@ mod tests {
         let new = history.columns(2);
         assert_eq!((new.time, new.last), (vec![3], 3));
         assert!(history.columns(3).time.is_empty());
-        // A page loaded before a restart of the server asks for samples after a number that is too
-        // high.
+        // A page that was loaded before a restart of the server asks for samples after 99, a number
+        // that is too high: it gets all.
         assert_eq!(history.columns(99).time, [1, 2, 3]);
         let many = i64::try_from(SAMPLES).unwrap() + 10;
         for time in 4..=many {
@@ -213,7 +213,7 @@ mod tests {
         let all = history.columns(0);
         assert_eq!((all.time.len(), all.time[0]), (SAMPLES, 11));
         assert_eq!(all.time.last(), Some(&many));
-        // The page asks for samples that have been dropped already.
+        // Sample 2 and some after it have been dropped already, so the page gets all that are left.
         assert_eq!(history.columns(1).time.len(), SAMPLES);
         assert_eq!(SAMPLE_INTERVAL.as_secs() * SAMPLES as u64, 3600);
     }

@@ -230,7 +230,8 @@ impl Scrape {
         let mut counts: Vec<(&str, usize, usize)> =
             shown.iter().map(|share| (&*share.name, share.connections, share.opens)).collect();
         if !rest.is_empty() {
-            // A share's name has no slash, so this label cannot be the name of a share.
+            // The name of a share has no slash, so the label "/others/" cannot be the name of a
+            // share.
             let sum = |of: fn(&ShareStatus) -> usize| rest.iter().map(of).sum();
             counts.push(("/others/", sum(|share| share.connections), sum(|share| share.opens)));
         }
@@ -270,7 +271,7 @@ mod tests {
 
     #[test]
     fn so_many_shares_have_metrics_of_their_own() {
-        // IPC$ counts as a share, too.
+        // IPC$ counts as one share, so these numbers are just below, at and above the limit.
         for shares in [SHARE_LABELS - 2, SHARE_LABELS - 1, SHARE_LABELS] {
             let builder = (0..shares).fold(Server::builder(), |builder, number| {
                 builder.share(&format!("share{number:04}"), vfs::memory(1 << 20))

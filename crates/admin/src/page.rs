@@ -55,7 +55,7 @@ mod tests {
                 let legend = format!("{chart}-legend");
                 assert!(ids.contains(&&*legend), "{path} uses #{legend}, which the page has not");
             }
-            // Text from clients must never become HTML.
+            // Text from clients must never become HTML, so the script must not use these functions.
             for bad in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
                 assert!(!script.contains(bad), "{path} has {bad}");
             }

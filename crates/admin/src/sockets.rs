@@ -39,7 +39,7 @@ impl Listening {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         remove_abandoned(path)?;
-        // With this umask the socket has mode 0600 from the beginning: no other user can connect
+        // With this umask the socket has mode 0600 from the beginning, so no other user can connect
         // before a chmod.
         let before = rustix::process::umask(Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(path);

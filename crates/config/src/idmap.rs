@@ -63,7 +63,7 @@ impl FromStr for Numbers {
             text.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse().ok()).flatten()
         };
         let ends = text.split_once('-').and_then(|(a, b)| Some((digits(a)?, digits(b)?)));
-        // u32::MAX is not a valid ID of a user or group, so a range must end below it.
+        // u32::MAX is not a valid id of a user or group, so a range must end below it.
         match ends {
             Some((first, last)) if LOWEST <= first && first <= last && last < u32::MAX => {
                 Ok(Self { first, last })

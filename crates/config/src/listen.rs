@@ -73,7 +73,7 @@ impl FromStr for Listen {
             network if network.contains('/') && !network.contains(':') => {
                 ListenOn::Network(network.parse()?)
             }
-            // An IPv6 address must be in brackets: otherwise its last group could be taken for a
+            // An IPv6 address must be in brackets, because its last group could be taken for a
             // port.
             host => match host.parse::<IpAddr>().map_err(|_| wrong())? {
                 address @ IpAddr::V4(_) => ListenOn::Address(address),

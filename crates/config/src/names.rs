@@ -211,7 +211,7 @@ impl FromStr for Who {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // `@` marks a group. The name is checked without it, because group names obey the same
+        // `@` marks a group. The rest of the name is checked, because group names obey the same
         // rules as user names.
         let name = text.strip_prefix('@').unwrap_or(text);
         let (domain, name) = name.split_once('\\').map_or((None, name), |(d, n)| (Some(d), n));

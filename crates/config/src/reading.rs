@@ -69,8 +69,8 @@ impl Config {
 
     /// The configuration with the keys, shares and users of another one added.
     fn overlaid(mut self, later: Self) -> Self {
-        // The pattern lists all fields, so that a new section that is missing here does not
-        // compile.
+        // The pattern lists all fields, so that a new section which this function forgets is a
+        // compile error.
         let Self {
             server,
             limits,
@@ -110,8 +110,8 @@ fn parse_part(whole: &str, part: Range<usize>) -> (Option<Config>, Vec<Fault>) {
             Ok(config) => return (Some(config), faults),
             Err(error) => error,
         };
-        // After an earlier fault the loop blanks out a key. This key is then missing, which must
-        // not be reported as another fault.
+        // Each faulty key is blanked out, so the next parse may report it as missing, which is no
+        // further fault.
         let missing = error.message().strip_prefix("missing field `");
         let missing = missing.and_then(|rest| rest.split('`').next());
         if !missing.is_some_and(|key| gone.iter().any(|known: &String| known == key)) {
@@ -153,8 +153,8 @@ fn take_out(text: &mut String, span: &Range<usize>, is_table: bool) -> Option<St
     if old.trim().is_empty() {
         return None;
     }
-    // The replaced text keeps its length and its newlines, so that the positions of later faults
-    // stay right.
+    // The blanks keep the length of the text and its newlines, so that the positions of later
+    // faults stay right.
     let blank = |byte: u8| if byte == b'\n' { '\n' } else { ' ' };
     let blanks: String = old.bytes().map(blank).collect();
     text.replace_range(start..end, &blanks);
@@ -221,7 +221,8 @@ macro_rules! overlaid {
     ($section:ident: $($key:ident),+ $(,)?) => {
         impl $section {
             fn overlaid(mut self, later: Self) -> Self {
-                // The pattern lists all keys, so that a forgotten key does not compile.
+                // The pattern lists all keys, so that a key which this function forgets is a
+                // compile error.
                 let Self { $($key),+ } = later;
                 $(self.$key.overlay($key);)+
                 self

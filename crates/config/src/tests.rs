@@ -171,7 +171,7 @@ fn every_key_can_be_set() {
     assert_eq!(config.shares[1].allow[0].as_str(), "ann");
     assert_eq!(config.shares[0].file_mode, Some(Mode(0o644)));
     assert_eq!(config.shares[0].directory_mode, Some(Mode(0o755)));
-    // The text above must contain all keys of all sections, so that each key is tested.
+    // The text above must contain every key of every section, so that each key is tested.
     for (section, keys) in keys() {
         assert!(!keys.is_empty(), "{section}");
         for key in keys {

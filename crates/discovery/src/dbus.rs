@@ -88,8 +88,8 @@ impl Body {
             put_u32(&mut inner, length(value));
             inner.extend(value);
         }
-        // Outer and inner array both begin at a multiple of four, so the alignment inside does not
-        // change.
+        // The inner array begins at a multiple of four, as it did on its own, so its padding is
+        // still right.
         put_u32(&mut self.bytes, length(&inner));
         self.bytes.extend(inner);
         self
@@ -156,8 +156,8 @@ fn call_message(serial: u32, flags: u8, method: Method<'_>, body: &Body) -> Vec<
     put_u32(&mut message, length(&body.bytes));
     put_u32(&mut message, serial);
     put_u32(&mut message, length(&fields));
-    // The fields begin at offset 16, a multiple of eight, so their own alignment is right in the
-    // message.
+    // The fields begin at offset 16, a multiple of eight, so their padding is right in the message,
+    // too.
     message.extend(fields);
     align(&mut message, 8);
     message.extend(&body.bytes);
@@ -214,7 +214,8 @@ impl Bus {
         let mut stream = UnixStream::connect_addr(address)?;
         stream.set_read_timeout(Some(REPLY_TIME))?;
         stream.set_write_timeout(Some(REPLY_TIME))?;
-        // EXTERNAL without an identity lets the bus take the user from the socket.
+        // EXTERNAL without an identity makes the bus take the user from the credentials of the
+        // socket.
         stream.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\n")?;
         let mut answered = Vec::new();
         while !answered.ends_with(b"\r\n") || !answered.windows(3).any(|three| three == b"OK ") {

@@ -43,7 +43,7 @@ pub(crate) const fn is_link_local(address: Ipv6Addr) -> bool {
 }
 
 const fn is_prefix_same(one: u128, two: u128, bits: u8) -> bool {
-    // A prefix of zero bits would match every address, so it counts as no match.
+    // A prefix of zero bits would match every address, so it never matches here.
     bits > 0 && (one ^ two).leading_zeros() >= bits as u32
 }
 
@@ -68,7 +68,8 @@ fn is_announced(announcement: &Announcement, one: &Interface) -> bool {
     }
     announcement.addresses.iter().any(|listening| match listening {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => one.address.is_ipv4(),
-        // An IPv6 socket on all addresses may accept IPv4, too.
+        // An IPv6 socket on the unspecified address may also accept IPv4, so it counts for all
+        // addresses.
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => true,
         address => *address == one.address,
     })

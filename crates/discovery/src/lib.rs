@@ -40,8 +40,8 @@ impl Announced {
                     it does not exist, or the server does not listen there");
             }
         }
-        // Without an address to listen on there is nothing to announce. A missing interface may
-        // appear later, so it does not end the announcement.
+        // If the server listens on no address, there is nothing to announce. A missing interface
+        // may appear later, so it does not end the announcement.
         if announcement.addresses.is_empty() {
             return Self { mdns: None, wsd: None };
         }

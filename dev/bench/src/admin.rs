@@ -183,7 +183,7 @@ async fn load(
     round(false).await?;
     let (mut effects, mut noise, mut rates, mut parts) = (vec![], vec![], vec![], vec![]);
     for pair in 0..args.pairs.max(1) {
-        // The order alternates (without, with, without, and the reverse), so that a drift of the
+        // The order alternates (without, with, without; then the reverse), so that a drift of the
         // machine affects both kinds equally.
         let order = if pair % 2 == 0 { [false, true, false] } else { [true, false, true] };
         let mut rounds = Vec::new();

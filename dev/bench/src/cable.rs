@@ -92,7 +92,7 @@ fn start(args: &Arguments, peer: &Peer, links: &Links) -> Result<Child> {
 fn watch(args: &Arguments, links: &Links) -> Result<Vec<Sample>> {
     let mut meter = Meter::new(links)?;
     let begun = Instant::now();
-    // Waits until both links carry data.
+    // Waits until both links carry data, because the connection needs some time to use them.
     while meter.look()?.iter().any(|rate| *rate < IN_USE) {
         ensure!(begun.elapsed() < MARGIN, "the links are not used within {MARGIN:?}");
     }
@@ -239,7 +239,7 @@ mod tests {
             (0..30).map(|n| Sample { at: f64::from(n) / 10.0, rates: [1e8, 2e8] }).collect();
         let svg = picture(&args, &samples);
         let edges: Vec<&str> = svg.lines().filter(|line| line.starts_with("<polygon")).collect();
-        // The top of the picture is 300 MB/s; 100 MB/s is a third of its height.
+        // The top of the picture is 300 MB/s, so an edge at 100 MB/s is at a third of its height.
         let [first, second] = edges[..] else { panic!("{edges:?}") };
         assert!(
             first.contains("\"60.0,205.3 ") && first.ends_with(" 60.0,280.0\" fill=\"#0072b2\"/>")

@@ -162,7 +162,7 @@ fn measure(
     let mut cells: Vec<_> = args.counts.iter().map(|count| (*count, Cell::default())).collect();
     for _ in 0..args.rounds {
         for (count, cell) in &mut cells {
-            // The client uses every link, so there are as many links as channels.
+            // The client uses every link, so in this setting there are as many links as channels.
             let links = match setting {
                 Setting::Links => Some(Links::new(&vec![&args.rate; (*count).min(args.links)])?),
                 Setting::Loopback => None,

@@ -190,7 +190,8 @@ async fn without_keys(old: Connection, first: &First) -> Result<Connection> {
     let session_id = old.session_id();
     let second =
         first.second(next, old.credits()).context("the first connection cannot be taken over")?;
-    // The receiver task of the dropped connection closes the socket; no answer is missing.
+    // The receiver task of the dropped connection closes its socket. No answer is outstanding, so
+    // none gets lost.
     drop(old);
     let mut conn = wire::connection(second, "127.0.0.1");
     conn.set_compression_requested(false);
@@ -252,7 +253,7 @@ impl Requests {
             Open::Read => (FileAccessMask::FILE_READ_DATA, CreateDisposition::FileOpen),
             Open::Write => (FileAccessMask::FILE_WRITE_DATA, CreateDisposition::FileOpenIf),
             Open::New => (FileAccessMask::FILE_WRITE_DATA, CreateDisposition::FileCreate),
-            // On a folder the bit of FILE_READ_DATA means FILE_LIST_DIRECTORY.
+            // On a folder the bit of FILE_READ_DATA is FILE_LIST_DIRECTORY.
             Open::Folder | Open::AppleFolder => {
                 (FileAccessMask::FILE_READ_DATA, CreateDisposition::FileOpen)
             }
@@ -270,7 +271,7 @@ impl Requests {
                     | ShareAccess::FILE_SHARE_DELETE,
             ),
             create_disposition: disposition,
-            // MS-SMB2 2.2.13: FILE_DIRECTORY_FILE, or FILE_NON_DIRECTORY_FILE.
+            // MS-SMB2 2.2.13: 0x01 is FILE_DIRECTORY_FILE, and 0x40 is FILE_NON_DIRECTORY_FILE.
             create_options: match how {
                 Open::Folder | Open::AppleFolder => 0x01,
                 _ => 0x40,

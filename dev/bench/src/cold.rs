@@ -213,12 +213,13 @@ async fn pass(row: Row, peer: &Peer, share: &Path, mib: u64) -> Result<Pass> {
     };
     let seconds = start.elapsed().as_secs_f64();
     let machine = proc::machine_cpu_seconds() - machine;
-    // The CPU time of a process group may shrink by some milliseconds when a process ends, so the
-    // difference is at least 0.
+    // The CPU time of a process group may shrink by some milliseconds when a process ends, so a
+    // negative difference becomes 0.
     let server = (proc::cpu_seconds(peer.pid()) - before.0).max(0.0);
     let own = proc::own_cpu_seconds() - before.1;
     prove(row, share, &peer.label, mib)?;
-    // In the row "bare copy" this process itself makes the copy.
+    // In the row "bare copy" this process itself makes the copy, so its own CPU time is that of the
+    // server.
     let is_own = row == Row::Copy && peer.kind == Kind::Limit;
     Ok(Pass {
         bytes,

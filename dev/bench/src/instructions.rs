@@ -107,7 +107,7 @@ impl Counted<'_> {
         let warm_up = Duration::from_secs(self.args.warm_up);
         let mut load = warmed(self.row, &peer, self.share, warm_up).await?;
         self.tell(peer.pid(), &["instrumentation", "on"])?;
-        // In the first round valgrind translates the code, so this round is not counted.
+        // In the first round valgrind translates the code, so the counters are zeroed after it.
         load.round(&peer, Duration::from_millis(500)).await?;
         self.tell(peer.pid(), &["zero"])?;
         let round = load.round(&peer, Duration::from_secs(self.args.seconds)).await?;

@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &Arguments) -> Result<String> {
     }
     let labels = args.only.iter().map(|name| label(name).map(str::to_owned));
     let mut page = Page::new(labels.collect::<Result<_>>()?, setting(args, scratch.path()));
-    // Rows with the same options use the same servers.
+    // Consecutive rows with the same options use the same servers.
     let mut running: Option<(Listed, Vec<Peer>)> = None;
     for row in rows {
         let how = row.listed();

@@ -293,7 +293,8 @@ impl Priority {
     fn raise(nice: i32) -> Self {
         use rustix::process::{getpriority_process, setpriority_process};
         let _ = setpriority_process(None, nice);
-        // The file contains, for example, "/autogroup-117 nice 0".
+        // The file contains, for example, "/autogroup-117 nice 0", so its last word is the nice
+        // value.
         let session_before = std::fs::read_to_string(SESSION_NICE)
             .ok()
             .and_then(|s| Some(s.split_ascii_whitespace().next_back()?.to_owned()))
@@ -317,7 +318,8 @@ fn raise_open_files() {
     let most = hard.map_or(NOFILE, |h| h.max(NOFILE));
     let raised = Rlimit { current: Some(most.min(NOFILE)), maximum: hard.map(|_| most) };
     if setrlimit(Resource::Nofile, raised).is_err() {
-        // Without the privilege to raise the hard limit, the call fails and the limits stay.
+        // Without the privilege to raise the hard limit the call fails, and the limits stay as they
+        // are.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
     }
 }
@@ -348,7 +350,8 @@ async fn table(args: &TableArgs) -> Result<ExitCode> {
     let mut peers: Vec<server::Peer> = Vec::new();
     for (n, (kind, label)) in kinds.iter().zip(&labels).enumerate() {
         let programs = earlier.as_ref().filter(|_| n == 0).unwrap_or(&programs);
-        // Clients may change files in the folder, so each further server of Frevo gets its own.
+        // Clients may change files in the folder, so a second server of Frevo gets a folder of its
+        // own.
         let is_taken = *kind == Kind::Frevo && peers.iter().any(|peer| peer.kind == Kind::Frevo);
         let own = scratch.path().join(label);
         let share = if is_taken {

@@ -47,7 +47,7 @@ pub(crate) async fn syscalls(row: Row, peer: &Peer, share: &Path, time: Duration
         strace.args(["-p", &pid.to_string()]);
     }
     let mut strace = strace.stderr(Stdio::null()).spawn().context("starting strace")?;
-    // strace says only on a terminal that it is attached, so the bench waits instead.
+    // strace reports only on a terminal that it is attached, so the bench waits for half a second.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let round = load.round(peer, time).await;
     let pid = Pid::from_raw(i32::try_from(strace.id())?).context("the pid of strace")?;

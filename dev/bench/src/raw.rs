@@ -77,7 +77,7 @@ pub(crate) fn serve(share: &Path) -> Result<()> {
         stream.set_nodelay(true)?;
         let files = Arc::clone(&files);
         std::thread::spawn(move || {
-            // The error is ignored: a client that disconnects ends only its own thread.
+            // A client that disconnects ends only its own thread, so the error is ignored.
             let _ = Served::new(&files.0, &files.1, &files.2).run(stream);
         });
     }
@@ -163,7 +163,8 @@ impl<'a> Served<'a> {
             let entry = entry?;
             let len = entry.metadata()?.len();
             let name = entry.file_name();
-            // A name in UTF-16 has two bytes for each character, and entries are aligned to 8.
+            // In UTF-16 a name has two bytes for each character, and entries are aligned to 8
+            // bytes.
             let entry_len = (ENTRY_LEN + name.len() * 2).next_multiple_of(8);
             let at = &mut self.answer[ANSWER_LEN + used..ANSWER_LEN + used + entry_len];
             at[..4].copy_from_slice(&u32::try_from(entry_len)?.to_le_bytes());

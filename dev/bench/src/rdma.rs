@@ -96,7 +96,7 @@ impl Sample {
                 "windows" => Who::Windows,
                 "user" => Who::User,
                 "ksmbd" => Who::Ksmbd,
-                // A line of the run under strace does not count.
+                // Lines of other programs, such as those of the run under strace, do not count.
                 _ => return None,
             },
             test: test.to_owned(),
@@ -130,7 +130,8 @@ type Key<'a> = (&'a str, &'a str, u32);
 
 /// Runs the guest and prints the page.
 pub(crate) fn run(args: &Arguments) -> Result<()> {
-    // The guest has its own /dev/shm, so the folder must not be there.
+    // The guest has a /dev/shm of its own, so this folder, which the guest must see, must not be
+    // there.
     let room = tempfile::Builder::new().prefix("frevo-bench-rdma-").tempdir()?;
     let report = room.path().join("report");
     let transport = format!("{:?}", args.transport).to_lowercase();

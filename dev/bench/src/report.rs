@@ -355,7 +355,8 @@ mod tests {
 
     #[test]
     fn a_ratio_is_taken_between_neighbours() {
-        // After the first turn the machine ran at half its speed; the ratio within each turn is 3.
+        // After the first turn the machine ran at half its speed, but within each turn the ratio is
+        // 3, so the result is 3.
         let r = report(Row::Stat, &[2000, 1000, 1000], &[6000, 3000, 3000]);
         assert_eq!(r.rows[0].ratio("smbd", "Frevo"), Some(3.0));
     }

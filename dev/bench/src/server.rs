@@ -80,8 +80,8 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The child is the first process of smbd's PID namespace: the kernel kills all others with
-        // it.
+        // The child is the first process of smbd's PID namespace: when it is killed, the kernel
+        // kills all others in the namespace.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

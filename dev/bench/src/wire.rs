@@ -204,7 +204,7 @@ fn offer_only(negotiate: &mut [u8], context: u16, only: u16) -> Option<()> {
         let data = at + CONTEXT_HEAD_LEN..at + CONTEXT_HEAD_LEN + usize::from(len);
         at = data.end.next_multiple_of(8);
         if kind == context {
-            // The ids of the algorithms follow their count.
+            // After the count come the ids of the algorithms, which are all replaced by `only`.
             let (ids, _) = negotiate.get_mut(data)?.get_mut(2..)?.as_chunks_mut();
             ids.fill(only.to_le_bytes());
             return Some(());

@@ -290,7 +290,8 @@ mod tests {
         put(&disk, 1, 3, false);
         disk.cut_with(Fate::Lost, &mut Random::new(1, 0));
         assert_eq!(content(&disk)[..3], [2, 2, 0]);
-        // Writing back the older cached data must not overwrite the newer write.
+        // The older write of the cache is lost or kept, but must not overwrite the newer write with
+        // FUA.
         put(&disk, 0, 4, false);
         put(&disk, 0, 5, true);
         disk.cut_with(Fate::Kept, &mut Random::new(1, 0));

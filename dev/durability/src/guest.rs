@@ -155,7 +155,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // The result is ignored: an error was reported before, or the guest has ended already.
+        // The error was reported before, or the guest has ended already, so the result is ignored.
         let _ = self.kill();
     }
 }

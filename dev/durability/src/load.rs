@@ -68,7 +68,8 @@ pub(crate) fn start(world: &Arc<World>, seed: u64) -> JoinSet<()> {
     let (w, mut r) = (Arc::clone(world), random());
     tasks.spawn(async move {
         while !w.is_over() {
-            // Nothing promises that these calls are stable, so their loss is no failure.
+            // No rule promises that the results of these calls are stable, so their loss is no
+            // failure.
             let _ = litter(&w, &mut r).await;
             sleep(Duration::from_millis(20)).await;
         }
@@ -149,7 +150,7 @@ async fn open(world: &World, peer: &Peer, lane: usize, random: &mut Random) -> S
         possible.lock().exists();
         file.try_lock(0, 10, LockKind::Exclusive).await?;
         possible.lock().begin(content.clone());
-        // An interrupted write may leave a hole, so eight zeros are possible, too.
+        // An interrupted write may leave a hole, so eight zeros are a possible content, too.
         possible.lock().begin(Some(vec![0; 8]));
         file.write_all_at(&number.to_le_bytes(), 0).await?;
         possible.lock().settle(content.clone());

@@ -151,7 +151,7 @@ async fn round(
     random: &mut Random,
 ) -> Result<()> {
     let bytes = world.counts.bytes.load(Ordering::Relaxed);
-    // A guest is slow, so it gets more time before the failure.
+    // A guest is slow, so it gets more time before its next failure.
     let least = if world.shows_the_present { 100 } else { 500 };
     sleep(Duration::from_millis(least + random.below(9 * least))).await;
     world.begin_period();

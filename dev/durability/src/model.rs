@@ -94,7 +94,7 @@ impl Slots {
         let from = usize::try_from(self.offset(slot)).ok()?;
         for at in 0..Self::len(slot) / BLOCK {
             let begin = from + at * BLOCK;
-            // A slot that was never written may be a hole, or lie behind the end of the file.
+            // A slot that was never acknowledged may be a hole, or lie beyond the end of the file.
             let there = match file.get(begin..begin + BLOCK) {
                 Some(there) => there,
                 None if acknowledged == 0 => continue,

@@ -128,8 +128,8 @@ impl Names {
                 known.insert(name.clone(), Possible::default());
                 self.write(known, &name, random).await
             }
-            // Removals and renames are promised to be stable only on a continuously available
-            // share.
+            // Only on a continuously available share are removals and renames promised to be
+            // stable.
             5 if is_there && self.way == Way::Continuous => self.remove(known, file).await,
             6 | 7 if is_there && self.way == Way::Continuous => {
                 let to = FILES[random.below(FILES.len() as u64) as usize];
@@ -161,7 +161,7 @@ impl Names {
             return file.close().await;
         }
         possible.begin(number.clone());
-        // An interrupted write may leave a hole, so eight zeros are possible, too.
+        // An interrupted write may leave a hole, so eight zeros are a possible content, too.
         possible.begin(number.clone().map(|_| vec![0; 8]));
         file.write_all_at(&self.number.to_le_bytes(), 0).await?;
         if !is_promised {

@@ -29,7 +29,7 @@ pub(crate) fn serve(listener: TcpListener, disk: Arc<Disk>) {
     thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
             let (disk, period) = (Arc::clone(&disk), disk.period());
-            // The guest is cut off at any time, so errors are ignored.
+            // The guest may be cut off at any time, so errors of its connection are ignored.
             thread::spawn(move || drop(connection(&stream, &disk, period)));
         }
     });
@@ -51,7 +51,8 @@ fn connection(stream: &TcpStream, disk: &Disk, period: Period) -> io::Result<()>
         if request.kind == DISCONNECT {
             return Ok(());
         }
-        // The data follows the request even if the write is refused, so it must be read.
+        // In NBD the data follows a WRITE request even if the write will be refused, so it must be
+        // read.
         let mut data = vec![0; if request.kind == WRITE { request.length } else { 0 }];
         stream.read_exact(&mut data)?;
         let (error, data) = match answer(&request, data, disk, period) {

@@ -103,7 +103,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some((mut child, _)) = self.running.take() {
-            // If the process has ended already, kill fails, which is ignored.
+            // If the process has ended already, `kill` fails, which does not matter.
             let _ = child.kill();
             let _ = child.wait();
         }

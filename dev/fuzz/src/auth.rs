@@ -64,7 +64,7 @@ pub fn acceptor(data: &[u8]) {
         }
         return;
     }
-    // A real client makes the token; the input says which bytes to change.
+    // A real client makes the token, and the fuzz input says which of its bytes to change.
     let mut client = initiator_of_ann();
     let mut token = client.initial_token(&[], 1 << 56).unwrap();
     let mut changed = false;

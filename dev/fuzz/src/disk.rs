@@ -64,7 +64,7 @@ pub fn disk(data: &[u8]) {
         let chosen = |at: &usize| which & 1 << at != 0;
         let mut set = Vec::new();
         for at in (0..ATTRIBUTES.len()).filter(chosen) {
-            // With this bit the value is as long as an attribute may be.
+            // This bit of `long` makes the value as long as an attribute may be.
             let mut value = choices.blob().to_vec();
             if long & 1 << at != 0 && !value.is_empty() {
                 value = value.repeat(60_000 / value.len());

@@ -44,7 +44,7 @@ pub fn judge(allowance: usize, data: &[u8], target: fn(&[u8])) {
 /// lists as long as the longest frame need no long inputs.
 pub(crate) fn grown(data: &[u8]) -> Option<Cow<'_, [u8]>> {
     let (first, data) = data.split_first()?;
-    // One of sixteen inputs is made long.
+    // One of sixteen inputs is repeated, which makes it long.
     let times = if *first >= 0xF0 { 8_usize << (first & 0xF) } else { 1 };
     let times = times.min(GROWN / data.len().max(1)).max(1);
     if times == 1 {

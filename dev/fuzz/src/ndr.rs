@@ -62,7 +62,7 @@ fn writes(choices: &mut Choices<'_>) {
     let (number, half, byte) = (choices.u32(), choices.u16(), choices.u8());
     let bytes = choices.blob();
     let sid = Sid::parse(choices.take(24)).unwrap_or(Sid::EVERYONE);
-    // A NUL ends a string, so the text must not contain one.
+    // In NDR a NUL ends a string, so the text must not contain one.
     let text: String = choices.text().chars().filter(|c| *c != '\0').collect();
     writer.u8(byte).u16(half).u32(number).unique_string(Some(&text)).sid(&sid).bytes(bytes);
     writer.unique_string(None).u32(number);

@@ -54,7 +54,8 @@ fn reencode(command: Command, m: &[u8]) -> Parsed<Vec<u8>> {
 pub fn referrals(data: &[u8]) {
     settles(data, |bytes| {
         let found = dfs::ReferralResponse::parse(bytes)?;
-        // If several entries share a string, each entry gets its own copy, which may be too long.
+        // Several entries may share one string. When encoded, each entry has its own copy, which
+        // may be too long for one answer.
         found.encode().ok_or(Malformed::new("referrals too long for one answer"))
     });
     settles(data, |bytes| {

@@ -213,7 +213,7 @@ pub fn rpc_endpoint(data: &[u8]) {
     };
     let mut endpoint = Endpoint::new(terms);
     let mut interfaces = Interfaces::default();
-    // The input is written as a whole or in pieces.
+    // One bit decides whether the input is written as a whole or in pieces.
     if kind & 2 != 0 {
         write(&mut endpoint, &mut interfaces, data);
     } else {

@@ -50,7 +50,7 @@ pub fn sealed_stream(data: &[u8]) {
             let command = Command(u16::from(choices.u8() % 20));
             let how = choices.u8();
             let long = usize::from(choices.u8());
-            // Bodies may be long, so that a long input has messages of any length.
+            // Lengths above 0x80 are multiplied, so that a long input has messages of any length.
             let body = choices.take(if long >= 0x80 { (long - 0x80) << 8 } else { long });
             let mut draft = Draft::new(command).body(body);
             if how & 0x80 == 0 {
@@ -65,7 +65,7 @@ pub fn sealed_stream(data: &[u8]) {
                 message.truncate(HEADER_LEN + body.len() / 2);
             }
             if how & 0x30 == 0x30 {
-                // This kind of message has no SMB2 header.
+                // This kind of message is sent as it is, without an SMB2 header.
                 message = body.to_vec();
             }
             let frame = seal(&message, &logon, logon.id);

@@ -32,7 +32,8 @@ struct Expecting(Vec<(u16, Vec<u8>)>);
 
 impl Calls for Expecting {
     fn begin(&mut self, call: &Call) -> Outcome {
-        // The stub arrives without the verification trailer.
+        // The verification trailer is removed from the stub, so the stub is only the beginning of
+        // what was sent.
         let is_it = |(opnum, stub): &(u16, Vec<u8>)| {
             *opnum == call.opnum && stub.starts_with(&call.stub)
         };
@@ -146,7 +147,7 @@ pub fn rpc_secured(data: &[u8]) {
             let at = usize::from(choices.u16()) % pdu.len();
             pdu[at] ^= change;
         }
-        // NTLM protects the whole PDU, so a changed PDU must not lead to a call.
+        // NTLM protects the whole PDU, so a changed PDU must not lead to any call.
         expecting.0 = if pdu == original { vec![call] } else { Vec::new() };
         let _ = endpoint.write(&pdu, &mut expecting);
         while endpoint.read(usize::MAX).is_some() {}

@@ -23,7 +23,7 @@ pub fn smbd(data: &[u8]) {
     if role & 2 != 0 {
         negotiate(&mut machine, role % 2 == 0, now);
     }
-    // `expected` and `begun` describe the message of which fragments have arrived.
+    // `expected` and `begun` describe a message of which not all fragments have arrived.
     let mut expected = None;
     let mut begun = None;
     while !choices.is_over() {

@@ -81,8 +81,7 @@ async fn play(arena: &Arena, choices: &mut Choices<'_>) {
             2 => wait(&mut seats, choices).await,
             code => act(&mut seats[at], choices, code),
         }
-        // Replies are read only now and then, because a client may send many requests without
-        // waiting.
+        // Clients may send many requests without waiting, so replies are read only now and then.
         let is_full = seats.iter().any(|seat| seat.gathered.len() > GATHERED);
         if is_full || choices.one_in(16) {
             exchange(&mut seats).await;
@@ -91,7 +90,7 @@ async fn play(arena: &Arena, choices: &mut Choices<'_>) {
     count(requests);
     exchange(&mut seats).await;
     for seat in &mut seats {
-        // Each open connection must still be served.
+        // The server must still serve each open connection, so an ECHO is sent on it.
         if !seat.inbox.is_over && seat.asked.is_some() {
             let mut echo = Draft::echo();
             seat.peer.stamp(&mut echo);
@@ -103,7 +102,8 @@ async fn play(arena: &Arena, choices: &mut Choices<'_>) {
         if !seats.iter().any(Seat::lost_requests) {
             return;
         }
-        // Threads of the server need real time, which the paused clock does not measure.
+        // The threads of the server need real time, which does not pass while the runtime's clock
+        // is paused.
         std::thread::sleep(Duration::from_millis(10));
         exchange(&mut seats).await;
     }
@@ -265,7 +265,7 @@ fn open(choices: &mut Choices<'_>) -> Draft {
 
 fn lock(file: FileId, choices: &mut Choices<'_>) -> Draft {
     let shape = choices.byte();
-    // The flags are shared, exclusive and unlock, with and without waiting.
+    // The flags are shared, exclusive and unlock; 0x10 means that the request must not wait.
     let flags = [1, 2, 4, 0x11, 0x12, 2, 4, 1][usize::from(shape & 7)];
     let range = u64::from(shape >> 3 & 7);
     let length = [1, 2, 8, u64::MAX][usize::from(shape >> 6)];
@@ -295,8 +295,8 @@ fn watch(file: FileId, choices: &mut Choices<'_>) -> Draft {
 impl Seat {
     /// True if a connection that is still open owes answers to more requests than may wait.
     fn lost_requests(&self) -> bool {
-        // If a compound waits, only its first member gets an interim response, so each waiting
-        // entry counts for all members.
+        // If a compound waits, only one of its members gets an interim response, so each entry in
+        // `waiting` counts for MEMBERS requests.
         let most = self.waiting.len() * MEMBERS + 64;
         !self.inbox.is_over && self.asked.as_ref().is_some_and(|asked| asked.len() > most)
     }

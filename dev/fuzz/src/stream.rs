@@ -21,7 +21,7 @@ pub fn frame_reader(data: &[u8]) {
     let mut pieces = Vec::new();
     while !choices.is_over() {
         let length = usize::from(choices.u8());
-        // Pieces may be long, so that a long input has long frames.
+        // Lengths above 0x80 are multiplied, so that a long input has long frames.
         let length = if length >= 0x80 { (length - 0x80) << 9 } else { length };
         pieces.push(choices.take(length));
     }
@@ -53,7 +53,8 @@ pub fn frame_reader(data: &[u8]) {
                 Ok(Some(frame)) => panic!("{} bytes that nobody sent", frame.len()),
                 Err(_) => assert!(fault, "the bytes are in order"),
             }
-            // The peer would go on writing, but the reader must stop.
+            // The peer may still be writing, but the reader stops here: dropping its end makes the
+            // writes fail.
             drop(theirs);
         };
         tokio::join!(writes, reads);

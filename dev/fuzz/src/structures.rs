@@ -53,7 +53,7 @@ pub fn set_structures(data: &[u8]) {
             let _ = query::FileModeInformation::parse(data);
         }
         _ => {
-            // The input is a pattern and names to match, separated by NULs.
+            // The fuzz input is a pattern and the names to match it against, separated by NULs.
             let text = String::from_utf8_lossy(data);
             let (expression, names) = text.split_once('\0').unwrap_or((&text, "name.txt"));
             let pattern = Pattern::new(expression, true);

@@ -12,7 +12,7 @@ mod folder;
 
 #[path = "../../../crates/cli/src/import"]
 mod import {
-    // These modules of `frevo import` turn text into text.
+    // Only those modules of `frevo import` are included that turn text into text.
     #![allow(dead_code, reason = "the part that reads and writes files is left out")]
     mod access_options;
     mod conversion;
@@ -36,7 +36,8 @@ mod import {
 
     /// The frevo.toml for an smb.conf, as `frevo import` makes it.
     pub(super) fn converted(text: &str) -> Option<String> {
-        // An included file is the end of the text itself, and may include itself again.
+        // The text of an included file is the end of the input itself, so it may include itself
+        // again.
         let included: String =
             text.chars().rev().take(200).collect::<Vec<_>>().into_iter().rev().collect();
         let mut left = 0..16;
@@ -55,7 +56,7 @@ mod import {
 pub fn smb_conf(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some(toml) = import::converted(&text) else { return };
-    // An invalid value may be reported, but the result must always be TOML.
+    // The imported text may have an invalid value, which is reported, but it must always be TOML.
     if let Err(faults) = Config::parse(&toml) {
         faults.iter().for_each(|fault| drop(fault.to_string()));
         assert!(toml.parse::<toml::Table>().is_ok(), "not TOML:\n{toml}");

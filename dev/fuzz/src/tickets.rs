@@ -30,8 +30,8 @@ fn forge() -> Forge {
 fn acceptor() -> Acceptor {
     let keys = Arc::new(ServiceKeys::new(vec![forge().service]).unwrap());
     let replays = Arc::new(Memory::default());
-    // Without its PAC the ticket has a user without SIDs, so the policy checks a PAC only if there
-    // is one.
+    // A ticket without a PAC has a user without SIDs, so this policy checks a PAC only if the
+    // ticket has one.
     let policy = Policy { pac: PacPolicy::Checked, ..Policy::default() };
     let service = Service { keys, policy, replays };
     let entropy = AcceptorEntropy { subkey: [7; 32], confounder: [8; 16], sequence: [9; 4] };

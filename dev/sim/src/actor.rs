@@ -211,7 +211,8 @@ impl Actor {
 
     /// Opens a file as an actor does, and records the result.
     pub(crate) async fn open(&self, options: OpenOptions, name: &str) -> Option<File> {
-        // An Open of a disconnected client (persistent or durable) may block other clients.
+        // The file may still be open by a disconnected client (a durable or persistent Open), so
+        // FILE_NOT_AVAILABLE is no violation.
         let may = [Status::FILE_NOT_AVAILABLE];
         self.call(format_args!("open {name}"), &may, options.open(&self.share, name))
             .await

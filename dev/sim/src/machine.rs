@@ -153,7 +153,7 @@ impl Machine {
         let mut seed = [0; 8];
         self.dice.lock().fill(&mut seed);
         let ambient = Simulated::new(self.clock.clone(), Dice::new(u64::from_le_bytes(seed), 0));
-        // The two shares have the same files, but only handles of the share "lasting" survive a
+        // Both shares have the same files, but only handles of the share "lasting" survive a
         // restart of the server.
         let files: Arc<dyn Vfs> = Arc::clone(&self.vfs.lock()) as _;
         let begins_elsewhere = self.scenario.lock().moves_shares();
@@ -198,7 +198,7 @@ impl Machine {
         *accepting = Some(spawn_local(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
-                // The door refused the connection, which dropping the stream has closed.
+                // If the server refuses the connection, dropping the stream has closed it.
                 let served = stream.attach().and_then(|stream| serving.serve_connection(stream));
                 let Ok(served) = served else { continue };
                 let connection = spawn_local(async move { drop(served.await) });
@@ -282,7 +282,8 @@ impl Machine {
             Fall::Crash => vfs.crash_with(&mut || dice.percent(likely)),
         };
         *vfs = Arc::new(left);
-        // After a crash, changes that the store had not confirmed are either stable or lost.
+        // After a crash each change that the store had not confirmed is either stable or lost, by
+        // chance.
         let mut store = self.store.lock();
         let records = store.after_fall(&mut || dice.percent(50));
         let is_far = self.scenario.lock().moves_shares();

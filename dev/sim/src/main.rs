@@ -58,8 +58,7 @@ fn main() -> ExitCode {
         report(outcome);
     }
     let seconds = began.elapsed().as_secs_f64();
-    // With --trace the list of runs contains those without violations, too, so they are not
-    // counted.
+    // With --trace the list also contains runs without violations, which are not counted.
     let violated = failed.iter().filter(|outcome| !outcome.violations.is_empty()).count();
     println!("{seeds} seeds from {from}: {violated} with violations, {seconds:.1} s");
     if violated == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

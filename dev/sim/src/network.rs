@@ -283,7 +283,7 @@ impl Network {
                     network.change(&link, State::Ended);
                 });
             }
-            // In these states the task `carry` ends the connection, so nothing is to be done here.
+            // In these states the task `carry` ends the connection itself, so nothing is done here.
             State::Late | State::Flowing | State::Ended => {}
         }
     }

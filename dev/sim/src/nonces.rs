@@ -121,7 +121,7 @@ mod tests {
             frame
         };
         let mut frames = Frames::default();
-        // Neither the answer to NEGOTIATE nor a MORE_PROCESSING_REQUIRED ends a logon.
+        // A logon ends neither with the answer to NEGOTIATE (0) nor with MORE_PROCESSING_REQUIRED.
         for frame in [plain(0, 0), plain(0x16, 1)] {
             frames.take(&frame, |_, _| {});
             assert!(!frames.has_logged_on);

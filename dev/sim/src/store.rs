@@ -98,7 +98,8 @@ impl Store {
         let kept = self.0.lock();
         let mut left = kept.stable.clone();
         for change in kept.pending.iter().take_while(|_| survives()) {
-            // A change by an earlier owner must fail, so the result is ignored.
+            // A change of an earlier owner of the share fails here, as it must, so the result is
+            // ignored.
             let _ = left.apply(change);
         }
         left

@@ -5,7 +5,8 @@ use frevo_sim::Run;
 #[test]
 fn two_runs_of_one_seed_are_the_same() {
     for seed in 1..=12 {
-        // Each run has its own thread, so that the random keys of its hash maps differ.
+        // Each run has a thread of its own, so that the random keys of its hash maps differ from
+        // those of the other run.
         let run = move || Run { seed, trace: true }.run();
         let [first, second] =
             [std::thread::spawn(run), std::thread::spawn(run)].map(|thread| thread.join().unwrap());

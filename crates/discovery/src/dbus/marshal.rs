@@ -57,7 +57,7 @@ impl Marshal {
     pub fn array(&mut self, alignment: usize, fill: impl FnOnce(&mut Self)) -> &mut Self {
         self.uint32(0);
         let length = self.bytes.len() - 4;
-        // The length of an array does not include the padding before its first element.
+        // In D-Bus the length of an array does not include the padding before its first element.
         let start = self.align(alignment).bytes.len();
         fill(self);
         let bytes = u32::try_from(self.bytes.len() - start).unwrap_or(u32::MAX);

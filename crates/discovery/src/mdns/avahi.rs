@@ -29,7 +29,7 @@ impl Registered {
         let mut session = Session::new(&announcement)?;
         let (end, ended) = channel::<()>();
         std::thread::spawn(move || {
-            // After a restart of Avahi, or a change of interfaces, the services are registered
+            // If Avahi was restarted, or the interfaces have changed, the services are registered
             // again.
             while ended.recv_timeout(INTERFACE_CHECK) == Err(RecvTimeoutError::Timeout) {
                 if !session.is_current(&announcement)
@@ -94,7 +94,7 @@ fn entry(name: &str, service: &Service, interface: i32) -> Body {
     let text = service.text.iter().map(|(name, value)| format!("{name}={value}").into_bytes());
     let mut body = Body::default();
     body.int32(interface).int32(ANY).uint32(0);
-    // For an empty domain and host name Avahi fills in its own.
+    // Avahi replaces an empty domain and an empty host name by its own.
     body.string(name).string(service.kind).string("").string("");
     body.uint16(service.port).byte_arrays(&text.collect::<Vec<_>>());
     body

@@ -38,7 +38,8 @@ impl Responder {
     pub(crate) async fn stop(self) {
         match self {
             Self::Own(own) => own.stop().await,
-            // When its client disconnects, Avahi itself announces that the services are gone.
+            // The client disconnects by the drop, and Avahi then announces itself that the services
+            // are gone.
             Self::Avahi(registered) => drop(registered),
         }
     }

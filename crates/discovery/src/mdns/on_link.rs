@@ -25,7 +25,7 @@ pub(super) fn confine(port: u16) -> io::Result<usize> {
         let found = pidfd_getfd(&process, number, PidfdGetfdFlags::empty());
         let Ok(descriptor) = found else { continue };
         let socket = SockRef::from(&descriptor);
-        // Descriptors that are no sockets make the call fail and are skipped.
+        // For a descriptor that is no socket the call fails, so it is skipped.
         if !socket.r#type().is_ok_and(|kind| kind == Type::DGRAM) {
             continue;
         }

@@ -75,7 +75,7 @@ impl Responder {
                 let _ = done.recv_timeout(GOODBYE);
             }
         });
-        // The process is about to end, so errors do not matter.
+        // The process is about to end, so an error of the shutdown does not matter.
         let _ = stopped.await;
     }
 }

@@ -22,7 +22,8 @@ pub(super) fn services(announcement: &Announcement) -> Vec<Service> {
     let model = vec![pair("model", &announcement.model)];
     let mut all = vec![smb, Service { kind: "_device-info._tcp", port: DISCARD, text: model }];
     if !announcement.time_machine.is_empty() {
-        // Apple's servers announce 0x82 for a Time Machine volume over SMB without AFP.
+        // The flags 0x82 are those that Apple's servers announce for a Time Machine volume over SMB
+        // without AFP.
         let mut text = vec![pair("sys", "waMa=0,adVF=0x100")];
         for (at, share) in announcement.time_machine.iter().enumerate() {
             text.push(pair(&format!("dk{at}"), &format!("adVN={share},adVF=0x82")));

@@ -161,7 +161,7 @@ mod tests {
         ];
         for message in &all {
             assert!(is_well_formed(message), "{message}");
-            // An answer is not much longer than its request, and almost fits into one packet.
+            // An answer is not much longer than a request, and hardly longer than one packet.
             assert!(message.len() < 2_000, "{}", message.len());
         }
         assert!(all[2].contains("http://[fe80::1]:5357/11111111-1111"), "{}", all[2]);

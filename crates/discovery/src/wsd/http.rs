@@ -36,11 +36,11 @@ pub(super) fn listen() -> io::Result<TcpListener> {
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // If all places are taken, no connection is accepted: connections wait in the kernel's
+        // If all places are taken, no further connection is accepted: it waits in the kernel's
         // queue.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Ok((stream, peer)) = listener.accept().await else {
-            // The process may have no descriptor left: waits until other connections end.
+            // The process may have no free descriptor: pauses until other connections have ended.
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             continue;
         };
@@ -83,7 +83,7 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shar
          Connection: close\r\n\r\n{text}",
         text.len()
     );
-    // The peer may have closed the connection already.
+    // The peer may have closed the connection already, so errors are ignored.
     let _ = stream.write_all(reply.as_bytes()).await;
     let _ = stream.shutdown().await;
 }

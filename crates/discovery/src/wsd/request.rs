@@ -107,8 +107,8 @@ impl Texts {
                         place.push_str(text);
                     }
                 }
-                // WS-Discovery needs no entities, and their definitions are dangerous, so such a
-                // message is refused.
+                // WS-Discovery needs no document type and no entities, and their definitions are
+                // dangerous, so the message is refused.
                 Event::DocType(_) | Event::GeneralRef(_) => return None,
                 Event::Eof => return path.is_empty().then_some(found),
                 _ => {}

@@ -111,7 +111,7 @@ fn uuid(bytes: [u8; 16]) -> String {
 /// A new random identifier, for a message.
 pub(super) fn random_uuid() -> String {
     let mut bytes = [0; 16];
-    // Without random bytes the identifier repeats, and peers may ignore the message.
+    // If there are no random bytes, the identifier repeats, and peers may ignore the message.
     let _ = getrandom::fill(&mut bytes);
     bytes[6] = bytes[6] & 0x0F | 0x40;
     bytes[8] = bytes[8] & 0x3F | 0x80;

@@ -88,13 +88,13 @@ fn is_joined(error: io::Error) -> io::Result<()> {
 
 fn open(family: Domain) -> io::Result<UdpSocket> {
     let socket = Socket::new(family, Type::DGRAM, Some(Protocol::UDP))?;
-    // Other programs on this machine listen on the same port, too, which needs the address to be
-    // shared.
+    // Other programs on this machine use the same port, so the address must be shared.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     let address: SocketAddr = if family == Domain::IPV4 {
         socket.set_multicast_ttl_v4(1)?;
-        // The socket receives only from groups that it has joined itself.
+        // Without this option the socket would also receive from groups that other sockets have
+        // joined.
         socket.set_multicast_all_v4(false)?;
         (Ipv4Addr::UNSPECIFIED, UDP_PORT).into()
     } else {
@@ -110,11 +110,12 @@ fn open(family: Domain) -> io::Result<UdpSocket> {
 /// Answers the requests that come to `socket`.
 pub(super) async fn answer(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
     let pending = Arc::new(Semaphore::new(PENDING_ANSWERS));
-    // A datagram above the limit fills the extra byte, too, and is noticed.
+    // The buffer has one byte more than the limit, so a longer datagram is noticed by its length.
     let mut buffer = vec![0; DATAGRAM_BYTES + 1];
     loop {
         let Ok((count, peer)) = socket.recv_from(&mut buffer).await else {
-            // The error may concern an earlier answer; further datagrams may arrive.
+            // The error may concern an earlier answer, and further datagrams may arrive, so the
+            // loop continues.
             tokio::time::sleep(RECEIVE_PAUSE).await;
             continue;
         };
@@ -176,7 +177,7 @@ mod tests {
         assert!(text.contains("http://192.0.2.10:5357/") && delay <= DELAY_MAX);
         assert_eq!(ask("192.0.2.20:50000", 1), None, "repeated");
         let answered = (2..1_000).filter(|id| ask("192.0.2.20:50000", *id).is_some()).count();
-        // The limit for a second may be reset once during the loop.
+        // The limit applies to each second, of which a new one may begin once during the loop.
         assert!(answered < 50, "{answered}");
         let wrong = message("http://schemas.xmlsoap.org/ws/2004/09/transfer/Get", "urn:x", "");
         let peer = "192.0.2.21:1".parse().unwrap();
@@ -234,8 +235,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_error_that_stays_takes_no_core() {
-        // The peer of this socket is closed: recv_from fails each time, because a stream has no
-        // sender address.
+        // The peer of this socket is closed, and a stream has no sender address, so each recv_from
+        // fails.
         let (stream, peer) = std::os::unix::net::UnixStream::pair().unwrap();
         drop(peer);
         stream.set_nonblocking(true).unwrap();
@@ -249,7 +250,8 @@ mod tests {
         for _ in 0..1_000 {
             let polled = answering.as_mut().poll(&mut std::task::Context::from_waker(&waker));
             assert!(polled.is_pending());
-            // The paused clock advances only if no task can run.
+            // The paused clock advances only when no task can run: a loop without pauses would stop
+            // it.
             tokio::task::yield_now().await;
         }
         let times = woken.0.load(std::sync::atomic::Ordering::Relaxed);

@@ -140,7 +140,7 @@ impl Volume {
             let file = file.clone();
             opens.files.push(Opened { id: self.number(), file, reads: true, writes: true });
         }
-        // Another client has made the file since the kernel's look-up, so it must be truncated here.
+        // Another client has made the file since the kernel's look-up, so it is truncated here.
         if flags & libc::O_TRUNC != 0 && !file.was_created() {
             let resized = match node.content() {
                 Some(content) => content.resize(&file, 0).await.map(drop),

@@ -119,7 +119,8 @@ fn seal_and_open(cipher: Cipher, sealing: &SealingKey, until: Instant) -> Result
             .get_mut(HEADROOM..HEADROOM + HEADER_LEN)
             .context("the frame is too short for a header")?;
         header.fill(0);
-        // MS-SMB2 2.2.1.2: the header begins with ProtocolId and StructureSize.
+        // MS-SMB2 2.2.1.2: the header begins with the ProtocolId (4 bytes) and the StructureSize
+        // (64).
         header[..6].copy_from_slice(b"\xfeSMB\x40\0");
         seal_frame(&mut frame, sealing, 0).ok().context("sealing failed")?;
         let sealed = frame.get_mut(4..).context("the frame is empty")?;

@@ -48,7 +48,7 @@ async fn run(file: &File, depth: usize, blocks: u64, time: Duration) -> Result<f
     let start = Instant::now();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut read = || {
-        // The numbers come from xorshift64: each block need only be equally likely.
+        // xorshift64 makes the random numbers, because each block need only be equally likely.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;

@@ -302,7 +302,7 @@ impl Lab<'_> {
             Errand::Get => run.arg("get").arg(url(BIG)).arg(self.files.got(BIG)),
             Errand::Put => run.arg("put").arg(self.files.local.join(BIG)).arg(put(BIG)),
             Errand::GetMany => run.args(["get", "-r"]).arg(url(MANY)).arg(self.files.got(MANY)),
-            // The folder is copied under its own name into the existing target directory.
+            // The target directory exists, so `put` copies the folder into it under its own name.
             Errand::PutMany => {
                 run.args(["put", "-r"]).arg(self.files.local.join(MANY)).arg(url(files::PUT))
             }

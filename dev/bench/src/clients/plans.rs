@@ -167,8 +167,8 @@ fn many(
 
 /// Many small files in directories.
 fn many_file_plans() -> Vec<Plan> {
-    // There are rows against Frevo's server, too, because smbd creates files so slowly that it
-    // limits every client.
+    // smbd creates files so slowly that it limits every client, so there are rows against Frevo's
+    // server, too.
     [
         (Errand::GetMany, "get-many", Kind::Smbd, false),
         (Errand::PutMany, "put-many", Kind::Smbd, false),
@@ -195,7 +195,8 @@ fn listing_plans() -> Vec<Plan> {
     let put = format!("put {MANY_FILES} files of 4 KiB in one directory, smbd");
     let list = format!("list {LISTED_FILES} entries, smbd");
     vec![
-        // The row has no promise, because smbd reads the whole directory for each new name.
+        // smbd reads the whole directory for each new name, which limits both clients, so this row
+        // has no promise.
         many(Errand::PutFlat, "put-flat", put, Kind::Smbd, false, None),
         many(Errand::List, "list", list, Kind::Smbd, false, Some(1.0)),
     ]

@@ -35,7 +35,7 @@ pub(crate) fn serve() -> Result<()> {
     writeln!(out, "{}", listener.local_addr()?)?;
     out.flush()?;
     for stream in listener.incoming() {
-        // The error is ignored: a client that disconnects ends only its own transfer.
+        // A client that disconnects ends only its own transfer, so the error is ignored.
         let _ = serve_one(&stream?);
     }
     Ok(())
@@ -46,7 +46,8 @@ pub(crate) fn serve() -> Result<()> {
 fn serve_one(stream: &TcpStream) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut line = Vec::new();
-    // The line is read byte by byte, because the bytes after it belong to the file.
+    // The line is read byte by byte, because the bytes after it belong to the file and must stay in
+    // the stream.
     let mut byte = [0];
     while (&*stream).read(&mut byte)? == 1 && byte != [b'\n'] {
         line.extend(byte);

@@ -68,8 +68,8 @@ impl Costs {
             if !line.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '*')) {
                 continue;
             }
-            // The line after `calls=` has the cost of the called function, which is counted in its
-            // own lines.
+            // The line after `calls=` has the cost of the called function, which is counted in that
+            // function's own lines.
             if std::mem::take(&mut is_call) {
                 continue;
             }
@@ -125,7 +125,8 @@ fn crate_of(file: &str) -> String {
     match (parts.next(), parts.next()) {
         (Some("crates"), Some(name)) => format!("crates/{name}"),
         (Some("library"), Some(name)) => name.to_owned(),
-        // The folder of a crate from a registry has a name such as "tokio-1.52.3".
+        // The folder of a crate from a registry has a name such as "tokio-1.52.3": the version is
+        // cut off.
         (Some(name), Some(_)) if !name.is_empty() => name
             .rsplit_once('-')
             .filter(|(_, version)| version.starts_with(|c: char| c.is_ascii_digit()))

@@ -44,7 +44,8 @@ pub(super) fn connect(row: &Shape, target: &Target) -> Result<LoggedOn> {
         socket,
         session_id: 1,
         tree_id: 1,
-        // Where a file has its id, a listing has the number of entries.
+        // For a listing the row has a number of entries in `bytes`, which takes the place of the
+        // file id.
         file_id: FileId { persistent: 0, volatile: row.bytes as u64 },
         next_message_id: 1,
         credits: CREDITS,
@@ -65,7 +66,7 @@ pub(crate) fn serve(share: &Path) -> Result<()> {
         let (stream, share) = (stream?, Arc::clone(&share));
         stream.set_nodelay(true)?;
         let serve = move || Served::new(&share)?.run(&stream);
-        // The error is ignored: a client that disconnects ends only its own thread.
+        // A client that disconnects ends only its own thread, so the error is ignored.
         std::thread::spawn(move || drop(serve()));
     }
     Ok(())
@@ -110,7 +111,8 @@ impl<'a> Served<'a> {
             self.answer.extend_from_slice(message.get(..HEADER_LEN).context("a header")?);
             match Command(u16::from_le_bytes(*field(message, 12)?)) {
                 Command::READ => {
-                    // StructureSize includes one byte of the buffer, although the buffer is empty.
+                    // The message ends with one byte that StructureSize counts although the buffer
+                    // is empty: it is skipped.
                     skip(&mut reader, rest)?;
                     self.read(message, stream)?;
                 }
@@ -164,7 +166,7 @@ impl<'a> Served<'a> {
         if flags & 1 != 0 {
             let folder = share::folder_name(usize::try_from(entries)?);
             self.listing = Some(fs::read_dir(self.share.join(folder))?);
-            // Like that of a server, the listing begins with "." and "..".
+            // The listing begins with "." and "..", as that of a server does.
             self.answer.resize(PREFIX_LEN + LIST_HEAD_LEN, 0);
             self.entry(b".", 0)?;
             self.entry(b"..", 0)?;
@@ -178,7 +180,8 @@ impl<'a> Served<'a> {
             last = Some(self.entry(entry.file_name().as_bytes(), bytes)?);
         }
         match last {
-            // In the last entry NextEntryOffset must be zero.
+            // In the last entry NextEntryOffset must be zero. Without any entry the status is
+            // NO_MORE_FILES.
             Some(at) => self.answer.get_mut(at..at + 4).context("an entry")?.fill(0),
             None => {
                 let status = Status::NO_MORE_FILES.0.to_le_bytes();
@@ -195,7 +198,7 @@ impl<'a> Served<'a> {
     /// Appends an entry; returns where it begins.
     fn entry(&mut self, name: &[u8], bytes: u64) -> Result<usize> {
         let at = self.answer.len();
-        // A name in UTF-16 has two bytes for each character, and entries are aligned to 8.
+        // In UTF-16 a name has two bytes for each character, and entries are aligned to 8 bytes.
         let len = (ENTRY_LEN + name.len() * 2).next_multiple_of(8);
         self.answer.extend_from_slice(&u32::try_from(len)?.to_le_bytes());
         self.answer.resize(at + 40, 0);

@@ -216,7 +216,8 @@ impl Connection {
         let at = self.in_flight.iter().position(|sent| sent.message_id == header.message_id);
         let sent = at.and_then(|at| self.in_flight.remove(at)).context("an unknown MessageId")?;
         let took = u64::try_from(sent.at.elapsed().as_nanos())?;
-        // `saturating_record` would limit the value to the histogram's present maximum.
+        // `record` enlarges the histogram; `saturating_record` would limit the value to its present
+        // maximum.
         turn.latency.record(took)?;
         self.done += 1;
         if self.done.is_multiple_of(SAMPLED) && self.samples.len() < SAMPLES {

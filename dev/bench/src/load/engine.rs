@@ -77,7 +77,7 @@ impl Engine {
                 let n = connections.len();
                 let on = on?.with_context(|| format!("connection {n}"))?;
                 let data = epoll::EventData::new_u64(n as u64);
-                // Events are edge-triggered, so a turn must read until the socket is empty.
+                // Events are edge-triggered, so each turn must read until the socket is empty.
                 let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
                 epoll::add(&poll, &on.socket, data, flags)?;
                 connections.push(load(on, row, &payload)?);
@@ -125,8 +125,8 @@ impl Engine {
             for event in &events {
                 ready.push(usize::try_from(event.data.u64())?);
             }
-            // A connection that waits for signatures of further WRITEs gets no event, so it is
-            // looked at after the wait.
+            // A connection that waits for the signatures of its next WRITEs gets no event, so idle
+            // connections are looked at after each wait.
             if events.is_empty() {
                 waited += WAIT;
                 ensure!(waited < DRAIN, "the server answers nothing");

@@ -39,8 +39,8 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
     let socket = TcpStream::connect(&target.addr).await?;
     socket.set_nodelay(true)?;
     let socket = socket.into_std()?;
-    // The clone keeps the socket open after the client is dropped; then only the load reads from
-    // it.
+    // The clone keeps the socket open when the client is dropped, after which only the load reads
+    // from it.
     let clone = socket.try_clone()?;
     let socket = Socket::new(socket)?;
     let cipher = if row.is_older { Cipher::Aes128Ccm } else { Cipher::Aes128Gcm };
@@ -88,7 +88,7 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
         number: n,
     };
     drop(client);
-    // The client's tasks end when the runtime polls them, for which this task yields.
+    // The client's tasks end when the runtime polls them, so this task yields several times.
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }

@@ -144,7 +144,7 @@ impl Office {
                 vec![ask(Command::READ, |w| request.encode(w))]
             }
             Step::Write(bytes) => {
-                // A single line is appended at the end of the document.
+                // A document is written at its beginning, but a single line is appended at its end.
                 let offset = if bytes == DOCUMENT_BYTES { 0 } else { DOCUMENT_BYTES as u64 };
                 let data = vec![b'.'; bytes];
                 let request = write::Request::new(self.opened, offset, &data);
@@ -198,7 +198,8 @@ impl Office {
     fn lease(&self, name: Name) -> LeaseV2 {
         let mut key = [0; 16];
         let path = self.path(name);
-        // Paths of files in one folder differ at their ends, so the lease key uses the end.
+        // Paths of files in one folder differ only at their ends, so the lease key is made from the
+        // end.
         let tail = path.as_bytes();
         key.iter_mut().zip(tail.iter().rev()).for_each(|(to, from)| *to = *from);
         key[15] = u8::try_from(self.user % 256).unwrap_or(0);
@@ -217,7 +218,7 @@ impl Script for Office {
         self.step = step;
         let mut frame = self.frame(step);
         if step == Step::Close && !self.watches {
-            // The watch cannot be part of a compound, so it is sent before the next frame.
+            // A watch cannot be part of a compound, so it is sent alone before the next frame.
             self.watches = true;
             frame = vec![watch(self.folder)];
             return frame;

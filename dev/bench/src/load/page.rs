@@ -31,7 +31,7 @@ impl Outcome {
     pub(super) fn add(&mut self, measured: &Measured) -> Result<()> {
         let Measured { requests, bytes, seconds, .. } = *measured;
         self.is_counted = bytes / requests < COUNTED_BELOW as u64;
-        // The unit is a thousand requests, or one GB.
+        // The unit is a thousand requests if requests are counted, and one GB otherwise.
         let units = if self.is_counted { requests as f64 / 1e3 } else { bytes as f64 / 1e9 };
         self.rates.push(units / seconds);
         self.units += units;

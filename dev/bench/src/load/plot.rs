@@ -67,7 +67,7 @@ mod tests {
         let line = Line { name: "read".to_owned(), parts: vec![Some(0.5), None] };
         let others = ["smbd".to_owned(), "bare".to_owned()];
         let svg = picture("Frevo", &others, &[line]);
-        // Two circles belong to the legend and one to the row.
+        // Two of the circles belong to the legend and one to the row.
         assert_eq!(svg.matches("<circle").count(), 3, "{svg}");
         assert!(svg.contains(">of bare</text>") && svg.ends_with("</svg>\n"));
     }

@@ -78,7 +78,7 @@ impl Requests {
             Verb::Read => (Command::READ, None),
             _ => (Command::WRITE, Some(FIXED_LEN)),
         };
-        // Each request asks for more credits than it uses, up to the server's limit.
+        // Each request asks for twice the credits that it uses; the server limits them.
         let header = header(on, command, charge, charge.saturating_mul(2));
         let header = Header {
             flags: match row.protection {

@@ -117,7 +117,8 @@ mod tests {
     use super::*;
 
     fn sealing(cipher: smb2::crypto::encryption::Cipher) -> Sealing {
-        // Requests and replies are encrypted with the same key, so that the bench can decrypt both.
+        // Requests and replies are encrypted with one key, so that the bench can decrypt both of
+        // them.
         let key: Vec<u8> = (1..=16).collect();
         Sealing::new(&SealingKeys { cipher, to_server: key.clone(), from_server: key }, 77).unwrap()
     }

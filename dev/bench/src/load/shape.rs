@@ -186,7 +186,8 @@ impl Shape {
     /// The offset of request `n` in a file of `file_bytes`.
     pub(super) fn offset(&self, n: u64, file_bytes: u64) -> u64 {
         let blocks = (file_bytes / self.bytes as u64).max(1);
-        // Multiplying by an odd number visits all blocks of a power of two in a scattered order.
+        // Multiplying by an odd number visits all blocks of a power of two once, in a scattered
+        // order.
         let block = if self.is_random { n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20 } else { n };
         block % blocks * self.bytes as u64
     }

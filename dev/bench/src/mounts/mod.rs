@@ -122,7 +122,8 @@ fn run_round(
     rows: &mut [Row],
 ) -> Result<()> {
     for turn in 0..mounters.len() {
-        // The rounds begin with different mounters, so that none profits from its place.
+        // Each round begins with another mounter, so that none of them profits from its place in
+        // the order.
         let who = (turn + round) % mounters.len();
         eprintln!("round {round}, {}", mounters[who].name());
         let mounted = match places.mount(&mounters[who]) {

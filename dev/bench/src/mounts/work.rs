@@ -204,7 +204,8 @@ fn read(path: &Path, mebibytes: u64) -> Result<f64> {
         if count == 0 {
             break;
         }
-        // Each mebibyte of the file begins with its number.
+        // Each mebibyte of the file begins with its number, which shows that the right bytes were
+        // read.
         if total.is_multiple_of(1 << 20) && count >= 8 {
             ensure!(buffer[..8] == mark(total >> 20), "wrong bytes at offset {total}");
         }

@@ -83,7 +83,7 @@ fn large_file(dir: &Path) -> Outcome {
         file.metadata()?.len()
     );
     let mut bytes = vec![0; BLOCK];
-    // The blocks are read backwards, so that read-ahead does not help.
+    // The blocks are read backwards, so that read-ahead has no data for the next read.
     for block in (0..BLOCKS).rev() {
         file.read_exact_at(&mut bytes, block * BLOCK as u64)?;
         ensure!(bytes == content(block, BLOCK), "block {block} differs");
@@ -307,8 +307,8 @@ fn read_only_mode(dir: &Path) -> Outcome {
     permissions.set_readonly(true);
     fs::set_permissions(&path, permissions)?;
     ensure!(fs::metadata(&path)?.permissions().readonly(), "the write bits are still there");
-    // cifs.ko 6.1 sends no SET_INFO while it has old attributes cached, so it may take several
-    // attempts.
+    // While cifs.ko 6.1 has old attributes cached it sends no SET_INFO, so the change may take
+    // several attempts.
     for _ in 0..8 {
         fs::set_permissions(&path, Permissions::from_mode(0o777))?;
         if fs::write(&path, b"changed").is_ok() {
@@ -376,7 +376,8 @@ pub(crate) fn try_lock(path: &Path, exclusive: bool) -> std::io::Result<u8> {
     match if exclusive { file.try_lock() } else { file.try_lock_shared() } {
         Ok(()) => Ok(0),
         Err(TryLockError::WouldBlock) => Ok(WOULD_BLOCK as u8),
-        // cifs.ko returns this error for STATUS_LOCK_NOT_GRANTED.
+        // STATUS_LOCK_NOT_GRANTED becomes this error in cifs.ko, so it also means that the lock is
+        // taken.
         Err(TryLockError::Error(error)) if error.kind() == ErrorKind::PermissionDenied => {
             Ok(WOULD_BLOCK as u8)
         }
@@ -411,8 +412,8 @@ fn case(dir: &Path) -> Outcome {
         "listed {:?}",
         listed(&room)?
     );
-    // The rename takes two steps, because for the Linux client a name in another case is the same
-    // file.
+    // For the Linux client the same name in another case is the same file, so the rename takes two
+    // steps.
     fs::rename(room.join("Read Me ÄÖ.txt"), room.join("in between"))?;
     fs::rename(room.join("in between"), room.join("READ me äÖ.txt"))?;
     let wanted = BTreeSet::from(["READ me äÖ.txt".into()]);

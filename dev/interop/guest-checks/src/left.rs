@@ -39,7 +39,7 @@ pub(crate) fn content(seed: u64, size: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = Vec::with_capacity(size + 8);
     while bytes.len() < size {
-        // The numbers come from xorshift64*, and need only not repeat.
+        // xorshift64* makes the bytes, because they need only not repeat.
         state ^= state >> 12;
         state ^= state << 25;
         state ^= state >> 27;
@@ -54,7 +54,7 @@ fn size(index: usize) -> usize {
 }
 
 fn time(index: usize) -> SystemTime {
-    // Times in SMB have units of 100 ns.
+    // SMB stores times in units of 100 ns, so the time has no smaller part.
     SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000 + 86_400 * index as u64, 123_456_700)
 }
 

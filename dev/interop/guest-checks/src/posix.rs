@@ -36,8 +36,8 @@ fn modes(dir: &Path) -> Outcome {
     fs::create_dir(&room)?;
     for wanted in [0o600, 0o640, 0o755, 0o444] {
         let path = room.join(format!("{wanted:o}"));
-        // cifs.ko shows the mode of a new file as file_mode until it asks the server, which it need
-        // not do under a lease. The mode on the server's disk is right.
+        // Under a lease cifs.ko need not query the mode of a new file and shows file_mode, so the
+        // mode is checked later, on the server's disk.
         OpenOptions::new().write(true).create_new(true).mode(wanted).open(&path)?;
     }
     let path = room.join("directory");
@@ -110,8 +110,8 @@ fn unlink_open(dir: &Path) -> Outcome {
     fs::write(&path, "still here")?;
     let mut file = File::open(&path)?;
     fs::remove_file(&path)?;
-    // cifs.ko answers a stat by name from its open handle, so the listing is read, which asks the
-    // server.
+    // cifs.ko answers a stat by name from its open handle, but a listing comes from the server, so
+    // the listing is read.
     for entry in fs::read_dir(room(dir))? {
         let name = entry?.file_name();
         ensure!(name != "gone" && !name.to_string_lossy().starts_with(".__smb"), "{name:?}");

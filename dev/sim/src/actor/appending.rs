@@ -35,7 +35,8 @@ impl Actor {
                 )
                 .await;
             let end = match written.end() {
-                // The record was written but the sync failed, so the record may be lost.
+                // The server has written the record but the sync failed, so a crash may still lose
+                // the record.
                 End::Not if self.is_lasting => End::Unknown,
                 end => end,
             };

@@ -45,7 +45,7 @@ impl Actor {
             Ok(found)
         };
         let read = self.call(format_args!("read the copy"), &[], read).await;
-        // A crash may lose data that was not synced, so nothing can be judged.
+        // A crash may lose data that was not synced, so the copy cannot be judged after one.
         if stage.has_fallen.load(Ordering::Relaxed) {
             return;
         }

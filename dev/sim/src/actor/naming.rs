@@ -62,7 +62,7 @@ impl Actor {
                 let wrote = self.call(what, &[], share.write(&name, &data)).await;
                 match wrote.outcome {
                     Ok(()) => Did::Done(*value),
-                    // The file may exist although writing its data failed.
+                    // If writing the data failed, the file may have been created nevertheless.
                     Err(_) => Did::Unknown,
                 }
             }
@@ -107,7 +107,7 @@ const fn did(ended: &Ended<()>) -> Did {
         Ok(()) => Did::Done(0),
         Err(Failed::Status(Status::OBJECT_NAME_NOT_FOUND)) => Did::NotFound,
         Err(Failed::Status(Status::OBJECT_NAME_COLLISION)) => Did::Collision,
-        // The change may have been made before the sync failed.
+        // These statuses may come from the sync after the change, so the change may have been made.
         Err(Failed::Status(Status::UNEXPECTED_IO_ERROR | Status::DISK_FULL)) => Did::Unknown,
         Err(Failed::Status(_)) => Did::Not,
         Err(Failed::Lost) => Did::Unknown,

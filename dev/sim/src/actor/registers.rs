@@ -149,7 +149,8 @@ impl Actor {
             .await;
         cache.0.lock().slots.remove(&slot);
         let end = match wrote.end() {
-            // The slot was written but the sync failed, so the data may be lost.
+            // The server has written the slot but the sync failed, so a crash may still lose the
+            // data.
             End::Not if *through => End::Unknown,
             end => end,
         };

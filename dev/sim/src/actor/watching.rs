@@ -62,7 +62,7 @@ impl Actor {
 async fn hear(watch: &mut Watch, name: &str) -> bool {
     loop {
         let Ok(changes) = watch.next_changes().await else { return false };
-        // Other changes do not count, because the creator of the file also writes to it.
+        // The creator of the file also writes to it, so only `Added` and `Missed` count.
         let tells = |change: &Change| match change {
             Change::Added(found) => found == name,
             Change::Missed => true,

@@ -81,7 +81,7 @@ impl LockFile {
 
     /// Records that the lock holder has read `number`; `at_least` was acknowledged when it asked.
     pub fn read(&mut self, number: u64, at_least: u64) {
-        // A crash during the read may have set `acknowledged` back.
+        // A crash during the read may have reduced `acknowledged`.
         let at_least = at_least.min(self.acknowledged);
         if number < at_least || number > self.tried {
             violation!(
@@ -153,7 +153,8 @@ mod tests {
     #[test]
     fn two_certain_holders_are_a_violation() {
         assert_eq!(two_holders(([2, 2], false), ([3, 3], false)), 1);
-        // A persistent handle keeps its lock through every disturbance.
+        // A persistent handle (`true`) keeps its lock through every disturbance, so the second lock
+        // is a violation.
         assert_eq!(two_holders(([2, 3], true), ([0, 0], false)), 1);
         assert_eq!(two_holders(([0, 0], false), ([3, 4], true)), 1);
     }

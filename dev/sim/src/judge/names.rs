@@ -106,7 +106,8 @@ fn either(folder: &Folder, step: &Step) -> Vec<Folder> {
     let mut all = vec![folder.clone()];
     all.extend(after(folder, step));
     if let Step::Write(name, _) = step {
-        // The file may exist, or be cut to length zero, without its data.
+        // A write that failed may have created the file, or cut it to length zero, without its
+        // data.
         all.extend(after(folder, &Step::Write(name.clone(), 0)));
     }
     all

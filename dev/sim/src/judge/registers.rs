@@ -151,7 +151,7 @@ impl Registers {
                 .collect();
             let mut there = known(found, now);
             if let Some(write) = writes.iter().find(|write| write.pending && write.value == found) {
-                // The client may send the pending write again.
+                // The client may send the pending write again, so the write is not over yet.
                 there = Write { happened: now, over: Moment::MAX, ..*write };
             }
             *writes = vec![there];

@@ -29,7 +29,7 @@ struct Assembly {
 impl Assembly {
     /// The next bytes of the stream of frames.
     fn take(&mut self, message: &[u8]) -> Vec<u8> {
-        // MS-SMBD 3.1.4.1: the first message of each side negotiates and has no data.
+        // MS-SMBD 3.1.4.1: the first message of each side is the negotiation, which has no data.
         if !std::mem::replace(&mut self.has_negotiated, true) {
             return Vec::new();
         }
@@ -84,7 +84,8 @@ impl Network {
                 () = link.changed[direction].notified() => continue,
                 () = wire.ready(direction) => {}
             }
-            // Several packets travel together, so that the latency does not limit the bandwidth.
+            // Several packets travel together, because otherwise the latency would limit the
+            // bandwidth.
             let most = {
                 let mut inner = self.inner.lock();
                 if inner.dice.percent(10) { 1 + inner.dice.below(3) } else { PACKETS }
@@ -151,7 +152,7 @@ impl Network {
     /// Makes the client's device give up at once, and delivers what it has sent much later.
     async fn carry_packets_late(&self, link: &Link, wire: &Wire, direction: usize) {
         if direction == 1 {
-            // The server's answers are dropped, until the link has ended.
+            // The server's answers are dropped until the link has ended.
             while link.state() != State::Ended {
                 tokio::select! {
                     biased;

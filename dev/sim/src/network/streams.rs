@@ -55,7 +55,7 @@ impl Network {
                 }
                 continue;
             }
-            // The parts arrive in order, each one after the latency.
+            // Each part arrives after the latency, but never before the part sent earlier.
             free_at = (Instant::now() + self.delay(link.latency)).max(free_at);
             wait_until(link, direction, free_at).await;
             if !pass(link, direction).await {
@@ -65,7 +65,7 @@ impl Network {
                 continue;
             }
             if is_reset(from) {
-                // The sender has reset the connection, so nothing more is carried.
+                // The sender has reset the connection, so this direction carries nothing more.
                 break;
             }
             if count == 0 {
@@ -107,7 +107,7 @@ impl Network {
         to: &MemoryStream,
     ) {
         if direction == 1 {
-            // The server's answers are dropped, until the link has ended.
+            // The server's answers are dropped until the link has ended.
             while link.state() != State::Ended {
                 tokio::select! {
                     biased;

@@ -82,7 +82,8 @@ async fn rename_and_delete(client: &mut SmbClient, tree: &mut Tree) -> Result<()
 async fn watch(client: &mut SmbClient, tree: &mut Tree) -> Result<()> {
     client.create_directory(tree, "watched").await?;
     let mut watcher = client.watch(tree, "watched", true).await?;
-    // `next_events` sends the request, so the change is made after that.
+    // `next_events` sends the request for changes, so the file is written only some time after its
+    // call.
     let wait = Duration::from_secs(10);
     let (events, written) =
         tokio::join!(tokio::time::timeout(wait, watcher.next_events()), async {
@@ -101,8 +102,8 @@ async fn main() -> Result<()> {
     let address = format!("{}:{}", var("SMB_ADDR")?, var("SMB_PORT")?);
     let mut client = smb2::connect(&address, &var("SMB_USER")?, &var("SMB_PASS")?).await?;
     let mut tree = client.connect_share(&var("SMB_SHARE")?).await?;
-    // A function that borrows two arguments across an await cannot be put into a table, so this is
-    // a macro.
+    // A function that borrows two arguments across an await cannot be an entry of a table, so a
+    // macro calls each of them.
     macro_rules! check {
         ($($name:literal => $check:ident),+ $(,)?) => {$(
             let began = Instant::now();
