@@ -79,6 +79,11 @@ pub(super) const EVERY_KEY: &str = r#"
         listen = "127.0.0.1:9445"
         token_file = "/etc/frevo/token"
 
+        [rpc]
+        enabled = true
+        listen = ["127.0.0.1"]
+        port = 49152
+        endpoint_mapper_port = 135
         [kerberos]
         keytab = "/etc/frevo/frevo.keytab"
         realms = ["EXAMPLE.COM"]

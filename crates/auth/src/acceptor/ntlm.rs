@@ -272,6 +272,7 @@ fn refusal(reason: Reason, user: String, domain: String, account: String) -> Ref
 }
 
 /// The agreed flags, and the session key that the client sent, encrypted, if it sent one.
+#[derive(Clone, Copy)]
 struct KeyExchange {
     flags: Flags,
     sent_key: Option<[u8; 16]>,
