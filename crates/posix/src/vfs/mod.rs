@@ -423,7 +423,7 @@ impl Vfs for PosixVfs {
     }
 
     fn is_one_entry(&self, one: &Name, other: &Name) -> VfsResult<bool> {
-        let paths = [self.path_of(one, self.share.exact(one))?, self.path_of(other, false)?];
+        let paths = [self.path_of(one, self.share.exact(one))?, self.path_to(other, false)?];
         let [one, other] = paths.each_ref().map(|path| path.split());
         if one.0 != other.0 || one.1.is_empty() {
             return Ok(false);
