@@ -63,7 +63,7 @@ impl Name {
     ///
     /// Windows: several separators count as one, those at the end as none. MS-FSCC 2.1.5 has no
     /// empty components. `.` and `..` are removed from the text before anything is looked up; a
-    /// `..` at the root means the root (MS-FSCC 2.1.5.1), and a name that begins like `x\..\` is
+    /// `..` above the root is OBJECT_PATH_SYNTAX_BAD, and a name that begins like `x\..\` is
     /// INVALID_PARAMETER (MS-SMB2 3.3.5.9 note 303).
     pub fn parse(text: &str, rules: Rules) -> Result<Self, Status> {
         let exact = rules == Rules::Posix;
@@ -92,7 +92,7 @@ impl Name {
             match (component, rules) {
                 (".", Rules::Windows) => continue,
                 ("..", Rules::Windows) => {
-                    stored.truncate(stored.rfind('\\').unwrap_or(0));
+                    remove_last_component(&mut stored)?;
                     continue;
                 }
                 _ => check_component(component, rules)?,
@@ -244,6 +244,17 @@ fn begins_with_a_return(path: &str) -> bool {
     begins && (parts.next().is_some() || path.ends_with('\\'))
 }
 
+/// Removes the last component of a path, for a `..` that follows it. OBJECT_PATH_SYNTAX_BAD above the
+/// root.
+fn remove_last_component(path: &mut String) -> Result<(), Status> {
+    if path.is_empty() {
+        // Windows refuses it, although MS-FSCC 2.1.5.1 takes it for the root.
+        return Err(Status::OBJECT_PATH_SYNTAX_BAD);
+    }
+    path.truncate(path.rfind('\\').unwrap_or(0));
+    Ok(())
+}
+
 fn check_component(component: &str, rules: Rules) -> Result<(), Status> {
     match component {
         "." | ".." => return Err(Status::OBJECT_PATH_SYNTAX_BAD),
@@ -355,6 +366,10 @@ mod tests {
     fn bad_names_get_their_status() {
         for (text, status) in [
             ("\\a", Status::INVALID_PARAMETER),
+            ("..", Status::OBJECT_PATH_SYNTAX_BAD),
+            ("..\\a", Status::OBJECT_PATH_SYNTAX_BAD),
+            (".\\..", Status::OBJECT_PATH_SYNTAX_BAD),
+            ("a\\b\\..\\..\\..\\c", Status::OBJECT_PATH_SYNTAX_BAD),
             ("a\\..\\b", Status::INVALID_PARAMETER),
             ("a\\\\..\\b", Status::INVALID_PARAMETER),
             ("a\\..\\", Status::INVALID_PARAMETER),
@@ -379,12 +394,7 @@ mod tests {
     fn dot_directories_are_removed_by_the_letter() {
         for (text, same) in [
             (".", ""),
-            ("..", ""),
             ("a\\..", ""),
-            ("..\\a", "a"),
-            ("..\\..\\a", "a"),
-            (".\\..", ""),
-            ("a\\b\\..\\..\\..\\c", "c"),
             (".\\a", "a"),
             (".\\a\\..\\b", "b"),
             ("a\\.\\b", "a\\b"),

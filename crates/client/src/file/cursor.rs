@@ -66,7 +66,7 @@ impl File {
     /// and buffers.
     ///
     /// ```
-    /// # #[path = "../tests/world/mod.rs"]
+    /// # #[path = "../../tests/world/mod.rs"]
     /// # mod world;
     /// use frevo_client::{File, Share};
     /// use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

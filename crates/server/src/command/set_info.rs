@@ -79,13 +79,11 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 }
 
 /// Keeps the times that a request must leave, and the time of a new length. FileBasicInformation sets
-/// times itself.
+/// times itself. An allocation keeps LastWriteTime unless it cuts the file, by a restoration of its own.
 fn guarded<'a>(request: &set_info::Request<'_>, file: &'a FileOpen) -> Option<KeptTimes<'a>> {
     match (request.info_type, FileInfoClass(request.file_info_class)) {
         (InfoType::FILE, FileInfoClass::BASIC) => None,
-        (InfoType::FILE, FileInfoClass::END_OF_FILE | FileInfoClass::ALLOCATION) => {
-            Some(file.keep_times_of_write())
-        }
+        (InfoType::FILE, FileInfoClass::END_OF_FILE) => Some(file.keep_times_of_write()),
         _ => Some(file.keep_times()),
     }
 }
