@@ -460,43 +460,6 @@ fn a_share_elsewhere_waits_for_a_restart() {
     assert_eq!(confined.server.stop().code, 0);
 }
 
-/// The folder of a password is out of reach where other files lie in it. One of its own is read, so that a
-/// reload finds a file that took the place of the first.
-#[test]
-fn files_beside_a_password_are_out_of_reach() {
-    let place = world();
-    if !has_landlock(&place) {
-        return;
-    }
-    for (folder, others) in [("shared", true), ("own", false)] {
-        place.folder(folder);
-        let password = place.file(&format!("{folder}/ann"), "pw", 0o600);
-        let other = place.file(&format!("{folder}/ann.old"), "secret", 0o600);
-        if others {
-            place.file(&format!("{folder}/other"), "secret", 0o600);
-        }
-        config(&place, &format!("[[user]]\nname = \"ann\"\npassword_file = {password:?}\n"));
-        tried(&place, &format!("read {}", text(&password))).succeeds();
-        if others {
-            for beside in [other, place.path("shared/other")] {
-                is_refused(&place, &format!("read {}", text(&beside)), "Permission denied");
-            }
-        } else {
-            tried(&place, &format!("read {}", text(&other))).succeeds();
-        }
-    }
-    let confined = serve(&place);
-    place.file("own/new", "changed", 0o600);
-    fs::rename(place.path("own/new"), place.path("own/ann")).unwrap();
-    confined.server.signal("-HUP");
-    confined.logs("configuration reloaded");
-    client(async {
-        smb2::connect(&confined.server.address, "ann", "changed").await.unwrap();
-    });
-    assert!(!confined.log().contains("only if it was changed in place"), "{}", confined.log());
-    assert_eq!(confined.server.stop().code, 0);
-}
-
 /// The list of mounts is out of reach, and known all the same: what the server remembers of files
 /// depends on the kind of their file system.
 #[test]

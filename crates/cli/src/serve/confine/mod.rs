@@ -212,9 +212,13 @@ impl Confined {
 
     /// Fails where a configuration names files that cannot be read any more.
     pub(super) fn check_files(&self, plan: &Plan, arguments: &Serve) -> Done {
+        let mut needs = Needs::of(plan, arguments);
         // The folders of shares are not checked here, because a share whose folder is out of reach
         // is simply not served.
-        let needs = Needs { read: Needs::files(plan, arguments), ..Needs::default() };
+        needs.written.clear();
+        needs.read.retain(|path| {
+            !plan.config.shares.iter().any(|share| Needs::of_share(share).read.contains(path))
+        });
         let Some(path) = self.out_of_reach(&needs) else { return Ok(()) };
         Err(Failure::new(
             Exit::Config,
