@@ -223,7 +223,7 @@ mod tests {
         let server = Server::builder().build().unwrap();
         let history = Rc::new(History::default());
         let keeping = keep(Rc::clone(&history), server);
-        // The paused clock advances only when no task can run.
+        // The paused clock advances only when no task can run, so exactly three samples are taken.
         let time = 3 * SAMPLE_INTERVAL + SAMPLE_INTERVAL / 2;
         assert!(tokio::time::timeout(time, keeping).await.is_err());
         let columns = history.columns(0);

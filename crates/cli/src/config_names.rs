@@ -30,7 +30,8 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
             ("deny", &share.deny, false),
         ];
         for (key, listed, is_fault) in lists {
-            // Names of a domain are resolved by its controllers, so they are not looked up here.
+            // Names of a domain are resolved by its controllers, so only names without a domain are
+            // checked here.
             for who in listed.iter().filter(|who| who.domain().is_none()) {
                 let unknown = match who.group() {
                     Some(group) => unknown_group(group, &groups),

@@ -60,7 +60,8 @@ fn sections(command: &clap::Command, page: &mut Vec<u8>) -> std::io::Result<()> 
         let name = sub.get_bin_name().unwrap_or_else(|| sub.get_name()).to_uppercase();
         writeln!(page, ".SH \"{name}\"")?;
         let man = clap_mangen::Man::new(sub.clone());
-        // These parts belong to the section above, so they have no headings of their own.
+        // Synopsis, description and options belong to the section of this command, so their
+        // headings are left out.
         let mut part = Vec::new();
         man.render_synopsis_section(&mut part)?;
         man.render_description_section(&mut part)?;

@@ -163,8 +163,8 @@ impl NetworkShares {
                     .or_insert(Item::ArrayOfTables(ArrayOfTables::new()))
                     .as_array_of_tables_mut();
                 let shares = shares.ok_or_else(|| not_toml(&self.file))?;
-                // A share with this name exists but is not served now, because its folder is
-                // missing.
+                // The stored file has a share of this name. It is not served, because its folder is
+                // missing, but the name stays taken.
                 if shares.iter().any(|table| is_called(table, name)) {
                     return Err(NotEdited::Exists);
                 }

@@ -41,7 +41,7 @@ pub(crate) fn told_ends(accounts: &AccountFile) -> Option<String> {
 /// True for a time that has passed somewhere in the world: `pdbedit` writes the name of a time zone,
 /// which several have. A time in unknown words has passed.
 fn is_past(time: &str) -> bool {
-    // The time looks like `Thu, 01 Jan 2026 00:00:00 CET`.
+    // The time looks like `Thu, 01 Jan 2026 00:00:00 CET`; the zone, the sixth word, is left out.
     let words: Vec<&str> = time.split_whitespace().take(5).collect();
     let parsed = jiff::fmt::strtime::parse("%a, %d %b %Y %H:%M:%S", words.join(" "));
     let moment = parsed

@@ -150,8 +150,8 @@ fn nobody_is_connected_to_and_nothing_else_is_listened_on() {
     is_refused(&place, &format!("unix-abstract {name}"), refused);
     is_refused(&place, "pair-of-datagrams", refused);
     is_refused(&place, &format!("fast-open {address}"), refused);
-    // The families are AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG and AF_VSOCK; then
-    // MPTCP and SCTP.
+    // Each pair has an address family (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG or
+    // AF_VSOCK) and a protocol, of which 262 is MPTCP and 132 is SCTP.
     for socket in ["1 0", "2 0", "10 0", "16 0", "17 0", "38 0", "40 0", "2 262", "2 132"] {
         is_refused(&place, &format!("socket {socket}"), refused);
     }
@@ -340,7 +340,8 @@ fn every_thread_is_confined() {
     assert!(confined.status("NoNewPrivs:").iter().all(|line| line == "1"));
     assert!(confined.status("Seccomp:").iter().all(|line| line == "2"));
     assert!(confined.status("Threads:").len() > 1);
-    // The bits are CAP_SYS_PTRACE, CAP_SETUID, CAP_NET_BIND_SERVICE, CAP_SYS_MODULE and CAP_MKNOD.
+    // The server must not have CAP_SYS_PTRACE (19), CAP_SETUID (7), CAP_NET_BIND_SERVICE (10),
+    // CAP_SYS_MODULE (16) or CAP_MKNOD (27).
     let gone = 1 << 19 | 1 << 7 | 1 << 10 | 1 << 16 | 1 << 27;
     for key in ["CapEff:", "CapPrm:"] {
         for line in confined.status(key) {
@@ -365,7 +366,7 @@ fn ring_operations(server: u32) -> u64 {
     let mut count = 0;
     for entry in fs::read_dir(format!("/proc/{server}/fd")).unwrap() {
         let entry = entry.unwrap();
-        // The descriptor may have been closed since it was listed.
+        // The descriptor may have been closed since it was listed; then it is skipped.
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         if target != Path::new("anon_inode:[io_uring]") {
             continue;

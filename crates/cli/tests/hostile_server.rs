@@ -238,15 +238,15 @@ fn namespace(
     use frevo_wire::command::ioctl::dfs::ReferralRequest;
     use frevo_wire::command::ioctl::{self, CtlCode};
     use frevo_wire::{HeaderFlags, Status};
-    // PLAIN is the root of an ordinary share, LINKED the root of the namespace, and LISTED means
-    // that the listing has ended.
+    // `next` is one of these: PLAIN (the root of an ordinary share), LINKED (the root of the
+    // namespace) or LISTED (the listing has ended).
     const PLAIN: usize = 0;
     const LINKED: usize = 1;
     const LISTED: usize = 2;
     let next = AtomicUsize::new(LISTED);
     move |asked| match asked.header.command {
         Command::TREE_CONNECT if asked.message.ends_with(b"\\\0d\0f\0s\0") => {
-            // The server announces the capability SMB2_SHARE_CAP_DFS.
+            // The tree connect response announces the capability SMB2_SHARE_CAP_DFS.
             Act::Changed(Box::new(|message| message[72..76].copy_from_slice(&[8, 0, 0, 0])))
         }
         Command::CREATE if asked.header.flags.contains(HeaderFlags::DFS_OPERATIONS) => {

@@ -208,7 +208,7 @@ fn local_paths_longer_than_a_system_call_takes_are_copied() {
     assert_eq!(content(&world.there("put")), large);
     world.run(&["sync", "--checksum", &world.url("put"), "got"]).succeeds();
     assert_eq!(content(&world.place.path("got")), large);
-    // The local and the remote tree are equal now, so nothing is copied.
+    // After the download the local and the remote tree are equal, so nothing is copied.
     let again = world.run(&["sync", "-n", &world.url("put"), "got"]);
     assert!(!again.succeeds().contains("copy"), "{again:?}");
     fs::remove_dir_all(&here).unwrap();

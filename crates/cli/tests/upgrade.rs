@@ -62,7 +62,7 @@ async fn copy(address: &str, shared: &Shared) -> usize {
         assert!(back == block(at), "block {at}");
         at += 1;
         shared.blocks.fetch_add(1, Ordering::SeqCst);
-        // The pause keeps the file from growing too large.
+        // The pause keeps the file from growing too large for the test.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     file.unlock(LOCKED, 1).await.unwrap();

@@ -104,8 +104,8 @@ pub trait Dial: Send + Sync + fmt::Debug {
 
 impl Dial for Dialer {
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
-        // Calls the method of the type `Dialer`, not this method of the trait, which has the same
-        // name.
+        // `Self::dial` is the method of the type `Dialer`, not this method of the trait, which
+        // would call itself.
         Box::pin(Self::dial(self, &server.host, server.port))
     }
 

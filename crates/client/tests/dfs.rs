@@ -76,7 +76,7 @@ impl Host {
             Command::TREE_CONNECT if !self.roots.is_empty() => {
                 Act::Refused(Status::BAD_NETWORK_NAME)
             }
-            // The server announces the capability SMB2_SHARE_CAP_DFS.
+            // The tree connect response announces the capability SMB2_SHARE_CAP_DFS.
             Command::TREE_CONNECT if self.links.is_some() => {
                 Act::Changed(Box::new(|message| message[72..76].copy_from_slice(&[8, 0, 0, 0])))
             }

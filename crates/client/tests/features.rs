@@ -130,14 +130,14 @@ fn links_are_followed_within_the_share() {
         assert!(refused.status().is_some(), "{refused}");
         let target = share.read_link("link").await.unwrap();
         assert_eq!((&*target.path, target.relative), ("real/deep", true));
-        // This client makes a link to a folder and a link to a file.
+        // The client makes two links on the server: one to a folder and one to a file.
         for (name, to, to_directory) in [("made", "real/deep", true), ("real/f", "deep/f", false)] {
             let made = match to_directory {
                 true => share.symlink_dir(to, name).await,
                 false => share.symlink_file(to, name).await,
             };
             made.unwrap();
-            // The server stores a link to a folder with a separator at its end.
+            // On the server's disk a link to a folder has a slash at its end.
             let kept = if to_directory { format!("{to}/") } else { String::from(to) };
             assert_eq!(std::fs::read_link(world.path(name)).unwrap().to_str(), Some(&*kept));
             let target = share.read_link(name).await.unwrap();

@@ -222,7 +222,8 @@ fn a_cut_connection_is_a_pause() {
         let file: File = file.open(&share, "log").await.unwrap();
         for round in 0..20_u64 {
             if round % 5 == 4 {
-                // The server closes all sessions of the client.
+                // The server closes all sessions, so the next write needs a new session and a
+                // reconnected handle.
                 for session in world.server.sessions() {
                     world.server.close_session(&session);
                 }

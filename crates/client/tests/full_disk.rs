@@ -84,7 +84,7 @@ fn send(
                 }
             }
             Command::WRITE => said.push("write"),
-            // Class 13 is FileDispositionInformation.
+            // The remove is a SET_INFO of class 13, FileDispositionInformation.
             Command::SET_INFO if asked.message[67] == 13 => said.push("remove"),
             _ => {}
         }

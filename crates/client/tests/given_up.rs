@@ -180,7 +180,8 @@ fn no_name_of_a_listing_is_missed() {
         for at in 0..8_000 {
             std::fs::write(world.path(&format!("entry-{at:05}")), b"").unwrap();
         }
-        // With eight credits the listing needs several replies.
+        // With eight credits one reply cannot hold the whole listing, so the listing needs several
+        // replies.
         let options = Options::new().credits(8);
         let share = share_over(Arc::clone(&world.wire) as _, options).await;
         let mut dir = share.read_dir("").await.unwrap();

@@ -23,14 +23,15 @@ fn namespace(
 ) -> impl Fn(&Asked<'_>) -> Act + Send + Sync + 'static {
     move |asked| match asked.header.command {
         Command::TREE_CONNECT if !is_good(asked.connection) => Act::Refused(Status::ACCESS_DENIED),
-        // The server announces the capability SMB2_SHARE_CAP_DFS.
+        // The tree connect response announces the capability SMB2_SHARE_CAP_DFS.
         Command::TREE_CONNECT => {
             Act::Changed(Box::new(|message| message[72..76].copy_from_slice(&[8, 0, 0, 0])))
         }
         Command::IOCTL => {
             let request = ioctl::Request::parse(asked.message).unwrap();
             assert_eq!(request.ctl_code, CtlCode::DFS_GET_REFERRALS);
-            // The input is MaxReferralLevel, the path and a NUL: four bytes more than the path.
+            // The input has four bytes more than the path: MaxReferralLevel and a NUL, two bytes
+            // each.
             let path_consumed = u16::try_from(request.input.len() - 4).unwrap();
             let referral = |at| Referral {
                 is_root: false,

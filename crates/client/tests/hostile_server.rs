@@ -254,7 +254,7 @@ fn negotiate_contexts_wrong_twice_and_missing() {
 
 #[test]
 fn numbers_of_a_negotiate_response_that_cannot_be() {
-    // Each case has a position in the message and the bytes written there.
+    // Each case replaces bytes of the message: it has their position and the new bytes.
     let cases: [(usize, &[u8]); 10] = [
         (64, &[0, 0]),
         (70, &[0xFF, 0xFF]),
@@ -549,7 +549,7 @@ fn f6_listings_that_lie() {
         let error = tried.of("list").as_ref().unwrap_err();
         assert!(is_clear(error), "{name:?}: {error}");
     }
-    // Each case has a position in the body and the bytes written there.
+    // Each case replaces bytes of the body: it has their position and the new bytes.
     let cases: [(usize, &[u8]); 9] = [
         (66, &[0, 0]),
         (66, &[0xFF, 0xFF]),
@@ -704,8 +704,8 @@ fn f6_sizes_and_counts_beyond_all_bounds() {
         set(message, 64 + 48, &(u64::MAX >> 1).to_le_bytes());
     });
     assert!(tried.of("read").is_ok() || tried.failed().is_some());
-    // Each case has a command, a position in its response and the bytes written there: offsets and
-    // lengths.
+    // Each case replaces an offset or a length in a response: it has the command, the position and
+    // the new bytes.
     let cases: [(Command, usize, &[u8]); 12] = [
         (Command::READ, 66, &[0]),
         (Command::READ, 66, &[255]),
@@ -743,7 +743,7 @@ fn f6_sizes_and_counts_beyond_all_bounds() {
 /// then signed by the server: nothing panics, hangs or takes much memory.
 #[test]
 fn whatever_is_signed_is_not_therefore_believed() {
-    // The random numbers come from SplitMix64.
+    // SplitMix64 makes the random numbers from the seed.
     let random = |mut x: u64| {
         x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
         x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

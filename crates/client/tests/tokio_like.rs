@@ -93,7 +93,7 @@ fn trees_are_walked_and_removed_without_following_links() {
         assert!(share.exists("beside/kept").await.unwrap(), "behind the link");
         let missing = share.remove_dir_all("top").await.unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
-        // A walk returns the error of a directory that cannot be listed.
+        // The walk returns an error, because the directory `top` cannot be listed.
         assert!(share.walk("top").next().await.unwrap().is_err());
     });
 }

@@ -242,7 +242,7 @@ fn small_transfers_carry_their_own_bytes() {
                     let remote = [loan.remote()];
                     let read = server.read_from_peer(size, &remote);
                     if number % 10 == 9 {
-                        // The transfer has got its slot; then its future is dropped.
+                        // The read is polled once, in which it gets its slot, and is then dropped.
                         drop(tokio::time::timeout(Duration::ZERO, read).await);
                     } else {
                         assert!(*read.await.unwrap() == vec![byte; size], "{size}");

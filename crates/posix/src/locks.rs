@@ -54,7 +54,7 @@ fn set(fd: BorrowedFd<'_>, kind: libc::c_int, start: i64, len: i64) -> Result<()
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: start,
         l_len: len,
-        // Locks of open file descriptions require a pid of zero.
+        // Locks of open file descriptions (F_OFD_SETLK) require a pid of zero.
         l_pid: 0,
     };
     // SAFETY: the descriptor is open. The call only reads the structure, which outlives the call.

@@ -182,7 +182,7 @@ fn limit(root: BorrowedFd<'_>, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
     // SAFETY: Q_SETQUOTA reads one struct if_dqblk, which `block` begins with, and
     // keeps nothing of it.
     unsafe { quotactl(root, SET, uid, (&raw mut block).cast()) }.map_err(|errno| match errno {
-        // Quotas are switched off on this file system.
+        // ESRCH means that quotas are switched off on this file system.
         Errno::SRCH => Fault::NotSupported,
         errno => fault_of(errno),
     })

@@ -143,7 +143,8 @@ fn refusals_leave_nothing(kind: &str, megabytes: u64, make: &[&str]) {
     assert_eq!([byte(1 << 20), byte(far), byte(far + 65_535)], [0; 3], "{kind}");
     node.sync().unwrap();
     assert!(before.saturating_sub(free()) < 1 << 20, "{kind}: {before} {}", free());
-    // The range begins and ends inside of existing data.
+    // The range begins and ends inside of existing data, whose bytes outside of the range must
+    // stay.
     node.write_at(0, &[7; 16_384]).unwrap();
     node.zero(100, 12_000, false).unwrap();
     assert_eq!([byte(99), byte(100), byte(12_099), byte(12_100)], [7, 0, 0, 7], "{kind}");

@@ -89,7 +89,7 @@ async fn look(arguments: &TopArguments) -> Result<(Value, Instant), crate::exit:
 fn keys(has_terminal: bool) -> mpsc::Receiver<char> {
     let (pressed, keys) = mpsc::channel(8);
     if has_terminal {
-        // The thread blocks in read(2) and cannot be stopped: it ends with the process.
+        // The thread blocks in read(2) and cannot be stopped, so it runs until the process ends.
         std::thread::spawn(move || {
             let mut keys = [0; 16];
             while let Ok(count @ 1..) = std::io::stdin().read(&mut keys) {

@@ -120,7 +120,7 @@ pub(super) async fn run(
     let (seconds, cpu_seconds) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu);
     let mut latency = histogram();
     for one in &latencies {
-        // Both histograms resize themselves, so adding cannot fail.
+        // The combined histogram resizes itself, so adding each task's histogram cannot fail.
         let _ = latency.add(&*one.lock().unwrap_or_else(PoisonError::into_inner));
     }
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);

@@ -59,8 +59,8 @@ impl Scratch {
     }
 
     async fn remove_once(&self) -> Result<()> {
-        // Removes many files in parallel first: one by one, each of thousands of files takes a
-        // round trip.
+        // Files are removed first, many in parallel: one by one, thousands of files would take a
+        // round trip each.
         let mut files = Vec::new();
         let mut walk = self.share.walk(&self.path);
         while let Some(entry) = walk.next_entry().await? {

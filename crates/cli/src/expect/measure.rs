@@ -50,7 +50,7 @@ pub(crate) async fn measure(
     let path = url.below(&format!(".frevo-expect-{}", std::process::id()));
     let options = OpenOptions::new().read(true).write(true).create(true).delete_on_close(true);
     let file = options.open(&share, &path).await.map_err(failed)?;
-    // The data is random, because zeros could be compressed or never stored.
+    // The data is random, because a server could compress zeros or store no data for them.
     let fill = |at: u64, count: usize, buf: &mut Buf| {
         let room = buf.append_zeroed(count);
         let mut state = at | 1;

@@ -59,7 +59,8 @@ impl Names {
     /// Adds a user, or a group of the host, of an account file or of a domain.
     fn add(&self, word: &str, rules: &NameRules, to: &mut Converted) -> Result<(), String> {
         let plain = self.without_variables(word, rules)?;
-        // In Samba `+` marks a group of the host, `&` a netgroup of NIS, and `@` both.
+        // In Samba `+` marks a group of the host, `&` a netgroup of NIS, and `@` a name that may be
+        // either.
         let bare = plain.trim_start_matches(['@', '+', '&']);
         let marks = plain.strip_suffix(bare).unwrap_or_default();
         if !marks.is_empty() && !marks.contains(['@', '+']) {

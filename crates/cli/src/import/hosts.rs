@@ -235,7 +235,8 @@ fn networks(word: &str) -> Result<Vec<Prefix>, String> {
     if word.starts_with('@') {
         return Err(format!("{word}: netgroups are not supported; list the addresses"));
     }
-    // `192.0.2.` means all addresses that begin with it.
+    // In smb.conf the beginning `192.0.2.` stands for all addresses that begin with it, here
+    // 192.0.2.0/24.
     if let Some(begun) = word.strip_suffix('.') {
         let parts = begun.split('.').count();
         let whole = format!("{begun}{}", ".0".repeat(4_usize.saturating_sub(parts)));

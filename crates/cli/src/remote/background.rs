@@ -20,7 +20,8 @@ pub(super) fn start(_: &Mount) -> Done {
         std::env::current_exe().map_err(Failure::failed("cannot find the program frevo"))?;
     let mut command = Command::new(program);
     command.args(super::mount_options::command_line()?.arguments).arg("--detach");
-    // The new process gets the password in its environment, and removes it there when it starts.
+    // The new process gets the password in its environment, and removes it from there when it
+    // starts.
     command.envs(passwords::for_environment().map(|value| (passwords::VARIABLE, value)));
     let mut child = command
         .stdout(Stdio::piped())

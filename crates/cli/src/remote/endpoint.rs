@@ -408,8 +408,8 @@ impl Endpoint {
                 let path = local_in(root, name);
                 let of_file = path.clone();
                 let read = move || local_digest(&of_file);
-                // Reading a large file takes long, so it does not run on the thread that handles
-                // answers.
+                // Reading a large file takes long, so another thread does it, and not the one that
+                // handles answers.
                 let read = if transfer::is_small(len) {
                     read()
                 } else {

@@ -74,7 +74,8 @@ async fn mv_one(
             format!("{from} and {to} are on different shares, behind DFS links; use cp, then rm");
         return Err(Failure::new(Exit::Usage, text));
     }
-    // If the target is a directory, the sources are moved into it under their names.
+    // If the target is a directory, the sources are moved into it under their own names; several
+    // sources need one.
     let into = share.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
     if !into && !to.path.is_empty() && (several || to.ends_in_slash) {
         let text = format!("{to} is not a directory");

@@ -155,9 +155,9 @@ pub(crate) async fn remove_all(
     let mut files = Vec::new();
     let mut directories = vec![path.to_owned()];
     let mut junction = None;
-    // `stay` has the paths of entries that cannot be removed.
+    // `stay` collects the paths of entries that cannot be removed.
     let stay = RefCell::new(Vec::new());
-    // `guarded` has the entries of the directory through which the share's root was reached.
+    // `guarded` collects the entries of the directory through which the share's root was reached.
     let mut guarded = HashSet::new();
     let see = |name: &str, metadata: &Metadata| {
         let path = join(path, name);

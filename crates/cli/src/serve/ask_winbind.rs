@@ -153,7 +153,7 @@ fn answer(judge: &mut Option<NtlmAuth>, question: &Question) -> io::Result<Outco
     let sid = wbinfo(&format!("--name-to-sid={name}"))?;
     let sid = sid.split_whitespace().next().unwrap_or_default().to_owned();
     let stored = wbinfo(&format!("--sid-to-name={sid}"))?;
-    // wbinfo prints `DOMAIN\name 1`, in which 1 is the type "user".
+    // wbinfo prints the name and its type, as in `DOMAIN\name 1`, so the type is cut off.
     let stored = stored.trim().rsplit_once(' ').map_or("", |(name, _)| name);
     let Some((domain, user)) = stored.split_once('\\') else {
         return Err(io::Error::other("wbinfo does not know the name of the user"));

@@ -74,6 +74,6 @@ fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If this fails, the present limit of descriptors stays.
+    // If the limit of open files cannot be raised, it stays as it is.
     let _ = setrlimit(Resource::Nofile, limit);
 }

@@ -91,7 +91,7 @@ impl Patience {
 
     /// Returns when it has ended.
     pub(crate) async fn ended(&self) {
-        // The wait cannot fail: `self` owns the sender.
+        // The wait cannot fail, because `self` owns the sender of this channel.
         let _ = self.0.subscribe().wait_for(|has_ended| *has_ended).await;
     }
 }

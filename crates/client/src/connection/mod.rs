@@ -297,8 +297,8 @@ impl Connection {
         let last = calls.len().saturating_sub(1);
         let charges: Vec<u16> = calls.iter().map(|call| self.charge(call)).collect();
         let all = self.take_all(&charges).await?;
-        // There is no await from here to the end of the sending, so the MessageIds of the compound
-        // stay together.
+        // There is no await from here until all requests are sent, so the MessageIds of the
+        // compound stay together.
         for (at, (call, taken)) in calls.into_iter().zip(all).enumerate() {
             let id = taken.message_id;
             let (mut message, reply) = self.enter(call, taken)?;
@@ -372,7 +372,8 @@ impl Connection {
             // An ECHO could bring more credits, but there is no credit to send it.
             (NoCredits::TooFew, 0) => Err(self.starved()),
             (NoCredits::TooFew, _) => match self.echo().await {
-                // Other requests took the credits; their answers will bring new ones.
+                // Other requests took the new credits, but their answers will bring more, so the
+                // caller tries again.
                 Err(Gone) if !self.is_gone() => Ok(()),
                 asked => asked,
             },

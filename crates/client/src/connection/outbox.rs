@@ -160,8 +160,8 @@ impl Outbox {
             self.unhurried.notified().await;
             while self.is_looked_for.load(Ordering::Acquire) {
                 sleep(UNHURRIED_FOR).await;
-                // The flag is cleared before the queue is read, so a frame that is queued later
-                // sets it again.
+                // The flag is cleared before the queue is read, so a frame that is queued after
+                // this sets it again.
                 if !self.was_unhurried.swap(false, Ordering::AcqRel) {
                     self.is_looked_for.store(false, Ordering::Release);
                 }

@@ -216,7 +216,8 @@ impl Connection {
         let id = header.message_id;
         if is_interim(&header) {
             let Route::Async { async_id } = header.route else { return Ok(()) };
-            // Another core may have read the final response first; then `interim` finds no waiter.
+            // Another core may have processed the final response before this interim response: then
+            // no waiter is found.
             let count = self.waiters.interim(id, async_id, |taken| {
                 self.credits.answered(taken, header.credits, false);
             });
@@ -240,7 +241,7 @@ impl Connection {
 
     fn on_unasked(&self, message: &[u8], header: &Header, is_sealed: bool) -> Result<(), Cause> {
         if header.command != Command::OPLOCK_BREAK {
-            // A notification of an unknown type is ignored.
+            // A notification of an unknown type is ignored, because it needs no answer.
             return Ok(());
         }
         let notification = Notification::parse(message)?;

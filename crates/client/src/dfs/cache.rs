@@ -211,7 +211,8 @@ mod tests {
         assert_eq!((&*found.prefix, &*rest), ("\\files\\dfs\\link", "é\\x"));
         assert!(!found.is_of_root());
         assert!(known(&response(10, &["\\one\\data"])).unwrap().0.is_of_root());
-        // PathConsumed ends within a component, before the share, or beyond the path.
+        // Each value of PathConsumed is refused: it ends within a component, before the share, or
+        // beyond the path.
         for consumed in [14, 12, 6, 0, 400] {
             assert!(known(&response(consumed, &["\\one\\data"])).is_none());
         }
@@ -243,8 +244,8 @@ mod tests {
             all.keep(one);
         }
         assert_eq!(all.0.lock().len(), REFERRALS_KEPT);
-        // A referral with a lifetime of zero is used by the request that asked for it, and not
-        // cached.
+        // A referral with a lifetime of zero serves the request that asked for it, and is found no
+        // longer than REFERRAL_AT_LEAST.
         let mut short = response(15, &["\\one\\data"]);
         short.referrals[0].time_to_live_s = 0;
         all.keep(known(&short).unwrap().0);

@@ -59,7 +59,7 @@ pub(super) fn behind<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
             return None;
         }
     }
-    // The rest of the path begins at its next component, or is empty.
+    // The result is the path from its next component on, or empty if there is none.
     Some(parts.next().map_or("", |next| {
         let at = next.as_ptr() as usize - path.as_ptr() as usize;
         path.get(at..).unwrap_or_default()

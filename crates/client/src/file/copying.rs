@@ -135,8 +135,8 @@ impl Copying<'_> {
         while self.done < self.len {
             let count = (self.len - self.done).min(PART);
             let mut input = Vec::new();
-            // The FileId must be that of the present session, so a lost source is reconnected
-            // first.
+            // The request needs the source's FileId in the present session, so a lost source is
+            // reconnected first.
             self.source.confirm().await?;
             DuplicateExtents {
                 source_file_id: self.source.open.file_id(),

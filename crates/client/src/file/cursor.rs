@@ -114,7 +114,7 @@ async fn read_piece(file: File, at: u64, want: u64) -> Result<Bytes> {
     let (most, _) = file.sizes().await?;
     let first = file.read_bytes(at, u32::try_from(want).unwrap_or(most).min(most)).await?;
     let got = first.len();
-    // The cast cannot fail, because `want` is at most READ_PIECE.
+    // The conversion cannot fail, because `want` is at most READ_PIECE.
     let want = usize::try_from(want).unwrap_or(got);
     if got >= want || got == 0 {
         return Ok(first);
@@ -278,7 +278,8 @@ impl AsyncWrite for Cursor {
         this.forget_ahead();
         if this.gathered.len() >= WRITE_PIECE {
             this.send_gathered();
-            // Polling moves the writes forward; the next call returns their errors.
+            // The writes progress only when they are polled; an error that comes later is returned
+            // by the next call.
             if let Poll::Ready(done) = this.poll_writes(cx, WRITES_MAX) {
                 io(done)?;
             }

@@ -116,7 +116,8 @@ impl File {
             if chunk.is_empty() {
                 break;
             }
-            // The range exists, because `read_chunk` never returns more than `len` bytes.
+            // `rest` always has this range, because `read_chunk` never returns more than `len`
+            // bytes.
             if let Some(place) = rest.get_mut(..chunk.len()) {
                 place.copy_from_slice(&chunk);
             }

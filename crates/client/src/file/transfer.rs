@@ -248,13 +248,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn depth_follows_the_product() {
         let mut pace = Pace::new(DEPTH_MIN);
-        // 100 MB/s with 10 ms make 1 MB in flight: two pieces of 1 MB are twice that.
+        // 100 MB/s and a latency of 10 ms make 1 MB in flight. Twice that is two pieces of 1 MB, so
+        // the depth is at its minimum.
         for _ in 0..200 {
             tokio::time::advance(Duration::from_millis(10)).await;
             pace.note(1_000_000, Duration::from_millis(10));
         }
         assert_eq!(pace.depth, DEPTH_MIN);
-        // 1 GB/s with 20 ms make 20 MB in flight.
+        // 1 GB/s and a latency of 20 ms make 20 MB in flight, so the depth must grow.
         let mut pace = Pace::new(DEPTH_MIN);
         for _ in 0..2_000 {
             tokio::time::advance(Duration::from_millis(1)).await;

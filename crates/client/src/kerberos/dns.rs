@@ -220,7 +220,8 @@ mod tests {
         bytes[2] |= 0x80;
         bytes[7] = records.len() as u8;
         for (priority, weight, port, host) in records {
-            // Compressed names: the question's name is at 12, its last two labels are at 27.
+            // In this answer the question's name is at offset 12, and its last two labels, at 27,
+            // are used by pointers.
             bytes.extend([0xc0, 12, 0, 33, 0, 1, 0, 0, 3, 132]);
             let mut data =
                 [priority.to_be_bytes(), weight.to_be_bytes(), port.to_be_bytes()].concat();

@@ -69,7 +69,7 @@ impl Krb5Conf {
             if let Some(realm) = named(name) {
                 return Some(realm);
             }
-            // The names `a.b.c`, `.b.c`, `b.c`, `.c` and `c` are tried in this order.
+            // Each step makes the next name to try: after `a.b.c` come `.b.c`, `b.c`, `.c` and `c`.
             name = match name.strip_prefix('.') {
                 Some(rest) => rest,
                 None => name.find('.').and_then(|at| name.get(at..))?,

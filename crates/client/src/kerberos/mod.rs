@@ -223,7 +223,7 @@ fn client_of(user: &str, conf: &Krb5Conf) -> Result<Principal, KerberosError> {
             "no Kerberos realm is known; write USER@REALM, or set default_realm in krb5.conf";
         Reason::Setting(text.into())
     };
-    // A domain name without a dot is a NetBIOS name and not a realm.
+    // A domain name without a dot is a NetBIOS name and no realm, so the default realm is used.
     let default = match domain {
         domain if domain.contains('.') => realm_of(domain, conf),
         _ => conf.default_realm.clone().unwrap_or_default(),

@@ -36,8 +36,8 @@ pub(crate) async fn snapshots(open: &Open) -> Result<Vec<String>> {
     const OPERATION: &str = "list the snapshots of";
     let code = CtlCode::SRV_ENUMERATE_SNAPSHOTS;
     let mut room = 16;
-    // If snapshots were made between two requests, the buffer is too small again: tries up to four
-    // times.
+    // New snapshots between two requests can make the buffer too small again, so up to four
+    // requests are sent.
     for _ in 0..4 {
         let message = control(open, OPERATION, code, &[], room, &[]).await?;
         let output = output(&message).during(OPERATION, &open.url)?;

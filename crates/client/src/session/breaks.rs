@@ -101,7 +101,8 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
                     drop(holder);
                 });
             }
-            // This client never asks for oplocks, so a break of one is ignored.
+            // This client never requests oplocks, so a break of one concerns no Open and is
+            // ignored.
             Notification::Oplock(_) => {}
         }
     }

@@ -361,7 +361,7 @@ impl Live {
                     _ = put_off => {}
                 }
                 // After the interim response the server may find the request only by its AsyncId,
-                // so CANCEL is sent again.
+                // so CANCEL is sent again with the AsyncId.
                 self.cancel(channel, id, true, seal);
             }
             sent.await

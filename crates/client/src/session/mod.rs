@@ -403,7 +403,7 @@ impl Inner {
 
     /// Returns when the server was lost and an attempt to reach it again has failed.
     pub(crate) async fn found_unreachable(&self) {
-        // The wait cannot fail: `self` owns the sender.
+        // The wait cannot fail, because `self` owns the sender of this channel.
         let _ = self.unreachable.subscribe().wait_for(|is_so| *is_so).await;
     }
 

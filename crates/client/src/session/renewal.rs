@@ -175,7 +175,8 @@ impl Live {
         let Some(renewal) = &self.renewal else { return };
         let _turn = renewal.turn.lock().await;
         let Term { end, ahead, .. } = *renewal.term.lock();
-        // Another request has renewed the session meanwhile, so the new end is far enough away.
+        // Another request has renewed the session meanwhile, so the end of the session is far
+        // enough away now.
         if between(renewal.by.now(), end) > ahead {
             return;
         }
@@ -202,7 +203,7 @@ mod tests {
     fn another_ticket_is_looked_for_ahead_of_the_end() {
         let at = |seconds: u64| FileTime((1_000_000 + seconds) * 10_000_000);
         let seconds = Duration::from_secs;
-        // A ticket for ten hours is renewed five minutes before its end.
+        // A ticket for ten hours (36,000 s) is renewed five minutes before its end.
         let term = Term::new(at(36_000), at(0));
         assert_eq!(term.wait(at(0)), (RENEW_PAUSE_MAX, false));
         assert_eq!(term.wait(at(35_680)), (seconds(20), true));

@@ -93,7 +93,7 @@ mod tests {
         let (prefix, message) = SMB1.split_at(4);
         assert_eq!(prefix, u32::try_from(message.len()).unwrap().to_be_bytes());
         assert!(message.starts_with(b"\xffSMBr") && message.ends_with(b"\x02NT LM 0.12\0"));
-        // The header has 32 bytes; WordCount and ByteCount follow.
+        // After the header of 32 bytes come WordCount (0) and ByteCount (12).
         assert_eq!(message.get(32..35), Some(&[0, 12, 0][..]));
     }
 }

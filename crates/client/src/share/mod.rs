@@ -87,7 +87,7 @@ impl Drop for Inner {
         let live = self.session.inner.current();
         let Some(live) = live.filter(|live| live.generation == bound.generation) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        // The task keeps the session alive until the request is sent.
+        // The task holds a copy of the session, which keeps it alive until the request is sent.
         let session = self.session.clone();
         runtime.spawn(async move {
             let call = Call::new(Command::TREE_DISCONNECT, |w| tree_disconnect::Request.encode(w));

@@ -220,7 +220,8 @@ impl Peer {
             } else if self.keys.is_some()
                 && Header::parse(&frame).is_ok_and(|header| header.command != Command::ECHO)
             {
-                // The ECHO has no content that could be overheard, and no session.
+                // An ECHO belongs to no session and contains nothing secret, so it does not count
+                // as overheard.
                 self.evil.overheard.lock().extend_from_slice(&frame);
             }
             let parts: Vec<_> =
@@ -348,7 +349,8 @@ impl Peer {
             Command::CREATE => {
                 let request = create::Request::parse(message).unwrap();
                 let name = request.name.to_string_lossy();
-                // The path in the request begins with server and share.
+                // With DFS_OPERATIONS the path in the request begins with server and share, which
+                // are cut off.
                 let is_whole = header.flags.contains(HeaderFlags::DFS_OPERATIONS);
                 let name = match is_whole {
                     true => name.splitn(3, '\\').nth(2).unwrap_or_default(),

@@ -120,7 +120,7 @@ fn close_and_attributes_see_what_was_gathered() {
         let now = one.getattr(found.attr.ino.0).await.unwrap();
         assert_eq!(now.attr.size, 70_003);
         one.write(handle, 0, b"begin").await.unwrap();
-        // A look-up and a listing report the size including unsent data.
+        // While data is unsent, a look-up and a listing must report the size that includes it.
         one.write(handle, 80_000, b"!").await.unwrap();
         assert_eq!(one.lookup(ROOT, name("f")).await.unwrap().found().attr.size, 80_001);
         one.write(handle, 90_000, b"!").await.unwrap();
@@ -153,7 +153,8 @@ fn a_mode_keeps_the_mark_for_the_next_backup() {
         let changes = Changes { mode: Some(0o100_444), ..Default::default() };
         one.setattr(found.attr.ino.0, changes).await.unwrap();
         one.close(handle).await;
-        // The attribute user.DOSATTRIB (version 5) has FILE_ATTRIBUTE_* in bytes 12 to 16.
+        // In user.DOSATTRIB (version 5) the bytes 12 to 16 are the FILE_ATTRIBUTE_* bits, as seen
+        // on the server's disk.
         let mut value = [0; 64];
         rustix::fs::getxattr(world.path("f"), "user.DOSATTRIB", &mut value).unwrap();
         assert_eq!(value[12], 0x21, "READONLY and ARCHIVE");

@@ -223,7 +223,8 @@ pub(super) struct Doorbell {
 impl Doorbell {
     pub(super) const fn new(handle: u32) -> Self {
         Self {
-            // IB_USER_VERBS_CMD_POST_SEND has the command number 28.
+            // The write to the device is IB_USER_VERBS_CMD_POST_SEND, which has the command number
+            // 28.
             command: 28,
             in_words: 8,
             out_words: 1,

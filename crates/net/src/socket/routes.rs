@@ -83,7 +83,7 @@ pub(super) fn links_and_addresses() -> io::Result<(Vec<Link>, Vec<Address>)> {
 impl Socket {
     fn new() -> io::Result<Self> {
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
-        // `None` is protocol number 0, NETLINK_ROUTE.
+        // `None` stands for the protocol number 0, which is NETLINK_ROUTE.
         let fd = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(PATIENCE))?;
         Ok(Self { fd, sequence: 0 })
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_refusal_is_an_error() {
         let mut socket = Socket::new().unwrap();
-        // 0xFFF0 is a message type that the kernel does not know.
+        // 0xFFF0 is a message type that the kernel does not know, so it returns an error.
         let error = socket.dump(0xFFF0, LINK, |_, _| ()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP));
     }

@@ -107,7 +107,7 @@ impl Fanotify {
     }
 
     pub(super) fn unmark_file(&self, file: BorrowedFd<'_>) {
-        // The call fails only if the mark is gone already.
+        // The call fails only if the mark is gone already, so an error is ignored.
         let _ = self.change_file(libc::FAN_MARK_REMOVE, file);
     }
 

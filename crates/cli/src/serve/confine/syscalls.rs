@@ -23,7 +23,7 @@ pub(super) use new::FCHMODAT2;
 /// Calls whose arguments decide, in `super::seccomp`.
 #[cfg(test)]
 pub(super) const BY_ARGUMENTS: &[i64] = &[
-    // These system calls are for data and names.
+    // These system calls for data and names are allowed only with some arguments.
     libc::SYS_io_uring_register,
     libc::SYS_fcntl,
     libc::SYS_ioctl,
@@ -35,11 +35,11 @@ pub(super) const BY_ARGUMENTS: &[i64] = &[
     libc::SYS_quotactl_fd,
     libc::SYS_fanotify_init,
     libc::SYS_fanotify_mark,
-    // These system calls are for sockets.
+    // These system calls for sockets are allowed only with some arguments.
     libc::SYS_socketpair,
     libc::SYS_setsockopt,
     libc::SYS_sendto,
-    // These system calls are for memory, threads and limits.
+    // These system calls for memory, threads and limits are allowed only with some arguments.
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_madvise,
@@ -62,7 +62,7 @@ pub(super) const RDMA: &[i64] = &[libc::SYS_bind, libc::SYS_sendmsg];
 /// Calls that are allowed whatever their arguments. The kernel remembers these and does
 /// not run the filter for them (Linux 5.11).
 pub(super) const ALLOWED: &[i64] = &[
-    // These system calls are for data.
+    // Serving reads and writes data with these system calls.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -89,7 +89,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_readahead,
     new::CACHESTAT,
     libc::SYS_io_uring_enter,
-    // These system calls are for names.
+    // Serving opens, renames and removes names with these system calls.
     libc::SYS_openat,
     libc::SYS_openat2,
     libc::SYS_close,
@@ -105,7 +105,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_symlinkat,
     libc::SYS_readlinkat,
     libc::SYS_umask,
-    // These system calls are for metadata.
+    // Serving reads and changes metadata with these system calls.
     libc::SYS_statx,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
@@ -134,12 +134,12 @@ pub(super) const ALLOWED: &[i64] = &[
     new::SETXATTRAT,
     new::LISTXATTRAT,
     new::REMOVEXATTRAT,
-    // These system calls notice changes by other programs.
+    // Serving notices changes by other programs with these system calls.
     libc::SYS_inotify_init1,
     libc::SYS_inotify_add_watch,
     libc::SYS_inotify_rm_watch,
     libc::SYS_name_to_handle_at,
-    // These system calls are for sockets that exist already.
+    // Serving uses sockets that exist already with these system calls.
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_getsockname,
@@ -149,7 +149,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_recvmsg,
     libc::SYS_shutdown,
     libc::SYS_memfd_create,
-    // These system calls wait.
+    // Serving waits for events with these system calls.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -170,7 +170,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_gettimeofday,
     libc::SYS_sched_yield,
     libc::SYS_restart_syscall,
-    // These system calls are for memory.
+    // Serving gets and returns memory with these system calls.
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -180,7 +180,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_munlock,
     libc::SYS_membarrier,
     libc::SYS_getrandom,
-    // These system calls are for threads and signals of this process.
+    // Serving controls its own threads and signals with these system calls.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_set_tid_address,
@@ -254,7 +254,7 @@ pub(super) const ALLOWED_OLD: &[i64] = &[libc::SYS_renameat];
 /// Calls of each process that helps the server: sockets, waiting, memory, threads, and questions
 /// about files. Those with arguments that decide are in `super::seccomp::helpers`.
 pub(super) const HELPER: &[i64] = &[
-    // These system calls are for standard input and output and for sockets.
+    // A helper uses standard input and output and its sockets with these system calls.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -280,7 +280,7 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_lseek,
     libc::SYS_faccessat,
     libc::SYS_readlinkat,
-    // These system calls wait.
+    // A helper waits for events with these system calls.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -299,13 +299,13 @@ pub(super) const HELPER: &[i64] = &[
     libc::SYS_gettimeofday,
     libc::SYS_sched_yield,
     libc::SYS_restart_syscall,
-    // These system calls are for memory.
+    // A helper gets and returns memory with these system calls.
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_membarrier,
     libc::SYS_getrandom,
-    // These system calls are for threads and signals of this process.
+    // A helper controls its own threads and signals with these system calls.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_set_tid_address,
@@ -447,9 +447,13 @@ pub(super) const PROGRAMS_OLD: &[i64] = &[];
 /// Requests of `ioctl(2)` that helping processes make: numbers and names of interfaces; what the
 /// standard library does.
 pub(super) const HELPER_IOCTLS: &[u64] = &[
-    // The numbers are SIOCGIFINDEX and SIOCGIFNAME of linux/sockios.h.
-    0x8933, 0x8910, // FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TCGETS
-    0x541B, 0x5421, 0x5450, 0x5451, 0x5401,
+    0x8933, // SIOCGIFINDEX
+    0x8910, // SIOCGIFNAME
+    0x541B, // FIONREAD
+    0x5421, // FIONBIO
+    0x5450, // FIONCLEX
+    0x5451, // FIOCLEX
+    0x5401, // TCGETS
 ];
 
 /// Calls that change as whom a thread acts.
@@ -521,23 +525,19 @@ pub(super) const HOSTILE_OLD: &[i64] = &[];
 /// Requests of `ioctl(2)` that the server makes: cloning, attributes and compression of
 /// files; the UUID of a file system; bytes that wait in a socket or pipe; what the standard library does.
 pub(super) const IOCTLS: &[u64] = &[
-    // The numbers are FICLONE, FICLONERANGE and FIDEDUPERANGE of linux/fs.h.
-    0x4004_9409,
-    0x4020_940D,
-    0xC018_9436,
-    // The numbers are FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of linux/fs.h.
-    0x8008_6601,
-    0x4008_6602,
-    // The number is FS_IOC_GETFSUUID of linux/fs.h.
-    0x8011_1500,
-    // The numbers are FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TIOCOUTQ, TCGETS and TIOCGWINSZ.
-    0x541B,
-    0x5421,
-    0x5450,
-    0x5451,
-    0x5411,
-    0x5401,
-    0x5413,
+    0x4004_9409, // FICLONE
+    0x4020_940D, // FICLONERANGE
+    0xC018_9436, // FIDEDUPERANGE
+    0x8008_6601, // FS_IOC_GETFLAGS
+    0x4008_6602, // FS_IOC_SETFLAGS
+    0x8011_1500, // FS_IOC_GETFSUUID
+    0x541B,      // FIONREAD
+    0x5421,      // FIONBIO
+    0x5450,      // FIONCLEX
+    0x5451,      // FIOCLEX
+    0x5411,      // TIOCOUTQ
+    0x5401,      // TCGETS
+    0x5413,      // TIOCGWINSZ
 ];
 
 /// Requests of `ioctl(2)` to an RDMA device: RDMA_VERBS_IOCTL of rdma/rdma_user_ioctl_cmds.h.
@@ -546,9 +546,18 @@ pub(super) const RDMA_IOCTLS: &[u64] = &[0xC018_1B01];
 /// Commands of `fcntl(2)` that helping processes use: as in the server, and locks of processes, which
 /// databases of Samba take.
 pub(super) const HELPER_FCNTLS: &[u64] = &[
-    // The numbers are F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK and F_SETLKW.
-    0, 1, 2, 3, 4, 5, 6, 7, // F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC
-    36, 37, 38, 1030,
+    0,    // F_DUPFD
+    1,    // F_GETFD
+    2,    // F_SETFD
+    3,    // F_GETFL
+    4,    // F_SETFL
+    5,    // F_GETLK
+    6,    // F_SETLK
+    7,    // F_SETLKW
+    36,   // F_OFD_GETLK
+    37,   // F_OFD_SETLK
+    38,   // F_OFD_SETLKW
+    1030, // F_DUPFD_CLOEXEC
 ];
 
 /// Further options of `prctl(2)` for processes that start others: PR_SET_PDEATHSIG,
@@ -557,12 +566,10 @@ pub(super) const PRCTLS_OF_STARTING: &[u64] = &[1, 22, 38, 39];
 
 /// Options of `prctl(2)`: names of threads and of memory, and questions.
 pub(super) const PRCTLS: &[u64] = &[
-    // The numbers are PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_SET_VMA and
-    // PR_GET_AUXV.
-    15,
-    16,
-    3,
-    23,
-    0x5356_4D41,
-    0x4155_5856,
+    15,          // PR_SET_NAME
+    16,          // PR_GET_NAME
+    3,           // PR_GET_DUMPABLE
+    23,          // PR_CAPBSET_READ
+    0x5356_4D41, // PR_SET_VMA
+    0x4155_5856, // PR_GET_AUXV
 ];

@@ -172,7 +172,7 @@ fn of_two_that_write_at_once_neither_is_kept() {
     pages.passed(2, b"two", true);
     pages.passed(0, b"one", true);
     assert_eq!(pages.read(0, 10), Err(Missing { first: 0, count: 1 }));
-    // The write at 8 extends beyond the cached end: only page 0 is cached.
+    // The write at 8 ends beyond the cached data, so only page 0 is cached.
     let changes = pages.before_fetch(0, 1).unwrap();
     assert!(pages.fetched(1, changes, 0, b"0123456789", 1).is_some());
     pages.pass(8, 3);

@@ -118,7 +118,7 @@ fn who_asks_for_many_names_of_a_directory_is_told_by_one_listing() {
         assert_eq!(one.lookup(ROOT, name("f4")).await.unwrap().found().attr.size, 6);
         one.close(handle).await;
         assert_eq!(one.lookup(ROOT, name("f4")).await.unwrap().found().attr.size, 6);
-        // A directory that is being filled is not listed again for each new file.
+        // This mount fills the directory, so it is not listed again for each new file.
         for at in 0..6 {
             let handle = one.make(&format!("g{at}")).await;
             one.close(handle).await;

@@ -178,7 +178,7 @@ fn devices_have_the_numbers_that_the_server_tells() {
             assert_eq!((null.kind, null.rdev), (FileType::CharDevice, wanted(1, 3)));
             assert_eq!((large.kind, large.rdev), (FileType::BlockDevice, wanted(0xfff, 0xf_fffe)));
         }
-        // A regular file has the device number 0.
+        // Only devices have a device number, so a regular file shows 0.
         let handle = one.make("file").await;
         one.close(handle).await;
         assert_eq!(seen(&one, "file").await.rdev, 0);

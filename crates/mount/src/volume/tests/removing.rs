@@ -43,7 +43,7 @@ fn a_removed_file_costs_one_compound_and_the_lease_stays() {
             assert_eq!(found.attr.size, 9);
             one.unlink(ROOT, name(&file)).await.unwrap();
         }
-        // Each removal sends three requests: CREATE, SET_INFO and CLOSE.
+        // Each of the ten removals sends three requests: CREATE, SET_INFO and CLOSE.
         assert_eq!(requests(&one) - before, 30);
         assert_eq!(one.dir_grant(&root), grant);
         for at in 0..10 {
@@ -112,7 +112,7 @@ fn what_this_mount_does_to_a_name_is_seen_at_once() {
         assert_eq!((id("f2").await, id("link").await), (None, Some(f1)));
         fill(&one, "f2", b"another").await;
         assert!(id("f2").await.is_some_and(|id| ![f0, f1].contains(&id)));
-        // None of these operations broke the mount's own lease.
+        // The lease is still the one from before: none of these operations has broken it.
         assert_eq!(one.dir_grant(one.nodes.root()), grant);
     });
 }

@@ -25,10 +25,17 @@ const RINGS: [u64; 2] = [12, 19];
 /// Commands of fcntl(2): flags, copies, locks of open file descriptions, sizes of pipes. Not those
 /// that make the kernel send signals, nor leases.
 const FCNTLS: [u64; 11] = [
-    // The numbers are F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_OFD_GETLK, F_OFD_SETLK and
-    // F_OFD_SETLKW.
-    0, 1, 2, 3, 4, 36, 37, 38, // F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ
-    1030, 1031, 1032,
+    0,    // F_DUPFD
+    1,    // F_GETFD
+    2,    // F_SETFD
+    3,    // F_GETFL
+    4,    // F_SETFL
+    36,   // F_OFD_GETLK
+    37,   // F_OFD_SETLK
+    38,   // F_OFD_SETLKW
+    1030, // F_DUPFD_CLOEXEC
+    1031, // F_SETPIPE_SZ
+    1032, // F_GETPIPE_SZ
 ];
 
 /// The highest number of advice that is none about hardware: MADV_COLLAPSE. Numbers 100 and 101 take

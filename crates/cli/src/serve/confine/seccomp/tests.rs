@@ -37,12 +37,13 @@ fn run(program: &BpfProgram, arch: u32, number: i64, arguments: [u64; 6]) -> u32
             }
             // The code is BPF_ALU | BPF_AND | BPF_K: it masks the accumulator.
             0x54 => accumulator &= step.k,
-            // The codes are BPF_JMP with JA, JEQ, JGT and JGE.
+            // The codes are BPF_JMP with JA (jump always), JEQ (equal), JGT (greater) and JGE
+            // (greater or equal).
             0x05 => at += step.k as usize,
             0x15 => at += jump(accumulator == step.k),
             0x25 => at += jump(accumulator > step.k),
             0x35 => at += jump(accumulator >= step.k),
-            // The code is BPF_RET: it returns the verdict.
+            // The code is BPF_RET: the filter ends and returns its verdict.
             0x06 => return step.k,
             other => panic!("an instruction that these filters do not have: {other:#x}"),
         }
@@ -294,7 +295,7 @@ fn no_helper_leaves_its_place() {
         assert_eq!(may(libc::SYS_clone, [0x0120_0011, 0, 0, 0, 0, 0]), is_starter, "{helper:?}");
         assert_eq!(may(libc::SYS_kill, [1, 15, 0, 0, 0, 0]), is_starter, "{helper:?}");
         assert_eq!(may(libc::SYS_listen, [3, 5, 0, 0, 0, 0]), *helper == Helper::Discovery);
-        // System calls to start a thread, to get memory and to wait are always allowed.
+        // Starting a thread, getting memory and waiting are always allowed.
         for (number, arguments) in [
             (libc::SYS_clone, [0x003D_0F00, 0, 0, 0, 0, 0]),
             (libc::SYS_mmap, [0, 4096, 3, 0x22, u64::MAX, 0]),
