@@ -217,8 +217,8 @@ async fn names(world: &World) {
                 assert!(bytes > size * 100, "{bytes}");
             })
             .await;
-        // This step must come after the listing: in a smaller folder it would load the attributes
-        // of all files and so change the cost of the listing.
+        // This step loads the attributes of all files into memory, so it must come after the listing,
+        // whose cost is measured without them.
         change_beside_listing(world, &mut costs, &folder, size).await;
         let grown = resident().saturating_sub(before);
         println!("{size} names: {grown} MiB more");

@@ -90,8 +90,8 @@ fn index(folder_id: FolderId, name: &Name) -> usize {
             let mut word = [0; 8];
             word.iter_mut().zip(some).for_each(|(to, from)| *to = from.to_ascii_uppercase());
             let word = u64::from_le_bytes(word);
-            // In a product, the low bits do not depend on the high bits of the factors. So the
-            // upper half of the word is added to the lower one.
+            // The hash multiplies what it adds, and the low bits of a product do not depend on the
+            // high bits of a factor. So the upper half of the word is also mixed into the lower.
             add(word ^ word >> 32);
             add(word >> 32);
         }

@@ -224,8 +224,8 @@ fn nothing_becomes_more_open() {
         assert!(config.shares.is_empty(), "{narrowing}");
         assert!(toml.contains("# [[share]]\n# name = \"x\"\n"), "{toml}");
         assert!(toml.contains("# Not shared: ") && report.contains("Not shared"), "{report}");
-        // A parameter in [global] applies to all shares, so the share is not converted there
-        // either.
+        // A parameter in [global] applies to all shares, so the share [x] is refused in this case,
+        // too.
         if !narrowing.starts_with("copy") && !narrowing.starts_with("path") {
             assert!(!is_shared(&format!("[global]\n{narrowing}\n[x]\npath = /x\n")), "{narrowing}");
         }

@@ -175,7 +175,8 @@ fn s2_a_lock_that_comes_late_is_refused() {
         // The client repeats its LOCK on another channel, and the repetition arrives before the
         // original.
         peer.on(&mount, numbered(1, lock, 1)).await.ok();
-        // The original LOCK arrives late. It gets the same answer, but takes no second lock.
+        // The original of the LOCK that was replayed arrives late. It succeeds like its replay, but
+        // takes no second lock, as the next requests show.
         peer.on(&mount, numbered(0, lock, 1)).await.ok();
         peer.on(&mount, numbered(1, unlock, 2)).await.ok();
         peer.on(&mount, numbered(0, lock, 1)).await.expect(Status::FILE_NOT_AVAILABLE);

@@ -139,7 +139,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_inotify_add_watch,
     libc::SYS_inotify_rm_watch,
     libc::SYS_name_to_handle_at,
-    // Serving uses sockets that exist already with these system calls.
+    // These calls use sockets that were made before the confinement began. None makes a socket.
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_getsockname,

@@ -108,8 +108,8 @@ impl FileCache {
             }
         }
         for (at, len) in runs {
-            // This task updates the marks of this cache, even if the node gets a new cache
-            // meanwhile.
+            // The task marks in this cache what it has fetched. The node may get another cache
+            // meanwhile, whose content these bytes may not belong to.
             let (content, file) = (Arc::clone(self), file.clone());
             tokio::spawn(async move {
                 if let Err(error) = content.fetch_marked(&file, grant, at, len).await {
