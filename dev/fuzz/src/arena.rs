@@ -12,8 +12,8 @@ use frevo_crypto::Sender;
 use frevo_net::memory;
 use frevo_net::transport::Stream;
 use frevo_proto::protection::transform::{is_sealed, unseal_frame};
-use frevo_server::ambient::{HostNames, NoNames};
 use frevo_server::ambient::Ambient;
+use frevo_server::ambient::{HostNames, NoNames};
 use frevo_server::share::Share;
 use frevo_server::{Server, Settings};
 use frevo_store::Vfs;
@@ -68,11 +68,8 @@ impl Arena {
         let options = MemoryOptions { capacity: CAPACITY, ..MemoryOptions::default() };
         let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new(options, clock));
         let share = |name: &str| Share::disk(name, Arc::clone(&vfs));
-        let shares = [
-            share("data"),
-            share("lasting").continuous(true),
-            share("backups").time_machine(true),
-        ];
+        let shares =
+            [share("data"), share("lasting").continuous(true), share("backups").time_machine(true)];
         let parts = Server::builder().settings(settings).shares(shares).accounts(Arc::new(Users));
         let server = parts.ambient(Arc::new(Still::default())).build().expect("a server");
         Self { server, tasks: RefCell::default(), next_guid: Cell::new(1) }

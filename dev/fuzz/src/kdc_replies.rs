@@ -35,8 +35,7 @@ struct Genuine {
 
 fn begin_tgs(granting: &ServiceTicket) -> (TgsExchange, Vec<u8>) {
     let server = Principal::service("cifs", "files", "");
-    let begun =
-        TgsExchange::begin(granting.clone(), server, &ETYPES, &entropy(3), FileTime(NOW));
+    let begun = TgsExchange::begin(granting.clone(), server, &ETYPES, &entropy(3), FileTime(NOW));
     let (exchange, ask) = begun.expect("a ticket-granting ticket");
     (exchange, ask.message)
 }

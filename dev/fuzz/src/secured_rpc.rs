@@ -34,9 +34,8 @@ impl Calls for Expecting {
     fn begin(&mut self, call: &Call) -> Outcome {
         // The verification trailer is removed from the stub, so the stub is only the beginning of
         // what was sent.
-        let is_it = |(opnum, stub): &(u16, Vec<u8>)| {
-            *opnum == call.opnum && stub.starts_with(&call.stub)
-        };
+        let is_it =
+            |(opnum, stub): &(u16, Vec<u8>)| *opnum == call.opnum && stub.starts_with(&call.stub);
         assert!(self.0.iter().any(is_it), "a call that the client has not made");
         Outcome::Ended(Ok(call.stub.clone()))
     }
