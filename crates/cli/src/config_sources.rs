@@ -56,7 +56,8 @@ impl Sources {
             }
         };
         if files.len() > FILES_MAX {
-            // Which of so many files are read first would depend on chance, so none is read.
+            // With more than FILES_MAX files, chance would decide which of them are read, so none
+            // is read.
             let text = format!(
                 "{} has more than {FILES_MAX} files; join or remove some of them",
                 folder.display()

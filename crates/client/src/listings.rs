@@ -120,8 +120,8 @@ impl Keeping<'_> {
         held.kept = held.kept.saturating_add(count);
         self.count += count;
         drop(held);
-        // Kept bytes are not given back soon: wakes the waiting listing, which may have to give up
-        // now.
+        // Kept bytes are not given back soon. So the waiting listing is woken: it may have to give
+        // up now.
         self.budget.given_back.notify_waiters();
         true
     }

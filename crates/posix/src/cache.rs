@@ -163,8 +163,8 @@ impl NameCache {
     /// Forgets all names, except those that are being read.
     pub(crate) fn clear(&self) {
         let count = self.state.read().directories.len();
-        // The lock is taken anew for each directory, so that a look-up waits for the removal of one
-        // directory at most.
+        // The lock is taken and released for each directory, so that a look-up waits for the
+        // removal of one directory at most.
         for _ in 0..count {
             let mut state = self.write();
             let Some(oldest) = state.oldest(None) else { break };
@@ -207,8 +207,8 @@ impl NameCache {
     pub(crate) fn missed(&self, key: FileKey, stored: &[u8]) {
         let mut state = self.write();
         let Some(known) = state.directories.get(&key) else { return };
-        // If no inotify watch covers the directory, the name is removed. Otherwise it becomes
-        // doubtful, because inotify will report what has happened to it.
+        // If no inotify watch covers the directory, the name is removed. Otherwise the name is only
+        // marked as doubtful, because inotify will report what has happened to it.
         let is_unwatched = known.trust.is_unwatched();
         let name = stored.into();
         let update = if is_unwatched { Update::Remove(name) } else { Update::Doubt(name) };
@@ -472,8 +472,8 @@ impl NameCache {
         let is_local = LOCAL.contains(&kind);
         let mut state = self.write();
         let before = state.directories.get(&key).map(|known| known.trust);
-        // The names of an unwatched directory are kept as hints until it has been read again; all
-        // other names are dropped now.
+        // If the directory is unwatched, its names are kept as hints until it has been read again.
+        // Otherwise all its names are dropped now.
         if !before.is_some_and(|trust| trust.is_unwatched()) {
             self.forget(&mut state, key);
         }

@@ -145,8 +145,9 @@ pub(crate) fn with_file_group<T: Send>(
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("group".into());
         let thread = thread.spawn_scoped(scope, || {
-            // If setfsgid fails, the kernel clears the set-group-ID bit, which is safe. SAFETY:
-            // setfsgid changes an id of this thread, which ends here, and touches no memory.
+            // If setfsgid fails, the kernel clears the file's set-group-ID bit in `call`, which is
+            // safe. SAFETY: setfsgid changes an id of this thread, which ends after `call`, and
+            // touches no memory.
             unsafe { libc::setfsgid(gid) };
             call()
         });

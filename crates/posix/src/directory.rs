@@ -138,7 +138,8 @@ impl PosixDirectory {
                     self.name = 0..0;
                     return Ok(false);
                 }
-                // The cached owners are dropped after so many bytes, to keep the cache small.
+                // The cached owners are dropped after OWNERS_KEPT_BYTES bytes of entries, to keep
+                // the cache small.
                 self.read += self.filled;
                 if self.read > OWNERS_KEPT_BYTES {
                     self.owners.clear();
@@ -219,8 +220,8 @@ impl PosixDirectory {
         let mut seen =
             Seen { owner: Owner::of(stx), remembered, is_acting, names: None, access: None };
         if (self.tells_access || is_acting) && has_attributes(self.file_type) {
-            // For most files this one call shows that they have no attribute at all, which saves
-            // further calls.
+            // `names` lists the file's attributes. Most files have none, and then this one call
+            // saves further calls.
             if !remembered.is_known() {
                 seen.names = self.entry().and_then(|entry| self.names(entry));
             }

@@ -174,8 +174,8 @@ impl DosAttrib {
 
     fn of_flags(flags: u32, attributes: u32, created: Option<FileTime>) -> Self {
         Self {
-            // As in smbd, the attributes are used even if no flag says that they are valid; the
-            // creation time is not.
+            // As in smbd, the attributes are used even if no flag says that they are valid, but the
+            // creation time is used only with its flag.
             attributes,
             created: created.filter(|_| flags & VALID_CREATE_TIME != 0),
             ..Self::default()

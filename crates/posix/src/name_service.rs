@@ -179,7 +179,8 @@ fn keep(channels: &[OwnedFd], confine: Confine) -> ! {
     alone(channels);
     (confine.keeper)();
     loop {
-        // SAFETY: the keeper has one thread.
+        // SAFETY: this process (the keeper) has only one thread, so no lock can be held by a thread
+        // that the child lacks.
         let child = unsafe { libc::fork() };
         if child == 0 {
             (confine.asker)();

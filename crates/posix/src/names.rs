@@ -176,8 +176,8 @@ fn push_component(
         let canonical =
             if literal { spelling.canonical(component) } else { Cow::Borrowed(component) };
         if again != canonical {
-            // The canonical spelling of this name is another one. Each file may be known by one
-            // spelling only.
+            // Each file may be known by one spelling only, and this is not the canonical spelling
+            // of the name, so the name is refused.
             return Err(Fault::NameInvalid);
         }
     }
@@ -283,7 +283,8 @@ mod tests {
             assert_eq!(on_windows(name, false).as_deref(), Ok(name.as_bytes()));
             assert_eq!(shown_by_windows(name.as_bytes()), name);
         }
-        // The host's files have these names, which other programs have given them.
+        // Other programs have given these names to the host's files. Clients see private-use
+        // characters instead of the characters that they cannot use.
         for (bytes, client) in [
             (&b"a:b?"[..], "a\u{EF3A}b\u{EF3F}"),
             (b"end ", "end\u{EF20}"),

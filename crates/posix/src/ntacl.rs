@@ -69,7 +69,8 @@ fn parse(value: &[u8], permissions: &Permissions<'_>) -> Option<Stored> {
     if u16_at(value, 2)? != version {
         return None;
     }
-    // The structure begins with a pointer, and so does the descriptor in it.
+    // `at` is the position of the descriptor. After the version (4 bytes) come pointers of 4 bytes:
+    // one in version 1, and two in later versions (to the structure, and to the descriptor in it).
     let at = match version {
         1 => 8,
         // Version 2 has a hash of 16 bytes before the descriptor.

@@ -29,7 +29,8 @@ fn candidates(place: &ServerPlace) -> Result<Vec<PathBuf>, Failure> {
         let chosen = config.admin.socket.is_some();
         return Ok([of(&config)].into_iter().chain((!chosen).then(service)).collect());
     }
-    // If this user cannot read the configuration, its socket is not among the candidates.
+    // If this user cannot read the configuration, the socket that it names is not among the
+    // candidates.
     let configured =
         config_checks::read(Path::new(state::DEFAULT_CONFIG)).ok().map(|config| of(&config));
     let own = state::default_dir().join(state::ADMIN_SOCKET);
@@ -49,7 +50,7 @@ pub(super) fn candidates_of(config: Option<&Config>, folder: Option<&Path>) -> V
     };
     let configured = match config {
         Some(config) => Some(of(config)),
-        // If this user cannot read the configuration, its socket is not tried.
+        // If this user cannot read the configuration, the socket that it names is not tried.
         None => {
             config_checks::read(Path::new(state::DEFAULT_CONFIG)).ok().map(|config| of(&config))
         }

@@ -30,8 +30,8 @@ impl Screen {
         let before = tcgetattr(&stdin).ok();
         if let Some(before) = &before {
             let mut modes = before.clone();
-            // In this mode keys arrive one by one and are not echoed, but Ctrl-C still sends a
-            // signal.
+            // Without ICANON and ECHO, keys arrive one by one and are not echoed, but Ctrl-C still
+            // sends a signal.
             modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             let _ = tcsetattr(&stdin, OptionalActions::Now, &modes);
         }

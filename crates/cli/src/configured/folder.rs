@@ -67,7 +67,8 @@ pub(crate) fn is_same(one: &ShareSection, other: &ShareSection) -> bool {
     if one.path.get_ref() != other.path.get_ref() {
         return false;
     }
-    // If each user has a folder of their own, the share has no folder yet that could be compared.
+    // If each user has their own folder, the share's path contains a placeholder and no folder can
+    // be compared.
     if one.user_part().is_none() {
         let folder = one.path.get_ref();
         if !frevo_posix::guard_alike(folder, &ours, &theirs) {

@@ -242,8 +242,8 @@ impl Home {
 /// Refuses the name of a membership that other programs of this host use: a join sets a new
 /// password for the account.
 fn refuse_double(member: &Membership) -> Done {
-    // Joining needs to read the host's keytab, so a user who cannot read it has not joined the
-    // host.
+    // Joining a domain needs to read the host's keytab, so a user who cannot read it has not made
+    // the join.
     let Ok(bytes) = std::fs::read(HOST_KEYTAB) else { return Ok(()) };
     let Ok(keytab) = frevo_auth::kerberos::Keytab::parse(&bytes) else { return Ok(()) };
     let account = member.principal();

@@ -91,8 +91,8 @@ impl Copying<'_> {
         if self.done == self.len {
             return Ok(Some(CopyMethod::Offloaded));
         }
-        // The range, or its rest of less than a sector, is not copied yet. Between two sessions the
-        // server cannot do that, so the caller copies the whole range.
+        // The range, or its rest of less than a sector, is not copied yet. The server cannot clone
+        // or copy between two sessions, so then the caller copies the whole range.
         if !self.source.share().session().is_same(self.target.share().session()) {
             return Ok(None);
         }

@@ -132,8 +132,8 @@ impl File {
             let count = buf.len() as u64;
             done += count;
             if count < u64::from(want) {
-                // The reads in progress were sent for offsets after a full piece, so they are
-                // dropped and sent again.
+                // The piece was shorter than requested, but the reads in progress were sent for the
+                // offsets after a full piece. They are dropped and sent again.
                 next = done;
                 under_way = FuturesOrdered::new();
             }

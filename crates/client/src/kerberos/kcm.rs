@@ -205,8 +205,8 @@ mod tests {
                 GET_PRINCIPAL if what == wanted => Some(FILE[header..client].to_vec()),
                 GET_KDC_OFFSET => Some(7i32.to_be_bytes().to_vec()),
                 GET_CRED_UUID_LIST => Some([[1; UUID], [2; UUID]].concat()),
-                // The daemon returns no second credential, as if it was just removed. The bytes of
-                // all credentials of the file stand for the first one.
+                // The daemon returns no second credential, as if it was just removed. For the first
+                // one it returns the bytes of all credentials of the file.
                 GET_CRED_BY_UUID if what.ends_with(&[1; UUID]) => Some(FILE[client..].to_vec()),
                 _ => None,
             });

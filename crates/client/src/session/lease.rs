@@ -205,7 +205,7 @@ impl Lease {
         let left = now.state;
         drop(now);
         // The client had no session and could not receive a break, so the watcher is notified of
-        // the loss now.
+        // the lost rights now.
         if !same_session && !left.contains(before) {
             self.lost(left);
         }

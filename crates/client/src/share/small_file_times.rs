@@ -57,8 +57,8 @@ impl Dates {
         }
         let shown = closed.last_write_time;
         if shown == wanted {
-            // This file has kept its time. If another file has shown that the share needs `Last`,
-            // the order `Last` stays.
+            // This file has kept the time that was set with its data. If another file has shown
+            // that the share needs the order `Last`, that order stays.
             let _ = self.0.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
             return Shown::Dated;
         }

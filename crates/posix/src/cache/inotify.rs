@@ -179,8 +179,7 @@ mod tests {
         let fd = rustix::fs::openat(CWD, folder.path(), flags, Mode::empty()).unwrap();
         let dir = Dir::Sub(Arc::new(fd));
         watches.add(&dir).unwrap();
-        // An event takes 16 + 256 bytes. `each_read` events, and the one before them, fill the
-        // buffer.
+        // An event takes 16 + 256 bytes, so one read returns at most `each_read` events.
         let each_read = CHANGES_BUFFER_BYTES / (HEADER + 256);
         let name = |number: usize| format!("{number:0255}");
         for (made, lost) in [(each_read - 1, 0), (each_read, 0), (3 * each_read, 1)] {

@@ -135,7 +135,7 @@ impl Sketch {
     pub(super) fn find(&self, wanted: &[u8]) -> Option<Lookup<'_>> {
         match self.answers.get(Folded::of(wanted).as_bytes()) {
             Some(Answer::Absent) => Some(Lookup::Absent),
-            // The name matches exactly, or the directory has no other spelling of it.
+            // The stored name equals the wanted name, or the directory has no other spelling of it.
             Some(Answer::Present { stored, alone }) if *alone || **stored == *wanted => {
                 Some(Lookup::Present(stored))
             }

@@ -210,8 +210,9 @@ impl State {
         let Some(directory) = self.directories.get_mut(&key) else { return };
         let Moves { came, went } = std::mem::take(&mut directory.moves);
         let (update, gone) = match change {
-            // In an exchange the second half begins with the name that has just been moved in.
-            // Otherwise that name is being renamed once more.
+            // inotify reports an exchange of two names as two renames, and the second one begins
+            // with the name that has just been moved in. Otherwise that name is being renamed once
+            // more.
             Change::MovedOut(name) if came.as_ref() == Some(&name) => {
                 directory.moves.went = went;
                 (Update::Doubt(name), None)

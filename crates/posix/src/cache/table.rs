@@ -83,8 +83,8 @@ impl Table {
         let hash = hash_name(name);
         let Ok(entry) = self.names.find_entry(hash, |stored| **stored == *name) else { return };
         entry.remove();
-        // Names that differ only in case have one short name, which goes only with the last of
-        // them.
+        // Names that differ only in case have one short name, which is removed only with the last
+        // of them.
         if let Some(short) = self.short_names.of(name)
             && self.names.find(hash, |stored| fold::alike(stored, name)).is_none()
         {

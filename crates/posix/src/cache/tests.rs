@@ -89,7 +89,7 @@ fn a_large_directory_is_not_read_for_absent_names() {
             f.cache.find(&f.dir, Seen::of(&stx), wanted.as_bytes())
         })
     };
-    // A core must not read this large directory, so `find` gives up there with AGAIN.
+    // This directory is too large to be read on a core thread, so the look-up gives up with AGAIN.
     assert_eq!(quick("new"), (Err(Errno::AGAIN), true));
     assert_eq!(f.find("new"), None);
     let absent = (0..1_000).filter(|i| quick(&format!("new{i}")) == (Ok(None), false)).count();
@@ -373,8 +373,8 @@ fn lost_notes_mean_a_new_reading() {
     assert_eq!(f.find("KEEP").as_deref(), Some("Keep"));
     let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
-    // A rename makes two events. No event equals the one before it, because the kernel would merge
-    // them.
+    // A rename makes two events. Each event differs from the one before it, because the kernel
+    // would merge equal events.
     f.touch("m0");
     for i in 0..limit / 2 + 10 {
         f.rename(&format!("m{i}"), &format!("m{}", i + 1));

@@ -166,8 +166,8 @@ impl PosixNode {
             Some(changed) => self.keep_change_time(value, changed),
             None => self.store_attributes(&value),
         };
-        // `times` shows that the file system has times of its own, so storing the client's times
-        // may fail without an error.
+        // The host has set other times instead (`Ignored`). If only times were to be set, storing
+        // the client's times is optional and may fail without an error.
         let is_optional = is_bare && matches!(times, TimesSet::Ignored(_));
         if is_optional { Ok(()) } else { stored }
     }

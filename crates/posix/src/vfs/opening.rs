@@ -125,8 +125,8 @@ impl PosixVfs {
         let dos = has_dos
             .then(|| remembered.dos_attrib(&stx, |value| handle.value(DOSATTRIB, value)))
             .flatten();
-        // The names of all attributes are listed only for a handle that just looks, because reading
-        // a single attribute is cheaper.
+        // The names of all attributes are listed only for a handle that reads no data, because
+        // reading a single attribute is cheaper.
         let is_look = !how.read && !how.write && self.share().options.list_ea_sizes;
         let has_eas = matches!(stat::kind_of(&stx), Kind::File | Kind::Directory);
         let extra = Extra {
@@ -255,8 +255,8 @@ impl PosixVfs {
         // If the attributes of the new file cannot be stored, the CREATE succeeds nevertheless.
         let dos = self.new_dos_attrib(how, before);
         let dos = dos.filter(|dos| handle.set_dos_attrib(dos).is_ok());
-        // The stat is the last call: after a change time was read the kernel makes finer ones,
-        // which would cost time here.
+        // The stat is the last call: after a change time was read, the kernel stores the next one
+        // with a finer resolution, which would slow down the calls above.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         writable::note(stx.stx_mnt_id);
         if stat::birth_of(&stx).is_some_and(|birth| birth >= before) {
@@ -305,8 +305,8 @@ impl PosixVfs {
         if !self.share().keeps_attributes() {
             return None;
         }
-        // MS-FSA 2.1.5.1.1: a new file's write time is its creation time. The server's clock can
-        // differ by a tick from the file system's exact birth time, which is shown.
+        // MS-FSA 2.1.5.1.1: a new file's write time is its creation time. Clients see the file
+        // system's exact birth time, from which the server's clock can differ by a tick.
         let created = Some(before);
         let directory = how.kind == KindWanted::Directory;
         let bits = if directory { FileAttributes::DIRECTORY } else { FileAttributes::EMPTY };

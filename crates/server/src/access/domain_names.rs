@@ -191,8 +191,8 @@ impl DomainNames {
         let (answer, answered) = sync_channel(1);
         self.questions.get()?.try_send(question(answer)).ok()?;
         answered.recv_timeout(patience).unwrap_or_else(|_| {
-            // If little patience was left, the client had used its time for other names. Then the
-            // missing answer does not show that the directory is down.
+            // `patience` is the time that this request could still wait. If it was short, a missing
+            // answer does not show that the directory is down.
             if patience > DOMAIN_NAMES_TIMEOUT / 2 {
                 *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
             }

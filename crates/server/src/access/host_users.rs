@@ -366,8 +366,8 @@ mod tests {
         let hang = Arc::new(std::sync::Mutex::new(hang));
         let begun = Arc::new(AtomicUsize::new(0));
         let mut tasks = tokio::task::JoinSet::new();
-        // Each user starts HOST_LOOKUPS_PER_USER look-ups. The last look-up exceeds HOST_LOOKUPS
-        // and belongs to one user more.
+        // Each user starts as many look-ups as one user may (HOST_LOOKUPS_PER_USER). The last
+        // look-up is of a further user and exceeds the limit of all users together (HOST_LOOKUPS).
         for at in 0..=HOST_LOOKUPS {
             let user = format!("user{}", at / HOST_LOOKUPS_PER_USER);
             let (users, hang, begun) = (Arc::clone(&users), Arc::clone(&hang), Arc::clone(&begun));

@@ -69,8 +69,8 @@ fn string(into: &mut String, text: &str) {
             '\\' => into.push_str("\\\\"),
             '\n' => into.push_str("\\n"),
             // RFC 8259 demands escapes only for characters below U+0020. Other control characters
-            // are escaped because terminals obey them. All of them are below U+10000, so one \u
-            // escape is enough.
+            // are escaped, too, because terminals interpret them. All are below U+10000, so one \u
+            // escape each is enough.
             c if is_obeyed(c) => {
                 let _ = write!(into, "\\u{:04x}", u32::from(c));
             }

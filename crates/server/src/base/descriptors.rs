@@ -95,8 +95,9 @@ mod tests {
         let descriptors = Descriptors::default();
         descriptors.set_limit(8_000);
         assert_eq!(descriptors.for_opens(), 7_000);
-        // Opens may use 600 descriptors: an account that already has 151 Opens gets only the first
-        // 450, and one with 150 Opens all 600. Each case has the new descriptor's number.
+        // Opens may use 600 descriptors: an account with 151 Opens (`large`) gets only the first
+        // 450 of them, and one with 150 Opens (`small`) all 600. `at` is the new descriptor's
+        // number.
         descriptors.set_limit(600 + DESCRIPTORS_KEPT_MIN);
         assert_eq!(descriptors.for_opens(), 600);
         for (at, large, small) in [
@@ -136,8 +137,8 @@ mod tests {
 
     #[test]
     fn a_new_descriptor_has_the_number_that_was_told() {
-        // Other tests open files at the same time and may take the number in between, so the test
-        // tries up to a hundred times.
+        // Other tests open files at the same time and may take the predicted number first, so the
+        // test tries up to a hundred times.
         let is_told = (0..100).any(|_| {
             let told = next_number();
             let file = std::fs::File::open("/dev/null").unwrap();

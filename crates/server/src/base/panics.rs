@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 
 use crate::base::limits::PANIC_LOG_INTERVAL;
 
-// The counter is global, as the panic hook is: a panic does not know to which server it belongs.
+// The counter belongs to the process and not to a server, because the panic hook cannot tell which
+// server has panicked.
 
 /// Panics of this process since [`watch`].
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -114,8 +115,8 @@ pub struct Always<F: FnMut()>(pub F);
 
 impl<F: FnMut()> Drop for Always<F> {
     fn drop(&mut self) {
-        // `contained` catches a panic of this code: a second panic during the first one would abort
-        // the process.
+        // `contained` catches a panic of this step: if the thread is already panicking, a second
+        // panic would abort the process.
         contained(&mut self.0);
     }
 }

@@ -231,8 +231,8 @@ impl Moved {
             open: self.open,
             encrypted: self.encrypted,
             fetched: std::cell::Cell::new(self.fetched),
-            // `alone` would let a READ answer with a file descriptor, which only the connection's
-            // own core can send. Here the payload must be copied, so it is false.
+            // With `alone`, a READ could answer with a file descriptor, which only the connection's
+            // own core can send. On this thread the data must be copied, so `alone` is false.
             alone: false,
             shown: None,
             room: self.room,

@@ -43,8 +43,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
     }
     for deletion in rq.session()?.close_open(open, &rq.server().files)? {
-        // After the panic of a handler, `under_way` still counts its request, and the wait below
-        // may be long. So the deletion is finished first.
+        // A handler that panicked is still counted in `under_way`, so the wait below may be long.
+        // The deletion is finished before that wait.
         let _ = rq.server().finish_deletion(open, deletion).await;
     }
     open.under_way.end();
@@ -58,8 +58,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         Some((file, name)) => stable::sync_removal(file, name).await,
         None => Ok(()),
     };
-    // A record that could not be removed does not keep the Open from being closed; the scavenger
-    // removes the record later.
+    // The Open is closed even if its record cannot be removed; the scavenger removes the record
+    // later.
     if record::gone(rq.server(), open).await.is_err() {
         rq.server().start_scavenger();
     }

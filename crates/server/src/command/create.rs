@@ -89,8 +89,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
         Entry::New(creating) => creating,
     };
-    // MS-SMB2 3.3.5.9.13: an application instance first closes its own earlier Opens, because
-    // `check_held` would otherwise refuse the name on their account.
+    // MS-SMB2 3.3.5.9.13: an application instance first closes its own earlier Opens. Otherwise
+    // `check_held` would refuse this CREATE because of them.
     create.take_over()?;
     create.check_held().map_err(|refusal| create.discreet(refusal.into()))?;
     let made = pin!(create.open()).await.map_err(|refusal| create.discreet(refusal))?;
@@ -155,8 +155,8 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     let open = &fresh.open;
     let file = open.file()?;
     create.write_through(open)?;
-    // A new file is made stable first, because its record and a promise to the client depend on its
-    // existence.
+    // A new file is synced to the disk first: its lease or oplock and its durable record, both made
+    // below, would be useless without the file.
     create.make_stable(open, action).await?;
     let (id, route) = (file.id, create.route()?);
     let shape = Shape { is_directory: file.is_directory, allocation: stat.allocation };

@@ -379,8 +379,8 @@ fn finish(
 ) -> Outcome {
     let Authenticated { done, host, accounts } = client;
     let is_nobody = done.identity.user.is_empty();
-    // A session that became anonymous keeps the host identity of its former user, with which its
-    // Opens go on.
+    // A session that became anonymous keeps the host identity of its former user, because its Opens
+    // go on using that identity.
     let before = authentication.session.identity().filter(|_| is_nobody);
     let host = before.map_or(host, |before| before.host.clone());
     let identity = logon::identity(rq.server(), done, host, accounts);

@@ -234,8 +234,8 @@ mod tests {
         assert_eq!(rows.len(), 19, "MS-SMB2 2.2.1.2 has 19 commands");
         for (number, row) in rows {
             let at_once = matches!(row.waits, Waits::Never | Waits::Silent);
-            // Requests that are answered at once, or hashed for the connection, must stay on the
-            // core: a blocking thread answers later and cannot use the connection.
+            // Requests that are answered at once, or that are part of the preauthentication hash,
+            // must stay on the core: a blocking thread answers later and cannot use the connection.
             assert!(!at_once || row.off_core == OffCore::Never, "{number}");
             assert!(!row.is_hashed || row.off_core == OffCore::Never, "{number}");
             // A handler that can be run again must be allowed to run on a blocking thread.

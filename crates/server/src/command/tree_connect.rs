@@ -66,7 +66,7 @@ pub(crate) fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             .counted(share_use)
     })?;
     // If the rules changed before the tree connect was added, the review of all tree connects
-    // missed it, so it is judged once more.
+    // missed this one, so it is judged once more.
     let present = session.identity().unwrap_or_else(|| Arc::clone(&identity));
     if let Some(why) = rq.server().excess(&tree, &present) {
         rq.server().end_tree(session, &tree);

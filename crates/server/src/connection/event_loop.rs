@@ -74,8 +74,8 @@ pub(crate) fn run(
     accepted: Accepted,
 ) -> impl Future<Output = io::Result<()>> {
     let peer = accepted.stream.peer_addr();
-    // A connection whose peer has no address ends at once, below (`peer?`), so any address will do
-    // here.
+    // If the peer has no address, the connection ends at `peer?` below. Until then the address
+    // 0.0.0.0 is used.
     let address = peer.as_ref().map_or(IpAddr::from([0; 4]), SocketAddr::ip);
     let seat = Rc::new(Seat::of(&server.ledger.network(address).turns));
     let mut whole = Box::pin(run_to_end(Arc::clone(&server), accepted, Rc::clone(&seat)));
@@ -189,9 +189,9 @@ impl EventLoop<'_> {
                 }
                 () = any_ended(in_flight, stream, &connection.info), if !in_flight.is_empty() => {}
                 notice = connection.next_notice() => connection.heed(notice, stream),
-                // Other connections may free memory without a notice, so a timer checks it. The
-                // `async` block sets the timer only if the branch is enabled; otherwise `select!`
-                // would read the clock each time.
+                // Other connections may free memory without a notice, so a timer wakes the loop to
+                // check the memory. The `async` block sets the timer only if the branch is enabled;
+                // otherwise `select!` would read the clock each time.
                 () = async { sleep(MEMORY_LOOK).await }, if is_short => {}
                 () = async { sleep_until(look.unwrap_or(logon.deadline)).await }, if look.is_some() => {
                     connection.look_after_breaks(stream);
@@ -205,7 +205,7 @@ impl EventLoop<'_> {
                     sent.map_err(End::Send)?;
                 }
                 frame = async {
-                    // Requests that could not run in this poll come before new requests.
+                    // If requests have begun already, they get a turn before a new request begins.
                     if under_way > 0 {
                         yield_if_due().await;
                     }

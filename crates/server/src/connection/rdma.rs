@@ -163,7 +163,8 @@ fn proved(
         let exhausted = Doom::Rule("the session's sealing key has reached its limit of messages");
         return DataProof::encrypt(data, key).map_err(|_| Refusal::Disconnect(exhausted));
     }
-    // The nonce has the MessageId of the response, so key and nonce sign no other data.
+    // The nonce has the MessageId of the response, so no other data is signed with the same key and
+    // nonce.
     let nonce = DataNonce::new(message_id, Sender::Server);
     let signed = channel.signing_key().and_then(|key| DataProof::sign(data, key, nonce));
     Ok(signed.ok_or(Status::INTERNAL_ERROR)?)

@@ -86,7 +86,7 @@ pub(crate) fn create(
     let granted = granted(request.desired_access, tree.maximal_access)?;
     let slot = session.pipes.take(PIPES_PER_SESSION).ok_or(Status::INSUFFICIENT_RESOURCES)?;
     let file_id = rq.server().new_file_id();
-    // The client only returns this number, so any value except zero is valid.
+    // The client only sends this number back, so any value except zero is valid.
     let association = (file_id.volatile as u32).max(1);
     let charge = session.holder().charge(Kind::Pipe, PIPE_BYTES)?;
     let end = Box::new(Association::on_pipe(served, association));

@@ -306,8 +306,8 @@ impl Ledger {
         let mut holders = self.holders();
         holders.sort_by(|a, b| b.bytes().cmp(&a.bytes()).then_with(|| a.name.cmp(&b.name)));
         let Some(biggest) = holders.first().filter(|holder| holder.bytes() >= limit / 8) else {
-            // No client uses more than an eighth of the memory, so the shortage is not the fault of
-            // a single one.
+            // No client uses more than an eighth of the memory, so no single client causes the
+            // shortage.
             return;
         };
         let mut told = self.0.relief.told.lock();
@@ -452,8 +452,8 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         let mut holders = self.books.holders.lock();
-        // A new holder of the same name may have taken this place meanwhile. It is still used, so
-        // it stays.
+        // The map may already have a new holder of the same name. The new holder is in use, so it
+        // stays.
         if holders.get(&self.name).is_some_and(|holder| holder.strong_count() == 0) {
             holders.remove(&self.name);
         }

@@ -247,7 +247,8 @@ impl Door {
         drop(self);
         let Ok(peer) = stream.peer_addr() else { return };
         let watchdog = Arc::clone(&server.watchdog);
-        // The future is boxed, because it lives as long as the connection.
+        // The future is pinned in a box, so that the function below can poll it as long as the
+        // connection lasts.
         let mut served = Box::pin(tcp::serve(server, stream, ticket, port));
         poll_fn(|cx| watchdog.poll(Whose::Peer(peer), || served.as_mut().poll(cx))).await;
         drop(place);

@@ -209,7 +209,8 @@ mod tests {
         for images in [TIME_MACHINE_IMAGES - 1, TIME_MACHINE_IMAGES, TIME_MACHINE_IMAGES + 1] {
             assert_eq!(counted(images, 1), images.min(TIME_MACHINE_IMAGES) as u64);
         }
-        // The image's own entry counts as a name, too, so there is room for one band less.
+        // The image itself counts as one of the TIME_MACHINE_NAMES names, so one band (a part of
+        // the image) less is counted.
         let most = TIME_MACHINE_NAMES - 1;
         for bands in [most - 1, most, most + 1] {
             assert_eq!(counted(1, bands), bands.min(most) as u64);

@@ -103,8 +103,8 @@ async fn a_flood_of_sockets_gains_nothing() {
     let network = |number: u32| IpAddr::V4(Ipv4Addr::from_bits(0xC000_0200 + number % 256));
     let many = heeded_of_a_flood(network).await;
     assert!((120..=151).contains(&many), "{many}");
-    // A client that owns an IPv6 /48 can use a new /64 network for each guess, and must not gain by
-    // it.
+    // A client that owns an IPv6 /48 can use a new /64 network for each guess, and must not get
+    // more guesses by that.
     let within = |number: u32| {
         let bits = 0x2001_0DB8 << 96 | u128::from(number) << 64 | u128::from(number);
         IpAddr::V6(Ipv6Addr::from_bits(bits))
@@ -149,7 +149,7 @@ async fn an_honest_newcomer_is_not_behind_guesses_of_fresh_addresses() {
             tokio::spawn(async move {
                 loop {
                     throttle.heed(attempt(address, "ann", false)).await;
-                    // The next attempt takes a round trip.
+                    // The client sends its next attempt one round trip (10 ms) after the answer.
                     sleep(Duration::from_millis(10)).await;
                 }
             });
@@ -192,8 +192,8 @@ async fn a_recent_good_logon_passes_by() {
     assert_eq!(waits(&throttle, attempt(HERE, "ann", true)).await, seconds(0));
     let moved = Attempt { client: client(7), ..attempt(NEIGHBOUR, "ann", true) };
     assert_eq!(waits(&throttle, moved).await, seconds(0));
-    // A client is not recognised by a logon of another account, or by a ClientGuid of zeros, so it
-    // must wait.
+    // A client that has logged on to another account, or that sends a ClientGuid of zeros, is not
+    // recognised and must wait.
     let other = Attempt { client: client(8), ..attempt(NEIGHBOUR, "bob", true) };
     assert_eq!(waits(&throttle, other).await, seconds(0));
     let stranger = Attempt { client: client(8), ..attempt(all().next().unwrap(), "ann", true) };
@@ -251,7 +251,8 @@ async fn memory_is_bounded() {
         }
         assert_eq!(good.sizes().1, number.min(half));
     }
-    // Clients take no place of an address.
+    // Half of an account's places are for addresses and half for clients, so clients displace no
+    // address.
     for number in 0..=LOGON_GOOD_PER_ACCOUNT {
         good.note(&guesser, Source::Client(client(number as u8)), now);
         assert_eq!(good.sizes().1, half + (number + 1).min(half));
@@ -307,12 +308,13 @@ async fn whoever_is_gone_leaves_the_line() {
 #[tokio::test(start_paused = true)]
 async fn no_answer_comes_later_than_clients_wait() {
     let throttle = Arc::new(LogonThrottle::default());
-    // One that types wrong passwords one after the other.
+    // A client types wrong passwords one after the other. Its delay grows to 4 seconds at most.
     for expected in [2, 4, 4, 4, 4, 4, 4, 4] {
         let (wait, _) = waits(&throttle, attempt(HERE, "ann", false)).await;
         assert_eq!(wait, Duration::from_secs(expected));
     }
-    // More at once than there is room for: the rest is answered no later, and no earlier.
+    // More attempts come at once than can wait. All are answered after LOGON_PATIENCE, the waiting
+    // and the refused ones alike.
     let many = (0..LOGON_WAITING + 10).map(|_| {
         let throttle = Arc::clone(&throttle);
         tokio::spawn(async move { waits(&throttle, attempt(HERE, "ann", false)).await })
@@ -358,9 +360,10 @@ async fn a_right_password_from_the_address_of_guessers_gets_its_turn() {
             sleep(Duration::from_secs(10)).await;
             let heeded = throttle.guesses() - before;
             assert!((4..=6).contains(&heeded), "{heeded} guesses in ten seconds");
-            // The client that has logged on from there does not wait for the others.
+            // `known` has logged on from this address before, so it does not wait for the guesses.
             assert_eq!(waits(&throttle, known).await, seconds(0), "{minute}");
-            // Others of the address get an answer in time, and their turn after some attempts.
+            // Another client of this address gets each answer in time, and its password is checked
+            // after some attempts.
             let mut attempts = 0;
             loop {
                 attempts += 1;

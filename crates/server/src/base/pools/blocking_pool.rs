@@ -50,7 +50,7 @@ pub(crate) enum Permits {
     Closing { _permit: OwnedSemaphorePermit },
 }
 
-// The flag belongs to a thread, because each blocking thread serves only one pool.
+// The flag is thread-local, because each blocking thread serves only one pool.
 thread_local! {
     static IS_BLOCKING_THREAD: Cell<bool> = const { Cell::new(false) };
 }

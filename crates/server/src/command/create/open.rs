@@ -288,7 +288,8 @@ impl Create<'_> {
         // system file only if it has SYSTEM.
         let mut guard = FileAttributes::HIDDEN | FileAttributes::SYSTEM;
         if opened.node.is_hidden_by_name() {
-            // The new file would be hidden by its name, too, so the request need not have HIDDEN.
+            // The name itself hides the file (as `.name` does), and the new file keeps the name, so
+            // the request need not have HIDDEN.
             guard = FileAttributes::SYSTEM;
         }
         let guarded = !self.request.file_attributes.contains(opened.stat.attributes & guard);

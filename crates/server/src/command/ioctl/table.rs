@@ -188,7 +188,8 @@ pub static TABLE: &[Row] = &[
     global(CtlCode::QUERY_NETWORK_INTERFACE_INFO, Act::NetworkInterfaces),
     global(CtlCode::FREVO_QUERY_OPERATION, Act::Operation),
     global(CtlCode::PIPE_WAIT, Act::PipeWait),
-    // These two rows demand no rights, because the handlers check them: those of WRITE and of READ.
+    // These two rows demand no rights, because the handlers check them: PIPE_TRANSCEIVE needs the
+    // rights to write and to read, and PIPE_PEEK the right to read.
     pipe(CtlCode::PIPE_TRANSCEIVE, Act::PipeTransceive),
     pipe(CtlCode::PIPE_PEEK, Act::PipePeek),
     // MS-SMB2 3.3.5.15.6: SRV_COPYCHUNK also needs the right to read the target,

@@ -58,7 +58,8 @@ pub(super) fn row(class: FileInfoClass, dialect: Dialect) -> Result<Row, Status>
         FileInfoClass::FULL_EA => Row { access: AccessMask::READ_EA, min: 1 },
         FileInfoClass::MODE => open_to_all(FileModeInformation::SIZE),
         FileInfoClass::ALIGNMENT => open_to_all(FileAlignmentInformation::SIZE),
-        // MS-FSA: the minimum length counts one character of the name, with padding.
+        // In MS-FSA the minimum length of this class includes one character of the name and
+        // padding.
         FileInfoClass::ALL => reads_attributes(104),
         FileInfoClass::ALTERNATE_NAME => open_to_all(8),
         FileInfoClass::STREAM => open_to_all(32),

@@ -43,8 +43,8 @@ pub(super) async fn contend(
     contenders.extend(below(rq, target));
     contenders.extend(replaced(rq, open, request)?);
     contenders.extend(destination(rq, target, request));
-    // An Open that stays below the directory makes the rename fail anyway. Then the other Opens
-    // need not be waited for.
+    // If an Open stays below the directory, the rename fails anyway, so the breaks of the other
+    // Opens are not awaited.
     let name = target.name();
     let goes_on = move |cell: &FileCell| !stays_below(target, &name, cell);
     let (server, cancellation) = (rq.server(), &rq.cancellation);

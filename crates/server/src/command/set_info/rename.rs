@@ -143,7 +143,7 @@ fn name(root_directory: u64, name: WireName<'_>, posix: bool) -> Result<Name, St
     }
     let name = Name::parse(&text, if posix { Rules::Posix } else { Rules::Windows })?;
     // MS-FSA 2.1.5.15.12 and .7: the text after the last separator is the name of the link, and
-    // MS-FSCC 2.1.5.2 has no empty name.
+    // MS-FSCC 2.1.5.2 allows no empty name.
     if name.is_root() || text.ends_with(if posix { '/' } else { '\\' }) {
         return Err(Status::OBJECT_NAME_INVALID);
     }

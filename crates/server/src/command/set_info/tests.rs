@@ -411,8 +411,8 @@ fn read_only_files_are_kept_unless_that_is_ignored() {
     assert_eq!(set(&open, extended, &[1, 0, 0, 0]), Err(Status::CANNOT_DELETE));
     let weak = bench.open("f", AccessMask::DELETE);
     assert_eq!(set(&weak, extended, &[0x11, 0, 0, 0]), Err(Status::CANNOT_DELETE));
-    // Neither ON_CLOSE (0x08) for a handle without DELETE_ON_CLOSE nor an undefined flag (0x20) is
-    // supported.
+    // The handle was opened without DELETE_ON_CLOSE, so the flag ON_CLOSE (0x08) is not supported;
+    // nor is the undefined flag 0x20.
     for flags in [0x09, 0x21] {
         assert_eq!(set(&open, extended, &[flags, 0, 0, 0]), Err(Status::NOT_SUPPORTED));
     }

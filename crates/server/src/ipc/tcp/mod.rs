@@ -87,7 +87,7 @@ pub(crate) async fn serve(server: Arc<ServerState>, stream: Stream, ticket: Tick
 }
 
 fn association_of(server: &ServerState, local: SocketAddr, port: Port) -> Association {
-    // The client only returns this number, so any value except zero is valid.
+    // The client only sends this number back, so any value except zero is valid.
     let group = (server.ambient.random_u64() as u32).max(1);
     match port {
         Port::Mapper => Association::on_mapper(local.port(), group),

@@ -119,8 +119,8 @@ async fn networks_have_growing_shares() {
 
 #[tokio::test(start_paused = true)]
 async fn all_addresses_together_are_bounded() {
-    // Each address has one connection, as the newcomer has, so none may be evicted for it before it
-    // is old enough.
+    // Each address has one connection, and so has the newcomer's. No connection may be evicted for
+    // the newcomer before it is UNAUTHENTICATED_SPARED old.
     let admission = Admission::default();
     let mut tickets = entered(&admission, (0..UNAUTHENTICATED as u32 - 1).map(|n| v4(n, 1)));
     tickets.push(admission.enter(v4(50_000, 1)).expect("the last place"));

@@ -113,9 +113,8 @@ fn second(
     let is_persistent = kept.survival.is_persistent();
     if is_other_clients_lease(kept, asked)
         || (is_persistent && !persistent)
-        // An Open made by DHnQ has no CreateGuid, which counts as the GUID of zeros. On Windows a
-        // DH2C with the GUID of zeros can reconnect to it (smbtorture's reopen2-lease), and so
-        // here.
+        // An Open made by DHnQ has no CreateGuid, which counts as the GUID of zeros. As on Windows,
+        // a DH2C with the GUID of zeros can reconnect to it (smbtorture's reopen2-lease).
         || kept.survival.create_guid.unwrap_or_default() != create_guid
     {
         return Err(Status::OBJECT_NAME_NOT_FOUND);

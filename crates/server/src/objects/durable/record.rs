@@ -461,7 +461,8 @@ fn put_back(server: &ServerState, open: &Open, record: &OpenRecord) {
     let wish = match lease_owner(record) {
         Some(owner) => {
             let parent = Some(LeaseKey(lease.parent_key)).filter(|key| *key != LeaseKey::default());
-            // Granting the lease raises the epoch by one, so it begins one lower than recorded.
+            // Granting the lease raises its epoch by one, so the wish has the recorded epoch minus
+            // one.
             let v2 = V2 { epoch: lease.epoch.wrapping_sub(1), parent };
             let v2 = (lease.version == 2).then_some(v2);
             Wish::Lease(LeaseWish { owner, state: LeaseState(lease.state), v2 })

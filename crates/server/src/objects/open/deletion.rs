@@ -54,8 +54,8 @@ impl Open {
     ) -> Option<Deletion> {
         let links = match files.leave(cell, self.id(), &file.vfs) {
             Departure::Remove(links) => links,
-            // Other Opens of the directory are left. The last one will delete it, but its watches
-            // end now.
+            // The directory still has other Opens, and the last of them will delete it. But its
+            // watches end now.
             _ if file.is_directory && cell.lock().is_delete_pending() => {
                 files.watches.deleting(cell.key());
                 return None;
@@ -138,8 +138,9 @@ impl Open {
         }
         self.record_removed(&link.name, file.is_directory);
         if let Some(mut actor) = by {
-            // The lease on the parent keeps its caching only if the Open that requested the
-            // deletion and the Open that closed last both name it.
+            // The deletion breaks the leases on the parent directory. One lease is spared: the
+            // parent lease of the Open that closed last, if the Open that requested the deletion
+            // names the same one.
             actor.lease = actor.lease.filter(|lease| Some(lease.key) == parent);
             files.entry_changed(&*vfs, &link.name, actor);
         }

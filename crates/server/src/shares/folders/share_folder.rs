@@ -225,11 +225,13 @@ impl ShareFolder {
             self.judge_briefly(&mut state, now);
             return;
         };
-        // Two references are expected, `vfs` and the one in `opened`. Any more belong to a user.
+        // Two references are expected here: `vfs` and the one in `opened`. Further references show
+        // that a user has the folder in use.
         let is_held = vfs.is_in_use() || Arc::strong_count(&vfs) > 2;
         let here = state.place.as_ref().map(|place| place.located);
         let is_here = now.as_ref().is_ok_and(|now| Some(*now) == here);
-        // Only timed looks count as looks without use, because other looks come at irregular times.
+        // Only the timed checks count the time without use, because other checks come at irregular
+        // times.
         if why == Look::Timed {
             let is_idle = !self.used.swap(false, Ordering::Relaxed) && !is_held;
             state.idle_looks = if is_idle { state.idle_looks + 1 } else { 0 };
@@ -357,7 +359,7 @@ impl ShareFolder {
         if let Some(fault) = self.fault.load_full() {
             return Err(String::clone(&fault));
         }
-        // The space of a folder at rest is not asked for, because the query would keep its disk
+        // The free space of an idle folder is not queried, because the query would keep its disk
         // mounted.
         if self.state.try_lock().is_some_and(|state| self.rests(&state)) {
             return Ok(Space::FULL);

@@ -407,8 +407,8 @@ fn a_large_bin_loses_its_oldest_files() {
         delete(&**user, path).unwrap();
     }
     let expire = || Walk::new(&*w.base, later(0), &mut || true).expire(&w.bin);
-    // Each user's bin has the limit of its own: ann's has twelve bytes and loses a file, bob's has
-    // four and loses none.
+    // Each user's bin has its own limit: ann's bin has 12 bytes and loses a file, bob's has 4 bytes
+    // and loses none.
     assert_eq!(expire().files, 1);
     assert_eq!((w.bin_of("ann").len(), w.bin_of("bob").len()), (2, 1));
     assert_eq!(expire().files, 0);
