@@ -445,8 +445,8 @@ impl Initiator {
     }
 
     fn on_end(&mut self, token: &[u8], established: Established) -> Result<Step, Refusal> {
-        // A server may omit the last token if it owes no mechListMIC, so an empty token counts as a
-        // completed answer.
+        // A server that need not send a mechListMIC may omit the last token, so an empty token
+        // counts as a completed answer.
         let answer =
             if token.is_empty() { NegTokenResp::default() } else { NegTokenResp::parse(token)? };
         match answer.state {

@@ -57,7 +57,7 @@ impl Logging {
     /// Starts logging. Only once in a process.
     pub(crate) fn start(format: LogFormat, level: Option<&str>) -> Result<Self, Failure> {
         let layer: Box<dyn Layer<_> + Send + Sync> = match format {
-            // In the journal each line has a time of its own, so the text needs none.
+            // The journal adds the time to each line, so the text leaves it out.
             LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
                 text_layer().without_time().boxed()
             }

@@ -267,8 +267,8 @@ impl NameCache {
     /// all the time, and the open will see its state.
     fn remembered(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Known {
         let age = self.age.load(Ordering::Relaxed);
-        // Threads that arrive during this look ask the kernel for notifications and wait until they
-        // are processed.
+        // If this process has changed names (`stirred`), the next look-up processes the kernel's
+        // notifications first. Other look-ups ask the kernel if there are any, and wait if so.
         if !self.stirred.swap(false, Ordering::AcqRel) {
             let state = self.state.read();
             if !self.pending() {

@@ -110,7 +110,8 @@ fn identity(
     minor: u32,
     uuid: impl FnOnce() -> Option<[u8; 16]>,
 ) -> VolumeIdentity {
-    // huge_encode_dev of linux/kdev_t.h makes this number from major and minor.
+    // XFS and FAT use the device number as f_fsid, encoded as by huge_encode_dev of linux/kdev_t.h.
+    // Such an f_fsid is no lasting identity, so it is not used.
     let device = u64::from(minor & 0xFF) | u64::from(major) << 8 | u64::from(minor & !0xFF) << 12;
     if id != 0 && id != device {
         let mut identity = VolumeIdentity::UNKNOWN;

@@ -117,8 +117,8 @@ impl LockSequences {
         if place(sequence).is_none() || self.entries.is_none() {
             return true;
         }
-        // If the request was repeated and the repetition was answered, the client may have used
-        // another number since. Then this number has no such entry.
+        // A request whose repetition was answered with success must not be undone. Its entry is
+        // then PROMISED, or a later number of the client has replaced it.
         let is_executed = |entry: &Entry| entry.executed().is_some() && !entry.has(Entry::PROMISED);
         if !self.entry(sequence).as_ref().is_some_and(is_executed) {
             return false;

@@ -248,7 +248,7 @@ fn begins_with_a_return(path: &str) -> bool {
 /// root.
 fn remove_last_component(path: &mut String) -> Result<(), Status> {
     if path.is_empty() {
-        // Windows refuses it, although MS-FSCC 2.1.5.1 takes it for the root.
+        // Windows refuses a `..` above the root, although MS-FSCC 2.1.5.1 takes it for the root.
         return Err(Status::OBJECT_PATH_SYNTAX_BAD);
     }
     path.truncate(path.rfind('\\').unwrap_or(0));

@@ -168,7 +168,7 @@ mod tests {
     fn refuses_counts_and_lengths() {
         let mut bytes = Vec::new();
         example().encode(&mut Writer::new(&mut bytes));
-        // One byte is wrong: of RdmaDescriptorOffset (at 0), RdmaDescriptorLength (2),
+        // Each case changes one byte: in RdmaDescriptorOffset (offset 0), RdmaDescriptorLength (2),
         // TransformCount (8) or NonceLength (20).
         for (at, value) in [(8, 0), (8, 9), (20, 200), (0, 16), (0, 48), (0, 57), (0, 64), (2, 17)]
         {

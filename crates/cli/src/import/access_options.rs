@@ -202,16 +202,16 @@ mod tests {
             }
         }
         assert_eq!(one(standalone, "valid users", "a,b c").unwrap(), ["a", "b", "c"]);
-        // None of these words can be converted. LAB is the workgroup, for which smbd 4.17 lets no
-        // user match.
+        // None of these words can be converted. In smbd 4.17 a name with the server's workgroup
+        // (LAB) matches no user.
         for bad in ["%S", "%D\\ann", "@", "&staff", "OTHER\\ann", "LAB\\ann", "S-1-x", "a/b"] {
             for list in ["valid users", "write list"] {
                 assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");
             }
         }
         for list in ["invalid users", "read list"] {
-            // In a list that takes rights away, OTHER cannot be a domain of a user who can log on,
-            // but it may be the server's own name: the entries are kept.
+            // In a list that takes rights away these entries are kept without their domain: users
+            // of another domain cannot log on, but OTHER or LAB may be the server's own name.
             assert_eq!(one(standalone, list, "OTHER\\ann @LAB\\it").unwrap(), ["ann", "@it"]);
             for bad in ["&staff", "%U", "%D\\ann", "S-1-x"] {
                 assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");

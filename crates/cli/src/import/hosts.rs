@@ -235,7 +235,7 @@ fn networks(word: &str) -> Result<Vec<Prefix>, String> {
     if word.starts_with('@') {
         return Err(format!("{word}: netgroups are not supported; list the addresses"));
     }
-    // In smb.conf the beginning `192.0.2.` stands for all addresses that begin with it, here
+    // In smb.conf the text `192.0.2.` means all addresses that begin with it, here the network
     // 192.0.2.0/24.
     if let Some(begun) = word.strip_suffix('.') {
         let parts = begun.split('.').count();
@@ -362,8 +362,8 @@ mod tests {
         }
         assert!(Hosts::convert(Some("ALL EXCEPT 10. EXCEPT 10.1."), None).is_err());
         assert!(Hosts::convert(None, Some("ALL EXCEPT pc.example")).is_err());
-        // Each left-out IPv6 address splits the network into up to 128 smaller ones; three of them
-        // make too many.
+        // Each excluded IPv6 address splits the network into up to 128 smaller ones; three excluded
+        // addresses make too many.
         assert!(
             Hosts::convert(Some("2001::/16 EXCEPT 2001::1 2001:8::1 2001:9::1"), None).is_err()
         );

@@ -83,8 +83,8 @@ impl Line {
         if self.module == DENY {
             return self.is_passed(before);
         }
-        // A sorting module refuses one kind of accounts. In lines with sufficient, optional or
-        // default=ignore that refusal does not count.
+        // The modules in SORTING refuse one kind of accounts. In PAM lines with `sufficient`,
+        // `optional` or `default=ignore` such a refusal does not count.
         let is_sorting = is_in(SORTING) && self.action("default") != Action::Refuse;
         let is_known = is_in(KNOWN) || is_in(OF_DOMAINS) && !is_member || is_sorting;
         is_known && self.action("success") != Action::Refuse

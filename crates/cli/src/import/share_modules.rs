@@ -222,7 +222,7 @@ fn write_audit(share: &Share<'_>, toml: &mut String) {
         .loads("full_audit")
         .then(|| share.value("full_audit:success").map(list).unwrap_or_default());
     let is_said = |starts: &[&str]| match &words {
-        // The older modules have no list and record everything.
+        // The older audit modules (`words` is None) have no list and record everything.
         None => true,
         Some(words) => words.iter().any(|word| {
             let word = word.to_ascii_lowercase();

@@ -323,8 +323,8 @@ fn hosts_of_the_server_and_of_a_share_both_count() {
     };
     assert_eq!(shown(0), (String::from("192.0.2.7/32"), String::new()), "{report}");
     assert_eq!(shown(1).0, "192.0.2.0/24 192.0.2.7/32", "{report}");
-    // smbd checks the lists of [global] and then those of the share. In each pair a host that is
-    // allowed is admitted, even if it is also denied.
+    // smbd checks the lists of [global] and then those of the share. In each of the two checks an
+    // allowed host is admitted, even if it is also denied.
     assert_eq!(shown(2), (String::from("192.0.2.0/24"), String::new()), "{report}");
     let (config, _, report) = import(
         "[global]\nhosts allow = 192.0.2.7\nhosts deny = 192.0.2.\n[x]\npath=/x\n\

@@ -45,7 +45,8 @@ impl<S: Subscriber> Layer<S> for Filters {
         if all.is_always() || (all.is_never() && of_client.is_never()) {
             all
         } else {
-            // The interest is "sometimes", because the decision depends on the client of the span.
+            // `sometimes` makes `tracing` ask for each event again, because the decision depends on
+            // the client of the span.
             Interest::sometimes()
         }
     }

@@ -122,7 +122,7 @@ impl CopiedAttributes {
     pub(crate) fn after(&self, old: Option<FileAttributes>) -> Option<SetMetadata> {
         let attributes = self.attributes(old)?;
         // MS-FSA 2.1.5.15.12: the rename has set ARCHIVE on the file, so the attributes are set
-        // again only if they differ from that.
+        // again only if they contain READONLY or lack ARCHIVE.
         let is_other = attributes.contains(FileAttributes::READONLY)
             || !attributes.contains(FileAttributes::ARCHIVE);
         is_other.then_some(SetMetadata::new().attributes(attributes))

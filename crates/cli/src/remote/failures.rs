@@ -87,8 +87,8 @@ impl Failures {
         match (part.first, part.count) {
             (Some(first), 1) => self.add(first),
             (Some(first), count) => {
-                // This command's own first failure is held back until there is a second one, so it
-                // is printed now.
+                // The first failure of this command is printed only when there is a second one. The
+                // failures added here follow it, so it is printed now.
                 if let Some(unprinted) = self.first.as_ref().filter(|_| self.count == 1) {
                     tell_failure(unprinted);
                 }

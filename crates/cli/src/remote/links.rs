@@ -385,8 +385,8 @@ async fn make_remote(
     }
     let is_directory = found.attributes().contains(FileAttributes::DIRECTORY);
     if found.is_symlink() && is_directory == *to_directory {
-        // This takes one request: if the command is interrupted, either the old link or the new one
-        // exists.
+        // `retarget_symlink` is one request: if the command is interrupted, either the old link or
+        // the new one exists.
         match share.retarget_symlink(target, path, *to_directory).await {
             Err(error) if error.status().is_some() => {}
             done => return done,

@@ -486,7 +486,8 @@ impl Connection {
 
     /// The key under which a password is kept.
     fn place(&self, user: &str, url: &Url) -> String {
-        // With --password-stdin one password is used for all servers, so its key is empty.
+        // With --password-stdin one password is used for all servers, so its key does not name a
+        // user and a server.
         if self.password_stdin { String::new() } else { format!("{user}@{}", url.server) }
     }
 

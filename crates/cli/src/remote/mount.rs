@@ -107,7 +107,7 @@ async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
         }
         let unmounted = tokio::select! {
             done = mounted.unmount() => done,
-            // A second signal ends the wait for unsent data, which is lost.
+            // A second signal ends the wait for unsent data, and that data is lost.
             () = signals.next() => continue,
         };
         match unmounted {

@@ -157,7 +157,8 @@ pub(crate) async fn remove_all(
     let mut junction = None;
     // `stay` collects the paths of entries that cannot be removed.
     let stay = RefCell::new(Vec::new());
-    // `guarded` collects the entries of the directory through which the share's root was reached.
+    // `guarded` collects the entries of this directory below which the walk found the root of the
+    // share. Files below such an entry may be outside of the share, so they are not removed.
     let mut guarded = HashSet::new();
     let see = |name: &str, metadata: &Metadata| {
         let path = join(path, name);

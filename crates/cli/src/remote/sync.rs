@@ -45,8 +45,8 @@ pub(crate) async fn sync(sync: &Sync) -> Done {
         found.removals.clear();
     }
     if !sync.filter.is_all() {
-        // The deepest entries are removed first, because filtered entries, and so their
-        // directories, stay.
+        // The deepest entries are removed first. With a filter, a directory is not removed as a
+        // whole, because filtered entries in it stay.
         found.removals.sort_by(|(a, _), (b, _)| b.cmp(a));
     }
     if sync.dry_run {

@@ -106,8 +106,8 @@ impl ListeningSockets {
     /// Keeps a socket of an earlier server for when its address is wanted.
     fn keep(&mut self, socket: OwnedFd) -> io::Result<()> {
         let address = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
-        // A socket inherited from the earlier server may have another algorithm, set for clients on
-        // other hosts, so it gets the usual one again.
+        // A socket inherited from the earlier server may still have a congestion control for
+        // clients on other hosts, so the system's usual one is set again.
         if let Ok(usual) = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control") {
             let _ = rustix::net::sockopt::set_tcp_congestion(&socket, usual.trim_end());
         }

@@ -411,7 +411,7 @@ impl LookupReply<TranslatedSid> {
         for (kind, rid, domain) in heads {
             let in_domain = || domains.get(domain?)?.sid;
             let sid = match (form, kind) {
-                // In LsarLookupNames3 the field is a pointer to the whole SID.
+                // In LsarLookupNames3 the field `rid` is a pointer to the whole SID.
                 (NamesForm::Names3, _) if rid != 0 => r.sid_or_none(WHAT)?,
                 (NamesForm::Names3, _) | (_, SidNameUse::UNKNOWN) => None,
                 (_, SidNameUse::DOMAIN) => in_domain(),

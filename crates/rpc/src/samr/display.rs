@@ -101,8 +101,8 @@ impl Shown {
     pub fn size(&self, class: Display) -> usize {
         let units = self.name.encode_utf16().count();
         match class {
-            // An entry has some numbers and RPC_UNICODE_STRINGs: two, or three for users. Their
-            // texts follow.
+            // 36 and 28 bytes are the numbers of an entry and the heads of its strings, three for
+            // users and otherwise two. The texts follow.
             Display::USER => units.saturating_mul(2).saturating_add(36),
             Display::OEM_USER | Display::OEM_GROUP => units.saturating_add(12),
             _ => units.saturating_mul(2).saturating_add(28),

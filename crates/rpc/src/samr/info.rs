@@ -241,7 +241,7 @@ pub fn encode_user(class: UserInformation, of: &UserFacts<'_>) -> Option<Vec<u8>
 /// SAMPR_USER_ALL_INFORMATION, MS-SAMR 2.2.6.6.
 fn all(w: &mut NdrWriter, of: &UserFacts<'_>) {
     // Writes LastLogon, LastLogoff, PasswordLastSet, AccountExpires, PasswordCanChange and
-    // PasswordMustChange: zero if the time is not known, NEVER if it does not come.
+    // PasswordMustChange: zero for an unknown time, NEVER for an event that does not happen.
     for at in [[0, 0], NEVER, [0, 0], NEVER, [0, 0], NEVER] {
         time(w, at);
     }

@@ -65,9 +65,9 @@ impl Intervals {
             if node.key.range().overlaps(range) {
                 return true;
             }
-            // If no range on the left reaches `range`, only the right can overlap it. If one
-            // reaches it but none overlaps it, all ranges on the right begin behind `range`, so the
-            // left is enough.
+            // If no range in the left subtree ends behind the start of `range`, only the right
+            // subtree can overlap it. If one does but none overlaps `range`, that one begins behind
+            // it, and so do all ranges on the right: the left subtree is enough.
             let reaches = node.left.as_ref().is_some_and(|left| left.last >= range.offset);
             tree = if reaches { &node.left } else { &node.right };
         }

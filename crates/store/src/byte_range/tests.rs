@@ -167,8 +167,8 @@ fn an_open_that_goes_ends_its_waits_and_frees_for_others() {
     r.release(A);
     let late = r.lock_or_wait(B, range(0, 1), Mode::Exclusive).unwrap().unwrap();
     assert_eq!(poll(&mut r, c), Poll::Ready(Ok(())));
-    // The lock of `late` was granted, but its Open is closed before the request is told. So the
-    // request fails.
+    // The lock of `late` was granted, but its Open is closed before the request learns of it. So
+    // the request fails.
     let d = r.lock_or_wait(A, range(9, 1), Mode::Exclusive);
     assert_eq!(d, Ok(None));
     r.release(B);
@@ -263,7 +263,8 @@ fn bench() {
             per(unlocked)
         );
     }
-    // Two Opens take turns to lock LOCKS_PER_FILE ranges, in mixed order, to measure a full file.
+    // Two Opens get LOCKS_PER_FILE locks, the most that a file may have, in mixed order. Then the
+    // time to release them is measured.
     let mut r = ByteRanges::default();
     for i in 0..LOCKS_PER_FILE as u64 {
         let i = i.wrapping_mul(7919) % LOCKS_PER_FILE as u64;

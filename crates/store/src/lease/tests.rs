@@ -110,8 +110,8 @@ fn the_table() {
             };
             let waits = if contention.waits() { "w" } else { "" };
             write!(table, "{:<7}", std::format!("{broken}{waits}")).unwrap();
-            // An Open's own action breaks its own oplock only if that has level II and the action
-            // is a write.
+            // An Open's own action breaks its own oplock only if the oplock has level II and the
+            // action is a write.
             let mut own = Oplocks::default();
             own.request(OpenId(1), ROUTE, wish, FREE);
             let contention = own.contend(actor(1, Some(1)), cause);

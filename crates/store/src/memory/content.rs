@@ -208,8 +208,8 @@ impl Content {
             }
         }
         let end = if self.end != newer.end && survives() { newer.end } else { self.end };
-        // The end is set far behind and then back, because `set_end` removes the pages behind the
-        // new end.
+        // `set_end` removes the pages between the new end and the old one. So the end is first set
+        // far behind and then to the new value.
         self.end = u64::MAX;
         self.set_end(end);
     }

@@ -41,8 +41,8 @@ fn unchained_by_its_bytes() {
 #[test]
 fn unchained_faults() {
     let good = unchained(HEADER, &[1, 2, 3], &[4, 5]);
-    // CompressionAlgorithm (at 8) is NONE, PATTERN_V1 or unknown, Offset (12) exceeds the message,
-    // or ProtocolId (0) is that of encryption.
+    // Each change makes the message invalid: CompressionAlgorithm (offset 8) is NONE, PATTERN_V1 or
+    // unknown, Offset (12) exceeds the message, or ProtocolId (0) is that of encryption.
     for (at, value) in [(8, 0), (8, 4), (8, 6), (9, 1), (12, 6), (15, 0xFF), (0, 0xFD)] {
         let mut bytes = good.clone();
         bytes[at] = value;
@@ -83,9 +83,9 @@ fn chained_by_its_bytes() {
 #[test]
 fn chains_that_lie() {
     let good = chained(&EXAMPLE);
-    // One byte is wrong: of OriginalCompressedSegmentSize (at 4), of the first payload's
-    // CompressionAlgorithm (8), Length (12) or Repetitions (20), or of the second payload's Length
-    // (28) or OriginalPayloadSize (32).
+    // Each case changes one byte: in OriginalCompressedSegmentSize (offset 4), in the first
+    // payload's CompressionAlgorithm (8), Length (12) or Repetitions (20), or in the second
+    // payload's Length (28) or OriginalPayloadSize (32).
     for (at, value) in
         [(4, 0x49), (12, 7), (12, 9), (20, 0x65), (8, 6), (28, 200), (28, 3), (32, 1), (23, 0xFF)]
     {

@@ -155,9 +155,10 @@ fn duplicates_are_found() {
 fn chains_cannot_loop_leave_or_overlap() {
     let list = CreateContexts::build(&[(b"MxAc", &[]), (b"QFid", &[0xAB; 8])]);
     let good = list.as_bytes();
-    // Each pair is an offset and the byte written there: the first context's Next (0), NameOffset
-    // (4) or NameLength (6), or the second one's Next (24), DataOffset (34) or DataLength (36).
-    // They point back, to an unaligned place, to their own header or out of their context.
+    // Each pair is an offset and the byte written there: in the first context's Next (0),
+    // NameOffset (4) or NameLength (6), or in the second one's Next (24), DataOffset (34) or
+    // DataLength (36). With this byte the field points back, to an unaligned place, to its own
+    // header or out of its context.
     let faults = [
         (0, 8),
         (0, 4),

@@ -71,8 +71,8 @@ fn contexts_are_aligned_found_and_limited() {
     assert_eq!(parsed.data(ErrorId::SHARE_REDIRECT), Some(&[4][..]));
     assert_eq!(parsed.data(ErrorId::DEFAULT), None);
     assert_eq!(parsed, response);
-    // One byte is wrong: of ErrorContextCount (at 66), of ByteCount (68), or of the first (72) or
-    // second context's ErrorDataLength (88).
+    // Each case changes one byte: in ErrorContextCount (offset 66), in ByteCount (68), or in the
+    // first (72) or second context's ErrorDataLength (88).
     for (at, value) in [(66, 3), (68, 26), (72, 18), (75, 0xFF), (88, 2)] {
         let mut bytes = bytes.clone();
         bytes[at] = value;
@@ -104,9 +104,9 @@ fn symlink() {
     assert_eq!(SymlinkError::parse(&bytes).unwrap(), error);
     assert_eq!(usize::from(bytes[0]), bytes.len() - 4);
     assert_eq!(&bytes[4..8], b"SYML");
-    // SubstituteNameLength is at 18 and PrintNameOffset at 20. Then one byte is wrong: of
-    // SymLinkLength (0), SymLinkErrorTag (4), ReparseTag (8), or of a name's offset or length (16
-    // to 22).
+    // SubstituteNameLength is at 18 and PrintNameOffset at 20. Each case changes one byte: in
+    // SymLinkLength (offset 0), SymLinkErrorTag (4), ReparseTag (8), or in a name's offset or
+    // length (16 to 22).
     assert_eq!((bytes[18], bytes[20]), (0x44, 0x44));
     for (at, value) in
         [(0, 0xFF), (3, 1), (4, 0), (8, 0), (16, 0xFF), (18, 0x43), (19, 1), (22, 0xFF)]

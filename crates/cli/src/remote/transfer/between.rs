@@ -59,8 +59,8 @@ pub(crate) async fn across(
         file.set_metadata(&dress.before(old, metadata.modified())).await
     };
     let filled = filled.await;
-    // The files are closed before the part is removed, because a handle that is still open could
-    // prevent that.
+    // The files are closed before the part is removed, because an open handle could prevent the
+    // removal.
     let (closed, file_closed) = futures_util::future::join(source.close(), file.close()).await;
     if let Err(error) = filled {
         if !may_go_on(&error) && to.remove_file(&part).await.is_ok() {

@@ -94,12 +94,12 @@ pub(super) fn become_nobody_in(group: u32) {
     use rustix::process::{Gid, Uid};
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     let (uid, gid) = (Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(group)));
-    // Without the privilege to change users, the process is no root process already, so errors are
-    // ignored. The calls change only the calling thread, which is the only one of the process.
+    // If the process may not change its user, it does not run as root, so errors are ignored. The
+    // calls change only the calling thread, which is the only one of the process.
     let _ = set_thread_groups(&[]);
     let _ = set_thread_res_gid(gid, gid, gid);
     let _ = set_thread_res_uid(uid, uid, uid);
-    // The change of the user has made the process's memory readable for that user, so it is closed
-    // again.
+    // The change of the user has made the process's memory readable for that user, so
+    // `close_memory` forbids the access again.
     let _ = close_memory();
 }

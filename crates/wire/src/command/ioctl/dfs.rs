@@ -325,8 +325,8 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(NameList::parse_all(&bytes[..cut]).is_err(), "{cut}");
         }
-        // One byte is wrong: of NumberOfReferrals (at 2), Size (10), SpecialNameOffset (20),
-        // NumberOfExpandedNames (22) or ExpandedNameOffset (24).
+        // Each case changes one byte: in NumberOfReferrals (offset 2), Size (10), SpecialNameOffset
+        // (20), NumberOfExpandedNames (22) or ExpandedNameOffset (24).
         for (at, lie) in [(2, 2), (10, 0), (10, 200), (22, 0xFF), (22, 3), (20, 2), (24, 2)] {
             let mut bad = bytes.clone();
             bad[at] = lie;
@@ -365,9 +365,9 @@ mod tests {
         for cut in 0..good.len() {
             assert!(ReferralResponse::parse(&good[..cut]).is_err(), "{cut}");
         }
-        // Two bytes are wrong: NumberOfReferrals (at 2), VersionNumber of the first (8) or second
-        // entry (42), Size (10), ReferralEntryFlags (14), DFSPathOffset (20) or
-        // NetworkAddressOffset (24).
+        // Each case changes one field of two bytes: NumberOfReferrals (offset 2), VersionNumber of
+        // the first (8) or second entry (42), Size (10), ReferralEntryFlags (14), DFSPathOffset
+        // (20) or NetworkAddressOffset (24).
         let lies: [(usize, [u8; 2]); 8] = [
             (2, [0xFF, 0xFF]),
             (8, [9, 0]),

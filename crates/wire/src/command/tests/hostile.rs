@@ -271,8 +271,9 @@ fn negotiate_context_counts() {
         let bytes = message(|w| request(count).encode(w));
         assert_eq!(negotiate::Request::parse(&bytes).is_ok(), good, "{count}");
     }
-    // The contexts begin at 104. NegotiateContextOffset (at 92) is unaligned, inside of the fixed
-    // part or past the end, NegotiateContextCount (96) is 2, or DataLength (106) is too large.
+    // Each change makes the request invalid: NegotiateContextOffset (at 92) is unaligned, inside of
+    // the fixed part or past the end, NegotiateContextCount (96) is 2, or DataLength (106) is too
+    // large. The contexts begin at 104.
     let bytes = message(|w| request(1).encode(w));
     for (at, value) in [(92, 100), (92, 96), (92, 112), (93, 1), (96, 2), (106, 1)] {
         let mut bytes = bytes.clone();

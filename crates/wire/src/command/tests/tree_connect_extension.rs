@@ -35,8 +35,8 @@ fn faults_of_the_extension_are_returned_separately() {
     let context =
         TreeConnectContext { kind: TreeConnectContextType::REMOTED_IDENTITY, data: &[7; 9] };
     let bytes = message(|w| extended(vec![context]).encode(w));
-    // One byte is wrong: of TreeConnectContextOffset (at 72), of TreeConnectContextCount (76), or
-    // of the first context's DataLength (122).
+    // Each case changes one byte: in TreeConnectContextOffset (offset 72), in
+    // TreeConnectContextCount (76), or in the first context's DataLength (122).
     for (at, value) in [(72, 0), (72, 23), (72, 0xF0), (76, 2), (76, 17), (77, 0xFF), (122, 10)] {
         let mut bytes = bytes.clone();
         bytes[at] = value;

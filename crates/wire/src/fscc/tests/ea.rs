@@ -49,17 +49,18 @@ fn a_bad_entry_is_named_by_its_offset() {
         EaEntries::check(&bytes).unwrap_err()
     };
     let fault = |fault, offset| EaError { fault, offset };
-    // NextEntryOffset (at 0) is unaligned, points into its own entry, or exceeds the list.
+    // Each change is a fault: NextEntryOffset (offset 0) is unaligned, points into its own entry,
+    // or exceeds the list.
     assert_eq!(bad(0, 18), fault(EaFault::Inconsistent, 0));
     assert_eq!(bad(0, 8), fault(EaFault::Inconsistent, 0));
     assert_eq!(bad(0, 200), fault(EaFault::Inconsistent, 0));
     assert_eq!(bad(0, good.len() as u8 + 1), fault(EaFault::Inconsistent, 0));
-    // The first name does not end with a NUL (11), or the second entry's EaValueLength (16 + 6)
-    // exceeds the list.
+    // Each change is a fault: the first name does not end with a NUL (offset 11), or the second
+    // entry's EaValueLength (16 + 6) exceeds the list.
     assert_eq!(bad(11, b'!'), fault(EaFault::Inconsistent, 0));
     assert_eq!(bad(16 + 6, 6), fault(EaFault::Inconsistent, 16));
-    // The second entry's Flags (16 + 4) are unknown, or its name (16 + 8) has a character that is
-    // not allowed.
+    // Each change is a fault: the second entry's Flags (offset 16 + 4) are unknown, or its name (16
+    // + 8) has a character that is not allowed.
     assert_eq!(bad(16 + 4, 0x40), fault(EaFault::InvalidName, 16));
     assert_eq!(bad(16 + 8, b'*'), fault(EaFault::InvalidName, 16));
     for end in 1..good.len() {
