@@ -43,8 +43,8 @@ impl Refusal {
                 Status::INVALID_PARAMETER
             }
             Reason::Anonymous => Status::ACCESS_DENIED,
-            // MS-NLMP 3.2.5.1.2: for a controller that blocks NTLM, Windows and impacket show the
-            // user this status.
+            // MS-NLMP 3.2.5.1.2: a domain controller that blocks NTLM returns this status, which
+            // Windows and impacket show to the user.
             Reason::NtlmOff => Status::NOT_SUPPORTED,
             _ => Status::LOGON_FAILURE,
         }

@@ -392,7 +392,7 @@ impl Nodes {
         let id = match metadata.file_id() {
             0 => table.id_of(parent.id, name),
             // The number ROOT belongs to the root of the mount, so another file with this number
-            // gets a changed one.
+            // gets another one.
             ROOT => MADE_UP | ROOT,
             // The number of a parent cannot be that of a directory below it. Another file system
             // may be mounted there on the server, or the server lies: the directory gets a number
@@ -483,7 +483,8 @@ impl Table {
         }
         let ids = self.seen_as.entry((parent.id, name.to_owned())).or_default();
         if ids.iter().all(|seen| seen.id != node.id) {
-            // The name leads to this node now, so the promises of this name to other nodes end.
+            // The name leads to this node now, so a look-up of the name must not return other nodes
+            // any more without a request.
             ids.iter_mut().for_each(|seen| seen.promise = None);
             ids.push(SeenAs { id: node.id, promise: None });
         }

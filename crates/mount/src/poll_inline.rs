@@ -258,8 +258,9 @@ mod tests {
                     tell.send(tokio::task::id()).unwrap();
                 });
             }
-            // All answers are sent from one task, as the task that reads the connection does: only
-            // the work of two answers stays in one task.
+            // All answers are sent from one task, as by the task that reads the connection. The
+            // work of two answers stays in one task; the work of more answers is spread over
+            // several.
             runtime
                 .spawn(async move { answers.into_iter().for_each(|answer| _ = answer.send(())) });
             let tasks: HashSet<_> = (0..count).map(|_| in_time(&told)).collect();

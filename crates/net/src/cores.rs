@@ -318,8 +318,8 @@ async fn work(
     loop {
         tokio::select! {
             biased;
-            // The runtime polls this future after each look for events: `poll_give` gives the next
-            // turns then.
+            // The runtime polls this future each time after it has checked for events. `poll_give`
+            // then lets the waiting tasks run.
             never = poll_fn(|cx| turns::poll_give(cx)) => match never {},
             _ = trim.tick() => buffer::release_unused(),
             job = queue.recv() => match job {

@@ -189,8 +189,8 @@ pub async fn connect(address: SocketAddr, local: Option<IpAddr>) -> io::Result<S
     if let Some(local) = local {
         socket.bind(SocketAddr::new(local, 0))?;
     }
-    // Before connecting, only a loopback address is known to be this machine's. For its other
-    // addresses only the server's side turns pacing off.
+    // Before connecting, only a loopback address is known to be this machine's. If the server has
+    // another address of this machine, only the server's side turns pacing off.
     if address.ip().to_canonical().is_loopback() {
         Paced::replace(&socket);
     }

@@ -191,8 +191,8 @@ async fn names(world: &World) {
                 }
             })
             .await;
-        // For so many names only a sketch is cached. A name in another case needs a listing (on
-        // another thread) the first time, and is remembered then.
+        // For so many names the cache has only a sketch (a set of hashes). A name in another case
+        // needs a listing (on another thread) the first time, and is remembered then.
         let mut each = Costs::default();
         for what in ["first open in another case", "second open in another case"] {
             each.of(what, size, 3, async {

@@ -231,7 +231,8 @@ mod tests {
         let bare = FLAGS.without(Flags::KEY_EXCH);
         let signature = first_signature(bare, &exported, Mode::Client, message).unwrap();
         assert_eq!(signature, hex("01000000 70352851f2564309 00000000"));
-        // After the example's data, the RC4 state is the one with which a mechListMIC begins.
+        // A session that seals data and then computes a mechListMIC uses one RC4 state for both.
+        // The example's data is sealed first, and then the checksum.
         let mut sealed = *message;
         let mut state = rc4(&seal_key(FLAGS, &exported, Mode::Client));
         state.apply_keystream(&mut sealed);

@@ -149,8 +149,9 @@ impl FileCache {
         let is_page = |data: &Vec<u8>| data.len() as u64 == len.min(PAGE);
         // The page is used only if the lease was held all the time since the page was read.
         let first_page = first_page.filter(is_page).filter(|_| before.version == grant.version);
-        // If only this open has granted the right to cache writes (WRITE), another client may have
-        // changed the file before. The right must have existed before, too.
+        // If this mount held the right to cache writes (WRITE) before this open and still holds it,
+        // no other client has changed the file. A right that only this open has granted does not
+        // show that.
         let is_sole = before.is_sole && grant.state.contains(LeaseState::WRITE);
         let is_old = self.is_older(Stamp::of(at_open), is_sole);
         let new = self.with(|pages| {
@@ -180,8 +181,8 @@ impl FileCache {
     /// Returns true if the pages are older than the file, which is at `now`, and remembers that.
     /// `is_sole` is true if no other client can have changed it.
     fn is_older(&self, now: Stamp, is_sole: bool) -> bool {
-        // Unsent data makes this file newer than the server's: they are compared after the data was
-        // sent.
+        // Unsent data makes this file newer than the server's copy, so the two are compared only
+        // after the data was sent.
         if self.is_unsent() {
             return false;
         }

@@ -48,8 +48,8 @@ impl DirectoryCache {
 
     /// Returns the directory as it is before a request; None without a lease.
     pub(crate) fn seen(&self) -> Option<Seen> {
-        // The change count is read before the promise: if a change follows, the counts differ and
-        // the answer is not used.
+        // The change count is read before the lease (in `promise`): if a change follows, the counts
+        // differ and the answer is not used.
         let changes = self.changes();
         Some(Seen { promise: self.promise()?, changes })
     }
@@ -71,7 +71,8 @@ impl Nodes {
         if parent.directory.seen() != Some(before) {
             return;
         }
-        // A name that was removed meanwhile is not in the table any more, so it gets no promise.
+        // A promise lets later look-ups of the name do without a request. A name that was removed
+        // meanwhile is not in the table any more, so it gets no promise.
         if let Some(all) = table.seen_as.get_mut(&(parent.id, name.to_owned())) {
             for seen in all {
                 seen.promise = (seen.id == id).then_some(before.promise);

@@ -337,7 +337,7 @@ impl Volume {
             return false;
         }
         // The name is recorded before the kernel learns that it is absent, so that a later lease
-        // break finds the name and takes it back.
+        // break finds the name and makes the kernel forget it.
         state.absent.insert(name);
         true
     }
@@ -419,8 +419,8 @@ impl Volume {
         let Some(notifier) = self.notifier.get().cloned().filter(|_| !names.is_empty()) else {
             return;
         };
-        // This runs on another thread: while an entry is made the kernel has the directory locked,
-        // and the making may wait for the server.
+        // The kernel is notified from another thread: while an entry is being made the kernel has
+        // the directory locked, and making the entry may wait for the server.
         drop(tokio::task::spawn_blocking(move || {
             for (parent, name) in names {
                 // The call fails only if the kernel has dropped the name itself already.
@@ -493,7 +493,8 @@ mod tests {
     #[test]
     fn names_that_a_server_may_take_for_one() {
         assert!(may_be_same("Makefile", "makefile") && !may_be_same("a", "b"));
-        // The letters that may be the same: a final sigma, a composed letter, and the Kelvin sign.
+        // The letters of each pair may count as the same: a final sigma, a composed letter, and the
+        // Kelvin sign.
         for (one, other) in [("ΟΔΟΣ", "οδοσ"), ("\u{e9}", "e\u{301}"), ("k", "\u{212a}")] {
             assert!(may_be_same(one, other) && may_be_same(other, one));
         }

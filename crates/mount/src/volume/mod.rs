@@ -159,8 +159,9 @@ impl Volume {
     /// Records that the server need not be asked for a name while the lease holds under which it was
     /// `before` it was asked.
     fn promised(&self, parent: &Node, name: &str, node: &Node, before: Option<Seen>) {
-        // If the server ignores case, a removed file could still be promised under another
-        // spelling, so only a share with exact names gets promises.
+        // A promise lets look-ups of a name do without a request. If the server ignores case, a
+        // removed file could still be found by another spelling, so only a share with exact names
+        // gets promises.
         if self.spelling() == Spelling::Exact {
             self.nodes.promised(parent, name, node.id, before);
         }

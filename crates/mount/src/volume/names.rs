@@ -110,8 +110,8 @@ impl Volume {
 
     /// Records that `name` in `parent` was removed.
     pub(super) fn removed(&self, parent: &Arc<Node>, name: &str) {
-        // The change is counted before the name is removed, so that an answer sent before the
-        // change promises nothing.
+        // The change is counted before the name is removed. So an answer that the server sent
+        // before the change is not used for later look-ups.
         self.changed(parent, name);
         self.nodes.removed(parent.id, name);
     }

@@ -249,8 +249,8 @@ fn what_one_thread_makes_and_another_drops_comes_back() {
     }
     drop(there);
     let made = pool_stats().made - before.made;
-    // At most so many blocks are made: those that the freeing thread keeps, two blocks in use, and
-    // the first one.
+    // At most SURPLUS_KEPT + 3 blocks are made: those that the freeing thread keeps, two blocks in
+    // use, and the first one.
     assert!(made <= SURPLUS_KEPT as u64 + 3, "{made} made");
     let kept = dropper.join().ok().map(|stats| stats.retained_bytes);
     assert_eq!(kept, Some(SURPLUS_KEPT as usize * ((2 << 20) + 4096)));

@@ -130,7 +130,8 @@ async fn data_that_is_not_kept_leaves_the_cache() {
         }
         let pages = (LEN / rustix::param::page_size()) as u64;
         let cached = || sys::cached_pages(kept.fd.as_fd(), 0, LEN as u64).unwrap();
-        // After the last read, read-ahead may have added some pages, so a quarter is allowed.
+        // After the last read, read-ahead may have added some pages to the cache, so a quarter of
+        // the pages is allowed.
         assert!(cached() <= pages / 4, "{choice:?}: {} pages after reads", cached());
         // The flag is only for writes that extend the file, so a write to existing blocks gets
         // none.

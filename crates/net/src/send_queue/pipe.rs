@@ -79,7 +79,7 @@ impl Pipe {
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        // SAFETY: taken once, here, and never used again.
+        // SAFETY: the ends of the pipe are taken once, here, and never used again.
         let ends = unsafe { ManuallyDrop::take(&mut self.ends) };
         // A pipe that still contains bytes of this connection must not be used for another one, so
         // it is closed.

@@ -323,8 +323,8 @@ fn each_command_has_its_events() {
             // A WRITE to a file is recorded when its handle closes. A WRITE to a pipe may call a
             // function that sets passwords, changes shares or kicks clients.
             Command::WRITE => &[Kind::Write, Kind::Password, Kind::Share, Kind::Kick],
-            // The tests above try all information classes and control codes, so they show that only
-            // these events occur.
+            // Tests in this file try all information classes and control codes, so SET_INFO and
+            // IOCTL cause only these events.
             Command::SET_INFO => {
                 &[Kind::Rename, Kind::Create, Kind::Delete, Kind::Acl, Kind::Attributes]
             }

@@ -60,8 +60,8 @@ fn s2_a_replayed_create_gets_the_open_that_is_there() {
         let (mut bob, theirs) = back(world, peer.guid, "bob", "data").await;
         let refused = bob.on(&theirs, replay(&want)).await;
         refused.expect(Status::OBJECT_NAME_COLLISION);
-        // Another client uses the same CreateGuid. It means nothing there, so the replay is an
-        // ordinary CREATE, which finds the name in use.
+        // A CreateGuid counts only within one client. Another client uses the same GUID here, so
+        // its replay is an ordinary CREATE, which finds the name in use.
         let (mut far, elsewhere) = back(world, guid(0x77), "ann", "data").await;
         let refused = far.on(&elsewhere, replay(&want)).await;
         refused.expect(Status::OBJECT_NAME_COLLISION);

@@ -151,7 +151,8 @@ fn s2_a_lock_that_comes_again_is_carried_out_once() {
             for _ in 0..3 {
                 peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
             }
-            // Bob has locked the range after the UNLOCK. Its repetition must not free bob's lock.
+            // Bob has locked the range after the UNLOCK. The repeated UNLOCK must not free bob's
+            // lock.
             bob.on(&theirs, taken.clone()).await.ok();
             peer.on(&mount, numbered(unlock(), round * 2 + 2)).await.ok();
             peer.on(&mount, lock()).await.expect(Status::LOCK_NOT_GRANTED);
@@ -193,8 +194,8 @@ fn s2_a_lock_that_comes_late_is_refused() {
         // exists, so it is carried out.
         peer.on(&mount, numbered(0, unlock, 4)).await.ok();
         bob.on(&theirs, taken).await.ok();
-        // This LOCK is refused. Its original, which arrives later, must not be granted although the
-        // range is free then.
+        // This repetition of a LOCK is refused. The original, which arrives later, must not be
+        // granted although the range is free then.
         peer.on(&mount, numbered(2, lock, 5)).await.expect(Status::LOCK_NOT_GRANTED);
         bob.on(&theirs, lock_draft(other, &[(0, 4, unlock)])).await.ok();
         peer.on(&mount, numbered(1, lock, 5)).await.expect(Status::FILE_NOT_AVAILABLE);

@@ -104,8 +104,8 @@ fn what_fsctls_write_is_cached_by_nobody_else() {
                 panic!("a lease");
             };
             assert_eq!((told.oplock_level, told.file_id), (OplockLevel::NONE, held), "{code:?}");
-            // The other client has the source open with an oplock of level II. It does not break,
-            // because the source is only read.
+            // The other client has the source open with an oplock of level II. The oplock does not
+            // break, because the source is only read.
             let want = Want::existing("source").draft().patch(64 + 3, &[OplockLevel::II.0]);
             let beside = files::file_id(holder.on(&theirs, want).await.ok());
             ask(&mut peer, &mount, code, target, &input, room).await.ok();

@@ -313,7 +313,7 @@ fn a_waiting_read_ends_with_cancel_and_with_the_pipe() {
         cancel(&peer, &mount, id, Some(async_id(&interim))).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);
         // This READ is cancelled before its interim response. The READ above was cancelled after
-        // it.
+        // its interim response.
         let id = peer.send(vec![read()], mount.via()).await[0];
         cancel(&peer, &mount, id, None).await;
         peer.final_reply(id).await.expect(Status::CANCELLED);

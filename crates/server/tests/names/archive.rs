@@ -266,7 +266,7 @@ async fn walk(world: &World, ways: &[Way]) {
         peer.write(&mount, file, 0, &[1; 4 * CLUSTER as usize]).await;
         let (peer, mount) = (&mut peer, &mount);
         let mut bench = Bench { peer, mount, name: name.clone(), file, source };
-        // Some ways begin with a hard link or a stream, which is made first.
+        // Some changes (`Way`) begin with a hard link or a stream, which is made first.
         match way {
             Way::LinkGone => bench.change(Way::Link).await,
             Way::StreamWrite | Way::StreamOverwritten | Way::StreamRename => {

@@ -71,7 +71,7 @@ impl Cores {
                 let now = began.elapsed().as_millis() as u64;
                 for beat in &beats {
                     let silent = now.saturating_sub(beat.load(Ordering::Relaxed));
-                    // L6: a request has blocked its core, which shows in the old time of its beat.
+                    // L6: if a request blocks its core, the time that the core has noted gets old.
                     assert!(silent < STALLED_MS, "a core has not lived for {silent} ms");
                 }
             }

@@ -119,8 +119,8 @@ async fn one(world: &World, order: &[bool]) {
         tokio::task::yield_now().await;
     }
     assert!(world.server.session(logon.id).is_none(), "{what}");
-    // The order of steps has closed the Open, and only once, so the file can be opened without
-    // sharing.
+    // In each order of steps the Open was closed exactly once. Then another client can open the
+    // file without sharing.
     let path = world.path("f");
     let (mut other, theirs) = world.session("bob", &Offer::default()).await;
     let alone = Want::existing("f").sharing(Default::default());

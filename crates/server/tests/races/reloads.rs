@@ -38,8 +38,8 @@ fn a_tree_connect_beside_a_reload_ends_or_is_refused() {
             reload(both.clone())();
             let (mut ann, mount) = cores.session(run, GUID).await;
             let refusing = std::thread::spawn(reload(bob.clone()));
-            // In some runs the tree connect begins a little later, so that the reload meets it at
-            // different steps.
+            // In some runs the tree connect begins a little later, so that the reload happens at
+            // different steps of the tree connect.
             tokio::time::sleep(Duration::from_micros(run as u64 % 10 * 20)).await;
             let connected = ann.try_mount(&mount.logon, "data").await;
             let reviewed = tokio::task::spawn_blocking(|| refusing.join().unwrap()).await.unwrap();

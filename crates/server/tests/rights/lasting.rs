@@ -97,8 +97,8 @@ fn x7_x5_what_is_restored_is_its_owners() {
             files.push((name, file_id(&reply)));
         }
         world.crash();
-        // Ann has lost the rights to these two files, so her handles of them are not restored after
-        // the restart.
+        // Ann has lost the rights to these two files, so ann's handles of them are not restored
+        // after the restart.
         give(&root.join("lost"), "bob", 0o600);
         set_mode(&root.join("shut"), 0o555);
 

@@ -64,7 +64,8 @@ fn a_use_that_the_rules_refuse_ends() {
                 (false, _) => Status::NETWORK_NAME_DELETED,
             };
             assert_eq!(later, expected, "{what}");
-            // The session itself has not ended. It may connect again, if the new rules allow it.
+            // The session itself has not ended. It may connect to the share again, if the new rules
+            // allow it.
             let again = ann.try_mount(&logon, "data").await;
             let reads = matches!(what, "read_only" | "read_list" | "access_list");
             assert_eq!(again.is_ok(), reads || goes_on, "{what}");

@@ -74,8 +74,8 @@ fn so_many_keys_are_tried() {
         let mut keys: Vec<_> = (0..others).map(|n| key(100, n as u8 + 10, AES)).collect();
         keys.push(key(3, 1, AES));
         let mut forge = forge();
-        // If the ticket names a key version that the server knows, only this key is tried; for the
-        // unknown version 4, all keys are.
+        // If the server knows the key version that the ticket names, it tries only that key. It
+        // does not know version 4, so it tries all keys.
         let service = service_with(keys.clone(), realm());
         assert!(run(&mut initiator(forge.issue()), &mut acceptor(service)).is_ok());
         forge.kvno = Some(4);

@@ -221,8 +221,8 @@ fn listings_that_no_lease_speaks_for_are_few_and_go() {
         }
         assert_eq!(nodes[0].directory.listed_len(), 0, "there are as many younger ones");
         assert_eq!(nodes[1].directory.listed_len(), 1);
-        // The listings get the maximum number of entries. They share the entries, which the limit
-        // does not know.
+        // The listings get the maximum number of entries. They share one list, but the limit counts
+        // the entries of each.
         let mut long = one.listing(&nodes[1], true).await.unwrap();
         let most = crate::limits::LISTING_ENTRIES_MAX;
         long.entries = Arc::new(vec![long.entries[0].clone(); most]);

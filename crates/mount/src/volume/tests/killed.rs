@@ -39,8 +39,8 @@ fn a_directory_of_a_killed_program_is_made_and_its_reply_taken_back() {
         let caller = Caller::new(program.id());
         answered(Arc::clone(&one), caller, work, answer, Some(MadeEntry::undo)).await;
         program.wait().unwrap();
-        // The directory exists on the server, but the kernel never received the entry: its look-up
-        // was taken back, so the number is unknown.
+        // The directory exists on the server, but the kernel never received the entry. So the
+        // look-up was taken back, and the node with this number does not exist any more.
         assert!(world.path("d").is_dir());
         let number = made_as.get().unwrap();
         assert_eq!(one.nodes.find(number).err(), Some(Errno::from_i32(libc::ESTALE)));

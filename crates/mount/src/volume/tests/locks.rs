@@ -61,8 +61,8 @@ fn who_waits_for_a_lock_ends_when_he_is_told_to() {
         let handle = one.make("f").await;
         let lock = |owner| Range::of(owner, 7, 0..=9, libc::F_WRLCK);
         one.setlk(handle, lock(1), None).await.unwrap();
-        // The child process stands for the program that waits for the lock, so the signals are sent
-        // to the child.
+        // The child process acts as the program that waits for the lock, so the signals are sent to
+        // it.
         let mut waiter = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = waiter.id();
         let stop = |signal: &str| {

@@ -134,7 +134,7 @@ fn an_answer_from_before_a_change_promises_nothing() {
             one.nodes.promised(&root, file, id, seen);
             assert!(!is_promised(file), "{file}");
         }
-        // The name turned out to lead to another file, so its promise is dropped.
+        // The name turned out to lead to another file, so later look-ups must ask the server again.
         one.distrust(&one.node_of("f1"));
         assert!(!is_promised("f1"));
     });
@@ -147,8 +147,8 @@ fn no_name_is_promised_after_the_session_was_lost() {
         assert_eq!(asked(&one, "f0").await.1, 0);
         end_sessions(world);
         std::fs::remove_file(world.path("f0")).unwrap();
-        // The session has ended on the server: this request notices that, so the promise is not
-        // used.
+        // The session has ended on the server: this request notices that, so the next look-up must
+        // ask the server.
         one.statfs().await.unwrap();
         assert!(!is_there(&one, "f0").await);
     });
