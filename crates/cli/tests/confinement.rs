@@ -136,7 +136,7 @@ fn nobody_is_connected_to_and_nothing_else_is_listened_on() {
     is_refused(&place, &format!("connect {address}"), refused);
     is_refused(&place, "listen 127.0.0.1:0", refused);
     is_refused(&place, "udp 127.0.0.1:0", refused);
-    // The sockets stand for a service of the host that obeys root, such as systemd or a container
+    // The sockets imitate a service of the host that obeys root, such as systemd or a container
     // engine.
     let service = place.path("out/service.sock");
     let _stream = UnixListener::bind(&service).unwrap();

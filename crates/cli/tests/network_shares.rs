@@ -259,7 +259,8 @@ fn share_permissions_are_kept_and_hold() {
     let others = [comment("new", "x"), (SHARE_SET_INFO, change("new", 502, info(None)))];
     assert_eq!(call(&server, "ann", &others), [WinError::SUCCESS; 2]);
     assert_eq!((may("ann"), may("bob")), ("read", "nothing"));
-    // This server cannot enforce such a list, so it is refused and nothing changes.
+    // This server cannot enforce a list that denies all local accounts, so it is refused and
+    // nothing changes.
     let local_accounts = "S-1-5-113".parse::<Sid>().unwrap();
     let deny = Ace::deny(AceFlags::EMPTY, AccessMask::FILE_ALL, local_accounts);
     assert_eq!(set(&[deny, allow(CHANGE, "S-1-1-0")]), WinError::NOT_SUPPORTED);

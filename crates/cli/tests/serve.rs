@@ -237,8 +237,8 @@ fn a_reload_drops_nobody() {
         add_user(&place, "bob", "pw2");
         server.signal("-HUP");
         logged(&place, "configuration reloaded");
-        // ann's connection stays, and so does her access to the removed share; new connections see
-        // the new shares.
+        // ann's connection stays, and so does ann's access to the removed share; new connections
+        // see the new shares.
         ann.write_file(&photos, "after.txt", b"2").await.unwrap();
         let docs = ann.connect_share("docs").await.unwrap();
         ann.write_file(&docs, "new.txt", b"3").await.unwrap();

@@ -11,7 +11,7 @@
 //! [`CoreHandle`].
 #![deny(unsafe_op_in_unsafe_fn)]
 // Clippy warns of a temporary value in the head of a `for` or `match`, such as the guard of a lock:
-// it lives to the end of the block.
+// it exists until the end of the block.
 #![warn(clippy::significant_drop_in_scrutinee)]
 
 #[cfg(not(target_os = "linux"))]

@@ -337,7 +337,7 @@ impl Stream {
             Self::Rdma(_) => return Ok(0),
         };
         let mut bytes: libc::c_int = 0;
-        // SAFETY: TIOCOUTQ writes one int, which lives until the call returns.
+        // SAFETY: TIOCOUTQ writes one int, which stays valid until the call returns.
         let outcome = unsafe {
             libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, std::ptr::from_mut(&mut bytes))
         };
@@ -351,7 +351,7 @@ impl Stream {
 /// Sets the bytes that must be there before a socket is readable.
 fn set_low_water_mark(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the kernel reads one int, which lives until the call returns.
+    // SAFETY: the kernel reads one int, which stays valid until the call returns.
     let outcome = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -53,7 +53,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 // Clippy warns of a lock's guard, or a similar temporary value, in the head of a `for` or `match`,
-// because it lives to the end of the block.
+// because it exists until the end of the block.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![cfg_attr(
     not(test),

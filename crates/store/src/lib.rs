@@ -9,7 +9,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 // Clippy warns of a lock's guard, or a similar temporary value, in the head of a `for` or `match`,
-// because it lives to the end of the block.
+// because it exists until the end of the block.
 #![warn(clippy::significant_drop_in_scrutinee)]
 #![deny(
     clippy::unwrap_used,

@@ -288,8 +288,8 @@ mod tests {
         let mut out = String::new();
         page(&mut out, text).unwrap();
         let row = out.lines().find(|line| line.starts_with("| read")).unwrap();
-        // ksmbd: 2 s minus the client's 0.5 s for 1,000 requests. Frevo: 2 s minus 0.2 s and 0.5 s
-        // for 2,000.
+        // The microseconds for each request are 1500 for ksmbd (2 s minus the client's 0.5 s, for
+        // 1,000 requests) and 650 for Frevo (2 s minus 0.2 s and 0.5 s, for 2,000).
         assert!(
             row.contains(
                 "| 1000 | 500 | 2.00 | 0.25 | 0.50 | 650 | 1500 | 0.43 | 150 | 250 | 1.25 | 0.90 |"

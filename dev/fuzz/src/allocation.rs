@@ -42,24 +42,24 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
-    // SAFETY: as in `alloc`.
+    // SAFETY: the caller keeps the contract of `GlobalAlloc`.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
-        // SAFETY: as in `alloc`.
+        // SAFETY: the caller's guarantees are those that the system's allocator requires.
         unsafe { System.alloc_zeroed(layout) }
     }
 
-    // SAFETY: as in `alloc`.
+    // SAFETY: the caller keeps the contract of `GlobalAlloc`.
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         count(-signed(layout.size()));
-        // SAFETY: as in `alloc`.
+        // SAFETY: the caller's guarantees are those that the system's allocator requires.
         unsafe { System.dealloc(memory, layout) }
     }
 
-    // SAFETY: as in `alloc`.
+    // SAFETY: the caller keeps the contract of `GlobalAlloc`.
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(signed(size) - signed(layout.size()));
-        // SAFETY: as in `alloc`.
+        // SAFETY: the caller's guarantees are those that the system's allocator requires.
         unsafe { System.realloc(memory, layout, size) }
     }
 }

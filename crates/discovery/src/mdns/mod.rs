@@ -38,8 +38,8 @@ impl Responder {
     pub(crate) async fn stop(self) {
         match self {
             Self::Own(own) => own.stop().await,
-            // The client disconnects by the drop, and Avahi then announces itself that the services
-            // are gone.
+            // Dropping `registered` disconnects this client, and Avahi then announces that the
+            // services are gone.
             Self::Avahi(registered) => drop(registered),
         }
     }

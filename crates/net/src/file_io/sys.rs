@@ -87,8 +87,8 @@ pub(super) fn write(
 pub(super) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
     let range = CachestatRange { offset, len };
     let mut found = Cachestat::default();
-    // SAFETY: both structures have the kernel's layout and live until the
-    // call returns; it writes the second only.
+    // SAFETY: both structures have the kernel's layout and stay valid until the call returns; it
+    // writes the second only.
     let outcome = unsafe {
         libc::syscall(
             SYS_CACHESTAT,
@@ -104,7 +104,7 @@ pub(super) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Res
 /// Returns how often this thread has gone to sleep by itself.
 pub(super) fn voluntary_switches() -> libc::c_long {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call fills `usage`, which lives until it returns.
+    // SAFETY: the call fills `usage`, which stays valid until it returns.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
     // SAFETY: zeros are a valid `rusage`, and so is the filled one.
     unsafe { usage.assume_init() }.ru_nvcsw

@@ -126,7 +126,8 @@ impl Channel {
 
     fn next_here(self: &Arc<Self>) -> io::Result<Option<Event>> {
         let mut event = null_mut();
-        // SAFETY: the channel is open, and the event is written to a variable that lives.
+        // SAFETY: the channel is open, and the event is written to a variable that outlives the
+        // call.
         let outcome = unsafe { (self.library.rdma_get_cm_event)(self.raw.as_ptr(), &mut event) };
         let Some(event) = NonNull::new(event).filter(|_| outcome == 0) else {
             let error = io::Error::last_os_error();
@@ -135,7 +136,7 @@ impl Channel {
                 _ => Err(error),
             };
         };
-        // SAFETY: the library has filled the event, which lives until it is acknowledged.
+        // SAFETY: the library has filled the event, which stays valid until it is acknowledged.
         let seen = unsafe { self.see(event.as_ref()) };
         // SAFETY: the event is acknowledged once, and not used afterwards.
         unsafe { (self.library.rdma_ack_cm_event)(event.as_ptr()) };
@@ -248,8 +249,8 @@ impl Id {
     pub(super) fn new(channel: &Arc<Channel>) -> io::Result<Self> {
         let mut raw = null_mut();
         let library = channel.library;
-        // SAFETY: the channel is open; the identifier is written to a variable that lives, and is
-        // bound to no thread.
+        // SAFETY: the channel is open; the identifier is written to a variable that outlives the
+        // call, and is bound to no thread.
         unsafe {
             threads::call(|| {
                 let channel = channel.raw.as_ptr();
@@ -299,8 +300,8 @@ impl Id {
     /// # Errors
     /// The device has too little of something.
     pub(super) unsafe fn create_qp(&self, pd: *mut Pd, wanted: &mut QpInitAttr) -> io::Result<()> {
-        // SAFETY: the caller guarantees that the domain and its queues live; the attributes live
-        // during the call.
+        // SAFETY: the caller guarantees that the domain and its queues are valid; the attributes
+        // are valid during the call.
         unsafe { self.ask(|library, id| (library.rdma_create_qp)(id, pd, wanted)) }
     }
 
@@ -321,7 +322,7 @@ impl Id {
     /// Binds the identifier to a local address, and so to the device that has it.
     pub(super) fn bind(&self, address: SocketAddr) -> io::Result<()> {
         let mut address = to_raw(address);
-        // SAFETY: the identifier lives, and the library reads the address during the call.
+        // SAFETY: the identifier is valid, and the library reads the address during the call.
         unsafe { self.ask(|library, id| (library.rdma_bind_addr)(id, &mut address)) }?;
         self.note_device();
         Ok(())
@@ -329,7 +330,7 @@ impl Id {
 
     /// Counts the use of the device that the identifier has by now.
     pub(super) fn note_device(&self) {
-        // SAFETY: the identifier lives, and the library writes the field only while it is bound.
+        // SAFETY: the identifier is valid, and the library writes the field only while it is bound.
         if let Some(context) = NonNull::new(unsafe { self.raw.as_ref() }.verbs) {
             self.device.get_or_init(|| Device::new(context));
         }
@@ -337,7 +338,7 @@ impl Id {
 
     /// Listens at the bound address.
     pub(super) fn listen(&self) -> io::Result<()> {
-        // SAFETY: the identifier lives.
+        // SAFETY: the identifier is valid.
         unsafe { self.ask(|library, id| (library.rdma_listen)(id, RDMA_BACKLOG)) }
     }
 
@@ -345,7 +346,7 @@ impl Id {
     pub(super) fn resolve_address(&self, peer: SocketAddr, limit: Duration) -> io::Result<()> {
         let mut peer = to_raw(peer);
         let millis = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);
-        // SAFETY: the identifier lives, and the library reads the address during the call.
+        // SAFETY: the identifier is valid, and the library reads the address during the call.
         unsafe {
             self.ask(|library, id| (library.rdma_resolve_addr)(id, null_mut(), &mut peer, millis))
         }
@@ -354,14 +355,15 @@ impl Id {
     /// Begins to look for the way to the resolved address.
     pub(super) fn resolve_route(&self) -> io::Result<()> {
         let millis = c_int::try_from(RDMA_RESOLVE_TIMEOUT.as_millis()).unwrap_or(c_int::MAX);
-        // SAFETY: the identifier lives.
+        // SAFETY: the identifier is valid.
         unsafe { self.ask(|library, id| (library.rdma_resolve_route)(id, millis)) }
     }
 
     /// Begins to connect. `reads` is the number of RDMA reads that the peer may have under way.
     pub(super) fn connect(&self, reads: u8) -> io::Result<()> {
         let mut param = parameters(reads, 0);
-        // SAFETY: the identifier lives and has a queue pair; the parameters live during the call.
+        // SAFETY: the identifier is valid and has a queue pair; the parameters are valid during the
+        // call.
         unsafe { self.ask(|library, id| (library.rdma_connect)(id, &mut param)) }
     }
 
@@ -374,39 +376,41 @@ impl Id {
             param.private_data = words.as_ptr().cast();
             param.private_data_len = u8::try_from(words.len()).unwrap_or(0);
         }
-        // SAFETY: the identifier lives and has a queue pair; the parameters live during the call.
+        // SAFETY: the identifier is valid and has a queue pair; the parameters are valid during the
+        // call.
         unsafe { self.ask(|library, id| (library.rdma_accept)(id, &mut param)) }
     }
 
     /// Ends the connection: all requests of its queue pair complete.
     pub(super) fn disconnect(&self) {
         // The call fails only if the connection has already ended.
-        // SAFETY: the identifier lives.
+        // SAFETY: the identifier is valid.
         let _ = unsafe { self.ask(|library, id| (library.rdma_disconnect)(id)) };
     }
 
     /// True if a device belongs to the address that it is bound to.
     pub(super) fn has_device(&self) -> bool {
-        // SAFETY: the identifier lives, and the library writes the field only while it is bound.
+        // SAFETY: the identifier is valid, and the library writes the field only while it is bound.
         !unsafe { self.raw.as_ref() }.verbs.is_null()
     }
 
     /// True if its device speaks iWARP.
     pub(super) fn is_iwarp(&self) -> bool {
-        // SAFETY: the identifier lives; a context and its device live as long as the library.
+        // SAFETY: the identifier is valid; a context and its device stay valid as long as the
+        // library is loaded.
         let device = unsafe { self.raw.as_ref().verbs.as_ref().and_then(|v| v.device.as_ref()) };
         device.is_some_and(|device| device.transport_type == TRANSPORT_IWARP)
     }
 
     /// The address of this side.
     pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
-        // SAFETY: the identifier lives; the library writes addresses only while it is bound.
+        // SAFETY: the identifier is valid; the library writes addresses only while it is bound.
         from_raw(unsafe { &self.raw.as_ref().source }).ok_or(io::ErrorKind::NotConnected.into())
     }
 
     /// The address of the peer.
     pub(super) fn peer_addr(&self) -> io::Result<SocketAddr> {
-        // SAFETY: the identifier lives; the library writes addresses only while it is bound.
+        // SAFETY: the identifier is valid; the library writes addresses only while it is bound.
         from_raw(unsafe { &self.raw.as_ref().destination })
             .ok_or(io::ErrorKind::NotConnected.into())
     }

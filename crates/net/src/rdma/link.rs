@@ -125,11 +125,11 @@ impl Link {
     /// The device has too little of something, or `ulimit -l` is too small.
     pub(super) fn new(id: Id) -> io::Result<Self> {
         let library = id.library();
-        // SAFETY: the identifier lives.
+        // SAFETY: the identifier is valid.
         let context = unsafe { id.raw().as_ref() }.verbs;
         let context = NonNull::new(context).ok_or(io::ErrorKind::NotConnected)?.as_ptr();
-        // SAFETY: a context lives as long as the library. Each object is made with one that was
-        // made before, and destroyed before it, below or in `drop`.
+        // SAFETY: a context stays valid as long as the library is loaded. Each object is made with
+        // one that was made before, and destroyed before it, below or in `drop`.
         unsafe {
             let pd = (library.ibv_alloc_pd)(context);
             let pd = NonNull::new(pd).ok_or_else(io::Error::last_os_error)?;
@@ -226,7 +226,7 @@ impl Link {
 
     fn attributes(&self) -> Option<DeviceAttr> {
         let mut attributes = DeviceAttr::zeroed();
-        // SAFETY: the context lives, and the structure is at least as large as the library's.
+        // SAFETY: the context is valid, and the structure is at least as large as the library's.
         let outcome = unsafe {
             (self.id.library().ibv_query_device)(self.id.raw().as_ref().verbs, &mut attributes)
         };
@@ -248,7 +248,7 @@ impl Link {
     }
 
     fn register(&self, buf: Buf, access: Access, counted: Counted) -> io::Result<Region> {
-        // SAFETY: the domain lives as long as the link, which owns the region.
+        // SAFETY: the domain exists as long as the link, which owns the region.
         unsafe { Region::new(self.id.library(), self.pd, buf, access, counted) }
     }
 
@@ -319,8 +319,8 @@ impl Link {
             num_sge: 1,
         };
         let mut bad = null_mut();
-        // SAFETY: the queue pair lives; the request is copied during the call, and the slot stays
-        // registered and unused until its completion.
+        // SAFETY: the queue pair is valid; the request is copied during the call, and the slot
+        // stays registered and unused until its completion.
         let errno = unsafe {
             let qp = self.id.raw().as_ref().qp;
             let context = self.id.raw().as_ref().verbs.as_ref();
@@ -388,7 +388,7 @@ impl Link {
 
     /// Asks the device to make the descriptor readable at the next completion.
     pub(super) fn arm(&self) -> io::Result<()> {
-        // SAFETY: the completion queue and its context live.
+        // SAFETY: the completion queue and its context are valid.
         let errno = unsafe {
             let context = self.id.raw().as_ref().verbs.as_ref();
             context.map_or(libc::ENOTCONN, |c| (c.req_notify_cq)(self.cq.as_ptr(), 0))
@@ -401,7 +401,8 @@ impl Link {
     pub(super) fn take_event(&mut self) -> bool {
         let (mut cq, mut context) = (null_mut(), null_mut());
         let library = self.id.library();
-        // SAFETY: the channel is open and non-blocking; both results are variables that live.
+        // SAFETY: the channel is open and non-blocking; both results are variables that outlive the
+        // call.
         let outcome =
             unsafe { (library.ibv_get_cq_event)(self.events.as_ptr(), &mut cq, &mut context) };
         self.unacknowledged += u32::from(outcome == 0);
@@ -412,7 +413,8 @@ impl Link {
     pub(super) fn poll(&mut self) -> Vec<Completion> {
         let mut found = [WorkCompletion::default(); RDMA_COMPLETIONS_AT_ONCE];
         let room = i32::try_from(found.len()).unwrap_or(0);
-        // SAFETY: the completion queue and its context live; at most `room` completions are written.
+        // SAFETY: the completion queue and its context are valid; at most `room` completions are
+        // written.
         let count = unsafe {
             let context = self.id.raw().as_ref().verbs.as_ref();
             context.map_or(-1, |c| (c.poll_cq)(self.cq.as_ptr(), room, found.as_mut_ptr()))

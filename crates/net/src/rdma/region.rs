@@ -87,7 +87,7 @@ impl Registration {
         flags: c_int,
         counted: Counted,
     ) -> io::Result<Self> {
-        // SAFETY: the domain lives, and the memory is the caller's.
+        // SAFETY: the domain is valid, and the memory is the caller's.
         let mr = unsafe {
             (library.ibv_reg_mr)(pd.as_ptr(), memory.as_ptr().cast(), memory.len(), flags)
         };
@@ -112,7 +112,7 @@ impl Registration {
     ) -> io::Result<Self> {
         let flags = ACCESS_LOCAL_WRITE | ACCESS_MW_BIND;
         let memory = NonNull::slice_from_raw_parts(memory.base, memory.len);
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees what `new` requires.
         unsafe { Self::new(library, pd, memory, flags, counted) }
     }
 
@@ -179,7 +179,7 @@ impl Region {
         let (base, len, appended) = access.place(&mut buf)?;
         let flags = access.flags();
         let memory = NonNull::slice_from_raw_parts(base, len);
-        // SAFETY: the domain lives, and the memory is owned by the buffer.
+        // SAFETY: the domain is valid, and the memory is owned by the buffer.
         let registration = unsafe { Registration::new(library, pd, memory, flags, counted) }?;
         Ok(Self {
             base,
@@ -230,13 +230,13 @@ impl Region {
 
     /// The key that requests of this side name.
     pub(super) fn key(&self) -> u32 {
-        // SAFETY: the library's structure lives until the region is deregistered.
+        // SAFETY: the library's structure stays valid until the region is deregistered.
         unsafe { self.registration.mr.as_ref() }.lkey
     }
 
     /// The key that the peer's requests name.
     pub(super) fn remote_key(&self) -> u32 {
-        // SAFETY: the library's structure lives until the region is deregistered.
+        // SAFETY: the library's structure stays valid until the region is deregistered.
         unsafe { self.registration.mr.as_ref() }.rkey
     }
 

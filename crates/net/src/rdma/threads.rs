@@ -62,8 +62,8 @@ pub(super) unsafe fn call<T>(call: impl FnOnce() -> T) -> T {
     });
     let done = Arc::new(Done { is_done: AtomicBool::new(false), waits: std::thread::current() });
     // SAFETY: the job is run and dropped before it counts as done, and this function does not
-    // return earlier, not even by a panic, so all that the job borrows lives. The caller guarantees
-    // that the job may run on another thread.
+    // return earlier, not even by a panic, so everything that the job borrows still exists. The
+    // caller guarantees that the job may run on another thread.
     let job = unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Call>(job) };
     THREADS.give(Job { call: job, done: Arc::clone(&done) });
     done.wait();

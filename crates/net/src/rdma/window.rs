@@ -39,11 +39,11 @@ impl Window {
         let (Some(allocate), Some(free)) = (device.alloc_mw, device.dealloc_mw) else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        // SAFETY: the domain lives.
+        // SAFETY: the domain is valid.
         let mw = NonNull::new(unsafe { allocate(pd.as_ptr(), MW_TYPE_2) });
         let mw = mw.ok_or_else(io::Error::last_os_error)?;
         WINDOWS.add();
-        // SAFETY: the library's structure lives until the window is freed.
+        // SAFETY: the library's structure stays valid until the window is freed.
         let key = unsafe { mw.as_ref() }.rkey;
         Ok(Self { mw, key, free })
     }
@@ -63,7 +63,8 @@ impl Window {
     /// When the bind is posted, the library reads the key of the one before, and leaves it to its
     /// caller to note it: that bind is long done when the window is bound again.
     pub(super) fn take_key(&mut self) -> u32 {
-        // SAFETY: the library's structure lives until the window is freed, and is borrowed mutably.
+        // SAFETY: the library's structure stays valid until the window is freed, and is borrowed
+        // mutably.
         unsafe { self.mw.as_mut() }.rkey = self.key;
         self.key = (self.key & !0xff) | (self.key.wrapping_add(1) & 0xff);
         self.key
@@ -76,7 +77,7 @@ impl Window {
     }
 
     fn release(&mut self) -> bool {
-        // SAFETY: the window lives, and `release` is called once.
+        // SAFETY: the window is valid, and `release` is called once.
         let is_freed = unsafe { (self.free)(self.mw.as_ptr()) } == 0;
         if is_freed {
             WINDOWS.remove();

@@ -280,7 +280,7 @@ impl Door {
         let limit = u32::try_from(Stage::New.frame_limit()).unwrap_or(u32::MAX);
         let mut reader = FrameReader::new(limit);
         reader.accept_session_request();
-        // The future is boxed, because the task's state lives as long as the connection and needs
+        // The future is boxed, because the task's state exists as long as the connection and needs
         // this part only once.
         let Some(first) = Box::pin(self.first_frame(&stream, &mut reader, &ticket, peer)).await
         else {

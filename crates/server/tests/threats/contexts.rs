@@ -156,7 +156,8 @@ fn p4_lists_that_lie_are_invalid() {
         let two: &[(&[u8], &[u8])] = &[(name::MXAC, &[]), (name::ALSI, &[0; 8])];
         let one: &[(&[u8], &[u8])] = &[(name::ALSI, &[0; 8])];
         let mut lists = Vec::new();
-        // Next is not aligned, points into its own header, or exceeds the list.
+        // The field Next of a context is not aligned, points into the context's own header, or
+        // exceeds the list.
         for next in [1_u32, 4, 8, 20, 28, 0x100, 0x8000_0000, u32::MAX - 7, u32::MAX] {
             lists.push(patched(two, 0, &next.to_le_bytes()));
         }

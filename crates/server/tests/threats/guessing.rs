@@ -195,7 +195,8 @@ fn a4_guesses_of_a_thousand_sockets_are_few_and_hinder_nobody() {
         }
         let heeded = world.server.throttle.guesses();
         println!("{heeded} guesses were heeded in {SECONDS} seconds");
-        // The last answers arrive a few seconds later.
+        // One guess is checked in two seconds. The last answers arrive a few seconds after the end,
+        // so ten more seconds are allowed.
         assert!((40..=(SECONDS + 10) / 2 + 1).contains(&heeded), "{heeded}");
     });
 }

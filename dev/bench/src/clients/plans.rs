@@ -85,7 +85,7 @@ fn plain_plans(has_local: bool) -> Vec<Plan> {
     let plan = |(errand, name): (Errand, _)| {
         let cpu = |ours, theirs| match errand {
             // With files in memory, both clients spend most of their time on writing them, so the
-            // promise is lower.
+            // CPU seconds are only shown and no ratio is required.
             Errand::Get if has_local => Promise::cpu_shown(ours, theirs),
             _ => Promise::cpu(ours, theirs, 0.7),
         };
@@ -196,7 +196,7 @@ fn listing_plans() -> Vec<Plan> {
     let list = format!("list {LISTED_FILES} entries, smbd");
     vec![
         // smbd reads the whole directory for each new name, which limits both clients, so this row
-        // has no promise.
+        // requires nothing.
         many(Errand::PutFlat, "put-flat", put, Kind::Smbd, false, None),
         many(Errand::List, "list", list, Kind::Smbd, false, Some(1.0)),
     ]

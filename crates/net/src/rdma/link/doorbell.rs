@@ -39,8 +39,9 @@ impl Link {
         }
         let mut bad = null_mut();
         let is_elsewhere = self.is_soft && IS_REFUSED.get();
-        // SAFETY: the queue pair lives; the requests are copied during the call, and their memory
-        // stays registered and unused until their completion. No queue pair is bound to a thread.
+        // SAFETY: the queue pair is valid; the requests are copied during the call, and their
+        // memory stays registered and unused until their completion. No queue pair is bound to a
+        // thread.
         let errno = unsafe {
             let qp = self.id.raw().as_ref().qp;
             let context = self.id.raw().as_ref().verbs.as_ref();
@@ -59,7 +60,8 @@ impl Link {
 
     /// Tells the kernel of requests that are in the queue of a soft device, from another thread.
     fn ring_elsewhere(&self) -> io::Result<()> {
-        // SAFETY: the identifier and its queue pair live, and the library keeps the device open.
+        // SAFETY: the identifier and its queue pair are valid, and the library keeps the device
+        // open.
         let (handle, device) = unsafe {
             let id = self.id.raw();
             let qp: Option<&Qp> = id.as_ref().qp.as_ref();

@@ -50,8 +50,9 @@ impl Link {
             return None;
         }
         let (id, pd) = (&self.id, self.pd);
-        // SAFETY: the identifier lives, and its context lives as long as the library; the domain is
-        // of this device, and lives as long as the link, which owns the window.
+        // SAFETY: the identifier is valid, and its context stays valid as long as the library is
+        // loaded; the domain is of this device, and exists as long as the link, which owns the
+        // window.
         self.lent.window(|| unsafe { Window::new(id.raw().as_ref().verbs.as_ref()?, pd) }.ok())
     }
 
@@ -91,7 +92,7 @@ impl Link {
             None => {
                 let counted = self.reserve(memory.len)?;
                 let library = self.id.library();
-                // SAFETY: the domain lives as long as the link, which owns the registration.
+                // SAFETY: the domain exists as long as the link, which owns the registration.
                 unsafe { Registration::for_windows(library, self.pd, memory, counted) }
             }
         };
