@@ -229,8 +229,8 @@ fn a_copy_between_two_that_was_cut_is_gone_on_with() {
         entries.filter(|path| text(path).ends_with(".frevo-part")).collect::<Vec<_>>()
     };
     assert!(!other.there("large").exists() && parts().len() == 1, "{:?}", parts());
-    // The first byte of the part is changed, and the result must contain the changed byte: data in
-    // the part is not sent again.
+    // The first byte of the partial copy is changed, and the result must contain the changed byte:
+    // data in the partial copy is not sent again.
     data[0] ^= 1;
     let part = fs::File::options().write(true).open(&parts()[0]).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&part, &data[..1], 0).unwrap();

@@ -88,8 +88,8 @@ impl Body {
             put_u32(&mut inner, length(value));
             inner.extend(value);
         }
-        // The inner array begins at a multiple of four, as it did on its own, so its padding is
-        // still right.
+        // The inner array begins at a multiple of four, as it did when it was made alone, so its
+        // padding is still right.
         put_u32(&mut self.bytes, length(&inner));
         self.bytes.extend(inner);
         self

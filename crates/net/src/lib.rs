@@ -24,7 +24,7 @@ pub mod frame_reader;
 pub mod ip_network;
 pub mod limits;
 pub mod memory;
-// A build without RDMA has the same module with the same names, which cannot connect.
+// A build without RDMA has a module with the same names, whose functions cannot connect.
 #[cfg_attr(not(feature = "rdma"), path = "rdma/absent.rs")]
 pub mod rdma;
 pub mod send_queue;

@@ -57,7 +57,7 @@ pub const IS_BUILT: bool = true;
 
 /// Has this runtime watch a descriptor for events to take.
 fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an OwnedFd names the same open descriptor until it is closed by its drop, which the
-    // AsyncFd deregisters before.
+    // SAFETY: the OwnedFd names one open descriptor until its drop closes it, and the AsyncFd
+    // deregisters the descriptor before that.
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }

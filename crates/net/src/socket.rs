@@ -59,8 +59,8 @@ impl Listener {
     pub fn from_owned(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let paced = Paced::replace(&socket);
-        // SAFETY: an OwnedFd names the same open descriptor until it is closed
-        // by its drop, which the AsyncFd deregisters before.
+        // SAFETY: the OwnedFd names one open descriptor until its drop closes it, and the AsyncFd
+        // deregisters the descriptor before that.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
         Ok(Self { socket, paced })
     }

@@ -267,8 +267,9 @@ impl NameCache {
     /// all the time, and the open will see its state.
     fn remembered(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Known {
         let age = self.age.load(Ordering::Relaxed);
-        // If this process has changed names (`stirred`), the next look-up processes the kernel's
-        // notifications first. Other look-ups ask the kernel if there are any, and wait if so.
+        // If this process has changed names (`stirred`), notifications are waiting and the kernel
+        // need not be asked. Otherwise it is asked, and without notifications the read lock is
+        // enough.
         if !self.stirred.swap(false, Ordering::AcqRel) {
             let state = self.state.read();
             if !self.pending() {

@@ -197,8 +197,8 @@ fn keep(channels: &[OwnedFd], confine: Confine) -> ! {
         if waited == child && libc::WIFEXITED(status) {
             exit(0);
         }
-        // The helper has crashed. Its questions stay unanswered, so the keeper reports the crash to
-        // the server.
+        // The helper has crashed and does not answer its questions, so this process, its keeper,
+        // reports the crash to the server.
         channels.iter().for_each(|channel| channel::tell_crash(channel.as_fd()));
         std::thread::sleep(AGAIN);
     }
@@ -312,8 +312,8 @@ mod tests {
     #[test]
     fn the_end_of_the_helper_is_waited_for() {
         let (ours, theirs) = Channel::pair().unwrap();
-        // The keeper also has a copy of the socket, and closes it only after the asking process has
-        // ended.
+        // The keeper (the parent of the asking process) also has a copy of the socket, and closes
+        // it only after the asking process has ended.
         let (asks, keeps) = (theirs.try_clone().unwrap(), theirs);
         let (asked, ended) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
         shutdown(&ours, rustix::net::Shutdown::Write).unwrap();

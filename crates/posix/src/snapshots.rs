@@ -163,8 +163,8 @@ impl Snapshots {
         let key = stat::key_of(&sys::stat_fd(snapshot.as_fd()).map_err(fault_of)?);
         let mut open = self.open.lock();
         open.retain(|_, (_, vfs)| vfs.strong_count() != 0);
-        // The name may lead to another snapshot than before, so a known one is used only with the
-        // same key.
+        // The name may lead to another snapshot than before, so an open snapshot is used only if
+        // its key is the same.
         let known = open.get(&taken).filter(|(known, _)| *known == key);
         if let Some(vfs) = known.and_then(|(_, vfs)| vfs.upgrade()) {
             return Ok(vfs);

@@ -160,7 +160,7 @@ impl srvsvc::ServerService for Fixture {
     }
 
     fn now(&self) -> FileTime {
-        // The fixture's clock stands at 2024-02-29 13:37:42.56 UTC, a Thursday.
+        // The fixture's clock shows 2024-02-29 13:37:42.56 UTC, a Thursday.
         FileTime::from_unix(1_709_213_862, 560_000_000)
     }
 

@@ -42,7 +42,7 @@ fn the_server_query_is_answered_in_apples_layout() {
         golden.extend("RackMac".encode_utf16().flat_map(u16::to_le_bytes));
         assert_eq!(answer(&reply), Some(golden));
 
-        // The query asks for one part only, so the reply must not contain the others.
+        // The query asks for one part only, so the reply must not contain the other parts.
         let mut query = QUERY;
         query[8] = 2;
         let reply = peer.create(&mount, &asking(Want::directory(""), &query)).await;

@@ -465,8 +465,8 @@ fn refusals_are_limited_and_counted() {
     audit.finish();
     let lines = kept.lines();
     let caused = LINES_AT_ONCE_PER_NETWORK as usize + 5 + 1;
-    // Events beyond the bound are dropped. At most twice a second one of the lines that are written
-    // says in `left_out` how many, so that lines and dropped events together are all events.
+    // Events beyond the bound are dropped. At most twice a second, a written line has the number of
+    // dropped events in `left_out`. Lines and dropped events together must be all events.
     assert!((caused - 5..caused).contains(&lines.len()), "{}", lines.len());
     let left_out: u64 = lines.iter().filter_map(|line| line["left_out"].as_u64()).sum();
     assert_eq!(lines.len() + usize::try_from(left_out).unwrap(), caused);

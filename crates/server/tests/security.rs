@@ -318,8 +318,8 @@ fn who_may_be_made_the_owner() {
             let file = peer.open_file(mount, &Want::file(name)).await;
             peer.close(mount, file).await;
         }
-        // On the host all files belong to the server's user, so each client sees its own user as
-        // their owner.
+        // On the host all files belong to the server's user, so each client is shown its own user
+        // as the owner.
         let anns = descriptor(&mut ann, &hers, "a").await.owner.unwrap();
         let bobs = descriptor(&mut bob, &his, "b").await.owner.unwrap();
         protect(&mut ann, &hers, "a", &everyone(AccessMask::FILE_ALL)).await;

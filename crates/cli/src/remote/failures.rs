@@ -143,7 +143,7 @@ pub(crate) async fn each(
         is_over.set(true);
         if is_full(&error) {
             // The disk is full. Waits for the other files, whose copies will fail as well and
-            // remove their parts.
+            // remove their partial files.
             let rest = async { while running.next().await.is_some() {} };
             let _ = tokio::time::timeout(LAST, rest).await;
         }

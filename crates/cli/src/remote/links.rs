@@ -419,8 +419,8 @@ async fn replace(
     let refusals = [Status::ACCESS_DENIED, Status::OBJECT_NAME_COLLISION];
     match renamed {
         Err(error) if has_directory && error.status().is_some_and(|it| refusals.contains(&it)) => {
-            // If the command is interrupted between the two requests, only the part exists: the
-            // next sync removes it and makes the link again.
+            // If the command is interrupted between the two requests, only the new link under its
+            // temporary name (`part`) exists: the next sync removes it and makes the link again.
             remove_forced(share, path, found, true).await?;
             share.rename_if_not_exists(part, path).await
         }

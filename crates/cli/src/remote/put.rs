@@ -93,7 +93,7 @@ fn wire_leaf(from: &Path) -> Result<String, Failure> {
         );
         return Err(Failure::new(Exit::Failed, text).of("read", shown));
     }
-    // The path `.` has no name of its own, so the name of the directory that it stands for is used.
+    // The path `.` has no name of its own, so the name of the directory that it means is used.
     let whole = if from.file_name().is_none() { from.canonicalize().ok() } else { None };
     let named = whole.as_deref().unwrap_or(from);
     named.file_name().and_then(|name| to_wire(name, Spelling::Mapped)).ok_or_else(|| {

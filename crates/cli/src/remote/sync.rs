@@ -181,7 +181,7 @@ fn show(sync: &Sync, found: &Differences) {
     let times = times.map(|name| ("set", name));
     let mut others = 0;
     for (what, name) in removals.chain(directories).chain(attributes).chain(files).chain(times) {
-        // The empty name stands for the target directory itself, which is not printed.
+        // The empty name means the target directory itself, which is not printed.
         if !name.is_empty() && !planned(sync.connection.json, what, &spelling::shown(name)) {
             return;
         }

@@ -429,8 +429,8 @@ mod tests {
             assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::File);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Directory);
         }
-        // These are the tags of links, mount points and special files, and no tag at all: they
-        // count as `Other`.
+        // The tags of links, mount points and special files count as `Other`, and so does a missing
+        // tag (0).
         for tag in [0xA000_000C, 0xA000_0003, 0xA000_001D, 0x8000_0014, 0x8000_0024, 0] {
             assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::Other);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Other);

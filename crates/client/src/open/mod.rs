@@ -301,9 +301,9 @@ impl Open {
                 && live.knows_replay()
                 && begun.elapsed() < REPEAT_FOR
             {
-                // MS-SMB2 3.3.5.2.10: a channel was lost meanwhile. A request with the new
-                // ChannelSequence overtook this one, so the server refused this one; it is sent
-                // again.
+                // MS-SMB2 3.3.5.2.10: a channel was lost meanwhile, and a request with the new
+                // ChannelSequence overtook this request. So the server refused this request; it is
+                // sent again.
                 if live.losses() != losses {
                     sent_in = earlier;
                     continue;

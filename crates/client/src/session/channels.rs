@@ -285,8 +285,8 @@ impl Connector {
             return Err(Cause::Usage("the session of a guest has one connection"));
         };
         let logon = self.logon().await?;
-        // All channels use the same transport: requests go to the channel with the least work,
-        // whatever its speed, so a slow one would delay them.
+        // All channels use the same transport. Each request goes to the channel with the least
+        // work, whatever the speed of the channel, so a slow channel would delay requests.
         let connection = self.connect_further(server, main.connection.transport()).await?;
         let (agreed, first) = (connection.agreed(), main.connection.agreed());
         // The terms are compared before the logon, so that a wrong server learns nothing about the

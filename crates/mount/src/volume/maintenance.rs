@@ -70,7 +70,7 @@ impl Volume {
         for node in self.open_nodes() {
             let Some(content) = node.content() else { continue };
             if content.waiting().is_some_and(|since| since.elapsed() >= crate::limits::SEND_AFTER) {
-                // `send_soon` only starts the sending, so a slow file does not delay the others.
+                // `send_soon` only starts the sending, so a slow file does not delay other files.
                 content.send_soon();
             }
         }

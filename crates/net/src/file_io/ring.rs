@@ -308,8 +308,8 @@ impl Ring {
         if self.driven {
             return Ok(());
         }
-        // SAFETY: an OwnedFd names the same open descriptor until it is closed
-        // by its drop, which the AsyncFd deregisters before.
+        // SAFETY: the OwnedFd names one open descriptor until its drop closes it, and the AsyncFd
+        // deregisters the descriptor before that.
         let eventfd = unsafe { AsyncFd::register(self.eventfd.try_clone()?) }?;
         tokio::spawn(drive(eventfd, Arc::clone(&self.submit)));
         self.driven = true;

@@ -128,8 +128,8 @@ impl Link {
         // SAFETY: the identifier is valid.
         let context = unsafe { id.raw().as_ref() }.verbs;
         let context = NonNull::new(context).ok_or(io::ErrorKind::NotConnected)?.as_ptr();
-        // SAFETY: a context stays valid as long as the library is loaded. Each object is made with
-        // one that was made before, and destroyed before it, below or in `drop`.
+        // SAFETY: a context stays valid as long as the library is loaded. Each object is made from
+        // an earlier one and destroyed before it, below or in `drop`.
         unsafe {
             let pd = (library.ibv_alloc_pd)(context);
             let pd = NonNull::new(pd).ok_or_else(io::Error::last_os_error)?;
@@ -507,8 +507,8 @@ impl Drop for Link {
         self.transfers.clear();
         self.lent.clear();
         self.slots.clear();
-        // SAFETY: no queue pair and no region is left that refers to them; each is destroyed once,
-        // before what it was made with.
+        // SAFETY: no queue pair and no region is left that refers to these objects. Each object is
+        // destroyed once, before the object that it was made from.
         unsafe {
             if self.unacknowledged > 0 {
                 (library.ibv_ack_cq_events)(self.cq.as_ptr(), self.unacknowledged);

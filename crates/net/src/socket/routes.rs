@@ -83,7 +83,7 @@ pub(super) fn links_and_addresses() -> io::Result<(Vec<Link>, Vec<Address>)> {
 impl Socket {
     fn new() -> io::Result<Self> {
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
-        // `None` stands for the protocol number 0, which is NETLINK_ROUTE.
+        // `None` means the protocol number 0, which is NETLINK_ROUTE.
         let fd = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(PATIENCE))?;
         Ok(Self { fd, sequence: 0 })

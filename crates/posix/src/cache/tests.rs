@@ -303,8 +303,8 @@ fn times_are_believed_after_a_tick_of_their_clock() {
     let (fine, coarse): (state::Times, state::Times) = ([(5, 7); 2], [(5, 0); 2]);
     let holds = |trust: Proof| format!("{trust:?}").contains("holds: true");
     for (times, is_believed) in [(fine, true), (coarse, false)] {
-        // At the first look an old timestamp proves nothing, because the clock of a file server may
-        // be behind.
+        // At the first check an old timestamp proves nothing, because the clock of a file server
+        // may be behind.
         let first = Proof::of(times, None);
         assert!(!holds(first));
         std::thread::sleep(TICK);

@@ -18,8 +18,8 @@ impl Share {
         let key = stat::key_of(stx);
         let is_noted = self.keeps_facts && key.device == self.home;
         let changed = Time { seconds: stx.stx_ctime.tv_sec, nanoseconds: stx.stx_ctime.tv_nsec };
-        // Several changes may have the same timestamp if it has whole seconds, so only one with
-        // nanoseconds is exact.
+        // Several changes may have the same timestamp if it has whole seconds, so only a timestamp
+        // with nanoseconds is exact.
         let is_exact = self.has_exact_times && stx.stx_ctime.tv_nsec != 0;
         is_noted.then_some(Version::new(key, changed, is_exact))
     }

@@ -188,8 +188,8 @@ mod tests {
             (Response { request: Protection::Sealed, ..RESPONSE }, true),
             (seals, true),
             (Response { is_smb3: false, ..seals }, false),
-            // MS-SMB2 3.3.4.1.4: responses to NEGOTIATE and SESSION_SETUP are not encrypted even if
-            // the session demands it; only an encrypted request makes them so.
+            // MS-SMB2 3.3.4.1.4: responses to NEGOTIATE and SESSION_SETUP are encrypted only if
+            // their request was, even if the session demands encryption.
             (Response { answer: setup(Command::NEGOTIATE), ..seals }, false),
             (Response { answer: setup(Command::SESSION_SETUP), ..seals }, false),
             (Response { answer: setup(Command::TREE_CONNECT), ..seals }, true),

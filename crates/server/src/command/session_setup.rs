@@ -319,8 +319,8 @@ fn begin(
     config.ntlm = settings.ntlm;
     config.passed_on.clone_from(&settings.passed_on);
     if let Some(domain) = settings.passed_on.first() {
-        // A domain controller compares the domain and computer names in the message with those of
-        // its member.
+        // A domain controller compares the domain and computer names in the message with the names
+        // of the member, namely this server.
         config.domain = domain.to_uppercase();
     }
     // An anonymous logon gives no secret key, so it cannot encrypt a session or bind a channel.

@@ -43,8 +43,9 @@ impl Connection {
             return (outcome, None, Spent { busy: rq.busy.get(), ..Spent::default() });
         }
         let began = Instant::now();
-        // Most requests end at their first poll and do not come here. For the others the state of this
-        // future is on the heap, so that it does not enlarge the state of every request.
+        // Most requests end at their first poll and do not come here. For the other requests the
+        // state of this future is on the heap, so that it does not enlarge the state of every
+        // request.
         let going_on = Box::pin(self.run_on(rq, row, is_last, frame_bytes, handler, assembly));
         let (outcome, async_id) = going_on.await;
         (outcome, async_id, spent(rq, row, began.elapsed()))

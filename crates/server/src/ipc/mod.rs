@@ -192,8 +192,8 @@ pub(crate) async fn transceive(
     max_output: u32,
 ) -> Result<(Vec<u8>, Status), Refusal> {
     open.require(AccessMask::READ_DATA)?;
-    // The pipe's turn is held until the answer is read, so that it is not mixed with answers to
-    // other requests.
+    // The pipe's turn, which only one request has at a time, is held until the answer is read, so
+    // that the answer is not mixed with answers to other requests.
     let (_, _turn) = Box::pin(writing::put(rq, open, input)).await?;
     let mut pipe = open.pipe()?.lock();
     let max_len = usize::try_from(max_output).unwrap_or(usize::MAX);

@@ -62,8 +62,8 @@ async fn opened(
                 iterations: change.iterations,
             };
             let turn = deriving.take(user).await.ok()?;
-            // The blocking call owns the turn, because it runs on even if the client has
-            // disconnected.
+            // The blocking call owns the turn (a permit), because the call runs on even if the
+            // client has disconnected.
             let derived = run_blocking(move || {
                 let _turn = turn;
                 sealed.open(old.as_bytes())

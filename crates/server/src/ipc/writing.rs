@@ -160,7 +160,8 @@ async fn write_elsewhere(
     let manager = manages.then(Handle::current);
     let written = move || {
         let pipe = open.pipe()?;
-        // This request holds the pipe's turn, so the association is in the pipe and can be taken.
+        // This request holds the pipe's turn, so no other request has taken the association out of
+        // the pipe.
         let mut association = {
             let mut pipe = pipe.lock();
             pipe.reserve(data.len())?;

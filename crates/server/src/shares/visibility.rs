@@ -64,8 +64,8 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
             | Fault::AccessDenied
             | Fault::Stale,
         ) => {
-            // The rights of the directory are asked for as often as those of a hidden file would
-            // be, so that the time of the answer does not reveal if the file exists.
+            // The rights of the directory are looked up as many times as the rights of a hidden
+            // file would be, so that the time of the answer does not reveal if the file exists.
             if let Ok(around) = &around {
                 for _ in 0..2 {
                     let _ = rights(&*around.node, around.stat.kind, viewer);

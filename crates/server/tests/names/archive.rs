@@ -280,7 +280,8 @@ async fn walk(world: &World, ways: &[Way]) {
         let seen = attributes(bench.peer, bench.mount, backup).await;
         assert!(seen.contains(ARCHIVE), "{way:?}: {seen:?}");
         let empties = matches!(way, Way::Overwritten | Way::Superseded);
-        // MS-FSA 2.1.5.1.2: overwriting a file clears NOT_CONTENT_INDEXED, the other ways keep it.
+        // MS-FSA 2.1.5.1.2: overwriting a file clears NOT_CONTENT_INDEXED, all other changes keep
+        // it.
         assert_eq!(seen.contains(FileAttributes::NOT_CONTENT_INDEXED), !empties, "{way:?}");
         for id in [backup, file] {
             bench.peer.close(bench.mount, id).await;

@@ -346,8 +346,9 @@ fn a_client_speaks_one_dialect() {
         two.negotiate(&Offer::only(Dialect::SMB_3_0)).await;
         let refused = two.try_log_on(Setup::of("ann")).await.err().expect("refused");
         refused.expect(Status::USER_SESSION_DELETED);
-        // SMB 2.0.2 sends no ClientGuid, so the dialect of that connection is not compared. When
-        // the first session has ended, the second connection may log on with its own dialect, too.
+        // SMB 2.0.2 sends no ClientGuid, so the dialect of this second connection is not compared.
+        // When the first session has ended, the second connection may log on with its own dialect,
+        // too.
         let mut old = world.connect();
         old.guid = one.guid;
         old.negotiate(&Offer::only(Dialect::SMB_2_0_2)).await;

@@ -409,8 +409,8 @@ impl Log {
         let others = readers.flat_map(|(id, reader)| {
             reader.waiting.iter_mut().filter_map(|w| Some((*id, w.waker.take()?)))
         });
-        // A map has one request for each watch, but a watch may have several requests. So each of
-        // them gets a map of its own.
+        // A map has one request for each watch, but a watch may have several requests. So each
+        // further request of a watch gets a map of its own.
         self.to_wake.extend(others.map(|one| BTreeMap::from_iter([one])));
         self.hand_out(wakers);
     }

@@ -518,8 +518,8 @@ fn the_slowest_watch_pays_for_the_log() {
     (20..60).for_each(change);
     assert_eq!(changes_of(&slow).len(), 40);
     (60..400).for_each(change);
-    // `fast` has read nothing, so it must pay instead of `slow`. It can pay for 4,000 bytes only,
-    // so its earliest reports are dropped.
+    // `fast` has read nothing, so it is charged instead of `slow`. It can be charged only 4,000
+    // bytes, so its earliest reports are dropped.
     assert_eq!(held(), [0, watches.bytes()]);
     assert!((1_000..=4_000).contains(&watches.bytes()), "{}", watches.bytes());
     assert_eq!(poll(&mut fast.next()), Poll::Ready(Reported::TooMany));

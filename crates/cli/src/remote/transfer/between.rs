@@ -41,7 +41,7 @@ pub(crate) async fn across(
         clean_remote(to, &part, how).await;
     }
     let options = OpenOptions::new().read(true).write(true).create(true);
-    // The share mode READ lets no second command write to the part.
+    // The share mode READ lets no second command write to the partial copy (`part`).
     let options = options.share_mode(ShareMode::READ);
     let file = options.open(to, &part).await.map_err(opened_as(to, target))?;
     let begun_part = Part::begun(to, &part);
@@ -59,8 +59,8 @@ pub(crate) async fn across(
         file.set_metadata(&dress.before(old, metadata.modified())).await
     };
     let filled = filled.await;
-    // The files are closed before the part is removed, because an open handle could prevent the
-    // removal.
+    // The files are closed before the partial copy (`part`) is removed, because an open handle
+    // could prevent the removal.
     let (closed, file_closed) = futures_util::future::join(source.close(), file.close()).await;
     if let Err(error) = filled {
         if !may_go_on(&error) && to.remove_file(&part).await.is_ok() {
@@ -85,7 +85,7 @@ async fn fill(
     let len = metadata.len();
     let same = source.share().session().server() == file.share().session().server();
     // The earlier run may have written pieces out of order, by at most STORE_WINDOW, so the copy
-    // continues that far before the part's end.
+    // continues that far before the end of the partial copy.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     how.progress.advance(begun);
     let mut at = begun;

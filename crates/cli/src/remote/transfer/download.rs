@@ -97,7 +97,8 @@ fn drop_part(part: &Path) {
 pub(super) fn lock(part: &LocalHandle) -> io::Result<()> {
     match rustix::fs::flock(part, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(io::Error::new(ErrorKind::ResourceBusy, UNDER_WAY)),
-        // Other errors mean that the file system has no locks: then the part is used without one.
+        // Other errors mean that the file system has no locks: then the partial copy is used
+        // without a lock.
         _ => Ok(()),
     }
 }
@@ -122,8 +123,8 @@ pub(crate) async fn down(
     if let Some((data, metadata)) = small {
         let part = part(to, share, path, &metadata);
         let dress = how.carry.of_remote(&metadata);
-        // The open does not truncate the part, because another command may be writing it; `set_len`
-        // below does.
+        // Opening does not truncate the partial copy (`part`), because another command may be
+        // writing it; `set_len` below does.
         let mut local = open_part(&part, mode, &mut LocalHandle::options()).map_err(&broken)?;
         let written = local.set_len(0).and_then(|()| {
             local.write_all(&data)?;
@@ -144,7 +145,8 @@ pub(crate) async fn down(
     let part = part(to, share, path, &metadata);
     let local = open_part(&part, mode, LocalHandle::options().read(true)).map_err(&broken)?;
     clean_local(&part, how);
-    // A download writes in order, so the part is valid up to its length and continued from there.
+    // A download writes in order, so the partial copy is valid up to its length and continued from
+    // there.
     let begun = local.metadata().map_err(&broken)?.len().min(metadata.len());
     how.progress.advance(begun);
     let fetched = fetch_data(&file, &metadata, begun, &local, how).await;

@@ -174,8 +174,8 @@ async fn renamed(
         match done {
             Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
             Err(error) if was_lost && error.is_not_found() => {
-                // The rename's answer was lost, but the part is gone and its content is in the
-                // target: the rename succeeded.
+                // The rename's answer was lost, but the partial copy is gone and its content is in
+                // the target: the rename succeeded.
                 return share.metadata(path).await.map(drop);
             }
             done => return done,

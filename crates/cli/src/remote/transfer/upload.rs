@@ -157,7 +157,8 @@ async fn replace_small(
     let (directory, name) = frevo_client::path::split(path);
     let part = join(directory, &source.own_part(name));
     match share.write_dated(&part, data, Some(source.modified)).await {
-        // The user may not create a part in this directory, so the file itself is written in place.
+        // The user may not create a partial copy in this directory, so the file itself is written
+        // in place.
         Err(error) if error.status() == Some(Status::ACCESS_DENIED) => {
             return share.write_dated(path, data, Some(source.modified)).await;
         }
@@ -174,7 +175,7 @@ async fn replace_small(
     if error.status().is_none() {
         return Err(error);
     }
-    // The part is removed first, because the data that is written in place needs its space.
+    // The partial copy is removed first, because the data that is written in place needs its space.
     let removed = share.remove_file(&part).await;
     if !is_in_use(&error) || removed.is_err() {
         return Err(error);
@@ -198,12 +199,12 @@ async fn up_large(
     let (old, ()) = join_futures(look, clean_remote(share, &part, how)).await;
     let (old, len) = (old?, source.metadata.len());
     let options = OpenOptions::new().read(true).write(true).create(true);
-    // The share mode READ lets no second command write to the part.
+    // The share mode READ lets no second command write to the partial copy (`part`).
     let options = options.share_mode(ShareMode::READ);
     let file = options.open(share, &part).await.map_err(opened_as(share, path))?;
     let begun_part = Part::begun(share, &part);
     // The earlier run may have written pieces out of order, by at most STORE_WINDOW, so the upload
-    // continues that far before the part's end.
+    // continues that far before the end of the partial copy.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
     how.progress.advance(begun);
     let stored = async {
@@ -222,8 +223,8 @@ async fn up_large(
             done => done?,
         }
         source.is_steady()?;
-        // The last write has set the length to `end`. The length differs if the part was longer
-        // before, or if the file ends in a hole.
+        // The last write has set the length to `end`. The length differs if the partial copy was
+        // longer before, or if the file ends in a hole.
         if end != len {
             file.set_len(len).await?;
         }
@@ -289,7 +290,8 @@ pub(crate) async fn up_from_input(
 ) -> frevo_client::Result<()> {
     let old = Replaced::look(share, path, how.force).await?;
     let (directory, name) = frevo_client::path::split(path);
-    // Standard input cannot be read again to continue a part, so its part gets a unique name.
+    // Standard input cannot be read again to continue a partial copy, so its partial copy gets a
+    // unique name.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (id, since) = (std::process::id().to_le_bytes(), since.as_nanos().to_le_bytes());
     let part = join(directory, &part_name(name, &[b"input", &id, &since]));
@@ -327,8 +329,7 @@ pub(crate) async fn up_from_input(
     }
     let dress = CopiedAttributes::default();
     let placed = put_in_place_later(share, &part, path, old.as_ref(), &dress).await;
-    // No other run can continue a part that came from standard input, so it is removed after a
-    // failure.
+    // No other run can continue a partial copy of standard input, so it is removed after a failure.
     if placed.is_ok() || share.remove_file(&part).await.is_ok() {
         begun_part.is_gone();
     }

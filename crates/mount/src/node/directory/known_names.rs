@@ -34,8 +34,8 @@ impl KnownNames {
     pub(super) fn add(&mut self, name: &str) -> bool {
         let hash = self.hash(name);
         self.hashes.insert(hash);
-        // Servers compare names outside of ASCII in different ways, so a directory with such a name
-        // is not used.
+        // Servers compare names outside of ASCII in different ways, so the list of a directory with
+        // such a name is not used.
         name.is_ascii() && self.hashes.len() <= KNOWN_NAMES_MAX
     }
 

@@ -86,8 +86,8 @@ fn sealed_frames_that_are_checked_together_are_as_alone() {
     for cipher in CIPHERS {
         let mut frames = sealed(cipher, 4);
         let key = opening(cipher);
-        // One frame belongs to another session and one has a malformed transform header: neither
-        // may spoil the others.
+        // One frame belongs to another session and one has a malformed transform header. All other
+        // frames must be opened nevertheless.
         let other = Arc::new(SealingKey::new(cipher, &[1; 32]));
         let guard = Guard::Sealed { key: other, session_id: 9 };
         frames.push(sent(&message(9, 1, 9_000, 0), guard));

@@ -303,7 +303,8 @@ pub(super) fn integrity(call: &Call<'_>) -> Answer {
     if (call.max_output as usize) < IntegrityInformation::SIZE {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    // The answer says that there are no checksums, because clients cannot control those of btrfs.
+    // The answer says that there are no checksums, because clients cannot control the checksums of
+    // btrfs.
     let information = IntegrityInformation {
         checksum_algorithm: CHECKSUM_TYPE_NONE,
         flags: IntegrityFlags::EMPTY,

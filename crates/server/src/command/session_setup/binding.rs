@@ -103,7 +103,8 @@ pub(super) fn bind(
         return Err(Status::USER_SESSION_DELETED);
     }
     if connection.members.channel(session.id).is_some() {
-        // Another exchange on this connection has bound the channel meanwhile, so this one fails.
+        // Another exchange on this connection has bound the channel meanwhile, so this exchange
+        // fails.
         return Err(Status::REQUEST_NOT_ACCEPTED);
     }
     let terms = &rq.connection.negotiated()?.terms;

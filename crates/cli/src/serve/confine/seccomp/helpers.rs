@@ -33,8 +33,8 @@ impl Helper {
     pub(super) fn programs(self) -> Result<[BpfProgram; 3], String> {
         let hostile = syscalls::HOSTILE.iter().chain(syscalls::HOSTILE_OLD).copied();
         let kept: &[i64] = match self {
-            // By this call the process copies its own sockets, to find them. The kernel refuses the
-            // sockets of other users.
+            // With this call the process copies the descriptors of its own sockets, to find them.
+            // The kernel refuses the sockets of other users.
             Self::Discovery => &[libc::SYS_pidfd_getfd],
             Self::NamesKeeper => syscalls::STARTING_OLD,
             Self::Winbind => syscalls::PROGRAMS,
