@@ -381,7 +381,7 @@ fn taking_the_announcement_away_breaks_the_proof() {
 #[test]
 fn a_client_without_mic_passes_unless_it_is_required() {
     // An attacker removes the server's timestamp, which no MIC protects yet. The client then sends
-    // no MIC, because MS-NLMP ties it to the timestamp.
+    // no MIC, because in MS-NLMP only a timestamp makes a client send one.
     let strip_timestamp = |challenge: &mut Vec<u8>| {
         let mut pair = vec![AvId::TIMESTAMP.0 as u8, 0, 8, 0];
         pair.extend(NOW.to_le_bytes());

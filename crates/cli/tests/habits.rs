@@ -182,8 +182,8 @@ fn one_name_that_cannot_go_does_not_keep_the_rest() {
     let sent = world.run(&["put", "-r", "tree", &world.url("")]);
     sent.fails(1, &["not UTF-8"]);
     assert_eq!(fs::read_to_string(world.there("tree/good")).unwrap(), "good");
-    // The directory has a name that cannot be copied, so files in it do not count as removed, and
-    // nothing is deleted.
+    // One name in the local folder cannot be copied, so the list of local files is incomplete. So
+    // `sync --delete` must not delete anything on the server.
     fs::write(world.there("tree/old"), "old").unwrap();
     world.run(&["sync", "--delete", "tree", &world.url("tree")]).fails(1, &["nothing is deleted"]);
     assert!(world.there("tree/old").exists());

@@ -259,8 +259,8 @@ fn nobody_waits_for_what_is_let_go_of() {
             assert_eq!(file.lease(), kept);
             let rival = async { other.write("f", b"new").await.unwrap() };
             let let_go = async {
-                // The number of yields varies, so that the file is dropped before the break is sent
-                // or after.
+                // The number of yields varies, so that the file is dropped sometimes before and
+                // sometimes after the break is sent.
                 for _ in 0..turns {
                     tokio::task::yield_now().await;
                 }

@@ -188,8 +188,8 @@ fn changes_that_went_with_a_channel_are_missed() {
             let (lost, told) = (format!("lost-{round}"), format!("told-{round}"));
             *shared.fault.lock() = Some(Fault::Answer);
             other.create_dir(&lost).await.unwrap();
-            // The client asks for changes meanwhile, because after an earlier round the server may
-            // have no request to answer.
+            // The client asks for changes meanwhile: the fault hits an answer, and after an earlier
+            // round the server may have no request that it could answer.
             let mut changes = Vec::new();
             while shared.fault.lock().is_some() {
                 let moment = Duration::from_millis(10);

@@ -321,7 +321,8 @@ impl Deref for Buf {
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and self is borrowed mutably.
+        // SAFETY: [start, end) lies inside the block, whose bytes are all initialised, and self is
+        // borrowed mutably.
         unsafe {
             std::slice::from_raw_parts_mut(
                 self.block.ptr.as_ptr().add(self.start),

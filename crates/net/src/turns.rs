@@ -243,7 +243,7 @@ impl Lane {
         if self.left.get() > 0 {
             self.call_next();
         } else if !self.row.borrow().is_empty() {
-            // While the thread ends, its core may be dropped already.
+            // While the thread ends, its thread-local `CORE` may be dropped already.
             let _ = CORE.try_with(|core| core.join(self));
         }
     }
@@ -294,7 +294,7 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.report();
-        // While the thread ends, its core may be dropped already.
+        // While the thread ends, its thread-local `CORE` may be dropped already.
         let _ = CORE.try_with(|core| {
             let mut lanes = core.lanes.borrow_mut();
             let key = Arc::as_ptr(&self.account);

@@ -80,8 +80,8 @@ async fn pass(pair: &Pair, millis: u64) {
 async fn long_frames_cross_a_slow_wire_and_wait_for_their_reader() {
     let pair = Pair::new().await;
     let (client, server) = pair.streams();
-    // The frame needs more credits than a peer without a logon gets in one round trip, so it is
-    // sent in several.
+    // The frame needs more credits than a peer without a logon gets in one round trip, so sending
+    // the frame takes several round trips.
     let frame = pattern(1 << 20);
     let mut reader = FrameReader::new(2 << 20);
     let (sent, got) = tokio::join!(send(&client, &frame), async {

@@ -37,8 +37,8 @@ pub fn handle() -> io::Result<UnixStream> {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_refused as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-    // SAFETY: the handler has the form that SA_SIGINFO asks for, and does only what a
-    // signal handler may do; the old action is not wanted.
+    // SAFETY: the handler has the form that SA_SIGINFO asks for, and does only what a signal
+    // handler may do; the old action is not read (null pointer).
     let done = unsafe { libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut()) };
     if done == 0 { Ok(ours) } else { Err(io::Error::last_os_error()) }
 }

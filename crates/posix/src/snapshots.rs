@@ -58,8 +58,8 @@ impl SnapshotFolders {
         let listing = std::fs::read_dir(path).map_err(|error| io_fault(&error))?;
         let mut found = Vec::new();
         for (at, entry) in listing.enumerate() {
-            // Each entry may need a system call for its birth time; that is too much for a core if
-            // the folder is large.
+            // Each entry may need a system call for its birth time. In a large folder that takes
+            // too long for a core thread.
             if patience::gives_up(at) {
                 return Err(fault_of(Errno::AGAIN));
             }
@@ -129,7 +129,7 @@ impl Snapshots {
             let all = folders.find(folder.as_fd())?;
             (folder, all)
         };
-        // Each snapshot is opened to look for the file, which may be too much for a core.
+        // Each snapshot is opened to look for the file, which may take too long for a core thread.
         if patience::gives_up(all.len()) {
             return Err(fault_of(Errno::AGAIN));
         }

@@ -27,8 +27,8 @@ fn leaves_core(s: &common::Share, path: &str) -> bool {
 
 #[test]
 fn long_walks_go_to_a_thread() {
-    // One system call does not accept this path, so it is walked component by component, which is
-    // too much for a core.
+    // One system call does not accept this path, so it is walked component by component. That takes
+    // too many steps for a core thread.
     let (s, path) = deep(share(), "Some-Folder", 500);
     assert!(leaves_core(&s, &path));
     assert!(leaves_core(&s, &path.to_lowercase()));

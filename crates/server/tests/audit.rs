@@ -272,8 +272,8 @@ async fn everything(world: &World) {
     frevo_server::internal::state::audit_limit(&world.server, broken_peer(), "test");
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
-    // The program `frevo` emits these four events and tests them itself; here they are only
-    // compared with the document.
+    // The program `frevo` emits these four events and tests them itself. Here they are only
+    // compared with docs/audit.md.
     let audit = world.server.audit.get().unwrap();
     audit.emit(Event::new(Kind::Start).with("version", "1"));
     audit.emit(Event::new(Kind::Reload));

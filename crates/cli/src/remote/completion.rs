@@ -86,7 +86,7 @@ async fn candidates(connection: &Connection, word: &str) -> Vec<String> {
     }
     let (before, name) = word.rsplit_once('/').unwrap_or((word, ""));
     let Ok(url) = before.parse::<Url>() else { return Vec::new() };
-    // Completion must not ask for a password, so without a saved one it offers nothing.
+    // Completion must not ask for a password, so without a saved password it offers nothing.
     if !logon::has_password(connection, &url) {
         return Vec::new();
     }

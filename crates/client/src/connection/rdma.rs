@@ -79,8 +79,8 @@ impl Connection {
 
     /// Returns the transform with which data of such messages moves by RDMA. A message whose data
     /// would be unprotected outside has it inside.
-    // Deviation: MS-SMB2 3.2.4.6 and 3.2.4.7 use no RDMA for data of sessions that sign or encrypt,
-    // although they specify how such data is protected.
+    // Deviation: in MS-SMB2 3.2.4.6 and 3.2.4.7 a session that signs or encrypts does not move its
+    // data by RDMA. This client does, with the transforms that MS-SMB2 defines for such data.
     fn moved_as(&self, protection: Protection) -> Result<Option<RdmaTransformType>, Unprotected> {
         self.agreed().terms.rdma_transforms.needed(protection)
     }
@@ -182,8 +182,8 @@ impl Connection {
             Guard::Sealed(key) => {
                 let sealed =
                     measured(&self.sealing_pace, data.len(), || DataProof::encrypt(data, key));
-                // If the nonces of the key are used up, the session must be set up again, as for a
-                // message.
+                // If the nonces of the key are used up, the session must be set up again, as it
+                // must be when a message cannot be encrypted for this reason.
                 let exhausted =
                     |_| Cause::Transport(Arc::new(io::ErrorKind::ConnectionReset.into()));
                 sealed.map(Some).map_err(exhausted)

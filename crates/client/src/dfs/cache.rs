@@ -244,8 +244,8 @@ mod tests {
             all.keep(one);
         }
         assert_eq!(all.0.lock().len(), REFERRALS_KEPT);
-        // A referral with a lifetime of zero serves the request that asked for it, and is found no
-        // longer than REFERRAL_AT_LEAST.
+        // A referral with a lifetime of zero serves the request that asked for it. After that it
+        // stays in the cache for REFERRAL_AT_LEAST, and no longer.
         let mut short = response(15, &["\\one\\data"]);
         short.referrals[0].time_to_live_s = 0;
         all.keep(known(&short).unwrap().0);

@@ -389,8 +389,8 @@ impl Way {
             let cause = Cause::Protocol("its DFS referral names no target that may be used");
             return Err(Error::new(cause, "resolve", place.url()));
         };
-        // The root's referral may call this server by another name: a server that has the share is
-        // one of the targets.
+        // The root's referral may call this server by another name. As this server has the share,
+        // it is one of the root's targets, so no other target is needed.
         if let Ok(share) = &share
             && known.is_of_root()
         {

@@ -115,8 +115,8 @@ impl Share {
     /// Fails if the server answers with an error, or is lost and does not come back in time.
     pub async fn disk_space(&self, path: &str) -> Result<DiskSpace> {
         match self.full_size(path).await {
-            // impacket's server answers this class with the shorter structure, which does not
-            // parse: the older class is asked.
+            // impacket's server answers this class with the structure of the older class, which is
+            // shorter and cannot be parsed here. So the older class is requested.
             Err(error)
                 if is_unknown_class(&error) || matches!(error.cause(), Cause::Protocol(_)) =>
             {

@@ -468,8 +468,8 @@ fn what_the_server_said_before_a_write_is_not_believed_after_it() {
         let asked = std::time::Instant::now();
         let old = one.share.lookup("f").await.unwrap();
         one.write(handle, 0, b"written meanwhile").await.unwrap();
-        // Attributes from before the write are wrong before the data is sent, and after it too, so
-        // they are never used.
+        // The attributes are older than the write. They are wrong while the written data is still
+        // unsent and also after it was sent, so they are never used.
         node.set_metadata(old, asked);
         assert!(node.known().is_none());
         one.flush(handle, 0).await.unwrap();

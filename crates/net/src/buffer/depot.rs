@@ -23,8 +23,8 @@ static DEPOT: Mutex<Depot> = Mutex::new(Depot {
 
 /// Takes the newest block of this class.
 pub(super) fn take(class: usize) -> Option<Block> {
-    // No code panics under this lock. If some did, `None` would make the caller allocate a new
-    // block.
+    // No code panics while it holds this lock. If some code did, `None` would make the caller
+    // allocate a new block.
     let mut depot = DEPOT.lock().ok()?;
     let block = depot.free[class].pop()?;
     depot.bytes -= block.capacity;

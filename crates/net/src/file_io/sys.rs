@@ -59,8 +59,8 @@ pub(super) fn read(
         return Ok(count);
     }
     let slice = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
-    // SAFETY: the vector names `room`, which is ours to write until the call
-    // returns; the descriptor is borrowed as long.
+    // SAFETY: `slice` describes `room`, which nothing else uses until the call returns; the
+    // descriptor is borrowed until then, too.
     let count = counted(unsafe { libc::preadv2(fd.as_raw_fd(), &slice, 1, position, flags) })?;
     buf.set_filled(count);
     Ok(count)
@@ -78,8 +78,8 @@ pub(super) fn write(
         return Ok(rustix::io::pwrite(fd, data, offset)?);
     }
     let slice = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
-    // SAFETY: the vector names `data`, which the call only reads and which is
-    // borrowed until it returns; the descriptor is borrowed as long.
+    // SAFETY: `slice` describes `data`, which the call only reads; `data` and the descriptor are
+    // borrowed until the call returns.
     counted(unsafe { libc::pwritev2(fd.as_raw_fd(), &slice, 1, position, flags) })
 }
 

@@ -200,7 +200,7 @@ unsafe fn first_words(data: *const [u8; 8], param: &ConnParam) -> Option<[u32; 2
     if data.is_null() || param.private_data_len < 8 {
         return None;
     }
-    // SAFETY: at least eight bytes lie there, which need no alignment.
+    // SAFETY: `data` points to at least eight bytes, and `read_unaligned` needs no alignment.
     let [a, b, c, d, e, f, g, h] = unsafe { data.read_unaligned() };
     Some([u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])])
 }

@@ -196,8 +196,8 @@ impl LentMemory {
         if lent.state == State::Invalidated {
             self.free.push(window);
         } else {
-            // A bound window may be freed at once (ibv_alloc_mw(3)). Invalidating its key by a
-            // request would have to be awaited.
+            // A bound window may be freed at once (ibv_alloc_mw(3)). If its key were invalidated by
+            // a request instead, the end of that request would have to be awaited.
             self.windows = self.windows.saturating_sub(1);
             if !window.end() {
                 // The device has failed to free the window, so the peer may still use the buffer:

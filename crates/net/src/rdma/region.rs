@@ -136,8 +136,8 @@ impl Registration {
         let is_free = unsafe { (self.deregister)(self.mr.as_ptr()) } == 0;
         if is_free {
             REGIONS.remove();
-            // SAFETY: the field is taken once. The count of memory that the device may still use
-            // stays.
+            // SAFETY: the field is taken once. If the device may still use the memory, the field is
+            // not dropped, so the memory stays counted.
             drop(unsafe { ManuallyDrop::take(&mut self.counted) });
         }
         is_free

@@ -287,7 +287,8 @@ impl State {
         if self.now >= self.machine.deadline() {
             match self.machine.on_time(self.now) {
                 Ok(()) => {
-                    // The connection was idle until this deadline, so the link is put to rest.
+                    // The connection was idle until this deadline, so the link frees what only a
+                    // busy connection needs.
                     self.link.rest();
                     self.go_on();
                 }

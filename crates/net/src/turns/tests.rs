@@ -52,8 +52,8 @@ async fn waits(busy: usize) -> Vec<Duration> {
     let times = core.run(move || {
         seated(bob, async {
             let mut times = Vec::new();
-            // In the first rounds the core does not know yet that it is shared, so five times are
-            // left out.
+            // In the first rounds the core does not know yet that it is shared, so the first five
+            // measurements are left out.
             for at in 0..25 {
                 let began = Instant::now();
                 tokio::task::yield_now().await;

@@ -211,8 +211,8 @@ impl State {
         let Moves { came, went } = std::mem::take(&mut directory.moves);
         let (update, gone) = match change {
             // inotify reports an exchange of two names as two renames, and the second one begins
-            // with the name that has just been moved in. Otherwise that name is being renamed once
-            // more.
+            // with the name that the first one has just made. A file that is renamed twice looks
+            // the same, so the name is only marked as doubtful.
             Change::MovedOut(name) if came.as_ref() == Some(&name) => {
                 directory.moves.went = went;
                 (Update::Doubt(name), None)

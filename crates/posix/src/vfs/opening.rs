@@ -168,8 +168,8 @@ impl PosixVfs {
         how: &OpenHow,
     ) -> VfsResult<Opened> {
         // True if the last attempt found a name that could not be opened. FUSE caches a name for a
-        // second after another host has removed it, but a failed open ends that, so the next
-        // attempt sees the truth.
+        // second after another host has removed it. A failed open ends this caching, so the next
+        // attempt sees that the name is gone.
         let mut was_gone = false;
         for attempt in 0..RETRIES {
             let parent = match seen.take().or(place.seen.take()) {

@@ -61,8 +61,8 @@ impl PosixVfs {
         if !matches!(file.stat.kind, Kind::File | Kind::Directory) {
             return Err(Fault::NotSupported);
         }
-        // A stream is opened with the same rights as the file's data, so they are checked for the
-        // file.
+        // A stream is opened with the same rights as the file's data, so these rights are checked
+        // on the file.
         side::check(&handle, how.read, how.write)?;
         let key = stream_key(file.stat.key, wanted);
         let mut open = share.streams.open.lock();

@@ -151,8 +151,8 @@ async fn begin<'a>(
             turn.await;
             continue;
         }
-        // A LOCK with this number has already succeeded, but its record may not be stable yet. It
-        // must be, before the repetition is answered.
+        // A LOCK with this number has already succeeded, but its record may not be stable yet. The
+        // record must be stable before the repetition is answered.
         record::keep(rq.server(), open).await?;
         if open.lock_sequences.lock().promise(number) {
             return Ok(None);

@@ -139,8 +139,8 @@ impl StateStore for Late {
 #[test]
 fn no_record_comes_after_its_removal() {
     in_world(async |world| {
-        // The channel `begins` is not received from yet, so the first records are stored without
-        // delay.
+        // No thread receives from the channel `begins` yet, so `put` does not sleep and stores the
+        // first records at once.
         let (begins, begun) = std::sync::mpsc::sync_channel(0);
         let store = Arc::new(Late { memory: MemoryState::default(), begins });
         state::restore(&world.server, Arc::clone(&store) as _).unwrap();

@@ -256,8 +256,8 @@ fn nothing_overtakes_on_its_connection() {
 /// Replies keep their order, whichever is ready first, and their nonces count up.
 #[test]
 fn replies_keep_their_order() {
-    // The second reply is protected on a faster place and is ready before the first one, so it must
-    // wait for its turn.
+    // The second reply is encrypted by a faster processor, so it is ready before the first one. It
+    // must still be sent after the first one.
     let place = |bytes| match bytes {
         0..LONG => CryptoPlace::Core,
         LONG..60_000 => CryptoPlace::After(AWAY),

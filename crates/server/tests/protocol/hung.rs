@@ -373,7 +373,7 @@ fn a_flood_of_what_hangs_is_bounded() {
         let most = BLOCKING_THREADS + frevo_net::limits::BLOCKING_CALLS_PER_MOUNT_MAX + 16;
         assert!(more <= most, "{more} threads");
         // This request waits for a place in the blocking pool, so it can be cancelled at once,
-        // although others hang.
+        // although the requests in the pool hang.
         let cancel = Peer::cancel(last, Some(its_async_id), away.logon.id);
         peer.send_frame(&pack(&[cancel], away.via())).await;
         soon(peer.final_reply(last)).await.expect(Status::CANCELLED);

@@ -269,7 +269,8 @@ fn logoff_ends_the_session_on_every_channel() {
             peer.ask(logoff, mount.via()).await.expect(Status::USER_SESSION_DELETED);
             peer.expect_alive().await;
         }
-        // LOGOFF has closed the file, so a new session can open it, although it shares nothing.
+        // LOGOFF has closed the file, so a new session can open it, although the request does not
+        // share the file with other Opens.
         let logon = one.log_on("ann").await;
         let mount = one.mount(&logon, "data").await;
         one.open_file(&mount, &want).await;

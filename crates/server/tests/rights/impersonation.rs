@@ -303,8 +303,8 @@ fn x7_what_outlives_its_connection_acts_as_its_owner() {
         ann.close(&anns, file).await;
         assert!(!world.path("anns/taken-up").exists(), "deleted by its owner");
 
-        // Ann has lost the right to remove entries of this folder. Root could still remove them, so
-        // the file shows who closes the Open.
+        // Ann has lost the right to remove entries of this folder. Root could still remove them. So
+        // if the file stays, the Open was closed with ann's rights and not with root's.
         set_mode(&world.path("anns"), 0o555);
         tokio::time::sleep(Duration::from_secs(1_000)).await;
         assert_eq!(world.server.durables.counts(), (0, 0), "the scavenger has closed it");
@@ -328,8 +328,8 @@ fn x7_delete_on_close_at_the_end_of_a_connection() {
         ann.open_file(&anns, &own("may-not\\kept")).await;
         ann.open_file(&plain, &own("served")).await;
         set_mode(&world.path("may-not"), 0o500);
-        // "served" belongs to the server: only root may delete it from this folder now, and it
-        // must.
+        // "served" belongs to the server. Only root may delete it from this folder now, so it
+        // disappears only if the server deletes it with its own rights.
         set_mode(world.dir.path(), 0o755);
         drop(ann);
         for _ in 0..200 {

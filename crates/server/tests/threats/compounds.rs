@@ -131,7 +131,8 @@ fn p7_nothing_to_go_on_from_is_invalid() {
         replies[1].expect(Status::INVALID_PARAMETER);
         replies[2].expect(Status::INVALID_PARAMETER);
         assert!(!world.path("p7").exists());
-        // TREE_CONNECT leaves its session and its tree connect to the next elements, but no file.
+        // After a TREE_CONNECT, the next elements of the compound use its session and its tree
+        // connect. But it opens no file that they could use.
         let drafts = vec![
             tree_connect_draft("\\\\frevo\\data").session(mount.logon.id),
             related(close_draft(PREVIOUS)),

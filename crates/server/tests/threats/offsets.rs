@@ -31,8 +31,8 @@ fn p12_offsets_past_the_largest_file_are_invalid() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("p12")).await;
         peer.write(&mount, file, 0, b"content").await;
-        // The offsets exceed the largest one. All ones is left out for WRITE, because it means the
-        // end of the file (MS-FSA 2.1.5.4).
+        // The offset, or the end of the data, exceeds the largest offset. The offset of all ones is
+        // left out for WRITE, because it means the end of the file (MS-FSA 2.1.5.4).
         for offset in [EDGE, EDGE - 3, EDGE + 1, u64::MAX - 1] {
             let write = write_draft(file, offset, b"four");
             peer.on(&mount, write).await.expect(Status::INVALID_PARAMETER);

@@ -108,8 +108,8 @@ impl FileCache {
             }
         }
         for (at, len) in runs {
-            // The task marks in this cache what it has fetched. The node may get another cache
-            // meanwhile, whose content these bytes may not belong to.
+            // The task holds this cache and marks in it what it has fetched. The node may get
+            // another cache meanwhile, and these bytes may not belong to the content of that cache.
             let (content, file) = (Arc::clone(self), file.clone());
             tokio::spawn(async move {
                 if let Err(error) = content.fetch_marked(&file, grant, at, len).await {

@@ -135,8 +135,8 @@ fn a_lock_that_cannot_be_unlocked_keeps_no_other() {
         for start in [0, 20, 40] {
             one.setlk(handle, lock(start), None).await.unwrap();
         }
-        // One lock is released behind the mount's back, so the next lock and unlock of it fail, but
-        // all others must still be released.
+        // One lock is released without the mount's knowledge. So the mount's next lock and unlock
+        // of that range fail, but all other locks must still be released.
         let file = one.writer(&one.node_of("f")).unwrap();
         file.unlock(0, 10).await.unwrap();
         assert!(one.setlk(handle, all, None).await.is_err());

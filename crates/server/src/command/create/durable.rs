@@ -234,7 +234,7 @@ impl Create<'_> {
             let timeout = u32::try_from(timeout).unwrap_or(u32::MAX);
             return Some(ResponseContext::DurableV2(DurableResponseV2 { timeout, flags }));
         }
-        // As on Windows 8 and later, the answer to a reconnect has no such context.
+        // As on Windows 8 and later, the response to a reconnect has no durable-handle context.
         (wanted.request && !wanted.is_reconnect()).then_some(ResponseContext::Durable)
     }
 }

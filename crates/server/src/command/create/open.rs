@@ -54,7 +54,8 @@ impl Create<'_> {
             return Err(status.into());
         }
         self.check_lease()?;
-        // The ledger is charged first, because a refusal then has nothing to undo.
+        // The memory is charged first (see `ledger`), because at this point a refusal has nothing
+        // to undo.
         let (charge, promise) = self.charges()?;
         let mut nursery = access::nursery(self)?;
         let mut attempts = 0;

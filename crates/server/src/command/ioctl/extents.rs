@@ -63,8 +63,8 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     let copy = ranges(request, is_atomic)?;
     let cluster = u64::from(volume.cluster);
     let is_aligned = |number: u64| number.is_multiple_of(cluster);
-    // Deviation: MS-FSA demands an aligned ByteCount. Here it may also end with the source, because
-    // Linux clients clone whole files, whose last cluster is incomplete.
+    // Deviation: MS-FSA demands an aligned ByteCount. Here the range may also end at the end of the
+    // source, because Linux clients clone whole files, whose last cluster is incomplete.
     let source_end = if source.is_directory { 0 } else { source.stat()?.end_of_file };
     let ends_with_source = copy.source_offset.checked_add(copy.length) == Some(source_end);
     if !is_aligned(copy.source_offset)

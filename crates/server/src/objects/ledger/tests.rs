@@ -201,7 +201,8 @@ async fn the_biggest_holder_loses_step_by_step() {
     tokio::time::advance(RELIEF_PATIENCE / 2).await;
     ledger.relieve();
     assert!(large_notices.try_next().is_none());
-    // The memory was free for a moment, so the patience begins again.
+    // There was free memory for a moment, so the server waits for RELIEF_PATIENCE again before it
+    // ends connections.
     other.set(0, 0);
     assert_ne!(ledger.relieve(), Fullness::Full);
     other.set(2 << 20, 0);

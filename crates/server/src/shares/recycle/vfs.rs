@@ -308,8 +308,8 @@ impl RecyclingVfs {
         }
         let change = BasicChange { uid, mode: Some(mode), ..BasicChange::default() };
         match opened.node.set_basic(&change) {
-            // The file system has no owners or modes. As no owner is wanted, there is nothing to
-            // change.
+            // The file system has no owners or modes. As the caller sets no owner, there is nothing
+            // to change.
             Err(Fault::NotSupported) if self.owner.is_none() => {}
             changed => changed?,
         }
