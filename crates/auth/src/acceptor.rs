@@ -386,8 +386,8 @@ impl Acceptor {
         now: u64,
     ) -> Result<Step, Refusal> {
         match envelope.mechanism() {
-            // With NTLM the first token comes before there is a key, so a MIC beside it cannot be
-            // right.
+            // With NTLM the first token comes before there is a key, so a MIC that comes with it
+            // cannot be right.
             Mechanism::Ntlm if mic.is_some() => Err(Reason::WrongMechListMic.into()),
             Mechanism::Ntlm => self.challenge(token, Some(envelope), now),
             Mechanism::Kerberos => self.on_ap_req(token, Some(envelope), mic, now),

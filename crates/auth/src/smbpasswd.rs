@@ -434,7 +434,7 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
     let nt_hash = nt_hash(nt)?;
     let flags = match fields.next() {
         Some(letters) if letters.starts_with('[') => flags(letters)?,
-        // In the oldest files the line ends after the hashes or goes on with the full name. All
+        // In the oldest files the line ends after the hashes or continues with the full name. All
         // their accounts are users (U).
         _ => "U".to_owned(),
     };

@@ -173,8 +173,8 @@ fn servers_without_rights_obey_the_lists_of_others() {
         assert_eq!(said.out, "content", "{what}: {said:?}");
         let said = client(&place, &server, &["cat", "URL/denied"]);
         assert!(said.code != 0 && said.out.is_empty(), "{what}: {said:?}");
-        // The service must neither replace the other server's access list nor store a second one
-        // beside it, which would hide the first.
+        // The service must not replace the other server's access list. It must not store a second
+        // list either, because that would hide the first one.
         let said = client(&place, &server, &["acl", "URL/denied", "--set", "allow:Everyone:full"]);
         assert!(said.code != 0, "{what}: {said:?}");
         let second = rustix::fs::getxattr(share.join("denied"), c"user.NTACL", &mut [0; 8]);

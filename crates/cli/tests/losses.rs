@@ -600,8 +600,8 @@ fn parts_are_skipped_and_removed_when_they_are_old() {
         world.run(line).succeeds();
         assert_eq!(left(&target), [mine], "{line:?}");
     }
-    // `put` removes old parts (partial copies) beside its target. Parts made within a week must
-    // stay, even those with the old time of their source.
+    // `put` removes old parts (partial copies) in the folder of its target. Parts made within a
+    // week must stay, even those with the old time of their source.
     fs::write(world.place.path("large"), vec![6; 200_000]).unwrap();
     let put = ["put", "large", &world.url("from/other")];
     world.run(&put).succeeds();

@@ -292,8 +292,8 @@ fn no_tree_is_copied_into_itself_or_removed_with_its_copy() {
     world.run(&["sync", &world.url(""), &tree]).fails(2, &["into itself"]);
     world.run(&["sync", "--delete", &inside, &tree]).fails(2, &["--delete would remove"]);
     assert_eq!(before(), was, "nothing was done");
-    // A copy beside the tree is allowed, and so is a sync from a folder of the tree to the tree
-    // itself, as it removes nothing.
+    // A copy next to the tree is allowed, and so is a sync from a folder of the tree to the tree
+    // itself, because the sync removes nothing.
     world.run(&["cp", "-r", &tree, &world.url("tt")]).succeeds();
     assert_same(&world.there("t"), &world.there("tt"));
     world.run(&["sync", &inside, &tree]).succeeds();
@@ -330,7 +330,7 @@ fn one_server_under_two_names_is_one() {
     world.run(&["sync", "--delete", &below, &tree]).fails(2, &["--delete would remove"]);
     world.run(&["cp", "-r", &tree, &below]).fails(2, &["into itself"]);
     assert_eq!(before(), was, "nothing was done");
-    // Under another name of the server, too, a copy beside the tree is allowed, and so is a sync
+    // Under another name of the server, too, a copy next to the tree is allowed, and so is a sync
     // from a folder of the tree to the tree itself.
     world.run(&["cp", "-r", &tree, &named("share/tt")]).succeeds();
     assert_same(&world.there("t"), &world.there("tt"));

@@ -87,8 +87,8 @@ fn lost_channels_come_back_and_no_operation_fails() {
         let all = session.channels();
         let sum = |of: &dyn Fn(&ChannelInfo) -> u64| all.iter().map(of).sum::<u64>();
         assert!(sum(&|one| one.sent) > 500_000 && sum(&|one| one.received) > 400_000, "{all:?}");
-        // Cuts each channel in turn. The first one is cut, too, although its key signs the binding
-        // of further channels.
+        // Cuts the channels one after the other. The first one is cut, too, although its key signs
+        // the binding of further channels.
         for (round, cut) in [0, 1, 3, 2].into_iter().enumerate() {
             let before = session.channels();
             dial.cut(cut);

@@ -333,7 +333,7 @@ fn a_window_is_invalidated_by_the_answer_or_by_its_owner() {
         // instead.
         assert_eq!(more(counts.windows_made, before.windows_made), 5);
         assert_eq!(counts.windows, 0);
-        // The last key is invalid, although the memory behind it is still registered.
+        // The last key is invalid, although the memory that it was for is still registered.
         let remote = [RemoteBuffer { address: 4096, key: stale[19], length: 1 }];
         assert!(both(from.read_from_peer(1, &remote), to).await.0.is_err());
     });

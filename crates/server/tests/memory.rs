@@ -44,7 +44,7 @@ fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
         let more = budget::in_use().saturating_sub(before);
         assert!(more < 1 << 20, "{more} bytes in buffers");
         drop(watcher);
-        // `hold` allocates buffers until so many eighths of the memory limit are used.
+        // `hold` allocates buffers until `eighths` eighths of the memory limit are used.
         let hold = |eighths: usize| -> Vec<Buf> {
             let mut held = Vec::new();
             while budget::in_use() < LIMIT / 8 * eighths {

@@ -491,8 +491,8 @@ impl File {
     fn removed_by(&self, link: &Link, unlinks: bool) -> Vec<Link> {
         let is_last = self.open_count() == 0;
         let goes = |doomed: &&Doomed| {
-            // The deleted link may be this link, called by its path in another folder. Then its
-            // removal has waited until this Open closed.
+            // The deleted link may be this same link: through another shared folder it has another
+            // path. Then its removal has waited until this Open closed.
             let has_waited = self.is_one_link(&doomed.link, link);
             is_last
                 || unlinks && is_surely_one_link(self.key, &doomed.link, link)

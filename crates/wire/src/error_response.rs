@@ -82,8 +82,8 @@ impl<'a> ErrorResponse<'a> {
         let r = &mut Reader::new(data);
         let mut contexts = Vec::with_capacity(count);
         for _ in 0..count {
-            // The contexts are aligned to eight bytes. Positions count from behind the fixed part
-            // of 8 bytes, which does not change the alignment.
+            // The contexts are aligned to eight bytes. Positions count from the end of the fixed
+            // part, whose 8 bytes do not change the alignment.
             r.skip(r.position().wrapping_neg() % 8, "error context padding")?;
             let length = usize::try_from(r.u32("ErrorDataLength")?).unwrap_or(usize::MAX);
             let error_id = ErrorId(r.u32("ErrorId")?);

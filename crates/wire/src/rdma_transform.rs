@@ -62,7 +62,7 @@ impl<'a> RdmaTransform<'a> {
             r.skip(2, "Reserved")?;
             let signature = r.take(signature_length, "Signature")?;
             let nonce = r.take(nonce_length, "Nonce")?;
-            // The last transform may have no padding behind it.
+            // The padding after the last transform may be missing.
             let padding = r.position().wrapping_neg() % 8;
             r.skip(padding.min(r.remaining()), "Padding")?;
             transforms.push(RdmaCryptoTransform { transform_type, signature, nonce });

@@ -103,8 +103,7 @@ pub(super) fn text<'a>(bytes: &'a [u8], what: &'static str) -> Parsed<&'a str> {
 /// Reads KerberosFlags: bit 0 of the specification is the highest. Bits beyond 32 mean nothing yet.
 pub(super) fn flags(bytes: &[u8], what: &'static str) -> Parsed<u32> {
     match only(bytes, der::BIT_STRING, what)? {
-        // RFC 4120 section 5.2.8: KerberosFlags has at least 32 bits. Flags behind these are
-        // ignored.
+        // RFC 4120 section 5.2.8: KerberosFlags has at least 32 bits. Further flags are ignored.
         [0, a, b, c, d, more @ ..] if more.len() <= 4 => Ok(u32::from_be_bytes([*a, *b, *c, *d])),
         _ => Err(Malformed::new(what)),
     }

@@ -290,8 +290,8 @@ fn names_are_found_by_directory_and_name() {
         std::fs::rename(world.path("new"), world.path("c")).unwrap();
         let new = one.lookup(ROOT, name("c")).await.unwrap().found().attr.ino.0;
         assert_eq!(known("c"), [(id, "c".into()), (new, "c".into())]);
-        // The kernel has looked up the first node twice (by name and by the link), so the node goes
-        // when two look-ups are forgotten.
+        // The kernel has looked up the first node twice (by name and by the link), so the node is
+        // removed when the kernel forgets two look-ups.
         assert!(one.nodes.forget(id, 2).is_some());
         assert_eq!(known("c"), [(new, "c".into())]);
         one.unlink(ROOT, name("c")).await.unwrap();

@@ -151,8 +151,8 @@ impl Channel {
         if event.event == EVENT_CONNECT_REQUEST
             && let Some(raw) = NonNull::new(event.id)
         {
-            // SAFETY: the identifier of a request is new, and belongs to the event;
-            // private data of the given length lies behind the pointer.
+            // SAFETY: the identifier of a request is new, and belongs to the event; the pointer
+            // leads to private data of the given length.
             let (id, private) = unsafe {
                 (
                     Id::from_raw(self, raw),

@@ -374,7 +374,7 @@ impl Node for PosixNode {
             return Ok(());
         }
         check_room(fd, more)?;
-        // Space is reserved only behind the end of the file, so holes in it stay holes.
+        // Space is reserved only after the end of the file, so holes in it stay holes.
         let flags = FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {
             // If the file system cannot reserve space, the request succeeds nevertheless, because

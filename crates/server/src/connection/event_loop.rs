@@ -124,8 +124,8 @@ fn run_to_end(
         let connection = Connection::new(info, notices, ticket, seat).over(stream.rdma());
         let connection = Rc::new(connection);
         connection.members.charges.borrow_mut().push(charge);
-        // `wind_up` runs however the connection ends: orderly, by a panic, or when its core drops
-        // it.
+        // `wind_up` runs at every end of the connection: after an orderly end, after a panic, and
+        // when its core drops it.
         let winds_up = panics::Always(|| connection.wind_up());
         let mut event_loop =
             EventLoop { connection: &connection, stream, reader, in_flight: InFlight::new() };

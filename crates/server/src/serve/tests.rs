@@ -75,8 +75,8 @@ fn a_connection_that_may_not_move_counts_where_it_is() {
         place.choose(Some(guid(1)), false);
         assert_eq!(place.core, 0);
     }
-    // The next connection of the client may move, so it goes to the core that has none of its
-    // connections.
+    // The next connection of the client may move, so it moves to the core that has none of the
+    // client's connections.
     let mut next = loads.enter(9).unwrap();
     assert_eq!(next.core, 0);
     next.choose(Some(guid(1)), true);

@@ -224,7 +224,7 @@ fn trimmed_pages_read_as_zeros() {
             let ranges: Vec<_> = ranges.iter().map(range).collect();
             bytes_of(|w| TrimRequest::encode(w, 0, &ranges))
         };
-        // Only whole pages within a range are trimmed. MS-FSA 2.1.5.10.6 also counts a range behind
+        // Only whole pages within a range are trimmed. MS-FSA 2.1.5.10.6 also counts a range after
         // the file's end as processed, so three ranges count.
         let input =
             trim(&[(1, 4095), (1, 8191), (0, 100), (1 << 40, 1 << 20), (3 * 4096, 1 << 30)]);
@@ -254,7 +254,7 @@ fn trimmed_pages_read_as_zeros() {
         peer.on(&mount, lock_draft(other, &[(0, 1, EXCLUSIVE)])).await.ok();
         let locked = ask(&mut peer, &mount, TRIM, source, &trim(&[(0, 4096)]), 4).await;
         locked.expect(Status::FILE_LOCK_CONFLICT);
-        // A lock behind the file's end conflicts with a trim of that range.
+        // A lock after the file's end conflicts with a trim of that range.
         peer.on(&mount, lock_draft(other, &[(1 << 41, 1, EXCLUSIVE)])).await.ok();
         let behind = trim(&[(1 << 41, 1 << 20)]);
         let locked = ask(&mut peer, &mount, TRIM, source, &behind, 4).await;

@@ -29,7 +29,7 @@ fn unbuffered_data_is_the_same_for_all() {
         assert_eq!(peer.read(&mount, other, 1_001, 16).await, DATA);
         peer.write(&mount, other, 4_095, DATA).await;
         assert_eq!(peer.read(&mount, direct, 4_095, 16).await, DATA);
-        // These READs cross the end of the file or begin behind it, so they return fewer bytes.
+        // These READs cross the end of the file or begin after it, so they return fewer bytes.
         assert_eq!(peer.read(&mount, direct, 59_999, 4_096).await, [7]);
         assert_eq!(world.content("f").len(), 60_000);
         peer.close(&mount, direct).await;

@@ -225,7 +225,7 @@ fn x7_interleaved_requests_of_two_users_never_mix() {
         }
         for round in 0..ROUNDS {
             // The requests of all sessions are sent before any answer is read, so that one thread
-            // handles them in turn.
+            // has to change between the users.
             let mut waiting = Vec::new();
             let count = sessions.len();
             for (index, (user, other, peer, mount, plain)) in sessions.iter_mut().enumerate() {

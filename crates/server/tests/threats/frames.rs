@@ -87,8 +87,8 @@ fn p1_length_after_authentication_is_capped() {
         };
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let file = peer.open_file(&mount, &Want::file("p1")).await;
-        // A WRITE with so much data is refused. With one byte more, the message exceeds the
-        // connection's limit, so the connection ends.
+        // A WRITE that is as long as the connection's limit is refused. A message that is one byte
+        // longer ends the connection.
         let refused = peer.ask(write(&mount, file, message), mount.via()).await;
         refused.expect(Status::INVALID_PARAMETER);
         peer.send(vec![write(&mount, file, message + 1)], mount.via()).await;

@@ -29,8 +29,8 @@ fn f1_no_race_with_a_link_leads_out_of_the_share() {
                 let path = |name: &str| root.join(name);
                 let mut swaps = 0_u64;
                 while !stop.load(Ordering::Relaxed) {
-                    // The name "swap" is in turn that of the folder "inner" and that of the
-                    // symbolic link "link".
+                    // The name "swap" belongs alternately to the folder "inner" and to the symbolic
+                    // link "link".
                     let _ = std::fs::rename(path("inner"), path("swap"));
                     let _ = std::fs::rename(path("swap"), path("inner"));
                     let _ = std::fs::rename(path("link"), path("swap"));
@@ -144,7 +144,7 @@ fn f1_dots_lead_nowhere() {
             }
         }
         // CVE-2022-3592, CVE-2015-5252: no spelling of a path, with slashes or absolute, may reach
-        // a folder beside the share, even one whose path begins with the share's path.
+        // a folder next to the share, even one whose path begins with the share's path.
         let slashes = [&up, &up_twice].map(|way| way.replace('\\', "/"));
         for name in [&slashes[0], &slashes[1], "/etc/passwd", "dir/x"] {
             peer.create(&mount, &Want::file(name)).await.expect(Status::OBJECT_NAME_INVALID);

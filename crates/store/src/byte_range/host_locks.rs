@@ -18,8 +18,8 @@ impl ByteRanges {
         let (first, last) = (range.offset, range.last());
         let mut own = self.of(owner);
         own.retain(|(lock, _)| lock.length != 0 && lock.offset <= last && lock.last() >= first);
-        // The strongest lock over a byte can change only where a lock begins, or behind the end of
-        // a lock. The pieces are made at these places.
+        // The strongest lock over a byte can change only where a lock begins, or after the end of a
+        // lock. The pieces are made at these places.
         let mut starts: Vec<u64> = core::iter::once(first)
             .chain(own.iter().map(|(lock, _)| lock.offset))
             .chain(own.iter().filter_map(|(lock, _)| lock.last().checked_add(1)))

@@ -209,7 +209,7 @@ impl Content {
         }
         let end = if self.end != newer.end && survives() { newer.end } else { self.end };
         // `set_end` removes the pages between the new end and the old one. So the end is first set
-        // far behind and then to the new value.
+        // to the largest value and then to the new value.
         self.end = u64::MAX;
         self.set_end(end);
     }

@@ -93,7 +93,7 @@ fn chains_that_lie() {
         bytes[at] = value;
         assert!(Compressed::parse(&bytes).is_err(), "{at} {value}");
     }
-    // MS-SMB2 3.1.5.3: bytes behind the last payload are ignored if they are no more than a payload
+    // MS-SMB2 3.1.5.3: bytes after the last payload are ignored if they are no more than a payload
     // header.
     let mut bytes = good;
     bytes.extend([0xFF; 8]);

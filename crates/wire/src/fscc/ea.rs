@@ -89,7 +89,7 @@ impl<'a> Chain<'a> {
         };
         if next != 0 {
             let next = usize::try_from(next).unwrap_or(usize::MAX);
-            // MS-FSCC 2.4.16: NextEntryOffset is a multiple of four, inside of the list, and behind
+            // MS-FSCC 2.4.16: NextEntryOffset is a multiple of four, inside of the list, and after
             // this entry, so that the loop ends.
             if !next.is_multiple_of(4) || next < size || next >= entry.len() {
                 return Some(Err(error(EaFault::Inconsistent)));

@@ -95,8 +95,8 @@ impl Log {
             }
         }
         if is_crash {
-            // After a crash, an append that was in progress is still written at its planned offset,
-            // behind records that were lost: those become holes.
+            // After a crash, an append that was in progress is still written at its planned offset.
+            // Records before this offset may be lost, which leaves holes.
             let lost = (content.len() as u64).next_multiple_of(RECORD as u64)..self.reached;
             self.holes.extend(lost.step_by(RECORD));
         }

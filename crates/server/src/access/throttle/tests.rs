@@ -313,8 +313,8 @@ async fn no_answer_comes_later_than_clients_wait() {
         let (wait, _) = waits(&throttle, attempt(HERE, "ann", false)).await;
         assert_eq!(wait, Duration::from_secs(expected));
     }
-    // More attempts come at once than can wait. All are answered after LOGON_PATIENCE, the waiting
-    // and the refused ones alike.
+    // More attempts come at once than can wait. All are answered after LOGON_PATIENCE: both the
+    // attempts that wait and the attempts that are refused.
     let many = (0..LOGON_WAITING + 10).map(|_| {
         let throttle = Arc::clone(&throttle);
         tokio::spawn(async move { waits(&throttle, attempt(HERE, "ann", false)).await })

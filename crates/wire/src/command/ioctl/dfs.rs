@@ -211,7 +211,7 @@ fn name_list(bytes: &[u8], version: u16, size: usize) -> Parsed<NameList> {
     let mut controllers = Vec::new();
     for _ in 0..count {
         let name = text(bytes, at, "ExpandedName")?;
-        // The next name begins behind this one and its terminator.
+        // The next name begins after this one and its terminator.
         let units = name.encode_utf16().count().saturating_add(1);
         at = at.saturating_add(units.saturating_mul(2));
         controllers.push(name);
