@@ -249,7 +249,8 @@ fn share_permissions_are_kept_and_hold() {
     let told = SecurityDescriptor::parse(&get("ann").unwrap()).unwrap();
     assert_eq!(told.dacl.unwrap().aces, readers);
     assert_eq!(get("bob"), None);
-    // Computer Management shows the folder as a path of drive C, which ann gets and bob does not.
+    // Only an administrator (ann) gets the folder. Computer Management shows it as a path of drive
+    // C.
     let windows = format!("C:{}", path.replace('/', "\\"));
     assert_eq!((info_for("ann").path, info_for("bob").path), (windows, String::new()));
     assert_eq!(set(&[allow(CHANGE, "S-1-5-11")]), WinError::SUCCESS);

@@ -144,7 +144,7 @@ impl NameCache {
                 directories: CACHED_DIRECTORIES,
                 per_directory: CACHED_NAMES_PER_DIRECTORY,
                 // Reading a directory for short names takes twice the time for each name, so a core
-                // may read only half as many names.
+                // thread may read only half as many names.
                 on_core: match short_names {
                     ShortNames::Off => NAMES_READ_ON_CORE,
                     ShortNames::On(_) => NAMES_READ_ON_CORE / 2,

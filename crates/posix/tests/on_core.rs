@@ -34,7 +34,7 @@ fn snapshots(count: usize) -> (common::Share, Vec<Moment>) {
 fn many_snapshots_are_not_searched_on_a_core() {
     for count in [STEPS_ON_CORE - 1, STEPS_ON_CORE, STEPS_ON_CORE + 1, STEPS_ON_CORE + 2] {
         let (s, taken) = snapshots(count);
-        // On a core, opening a snapshot fails after STEPS_ON_CORE + 1 steps, and listing the
+        // On a core thread, opening a snapshot fails after STEPS_ON_CORE + 1 steps, and listing the
         // snapshots fails after STEPS_ON_CORE steps.
         let opened = short(|| s.vfs.snapshot(taken[0]).map(drop));
         assert_eq!(opened.1, count > STEPS_ON_CORE + 1, "{count}");

@@ -327,8 +327,8 @@ fn reads_of_little_are_not_copied() {
         found[what].iter().filter(|line| line.starts_with(call)).count()
     };
     let Some(mut found) = traced("reads") else { return };
-    // On a slow machine the core may send some replies before it has received all requests. Then no
-    // preadv2 is seen, and the test is repeated.
+    // On a slow machine the core thread may send some replies before it has received all requests.
+    // Then no preadv2 is seen, and the test is repeated.
     for _ in 0..4 {
         if count(&found, "many", "preadv2(") == 0 {
             found = traced("reads").unwrap();

@@ -6,7 +6,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-// The counter is global because all servers of the process share one depot of buffers.
+// The counter is global because all servers of the process share one store of free buffers (the
+// depot).
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 /// The sum of the parts; 0 while there is none.

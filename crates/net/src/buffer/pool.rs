@@ -195,8 +195,8 @@ impl Pool {
         let mut block = block;
         if let Some(class) = class.filter(|&c| is_mapped(c)) {
             self.surplus[class] = (self.surplus[class] + 1).min(SURPLUS_MAX);
-            // More blocks come back to this thread than it allocates, so other threads need them:
-            // they go to the depot.
+            // More blocks come back to this thread than it allocates, so other threads need them.
+            // They go to the depot, which all threads share.
             if self.surplus[class] > SURPLUS_KEPT {
                 match depot::put(class, block, self.retained_max) {
                     None => return Freed::new(),

@@ -58,8 +58,8 @@ impl RestrictedRing {
     }
 
     fn new() -> io::Result<Self> {
-        // These flags (Linux 6.1) keep completions from interrupting the core. If the kernel does
-        // not know them, the ring is made without them.
+        // These flags (Linux 6.1) keep completions from interrupting the core thread. If the kernel
+        // does not know them, the ring is made without them.
         let ring = IoUring::builder()
             .setup_r_disabled()
             .setup_single_issuer()

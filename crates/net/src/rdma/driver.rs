@@ -88,8 +88,8 @@ impl Endpoint {
                 biased;
                 told = self.told() => told,
                 noted = self.own_event() => noted,
-                // An operation that completes during the call that posts it causes no event, so the
-                // bell wakes the driver.
+                // An operation that completes during the call that posts it causes no event. So the
+                // driver also wakes when requests were given to the device (`rung`).
                 () = self.rung() => Ok(()),
                 () = fate => Ok(()),
                 () = sleep_until(until) => Ok(()),
@@ -107,7 +107,8 @@ impl Endpoint {
 
     /// Ends when the device has been given requests.
     async fn rung(&self) {
-        // The task that rings the bell polls the driver afterwards itself, so no waker is needed.
+        // The task that gives requests to the device polls the driver itself afterwards, so no
+        // waker is needed.
         poll_fn(|_| match self.look(|state| state.has_rung()) {
             Some(true) => Poll::Ready(()),
             _ => Poll::Pending,

@@ -85,7 +85,8 @@ impl Loan {
         let endpoint = Arc::clone(&self.endpoint);
         let back = endpoint.wait(|state| match state.link.take_back(key) {
             Back::NotYet => {
-                // The bind may not have been sent yet, so the doorbell is rung.
+                // The request that binds the window may still be queued: `ring` gives all queued
+                // requests to the device.
                 state.ring();
                 None
             }

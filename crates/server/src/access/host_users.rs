@@ -218,7 +218,7 @@ impl HostUsers {
         let credentials = user.credentials(group)?;
         let mut actors = self.actors.lock();
         if actors.len() >= HOST_USERS_REMEMBERED {
-            // The cache is full, so actors that no Open uses are dropped.
+            // The cache is full, so the entries (actors) that no Open uses are dropped.
             actors.retain(|_, actor| Arc::strong_count(actor) > 1);
         }
         let key = (fold_name(name), group);

@@ -64,7 +64,7 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
         () = passed_on(rq, &signals) => answered.await,
     };
     // The sender was dropped without an answer, so the handler panicked. The connection ends, as
-    // after a panic on the core.
+    // after a panic on the core thread.
     let bug = Doom::Rule("a bug in the server; see the log");
     let (outcome, response) = ended.map_err(|_| Refusal::Disconnect(bug))?;
     *out = response;
@@ -103,12 +103,13 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> 
         Some(pool) => pool,
         None => match pin!(on_core(rq, row, out)).await {
             Some(outcome) => return outcome,
-            // A handler that would hold the core for long returned None before changing anything,
-            // so it is run again on a blocking thread.
+            // A handler that would block the core thread for long returned None before changing
+            // anything, so it is run again on a blocking thread.
             None => &rq.server().blocking_pool,
         },
     };
-    // The future is boxed, so that requests that run on the core need no memory for its state.
+    // The future is boxed, so that requests that run on the core thread need no memory for its
+    // state.
     Box::pin(run(pool, rq, row, out)).await
 }
 

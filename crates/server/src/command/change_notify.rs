@@ -79,7 +79,7 @@ fn tells_of_unseen(open: &Open, file: &FileOpen, changes: &[Change]) -> bool {
     let viewer = open.tree().viewer();
     if is_acting || viewer.is_some() {
         // To find out if the user may see a name, the server looks up the name and each folder
-        // above it on the core. If too many look-ups are needed, no names are reported.
+        // above it on the core thread. If too many look-ups are needed, no names are reported.
         let above = file.name().components().count();
         let ways = changes.iter().map(|change| above + change.name.split('\\').count());
         if changes.len() > NAMES_JUDGED || ways.sum::<usize>() > FOLDERS_JUDGED {

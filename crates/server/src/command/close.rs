@@ -58,8 +58,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         Some((file, name)) => stable::sync_removal(file, name).await,
         None => Ok(()),
     };
-    // The Open is closed even if its record cannot be removed; the scavenger removes the record
-    // later.
+    // The Open is closed even if its record cannot be removed. A background task (the scavenger)
+    // removes the record later.
     if record::gone(rq.server(), open).await.is_err() {
         rq.server().start_scavenger();
     }

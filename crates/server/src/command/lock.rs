@@ -414,8 +414,8 @@ async fn wait(locking: &Locking<'_>, range: Range, mode: Mode) -> Result<(), Sta
     let Locking { open, file, .. } = locking;
     let ticket = {
         let mut shared = file.cell.lock();
-        // The cell is locked during this check, so a close that comes later finds the range and
-        // releases it.
+        // The file's state (its cell) is locked during this check, so a close that comes later
+        // finds the range and releases it.
         if open.is_closed() {
             return Err(Status::RANGE_NOT_LOCKED);
         }

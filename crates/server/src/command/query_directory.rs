@@ -105,7 +105,7 @@ async fn list(file: &FileOpen, asked: &Asked<'_>, output: &mut Output<'_>) -> Re
         true => output.room.min(LISTING_BYTES_SHORT),
         false => output.room,
     };
-    // `charge` is made only if the listing takes more than one slice.
+    // `charge` stays None if the listing is complete after its first slice of time.
     let mut charge = None;
     output.bytes().reserve(room.min(RESERVED));
     let mut writer =

@@ -111,7 +111,8 @@ fn direct(
     {
         return Ok(None);
     }
-    // On a network or FUSE file system even fstat may block, so the READ is not done on the core.
+    // On a network or FUSE file system even fstat may block, so the READ is not done on the core
+    // thread.
     let Some(io) = file.io().filter(|io| io.mount().medium() != Medium::Remote) else {
         return Ok(None);
     };
@@ -122,8 +123,8 @@ fn direct(
     let left = end.saturating_sub(request.offset).min(u64::from(request.length));
     let length = u32::try_from(left).unwrap_or(request.length);
     if length < DIRECT_MIN || !io.is_cached(request.offset, length as usize) {
-        // The data is not in the page cache, so sendfile would block the core until the disk has
-        // answered.
+        // The data is not in the page cache, so sendfile would block the core thread until the disk
+        // has answered.
         return Ok(None);
     }
     Ok(Some(Payload::File { file: Arc::clone(io.fd()), offset: request.offset, length }))

@@ -235,7 +235,8 @@ mod tests {
         for (number, row) in rows {
             let at_once = matches!(row.waits, Waits::Never | Waits::Silent);
             // Requests that are answered at once, or that are part of the preauthentication hash,
-            // must stay on the core: a blocking thread answers later and cannot use the connection.
+            // must stay on the core thread: a blocking thread answers later and cannot use the
+            // connection.
             assert!(!at_once || row.off_core == OffCore::Never, "{number}");
             assert!(!row.is_hashed || row.off_core == OffCore::Never, "{number}");
             // A handler that can be run again must be allowed to run on a blocking thread.

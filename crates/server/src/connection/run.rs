@@ -88,8 +88,8 @@ impl Connection {
             charge.as_ref().and_then(|_| self.waiting.borrow_mut().enter(&rq.header, row));
         let Some((async_id, cancel)) = entered else {
             return match row.waits {
-                // The ledger has no memory for a waiting request. The handler runs on without an
-                // interim response, but fails as soon as it has to wait for other clients.
+                // The memory limits allow no further waiting request. The handler continues without
+                // an interim response, but fails as soon as it has to wait for other clients.
                 Waits::Slow | Waits::SlowUnannounced => {
                     let outcome = match until(rq, rq.cancellation.awaited(), handler).await {
                         Err(Refusal::Status(Status::CANCELLED)) => {
@@ -208,7 +208,7 @@ fn spent(rq: &Request<'_>, row: Row, pending: Duration) -> Spent {
         Waits::Cancellable => pending,
         _ => rq.cancellation.waited().min(pending),
     };
-    // Time on the core between two waits counts in `busy` and in `medium`, but it is short.
+    // Time on the core thread between two waits counts in `busy` and in `medium`, but it is short.
     Spent { busy: rq.busy.get(), medium: pending.saturating_sub(others), others }
 }
 

@@ -92,7 +92,7 @@ async fn write_acting(
     let mut at = offset;
     for piece in data.chunks(INLINE_WRITE_BYTES_MAX) {
         if at != offset {
-            // Between the parts of a long write, other requests may run on the core.
+            // Between the parts of a long write, other requests may run on the core thread.
             tokio::task::yield_now().await;
         }
         let tried = {

@@ -322,8 +322,8 @@ impl Open {
                 files.entry_changed(&*file.vfs, &file.name(), actor);
             }
         });
-        // The stream's cell is left before the file's cell, because closing the stream may delete
-        // the file as well.
+        // The Open leaves the stream's state (its cell) before that of the file, because closing
+        // the stream may delete the file as well.
         for cell in core::iter::once(&file.cell).chain(&file.base) {
             steps.take(|| left.extend(self.leave(file, cell, files, actor, patience)));
         }

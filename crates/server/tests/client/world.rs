@@ -276,7 +276,8 @@ impl Innocent {
         let content = peer.read(mount, *file, 0, 4096).await;
         assert_eq!(content, INNOCENT_CONTENT, "the innocent file");
         assert_eq!(world.content("innocent"), INNOCENT_CONTENT);
-        // The innocent client must still have its lock, so a second lock of the range conflicts.
+        // The innocent client, which each test world has, must still have its lock. So a second
+        // lock of the range conflicts.
         peer.on(mount, lock_draft(*file, &[(0, 4, EXCLUSIVE)]))
             .await
             .expect(Status::LOCK_NOT_GRANTED);

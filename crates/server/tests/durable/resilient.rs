@@ -77,8 +77,8 @@ fn the_scavenger_closes_what_nobody_takes_up() {
         let gone = with(Want::existing("doomed"), &[dhnc(doomed)]);
         peer.create(&mount, &gone).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         peer.create(&mount, &with(Want::existing("later"), &[dhnc(later)])).await.ok();
-        // The Open was reconnected in time, so the scavenger must not close it when the old timeout
-        // ends.
+        // The Open was reconnected in time, so the scavenger, which closes forgotten Opens, must
+        // not close it when the old timeout ends.
         tokio::time::sleep(Duration::from_secs(25)).await;
         peer.write(&mount, later, 0, b"x").await;
         // The client disconnects again, so the full timeout of 20 seconds begins again.

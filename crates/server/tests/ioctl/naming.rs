@@ -45,8 +45,8 @@ impl Accounts for Slow {
         if user == "no such user" {
             let mut state = self.state.lock();
             state.0 = true;
-            // The look-up waits until the test continues. If the core itself waited, the test could
-            // not continue, so the wait has a time limit.
+            // The look-up waits until the test continues. If the core thread itself waited, the
+            // test could not continue, so the wait has a time limit.
             let patience = Duration::from_secs(20);
             let hung = self.turn.wait_while_for(&mut state, |state| !state.1, patience);
             assert!(!hung.timed_out(), "the core waited");

@@ -323,8 +323,8 @@ fn a_waiting_read_ends_with_cancel_and_with_the_pipe() {
         let replies = peer.collect(&[closing, id]).await;
         replies[0].ok();
         replies[1].expect(Status::PIPE_BROKEN);
-        // The connection ends while a READ waits. The test world then checks that nothing of it is
-        // left.
+        // The connection ends while a READ waits. The end of the test checks that nothing of the
+        // READ is left.
         let file = peer.open_file(&mount, &Want::existing("srvsvc")).await;
         peer.send(vec![mount.put(read_draft(file, 0, 1))], mount.via()).await;
         peer.interim().await;

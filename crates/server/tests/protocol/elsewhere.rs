@@ -153,8 +153,8 @@ fn what_takes_long_goes_elsewhere_and_nothing_else() {
             let mut other = Protected::open(world, by).await;
             let range = lock_draft(user.file, &[(1 << 40, 1, LockFlags::EXCLUSIVE_LOCK)]);
             let same = lock_draft(other.file, &[(1 << 40, 1, LockFlags::EXCLUSIVE_LOCK)]);
-            // Messages of up to this length are always protected on the core, never on another
-            // thread.
+            // Messages of up to this length are always protected on the core thread, never on
+            // another thread.
             for len in [4_096, 200_000] {
                 user.ask(write_draft(user.file, 0, &content[..len])).await.ok();
                 user.ask(read_draft(user.file, 0, len as u32)).await.ok();

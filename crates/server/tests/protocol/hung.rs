@@ -397,7 +397,7 @@ fn closing_what_hangs_holds_up_nobody() {
     let Some(mounted) = Mounted::new() else { return };
     in_world(async |world| {
         mounted.share(world);
-        // The innocent client of each test world has these files open; they are not counted.
+        // Each test world has an innocent client, which has these files open. They are not counted.
         let innocent = world.server.files.len();
         let (mut peer, data) = world.session("ann", &Offer::default()).await;
         let away = peer.mount(&data.logon, "away").await;

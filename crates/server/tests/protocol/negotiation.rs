@@ -58,8 +58,8 @@ fn the_highest_common_dialect_wins() {
             }
         },
     );
-    // This world has no innocent client, because that client speaks 3.1.1, which the server does
-    // not allow here.
+    // Other test worlds have an innocent client, which speaks 3.1.1. The server does not allow
+    // 3.1.1 here, so this world has no such client.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let world = World::new(settings);

@@ -191,7 +191,7 @@ fn a_user_whose_folder_hangs_stalls_no_other() {
         let gated = Gated::new();
         let (hung, held) = (Arc::clone(&gated), Arc::clone(&gated));
         let open = move |account: &str| {
-            // Opening a user's folder hangs at the gate as well.
+            // While the gate is shut, this call hangs, so opening a user's folder hangs as well.
             let _ = hung.stat(&Name::from_stored(account.to_owned()));
             Some(Arc::clone(&hung) as Arc<dyn Vfs>)
         };
@@ -337,7 +337,7 @@ fn a_hung_share_does_not_hold_up_the_end() {
         world.embedded.stop_within(Duration::from_millis(300));
         soon(serving).await.unwrap().unwrap();
     });
-    // The gate is opened, because the threads of the pool must end with the test.
+    // The gate is opened: the hanging calls end, so that the threads of the pool end with the test.
     gated.shut(false);
 }
 

@@ -43,8 +43,8 @@ impl Cores {
                     .build()
                     .unwrap();
                 LocalSet::new().block_on(&runtime, async {
-                    // The task notes the time again and again. If another task blocks this core,
-                    // the noted time becomes old.
+                    // The task notes the time again and again. If another task blocks this core
+                    // thread, the noted time becomes old.
                     let life = tokio::task::spawn_local(async move {
                         loop {
                             beat.store(began.elapsed().as_millis() as u64, Ordering::Relaxed);
@@ -71,7 +71,8 @@ impl Cores {
                 let now = began.elapsed().as_millis() as u64;
                 for beat in &beats {
                     let silent = now.saturating_sub(beat.load(Ordering::Relaxed));
-                    // L6: if a request blocks its core, the time that the core has noted gets old.
+                    // L6: if a request blocks its core thread, the time that the thread has noted
+                    // gets old.
                     assert!(silent < STALLED_MS, "a core has not lived for {silent} ms");
                 }
             }

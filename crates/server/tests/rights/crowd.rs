@@ -183,7 +183,7 @@ fn x7_sixty_four_users_never_mix() {
     let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     let vfs: Arc<dyn Vfs> = Arc::new(vfs);
     let share = |name: &str| Share::disk(name, Arc::clone(&vfs)).run_as(RunAs::User);
-    // The requests of the share "away" run on a blocking pool, not on the core.
+    // The requests of the share "away" run on a blocking pool, not on the core thread.
     let away = share("away").off_core();
     let shares = [share("data"), away];
     let server = serving(settings(), shares, Arc::new(Crowd), Arc::new(Crowd));

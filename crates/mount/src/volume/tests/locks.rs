@@ -100,8 +100,8 @@ fn a_lock_goes_with_the_open_file_that_it_was_taken_through() {
         let (one, two) = (plain(world).await, plain(world).await);
         let first = one.make("f").await;
         let lock = |owner| Range::of(owner, 7, 0..=9, libc::F_WRLCK);
-        // In the first round another handle of the file stays open; in the second round this is the
-        // last handle.
+        // In the first round another handle of the file stays open; in the second round `handle` is
+        // the only one.
         for beside in [true, false] {
             let handle = one.take("f", libc::O_RDWR).await;
             let other = two.take("f", libc::O_RDWR).await;

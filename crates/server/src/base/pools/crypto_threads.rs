@@ -91,7 +91,7 @@ impl CryptoThreads {
             CryptoPlace::Measured => {}
         }
         // In a simulation (`stays`), real time and other threads must not influence the choice, so
-        // the work stays on the core.
+        // the work stays on the core thread.
         if bytes < CRYPTO_ELSEWHERE_BYTES_MIN || file_io::stays() {
             return CryptoSite::Core;
         }

@@ -81,7 +81,7 @@ impl Create<'_> {
         let open = &fresh.open;
         if blocking_pool::is_here() {
             // Looking up the mount of the data may block, so it is done now, on the blocking
-            // thread, and not later on the core.
+            // thread, and not later on the core thread.
             let _ = open.file()?.io();
         }
         let applied = open.file().and_then(|file| {

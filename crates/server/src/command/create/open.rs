@@ -71,8 +71,8 @@ impl Create<'_> {
             let parent = nursery.parent.take();
             let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {
                 Err(Fault::Stale) => continue,
-                // The look-up takes too long for a core, so the request is repeated on a blocking
-                // thread.
+                // The look-up takes too long for a core thread, so the request is repeated on a
+                // blocking thread.
                 Err(Fault::Leased) if host::has_given_up() => {
                     return Err(Fault::Leased.status().into());
                 }

@@ -77,8 +77,8 @@ fn is_warped(live: &Arc<dyn Vfs>, text: &str) -> Result<bool, Status> {
         return Ok(false);
     }
     match live.snapshots(&Name::root()) {
-        // `Leased` means that the search for snapshots takes too long for a core. It is passed on,
-        // so that the request starts again on a blocking thread.
+        // `Leased` means that the search for snapshots takes too long for a core thread. It is
+        // passed on, so that the request starts again on a blocking thread.
         Err(Fault::Leased) => Err(Fault::Leased.status()),
         found => Ok(found.is_ok_and(|all| !all.is_empty())),
     }

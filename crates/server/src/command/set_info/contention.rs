@@ -30,7 +30,7 @@ pub(super) async fn contend(
     let Some(cause) = cause(open, request) else { return Ok(()) };
     if cause == Cause::Rename && target.is_directory {
         // A rename of a directory compares its path with all open files. If they are many, that
-        // takes too long for a core, so the request moves to a blocking thread.
+        // takes too long for a core thread, so the request moves to a blocking thread.
         let many = rq.server().files.len() > OPEN_FILES_COMPARED;
         if many && host::gives_up(usize::MAX) {
             return Err(Fault::Busy.status());

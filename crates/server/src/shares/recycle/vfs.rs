@@ -150,7 +150,7 @@ impl RecyclingVfs {
             return self.inner.remove(name, key);
         }
         // The move may create a folder for each component of the path. If that takes too long for a
-        // core, it runs on a blocking thread.
+        // core thread, it runs on a blocking thread.
         if host::gives_up(name.components().count()) {
             return Err(Fault::Busy);
         }
