@@ -204,7 +204,7 @@ mod tests {
         assert_eq!((new.time, new.last), (vec![3], 3));
         assert!(history.columns(3).time.is_empty());
         // A page that was loaded before a restart of the server asks for samples after 99, a number
-        // that is too high: it gets all.
+        // that is too high, so it gets all.
         assert_eq!(history.columns(99).time, [1, 2, 3]);
         let many = i64::try_from(SAMPLES).unwrap() + 10;
         for time in 4..=many {

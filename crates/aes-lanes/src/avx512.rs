@@ -102,7 +102,7 @@ fn quads<const R: usize, const Q: usize, const SEAL: bool>(
         *wide = _mm512_broadcast_i32x4(load(key));
     }
     // The counter of a block is big-endian, but the additions work on little-endian words. So all
-    // bytes are reversed: the counter is then the last word of the register.
+    // bytes are reversed. The counter is then the last word of the register.
     let order = _mm_set_epi8(12, 13, 14, 15, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     let order = _mm512_broadcast_i32x4(order);
     let one = _mm512_broadcast_i32x4(_mm_set_epi32(1, 0, 0, 0));

@@ -186,8 +186,8 @@ impl AccountFile {
 
     /// Returns the text of the file. It contains secrets, so it is wiped when dropped.
     pub fn to_text(&self) -> Zeroizing<String> {
-        // The text is allocated at its final length: growing it would leave copies of secrets in
-        // memory.
+        // The text is allocated at its final length, because growing it would leave copies of
+        // secrets in memory.
         let mut out = Zeroizing::new(String::with_capacity(self.text_len()));
         if self.header != Header::default() {
             // Writing to a String cannot fail.

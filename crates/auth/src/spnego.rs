@@ -324,8 +324,8 @@ mod tests {
             (MAX_MECH_LIST_LEN, true),
             (MAX_MECH_LIST_LEN + 1, false),
         ] {
-            // The list is eight bytes longer than the identifier: it adds two tags, each with a
-            // length field of three bytes.
+            // The list is eight bytes longer than the identifier, because it adds two tags, each
+            // with a length field of three bytes.
             let mechanisms = MechList::of(&[vec![0x2b; length - 8].leak()]);
             assert_eq!(mechanisms.as_bytes().len(), length);
             let init = NegTokenInit { mechanisms, token: None, mic: None }.encode();

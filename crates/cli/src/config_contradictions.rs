@@ -105,8 +105,8 @@ pub(crate) fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static s
         "write_list has no effect, because everybody may write; did you mean read_only = true?",
     );
     when(
-        // The default of `audit` is Acl only: a share with the default has set nothing that needs
-        // the section [audit].
+        // The default of `audit` is Acl only. So a share with the default has set nothing that
+        // needs the section [audit].
         share.audit.iter().flatten().any(|one| *one != AuditedOperation::Acl)
             && !config.audit.is_kept(),
         "audit",

@@ -20,8 +20,8 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
         .collect();
     let mut findings = Vec::new();
     for share in &config.shares {
-        // In a list that grants rights an unknown name is an error: it may be mistyped, and a
-        // future user of that name would get the rights. In a list that takes rights away it does
+        // In a list that grants rights an unknown name is an error, because it may be mistyped, and
+        // a future user of that name would get the rights. In a list that takes rights away it does
         // no harm.
         let lists: [(&str, &[Who], bool); 4] = [
             ("allow", &share.allow, true),

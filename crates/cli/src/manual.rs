@@ -44,7 +44,7 @@ fn page() -> std::io::Result<Vec<u8>> {
     command.build();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
     // The page refers to each command as a manual page, but here the commands are sections of one
-    // page: references are rewritten to `frevo NAME`.
+    // page. So references are rewritten to `frevo NAME`.
     let text = String::from_utf8_lossy(&page);
     let lines = text.lines().map(|line| {
         let name = line.strip_prefix("frevo\\-").and_then(|line| line.strip_suffix("(1)"));

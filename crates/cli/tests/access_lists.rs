@@ -65,7 +65,7 @@ fn the_sid_outlives_the_servers_identity() {
     assert!(said.contains("identity was lost") && said.contains("docs/backup.md"), "{said}");
     assert_ne!(kept(&place), sid);
 
-    // The new identity is stored now: if the account loses its SID again, it gets the same one
+    // The new identity is stored now, so if the account loses its SID again, it gets the same one
     // without a message.
     let sid = kept(&place);
     place.file("state/users", &old, 0o600);

@@ -305,8 +305,8 @@ fn a_program_that_holds_connections_keeps_nobody_out() {
     let held: Vec<UnixStream> = (0..3 * frevo_admin::limits::CONNECTIONS)
         .map(|_| UnixStream::connect(site.socket()).unwrap())
         .collect();
-    // Although these connections are held open, the same program and any other program still get an
-    // answer.
+    // One program holds all these connections open, but that program and any other program still
+    // get an answer.
     assert!(ask_unix(&site.socket(), &get("/status", "")).contains(" 200 "));
     site.status();
     drop(held);

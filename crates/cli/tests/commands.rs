@@ -539,8 +539,8 @@ fn who_cannot_act_as_others_is_told() {
     let copy = PathBuf::from("/tmp").join(format!("frevo-test-{}", std::process::id()));
     fs::create_dir(&copy).unwrap();
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o1777)).unwrap();
-    // `cp` makes the copy: if this process had it open for writing, a process started at the same
-    // time could inherit the descriptor, and the copy could not be executed (ETXTBSY).
+    // `cp` makes the copy, because if this process had it open for writing, a process started at
+    // the same time could inherit the descriptor, and the copy could not be executed (ETXTBSY).
     let mut cp = std::process::Command::new("cp");
     cp.arg(env!("CARGO_BIN_EXE_frevo")).arg(copy.join("frevo"));
     assert!(cp.status().unwrap().success());
@@ -579,7 +579,7 @@ fn an_smb_conf_becomes_a_frevo_toml() {
     assert!(import.err.contains("[staff] line 8: valid users = %U: "), "{}", import.err);
     let mut check = place.command(&["check", "-c", "frevo.toml"]);
     let check = said(check.env("FREVO_SERVER_STATE_DIR", place.path("s")).output().unwrap());
-    // Samba's default is to act as the logged-on user, which only root can do: without root the
+    // Samba's default is to act as the logged-on user, which only root can do, so without root the
     // check fails.
     if rustix::process::geteuid().is_root() {
         assert!(check.succeeds().contains("ok (1 share, 0 users)"), "{check:?}");

@@ -214,7 +214,7 @@ fn hostile_calls_end_the_process() {
         let output = command(&place, attempt).output().unwrap();
         assert_eq!(output.status.signal(), Some(SIGSYS), "{attempt}: {output:?}");
     }
-    // `run` would start a process: the filter ends this program at once.
+    // `run` would start a process, so the filter ends this program at once.
     let output = command(&place, "run /bin/true").output().unwrap();
     assert!(!output.status.success(), "{output:?}");
 }
@@ -408,8 +408,8 @@ fn a_ring_works_under_confinement() {
         let mut tree = ann.connect_share("disk").await.unwrap();
         let before = operations();
         assert!(ann.read_file_pipelined(&mut tree, "a.bin").await.unwrap() == data);
-        // Only on ext4 (0xef53) a read must have used the ring: tmpfs never waits, and other file
-        // systems may ignore the advice.
+        // Only on ext4 (0xef53) a read must have used the ring, because tmpfs never waits, and
+        // other file systems may ignore the advice.
         let on_disk = rustix::fs::fstatfs(&raw).unwrap().f_type == 0xef53;
         assert!(!is_root() || !on_disk || operations() > before, "no read used the ring");
     });
@@ -449,7 +449,7 @@ fn a_share_elsewhere_waits_for_a_restart() {
         bob.write_file(&below, "new.txt", b"hello").await.unwrap();
         assert!(bob.connect_share("out").await.is_err());
     });
-    // The new configuration names a file outside of the confinement, which cannot be read: the
+    // The new configuration names a file outside of the confinement, which cannot be read, so the
     // reload fails and the old configuration stays.
     let map = place.file("out/map", "ann = a\n", 0o644);
     let text = fs::read_to_string(place.path("etc/frevo.toml")).unwrap();

@@ -87,7 +87,7 @@ fn what_is_no_file_is_written_to_and_not_replaced() {
     world.run(&["get", &world.url("data"), "pipe"]).succeeds();
     assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
     assert!(reader.join().unwrap() == data);
-    // Writing to /dev/full fails: this is reported, and the device is not replaced by a file.
+    // Writing to /dev/full fails. This is reported, and the device is not replaced by a file.
     if fs::symlink_metadata("/dev/full").is_ok_and(|it| it.file_type().is_char_device()) {
         std::os::unix::fs::symlink("/dev/full", world.place.path("full")).unwrap();
         world.run(&["get", &world.url("data"), "full"]).fails(1, &["write", "No space left"]);

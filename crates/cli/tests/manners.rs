@@ -27,7 +27,7 @@ fn times_are_local_or_marked_as_utc() {
     assert!(list("UTC", &[]).succeeds().contains(" 2023-11-14 22:13Z file"));
     assert!(list("JST-9", &[]).succeeds().contains(" 2023-11-15 07:13 file"));
     assert!(list("JST-9", &["--utc"]).succeeds().contains(" 2023-11-14 22:13Z file"));
-    // Without a time zone database the zone is unknown: then the time is printed in UTC with a Z.
+    // Without a time zone database the zone is unknown. Then the time is printed in UTC with a Z.
     let named = list("Asia/Tokyo", &[]);
     let is_right = |time: &str| named.succeeds().contains(time);
     assert!(is_right(" 2023-11-15 07:13 file") || is_right(" 2023-11-14 22:13Z file"), "{named:?}");
@@ -166,7 +166,7 @@ fn a_folder_that_is_mounted_on_is_told() {
     let mount = ["mount", &*world.url(""), text(&folder)];
     let first = world.run(&mount);
     if first.code != 0 {
-        // In a container /dev/fuse may exist although mounting is not permitted: then the test
+        // In a container /dev/fuse may exist although mounting is not permitted. Then the test
         // ends.
         assert!(first.err.contains("permitted"), "{first:?}");
         return;

@@ -127,7 +127,7 @@ fn wildcards_name_files_of_the_server() {
     assert_eq!(world.run(&["cat", &world.url("20*/z")]).succeeds(), "2025/z");
     world.run(&["ls", &world.url("*.png")]).fails(6, &["no file matches", "*.png"]);
     world.run(&["rm", "-f", &world.url("*.png")]).succeeds();
-    // The file `a*` exists, so `a*` is not taken as a pattern: only this file is removed.
+    // The file `a*` exists, so `a*` is not taken as a pattern. Only this file is removed.
     fs::write(world.there("a*"), "star").unwrap();
     world.run(&["rm", &world.url("a*")]).succeeds();
     assert!(world.there("a1.jpg").exists() && !world.there("a*").exists());

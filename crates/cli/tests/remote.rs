@@ -124,8 +124,8 @@ fn a_directory_is_made_like_another() {
     world.run(&["sync", "here", &world.url("there")]).succeeds();
     assert_same(&here, &world.there("there"));
     assert_eq!(world.run(&["sync", "-n", "here", &world.url("there")]).succeeds(), "");
-    // Size and time of this file are the same in both places, but its content differs: only
-    // --checksum notices that.
+    // Size and time of this file are the same in both places, but its content differs, which only
+    // --checksum notices.
     let odd = world.there("there/d4/e/file 4 ü");
     let modified = fs::metadata(&odd).unwrap().modified().unwrap();
     fs::write(&odd, bytes(70_000, 99)).unwrap();
@@ -229,8 +229,8 @@ fn a_copy_between_two_that_was_cut_is_gone_on_with() {
         entries.filter(|path| text(path).ends_with(".frevo-part")).collect::<Vec<_>>()
     };
     assert!(!other.there("large").exists() && parts().len() == 1, "{:?}", parts());
-    // The first byte of the partial copy is changed, and the result must contain the changed byte:
-    // data in the partial copy is not sent again.
+    // The first byte of the partial copy is changed, and the result must contain the changed byte,
+    // because data in the partial copy is not sent again.
     data[0] ^= 1;
     let part = fs::File::options().write(true).open(&parts()[0]).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&part, &data[..1], 0).unwrap();

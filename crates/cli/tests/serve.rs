@@ -93,8 +93,8 @@ fn a_server_without_any_share_of_its_own_does_not_start() {
         "{said:?}"
     );
     first.stop();
-    // The folder is missing, but no other server has it: the server starts without the share, whose
-    // folder may come back.
+    // The folder is missing, but no other server has it, so the server starts without the share,
+    // whose folder may come back.
     let third = place.serve(&["-c", text(&config("third.toml", &[&place.path("none")]))]);
     let said = third.stop();
     assert!(said.err.contains("no share is served; the lines above say why"), "{said:?}");
@@ -246,7 +246,7 @@ fn a_reload_drops_nobody() {
         assert!(bob.connect_share("photos").await.is_err());
         bob.connect_share("docs").await.unwrap();
 
-        // A faulty configuration changes nothing: ann still works with the old one.
+        // A faulty configuration changes nothing, so ann still works with the old one.
         place.file("frevo.toml", "[server]\nlisten = 7\n", 0o644);
         server.signal("-HUP");
         logged(&place, "reload failed, the old configuration stays in force: ");
@@ -412,8 +412,8 @@ fn what_was_acknowledged_before_the_stop_is_there() {
     client(async {
         let mut ann = log_on(&server, "ann", "pw").await.unwrap();
         let tree = ann.connect_share("photos").await.unwrap();
-        // The file has DELETE_ON_CLOSE, but the client never closes it: the server must delete it
-        // when it stops.
+        // The file has DELETE_ON_CLOSE, but the client never closes it, so the server must delete
+        // it when it stops.
         create_delete_on_close(&ann, &tree, "gone.txt").await.unwrap();
         assert!(photos.join("gone.txt").exists());
         let mut told = false;

@@ -344,8 +344,8 @@ fn an_operation_does_not_wait_for_a_dead_target_when_there_is_another() {
         assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         assert_eq!(world.dialed("one"), 2, "it was given one chance more");
-        // The first target can be reached again, and the second target is lost: the file is opened
-        // at the first one.
+        // The first target can be reached again, and the second target is lost, so the file is
+        // opened at the first one.
         world.host("one").falls.store(false, Ordering::SeqCst);
         world.host("one").is_down.store(false, Ordering::SeqCst);
         world.host("two").falls.store(true, Ordering::SeqCst);

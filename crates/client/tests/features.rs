@@ -88,7 +88,7 @@ fn locks_exclude_and_are_waited_for() {
         one.try_lock(0, 10, LockKind::Exclusive).await.unwrap();
         let refused = two.try_lock(5, 1, LockKind::Shared).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::WouldBlock);
-        // The caller gives up waiting: the request is cancelled, so the lock is not granted to it
+        // The caller gives up waiting. The request is cancelled, so the lock is not granted to it
         // later.
         let waiting = two.lock(5, 1, LockKind::Exclusive);
         assert!(tokio::time::timeout(Duration::from_millis(300), waiting).await.is_err());
@@ -193,7 +193,7 @@ fn a_slow_cipher_is_helped_with_and_all_arrives() {
         share.write("one", &data).await.unwrap();
         assert!(std::fs::read(world.path("one")).unwrap() == data);
         assert!(share.read("one").await.unwrap() == data);
-        // Although calls were cancelled, the connection stays usable: the client does not connect
+        // Although calls were cancelled, the connection stays usable. The client does not connect
         // again.
         let given_up = tokio::time::timeout(Duration::from_millis(5), share.write("two", &data));
         drop(given_up.await);
@@ -233,8 +233,8 @@ fn whoever_keeps_something_is_told_when_the_session_was_lost() {
         // The client's session is closed and not renewed yet. This write by another client breaks
         // its lease, and the server closes its handle.
         other.write("f", b"new").await.unwrap();
-        // The client has a new session, in which this file has not been reconnected yet: no lease
-        // counts until then.
+        // The client has a new session, in which this file has not been reconnected yet, so no
+        // lease counts until then.
         share.metadata("f").await.unwrap();
         assert!(file.lease().is_empty(), "nothing may be kept before");
         assert!(told.0.lock().unwrap().is_empty());

@@ -258,7 +258,7 @@ fn what_is_new_takes_the_place_of_nothing() {
         let found = share.metadata("new").await.unwrap();
         assert_eq!((found.created(), found.modified()), (time, time));
         assert_eq!(found.attributes(), attributes);
-        // This file is hidden and read-only: it can be opened for its attributes, but not for
+        // This file is hidden and read-only, so it can be opened for its attributes, but not for
         // writing.
         let look = |access| share.look_before_replacing("new", access);
         let refused = look(AccessMask::WRITE_DATA).await.unwrap_err();

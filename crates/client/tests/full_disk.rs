@@ -166,8 +166,8 @@ fn less_than_all_is_not_taken_for_all() {
     let (said, done) = put(Command::WRITE, &[Does::Takes(40), Does::Takes(60)]);
     assert_eq!(said, ["make", "write", "make", "write", "write"]);
     done.unwrap();
-    // The server has written a part, but the disk becomes full before the rest: the incomplete file
-    // is removed.
+    // The server has written a part, but the disk becomes full before the rest, so the incomplete
+    // file is removed.
     let full = Does::Refuses(Status::DISK_FULL);
     let does: &'static [Does] = Box::leak(Box::new([Does::Takes(40), Does::Takes(40), full]));
     let (said, done) = put(Command::WRITE, does);

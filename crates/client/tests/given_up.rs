@@ -150,7 +150,7 @@ fn a_lock_that_is_given_up_is_not_held() {
             holder.unlock(0, 10).await.unwrap();
             until("a lock", async || third.try_lock(0, 10, LockKind::Exclusive).await).await;
             third.unlock(0, 10).await.unwrap();
-            // The caller gives up while the lock is being granted: if it was granted, it is
+            // The caller gives up while the lock is being granted. If it was granted, it is
             // released.
             if give_up(waiter.lock(0, 10, LockKind::Exclusive), polls).await.is_some() {
                 waiter.unlock(0, 10).await.unwrap();
@@ -205,7 +205,7 @@ fn no_change_is_missed() {
     in_world(async |world: &World| {
         let share = world.share().await;
         let mut watch = share.watch("", RecursiveMode::NonRecursive).await.unwrap();
-        // The watch is started and given up: from here on the server stores changes for the next
+        // The watch is started and given up, so from here on the server stores changes for the next
         // call.
         assert!(timeout(Duration::from_millis(100), watch.next_changes()).await.is_err());
         let writes = async {

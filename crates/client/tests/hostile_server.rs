@@ -611,7 +611,7 @@ fn a_listing_that_names_a_file_twice_ends() {
         let user = Credentials::new("ann", "secret");
         let session = client.connect(ServerName::new("evil"), user).await?;
         let share = session.share("data").await?;
-        // The listing has one name twice: the stream skips the second one, but `list_dir` reports
+        // The listing has one name twice. The stream skips the second one, but `list_dir` reports
         // an error.
         let streamed = share.read_dir("").await?.collect_all().await?.len();
         assert_eq!(streamed, 2);

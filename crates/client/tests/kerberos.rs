@@ -222,7 +222,7 @@ fn ntlm_is_used_only_where_it_is_allowed() {
         realm.source.has_none.store(false, Ordering::Relaxed);
         assert!(connect(both).await.unwrap().info().unwrap().kerberos);
     });
-    // This server has no keytab, so it refuses tickets: only a client with a password can log on.
+    // This server has no keytab, so it refuses tickets. Only a client with a password can log on.
     in_world(async |world| {
         let clock = Arc::new(Clock(AtomicU64::new(START)));
         let (has_none, given) = (AtomicBool::new(false), AtomicUsize::new(0));

@@ -51,8 +51,8 @@ async fn once_with(
         };
         check("at the end");
         if fault == Fault::Late {
-            // Another program puts a file at the name that the operation made: a late copy of the
-            // request must not remove it.
+            // Another program puts a file at the name that the operation made. A late copy of the
+            // request must not remove that file.
             if !make.is_empty() {
                 std::fs::write(world.path(make), name).unwrap();
             }

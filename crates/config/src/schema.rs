@@ -178,8 +178,8 @@ impl Config {
     pub fn guard_folders(&mut self) {
         let folder_of = |share: &ShareSection| share.path.get_ref().clone();
         let bins = self.shares.iter().filter_map(|share| {
-            // A share with one folder for each user is left out: its recycle bins are in the users'
-            // folders.
+            // A share with one folder for each user is left out, because its recycle bins are in
+            // the users' folders.
             let recycle = share.recycle.as_ref().filter(|_| share.user_part().is_none())?;
             Some((recycle.folder.0.clone(), folder_of(share)))
         });

@@ -108,8 +108,8 @@ impl Key {
 
     fn seal(&self, nonce: &[u8; 16], aad: &[u8], in_out: &mut [u8]) -> [u8; TAG_LEN] {
         let (gcm, ccm) = split(nonce);
-        // The length is always allowed: a frame has at most 16 MiB, GCM takes 64 GiB, and CCM with
-        // nonces of 11 bytes takes 4 GiB.
+        // The length is always allowed, because a frame has at most 16 MiB, GCM takes 64 GiB, and
+        // CCM with nonces of 11 bytes takes 4 GiB.
         let tag = match self {
             Self::Gcm(key) => {
                 let nonce = aead::Nonce::assume_unique_for_key(gcm);

@@ -339,8 +339,8 @@ impl Filesystem for Bridge {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        // The answer to RELEASE is sent first: no program waits for it, and the kernel need not
-        // keep the request.
+        // The answer to RELEASE is sent first, because no program waits for it, and the kernel need
+        // not keep the request.
         reply.ok();
         let volume = Arc::clone(&self.volume);
         self.works.begin(async move { volume.release(handle.0).await });

@@ -395,8 +395,8 @@ impl Nodes {
             // gets another one.
             ROOT => MADE_UP | ROOT,
             // The number of a parent cannot be that of a directory below it. Another file system
-            // may be mounted there on the server, or the server lies: the directory gets a number
-            // from its name.
+            // may be mounted there on the server, or the server lies. So the directory gets a
+            // number from its name.
             id if kind == FileType::Directory && parent.is_within(id) => {
                 table.id_of(parent.id, name)
             }

@@ -76,7 +76,7 @@ impl Shared {
     }
 
     fn take(self: &Arc<Self>) {
-        // A Taker starts a new task when it is dropped, so it is made only in a running task: a
+        // A Taker starts a new task when it is dropped, so it is made only in a running task. A
         // task that never ran, dropped at the end of its runtime, must start none.
         let _taker = Taker(self);
         for _ in 0..GO_ON_AT_ONCE {

@@ -90,7 +90,7 @@ impl Buf {
             return Self::new();
         }
         let block = match class_for(bytes) {
-            // While a thread ends, its pool may be dropped already: then a new block is allocated.
+            // While a thread ends, its pool may be dropped already. Then a new block is allocated.
             Some(class) => POOL
                 .try_with(|pool| pool.borrow_mut().take(class))
                 .unwrap_or_else(|_| Block::allocate(CLASSES[class])),

@@ -196,8 +196,8 @@ impl File {
                     self.mount.learn_cachestat(true);
                     return cached > last / page - offset / page;
                 }
-                // Old kernels lack cachestat(2), and newer ones allow it only to the file's owner:
-                // the mount remembers that.
+                // Old kernels lack cachestat(2), and newer ones allow it only to the file's owner.
+                // The mount remembers that.
                 Err(_) => self.mount.learn_cachestat(false),
             }
         }

@@ -10,8 +10,8 @@
 //! Types that move between cores are `Send`: [`Buf`], [`FrameReader`], [`transport::Detached`],
 //! [`CoreHandle`].
 #![deny(unsafe_op_in_unsafe_fn)]
-// Clippy warns of a temporary value in the head of a `for` or `match`, such as the guard of a lock:
-// it exists until the end of the block.
+// Clippy warns of a temporary value in the head of a `for` or `match`, such as the guard of a lock,
+// because it exists until the end of the block.
 #![warn(clippy::significant_drop_in_scrutinee)]
 
 #[cfg(not(target_os = "linux"))]

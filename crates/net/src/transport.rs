@@ -252,8 +252,8 @@ impl Stream {
                 stream.shutdown_write();
                 Ok(())
             }
-            // RDMA closes both directions together, after the last messages: one direction alone
-            // cannot be closed.
+            // RDMA closes both directions together, after the last messages, because one direction
+            // alone cannot be closed.
             Self::Rdma(_) => Ok(()),
         }
     }

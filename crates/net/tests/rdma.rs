@@ -329,7 +329,7 @@ fn a_window_is_invalidated_by_the_answer_or_by_its_owner() {
         // may be for messages.
         let registrations = more(counts.registrations, before.registrations) - 20;
         assert!(registrations <= 3, "{registrations}");
-        // Five of the keys were not invalidated: their windows are freed, and new ones were made
+        // Five of the keys were not invalidated. Their windows are freed, and new ones were made
         // instead.
         assert_eq!(more(counts.windows_made, before.windows_made), 5);
         assert_eq!(counts.windows, 0);

@@ -85,7 +85,7 @@ async fn long_frames_cross_a_slow_wire_and_wait_for_their_reader() {
     let frame = pattern(1 << 20);
     let mut reader = FrameReader::new(2 << 20);
     let (sent, got) = tokio::join!(send(&client, &frame), async {
-        // The server does not read and so grants no credits: the client must stop sending.
+        // The server does not read, so it grants no credits. The client must stop sending.
         sleep(Duration::from_secs(1)).await;
         let unread = pair.server.held_bytes();
         assert!(unread < 1 << 20, "{unread} bytes wait");

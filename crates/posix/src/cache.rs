@@ -258,8 +258,8 @@ impl NameCache {
             self.missed(seen.key, &hint);
             return None;
         }
-        // The hint is used unless the entry is missing: any other error is reported by the open
-        // that follows.
+        // The hint is used unless the entry is missing, because any other error is reported by the
+        // open that follows.
         Some(Some(hint))
     }
 
@@ -291,7 +291,7 @@ impl NameCache {
             if asked > RETRIES {
                 return Known::Doubtful(doubtful);
             }
-            // The stat comes after the watch has begun: the kernel reports all later changes of
+            // The stat comes after the watch has begun, so the kernel reports all later changes of
             // this name.
             match sys::stat_at(dir.fd(), &doubtful) {
                 Ok(_) => state.update(seen.key, Update::Insert(doubtful.into())),
@@ -485,8 +485,8 @@ impl NameCache {
             let content = Content::Reading(Some(Vec::new()));
             let used = AtomicU64::new(self.age.load(Ordering::Relaxed));
             state.drop_directory(key);
-            // In some stacked file systems one directory has two keys but only one watch: the older
-            // key is dropped.
+            // In some stacked file systems one directory has two keys but only one watch. So the
+            // older key is dropped.
             if let Some(other) = state.watched.insert(watch, key) {
                 state.drop_directory(other);
                 state.watched.insert(watch, key);

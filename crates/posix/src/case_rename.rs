@@ -52,7 +52,7 @@ fn spellings(dir: &Dir, name: &[u8], on_core: usize) -> VfsResult<Vec<Vec<u8>>> 
 pub(crate) fn rename_case(dir: &Dir, stored: &[u8], wanted: &[u8]) -> VfsResult<()> {
     let fd = dir.fd();
     rustix::fs::renameat(fd, stored, fd, wanted).map_err(fault_of)?;
-    // The new name may be there already: then the rename is complete, and no later error may undo
+    // The new name may be there already. Then the rename is complete, and no later error may undo
     // it.
     if spellings(dir, wanted, usize::MAX)?.iter().any(|name| name == wanted) {
         return Ok(());

@@ -201,7 +201,7 @@ impl Drop for Assumed {
             IS_ACTING.set(thread.wanted.is_some());
             match thread.wanted.clone() {
                 // If the thread cannot return to the former user, it would continue with another
-                // user's rights: the process must end.
+                // user's rights. So the process must end.
                 Some(before) => {
                     if thread.become_(Some(&before)).is_err() {
                         die("cannot act as the user that it acted as before");

@@ -13,7 +13,7 @@ pub fn take_variable(name: &CStr) -> Option<OsString> {
         return std::env::var_os(OsString::from_vec(name.to_bytes().to_vec()));
     }
     let mut found = None;
-    // The variable may occur twice: the loop erases all of its values and keeps the first one.
+    // The variable may occur twice. The loop erases all of its values and keeps the first one.
     loop {
         // SAFETY: the name is a C string, and no other thread changes the environment.
         let value = unsafe { libc::getenv(name.as_ptr()) };

@@ -27,8 +27,8 @@ pub fn fault_of(errno: Errno) -> Fault {
         // later.
         Errno::AGAIN => Fault::Leased,
         Errno::STALE => Fault::Stale,
-        // NXIO and NODEV come from special files without a device. NODATA is missing here: callers
-        // handle it where an attribute may be absent.
+        // NXIO and NODEV come from special files without a device. NODATA is missing here, because
+        // callers handle it where an attribute may be absent.
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::NXIO | Errno::NODEV => {
             Fault::NotSupported
         }

@@ -96,7 +96,7 @@ pub(crate) fn zero(fd: BorrowedFd<'_>, first: u64, length: u64, punch: bool) -> 
     {
         at = to.min(beyond);
         match zero_by(fd, FallocateFlags::ZERO_RANGE, from, at) {
-            // Zeroing is not supported, or would need new space (as on btrfs): punching a hole
+            // Zeroing is not supported, or would need new space (as on btrfs). Punching a hole
             // gives zeros, too.
             Err(Errno::OPNOTSUPP | Errno::NOSPC | Errno::DQUOT) => {
                 zero_by(fd, FallocateFlags::PUNCH_HOLE, from, at).map_err(fault)?;
@@ -137,7 +137,7 @@ pub(crate) fn allocated(
 /// other I/O passes its own offset.
 fn next_data(fd: BorrowedFd<'_>, at: u64) -> Result<Option<(u64, u64)>, Errno> {
     let from = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
-        // No data follows `from`: the rest of the file is a hole.
+        // No data follows `from`, so the rest of the file is a hole.
         Err(Errno::NXIO) => return Ok(None),
         from => from?,
     };

@@ -66,7 +66,7 @@ mod tests {
         noted.retain(|number| *number == one);
         Inherited(noted).close();
         assert!(flags(one).is_err() && flags(two).is_ok());
-        // The number is free again: a new file may get it and must not be closed.
+        // The number is free again, so a new file may get it and must not be closed.
         let file = std::fs::File::open("/").unwrap();
         assert!(flags(file.as_raw_fd()).is_ok());
         // SAFETY: the descriptor was opened above, and no Rust value owns it.

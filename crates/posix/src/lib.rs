@@ -9,8 +9,8 @@
 //!
 //! Data descriptors have `O_NONBLOCK`, so that opening never waits for a lease of a local process;
 //! it has no effect on reads and writes of regular files.
-// Clippy warns of a temporary value in the head of a `for` or `match`, such as the guard of a lock:
-// it exists until the end of the block.
+// Clippy warns of a temporary value in the head of a `for` or `match`, such as the guard of a lock,
+// because it exists until the end of the block.
 #![warn(clippy::significant_drop_in_scrutinee)]
 
 mod abilities;

@@ -14,7 +14,7 @@ use crate::errno::fault_of;
 /// Shows a lock, replacing the lock shown for its range before; false if another program holds a
 /// conflicting one.
 pub(crate) fn show(fd: BorrowedFd<'_>, lock: HostLock) -> VfsResult<bool> {
-    // No file has bytes beyond i64::MAX, so no local program can lock them: the lock counts as
+    // No file has bytes beyond i64::MAX, so no local program can lock them. So the lock counts as
     // granted.
     let Ok(start) = i64::try_from(lock.first) else { return Ok(true) };
     // In fcntl(2) the length zero means "to the end of the file", also after it has grown.

@@ -338,7 +338,7 @@ mod tests {
         let (ours, theirs) = Channel::pair().unwrap();
         drop(theirs);
         assert!(Channels::new(vec![ours]).ask(&Question::UserName(0)).is_err());
-        // The helper crashes while it has a question: the caller must get an error and not wait for
+        // The helper crashes while it has a question. The caller must get an error and not wait for
         // ever.
         let (ours, theirs) = Channel::pair().unwrap();
         let helper = Channels::new(vec![ours]);
@@ -346,8 +346,8 @@ mod tests {
             let asked = channel::question(theirs.as_fd()).unwrap().unwrap();
             assert_eq!(asked.question, Question::UserName(0));
             channel::tell_crash(theirs.as_fd());
-            // A new helper answers only the next question: neither the lost question nor a late
-            // crash report may disturb it.
+            // A new helper answers only the next question, because neither the lost question nor a
+            // late crash report may disturb it.
             channel::tell_crash(theirs.as_fd());
             while answer_one(theirs.as_fd()) {}
         });

@@ -414,8 +414,8 @@ mod tests {
         }
 
         #[test]
-        // If two different names of clients led to one disk name, one file would replace the other:
-        // each name must have its own.
+        // If two different names of clients led to one disk name, one file would replace the other.
+        // So each name must have a disk name of its own.
         fn no_two_client_names_meet(a in "[a-b. \u{EF80}-\u{EFFF}\u{F001}-\u{F030}é]{1,6}", b in "[a-b. \u{EF80}-\u{EFFF}\u{F001}-\u{F030}é]{1,6}") {
             if let (Ok(x), Ok(y)) = (disk(&a), disk(&b)) {
                 assert_eq!(x == y, a == b);

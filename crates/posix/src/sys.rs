@@ -25,7 +25,7 @@ pub(crate) fn open_beneath(
     let flags = flags | OFlags::CLOEXEC;
     for _ in 0..RETRIES {
         match rustix::fs::openat2(dir, path, flags, mode, resolve) {
-            // A rename happened while ".." was resolved: the kernel returns AGAIN, so the call is
+            // A rename happened while ".." was resolved. The kernel returns AGAIN, so the call is
             // repeated.
             Err(Errno::AGAIN | Errno::INTR) => {}
             other => return other,

@@ -89,8 +89,8 @@ pub(crate) fn probe(root: BorrowedFd<'_>, options: &PosixOptions) -> Result<Volu
         descriptors: xattrs && options.nt_acls == NtAcls::Xattr,
         posix_names: !(WITHOUT_POSIX_NAMES.contains(&(kind & 0xFFFF_FFFF))
             || kind == FUSE && is_fat_on_fuse(root)),
-        // Streams need extended attributes: even a stream that is stored in the side folder is
-        // found through an attribute.
+        // Streams need extended attributes, because even a stream that is stored in the side folder
+        // is found through an attribute.
         streams: xattrs && options.streams != Streams::Off,
         read_only,
         shares_extents: extents::can_share(root),

@@ -216,8 +216,8 @@ fn snapshots_of_other_shares_are_out_of_reach() {
         let same = open(&dir.path().join("data"), snapshots);
         let reach = same.open(&name(".snapshots"), &create_dir());
         assert_eq!(reach.unwrap_err(), Fault::AccessDenied, "{snapshots}");
-        // The folder that contains the snapshots is this share itself: `data` stays reachable, only
-        // the snapshots in it are protected.
+        // The folder that contains the snapshots is this share itself. So `data` stays reachable,
+        // and only the snapshots in it are protected.
         let beside = open(dir.path(), &format!("{}/snap-%Y%m%d", dir.path().display()));
         beside.open(&name("data"), &how()).unwrap();
         let reach = beside.open(&name("snap-20260101"), &create_dir());

@@ -92,7 +92,7 @@ fn a_file_has_so_many_streams() {
     make("first").unwrap();
     let file = s.vfs.open(&name("f"), &how()).unwrap().node;
     assert_eq!(file.streams().unwrap().len(), STREAMS_SHOWN);
-    // Earlier versions allowed more streams: these files, too, must be removed with the file.
+    // Earlier versions allowed more streams, so these files, too, must be removed with the file.
     for number in 0..STREAMS_SHOWN {
         std::fs::write(side.join(format!(":t{number}")), "").unwrap();
     }

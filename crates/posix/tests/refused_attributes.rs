@@ -45,8 +45,8 @@ fn only_an_absent_list_is_no_list() {
         let looked = share.vfs.open(&name("f"), &how()).unwrap();
         let written = share.vfs.open(&name("f"), &write()).unwrap();
         refusing(errno.raw_os_error(), move || {
-            // Both handles must report the same: one reads the attribute through its descriptor,
-            // the other, without access to data, by path.
+            // Both handles must report the same, because one reads the attribute through its
+            // descriptor, the other, without access to data, by path.
             assert_eq!(looked.node.stored_security(), expected, "{errno}");
             assert_eq!(written.node.stored_security(), expected, "{errno}");
             assert_eq!(written.node.security().is_ok(), expected.is_ok(), "{errno}");

@@ -92,7 +92,7 @@ fn large_streams_are_in_the_side_folder() {
     assert_eq!(content(&s, &long).unwrap(), b"long");
     let longer = stream(&format!("f:{}", "n".repeat(255)));
     assert_eq!(s.vfs.open(&longer, &create()).unwrap_err(), Fault::NameTooLong);
-    // The host copies a file with all attributes: the copy must not share the large streams of the
+    // The host copies a file with all attributes. The copy must not share the large streams of the
     // original.
     s.file("copy", "");
     set(&s, "copy", "user.frevo.streams", mark.as_bytes());

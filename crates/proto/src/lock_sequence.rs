@@ -235,7 +235,7 @@ mod tests {
         assert!(sequences.promise(first));
         assert!(!sequences.undone(first));
         assert!(sequences.has(first));
-        // The client uses the second number, so it has the answer to the first request: undoing the
+        // The client uses the second number, so it has the answer to the first request. Undoing the
         // first one has no effect any more.
         sequences.begin(second);
         assert!(!sequences.undone(first));

@@ -178,7 +178,7 @@ mod tests {
         let replay = open.start(Command::WRITE, 2, true).unwrap();
         open.finish(replay);
         assert_eq!(open, ChannelSequence::new(2));
-        // A reconnect with the same channel sequence resets nothing: requests from before the
+        // A reconnect with the same channel sequence resets nothing, so requests from before the
         // reconnect still count.
         let lost = open.start(Command::WRITE, 2, false).unwrap();
         open.reconnect(2);

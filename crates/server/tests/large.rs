@@ -288,7 +288,7 @@ async fn opens(world: &World) {
         assert_eq!(world.server.watchdog.held(), 0, "{size}: a poll held its core");
     }
     costs.check();
-    // The Opens are not closed one by one: the end of the connection closes them.
+    // The Opens are not closed one by one, because the end of the connection closes them.
 }
 
 #[test]

@@ -323,8 +323,8 @@ fn a_lease_key_is_for_one_file() {
                 .expect(Status::INVALID_PARAMETER);
             assert!(!world.path(other).exists());
         }
-        // Lease keys belong to a client: another client may use the same key for another file, and
-        // the first client can use it again.
+        // Lease keys belong to a client, so another client may use the same key for another file,
+        // and the first client can use it again.
         let (mut two, theirs) = world.session("bob", &Offer::default()).await;
         assert_eq!(
             lease(&two.on(&theirs, with_lease(&Want::file("g"), key(1), rh())).await)

@@ -25,7 +25,7 @@ fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
     const LIMIT: usize = 64 << 20;
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        // A waiting request keeps only a part of its frame: with whole frames, 500 requests would
+        // A waiting request keeps only a part of its frame. With whole frames, 500 requests would
         // take 34 MiB.
         let (mut watcher, watched) = world.session("ann", &Offer::default()).await;
         let directory = watcher.open_file(&watched, &Want::directory("d")).await;
@@ -67,7 +67,7 @@ fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
         let rest = hold(8);
         assert_eq!(budget::fullness(), Fullness::Full);
         assert!(world.connect_from(Ipv4Addr::LOCALHOST.into()).is_some(), "newcomers have room");
-        // Memory is short, but a connected client is still served: its large requests are handled
+        // Memory is short, but a connected client is still served. Its large requests are handled
         // one after another.
         let file = peer.open_file(&mount, &Want::file("f")).await;
         let data = vec![7; 1 << 20];

@@ -103,7 +103,7 @@ fn they_are_negotiated_when_both_want_them() {
 
 #[test]
 fn a_create_says_the_mode_and_is_told_owner_and_group() {
-    // The file gets the mode of the request: this process's umask must not change it.
+    // The file gets the mode of the request, so this process's umask must not change it.
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &offer()).await;
         let reply = peer.create(&mount, &posix(Want::file("f"), 0o100_666)).await;

@@ -189,8 +189,8 @@ fn transforms_are_negotiated_where_there_is_rdma() {
             let reply = world.connect().try_negotiate(&offer(offered)).await;
             assert_eq!(chosen(&reply), expected, "{offered:?}");
         }
-        // With AES-CMAC as signing algorithm, only encryption is offered for RDMA data: a signature
-        // of file data could be used as the signature of a message.
+        // With AES-CMAC as signing algorithm, only encryption is offered for RDMA data, because a
+        // signature of file data could be used as the signature of a message.
         let cmac = Offer { signing: vec![1], ..offer(&[1, 2]) };
         let reply = world.connect().try_negotiate(&cmac).await;
         assert_eq!(chosen(&reply), Some(vec![RdmaTransformId::ENCRYPTION]));

@@ -396,8 +396,8 @@ fn x2_what_the_other_commands_need() {
         for (what, is_directory, needs, draft) in cases {
             check((world, &mut peer, &mount), what, is_directory, needs, draft).await;
         }
-        // Only the refusal is tested here: with the right, CHANGE_NOTIFY would wait, which other
-        // tests cover.
+        // Only the refusal is tested here, because with the right, CHANGE_NOTIFY would wait, which
+        // other tests cover.
         let watch = |file: FileId| {
             Draft::new(Command::CHANGE_NOTIFY).with(|w| {
                 change_notify::Request {

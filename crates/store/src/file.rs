@@ -491,7 +491,7 @@ impl File {
     fn removed_by(&self, link: &Link, unlinks: bool) -> Vec<Link> {
         let is_last = self.open_count() == 0;
         let goes = |doomed: &&Doomed| {
-            // The deleted link may be this same link: through another shared folder it has another
+            // The deleted link may be this same link. Through another shared folder it has another
             // path. Then its removal has waited until this Open closed.
             let has_waited = self.is_one_link(&doomed.link, link);
             is_last
@@ -510,8 +510,8 @@ impl File {
     }
 
     fn doom(&mut self, link: Link, by: OpenId, parent: Option<LeaseKey>) {
-        // A name that may mean the same link as one in the list is added, too: removing a link
-        // twice does no harm.
+        // A name that may mean the same link as one in the list is added, too, because removing a
+        // link twice does no harm.
         if !self.doomed.iter().any(|doomed| is_surely_one_link(self.key, &doomed.link, &link)) {
             self.doomed.push(Doomed { link, by, remover: None, parent });
         }

@@ -23,7 +23,7 @@ pub(crate) fn inside() -> Result<Option<std::process::ExitStatus>> {
         return Ok(None);
     }
     // The server reads link speeds from /sys, which shows the network namespace in which it was
-    // mounted: it is mounted again in the new one.
+    // mounted. So /sys is mounted again in the new namespace.
     let status = Command::new("unshare")
         .args(["--net", "--mount", "--propagation", "private", "--"])
         .args(["sh", "-c", "mount -t sysfs sysfs /sys && exec \"$@\"", "sh"])

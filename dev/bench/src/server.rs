@@ -80,7 +80,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The child is the first process of smbd's PID namespace: when it is killed, the kernel
+        // The child is the first process of smbd's PID namespace, so when it is killed, the kernel
         // kills all others in the namespace.
         let _ = self.child.kill();
         let _ = self.child.wait();

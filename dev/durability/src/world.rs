@@ -166,8 +166,8 @@ impl World {
         let (session, share) = log_on(address, KEPT, true).await?;
         let common = OpenOptions::new().read(true).write(true).lease(LeaseState::EMPTY);
         let common = common.open(&share, COMMON).await?;
-        // This lock survives only if the handle is restored: opening the file again by its name
-        // does not bring the lock back.
+        // This lock survives only if the handle is restored, because opening the file again by its
+        // name does not bring the lock back.
         common.try_lock(STANDING - 1, 1, LockKind::Exclusive).await?;
         Ok(Self {
             files: machine.files(),

@@ -22,7 +22,8 @@ pub fn compression(data: &[u8]) {
         Compressed::Chained { payloads, .. } => {
             let mut list: Vec<_> = payloads.collect();
             // MS-SMB2 3.1.5.3: at the end of a message bytes up to the length of a payload header
-            // are ignored, and so is an empty payload: it is removed before the comparison.
+            // are ignored, and so is an empty payload. So an empty payload at the end is removed
+            // before the comparison.
             while list.last() == Some(&Payload::Plain(&[])) {
                 list.pop();
             }

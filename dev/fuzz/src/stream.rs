@@ -53,7 +53,7 @@ pub fn frame_reader(data: &[u8]) {
                 Ok(Some(frame)) => panic!("{} bytes that nobody sent", frame.len()),
                 Err(_) => assert!(fault, "the bytes are in order"),
             }
-            // The peer may still be writing, but the reader stops here: dropping its end makes the
+            // The peer may still be writing, but the reader stops here. Dropping its end makes the
             // writes fail.
             drop(theirs);
         };

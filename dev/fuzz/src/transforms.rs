@@ -47,7 +47,8 @@ pub fn transforms(data: &[u8]) {
     peer.sign(message);
     let mut frame = peer.seal(message);
     if let (Some(byte), true) = (frame.get_mut(usize::from(damage[0])), damage[1] != 0) {
-        // The receiver must notice the changed byte: even reserved bytes are protected by the tag.
+        // The receiver must notice the changed byte, because even reserved bytes are protected by
+        // the tag.
         *byte ^= damage[1];
         let opened = peer.open(&frame);
         assert!(opened.is_none_or(|(opened, _)| opened.sealed_for.is_none()), "damaged");

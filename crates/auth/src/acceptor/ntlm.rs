@@ -97,8 +97,9 @@ impl Challenged {
         found: Option<&Account>,
     ) -> (Key, bool) {
         // Deviation: MS-NLMP 3.2.5.1.2 suggests to refuse a TimeStamp that differs from the
-        // server's by more than 36 hours. The server does not compare it: each challenge is new and
-        // used once, so an old response cannot be repeated, and devices without a clock can log on.
+        // server's by more than 36 hours. The server does not compare it, because each challenge is
+        // new and used once, so an old response cannot be repeated, and devices without a clock can
+        // log on.
         let zero_hash = NtHash::from_bytes([0; 16]);
         let hash = found.map_or(&zero_hash, |account| &account.nt_hash);
         // MS-NLMP 3.2.5.1.2: some clients send a domain but compute the response without it, so the
@@ -319,7 +320,8 @@ impl Proof {
             Err(reason) => return none(reason),
         };
         let Ok(base) = <[u8; 16]>::try_from(logon.session_key.as_slice()) else {
-            // The password was checked: this counts as a guess, like every other outcome of a check.
+            // The password was checked. This counts as a guess, like every other outcome of a
+            // check.
             let why = "its answer has a session key of another length";
             return none(Reason::DomainRefused(String::from(why)));
         };

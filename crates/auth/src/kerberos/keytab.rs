@@ -211,8 +211,8 @@ mod tests {
     fn other_versions_and_types() {
         assert_eq!(Keytab::parse(&[5, 1]).unwrap_err().what, "keytab: version");
         assert_eq!(Keytab::parse(&[]).unwrap_err().what, "keytab: version");
-        // This entry has a DES key of 8 bytes, which is not supported: it is skipped and its type
-        // (3) noted.
+        // This entry has a DES key of 8 bytes, which is not supported. So it is skipped and its
+        // type (3) noted.
         let mut des = alloc::vec![5, 2, 0, 0, 0, 28, 0, 1, 0, 1, b'R', 0, 1, b'u', 0, 0, 0, 1];
         des.extend([0, 0, 0, 0, 7, 0, 3, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
         des[5] = (des.len() - 6) as u8;

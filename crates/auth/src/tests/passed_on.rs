@@ -88,8 +88,8 @@ fn refusals_of_the_domain_count_and_its_silence_does_not() {
     let silent = |_: &DomainQuestion| Err(Reason::DomainSilent(String::from("x")));
     let refusal = with_domain(&mut client("ann@a.test", ""), &mut server(), silent).unwrap_err();
     assert_eq!((&*refusal.user, &*refusal.account), ("ann@a.test", ""));
-    // The controller returns another session key than the client has: an attacker changed the
-    // exchange or the controller's answer.
+    // The controller returns another session key than the client has, because an attacker changed
+    // the exchange or the controller's answer.
     let other = |question: &DomainQuestion| {
         let session_key = Zeroizing::new(vec![1; 16]);
         answer_of(question, "domain password").map(|logon| DomainLogon { session_key, ..logon })

@@ -32,8 +32,8 @@ pub(crate) fn tell_server(file: &Path, config: Option<&Config>) -> Done {
                 return Ok(());
             }
             // No server with this state directory is running, so no server needs to learn of the
-            // change. Missing rights are not the reason: a user who may change the account file may
-            // also use the server's socket.
+            // change. Missing rights are not the reason, because a user who may change the account
+            // file may also use the server's socket.
             Err(Refused::Refused { status: 404, .. } | Refused::Unreachable(_)) => {}
             Err(Refused::Refused { why, .. } | Refused::Broken(why)) => {
                 return Err(Failure::new(

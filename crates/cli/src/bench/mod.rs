@@ -173,7 +173,7 @@ pub(crate) fn run(bench: &Bench) -> Done {
             never = channels::follow() => match never {},
         };
         channels::tell_sums();
-        // Background tasks close the dropped files: yielding lets them send their requests before
+        // Background tasks close the dropped files. Yielding lets them send their requests before
         // the logoff.
         tokio::task::yield_now().await;
         let _ = tokio::time::timeout(LAST_REQUESTS, log_off()).await;
@@ -299,7 +299,7 @@ async fn measure_in(
 /// Fails if the volume has no space for the large files.
 async fn has_room(share: &Share, scratch: &Scratch, plan: &Plan) -> Done {
     let needed = plan.sizes.data.saturating_mul(plan.clients as u64);
-    // Some servers do not report their free space: then the measurement begins without this check.
+    // Some servers do not report their free space. Then the measurement begins without this check.
     let Ok(space) = share.disk_space(&scratch.path).await else { return Ok(()) };
     let free = space.available_bytes();
     if !plan.tests.iter().any(|test| test.uses_data()) || needed < free {

@@ -59,8 +59,8 @@ impl Scratch {
     }
 
     async fn remove_once(&self) -> Result<()> {
-        // Files are removed first, many in parallel: one by one, thousands of files would take a
-        // round trip each.
+        // Files are removed first, many in parallel, because removing thousands of files one by one
+        // would take a round trip for each.
         let mut files = Vec::new();
         let mut walk = self.share.walk(&self.path);
         while let Some(entry) = walk.next_entry().await? {

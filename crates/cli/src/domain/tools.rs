@@ -209,7 +209,7 @@ fn run(mut command: Command, input: Option<&str>, what: &str) -> Done {
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     if let (Some(mut pipe), Some(input)) = (child.stdin.take(), input) {
-        // The write fails if the program ends without reading its input: then its output tells the
+        // The write fails if the program ends without reading its input. Then its output tells the
         // reason.
         let _ = pipe.write_all(input.as_bytes());
     }

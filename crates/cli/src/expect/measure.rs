@@ -72,8 +72,8 @@ pub(crate) async fn measure(
         }
         one_by_one.push(bytes as f64 / began.elapsed().as_secs_f64());
     }
-    // The file is read three times and the best rate counts: only later reads find the queue depth
-    // adjusted and the file in the server's memory.
+    // The file is read three times and the best rate counts, because only later reads find the
+    // queue depth adjusted and the file in the server's memory.
     let mut pipelined = 0.0_f64;
     for _ in 0..3 {
         let began = Instant::now();

@@ -125,8 +125,8 @@ impl Names {
         rules: &NameRules,
         to: &mut Converted,
     ) -> Result<(), String> {
-        // root is always a local user: no domain has one, and the server would refuse the domain's
-        // users if a list has a name that cannot be resolved.
+        // root is always a local user, because no domain has one, and the server would refuse the
+        // domain's users if a list has a name that cannot be resolved.
         if !rules.is_member() || name == "root" {
             return to.push(mark, name);
         }
@@ -210,8 +210,8 @@ mod tests {
             }
         }
         for list in ["invalid users", "read list"] {
-            // In a list that takes rights away these entries are kept without their domain: users
-            // of another domain cannot log on, but OTHER or LAB may be the server's own name.
+            // In a list that takes rights away these entries are kept without their domain, because
+            // users of another domain cannot log on, but OTHER or LAB may be the server's own name.
             assert_eq!(one(standalone, list, "OTHER\\ann @LAB\\it").unwrap(), ["ann", "@it"]);
             for bad in ["&staff", "%U", "%D\\ann", "S-1-x"] {
                 assert!(one(standalone, list, bad).is_err(), "{list} = {bad}");

@@ -91,7 +91,7 @@ mod tests {
         assert!(plain.failure.is_none());
         assert_eq!(plain.read(&at("long.conf")), Included::Unknown);
         assert!(plain.failure.is_some(), "a file that is too long is not left out");
-        // The limit applies to all included files together: only 7 of the 20 reads are done.
+        // The limit applies to all included files together, so only 7 of the 20 reads are done.
         let reads = (0..20).filter(|_| plain.read(&at("more.conf")) != Included::Unknown).count();
         assert_eq!(reads, 7);
 

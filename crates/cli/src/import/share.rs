@@ -500,8 +500,8 @@ impl<'a> Share<'a> {
     /// The permission bits of new files and folders. Bits that are forced are bits that may be set:
     /// clients ask for 0666 and 0777, unless they have the POSIX extensions.
     fn write_modes(&self, report: &mut Report, toml: &mut String) {
-        // The modes are always written: without a mask, clients with the POSIX extensions could set
-        // all bits.
+        // The modes are always written, because without a mask, clients with the POSIX extensions
+        // could set all bits.
         let modes = [
             ("file_mode", "create mask", 0o744, "force create mode", 0o666),
             ("directory_mode", "directory mask", 0o755, "force directory mode", 0o777),

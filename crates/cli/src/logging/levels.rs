@@ -67,8 +67,8 @@ impl<S: Subscriber> Layer<S> for Filters {
             all = all.map(|level| level.max(LevelFilter::ERROR));
         }
         let Some((_, filter)) = &self.of_client else { return all };
-        // A filter without a hint may let every level pass: `?` then returns no hint for all
-        // filters.
+        // If one filter has no hint, it may let every level pass. Then `?` returns None, which
+        // means no hint for all filters together.
         Some(all?.max(EnvFilter::max_level_hint(filter)?))
     }
 

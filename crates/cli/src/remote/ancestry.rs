@@ -81,7 +81,7 @@ impl Ancestry {
         for name in names {
             if self.local.is_some() {
                 // The two names have the same file number and modification time, which hardly
-                // happens by chance: the first one is taken.
+                // happens by chance. So the first one is taken.
                 return Some(name);
             }
             let found = share.identity(&join(path, name)).await.ok().flatten();

@@ -50,8 +50,8 @@ impl Colors {
     fn parse(text: &str) -> Self {
         let mut colors = Self::default();
         for (what, color) in text.split(':').filter_map(|one| one.split_once('=')) {
-            // A colour consists only of digits and semicolons: any other text could be a harmful
-            // escape sequence.
+            // A colour consists only of digits and semicolons, because any other text could be a
+            // harmful escape sequence.
             if color.is_empty() || !color.chars().all(|one| one.is_ascii_digit() || one == ';') {
                 continue;
             }

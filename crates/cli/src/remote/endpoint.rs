@@ -306,8 +306,8 @@ impl Endpoint {
                     Err(error) if may_be_missing && error.is_not_found() => {}
                     done => kept = done.map_err(failed)?,
                 }
-                // A source file whose name is illegal here cannot be compared: it is reported as a
-                // failure, and the target's file of that name stays.
+                // A source file whose name is illegal here cannot be compared. So it is reported as
+                // a failure, and the target's file of that name stays.
                 for path in illegal.iter().filter(|_| !may_be_missing) {
                     failed_below(illegal_name(share, path)).map_err(failed)?;
                 }

@@ -385,8 +385,8 @@ async fn make_remote(
     }
     let is_directory = found.attributes().contains(FileAttributes::DIRECTORY);
     if found.is_symlink() && is_directory == *to_directory {
-        // `retarget_symlink` is one request: if the command is interrupted, either the old link or
-        // the new one exists.
+        // `retarget_symlink` is one request, so if the command is interrupted, either the old link
+        // or the new one exists.
         match share.retarget_symlink(target, path, *to_directory).await {
             Err(error) if error.status().is_some() => {}
             done => return done,
@@ -420,7 +420,7 @@ async fn replace(
     match renamed {
         Err(error) if has_directory && error.status().is_some_and(|it| refusals.contains(&it)) => {
             // If the command is interrupted between the two requests, only the new link under its
-            // temporary name (`part`) exists: the next sync removes it and makes the link again.
+            // temporary name (`part`) exists. The next sync removes it and makes the link again.
             remove_forced(share, path, found, true).await?;
             share.rename_if_not_exists(part, path).await
         }

@@ -82,7 +82,8 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
         return (path, &[]);
     }
     let begin = path.get(..=WHOLE_MAX).unwrap_or_default();
-    // A single name that is too long cannot be split: it is passed on, and the system refuses it.
+    // A single name that is too long cannot be split. So it is passed on, and the system refuses
+    // it.
     let slash = begin.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
     let names = begin.get(..slash).unwrap_or_default();
     let end = names.iter().rposition(|byte| *byte != b'/').map(|last| last + 1);

@@ -114,7 +114,7 @@ pub(crate) fn block_on<T>(
     let done = runtime.block_on(async {
         let done = tokio::select! {
             done = work => {
-                // Background tasks close dropped files: yielding lets them send their requests
+                // Background tasks close dropped files. Yielding lets them send their requests
                 // before the runtime ends.
                 for _ in 0..LAST_TURNS {
                     tokio::task::yield_now().await;

@@ -120,7 +120,7 @@ async fn rename(
         Err(error) if error.status() == Some(Status::ACCESS_DENIED) => error,
         renamed => return renamed,
     };
-    // The rename may have failed because the target is read-only: then the message says so.
+    // The rename may have failed because the target is read-only. Then the message says so.
     if replaces == Replaces::Writable {
         let found = share.metadata(target).await;
         let is_so = found.is_ok_and(|found| {

@@ -49,8 +49,8 @@ pub(crate) fn path_to_wire(path: &str) -> Result<String, String> {
 }
 
 fn name_to_wire(name: &str) -> Result<String, String> {
-    // The names `.` and `..` are passed on unchanged: the client library refuses them and reports
-    // the reason.
+    // The names `.` and `..` are passed on unchanged, because the client library refuses them and
+    // reports the reason.
     if matches!(name, "." | "..") {
         return Ok(name.to_owned());
     }

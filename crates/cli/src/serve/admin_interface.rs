@@ -59,7 +59,7 @@ pub(super) fn socket_of(plan: &Plan) -> Option<PathBuf> {
     if let Some(path) = &plan.config.admin.socket {
         return Some(path.clone());
     }
-    // RUNTIME_DIRECTORY may contain several directories, separated by colons: the first one is
+    // RUNTIME_DIRECTORY may contain several directories, separated by colons. The first one is
     // used.
     let runtime = std::env::var("RUNTIME_DIRECTORY").ok();
     let runtime = runtime.as_deref().and_then(|names| names.split(':').next());
@@ -81,7 +81,7 @@ pub(super) fn prepare(plan: &Plan) -> Result<Prepared, Failure> {
         && let Err(error) = prepared.listening.unix(&path)
     {
         let shown = path.display();
-        // The admin socket cannot be opened: that is an error only if the configuration names it.
+        // The admin socket cannot be opened. That is an error only if the configuration names it.
         if admin.socket.is_some() {
             let why = format!("cannot open the admin socket {shown}: {error}");
             return Err(Failure::new(Exit::Failed, why));

@@ -211,7 +211,7 @@ impl NtlmAuth {
         let mut answer = Zeroizing::new(String::new());
         loop {
             match self.lines.recv_timeout(PATIENCE) {
-                // After a refusal END comes twice: the second one precedes the next answer and is
+                // After a refusal END comes twice. The second one precedes the next answer and is
                 // skipped.
                 Ok(line) if line == END && answer.is_empty() => {}
                 Ok(line) if line == END => return Ok(verdict(&answer)),

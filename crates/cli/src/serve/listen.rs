@@ -217,7 +217,7 @@ fn places(wanted: &[Listen]) -> Result<Vec<ListenTarget>, Failure> {
         match addresses_of(on)? {
             None => places.push(ListenTarget { address: None, port }),
             Some(addresses) => {
-                // The configuration may list an interface and also its network: each address is
+                // The configuration may list an interface and also its network. So each address is
                 // taken once.
                 let place = |address| ListenTarget { address: Some(address), port };
                 let new = addresses.into_iter().map(place).filter(|new| !places.contains(new));

@@ -62,8 +62,8 @@ impl Accounts for LiveAccounts {
         let failed = |failure: crate::exit::Failure| NotChanged::Failed(failure.to_string());
         let _lock = secret_file::lock(path).map_err(failed)?;
         let mut file = accounts::read(path).map_err(failed)?;
-        // The password is replaced only if it is still `old`: another program may have changed it,
-        // or removed the account.
+        // The password is replaced only if it is still `old`, because another program may have
+        // changed it, or removed the account.
         if file.find(user).is_none_or(|entry| entry.nt_hash.as_ref() != Some(old)) {
             return Err(NotChanged::Outdated);
         }

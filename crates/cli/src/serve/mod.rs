@@ -62,7 +62,7 @@ fn run_beside_name_service(arguments: &arguments::Serve, plan: Plan, inherited: 
         .build()
         .map_err(Failure::failed("cannot start the event loop"))?;
     let done = runtime.block_on(run::run(arguments, plan, &logging, inherited));
-    // After a second Ctrl-C some cores may still be running: the runtime ends without waiting for
+    // After a second Ctrl-C some cores may still be running. The runtime ends without waiting for
     // them.
     runtime.shutdown_background();
     done

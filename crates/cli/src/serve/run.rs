@@ -50,7 +50,7 @@ pub(super) async fn run(
     let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
     let doors = ListeningSockets::open(&plan.config.server.listen, sockets)?;
     if let Some(replaced) = replaced {
-        // The new configuration is loaded first: the old server ends only if that succeeds.
+        // The new configuration is loaded first. The old server ends only if that succeeds.
         Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
         replaced.end(configured::limits(&plan.config.limits).drain)?;
     }
@@ -62,7 +62,7 @@ pub(super) async fn run(
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
     let (guards, mounts) = (ShareGuards::of(&plan.config), MountList::open());
-    // The process still has one thread only: threads that start later inherit the confinement.
+    // The process still has one thread only, so threads that start later inherit the confinement.
     let confined = Confined::begin(&plan, arguments)?;
     let rdma = rdma::listen(&plan, arguments, &doors.addresses)?;
     let loaded = Loaded::new(plan, arguments, guid, None, Some(&guards))?;

@@ -166,7 +166,7 @@ mod tests {
         assert!(refused.contains(shared.path().to_str().unwrap()), "{refused}");
         drop(one);
         two.take(&share, &*vfs).unwrap();
-        // A read-only share needs no guard of its own: it can be served although `two` has the
+        // A read-only share needs no guard of its own, so it can be served although `two` has the
         // folder.
         share.read_only = true;
         guards().take(&share, &*vfs).unwrap();

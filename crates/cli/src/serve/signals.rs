@@ -32,7 +32,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => Cause::Stop,
             _ = self.interrupt.recv() => Cause::Stop,
-            // SIGHUP also means that the terminal was closed: then the server stops instead of
+            // SIGHUP also means that the terminal was closed. Then the server stops instead of
             // reloading.
             _ = self.hangup.recv() => {
                 let is_closed = self.has_terminal && !rustix::termios::isatty(std::io::stdin());

@@ -116,7 +116,8 @@ fn listening(process: &OwnedFd, pid: u32) -> io::Result<Vec<OwnedFd>> {
     let mut sockets = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let entry = entry?;
-        // The link cannot be read if the descriptor was closed meanwhile: it is skipped.
+        // The link cannot be read if the descriptor was closed meanwhile. Then the descriptor is
+        // skipped.
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
         let (true, Some(number)) = (target.to_string_lossy().starts_with("socket:"), number) else {

@@ -84,7 +84,8 @@ fn no_helper_reaches_files_processes_or_privileges() {
         }
         succeeds(&place, helper, "nothing");
         succeeds(&place, helper, "thread");
-        // Programs of Samba run under the same filters: each of these calls must end the process.
+        // Programs of Samba run under the same filters, so each of these calls must end the
+        // process.
         for attempt in ["mount /", "chroot /", "hostname"] {
             let config = place.path("etc/frevo.toml");
             let words = ["confinement-trial", "-c", text(&config), "--helper", helper, "--attempt"];

@@ -71,8 +71,9 @@ impl Sandbox {
         // Other users may not reach the build folder, so the program is copied.
         let copy = self.path("frevo");
         if !copy.exists() {
-            // `cp` makes the copy: if this process had it open for writing, a child of another test
-            // could inherit the descriptor, and the copy could not be executed (ETXTBSY).
+            // `cp` makes the copy, because if this process had it open for writing, a child of
+            // another test could inherit the descriptor, and the copy could not be executed
+            // (ETXTBSY).
             let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_frevo")).arg(&copy).status();
             assert!(copied.unwrap().success());
         }

@@ -23,8 +23,8 @@ pub(super) async fn keep_watch(connection: Weak<Connection>) {
             return;
         }
         if asleep.elapsed() >= HELD_UP {
-            // The sleep took much longer than a second: this program was suspended, so answers may
-            // still wait in the socket and the server must not count as silent.
+            // The sleep took much longer than a second, so this program was suspended. Answers may
+            // still wait in the socket, so the server must not count as silent.
             *connection.heard.lock() = Instant::now();
         }
         if connection.waiters.overdue(Instant::now()) {

@@ -161,8 +161,8 @@ mod tests {
             (described(vec![sealed.transform()]), described(vec![signed().transform()]));
         assert_eq!(judge(CONTENT, &signed, FLAG, signing), good());
         assert_eq!(judge(&data, &sealed, FLAG, sealing), good());
-        // Each answer is refused: its data is unprotected, or is not protected in the same way as
-        // its message.
+        // Each answer is refused, because its data is unprotected, or is not protected in the same
+        // way as its message.
         assert_eq!(judge(CONTENT, &[], NO_FLAG, signing), Outcome::Unsafe);
         assert_eq!(judge(CONTENT, &[], NO_FLAG, sealing), Outcome::Unsafe);
         assert_eq!(judge(CONTENT, &signed, FLAG, sealing), Outcome::Broken);

@@ -216,7 +216,7 @@ impl Connection {
         let id = header.message_id;
         if is_interim(&header) {
             let Route::Async { async_id } = header.route else { return Ok(()) };
-            // Another core may have processed the final response before this interim response: then
+            // Another core may have processed the final response before this interim response. Then
             // no waiter is found.
             let count = self.waiters.interim(id, async_id, |taken| {
                 self.credits.answered(taken, header.credits, false);

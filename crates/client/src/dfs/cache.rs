@@ -163,7 +163,7 @@ impl Referrals {
 
     pub(super) fn worked(&self, part: &Known, hint: usize) {
         let mut known = self.0.lock();
-        // A newer referral may have replaced the entry meanwhile: the hint is stored only if the
+        // A newer referral may have replaced the entry meanwhile. So the hint is stored only if the
         // targets are still the same.
         let is_it = |one: &&mut Known| one.is_of(part) && one.targets == part.targets;
         if let Some(known) = known.iter_mut().find(is_it) {
@@ -211,8 +211,8 @@ mod tests {
         assert_eq!((&*found.prefix, &*rest), ("\\files\\dfs\\link", "é\\x"));
         assert!(!found.is_of_root());
         assert!(known(&response(10, &["\\one\\data"])).unwrap().0.is_of_root());
-        // Each value of PathConsumed is refused: it ends within a component, before the share, or
-        // beyond the path.
+        // Each value of PathConsumed is refused, because it ends within a component, before the
+        // share, or beyond the path.
         for consumed in [14, 12, 6, 0, 400] {
             assert!(known(&response(consumed, &["\\one\\data"])).is_none());
         }

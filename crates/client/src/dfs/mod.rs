@@ -365,8 +365,8 @@ impl Way {
                 return Ok(Asked::Here(share.clone()));
             }
             Ok(_) => (place.clone(), None),
-            // The server has no such share, or the share's root is a link: asks for a referral of
-            // the root.
+            // The server has no such share, or the share's root is a link. So the client asks for a
+            // referral of the root.
             Err(error) => match error.status() {
                 Some(Status::BAD_NETWORK_NAME | Status::PATH_NOT_COVERED) => {
                     (DfsPath { path: String::new(), ..place.clone() }, Some(error.clone()))
@@ -475,8 +475,8 @@ impl Way {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a DFS target is passed over");
-                    // The target refuses the path because the path continues in another namespace:
-                    // resolving continues with that target.
+                    // The target refuses the path because the path continues in another namespace.
+                    // Resolving continues with that target.
                     if error.status() == Some(Status::PATH_NOT_COVERED) {
                         return Ok((target, None, at));
                     }
@@ -504,7 +504,7 @@ impl Way {
         if let Some(session) = present() {
             return Ok(session);
         }
-        // Another caller has tried this server while this call waited for its turn: the error of
+        // Another caller has tried this server while this call waited for its turn. So the error of
         // that attempt is returned.
         if let Some(error) = self.vain.lock().known_since(server, since) {
             return Err(error);

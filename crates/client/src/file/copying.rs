@@ -85,8 +85,8 @@ struct Copying<'a> {
 impl Copying<'_> {
     /// Tries one way after the other, each from where the last one ended.
     async fn by_server(&mut self) -> Result<Option<CopyMethod>> {
-        // An offloaded copy is tried first: a server that can share extents shares them for an
-        // offloaded copy, too.
+        // An offloaded copy is tried first, because a server that can share extents shares them for
+        // an offloaded copy, too.
         self.offload().await?;
         if self.done == self.len {
             return Ok(Some(CopyMethod::Offloaded));
@@ -266,8 +266,8 @@ impl Copying<'_> {
             ];
             let message = control(&target.open, "copy to", code, &input, 12, &also).await?;
             let status = message.status();
-            // MS-SMB2 3.3.5.15.6: the resume key is unknown, perhaps because its session has ended:
-            // asks for a new key.
+            // MS-SMB2 3.3.5.15.6: the resume key is unknown, perhaps because its session has ended.
+            // So a new key is requested.
             if status == Status::OBJECT_NAME_NOT_FOUND
                 && target.open.generation() != keyed
                 && keys_left > 0

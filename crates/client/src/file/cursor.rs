@@ -184,7 +184,7 @@ impl Cursor {
             };
             self.depth = (self.depth * 2).min(AHEAD_MAX);
             if (came.len() as u64) < want {
-                // The file has become shorter: the reads in progress have wrong offsets, so they
+                // The file has become shorter. The reads in progress have wrong offsets, so they
                 // are dropped.
                 self.ahead = FuturesOrdered::new();
                 self.asked = self.position + came.len() as u64;

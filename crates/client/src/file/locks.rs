@@ -154,7 +154,7 @@ async fn try_until_locked(
             outcome => return outcome,
         }
         drop(sequence);
-        // The pause ends early if the caller's patience ends: then the next request returns the
+        // The pause ends early if the caller's patience ends. Then the next request returns the
         // error.
         let _ = timeout(pause, patience.ended()).await;
         pause = (pause * 2).min(REPEAT_PAUSE_MAX);

@@ -206,8 +206,8 @@ impl OpenOptions {
             options,
             attributes: self.attributes.wire(),
             keep: durable,
-            // Without durability the server closes the Open when the connection is lost, and its
-            // lease ends: so no lease is requested.
+            // Without durability the server closes the Open and ends its lease when the connection
+            // is lost. So no lease is requested.
             lease: if durable { self.lease } else { LeaseState::EMPTY }.wire(),
             shared: self.shared.clone(),
             snapshot: None,

@@ -123,7 +123,7 @@ impl File {
                 continue;
             }
             pace.note(u64::from(want), took);
-            // The file ends here, or the server returned less than it could: the next read shows
+            // The file ends here, or the server returned less than it could. The next read shows
             // which of the two.
             if buf.is_empty() {
                 ended = true;

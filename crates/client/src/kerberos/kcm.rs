@@ -69,7 +69,7 @@ impl Daemon {
         };
         let name = [&name[..], &[0]].concat();
         let Some(principal) = self.ask(GET_PRINCIPAL, &name)? else { return Ok(None) };
-        // A KCM daemon that does not know this operation returns an error: then the clock offset is
+        // A KCM daemon that does not know this operation returns an error. Then the clock offset is
         // 0.
         let offset = self.ask(GET_KDC_OFFSET, &name)?.filter(|offset| offset.len() == 4);
         let offset = offset.unwrap_or_else(|| Zeroizing::new(vec![0; 4]));

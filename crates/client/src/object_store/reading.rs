@@ -44,7 +44,7 @@ pub(super) async fn get(share: &Share, location: &Path, options: &GetOptions) ->
         }
     } else if options.range.is_none() {
         let small = share.read_small_with(&path, true).await;
-        // Some servers send no file number with the data: then the code below asks for it.
+        // Some servers send no file number with the data. Then the code below asks for it.
         if let Some((data, metadata)) = small.map_err(|error| failure(error, location))?
             && metadata.file_id() != 0
             && metadata.len() == data.len() as u64
@@ -119,7 +119,7 @@ async fn piece(file: &File, range: Range<u64>) -> crate::error::Result<Bytes> {
     if at == range.end {
         return Ok(first);
     }
-    // The server returned less than was asked for, or the object has become shorter: the rest is
+    // The server returned less than was asked for, or the object has become shorter. So the rest is
     // read piece by piece.
     let mut whole = BytesMut::from(&*first);
     while at < range.end {

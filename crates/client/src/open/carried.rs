@@ -93,7 +93,7 @@ mod tests {
         tokio::time::timeout(Duration::from_millis(5), work).await.unwrap_err();
         go_on.send(()).unwrap();
         assert_eq!(told.await, Ok(7));
-        // Dropping the future at once does not stop its work: `tell` still sends.
+        // Dropping the future at once does not stop its work, because `tell` still sends.
         let (tell, told) = oneshot::channel();
         drop(carried_through(async { tell.send(8) }));
         assert_eq!(told.await, Ok(8));

@@ -83,7 +83,7 @@ impl Open {
         let live = self.share.inner.session.inner.current();
         let is_here = live.is_some_and(|live| live.generation == binding.bound.generation);
         // Handles end with their session, so nothing is left to close, unless the handle is
-        // durable: then it is reconnected and closed.
+        // durable. Then it is reconnected and closed.
         if !is_here && binding.durability == Durability::None {
             return Ok(None);
         }
@@ -152,7 +152,7 @@ impl Drop for Open {
         let is_closed = self.share.inner.session.inner.is_closed();
         if binding.durability != Durability::None && !is_lost && !is_closed {
             // The handle was dropped without a CLOSE. The server would keep it, and it could block
-            // other clients: a task closes it.
+            // other clients. So a task closes it.
             let left = self.taken_over();
             runtime
                 .spawn(async move { left.finish_closing(Haste::AtOnce, CloseFlags::EMPTY).await });
@@ -166,8 +166,8 @@ impl Drop for Open {
         // The task holds a copy of `share`, which keeps the session alive until the CLOSE is sent.
         let share = self.share.clone();
         runtime.spawn(async move {
-            // A CLOSE whose channel is lost is repeated: as long as the session has another
-            // channel, the server keeps the Open and its locks.
+            // A CLOSE whose channel is lost is repeated, because the server keeps the Open and its
+            // locks as long as the session has another channel.
             for _ in 0..ATTEMPTS {
                 let call = Call { tree_id: binding.bound.tree_id, ..close_call(binding.file_id) };
                 let closed = live.ask(call, binding.bound.seal, &[]).await;

@@ -265,7 +265,7 @@ impl<'a> CreateAttempt<'a> {
                 Ok(None)
             }
             // The server has restarted and remembers the CreateGuid, but the Open was not
-            // persistent and is lost: the request is sent with a new CreateGuid.
+            // persistent and is lost. So the request is sent with a new CreateGuid.
             Status::DUPLICATE_OBJECTID if is_repetition && self.outlived_session => {
                 self.outlived_session = false;
                 self.renew()?;

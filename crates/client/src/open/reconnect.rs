@@ -34,7 +34,7 @@ impl Open {
             return Err(Cause::HandleLost.into());
         }
         let opened = match self.reconnect(live, bound).await {
-            // Only the tree connect was lost: the Open may still exist, so the caller connects to
+            // Only the tree connect was lost. The Open may still exist, so the caller connects to
             // the share and tries again.
             Err(gone) if is_of_tree(&gone) => return Err(gone),
             Err(Failure::Final(_)) => {
@@ -45,8 +45,8 @@ impl Open {
                         self.state.lock().is_lost = true;
                     }
                 })?;
-                // The file was opened with a new CREATE, so another client may have changed it
-                // meanwhile: the lease counts as a new one.
+                // The file was opened with a new CREATE. Another client may have changed it
+                // meanwhile, so the lease counts as a new one.
                 self.lease.granted(bound, opened.lease.unwrap_or(Granted::NOTHING));
                 opened
             }
@@ -79,8 +79,8 @@ impl Open {
     async fn reconnect(&self, live: &Arc<Live>, bound: Bound) -> Outcome<Opened> {
         let (old, is_leased, is_repetition) = {
             let mut state = self.state.lock();
-            // The third value is true for a repetition in the same session: the first answer may
-            // have been lost with a channel.
+            // The third value is true for a repetition in the same session. The answer to the first
+            // attempt may have been lost with a channel.
             let sent_in = state.reconnect_sent_in.replace(live.generation);
             (state.binding, state.is_leased, sent_in == Some(live.generation))
         };
@@ -131,7 +131,7 @@ impl Open {
             other => other?,
         };
         if opened.identity != Some(identity) {
-            // The name leads to another file now: that file is closed, and this handle is lost.
+            // The name leads to another file now. So that file is closed, and this handle is lost.
             let call = Call { tree_id: bound.tree_id, ..close_call(opened.file_id) };
             let _ = live.ask(call, bound.seal, &[]).await;
             return Err(lost());

@@ -296,7 +296,7 @@ impl Live {
         let mut answers = Vec::with_capacity(sent.len());
         for sent in sent {
             match self.checked(channel, sent.await?, seal, false) {
-                // The ticket expired within the compound, whose first requests were carried out:
+                // The ticket expired within the compound, whose first requests were carried out. So
                 // the compound counts as lost, not as unsent.
                 Err(Failure::Unsent) if !answers.is_empty() => return Err(Failure::Gone),
                 answer => answers.push(answer?),
@@ -507,8 +507,8 @@ impl Drop for Waiting<'_> {
 
 /// Sends a LOGOFF; errors are ignored.
 pub(crate) async fn log_off(live: &Arc<Live>) {
-    // All answers are awaited first: a LOGOFF between two requests of a compound would leave a file
-    // created but not written.
+    // All answers are awaited first, because a LOGOFF between two requests of a compound would
+    // leave a file created but not written.
     let channels = live.channels.read().clone();
     for channel in &channels {
         channel.connection.answered().await;

@@ -201,7 +201,7 @@ fn look(live: &Live, suspicions: &mut Vec<(Weak<Channel>, Suspicion)>, now: Inst
     for channel in &channels {
         let Some(facts) = channel.connection.facts() else { continue };
         // The server's TCP has acknowledged the requests but the server has not answered, or the
-        // channel is idle: a probe shows if the path still works.
+        // channel is idle. A probe shows if the path still works.
         let is_quiet = facts.unacknowledged_bytes == 0 && facts.since_received >= PATH_PROBE_AFTER;
         if is_busy && is_quiet {
             channel.connection.probe();
@@ -345,7 +345,7 @@ mod tests {
         let begin = Instant::now();
         let at = |millis| begin + Duration::from_millis(millis);
         let mut suspicion = Suspicion::default();
-        // The channel was idle for an hour and has just sent data: the long silence before that
+        // The channel was idle for an hour and has just sent data. The long silence before that
         // does not count.
         assert_eq!(suspicion.judge(&facts(0, 3_600_000), at(0)), Verdict::Works);
         assert_eq!(suspicion.judge(&facts(68, 3_600_200), at(200)), Verdict::Unknown);

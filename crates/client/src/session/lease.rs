@@ -244,7 +244,7 @@ impl Lease {
             // A break may only reduce the state, because its message is unsigned and may be forged.
             let to = told.new_lease_state & now.state;
             now.set(to);
-            // An epoch of zero means a lease of version 1, or a server without epochs: then the
+            // An epoch of zero means a lease of version 1, or a server without epochs. Then the
             // known epoch is kept.
             if told.new_epoch != 0 {
                 now.epoch = Some(told.new_epoch);

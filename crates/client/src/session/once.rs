@@ -46,7 +46,7 @@ impl Live {
             let outcome = self.outcome_of(bound, taken.id).await?;
             match (outcome.progress, outcome.status) {
                 // CANCELLED means that the server gave the request up, because its connection ended
-                // while the request waited for other clients: it is sent again.
+                // while the request waited for other clients. So the request is sent again.
                 (Progress::NOT_BEGUN, _) | (Progress::DONE, Status::CANCELLED) => {}
                 (Progress::DONE, _) if !once => {}
                 (Progress::DONE, Status::SUCCESS) => return Ok(Vec::new()),
@@ -81,8 +81,8 @@ impl Live {
                 answer => answer?,
             };
             if message.status() != Status::SUCCESS {
-                // The server refuses the query because it does not number operations: the outcome
-                // of the lost request stays unknown.
+                // The server refuses the query because it does not number operations. So the
+                // outcome of the lost request stays unknown.
                 return Err(Failure::Gone);
             }
             let outcome = ioctl::Response::parse(message.bytes())

@@ -39,7 +39,7 @@ impl Session {
         let answer = match pipe.call_if_known(samr::CHANGE_PASSWORD4, &stub).await? {
             Some(answer) => answer,
             // The server refused the newer request, as servers before Windows Server 2022 or Samba
-            // 4.18 do: the older one is sent.
+            // 4.18 do. So the older one is sent.
             None => {
                 let stub = encrypted(self, user, &old, new).during(OPERATION, &path)?;
                 let mut pipe = Pipe::open(self, "samr", SyntaxId::SAMR).await?;

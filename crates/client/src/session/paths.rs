@@ -192,7 +192,7 @@ mod tests {
         let (first, second) = (Some("10.0.0.2".to_owned()), Some("10.0.1.2".to_owned()));
         assert_eq!(next(&["10.0.0.2"], ""), second);
         assert_eq!(next(&["10.0.0.2", "10.0.1.2"], ""), first);
-        // Both channels use the first path, because those of the second path were lost: the next
+        // Both channels use the first path, because those of the second path were lost. So the next
         // channel uses the second path.
         assert_eq!(next(&["10.0.0.2", "10.0.0.2"], ""), second);
         assert_eq!(next(&["10.0.0.2", "10.0.0.2"], "10.0.1.2"), first);

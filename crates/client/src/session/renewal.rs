@@ -120,8 +120,8 @@ impl Live {
                     pause = (pause * 2).min(BACK_OFF_MAX);
                 }
                 Err(NotRenewed::Lost(why)) => {
-                    // The session could not be renewed: a new one is set up, and its logon reports
-                    // the reason.
+                    // The session could not be renewed. So a new one is set up, and its logon
+                    // reports the reason.
                     tracing::debug!(%why, "the session could not be renewed");
                     self.abandon();
                     return Err(Failure::Unsent);

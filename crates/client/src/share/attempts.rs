@@ -136,8 +136,8 @@ impl<'a> Attempts<'a> {
                 self.broken += 1;
                 if self.broken >= BROKEN_MAX { error(cause) } else { None }
             }
-            // The server has reloaded the share and ended the tree connect: the share is connected
-            // again.
+            // The server has reloaded the share and ended the tree connect. So the share is
+            // connected again.
             Err(Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED))) => {
                 self.share.unbind(bound);
                 None

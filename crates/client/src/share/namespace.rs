@@ -135,7 +135,8 @@ impl Share {
         if whole.is_empty() {
             return Ok(());
         }
-        // Tries the whole path first, because its parent usually exists: this needs one round trip.
+        // Tries the whole path first, because its parent usually exists. Then one round trip is
+        // enough.
         match make(&whole).await {
             // The parent is missing (some servers report that like a missing file), so all parents
             // are made below.

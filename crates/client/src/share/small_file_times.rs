@@ -65,8 +65,8 @@ impl Dates {
         let (a, b) = (system_time(shown), system_time(wanted));
         let apart = a.duration_since(b).or_else(|_| b.duration_since(a)).unwrap_or_default();
         if apart < COARSEST {
-            // The difference shows nothing: the share stores coarse timestamps, or the write
-            // happened at this very time. Nothing is stored for other files.
+            // The difference shows nothing, because the share stores coarse timestamps, or the
+            // write happened at this very time. Nothing is stored for other files.
             return Shown::Dated;
         }
         self.0.store(2, Ordering::Relaxed);

@@ -34,7 +34,7 @@ impl Share {
         };
         match found {
             Ok(special) => Ok(Metadata { special, ..known }),
-            // The server refuses the query or returns unknown data: the kind known so far is
+            // The server refuses the query or returns unknown data. So the kind known so far is
             // returned.
             Err(error) if matches!(error.cause(), Cause::Status(_) | Cause::Protocol(_)) => {
                 Ok(known)

@@ -174,14 +174,14 @@ impl Share {
         let Some(len) = u32::try_from(data.len()).ok().filter(|len| *len <= SMALL) else {
             return self.write_in_steps(whole, None).await;
         };
-        // The path may lead through a link to another share, whose handling of times is unknown:
+        // The path may lead through a link to another share, whose handling of times is unknown. So
         // the time is set last.
         let order = if self.way.is_some() { Order::Last } else { self.inner.dates.order() };
         let wanted = whole.modified.filter(|_| order == Order::Unknown && !data.is_empty());
         let answers = self.send_whole(&whole, len, order, wanted.is_some()).await?;
         match written(&answers.messages, len).during("write", &self.url(path))? {
             Written::All => {}
-            // The compound wrote only a part: separate requests write the rest or report the
+            // The compound wrote only a part. So separate requests write the rest or report the
             // reason. The file exists already.
             Written::Less => {
                 let copied =

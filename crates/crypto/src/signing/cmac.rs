@@ -189,8 +189,8 @@ impl<const N: usize> BlockCipherEncClosure for Beside<'_, N> {
         let mut chains = [(); N].map(|()| Chain::new());
         let messages = self.messages.map(split_last);
         let common = messages.iter().map(|(blocks, _)| blocks.len()).min().unwrap_or(0);
-        // One block of each message is processed in turn: the blocks do not depend on each other,
-        // so the processor works on all messages at once.
+        // One block of each message is processed in turn, because the blocks do not depend on each
+        // other, so the processor works on all messages at once.
         for at in 0..common {
             for (chain, (blocks, _)) in chains.iter_mut().zip(&messages) {
                 if let Some(block) = blocks.get(at) {

@@ -178,7 +178,7 @@ proptest! {
         key.sign_all(&mut all).unwrap();
         prop_assert_eq!(&together, &alone);
 
-        // One message is changed, and one that is too short for a header is added: both fail, and
+        // One message is changed, and one that is too short for a header is added. Both fail, and
         // the others are not affected.
         let wrong = wrong.map(|wrong| wrong.index(together.len()));
         if let Some(at) = wrong {

@@ -36,11 +36,12 @@ pub(super) fn listen() -> io::Result<TcpListener> {
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // If all places are taken, no further connection is accepted: it waits in the kernel's
+        // If all places are taken, a further connection is not accepted and waits in the kernel's
         // queue.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Ok((stream, peer)) = listener.accept().await else {
-            // The process may have no free descriptor: pauses until other connections have ended.
+            // The process may have no free descriptor. Then it waits until other connections have
+            // ended.
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             continue;
         };

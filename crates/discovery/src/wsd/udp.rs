@@ -250,8 +250,8 @@ mod tests {
         for _ in 0..1_000 {
             let polled = answering.as_mut().poll(&mut std::task::Context::from_waker(&waker));
             assert!(polled.is_pending());
-            // The paused clock advances only when no task can run: a loop without pauses would stop
-            // it.
+            // The paused clock advances only when no task can run, so a loop without pauses would
+            // stop it.
             tokio::task::yield_now().await;
         }
         let times = woken.0.load(std::sync::atomic::Ordering::Relaxed);

@@ -144,7 +144,7 @@ impl FileCache {
             return;
         }
         let len = at_open.len();
-        // The page that came with the open is used only if it is complete: if the file grew
+        // The page that came with the open is used only if it is complete, because if the file grew
         // meanwhile, the page may be too short.
         let is_page = |data: &Vec<u8>| data.len() as u64 == len.min(PAGE);
         // The page is used only if the lease was held all the time since the page was read.

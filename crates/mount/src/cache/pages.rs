@@ -208,7 +208,8 @@ impl Pages {
 
     /// Caches a write and queues it for sending. Returns the numbers of new pages.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Vec<u64> {
-        // A large write is copied only once: the pages and the WRITE request share the copy.
+        // A large write is copied only once, because the pages and the WRITE request share the
+        // copy.
         let shared = (data.len() >= SHARED_FROM).then(|| Bytes::copy_from_slice(data));
         let new = self.overwrite(offset, data, Makes::Pages(shared.as_ref()));
         self.queue(offset, data, shared);

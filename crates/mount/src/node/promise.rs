@@ -48,7 +48,7 @@ impl DirectoryCache {
 
     /// Returns the directory as it is before a request; None without a lease.
     pub(crate) fn seen(&self) -> Option<Seen> {
-        // The change count is read before the lease (in `promise`): if a change follows, the counts
+        // The change count is read before the lease (in `promise`). If a change follows, the counts
         // differ and the answer is not used.
         let changes = self.changes();
         Some(Seen { promise: self.promise()?, changes })

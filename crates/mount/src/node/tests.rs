@@ -23,8 +23,8 @@ fn a_directory_that_is_said_to_be_below_itself_has_a_number_of_its_own_and_goes(
     assert_eq!(below[2].path().unwrap(), "top/middle/x");
     assert_eq!(below[2].id, below[1].id, "asked for again it is the same");
     assert_eq!(found(&nodes, &below[0], "x", dir(7)).path().unwrap(), "top/x/x");
-    // Only a directory with the number of a directory above it is refused: a file may have that
-    // number.
+    // Only a directory with the number of a directory above it is refused, because a file may have
+    // that number.
     assert_eq!(found(&nodes, &top, "file", Metadata::default().with_file_id(7)).id, 7);
     let gone: Vec<_> = below.iter().chain([&top, &middle]).map(Arc::downgrade).collect();
     drop((top, middle, below));

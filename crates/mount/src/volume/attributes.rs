@@ -160,8 +160,8 @@ impl Volume {
     async fn change(&self, node: &Arc<Node>, change: Change) -> Outcome<Metadata> {
         let sets_times =
             change.basic.is_some_and(|basic| basic.modified.or(basic.accessed).is_some());
-        // Unsent data is sent first: sent later, it would change the times again and clear
-        // set-user-ID and set-group-ID.
+        // Unsent data is sent first. If it were sent later, it would change the times again and
+        // clear set-user-ID and set-group-ID.
         if sets_times || change.mode.is_some_and(|mode| mode & SET_ID_BITS != 0) {
             let _ = self.send(node).await;
         }
@@ -278,8 +278,8 @@ impl Volume {
         }
         let node = self.nodes.find(id)?;
         let Some(known) = node.known_before_writes().filter(|_| !node.is_dir()) else {
-            // Without known attributes every access is allowed here: the server decides when the
-            // file is opened.
+            // Without known attributes every access is allowed here, because the server decides
+            // when the file is opened.
             return Ok(());
         };
         let perm = u32::from(reply::attr(&node, &known.metadata, &self.settings).perm);

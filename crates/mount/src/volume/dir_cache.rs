@@ -115,8 +115,8 @@ impl Volume {
             None => (None, self.share.list_dir_of(&node.path()?, most).await),
         };
         let listed = match listed {
-            // The handle was lost with its session, or a lease break has closed it: the directory
-            // is listed by its name.
+            // The handle was lost with its session, or a lease break has closed it. So the
+            // directory is listed by its name.
             Err(error)
                 if held.is_some()
                     && (matches!(error.cause(), Cause::Unknown) || attributes::is_lost(&error)) =>
@@ -130,8 +130,8 @@ impl Volume {
         }
         let mut entries = listed.map_err(|error| errno(&error))?;
         let after = held.as_deref().and_then(LeasedDirectory::grant);
-        // A listing is cached only if the lease was the same before and after it: the lease covers
-        // no listing made before it.
+        // A listing is cached only if the lease was the same before and after it, because the lease
+        // covers no listing made before it.
         let is_one = |now: &Grant| before.is_none_or(|before| before.version == now.version);
         let grant = after.filter(is_one);
         let seen = node.directory.seen().filter(|seen| grant.is_some() && seen.is_of(changes));
@@ -262,8 +262,8 @@ impl Volume {
         node.directory.state.lock().held = Some(Arc::clone(&held));
         self.held.lock().push_back(Arc::downgrade(node));
         if held.grant().is_none() {
-            // The lease break arrived before the listing was cached, so it could not discard the
-            // listing: it is not cached.
+            // The lease break arrived before the listing was cached and could not discard it. So
+            // the listing is not cached.
             self.close_dir(node).await;
             return (None, listed);
         }
@@ -350,8 +350,8 @@ impl Volume {
     /// Discards the cache of a directory after a lease break.
     async fn give_up_dir(&self, node: &Arc<Node>) {
         node.invalidate();
-        // The lock `turn` is not awaited: its holder may wait for the server, which waits for this
-        // break.
+        // The lock `turn` is not awaited, because its holder may wait for the server, which waits
+        // for this break.
         self.forget_dir(node);
         let held = node.directory.state.lock().held.take();
         if let Some(held) = held {
@@ -419,8 +419,8 @@ impl Volume {
         let Some(notifier) = self.notifier.get().cloned().filter(|_| !names.is_empty()) else {
             return;
         };
-        // The kernel is notified from another thread: while an entry is being made the kernel has
-        // the directory locked, and making the entry may wait for the server.
+        // The kernel is notified from another thread, because while an entry is being made the
+        // kernel has the directory locked, and making the entry may wait for the server.
         drop(tokio::task::spawn_blocking(move || {
             for (parent, name) in names {
                 // The call fails only if the kernel has dropped the name itself already.

@@ -110,7 +110,7 @@ impl Volume {
         let options = options.mode(mode & MODE_BITS);
         let make = options.clone().create(true).create_new(exclusive);
         let file = match make.open(&self.share, &path).await {
-            // The answer to CREATE was lost: this request or another client has made the file.
+            // The answer to CREATE was lost. This request or another client has made the file.
             Err(error) if matches!(error.cause(), Cause::Unknown) => {
                 options.open(&self.share, &path).await
             }
@@ -129,7 +129,7 @@ impl Volume {
         self.count_breaks(&node).await;
         self.keep(&node, lease);
         if let Some(content) = node.content() {
-            // If the file was open before, its cached data may be outdated: it is compared.
+            // If the file was open before, its cached data may be outdated. So it is compared.
             content.opened(&file, true, BeforeOpen::NEW, &metadata, None);
         }
         {

@@ -80,8 +80,8 @@ impl Volume {
                 (Err(error), Some(caller)) if error == Errno::EAGAIN => caller,
                 (other, _) => return other,
             };
-            // The lock is tried again and again: a request that waits on the server would block the
-            // unlocks of this mount.
+            // The lock is tried again and again, because a request that waits on the server would
+            // block the unlocks of this mount.
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = unlocked => {}
@@ -158,8 +158,8 @@ impl Volume {
         let mut done = self.send(node).await;
         let mut left = Vec::new();
         for held in replaced {
-            // If one unlock fails, the other locks are released nevertheless: for the program the
-            // whole range is unlocked.
+            // If one unlock fails, the other locks are released nevertheless, because for the
+            // program the whole range is unlocked.
             done = done.and(held.unlock().await);
             left.extend(held.without(&wanted));
         }

@@ -51,7 +51,7 @@ impl Volume {
             match node.opening.try_lock() {
                 Ok(_turn) => self.close_if_unused(node).await,
                 // The holder of `opening` waits for the server, which waits for the answer to this
-                // break. So this break does not wait for `opening`: the holder checks the lease
+                // break. So this break does not wait for `opening`. The holder checks the lease
                 // itself, and a task closes the file later.
                 Err(_) => {
                     let (volume, node) = (Weak::clone(&self.me), Arc::clone(node));

@@ -147,8 +147,8 @@ impl Volume {
         };
         let node = self.nodes.found(&parent, &spelled, metadata, asked);
         self.promised(&parent, &spelled, &node, seen);
-        // The file has unsent data newer than this answer: `refresh` sends it first, because only
-        // then does the server report size and times correctly.
+        // The file has unsent data newer than this answer. So `refresh` sends it first, because
+        // only then does the server report size and times correctly.
         let is_ahead = node.content().is_some_and(|content| content.is_ahead_of(asked));
         let metadata =
             if is_ahead { self.refresh(&node).await.unwrap_or(metadata) } else { metadata };

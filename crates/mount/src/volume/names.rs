@@ -123,8 +123,8 @@ impl Volume {
             return self.let_go_below(path).await;
         }
         for node in known {
-            // The file is open, or is just being opened or closed: both block the next request, so
-            // this waits until it is closed.
+            // The file is open, or is just being opened or closed. Both block the next request, so
+            // this function waits until the file is closed.
             if node.is_open() || node.opening.try_lock().is_err() {
                 self.let_go_before_next(&node).await;
             }
@@ -139,8 +139,8 @@ impl Volume {
                 let rest = found.strip_prefix(path)?.chars().next();
                 Some(rest.is_none_or(|next| next == '/'))
             };
-            // The node is in use, or its file is just being opened or closed: that could block the
-            // next request, so this waits until it is closed.
+            // The node is in use, or its file is just being opened or closed. That could block the
+            // next request, so this function waits until the file is closed.
             let is_busy =
                 node.is_open() || node.directory.is_held() || node.opening.try_lock().is_err();
             if is_busy && is_below() == Some(true) {

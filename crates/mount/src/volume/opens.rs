@@ -253,14 +253,14 @@ impl Volume {
             // now.
             Err(error) if error.status() == Some(Status::INVALID_PARAMETER) => {
                 self.refresh_by_name(node).await?;
-                // The name may have led to another file for a moment: the kernel looks it up again
+                // The name may have led to another file for a moment. The kernel looks it up again
                 // after ESTALE.
                 self.distrust(node);
                 return Err(Errno::from_i32(libc::ESTALE));
             }
             other => (other.map_err(|error| errno(&error))?, true),
         };
-        // Another client may have replaced the file: after ESTALE the kernel looks the name up
+        // Another client may have replaced the file. After ESTALE the kernel looks the name up
         // again and opens the new file.
         if ![0, node.id].contains(&file.metadata_at_open().file_id()) && !node.is_made_up() {
             let _ = file.close().await;
@@ -303,7 +303,7 @@ impl Volume {
         if let Ok(turn) = node.opening.try_lock() {
             return turn;
         }
-        // The holder of `opening` may be waiting for a CLOSE that was not sent yet: `hurry` sends
+        // The holder of `opening` may be waiting for a CLOSE that was not sent yet. `hurry` sends
         // it.
         self.share.hurry();
         node.opening.lock().await

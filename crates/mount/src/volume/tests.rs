@@ -208,7 +208,7 @@ fn what_was_read_is_not_believed_after_the_session_was_lost() {
         let writer = two.take("f", libc::O_RDWR).await;
         two.write(writer, 0, b"new and longer").await.unwrap();
         two.close(writer).await;
-        // The session has ended on the server: this request notices that, and a new session is set
+        // The session has ended on the server. This request notices that, and a new session is set
         // up.
         one.statfs().await.unwrap();
         assert_eq!(&*one.read(reader, 0, 20).await.unwrap(), b"new and longer");
@@ -276,7 +276,7 @@ fn names_are_found_by_directory_and_name() {
         let id = one.lookup(ROOT, name("a")).await.unwrap().found().attr.ino.0;
         one.link(id, ROOT, name("b")).await.unwrap();
         assert_eq!((known("a"), known("b")), (vec![(id, "b".into())], vec![(id, "b".into())]));
-        // The file has two links: after `b` was removed, it keeps the name `a`.
+        // The file has two links. After `b` was removed, it keeps the name `a`.
         one.unlink(ROOT, name("b")).await.unwrap();
         assert_eq!((known("a"), known("b")), (vec![(id, "a".into())], vec![]));
         // The replaced file loses its name `c`, which the renamed file gets.

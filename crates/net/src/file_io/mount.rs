@@ -148,8 +148,8 @@ impl Mount {
         if let Some(mount) = MOUNTS.lock().get_or_insert_default().get(&device) {
             return Ok(Arc::clone(mount));
         }
-        // The file system is queried before the lock is taken: a file server that hangs would block
-        // all mounts.
+        // The file system is queried before the lock is taken, because a file server that hangs
+        // would block all mounts.
         let magic = rustix::fs::fstatfs(fd)?.f_type as u64;
         let mut known = MOUNTS.lock();
         let known = known.get_or_insert_default();

@@ -334,8 +334,8 @@ impl Ring {
         for completion in self.ring.completion() {
             let key = completion.user_data() as usize;
             let Some(slot) = self.slots.get_mut(key) else { continue };
-            // The permits are returned here: the next operation need not wait until this future is
-            // polled.
+            // The permits are returned here, so the next operation need not wait until this future
+            // is polled.
             slot.permits = None;
             if let KernelBuffer::Sync(failure) = &slot.held {
                 note_failure(failure, completion.result());

@@ -175,7 +175,7 @@ async fn a_session_request_is_answered_once() {
         let mut answer = [0; 8];
         let count = client.try_read_vectored(&mut [IoSliceMut::new(&mut answer)]).unwrap();
         assert_eq!(answer[..count], [0x82, 0, 0, 0], "{cut}");
-        // A connection may begin with one session request: a second one is refused as an invalid
+        // A connection may begin with one session request. A second one is refused as an invalid
         // frame.
         write_all(&client, &request).await;
         let error = reader.next(&server).await.unwrap_err();
@@ -457,8 +457,8 @@ async fn polls_of_a_large_frame() -> usize {
 
 #[test]
 fn a_large_frame_wakes_its_reader_seldom() {
-    // On a busy machine parts of a frame may be delayed, which causes more polls: the best of ten
-    // runs counts.
+    // On a busy machine parts of a frame may be delayed, which causes more polls. So the best of
+    // ten runs counts.
     let fewest = (0..10).map(|_| real_time().block_on(polls_of_a_large_frame())).min();
     let expected = (2 << 20) / WAKE_BYTES + 6;
     assert!(fewest <= Some(expected), "{fewest:?}, not {expected}");

@@ -69,7 +69,7 @@ impl Attacker {
     fn send_and_invalidate(&mut self, message: &[u8], key: Option<u32>) {
         let Some(slot) = self.slots.pop() else { return };
         self.link.slot_mut(slot).unwrap()[..message.len()].copy_from_slice(message);
-        // The queue pair may have failed already, and then it accepts no requests: the error is
+        // The queue pair may have failed already, and then it accepts no requests. So the error is
         // ignored.
         let _ = self.link.post_send(slot, message.len(), key).and_then(|()| self.link.ring());
     }
@@ -340,7 +340,7 @@ fn a_peer_that_gives_up_while_it_waits_does_not_hold_up_the_core() {
             });
             let outcome = outcome.recv_timeout(Duration::from_secs(5));
             refused += usize::from(outcome.expect("the core waits for ever"));
-            // Three refusals are enough: over siw each takes 10 s, because the kernel waits for an
+            // Three refusals are enough. Over siw each takes 10 s, because the kernel waits for an
             // answer that never comes.
             if refused == 3 {
                 return;

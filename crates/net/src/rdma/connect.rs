@@ -87,7 +87,7 @@ impl Way {
             let tried = Instant::now();
             match Self::resolved(peer, limit).await {
                 // Half of the limit counts as a timeout, because the kernel's clock is coarser than
-                // the clock used here: the next attempt gets twice as long.
+                // the clock used here. So the next attempt gets twice as long.
                 Err(_)
                     if tried.elapsed() >= limit / 2 && begun.elapsed() < RDMA_RESOLVE_TIMEOUT =>
                 {

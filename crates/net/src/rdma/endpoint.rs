@@ -388,8 +388,8 @@ impl Endpoint {
         if let Some(taken) = self.look(&mut take).flatten() {
             return Ok(taken);
         }
-        // The future of the wait is boxed: most requests find room at once and need no memory for
-        // its state.
+        // The future of the wait is boxed, because most requests find room at once and need no
+        // memory for its state.
         Box::pin(async {
             let bound = self.look(|state| state.link.bound()).ok_or(io::ErrorKind::NotConnected)?;
             let room = quota::wait(&bound, bytes, || self.look(&mut take).flatten());

@@ -200,7 +200,7 @@ impl LentMemory {
             // a request instead, the end of that request would have to be awaited.
             self.windows = self.windows.saturating_sub(1);
             if !window.end() {
-                // The device has failed to free the window, so the peer may still use the buffer:
+                // The device has failed to free the window. The peer may still use the buffer, so
                 // its memory is leaked.
                 std::mem::forget(lent.region);
                 return Back::Gone;
@@ -219,7 +219,7 @@ impl LentMemory {
             if lent.window.is_none_or(Window::end) {
                 self.closed.push(lent.region);
             } else {
-                // The device has failed to free the window, so the peer may still use the buffer:
+                // The device has failed to free the window. The peer may still use the buffer, so
                 // its memory is leaked.
                 std::mem::forget(lent.region);
             }
@@ -271,7 +271,7 @@ mod tests {
         assert!(!memory.is_invalidated(0x101), "twice");
         assert!(is_back(memory.take_back(first)));
         assert!(!memory.is_invalidated(0x101), "after it was taken back");
-        // The peer may invalidate the key 0x201 before the device reports the window as bound: the
+        // The peer may invalidate the key 0x201 before the device reports the window as bound. The
         // buffer is still returned.
         assert!(memory.is_invalidated(0x201));
         assert!(is_back(memory.take_back(second)));

@@ -167,8 +167,8 @@ impl Link {
                 failed: false,
                 unacknowledged: 0,
             };
-            // The channel is made non-blocking: dropping the link reads the remaining events and
-            // must not wait for more.
+            // The channel is made non-blocking, because dropping the link reads the remaining
+            // events and must not wait for more.
             link.set_nonblocking()?;
             link.make_queue_pair()?;
             Ok(link)

@@ -85,7 +85,7 @@ impl Loan {
         let endpoint = Arc::clone(&self.endpoint);
         let back = endpoint.wait(|state| match state.link.take_back(key) {
             Back::NotYet => {
-                // The request that binds the window may still be queued: `ring` gives all queued
+                // The request that binds the window may still be queued. `ring` gives all queued
                 // requests to the device.
                 state.ring();
                 None

@@ -275,7 +275,7 @@ impl Region {
     /// Ends the region of a buffer whose block stays registered for windows: none is bound to it.
     pub(super) fn apart(self) -> (Registration, Buf) {
         let mut region = ManuallyDrop::new(self);
-        // SAFETY: each field is taken once: `drop` is not run.
+        // SAFETY: each field is taken once, because `drop` is not run.
         let (registration, mut buf) = unsafe {
             (ManuallyDrop::take(&mut region.registration), ManuallyDrop::take(&mut region.buf))
         };

@@ -70,7 +70,7 @@ pub(super) unsafe fn call<T>(call: impl FnOnce() -> T) -> T {
     match result {
         Some(Ok(result)) => result,
         Some(Err(panic)) => resume_unwind(panic),
-        // Neither a result nor a panic was returned, so the job was not run: the process cannot
+        // Neither a result nor a panic was returned, so the job was not run. So the process cannot
         // continue.
         None => std::process::abort(),
     }

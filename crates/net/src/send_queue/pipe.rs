@@ -85,7 +85,7 @@ impl Drop for Pipe {
         // it is closed.
         if self.held == 0 {
             let mut ends = Some(ends);
-            // While the thread ends, its free list may be dropped already: then the pipe is closed.
+            // While the thread ends, its free list may be dropped already. Then the pipe is closed.
             let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 if free.len() < SPLICE_PIPES_RETAINED_MAX {
@@ -99,7 +99,7 @@ impl Drop for Pipe {
 impl Ends {
     fn open() -> io::Result<Self> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // A user may have reached the limit on pipe memory: then the pipe keeps its present size.
+        // A user may have reached the limit on pipe memory. Then the pipe keeps its present size.
         let capacity = rustix::pipe::fcntl_setpipe_size(&write, SPLICE_PIPE_BYTES)
             .or_else(|_| rustix::pipe::fcntl_getpipe_size(&write))?;
         Ok(Self { read, write, capacity })

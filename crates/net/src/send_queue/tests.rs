@@ -119,7 +119,7 @@ async fn a_dropped_flush_goes_on_where_it_was() {
     let expected = prefixed(&[b"head", &data]);
     let mut got = Vec::new();
     while got.len() < expected.len() {
-        // The flush is polled once and then dropped, as by a caller that gives up: no byte may get
+        // The flush is polled once and then dropped, as by a caller that gives up. No byte may get
         // lost.
         tokio::select! {
             biased;

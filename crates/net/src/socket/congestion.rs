@@ -28,8 +28,8 @@ impl Paced {
     /// first.
     pub(super) fn replace(socket: impl AsFd) -> Option<Self> {
         let before = sockopt::tcp_congestion(&socket).ok().filter(|name| paces(name))?;
-        // The kernel may lack an algorithm, or allow it only to privileged processes: the next one
-        // is tried.
+        // The kernel may lack an algorithm, or allow it only to privileged processes. Then the next
+        // one is tried.
         let set = |name: &&str| sockopt::set_tcp_congestion(&socket, name).is_ok();
         UNPACED.iter().find(|name| set(name)).map(|_| Self(before))
     }
@@ -70,7 +70,7 @@ mod tests {
     fn what_paces_is_replaced_and_given_back_to_those_from_elsewhere() {
         let socket = socket();
         if sockopt::set_tcp_congestion(&socket, "bbr").is_err() {
-            // The kernel lacks bbr, or does not allow it to this user: the rest of the test is
+            // The kernel lacks bbr, or does not allow it to this user. So the rest of the test is
             // skipped.
             return;
         }

@@ -51,7 +51,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => Ok(vec![listener.reach()?]),
             // A listener on an unspecified address accepts on all RDMA devices, but not each
-            // address of the host has one: only the specified addresses are returned.
+            // address of the host has one. So only the specified addresses are returned.
             Self::Rdma(listener) => {
                 let addresses = listener.addresses().into_iter().map(|address| address.ip());
                 Ok(addresses.filter(|address| !address.is_unspecified()).map(Reach::of).collect())

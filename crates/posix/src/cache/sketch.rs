@@ -167,7 +167,7 @@ impl Sketch {
         match answer {
             Answer::Absent => *answer = Answer::Present { stored: name.into(), alone: true },
             Answer::Present { stored, .. } if **stored == *name => {}
-            // The answer has another spelling, or its entry is being removed: both names are
+            // The answer has another spelling, or its entry is being removed. So both names are
             // doubtful now.
             _ => self.doubt(name),
         }

@@ -186,7 +186,7 @@ impl State {
         match note {
             Note::Lost => {
                 for directory in self.directories.values_mut() {
-                    // Inotify has lost events, so no watched directory is trusted: each keeps its
+                    // Inotify has lost events, so no watched directory is trusted. Each keeps its
                     // watch until it is read again.
                     if let Trust::Watch(watch) = directory.trust {
                         directory.trust = Trust::Lost(watch);

@@ -119,8 +119,8 @@ impl Version {
         };
         let Time { seconds, nanoseconds } = self.changed;
         let age = ms(now.tv_sec, now.tv_nsec).saturating_sub(ms(seconds, nanoseconds.into()));
-        // Old ext4 inodes store whole seconds, and either timestamp may be cut to a millisecond:
-        // the tolerance includes that.
+        // Old ext4 inodes store whole seconds, and either timestamp may be cut to a millisecond.
+        // The tolerance includes that.
         let tick = if nanoseconds == 0 { 2_000 } else { TICK_MS };
         age > tick.cast_signed()
     }

@@ -148,7 +148,7 @@ impl PosixNode {
             Some(new) => (new & STORED_ATTRIBUTES).0,
             None => before & STORED_ATTRIBUTES.0,
         };
-        // REPARSE_POINT keeps its value: only FSCTL_SET_REPARSE_POINT may change it.
+        // REPARSE_POINT keeps its value, because only FSCTL_SET_REPARSE_POINT may change it.
         let attributes = attributes | before & FileAttributes::REPARSE_POINT.0;
         let at_birth = created.is_none() && old.is_some_and(|old| old.at_birth);
         let created = match created.or_else(|| old.and_then(|old| old.created)) {

@@ -63,7 +63,7 @@ impl Guard {
                 _ => None,
             })
             .collect();
-        // The folder of the snapshots contains the share, or is the share's root: then only the
+        // The folder of the snapshots contains the share, or is the share's root. Then only the
         // snapshots are hidden, and not the whole folder.
         let entry = if owner.starts_with(&folder) || parent.is_empty() {
             Entry::Matching(folders.pattern.clone())

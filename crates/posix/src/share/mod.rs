@@ -92,7 +92,7 @@ impl Share {
 
     /// Returns the host's key of a marked one.
     pub(crate) const fn unmarked(&self, key: FileKey) -> FileKey {
-        // `marked` is its own inverse: marking a second time removes the mark.
+        // `marked` is its own inverse, because marking a second time removes the mark.
         self.marked(key)
     }
 

@@ -94,8 +94,8 @@ fn look_up<E, T>(
         match call(entry.as_mut_ptr(), place, buffer.len(), &raw mut found) {
             libc::ERANGE => len *= 4,
             0 if !found.is_null() => {
-                // SAFETY: the call succeeded and found an entry: `entry` is filled, and the buffer
-                // that it points into still exists.
+                // SAFETY: the call succeeded and found an entry, so `entry` is filled, and the
+                // buffer that it points into still exists.
                 return Ok(read(unsafe { entry.assume_init_ref() }));
             }
             said => return nobody(said),

@@ -159,7 +159,7 @@ impl PosixVfs {
     pub fn is_confined_since(&self, before: Reach) -> bool {
         let now = self.reach();
         // accessat(2) does not know the Landlock rules of this process, so it still allows what
-        // they forbid: the difference shows the confinement.
+        // they forbid. The difference between the two answers shows the confinement.
         let allows = |access| {
             rustix::fs::accessat(self.share.root.as_fd(), c".", access, AtFlags::EACCESS).is_ok()
         };

@@ -92,7 +92,7 @@ impl PosixVfs {
         let mut flags = kind.map_or(OFlags::PATH, |kind| data_flags(kind, how));
         let open = |flags| self.share().open_inside(dir, path, flags | link, follow);
         let fd = match open(flags) {
-            // The user may not read the file, but its attributes can be read nevertheless: it is
+            // The user may not read the file, but its attributes can be read nevertheless. So it is
             // opened with O_PATH.
             Err(Errno::ACCESS | Errno::PERM | Errno::AGAIN)
                 if kind.is_some_and(|kind| !needs_data(kind, how)) =>
@@ -255,8 +255,8 @@ impl PosixVfs {
         // If the attributes of the new file cannot be stored, the CREATE succeeds nevertheless.
         let dos = self.new_dos_attrib(how, before);
         let dos = dos.filter(|dos| handle.set_dos_attrib(dos).is_ok());
-        // The stat is the last call: after a change time was read, the kernel stores the next one
-        // with a finer resolution, which would slow down the calls above.
+        // The stat is the last call, because after a change time was read, the kernel stores the
+        // next one with a finer resolution, which would slow down the calls above.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
         writable::note(stx.stx_mnt_id);
         if stat::birth_of(&stx).is_some_and(|birth| birth >= before) {

@@ -124,7 +124,7 @@ fn a_replacement_in_steps_is_undone() {
         std::fs::create_dir(host.path().join(name)).unwrap();
     }
     std::fs::write(host.path().join("to/kept"), "").unwrap();
-    // `to` is a directory with a file, which unlinkat(2) without AT_REMOVEDIR cannot remove: the
+    // `to` is a directory with a file, which unlinkat(2) without AT_REMOVEDIR cannot remove. So the
     // replacement must be undone.
     replace_in_steps(at(b"from"), at(b"to")).unwrap_err();
     assert_eq!(names(), ["from", "to"]);

@@ -232,8 +232,8 @@ mod tests {
             (binding, Some(Signer::Session)),
             (Response { answer: logon(Status::ACCESS_DENIED), ..binding }, Some(Signer::Session)),
             (Response { has_channel_key: true, ..binding }, Some(Signer::Session)),
-            // An interim response and a notification are not signed: each shares its MessageId with
-            // another message, so the nonces would be equal.
+            // An interim response and a notification are not signed, because each shares its
+            // MessageId with another message, so the nonces would be equal.
             (Response { answer: Answer::Interim, ..asked }, None),
             (Response { answer: Answer::Notification(false), ..asked }, None),
         ] {

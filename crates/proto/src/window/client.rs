@@ -56,7 +56,8 @@ impl CreditPool {
         }
         self.next = next;
         // MS-SMB2 3.2.4.1.2: once all responses are in, the credits have changed by CreditRequest
-        // minus the charge. At least one credit is requested, so that the pool never runs dry.
+        // minus the charge. At least one credit is requested, so that the client never ends up
+        // without credits.
         let expected = self.available().saturating_add(u64::from(self.asked));
         let missing = u64::from(self.target).saturating_sub(expected);
         let credit_request = u16::try_from(missing).unwrap_or(self.target).max(1);

@@ -85,7 +85,7 @@ pub(super) fn index(stub: &[u8], handles: &Handles<Object>, services: &dyn Sam) 
             let name = upcase_name(&shown.name);
             prefix.chars().zip(name.chars()).take_while(|(a, b)| a == b).count()
         };
-        // Among equally good matches the first one is chosen: `max_by_key` returns the last, so the
+        // Among equally good matches the first one is chosen. `max_by_key` returns the last, so the
         // list is reversed.
         let best =
             all.iter().rev().map(|shown| (alike(shown), shown.index)).max_by_key(|best| best.0);

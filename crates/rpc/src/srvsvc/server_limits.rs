@@ -55,8 +55,8 @@ impl ServerLimits {
         w.u32(0).u32(0).u32(30).u32(0).u32(0);
         // Writes xactmemsize, threadpriority and maxmpxct, which is the server's limit of requests.
         w.u32(0x0100_0000).u32(0).u32(self.requests.clamp(1, 65_535));
-        // Writes oplockbreakwait and oplockbreakresponsewait: in this server a single timeout
-        // serves for the two.
+        // Writes oplockbreakwait and oplockbreakresponsewait. In this server a single timeout
+        // serves for both.
         let seconds = self.break_seconds.clamp(10, 180);
         w.u32(seconds).u32(seconds);
         // Writes enableoplocks (1), and zeros for enableoplockforceclose, enablefcbopens, enableraw

@@ -168,7 +168,8 @@ fn write_entries(w: &mut NdrWriter, entries: &[Vec<CellOf<'_>>]) {
             Text(_) => w.pointer(true),
         };
     }
-    // The texts follow the array in the order of its entries: a text is not stored in its entry.
+    // The texts follow the array in the order of its entries, because a text is not stored in its
+    // entry.
     for CellOf(cell) in entries.iter().flatten() {
         if let Text(text) = cell {
             w.string(text);

@@ -319,7 +319,7 @@ fn a_call_that_is_not_protected_as_agreed_is_denied() {
             pdu[at] = value;
             is_denied(end, &pdu);
         }
-        // The client sends the same protected call again: the repetition must be refused.
+        // The client sends the same protected call again. The repetition must be refused.
         let (mut end, pdu) = protected(HEADER_SIGN, level);
         end.write(&pdu, &fixture()).unwrap();
         end.complete(2, Ok(Vec::new()));

@@ -229,7 +229,7 @@ fn a_context_that_was_not_accepted() {
     endpoint.write(&request.encode(PduFlags::WHOLE, 2), &services).unwrap();
     assert_eq!(parse_fault(&next(&mut endpoint).1), Ok(FaultStatus::UNK_IF));
     assert!(!endpoint.is_closed());
-    // A refused context does not end the association: the client may negotiate another one.
+    // A refused context does not end the association, so the client may negotiate another one.
     let more = bind(vec![context(1, SyntaxId::SRVSVC, &[SyntaxId::NDR])]);
     endpoint.write(&more.encode(PduKind::ALTER_CONTEXT, 3), &services).unwrap();
     let (header, body) = next(&mut endpoint);

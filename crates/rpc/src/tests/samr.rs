@@ -469,8 +469,8 @@ fn names_and_numbers_lead_to_each_other() {
     let reply = asked(&mut ends, LOOKUP_IDS, &ids(1000, &most)).unwrap();
     assert_eq!(status(&reply), Status::SUCCESS);
     for (opnum, stub) in [
-        // The calls are malformed: a count differs from its list or exceeds its limit, or a field
-        // is missing.
+        // The calls are malformed, because a count differs from its list or exceeds its limit, or a
+        // field is missing.
         (LOOKUP_IDS, ids(3, &[1, 2])),
         (LOOKUP_IDS, ids(u32::MAX, &[1, 2])),
         (LOOKUP_IDS, ids(1001, &vec![1; 1001])),

@@ -252,8 +252,8 @@ impl Asking {
             }
             match questions.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Question::Rules) => next = Instant::now(),
-                // A failed send is ignored: it means that the client no longer waits for the
-                // answer.
+                // A failed send is ignored, because it means that the client no longer waits for
+                // the answer.
                 Ok(Question::Sid(sid, answer)) => drop(answer.send(self.by_sid(&sid))),
                 Ok(Question::Name(name, answer)) => drop(answer.send(self.by_name(&name))),
                 Err(RecvTimeoutError::Timeout) => {}

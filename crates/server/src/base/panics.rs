@@ -115,8 +115,8 @@ pub struct Always<F: FnMut()>(pub F);
 
 impl<F: FnMut()> Drop for Always<F> {
     fn drop(&mut self) {
-        // `contained` catches a panic of this step: if the thread is already panicking, a second
-        // panic would abort the process.
+        // `contained` catches a panic of this step, because if the thread is already panicking, a
+        // second panic would abort the process.
         contained(&mut self.0);
     }
 }

@@ -68,8 +68,8 @@ impl Plant {
     ];
 }
 
-// The planted fault belongs to one thread: a simulation runs on one thread and must not disturb
-// tests on other threads.
+// The planted fault belongs to one thread, because a simulation runs on one thread and must not
+// disturb tests on other threads.
 thread_local! {
     static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
 }

@@ -92,8 +92,8 @@ pub(crate) fn note(took: Duration, culprit: impl FnOnce() -> Culprit) {
     }
 }
 
-// The culprit belongs to a thread: a request sets it during a poll of its task, and the same thread
-// reads it at the end of the poll.
+// The culprit belongs to a thread, because a request sets it during a poll of its task, and the
+// same thread reads it at the end of the poll.
 thread_local! {
     static CULPRIT: RefCell<Option<Culprit>> = const { RefCell::new(None) };
     /// The client that the present poll works for.
@@ -124,7 +124,7 @@ impl Watchdog {
 
     /// The cores that the server runs on.
     pub(crate) fn runs_on(&self, cores: Vec<Arc<Histogram>>) {
-        // `set` cannot fail: a server starts only once, so `cores` is still empty.
+        // `set` cannot fail, because a server starts only once, so `cores` is still empty.
         let _ = self.cores.set(cores);
     }
 

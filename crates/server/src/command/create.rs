@@ -155,8 +155,8 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     let open = &fresh.open;
     let file = open.file()?;
     create.write_through(open)?;
-    // A new file is synced to the disk first: its lease or oplock and its durable record, both made
-    // below, would be useless without the file.
+    // A new file is synced to the disk first, because its lease or oplock and its durable record,
+    // both made below, would be useless without the file.
     create.make_stable(open, action).await?;
     let (id, route) = (file.id, create.route()?);
     let shape = Shape { is_directory: file.is_directory, allocation: stat.allocation };

@@ -129,7 +129,7 @@ async fn list(file: &FileOpen, asked: &Asked<'_>, output: &mut Output<'_>) -> Re
                 }
             }
             Ok(filled) => break filled,
-            // The buffer has entries already: they are returned, and the next request reports the
+            // The buffer has entries already. They are returned, and the next request reports the
             // fault.
             Err(_) if !writer.is_empty() => break Filled::Full,
             Err(fault) => return Err(fault.status()),
@@ -172,7 +172,7 @@ fn cut_first(
     if let (Some(entry), Some(mut writer)) =
         (held, DirectoryWriter::new(output.bytes(), class, usize::MAX))
     {
-        // A single entry is longer than the client's buffer: it is written whole, and `Output` cuts
+        // A single entry is longer than the client's buffer. It is written whole, and `Output` cuts
         // it to the client's length.
         let _ = writer.push(&entry);
     }

@@ -470,8 +470,8 @@ fn establish(
     let sealing_key = keys.sealing_key(Sender::Server).map(Arc::new);
     let encrypt_data = settings.encryption == Encryption::Required && sealing_key.is_some();
     let asked = negotiated.client_security_mode | request.security_mode;
-    // Deviation: signing is never required of an anonymous session: its client signs nothing
-    // (MS-SMB2 3.2.5.3.1), and everyone knows its key.
+    // Deviation: signing is never required of an anonymous session, because its client signs
+    // nothing (MS-SMB2 3.2.5.3.1), and everyone knows its key.
     let signing_required = !encrypt_data
         && !identity.is_nobody()
         && (settings.signing == Signing::Required

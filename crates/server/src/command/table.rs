@@ -235,8 +235,8 @@ mod tests {
         for (number, row) in rows {
             let at_once = matches!(row.waits, Waits::Never | Waits::Silent);
             // Requests that are answered at once, or that are part of the preauthentication hash,
-            // must stay on the core thread: a blocking thread answers later and cannot use the
-            // connection.
+            // must stay on the core thread, because a blocking thread answers later and cannot use
+            // the connection.
             assert!(!at_once || row.off_core == OffCore::Never, "{number}");
             assert!(!row.is_hashed || row.off_core == OffCore::Never, "{number}");
             // A handler that can be run again must be allowed to run on a blocking thread.
@@ -260,8 +260,8 @@ mod tests {
         let kept = |command| row(command).unwrap().kept(&message).map(<[u8]>::len);
         assert_eq!(kept(Command::CHANGE_NOTIFY), Some(96));
         assert_eq!(kept(Command::LOCK), Some(1000));
-        // For these three, no number of bytes to keep is returned: a waiting WRITE keeps its whole
-        // message, and ECHO and SESSION_SETUP never wait for other clients.
+        // For these three, no number of bytes to keep is returned, because a waiting WRITE keeps
+        // its whole message, and ECHO and SESSION_SETUP never wait for other clients.
         assert_eq!(kept(Command::WRITE), None);
         assert_eq!(kept(Command::ECHO), None);
         assert_eq!(kept(Command::SESSION_SETUP), None);

@@ -36,8 +36,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     rq.check_charge(length)?;
     let fetched = rq.fetched.take();
     if memory.is_some() {
-        // With RDMA the data is not in the message: the connection has fetched the data before the
-        // handler began.
+        // With RDMA the data is not in the message, because the connection has fetched the data
+        // before the handler began.
         request.data = fetched.as_deref().ok_or(Status::INSUFFICIENT_RESOURCES)?;
     }
     let open = rq.open()?;

@@ -35,7 +35,7 @@ impl Connection {
         match panics::outlived(answering).await {
             Some(Ok(())) => {}
             Some(Err(why)) => self.disconnect(why),
-            // None means a panic: the connection ends as soon as its other running requests have
+            // None means a panic. The connection ends as soon as its other running requests have
             // ended (see `event_loop`).
             None => self.disconnect(Doom::Rule("a bug in the server; see the log")),
         }
@@ -89,8 +89,8 @@ impl Connection {
         let mut out = Response::reusing(self.outgoing.take_bytes());
         let sealed = frame.opened.sealed.is_some();
         if let Some(channel) = &frame.opened.sealed {
-            // In an encrypted message the SessionId of a related element is ignored: the session
-            // that encrypted the message counts.
+            // In an encrypted message the SessionId of a related element is ignored, because the
+            // session that encrypted the message counts.
             header.session_id = channel.session.id;
         }
         let capacity = frame.opened.frame.capacity();

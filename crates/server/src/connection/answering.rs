@@ -61,7 +61,7 @@ async fn next(work: &Work, is_idle: &Cell<bool>) -> (Rc<Connection>, Buf) {
             is_idle.set(false);
             Poll::Ready(work)
         }
-        // No waker is stored: the code that hands over new work also polls this future.
+        // No waker is stored, because the code that hands over new work also polls this future.
         None => {
             is_idle.set(true);
             Poll::Pending

@@ -132,7 +132,7 @@ impl Connection {
         let tree_id = found.tree.as_ref().map_or(0, |tree| tree.id);
         let Some(id) = file_id(message, row, inherited)? else { return Ok(()) };
         let open = match session.open(id) {
-            // Some control codes need no Open, so a missing Open is no error here: the IOCTL
+            // Some control codes need no Open, so a missing Open is no error here. The IOCTL
             // handler decides.
             Err(_) if matches!(row.file_id, FileIdAt::Optional(_)) => return Ok(()),
             open => open.map_err(ended)?,

@@ -64,8 +64,8 @@ impl FileOpen {
         }
         let _ = cell.change_attributes(now, || match self.add_archive() {
             Ok(()) => Ok(true),
-            // The fault may vanish: space may be freed, or another Open may have the right. So a
-            // later attempt is made.
+            // The fault may vanish, because space may be freed, or another Open may have the right.
+            // So a later attempt is made.
             Err(fault @ (Fault::DiskFull | Fault::QuotaExceeded | Fault::AccessDenied)) => {
                 Err(fault)
             }

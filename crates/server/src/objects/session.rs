@@ -183,8 +183,8 @@ impl Session {
 
     /// MS-SMB2 3.3.5.2.8: it has asked for something.
     pub fn use_now(&self) {
-        // The flag is read first: it is mostly set already, and writing shared memory at each
-        // request would be slow.
+        // The flag is read first, because it is mostly set already, and writing shared memory at
+        // each request would be slow.
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }

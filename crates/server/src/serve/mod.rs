@@ -351,7 +351,7 @@ impl Door {
                 None
             }
             Err(_elapsed) => {
-                // The client sent nothing in time: it is probably a port scan, which is not worth a
+                // The client sent nothing in time. It is probably a port scan, which is not worth a
                 // warning.
                 let why = "did not negotiate in time";
                 tracing::debug!(target: "frevo::connection", %peer, why, "disconnected");

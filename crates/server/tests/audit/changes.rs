@@ -70,8 +70,8 @@ fn input(code: CtlCode, key: [u8; 24]) -> Vec<u8> {
         CtlCode::FILE_LEVEL_TRIM => {
             encoded(|w| TrimRequest::encode(w, 0, &[TrimRange { offset: 0, length: 4 }]))
         }
-        // These requests fail: the offload token is invalid, and this file system may not be able
-        // to share extents.
+        // These requests fail, because the offload token is invalid, and this file system may not
+        // be able to share extents.
         CtlCode::OFFLOAD_WRITE => zeros(544),
         CtlCode::DUPLICATE_EXTENTS_TO_FILE => zeros(40),
         CtlCode::DUPLICATE_EXTENTS_TO_FILE_EX => zeros(48),

@@ -80,8 +80,8 @@ impl Content {
     fn write(&mut self, offset: usize, len: usize, byte: u8) {
         let end = offset + len;
         if end > self.now.len() {
-            // The bytes between the old and the new end are in doubt: after a crash they may be
-            // zeros or missing.
+            // The bytes between the old and the new end are in doubt, because after a crash they
+            // may be zeros or missing.
             self.doubt(self.now.len(), end);
             self.doubtful_end = true;
             self.now.resize(end, 0);

@@ -61,7 +61,7 @@ fn x5_a_persistent_open_is_found_by_its_owner() {
         }
         drop(ann);
         lost(world, 1).await;
-        // The FileId is wrong: a persistent Open is found by its CreateGuid alone.
+        // The FileId is wrong, but a persistent Open is found by its CreateGuid alone.
         let (mut ann, anns) = back(world, client, "ann", "lasting").await;
         let none = FileId { persistent: 1, volatile: 1 };
         let asked = with(Want::existing("f"), &[dh2c(none, guid(7), true)]);

@@ -53,7 +53,7 @@ fn s2_a_replayed_create_gets_the_open_that_is_there() {
         assert_eq!(response.file_id, file);
         assert_eq!(response.create_action, CreateAction::CREATED, "the answer is the first one");
         assert_eq!(world.server.durables.counts().0, 1);
-        // The CreateGuid belongs to a session: a replay in another session of the client is
+        // The CreateGuid belongs to a session. So a replay in another session of the client is
         // refused, and a replay by another user is an ordinary CREATE, which finds the name in use.
         let (mut twin, own) = back(world, peer.guid, "ann", "data").await;
         twin.on(&own, replay(&want)).await.expect(Status::DUPLICATE_OBJECTID);

@@ -467,8 +467,8 @@ fn x5_s3_a_crash_costs_no_handle_lock_lease_or_byte() {
         assert_eq!(again.persistent, file.persistent);
         assert_ne!(again.volatile, file.volatile, "S3");
         assert_eq!(peer.read(&mount, again, 0, 64).await, b"acknowledged");
-        // The lock survived the restart: a second lock conflicts, but a LOCK with the same sequence
-        // number counts as a repetition and succeeds.
+        // The lock survived the restart, so a second lock conflicts, but a LOCK with the same
+        // sequence number counts as a repetition and succeeds.
         let lock = lock_draft(again, &[(0, 4, EXCLUSIVE)]);
         peer.on(&mount, lock).await.expect(Status::LOCK_NOT_GRANTED);
         peer.on(&mount, numbered_lock(again, sequence)).await.ok();

@@ -270,7 +270,7 @@ fn a_reconnect_answers_with_the_file_as_it_is() {
         assert_eq!(response.end_of_file, 5);
         assert_eq!(response.create_action, create::CreateAction::OPENED);
         assert!(response.contexts.is_empty());
-        // A reconnect cannot gain rights: the Open still has no right to delete.
+        // A reconnect cannot gain rights, so the Open still has no right to delete.
         let forbidden = peer.on(&mount, files::delete_draft(file)).await;
         forbidden.expect(Status::ACCESS_DENIED);
         peer.close(&mount, file).await;

@@ -164,7 +164,7 @@ fn a_token_is_good_for_what_it_was_made_of() {
         let mut other = made;
         other.bytes[511] ^= 1;
         write(&mut peer, &mount, target, &writes(other, 0, 512, 0)).await.expect(bad);
-        // The token belongs to one session: even another session of the same user cannot use it.
+        // The token belongs to one session, so even another session of the same user cannot use it.
         let (mut second, theirs) = world.session("ann", &Offer::default()).await;
         let file = second.open_file(&theirs, &Want::file("target")).await;
         write(&mut second, &theirs, file, &writes(made, 0, 512, 0)).await.expect(bad);

@@ -410,7 +410,7 @@ fn half_a_request_is_answered_when_it_is_whole() {
         let (one, two) = bind.split_at(bind.len() - 1);
         let code = CtlCode::PIPE_TRANSCEIVE;
         ask(&mut peer, &mount, code, file, one, 8192).await.expect(Status::PIPE_EMPTY);
-        // The answer is longer than the buffer: it is cut off, and a READ returns its rest.
+        // The answer is longer than the buffer, so it is cut off, and a READ returns its rest.
         let reply = ask(&mut peer, &mount, code, file, two, 20).await;
         assert_eq!(output(reply.expect(Status::BUFFER_OVERFLOW)).len(), 20);
         peer.on(&mount, read_draft(file, 0, 8192)).await.ok();

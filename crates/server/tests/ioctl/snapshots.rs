@@ -174,7 +174,7 @@ fn nothing_of_a_snapshot_is_changed() {
         peer.create(&mount, &made).await.expect(protected);
         let deletes = Want::existing("f").options(CreateOptions::DELETE_ON_CLOSE);
         peer.create(&mount, &warped(deletes, OLD)).await.expect(protected);
-        // A snapshot cannot be changed: even requests for more access get only rights to read.
+        // A snapshot cannot be changed, so even requests for more access get only rights to read.
         let both = AccessMask::READ_DATA | AccessMask::WRITE_DATA;
         for access in [AccessMask::MAXIMUM_ALLOWED, AccessMask::GENERIC_ALL, both] {
             let most = warped(Want::existing("f").access(access), OLD);

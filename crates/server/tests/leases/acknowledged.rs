@@ -24,13 +24,13 @@ fn x6_nobody_else_acknowledges() {
     in_frozen_world(settings(), async |world| {
         let ((mut one, mine), (mut two, theirs), waiting) = broken(world).await;
         let unknown = Status::OBJECT_NAME_NOT_FOUND;
-        // The lease belongs to a client: no other client can acknowledge its break, not even with
-        // the same user.
+        // The lease belongs to a client, so no other client can acknowledge its break, not even
+        // with the same user.
         for user in ["ann", "bob"] {
             let (mut other, there) = world.session(user, &Offer::default()).await;
             other.on(&there, lease_ack(key(1), rh())).await.expect(unknown);
         }
-        // A ClientGuid is no secret, so it is not enough: with another user the acknowledgment is
+        // A ClientGuid is no secret, so it is not enough. With another user the acknowledgment is
         // refused.
         let mut thief = world.connect();
         thief.guid = one.guid;

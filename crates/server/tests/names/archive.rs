@@ -378,7 +378,7 @@ fn what_changes_nothing_marks_nothing() {
         let times = [&7_000_000_000_u64.to_le_bytes()[..], &[0; 32]].concat();
         peer.on(&mount, set_draft(FileInfoClass::BASIC, file, &times)).await.ok();
         assert_eq!(attributes(&mut peer, &mount, file).await, FileAttributes::HIDDEN);
-        // ARCHIVE is only for files: a renamed folder does not get it.
+        // ARCHIVE is only for files, so a renamed folder does not get it.
         let folder = peer.open_file(&mount, &Want::directory("d")).await;
         let to = rename_draft(FileInfoClass::RENAME, folder, "e", false);
         peer.on(&mount, to).await.ok();

@@ -91,7 +91,7 @@ fn f4_extended_attributes_reach_no_private_ones() {
                 assert_eq!(reply.status(), Status::ACCESS_DENIED, "{name}");
             }
         }
-        // The name of a client's extended attribute is only a name: with the prefix "security." it
+        // The name of a client's extended attribute is only a name. With the prefix "security." it
         // must not reach the host's other name spaces.
         for name in ["security.NTACL", "user.DOSATTRIB", "system.posix_acl_access"] {
             let list = entry(name, b"mine");

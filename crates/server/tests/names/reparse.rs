@@ -203,8 +203,8 @@ fn f1_no_rename_makes_a_link_lead_out() {
         let stopped = peer.create(&mount, &Want::existing("b\\two")).await;
         stopped.expect(Status::STOPPED_ON_SYMLINK);
 
-        // A program of the host made this link, so the server checks its target when it is renamed:
-        // it must not lead out of the share.
+        // A program of the host made this link, so the server checks the link's target when the
+        // link is renamed. The target must not be outside of the share.
         std::os::unix::fs::symlink("../x", world.path("b/theirs")).unwrap();
         let denied = Status::ACCESS_DENIED;
         assert_eq!(rename(&mut peer, &itself("b\\theirs"), "theirs").await, denied);

@@ -28,7 +28,7 @@ fn r4_an_account_has_so_many_opens() {
         for name in ["a", "b", "c"] {
             files.push(one.open_file(&first, &Want::file(name)).await);
         }
-        // The account's limit is reached: one more CREATE in each session is refused and makes
+        // The account's limit is reached, so one more CREATE in each session is refused and makes
         // nothing.
         for (peer, mount) in [(&mut one, &first), (&mut two, &second)] {
             peer.create(mount, &Want::file("d")).await.expect(Status::INSUFFICIENT_RESOURCES);

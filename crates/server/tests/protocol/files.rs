@@ -67,7 +67,7 @@ fn reads_that_come_at_once_are_signed_each() {
             let mut wire = Vec::new();
             let mut asked = Vec::new();
             for at in 0..11_u64 {
-                // The READs have four lengths: long replies are protected on other threads, short
+                // The READs have four lengths. Long replies are protected on other threads, short
                 // ones on the core thread.
                 let (offset, length) = (at * 31_000, [60_000, 8_192, 100, 33_333][at as usize % 4]);
                 let draft = if at == 5 { Draft::echo() } else { read_draft(file, offset, length) };

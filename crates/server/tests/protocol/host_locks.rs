@@ -150,7 +150,7 @@ fn clients_see_what_other_programs_lock() {
             let locks = [(range.0, range.1, SHARED)];
             one.on(&mine, lock_draft(file, &locks)).await.expect(Status::LOCK_NOT_GRANTED);
         }
-        // Another program holds a part of the range, so the LOCK is refused as a whole: its first
+        // Another program holds a part of the range, so the LOCK is refused as a whole. Its first
         // lock must not stay.
         let both = [(50, 10, EXCLUSIVE), (15, 1, EXCLUSIVE)];
         one.on(&mine, lock_draft(file, &both)).await.expect(Status::LOCK_NOT_GRANTED);

@@ -337,7 +337,8 @@ fn a_hung_share_does_not_hold_up_the_end() {
         world.embedded.stop_within(Duration::from_millis(300));
         soon(serving).await.unwrap().unwrap();
     });
-    // The gate is opened: the hanging calls end, so that the threads of the pool end with the test.
+    // The gate is opened, so that the hanging calls end, and the threads of the pool end with the
+    // test.
     gated.shut(false);
 }
 

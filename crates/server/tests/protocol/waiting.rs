@@ -144,8 +144,8 @@ fn cancel_by_async_id_and_by_message_id() {
             c.cancel(id, Some(async_id)).await;
             c.peer.expect_silence(Duration::from_millis(30)).await;
         }
-        // The LOCK was cancelled, so it must not be granted when the holder closes: another Open
-        // can lock the range.
+        // The LOCK was cancelled, so it must not be granted when the holder closes. Then another
+        // Open can lock the range.
         c.peer.close(&c.mount, c.holder).await;
         let third = c.peer.open_file(&c.mount, &Want::file("f")).await;
         c.peer.on(&c.mount, lock_draft(third, &[(0, 1, EXCLUSIVE)])).await.ok();

@@ -35,7 +35,7 @@ fn a6_what_is_under_way_is_waited_for_but_not_for_ever() {
             let mut logon = std::pin::pin!(new.try_log_on(setup));
             let early = timeout(Duration::from_millis(500), logon.as_mut()).await;
             assert!(early.is_err(), "answered while the old session is at work");
-            // The old session is ending: it takes no new request, although one of its requests
+            // The old session is ending, so it takes no new request, although one of its requests
             // still hangs.
             assert!(world.server.session(mount.logon.id).is_none());
             if answers {

@@ -122,7 +122,7 @@ fn a1_another_user_cannot_bind() {
         let reply = peer.ask(read, victim.mount.via()).await;
         reply.expect(Status::USER_SESSION_DELETED);
         victim.assert_untouched().await;
-        // The failure has no other effect: ann can bind the same connection.
+        // The failure has no other effect, so ann can bind the same connection.
         let bound = peer.try_log_on(Setup::binding("ann", victim.logon())).await.unwrap();
         let data = peer.read(&victim.mount.on(&bound), victim.file, 0, 8).await;
         assert_eq!(data, b"precious");

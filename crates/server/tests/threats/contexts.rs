@@ -76,7 +76,7 @@ fn p3_offsets_and_counts_that_lie_are_invalid() {
     in_world(async |world| {
         let offer = Offer::default();
         let draft = |peer: &Peer| offer.draft(peer.guid);
-        // NegotiateContextOffset (at 92) points to wrong places: the dialects begin at 100 and the
+        // NegotiateContextOffset (at 92) points to wrong places. The dialects begin at 100 and the
         // contexts at 112.
         for offset in [0_u32, 64, 100, 108, 113, 0x1000, u32::MAX - 7, u32::MAX] {
             refused(

@@ -72,9 +72,9 @@ fn a4_no_byte_of_authenticate_tells_the_password() {
         let mut length = 0;
         let mut number = 0;
         while number == 0 || number <= length {
-            // The lengths and offsets of the names are left out: with a changed length or offset
-            // other bytes become the name, so the result would depend on chance. Tests of the
-            // acceptor cover them.
+            // The lengths and offsets of the names are left out, because with a changed length or
+            // offset other bytes become the name, so the result would depend on chance. Tests of
+            // the acceptor cover them.
             let what = format!("byte {number}");
             let seen = Rc::new(std::cell::Cell::new(0));
             compare(world, number, &what, &|token| {

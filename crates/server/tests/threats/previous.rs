@@ -73,7 +73,7 @@ fn a6_another_user_takes_nothing_over() {
 fn a6_nothing_is_taken_over_before_the_logon_succeeds() {
     in_world(async |world| {
         let mut old = Old::new(world).await;
-        // The user name "ann" alone proves nothing: neither the first message nor a failed logon
+        // The user name "ann" alone proves nothing, so neither the first message nor a failed logon
         // may end ann's old session.
         let mut peer = connected(world).await;
         let mut exchange = Exchange::new(&peer, taking("ann", old.id()));
@@ -95,7 +95,7 @@ fn a6_nothing_is_taken_over_before_the_logon_succeeds() {
             assert!(!matches!(reply.status(), Status::SUCCESS), "{reply:?}");
             old.assert_untouched().await;
         }
-        // Ann logs on: the old session ends only with the last step.
+        // Ann logs on. The old session ends only with the last step.
         let mut peer = connected(world).await;
         let mut exchange = Exchange::new(&peer, taking("ann", old.id()));
         exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
@@ -155,8 +155,8 @@ fn a6_ids_of_nothing_are_no_news() {
         exchange.round(&mut unfinished).await.ok();
         let logon = exchange.logon(&mut unfinished);
         unfinished.mount(&logon, "data").await;
-        // Only a new logon may end a previous session: a re-authentication or a binding that names
-        // one ends nothing.
+        // Only a new logon may end a previous session, so a re-authentication or a binding that
+        // names one ends nothing.
         let (mut other, mount) = world.session("ann", &Offer::default()).await;
         let setup = Setup { previous: old.id(), ..Setup::again("ann", &mount.logon) };
         other.log_on_again(setup).await.ok();

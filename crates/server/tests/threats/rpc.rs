@@ -185,7 +185,7 @@ fn p16_searches_that_are_never_freed_are_few() {
         let request = peer.request(901, epm::LOOKUP, &lookup);
         let answer = peer.ask(&request).await;
         assert_eq!(LookupReply::parse(&peer.opened(answer)).unwrap().status, EptStatus::OK);
-        // One handle was freed, and the other was never returned to a client: neither is valid.
+        // One handle was freed, and the other was never returned to a client, so neither is valid.
         for handle in [handles[7], ContextHandle([9; 20])] {
             let stub = EptLookup::all(handle, 1).encode();
             let request = peer.request(902, epm::LOOKUP, &stub);

@@ -67,7 +67,7 @@ impl Intervals {
             }
             // If no range in the left subtree ends after the start of `range`, only the right
             // subtree can overlap it. If one does but does not overlap `range`, it begins after the
-            // end of `range`, and so do all ranges on the right: the left subtree is enough.
+            // end of `range`, and so do all ranges on the right. The left subtree is enough.
             let reaches = node.left.as_ref().is_some_and(|left| left.last >= range.offset);
             tree = if reaches { &node.left } else { &node.right };
         }

@@ -82,7 +82,7 @@ pub fn exact_names_can_be_asked_for(s: &dyn Subject) {
     assert_eq!(s.fault("sub\\twin", &exact(READ)), Fault::PathNotFound);
     let upper = s.open("Sub\\TWIN", &exact(CREATE)).unwrap();
     upper.node.write_at(0, b"upper").unwrap();
-    // Two names differ only in case: an exact match wins, otherwise the first one in byte order.
+    // Two names differ only in case. An exact match wins, otherwise the first one in byte order.
     assert_eq!(s.content("Sub\\twin").unwrap(), "lower");
     assert_eq!(s.content("Sub\\TWIN").unwrap(), "upper");
     assert_eq!(s.content("sub\\Twin").unwrap(), "upper");

@@ -190,7 +190,7 @@ fn every_combination_of_inheritance_flags() {
                 for (sid, heir) in given.iter().zip([user(7), user(2), user(513)]) {
                     match passed {
                         None => {}
-                        // 9 means inherit-only: the entry has no effect on this object, so its SID
+                        // 9 means inherit-only. The entry has no effect on this object, so its SID
                         // is not replaced by the creator's.
                         Some(9) => expected.push(ace(9, *sid)),
                         Some(0) => expected.push(ace(0, heir)),

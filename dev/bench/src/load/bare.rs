@@ -111,8 +111,8 @@ impl<'a> Served<'a> {
             self.answer.extend_from_slice(message.get(..HEADER_LEN).context("a header")?);
             match Command(u16::from_le_bytes(*field(message, 12)?)) {
                 Command::READ => {
-                    // The message ends with one byte that StructureSize counts although the buffer
-                    // is empty: it is skipped.
+                    // StructureSize counts one byte of the buffer, although the buffer is empty.
+                    // The message ends with this byte, which is skipped.
                     skip(&mut reader, rest)?;
                     self.read(message, stream)?;
                 }

@@ -15,7 +15,7 @@ async fn a_half_open_connection_is_trouble_until_it_ends() {
     let _stream = network.connect(line, Transport::Memory).await.unwrap();
     assert!(!network.is_troubled(line));
     network.disturb(&mut dice, State::Vanishing([false, true]));
-    // The link is vanishing but has not ended: a call that begins now may be repeated on another
+    // The link is vanishing but has not ended. A call that begins now may be repeated on another
     // connection, so it counts as troubled.
     let losses = network.losses(line);
     assert!(network.is_troubled(line) && !network.is_troubled(network.line(0, 0)));

@@ -245,7 +245,7 @@ fn referrals_lead_through_a_limited_number_of_realms() {
             Err(fault) => assert!(matches!(fault, KdcFault::TooManyReferrals(_))),
         }
     }
-    // The KDC of the last realm refers the client back to the first realm: the client must stop
+    // The KDC of the last realm refers the client back to the first realm. The client must stop
     // instead of going round for ever.
     let mut kdcs = chain(3);
     kdcs[2].services.clear();

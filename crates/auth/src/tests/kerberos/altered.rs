@@ -35,7 +35,7 @@ fn no_changed_bit_makes_another_logon() {
             harmless += 1;
         }
     }
-    // The server does not check some names in the token: of its ten thousand bits, a few hundred
+    // The server does not check some names in the token. Of its ten thousand bits, a few hundred
     // belong to them and may be changed without effect.
     assert!((50..600).contains(&harmless), "{harmless} of {}", token.len() * 8);
 }

@@ -95,8 +95,8 @@ fn encryption_types_that_are_not_allowed() {
     assert!(
         refused.to_string().contains("uses the encryption type rc4-hmac, which is not allowed")
     );
-    // A server that allows only AES refuses the ticket: it is encrypted with AES, but its session
-    // key is RC4.
+    // A server that allows only AES refuses the ticket, because it is encrypted with AES, but its
+    // session key is RC4.
     let mut forge = forge();
     forge.session_key = known_key(EncryptionType::Rc4Hmac, 2);
     let refused = fault(forge.issue(), strict(&forge));
@@ -140,8 +140,8 @@ fn an_ap_req_is_accepted_once() {
     assert_eq!(again.reason, Reason::Kerberos(Fault::Replayed));
     assert_eq!((&*again.user, &*again.domain), ("ann", "FREVO.TEST"));
     assert_eq!(again.to_string(), "the AP-REQ was used before: the logon is a replay");
-    // A second authenticator for the same ticket is accepted: only a repeated authenticator is a
-    // replay.
+    // A second authenticator for the same ticket is accepted, because only a repeated authenticator
+    // is a replay.
     let next = initiator(forge().issue()).initial_token(&[], NOW + SECOND).unwrap();
     assert!(matches!(step(&next), Ok(AcceptorStep::Done(_))));
 }

@@ -48,8 +48,8 @@ pub(crate) async fn across(
     how.progress.begin(&spelling::shown(path));
     let filled = async {
         fill(&source, &file, &metadata, how).await?;
-        // A small file is not flushed to the server's disk: if it is lost, the next run copies it
-        // again.
+        // A small file is not flushed to the server's disk, because the next run copies it again if
+        // it is lost.
         let synced =
             async { if is_small(metadata.len()) { Ok(()) } else { file.sync_all().await } };
         let (now, ()) = futures_util::future::try_join(source.metadata(), synced).await?;
@@ -161,7 +161,7 @@ async fn stream(
         async move {
             how.take(piece.len() as u64).await;
             let place = places.acquire_owned().await.map_err(io::Error::other)?;
-            // Takes the results of finished writes: a failed write ends the copy at once.
+            // Takes the results of finished writes. A failed write ends the copy at once.
             while let Some(written) = under_way().try_join_next() {
                 taken(written)?;
             }

@@ -97,7 +97,7 @@ fn drop_part(part: &Path) {
 pub(super) fn lock(part: &LocalHandle) -> io::Result<()> {
     match rustix::fs::flock(part, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(io::Error::new(ErrorKind::ResourceBusy, UNDER_WAY)),
-        // Other errors mean that the file system has no locks: then the partial copy is used
+        // Other errors mean that the file system has no locks. Then the partial copy is used
         // without a lock.
         _ => Ok(()),
     }

@@ -175,7 +175,7 @@ async fn renamed(
             Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
             Err(error) if was_lost && error.is_not_found() => {
                 // The rename's answer was lost, but the partial copy is gone and its content is in
-                // the target: the rename succeeded.
+                // the target. So the rename succeeded.
                 return share.metadata(path).await.map(drop);
             }
             done => return done,

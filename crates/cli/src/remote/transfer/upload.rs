@@ -214,7 +214,7 @@ async fn up_large(
         let local = Arc::new(source.local.try_clone().map_err(local_error("read", source.path))?);
         let stored = store_data(&file, data, begun, len, &local, how).await;
         match stored.map_err(at_local("read", source.path)) {
-            // The source ended early or could not be read: if it has changed, `is_steady` reports
+            // The source ended early or could not be read. If it has changed, `is_steady` reports
             // that, otherwise the error is returned.
             Err(error) if matches!(error.cause(), Cause::Usage(_) | Cause::Local(_)) => {
                 source.is_steady()?;

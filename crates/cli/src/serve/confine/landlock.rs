@@ -213,7 +213,7 @@ fn grant(
     path: &Path,
     rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, String> {
-    // A missing path gets no rule: the code that uses it will report the error.
+    // A missing path gets no rule, because the code that uses it will report the error.
     let Ok(fd) = PathFd::new(path) else { return Ok(rules) };
     let rights = if path.is_dir() { rights } else { READ_FILE };
     let rule = PathBeneath::new(fd, rights).set_compatibility(CompatLevel::BestEffort);

@@ -38,7 +38,7 @@ impl Needs {
         for share in &config.shares {
             needs.add_share(share);
         }
-        // Log rotation renames the audit file and sends SIGHUP, and the server makes a new one: so
+        // Log rotation renames the audit file and sends SIGHUP, and the server makes a new one. So
         // the server needs write access to the folder.
         let log = config.audit.file.as_ref().map(|file| real(file.get_ref()));
         needs.written.extend(log.and_then(|log| Some(log.parent()?.to_owned())));
@@ -51,7 +51,7 @@ impl Needs {
         for file in files(config, arguments, plan.has_state) {
             needs.add_file(&file);
         }
-        // At a stop the server removes its socket only from a folder of its own: in other folders
+        // At a stop the server removes its socket only from a folder of its own. In other folders
         // the socket file stays, and the next start replaces it.
         let socket =
             admin_interface::socket_of(plan).and_then(|socket| std::path::absolute(socket).ok());

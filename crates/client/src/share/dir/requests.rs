@@ -59,8 +59,8 @@ pub(super) async fn request(
     let session = &open.share.inner.session;
     let live = session.inner.live().await.during("list", &open.url)?;
     let most = listing_bytes(&live);
-    // A scan that has begun is never repeated: only the server knows its position, and a late
-    // request over another channel could move it (MS-SMB2 3.3.5.2.10 does not refuse late
+    // A scan that has begun is never repeated, because only the server knows its position, and a
+    // late request over another channel could move it (MS-SMB2 3.3.5.2.10 does not refuse late
     // listings).
     let replay = if is_first && !live.is_wide { Replay::Idempotent } else { Replay::Never };
     let make = |id| calls(id, class, &pattern, is_first, most);

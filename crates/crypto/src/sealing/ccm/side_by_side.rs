@@ -44,7 +44,7 @@ impl<C: BlockCipherEncrypt<BlockSize = U16> + KeyInit> Ccm<C> {
                 (_, 0) => true,
                 (Some(lanes), _) => self.wide(lanes, direction, group),
                 (None, 1) if self.alone(direction, group) => false,
-                // Code for each number of messages would be too large: groups of 3 and of 5 to 7
+                // Code for each number of messages would be too large. So groups of 3 and of 5 to 7
                 // are split, and their remaining messages follow in the next turns.
                 (None, 1) => self.beside::<1>(direction, group),
                 (None, 2 | 3) => self.beside::<2>(direction, group),

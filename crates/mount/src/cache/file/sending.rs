@@ -65,7 +65,7 @@ impl FileCache {
     fn gather(self: &Arc<Self>, grant: Grant, offset: Option<u64>, data: &[u8]) -> bool {
         let new = self.with(|pages| {
             // The lease is checked while the pages are locked, because a lease break needs the same
-            // lock to empty the pages: so it cannot come between check and write.
+            // lock to empty the pages. So it cannot come between check and write.
             let now = self.lease.grant();
             let offset = offset.unwrap_or(pages.len());
             if now.version != grant.version
@@ -158,7 +158,7 @@ impl FileCache {
         let writer = self.writer.lock().clone();
         let (outcome, lost) = send_all(writer.as_ref(), extents).await;
         *self.sent.lock() = Some(std::time::Instant::now());
-        // The error is recorded while the pages are locked: otherwise the next caller would find no
+        // The error is recorded while the pages are locked. Otherwise the next caller would find no
         // unsent data and report success.
         if let Err(error) = outcome {
             self.failures.note(error);

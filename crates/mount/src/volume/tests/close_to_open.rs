@@ -86,8 +86,8 @@ fn cached_data_that_is_older_than_the_file_is_not_read() {
         one.close(first).await;
         let content = one.node_of("f").content().unwrap();
         assert!(content.is_kept(0));
-        // A program on the server's host writes the file, which breaks no lease in this test: only
-        // the next open notices it.
+        // A program on the server's host writes the file, which breaks no lease in this test. So
+        // only the next open notices it.
         std::fs::write(world.path("f"), b"new and longer").unwrap();
         let again = one.open(one.node_of("f").id, libc::O_RDONLY).await.unwrap();
         assert_eq!(&*one.read(again, 0, 20).await.unwrap(), b"new and longer");
@@ -106,8 +106,8 @@ fn an_open_for_writing_does_not_hide_that_cached_data_is_old() {
             let reader = one.take("f", libc::O_RDONLY).await;
             assert_eq!(&*one.read(reader, 0, 20).await.unwrap(), b"old");
             let id = one.node_of("f").id;
-            // A program on the server's host writes the file, which breaks no lease in this test:
-            // only the next open notices it.
+            // A program on the server's host writes the file, which breaks no lease in this test.
+            // So only the next open notices it.
             std::fs::write(world.path("f"), b"new and longer").unwrap();
             let writer = one.open(id, flags).await.unwrap();
             assert!(!one.node_of("f").content().unwrap().is_kept(0));

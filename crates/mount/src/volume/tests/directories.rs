@@ -87,8 +87,8 @@ fn what_is_not_there_is_believed_until_somebody_makes_it() {
         soon("it is there", async || one.lookup(ROOT, name("x")).await.is_ok()).await;
         assert!(!one.is_absent(&root, "x".into(), before), "an answer from before the break");
         two.close(made).await;
-        // With a validity of zero nothing is cached: names and sizes come from the server, and no
-        // lease is held.
+        // With a validity of zero nothing is cached, so names and sizes come from the server, and
+        // no lease is held.
         let strict = Settings { attr_timeout: std::time::Duration::ZERO, ..Settings::of(0, 0) };
         let three = volume(world, strict).await;
         names_of(&three, ROOT).await;
@@ -174,7 +174,7 @@ fn nothing_of_a_directory_is_believed_after_the_session_was_lost() {
         assert!(matches!(one.lookup(ROOT, name("x")).await, Ok(NameLookup::Absent(_))));
         end_sessions(world);
         std::fs::write(world.path("x"), b"meanwhile").unwrap();
-        // The session has ended on the server: this request notices that, and the lease is gone.
+        // The session has ended on the server. This request notices that, and the lease is gone.
         one.statfs().await.unwrap();
         assert!(one.dir_grant(&root).is_none());
         one.tidy().await;
@@ -234,7 +234,7 @@ fn listings_that_no_lease_speaks_for_are_few_and_go() {
             assert!(kept(&nodes) <= crate::limits::CACHED_ENTRIES_MAX);
         }
         assert_eq!(kept(&nodes), crate::limits::CACHED_ENTRIES_MAX);
-        // The listings have expired: they are discarded without a request.
+        // The listings have expired. So they are discarded without a request.
         tokio::time::sleep(one.settings.attr_timeout + std::time::Duration::from_millis(50)).await;
         names_of(&one, nodes[0].id).await;
         one.tidy().await;

@@ -51,8 +51,8 @@ fn other_clients_see_a_file_as_soon_as_its_writer_has_closed_it() {
         assert!(two.lookup(ROOT, name("f")).await.is_err());
         let handle = one.make("f").await;
         one.write(handle, 0, b"some data").await.unwrap();
-        // close(2) returns after the flush: the kernel does not wait for the release, and other
-        // clients must see the data already.
+        // close(2) returns after the flush, because the kernel does not wait for the release. At
+        // that time other clients must already see the data.
         one.flush(handle, 0).await.unwrap();
         assert_eq!(std::fs::read(world.path("f")).unwrap(), b"some data");
         assert_eq!(two.lookup(ROOT, name("f")).await.unwrap().found().attr.size, 9);
@@ -173,7 +173,7 @@ fn a_file_is_written_although_the_session_is_lost_before_its_close() {
         one.flush(handle, 0).await.unwrap();
         assert_eq!(std::fs::read(world.path("f")).unwrap(), b"some data");
         one.release(handle).await;
-        // The lease was lost with the session, so the cached names are not used: the new file is
+        // The lease was lost with the session, so the cached names are not used. The new file is
         // found.
         std::fs::write(world.path("meanwhile"), b"four").unwrap();
         assert_eq!(one.lookup(ROOT, name("meanwhile")).await.unwrap().found().attr.size, 4);

@@ -47,7 +47,7 @@ fn modes_and_owners_are_the_servers() {
         let refused = one.setattr(file.ino.0, changes).await.err();
         assert_eq!(refused, Some(Errno::EPERM));
         assert_eq!((there().uid(), there().gid()), owners);
-        // A program on the host changes the mode and makes a link: a look-up and a listing must
+        // A program on the host changes the mode and makes a link. A look-up and a listing must
         // show both.
         std::fs::set_permissions(world.path("f"), PermissionsExt::from_mode(0o604)).unwrap();
         std::fs::hard_link(world.path("f"), world.path("g")).unwrap();
@@ -96,7 +96,8 @@ fn names_and_kinds_are_posix_too() {
         assert_eq!(target.to_str(), Some("what?"));
         std::os::unix::net::UnixListener::bind(world.path("socket")).unwrap();
         assert_eq!(seen(&one, "socket").await.kind, FileType::Socket);
-        // Without the POSIX extensions special files cannot be made: the request fails with EPERM.
+        // Without the POSIX extensions special files cannot be made, so the request fails with
+        // EPERM.
         let plain = plain(world).await;
         let refused = plain.mknod(ROOT, name("other"), libc::S_IFIFO | 0o622, 0).await;
         assert_eq!(refused.err(), Some(Errno::EPERM));

@@ -112,7 +112,7 @@ fn what_this_mount_does_to_a_name_is_seen_at_once() {
         assert_eq!((id("f2").await, id("link").await), (None, Some(f1)));
         fill(&one, "f2", b"another").await;
         assert!(id("f2").await.is_some_and(|id| ![f0, f1].contains(&id)));
-        // The lease is still the one from before: none of these operations has broken it.
+        // The lease is still the one from before, because none of these operations has broken it.
         assert_eq!(one.dir_grant(one.nodes.root()), grant);
     });
 }
@@ -147,7 +147,7 @@ fn no_name_is_promised_after_the_session_was_lost() {
         assert_eq!(asked(&one, "f0").await.1, 0);
         end_sessions(world);
         std::fs::remove_file(world.path("f0")).unwrap();
-        // The session has ended on the server: this request notices that, so the next look-up must
+        // The session has ended on the server. This request notices that, so the next look-up must
         // ask the server.
         one.statfs().await.unwrap();
         assert!(!is_there(&one, "f0").await);

@@ -199,7 +199,7 @@ async fn read_rows(world: &World, one: &mut Counted) {
     }
     let large = one.volume.number_of(ROOT, "large").await;
     one.forget().await;
-    // The first MiB of entries is not counted: the entries take about 1.4 MiB, so one round trip is
+    // The first MiB of entries is not counted. The entries take about 1.4 MiB, so one round trip is
     // subtracted.
     one.row("`ls -l`, for each MiB of entries after the first", async |v| {
         assert_eq!(v.list(large).await, 2_602);

@@ -101,8 +101,8 @@ impl Link {
         length: usize,
         counted: Counted,
     ) -> io::Result<TransferKey> {
-        // With iWARP the data of a read arrives like a write by the peer, so its memory may contain
-        // nothing else: the shared slots are not used.
+        // With iWARP the data of a read arrives like a write by the peer. Its memory may contain
+        // nothing else, so the shared slots are not used.
         if !self.id.is_iwarp()
             && let Some(slot) = self.staged_slot(length)
         {

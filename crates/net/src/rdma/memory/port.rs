@@ -199,7 +199,7 @@ impl Port {
             Ok(answer) => self.packets.push_back(answer),
             Err((status, why)) => {
                 // A device ends the connection on both sides after an error, except if the receiver
-                // had no receive posted (RNR): this link does the same.
+                // had no receive posted (RNR). This link does the same.
                 if status != RNR_RETRY_EXC_ERR {
                     self.fail(WR_FLUSH_ERR);
                 }

@@ -70,8 +70,8 @@ impl Share {
             match self.folded(&dir, seen, component) {
                 Ok(Some(stored)) => *component = stored,
                 Err(fault @ Fault::Busy) => return Err(fault),
-                // The rest of the path is not changed: the operation that uses the path reports
-                // what is wrong with it.
+                // The rest of the path is not changed, because the operation that uses the path
+                // reports what is wrong with it.
                 Ok(None) | Err(_) => break,
             }
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;

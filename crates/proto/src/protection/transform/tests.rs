@@ -142,7 +142,7 @@ fn several_at_once_are_each_alone() {
             together.into_iter().map(|mut buffer| buffer.split_off(PREFIX_LEN)).collect();
         *frames[1].last_mut().unwrap() ^= 1;
         // One frame has a changed byte, one has wrong flags in its transform header, and one is too
-        // short: only these three are refused.
+        // short. Only these three are refused.
         frames[3][42] = 2;
         frames.push(vec![0xFD; 20]);
         let sent = frames.clone();

@@ -224,8 +224,8 @@ proptest! {
         let sent = |world: &World| world.sides.iter().map(|side| side.sent).sum::<usize>();
         let before = sent(&world);
         while world.step(START + Duration::from_secs(60 + 3_600)).unwrap() {}
-        // In two minutes at most six messages are sent: each side sends a keepalive request, a
-        // response and a grant of credits.
+        // In two minutes at most six messages are sent, because each side sends a keepalive
+        // request, a response and a grant of credits.
         prop_assert!(sent(&world) - before <= 30 * 6, "{} messages", sent(&world) - before);
     }
 

@@ -195,8 +195,8 @@ impl Create<'_> {
             let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
             node.set_basic(&change)
         };
-        // These attributes are not set by an overwrite: only FSCTL_SET_SPARSE makes a file sparse,
-        // and MS-FSA 2.1.5.1.2 clears NOT_CONTENT_INDEXED.
+        // These attributes are not set by an overwrite, because only FSCTL_SET_SPARSE makes a file
+        // sparse, and MS-FSA 2.1.5.1.2 clears NOT_CONTENT_INDEXED.
         let ignored = FileAttributes::NORMAL
             | FileAttributes::SPARSE_FILE
             | FileAttributes::NOT_CONTENT_INDEXED;

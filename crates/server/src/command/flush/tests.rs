@@ -168,7 +168,7 @@ async fn after_a_loss_no_flush_succeeds() {
         assert_eq!(sync(file).await, Err(failure), "what was lost stays lost");
     }
     assert_eq!(syncs.load(Ordering::Relaxed), 2, "nobody asks again");
-    // Only the old Open reports the failure: the sync of a new Open succeeds.
+    // Only the old Open reports the failure. The sync of a new Open succeeds.
     let again = bench.open("f", AccessMask::READ_DATA | AccessMask::WRITE_DATA);
     sync(again.file().unwrap()).await.unwrap();
 }

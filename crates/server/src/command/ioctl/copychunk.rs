@@ -182,7 +182,7 @@ fn check_locks(
             return Err(Status::FILE_LOCK_CONFLICT);
         }
     }
-    // `end` is the end of the target after each chunk: a chunk that appends begins there.
+    // `end` is the end of the target after each chunk. A chunk that appends begins there.
     let mut end = target.stat()?.end_of_file;
     let mut ranges = chunks.iter().map(|c| {
         let offset = if c.target_offset == AT_THE_END { end } else { c.target_offset };
@@ -192,8 +192,8 @@ fn check_locks(
     let shared = target.cell.lock();
     let is_free =
         |range: Range| range.check().is_ok_and(|range| shared.ranges.may_write(to.id(), range));
-    // A chunk beyond the largest file size is not checked for locks: the copy refuses it, after
-    // copying the chunks before it.
+    // A chunk beyond the largest file size is not checked for locks, because the copy refuses it,
+    // after copying the chunks before it.
     let is_too_far = |range: &Range| range.offset.saturating_add(range.length) > target.max_size;
     if ranges.all(|range| is_too_far(&range) || is_free(range)) {
         Ok(())
@@ -346,8 +346,8 @@ impl Pair for Descriptors<'_> {
                 left,
             );
             match copied {
-                // copy_file_range copied nothing: the source was truncated, or the file system
-                // returns 0 although it has data. The data is read and written instead.
+                // copy_file_range copied nothing, because the source was truncated, or the file
+                // system returns 0 although it has data. The data is read and written instead.
                 Ok(0) => return self.copy_through(chunk, done),
                 Ok(count) => *done += count as u32,
                 Err(Errno::INTR) => {}

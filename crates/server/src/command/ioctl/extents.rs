@@ -81,8 +81,8 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     // are broken (MS-FSA 2.1.5.4).
     call.rq.contend(target, Cause::Write).await?;
     call.rq.still_served()?;
-    // Byte-range locks are not checked: on Windows only ReFS supports this request, and it ignores
-    // locks (MS-FSA 2.1.5.10.4, notes 91 and 92).
+    // Byte-range locks are not checked, because on Windows only ReFS supports this request, and it
+    // ignores locks (MS-FSA 2.1.5.10.4, notes 91 and 92).
     share_within(call, source, target, copy).await?;
     written(call, target).await
 }

@@ -236,8 +236,8 @@ async fn transfer(
     let held = length.min(source_end.saturating_sub(from));
     let source = what.source.file()?;
     if source.node.key() == file.node.key() && from.abs_diff(to) < held {
-        // Overlapping ranges are refused: a copied piece would overwrite source data of later
-        // pieces.
+        // Overlapping ranges are refused, because a copied piece would overwrite source data of
+        // later pieces.
         return Err(Status::INVALID_PARAMETER);
     }
     let step = u64::from(COPY_CHUNK_BYTES);

@@ -196,7 +196,7 @@ pub static TABLE: &[Row] = &[
     // SRV_COPYCHUNK_WRITE does not. On a pipe, either code returns the limits.
     Row { all: AccessMask::READ_DATA, ..copies(CtlCode::SRV_COPYCHUNK) },
     copies(CtlCode::SRV_COPYCHUNK_WRITE),
-    // The resume key needs no right: the rights are checked when it is used for a copy.
+    // The resume key needs no right, because the rights are checked when it is used for a copy.
     shows(CtlCode::SRV_REQUEST_RESUME_KEY, Act::ResumeKey),
     shows(CtlCode::SRV_ENUMERATE_SNAPSHOTS, Act::Snapshots),
     // MS-SMB2 3.3.5.15.7: only branch caches use hashes, and this server does not support them.

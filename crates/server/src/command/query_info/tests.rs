@@ -316,7 +316,7 @@ fn a_volume_is_told_of_as_it_is() {
     let attributes = data(of_volume(&open, FsInfoClass::ATTRIBUTE, PLENTY));
     let attributes = FsAttributeInformation::parse(&attributes).unwrap();
     assert!(attributes.file_system_name.is("NTFS"));
-    // The volume must announce exactly the attributes that work: `always` are the attributes of
+    // The volume must announce exactly the attributes that work. `always` are the attributes of
     // every share.
     let volume = file(&open).vfs.volume();
     let always = FsAttributes::CASE_PRESERVED_NAMES

@@ -83,8 +83,8 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
         FileInfoClass::VALID_DATA_LENGTH => {
             changes(AccessMask::WRITE_DATA, FileValidDataLengthInformation::SIZE, Data)
         }
-        // A short name cannot be set: `set` refuses it, after the right and the length were
-        // checked. The refusal is recorded.
+        // A short name cannot be set. `set` refuses it after the checks of the right and the
+        // length, and the refusal is recorded.
         FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4, Attributes("short_name")),
         // MS-FSCC lets this class be set, but SMB2 sets quotas by another request, so it is
         // refused.

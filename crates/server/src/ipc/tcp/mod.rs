@@ -259,8 +259,8 @@ impl Connection {
             return Err(Some("its user has as many RPC connections as it may have"));
         };
         self.charges.push(connection);
-        // The charge from before the logon is kept, but with a size of zero: the connection must
-        // still count for its network.
+        // The charge from before the logon is kept, but with a size of zero, because the connection
+        // must still count for its network.
         let before = std::mem::replace(&mut self.held, held);
         self.charges.push(emptied(before));
         self.ticket = None;

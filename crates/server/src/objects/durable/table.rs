@@ -142,8 +142,8 @@ impl Durables {
     ) -> Result<Replay, Status> {
         let key = (fold_name(user), client_guid, create_guid);
         let mut table = self.table.lock();
-        // A running CREATE is looked up first: its Open may already be in the table, but not yet in
-        // its session or stored.
+        // A running CREATE is looked up first, because its Open may already be in the table, but
+        // not yet in its session or stored.
         if table.creating.contains(&key) {
             return Err(if is_replay {
                 Status::FILE_NOT_AVAILABLE

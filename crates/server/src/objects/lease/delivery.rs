@@ -24,8 +24,8 @@ pub(crate) fn deliver(server: &Arc<ServerState>, mut parcel: Parcel) {
     }
     let is_over = |number| !parcel.cell.lock().oplocks.is_breaking(parcel.broken.owner, number);
     if !parcel.tried.is_empty() && parcel.broken.number.is_some_and(is_over) {
-        // Nothing is left to deliver: the break was acknowledged, its Open closed, or the wait
-        // given up.
+        // Nothing is left to deliver, because the break was acknowledged, its Open closed, or the
+        // wait given up.
         return;
     }
     while let Some((connection, handle, via)) = next_channel(server, &parcel) {

@@ -150,8 +150,8 @@ impl Open {
     /// It was acknowledged that this would go, and it has not.
     fn not_removed(&self, name: &Name, fault: Fault) {
         tracing::debug!(%name, %fault, "a file was not deleted at its close");
-        // With any other fault there is nothing more to delete: the name is free or belongs to
-        // another file, or the directory is no longer empty.
+        // With any other fault there is nothing more to delete, because the name is free or belongs
+        // to another file, or the directory is no longer empty.
         let is_failure = matches!(
             fault,
             Fault::ReadOnly

@@ -76,7 +76,7 @@ impl FileOpen {
         changed: Setting,
     ) -> Result<(Option<FileTime>, Option<FileTime>), Status> {
         if self.posix {
-            // For a POSIX client a set time does not stay: the next write changes it.
+            // For a POSIX client a set time does not stay, because the next write changes it.
             return Ok((written.value(), changed.value()));
         }
         let is_left = |setting| matches!(setting, Setting::Leave);

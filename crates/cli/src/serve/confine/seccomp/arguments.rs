@@ -84,8 +84,8 @@ fn own_signals_and_limits(rules: &mut Rules) -> Result<(), BackendError> {
     // abort(3) sends a signal to the thread itself, so tgkill is allowed, but only to this process.
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, any(0, std::iter::once(own))?);
-    // Only this process (0) may be the target: a processor limit could end another process of the
-    // same user.
+    // Only this process (0) may be the target, because a processor limit could end another process
+    // of the same user.
     rules.insert(libc::SYS_prlimit64, vec![one(0, SeccompCmpOp::Eq, 0)?]);
     rules.insert(libc::SYS_sched_setaffinity, vec![one(0, SeccompCmpOp::Eq, 0)?]);
     let mut advice = vec![one(2, SeccompCmpOp::Le, ADVICE_MOST)?];
@@ -135,7 +135,7 @@ pub(super) fn files(rules: &mut Rules) -> Result<(), BackendError> {
     rules.insert(libc::SYS_quotactl_fd, any(1, QUOTAS.into_iter())?);
     let groups = WITHOUT_FILES.map(|bit| one(0, SeccompCmpOp::MaskedEq(CLASSES | bit), bit));
     rules.insert(libc::SYS_fanotify_init, groups.into_iter().collect::<Result<_, _>>()?);
-    // fanotify_mark may mark open files only: its last argument, the path, must be null.
+    // fanotify_mark may mark open files only, so its last argument, the path, must be null.
     let mark = all([
         none_of(1, WIDE_MARKS)?,
         qword(2, SeccompCmpOp::MaskedEq(!CHANGES), 0)?,

@@ -141,8 +141,8 @@ fn a_lease_is_named_as_it_was() {
         assert_eq!(verdict(kept(&durable, leased(2)), &renamed), refused);
         let deletes = Caching::Lease { key: KEY, version: 2, handle: true, deletes: true };
         assert_eq!(verdict(kept(&durable, deletes), &renamed), Ok(()));
-        // An Open without a lease is reconnected even under another name: the name is compared only
-        // with a lease.
+        // An Open without a lease is reconnected even under another name, because the name is
+        // compared only with a lease.
         let renamed = Reconnect { lease: None, ..renamed };
         assert_eq!(verdict(kept(&durable, BATCH), &renamed), Ok(()));
     }
