@@ -81,7 +81,8 @@ pub fn finish() {
     if let Some(channels) = HELPER.get() {
         let free = channels.drain();
         for channel in &free {
-            // If this fails, the helper notices the hangup of the socket when this process ends.
+            // If the shutdown fails, the helper notices the hangup of the socket when this process
+            // ends.
             let _ = shutdown(channel, rustix::net::Shutdown::Write);
         }
         if let Some(channel) = free.first() {

@@ -144,8 +144,8 @@ impl KernelQuota {
 
 fn ask(root: BorrowedFd<'_>, command: u32, uid: u32) -> VfsResult<Option<KernelQuota>> {
     let Some(block) = call(root, command, uid)? else { return Ok(None) };
-    // Q_GETQUOTA leaves the id in the block empty, so the id of the request decides whether this is
-    // root.
+    // Q_GETQUOTA leaves the id in the block empty, so the id of the request decides whether the
+    // entry is that of root.
     let is_root = if command == GET { uid == ROOT } else { block.id == ROOT };
     let limits =
         if is_root && keeps_defaults(root) { QuotaLimits::default() } else { block.limits() };

@@ -146,7 +146,7 @@ impl Names {
     fn without_variables(&self, word: &str, rules: &NameRules) -> Result<String, String> {
         let mut word = word.replace("%w", "\\");
         // `%D` is the domain of the user who connects. A list that takes rights away must also
-        // catch users of other domains, so it is not replaced there.
+        // catch users of other domains, so `%D` is not replaced there.
         if rules.is_member() && self.gives {
             word = word.replace("%D", &rules.workgroup);
         }

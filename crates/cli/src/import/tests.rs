@@ -580,8 +580,8 @@ fn home_folders_are_their_users() {
     let (config, _, report) = import("[homes]\nvalid users = %S @admins\n");
     assert!(config.shares[0].allow.is_empty(), "{report}");
     assert!(report.contains("only its own user reaches a home folder"), "{report}");
-    // These lists take rights away. If one cannot be converted, the share is left out, because it
-    // would admit more users.
+    // These lists take rights away. If one cannot be converted, the share is left out, because
+    // without the list it would admit more users.
     for list in ["invalid users = %U", "read list = %S"] {
         let (config, ..) = import(&format!("[homes]\n{list}\n"));
         assert!(config.shares.is_empty(), "{list}");

@@ -65,7 +65,7 @@ impl Asked {
             Err(NotRead::OtherFile)
         };
         let reviewed = done.as_ref().ok().copied();
-        // The send fails if the connection that asked for this is closed meanwhile.
+        // The send fails if the connection that asked for the reload is closed meanwhile.
         let _ = self.answer.send(done);
         reviewed
     }

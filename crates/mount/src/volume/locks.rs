@@ -93,8 +93,8 @@ impl Volume {
 
     async fn try_lock(&self, node: &Arc<Node>, through: u64, wanted: Range) -> Outcome<()> {
         let mut locks = node.locks.lock().await;
-        // If the caller was killed, its handle may be closed already; then this fails. A close that
-        // comes later will release the lock.
+        // If the caller was killed, its handle may be closed already. Then `handle` returns an
+        // error. A close that comes later will release the lock.
         self.handle(through)?;
         if locks.conflict(&wanted).is_some() {
             return Err(Errno::EAGAIN);

@@ -47,8 +47,8 @@ pub(super) fn freed_at(ptr: NonNull<u8>) -> &'static AtomicU64 {
     &FREED[(place ^ (place >> 8) ^ (place >> 16)) % FREED.len()]
 }
 
-// SAFETY: a Block owns its memory alone and has no tie to a thread; both
-// malloc and mmap memory may be freed anywhere.
+// SAFETY: a Block owns its memory alone and has no tie to a thread. Any thread may free memory of
+// malloc and of mmap.
 unsafe impl Send for Block {}
 // SAFETY: a shared Block offers no access to its memory.
 unsafe impl Sync for Block {}

@@ -212,8 +212,8 @@ mod tests {
         let only = encoded(vec![with(AceType::ACCESS_ALLOWED, AceFlags::INHERIT_ONLY)]);
         assert_eq!(taken(&only), Ok(Some(list(&[]))));
         // A list with a condition, with an unsupported denial or with too many entries is refused
-        // as a whole, because without those entries it would grant other access than the client
-        // asked for.
+        // as a whole. Without those entries the list would grant other access than the client asked
+        // for.
         for bytes in [
             plain(AceType::ACCESS_ALLOWED_CALLBACK),
             plain(AceType::ACCESS_DENIED_CALLBACK),

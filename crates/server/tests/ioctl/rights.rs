@@ -21,8 +21,8 @@ fn inputs() -> Vec<Vec<u8>> {
 
 async fn nothing_changes(world: &World, peer: &mut Peer, mount: &Mount, access: AccessMask) {
     let file = peer.open_file(mount, &Want::existing("f").access(access)).await;
-    // CREATE_OR_GET_OBJECT_ID needs no right, so the object ID is made first. Otherwise it would
-    // look like a change made without a right.
+    // CREATE_OR_GET_OBJECT_ID needs no right, so the object ID is made first. Otherwise its
+    // creation would look like a change made without a right.
     let code = CtlCode::CREATE_OR_GET_OBJECT_ID;
     ask(peer, mount, code, file, &[], 64).await.ok();
     let before = state(world);

@@ -97,8 +97,8 @@ fn another_program_that_changes_a_file_breaks_what_is_cached_of_it() {
                 one.on(&mine, lease_ack(key(1), left)).await.ok();
             }
             one.close(&mine, file).await;
-            // The host reports the script's last change with a delay; without the pause it would
-            // count for the next case.
+            // The host reports the script's last change with a delay. Without the pause the report
+            // would count for the next case.
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
         // No client caches the file now, so the server does not watch it and sends no break.

@@ -132,7 +132,7 @@ fn p7_nothing_to_go_on_from_is_invalid() {
         replies[2].expect(Status::INVALID_PARAMETER);
         assert!(!world.path("p7").exists());
         // After a TREE_CONNECT, the next elements of the compound use its session and its tree
-        // connect. But it opens no file that they could use.
+        // connect. But TREE_CONNECT opens no file that they could use.
         let drafts = vec![
             tree_connect_draft("\\\\frevo\\data").session(mount.logon.id),
             related(close_draft(PREVIOUS)),

@@ -39,8 +39,8 @@ pub(super) async fn remove(
 pub(super) async fn remove_stale(to: &Endpoint, names: &[(String, Entry)]) {
     let is_free = |name: &str| match to {
         Endpoint::Local(root) => transfer::is_free(&local_in(root, name)),
-        // On a server this is not checked, because the share mode of a partial copy that is being
-        // written forbids its removal.
+        // On a server, a partial copy in use needs no check, because its share mode forbids its
+        // removal while it is being written.
         Endpoint::Remote(..) => true,
     };
     let removals = names.iter().map(async |(name, entry)| {

@@ -142,7 +142,7 @@ pub(super) fn confine_to_running(is_root: bool) -> Result<(), String> {
         rules = grant(rules, Path::new(place), READ | AccessFs::Execute)?;
     }
     rules = grant_sockets(rules, SERVICES)?;
-    // Programs open /dev/null for writing, so this is allowed.
+    // Programs open /dev/null for writing, so writing to it is allowed.
     if let Ok(null) = PathFd::new("/dev/null") {
         let rule = PathBeneath::new(null, AccessFs::WriteFile);
         let rule = rule.set_compatibility(CompatLevel::BestEffort);

@@ -48,7 +48,7 @@ pub(super) async fn contend(
     let name = target.name();
     let goes_on = move |cell: &FileCell| !stays_below(target, &name, cell);
     let (server, cancellation) = (rq.server(), &rq.cancellation);
-    // The future is boxed, because it would enlarge the state of each request.
+    // The future is boxed, because its state would enlarge the state of each request.
     Box::pin(lease::contend_for_all(server, cancellation, contenders, goes_on)).await
 }
 

@@ -259,8 +259,8 @@ pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> 
         }
     }
     let count = opens.len();
-    // Caching, locks and deletions are restored only after all Opens exist, because they could make
-    // the restoration of an Open fail.
+    // Caching, locks and deletions are restored only after all Opens exist. Restored earlier, they
+    // could make the restoration of another Open fail.
     for (open, recorded) in &opens {
         put_back(server, open, &recorded.record);
         if !server.durables.restore(open, recorded.deadline) {

@@ -266,8 +266,8 @@ impl RecyclingVfs {
                 "it must belong to the server and be writable by its owner only (chmod 755)",
             );
         }
-        // The server makes the folder and then gives it to its owner. A crash in between leaves it
-        // to the server, so this is tried again.
+        // The server makes the folder and then gives it to its owner. After a crash in between the
+        // folder still belongs to the server, so the change of the owner is tried again.
         let given =
             |stat: &Stat| self.owner.filter(|owner| *owner != stat.uid && stat.uid == server);
         let home = self.folder(&self.home(), 0o700, given)?;
