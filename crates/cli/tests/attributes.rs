@@ -296,8 +296,8 @@ fn links_are_copied_if_they_stay_in_the_tree() {
     }
     let dry = world.run(&["sync", "-n", "-l", "here", &world.url("sync")]);
     assert!(!dry.succeeds().contains("to-file"), "{dry:?}");
-    // Locally, a link becomes a file, a file becomes a link, and a link is removed; --delete must
-    // remove it from the copy, too.
+    // Locally, a link becomes a file, a file becomes a link, and a third link is removed. --delete
+    // must remove the third link from the copy, too.
     fs::remove_file(here.join("to-file")).unwrap();
     fs::write(here.join("to-file"), "a file").unwrap();
     fs::remove_file(here.join("dangling")).unwrap();

@@ -35,7 +35,7 @@ impl Inherited {
     pub fn close(self) {
         for number in self.0 {
             // SAFETY: the descriptor was open before this process opened any, so no code here owns
-            // it, and it has stayed open since, so its number was not given to another file.
+            // it. It has stayed open since then, so its number was not given to another file.
             unsafe { libc::close(number) };
         }
     }

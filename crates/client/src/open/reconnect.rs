@@ -131,7 +131,8 @@ impl Open {
             other => other?,
         };
         if opened.identity != Some(identity) {
-            // The name leads to another file now. So that file is closed, and this handle is lost.
+            // The name leads to another file now. The wrong file is closed, and this handle is
+            // lost.
             let call = Call { tree_id: bound.tree_id, ..close_call(opened.file_id) };
             let _ = live.ask(call, bound.seal, &[]).await;
             return Err(lost());

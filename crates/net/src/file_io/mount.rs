@@ -276,7 +276,8 @@ impl Mount {
         let suspicion = self.suspicion.load(Ordering::Relaxed);
         if now.saturating_duration_since(began) < INLINE_WRITE_STALL {
             if suspicion > 0 {
-                // If another core stores at the same time, one update is lost, which is harmless.
+                // If another core changes this counter at the same time, one of the two changes is
+                // lost, which is harmless.
                 self.suspicion.store(suspicion - 1, Ordering::Relaxed);
             }
             return;

@@ -120,7 +120,7 @@ impl Version {
         let Time { seconds, nanoseconds } = self.changed;
         let age = ms(now.tv_sec, now.tv_nsec).saturating_sub(ms(seconds, nanoseconds.into()));
         // Old ext4 inodes store whole seconds, and either timestamp may be cut to a millisecond.
-        // The tolerance includes that.
+        // `tick` is large enough for both.
         let tick = if nanoseconds == 0 { 2_000 } else { TICK_MS };
         age > tick.cast_signed()
     }

@@ -266,8 +266,8 @@ fn what_was_translated_is_ignored_on_input() {
     sid.extend([5, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     sid.extend([0; 12]);
     let with = |stub: &[u8], translated: &[u8]| {
-        // The list is replaced: it is the 8 bytes before LookupLevel, MappedCount, LookupOptions
-        // and ClientRevision.
+        // `translated` takes the place of the list in the stub: the 8 bytes before LookupLevel,
+        // MappedCount, LookupOptions and ClientRevision.
         let at = stub.len() - 16 - 8;
         [&stub[..at], translated, &stub[at + 8..]].concat()
     };

@@ -251,8 +251,8 @@ async fn memory_is_bounded() {
         }
         assert_eq!(good.sizes().1, number.min(half));
     }
-    // An account remembers a limited number of sources: half may be addresses, and half client
-    // GUIDs. So many client GUIDs do not displace an address.
+    // An account remembers a limited number of sources: at most half are addresses, and at most
+    // half are client GUIDs. Further client GUIDs must not displace an address.
     for number in 0..=LOGON_GOOD_PER_ACCOUNT {
         good.note(&guesser, Source::Client(client(number as u8)), now);
         assert_eq!(good.sizes().1, half + (number + 1).min(half));
