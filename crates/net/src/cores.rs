@@ -326,7 +326,7 @@ async fn work(
                 Some(job) => { tasks.spawn_local(Watched::new(job(), polls)); }
                 None => break,
             },
-            // The panic hook has reported the panic of the task, which does not affect other tasks.
+            // If the task has panicked, the panic hook has reported it. Other tasks go on.
             Some(_ended) = tasks.join_next() => {}
             () = stop_asked(&mut stopping) => break,
         }

@@ -241,8 +241,8 @@ mod tests {
     fn a_truncated_file_is_refused_whole() {
         let whole = |end: &usize| CredentialsCache::parse(&V4[..*end]).is_ok();
         let ends: Vec<usize> = (0..=V4.len()).filter(whole).collect();
-        // An incomplete file is valid only if it is cut after the client's name, after one of two
-        // settings or after one of two tickets: five lengths in all.
+        // A file that is cut is valid only if it ends after the client's name, after one of the two
+        // settings or after one of the two tickets: five lengths in all.
         assert_eq!(ends.len(), 5, "{ends:?}");
     }
 

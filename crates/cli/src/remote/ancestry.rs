@@ -80,8 +80,9 @@ impl Ancestry {
     ) -> Option<&'n String> {
         for name in names {
             if self.local.is_some() {
-                // The two names have the same file number and modification time, which hardly
-                // happens by chance. So the first one is taken.
+                // The caller has seen that one of `names` has the file number and the modification
+                // time of the local directory. Two different directories hardly ever share both,
+                // so the first name is taken without a question to the server.
                 return Some(name);
             }
             let found = share.identity(&join(path, name)).await.ok().flatten();

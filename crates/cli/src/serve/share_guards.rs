@@ -166,8 +166,8 @@ mod tests {
         assert!(refused.contains(shared.path().to_str().unwrap()), "{refused}");
         drop(one);
         two.take(&share, &*vfs).unwrap();
-        // A read-only share needs no guard of its own, so it can be served although `two` has the
-        // folder.
+        // A read-only share needs no guard of its own, so it can be served although `two` holds the
+        // guard of this folder.
         share.read_only = true;
         guards().take(&share, &*vfs).unwrap();
     }

@@ -91,8 +91,9 @@ impl Copying<'_> {
         if self.done == self.len {
             return Ok(Some(CopyMethod::Offloaded));
         }
-        // The range, or its rest of less than a sector, is not copied yet. The server cannot clone
-        // or copy between two sessions, so then the caller copies the whole range.
+        // The offloaded copy has copied nothing, or all but the last bytes that do not fill a
+        // sector. If source and target are in different sessions, the server can neither clone nor
+        // copy the rest, so the caller reads and writes the range itself.
         if !self.source.share().session().is_same(self.target.share().session()) {
             return Ok(None);
         }

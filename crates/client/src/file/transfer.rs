@@ -123,8 +123,8 @@ impl File {
                 continue;
             }
             pace.note(u64::from(want), took);
-            // The file ends here, or the server returned less than it could. The next read shows
-            // which of the two.
+            // An empty piece is the end of the file. A short piece is the end, too, or the server
+            // has returned less than it could: the next read shows which of the two.
             if buf.is_empty() {
                 ended = true;
                 continue;

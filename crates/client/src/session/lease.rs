@@ -214,8 +214,8 @@ impl Lease {
     /// Tells the cache of a loss that needs no acknowledgment.
     fn lost(&self, left: WireState) {
         if let Some(watcher) = self.watcher.lock().as_ref().and_then(Weak::upgrade) {
-            // A task notifies the watcher, which may wait for the Open that is just being
-            // reconnected.
+            // The watcher is notified in a task of its own. It may wait for the Open, and the Open
+            // is reconnected only after this function has returned: to wait here is a deadlock.
             drop(tokio::spawn(watcher.broken(left.into())));
         }
     }

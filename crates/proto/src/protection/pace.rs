@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn what_holds_a_core_goes_whatever_its_algorithm() {
-        // The measurements of GCM are slow, as on a processor without AES instructions, so another
-        // thread does the work.
+        // GCM was measured as slow, as on a processor without AES instructions, so another thread
+        // does the work.
         let (gcm, ccm) = (Pace::new(), Pace::new());
         for _ in 0..64 {
             gcm.note(MIB, CRYPTO_HELD_MAX * 2);

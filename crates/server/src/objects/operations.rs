@@ -149,7 +149,7 @@ mod tests {
         operations.end(id(1), done);
         assert_eq!(operations.ask(id(1)), Ok(done));
         operations.begin(id(2)).unwrap();
-        // Operation 1 ends after operation 2 has begun. The outcome of operation 2 must not change.
+        // Operation 1 ends after operation 2 has begun. The progress of operation 2 must not change.
         operations.end(id(1), done);
         assert_eq!(operations.ask(id(2)).unwrap().progress, Progress::RUNNING);
         assert_eq!(operations.ask(id(1)).unwrap().progress, Progress::BROKEN_OFF);

@@ -71,8 +71,8 @@ impl Cores {
                 let now = began.elapsed().as_millis() as u64;
                 for beat in &beats {
                     let silent = now.saturating_sub(beat.load(Ordering::Relaxed));
-                    // L6: if a request blocks its core thread, the time that the thread has noted
-                    // gets old.
+                    // Each core thread notes the time again and again. If a request blocks the
+                    // thread (a deadlock is threat L6), the noted time gets too old.
                     assert!(silent < STALLED_MS, "a core has not lived for {silent} ms");
                 }
             }

@@ -119,8 +119,8 @@ async fn one(world: &World, order: &[bool]) {
         tokio::task::yield_now().await;
     }
     assert!(world.server.session(logon.id).is_none(), "{what}");
-    // In each order of steps the Open was closed exactly once. Then another client can open the
-    // file without sharing.
+    // The Open must be closed after each order of steps, so that another client can open the file
+    // without sharing.
     let path = world.path("f");
     let (mut other, theirs) = world.session("bob", &Offer::default()).await;
     let alone = Want::existing("f").sharing(Default::default());

@@ -76,8 +76,8 @@ fn a_name_that_another_client_makes_is_found_and_not_made_twice() {
         assert_eq!(made_again.err(), Some(Errno::EEXIST));
         soon("it is found", async || one.lookup(ROOT, name("x")).await.is_ok()).await;
         two.close(made).await;
-        // After another client's change, this mount does not at once believe again that a name is
-        // absent.
+        // Another client has changed the directory, so this mount no longer knows which names are
+        // absent. A file that it makes there itself does not bring this knowledge back.
         fill(&one, "more", b"data").await;
         assert!(one.nodes.root().directory.lacks("y").is_none());
     });
