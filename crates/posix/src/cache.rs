@@ -21,19 +21,19 @@ mod table;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use frevo_store::FileKey;
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::fs::{Mode, OFlags, RawDir, Statx};
 use rustix::io::Errno;
 
 use crate::dir::Dir;
 use crate::fold::Folded;
 use crate::limits::{
-    CACHED_DIRECTORIES, CACHED_NAME_BYTES, CACHED_NAMES, CACHED_NAMES_PER_DIRECTORY,
-    LARGE_DIRECTORIES, LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE,
-    RETRIES,
+    CACHE_PATIENCE, CACHED_DIRECTORIES, CACHED_NAME_BYTES, CACHED_NAMES,
+    CACHED_NAMES_PER_DIRECTORY, DIRECTORY_ON_CORE, LARGE_DIRECTORIES, LIST_BUFFER_BYTES,
+    NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES,
 };
 use crate::memory::Counted;
 use crate::{patience, sys, volume};
@@ -63,6 +63,11 @@ pub(crate) struct NameCache {
     /// Directories that a core began to read and gave up, the last one last: a core does not begin
     /// again.
     large: Mutex<VecDeque<FileKey>>,
+    /// Large directories that other threads read now. The kernel holds the lock of such a directory for
+    /// long, so that a core makes no names in it.
+    read_beside: Mutex<Vec<FileKey>>,
+    /// Number of the directories in `read_beside`.
+    readers_beside: AtomicUsize,
     limits: Limits,
     short_names: ShortNames,
     counted: Counted,
@@ -111,6 +116,31 @@ struct Limits {
     on_core: usize,
 }
 
+/// The way in which a share learns of changes in the directories that it has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watching {
+    /// By inotify, as far as the file system's changes all go through this kernel.
+    Inotify,
+    /// By the times of directories alone.
+    Times,
+}
+
+/// A directory in [`NameCache::read_beside`], until it is dropped.
+struct ReadBeside<'a> {
+    cache: &'a NameCache,
+    key: FileKey,
+}
+
+impl Drop for ReadBeside<'_> {
+    fn drop(&mut self) {
+        let mut directories = self.cache.read_beside.lock();
+        if let Some(at) = directories.iter().position(|key| *key == self.key) {
+            directories.swap_remove(at);
+        }
+        self.cache.readers_beside.store(directories.len(), Ordering::Relaxed);
+    }
+}
+
 /// File systems whose changes all go through this kernel, by f_type.
 const LOCAL: [u64; 12] = [
     0xEF53,      // ext2, ext3, ext4
@@ -128,10 +158,10 @@ const LOCAL: [u64; 12] = [
 ];
 
 impl NameCache {
-    pub(crate) fn new(short_names: ShortNames) -> Self {
+    pub(crate) fn new(short_names: ShortNames, watching: Watching) -> Self {
         Self {
             short_names,
-            watches: Watches::new().ok(),
+            watches: (watching == Watching::Inotify).then(|| Watches::new().ok()).flatten(),
             state: RwLock::default(),
             reading: Default::default(),
             naming: [const { Mutex::new(()) }; NAMING_LOCKS],
@@ -139,6 +169,8 @@ impl NameCache {
             stirred: AtomicBool::new(false),
             keeps_unwatched: AtomicBool::new(false),
             large: Mutex::default(),
+            read_beside: Mutex::default(),
+            readers_beside: AtomicUsize::new(0),
             limits: Limits {
                 names: CACHED_NAMES,
                 directories: CACHED_DIRECTORIES,
@@ -157,7 +189,46 @@ impl NameCache {
     }
 
     fn write(&self) -> Writing<'_> {
-        Writing { state: self.state.write(), counted: &self.counted, dropped: Vec::new() }
+        self.writing(self.state.write())
+    }
+
+    const fn writing<'a>(&'a self, state: RwLockWriteGuard<'a, State>) -> Writing<'a> {
+        Writing { state, counted: &self.counted, dropped: Vec::new() }
+    }
+
+    /// Like [`Self::write`] before anything is changed. A core waits for a limited time, since the
+    /// lock's holder may enter the changes of a large directory, or have no processor.
+    fn write_soon(&self) -> Result<Writing<'_>, Errno> {
+        if !patience::is_short() {
+            return Ok(self.write());
+        }
+        let state = self.state.try_write_for(CACHE_PATIENCE).ok_or_else(patience::give_up)?;
+        Ok(self.writing(state))
+    }
+
+    /// Returns the state for reading; see [`Self::write_soon`].
+    fn read_soon(&self) -> Result<RwLockReadGuard<'_, State>, Errno> {
+        if !patience::is_short() {
+            return Ok(self.state.read());
+        }
+        self.state.try_read_for(CACHE_PATIENCE).ok_or_else(patience::give_up)
+    }
+
+    /// Gives up a call in a directory that another thread reads for long, if calls must not take long:
+    /// the kernel lets nobody make a name in it meanwhile.
+    pub(crate) fn yield_to_readers(&self, key: FileKey) -> Result<(), Errno> {
+        let is_read = self.readers_beside.load(Ordering::Relaxed) > 0
+            && patience::is_short()
+            && self.read_beside.lock().contains(&key);
+        if is_read { Err(patience::give_up()) } else { Ok(()) }
+    }
+
+    /// Notes that this thread, which is no core, reads a large directory.
+    fn reads_beside(&self, key: FileKey) -> ReadBeside<'_> {
+        let mut directories = self.read_beside.lock();
+        directories.push(key);
+        self.readers_beside.store(directories.len(), Ordering::Relaxed);
+        ReadBeside { cache: self, key }
     }
 
     /// Forgets all names, except those that are being read.
@@ -205,7 +276,7 @@ impl NameCache {
 
     /// Records that an entry which was told of was not there when it was used.
     pub(crate) fn missed(&self, key: FileKey, stored: &[u8]) {
-        let mut state = self.write();
+        let Ok(mut state) = self.write_soon() else { return };
         let Some(known) = state.directories.get(&key) else { return };
         // If no inotify watch covers the directory, the name is removed. Otherwise the name is only
         // marked as doubtful, because inotify will report what has happened to it.
@@ -217,7 +288,7 @@ impl NameCache {
 
     /// Returns the directory `key` without looking at it, if it is watched.
     pub(crate) fn watched(&self, key: FileKey) -> Option<Seen> {
-        let state = self.state.read();
+        let state = self.read_soon().ok()?;
         let is_watched = matches!(state.directories.get(&key)?.trust, Trust::Watch(_));
         is_watched.then_some(Seen { key, times: None })
     }
@@ -227,7 +298,7 @@ impl NameCache {
     /// `seen` is the directory's state as the caller saw it just now.
     pub(crate) fn find(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Result<StoredName, Errno> {
         let key = seen.key;
-        if let Some(found) = self.known(dir, seen, wanted) {
+        if let Some(found) = self.known(dir, seen, wanted)? {
             return Ok(found);
         }
         let reading = &self.reading[key.inode as usize % self.reading.len()];
@@ -237,59 +308,60 @@ impl NameCache {
             reading.lock()
         };
         // Another thread may have read the directory while this one waited for the lock.
-        if let Some(found) = self.known(dir, seen, wanted) {
+        if let Some(found) = self.known(dir, seen, wanted)? {
             return Ok(found);
         }
-        if self.seek(key, wanted) {
+        if self.seek(key, wanted)? {
             return self.look_through(dir, key, wanted);
         }
         self.read(dir, key, wanted)
     }
 
     /// Returns the answer if the directory is known. A hint counts if the entry is there.
-    fn known(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Option<StoredName> {
-        let hint = match self.remembered(dir, seen, wanted) {
-            Known::StoredName(found) => return Some(found),
-            Known::Doubtful(name) => return Some(Some(name)),
-            Known::Unknown => return None,
+    fn known(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Result<Option<StoredName>, Errno> {
+        let hint = match self.remembered(dir, seen, wanted)? {
+            Known::StoredName(found) => return Ok(Some(found)),
+            Known::Doubtful(name) => return Ok(Some(Some(name))),
+            Known::Unknown => return Ok(None),
             Known::Hint(name) => name,
         };
         if let Err(Errno::NOENT) = sys::stat_at(dir.fd(), &hint) {
             self.missed(seen.key, &hint);
-            return None;
+            return Ok(None);
         }
         // The hint is used unless the entry is missing, because any other error is reported by the
         // open that follows.
-        Some(Some(hint))
+        Ok(Some(Some(hint)))
     }
 
     /// Returns what is known of a name. Doubts are settled: a name that stays doubtful comes and goes
     /// all the time, and the open will see its state.
-    fn remembered(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Known {
+    fn remembered(&self, dir: &Dir, seen: Seen, wanted: &[u8]) -> Result<Known, Errno> {
         let age = self.age.load(Ordering::Relaxed);
         // If this process has changed names (`stirred`), notifications are waiting and the kernel
         // need not be asked. Otherwise it is asked, and without notifications the read lock is
         // enough.
         if !self.stirred.swap(false, Ordering::AcqRel) {
-            let state = self.state.read();
+            let state = self.read_soon()?;
             if !self.pending() {
                 let known = state.find(seen, wanted, age);
                 if !matches!(known, Known::Doubtful(_)) {
-                    return known;
+                    return Ok(known);
                 }
             }
         }
-        let mut state = self.write();
+        // A call that gives up leaves the notes to the next one.
+        let mut state = self.write_soon().inspect_err(|_| self.stirred())?;
         let mut asked = 0;
         loop {
             self.take_notes(&mut state);
             let doubtful = match state.find(seen, wanted, age) {
                 Known::Doubtful(name) => name,
-                known => return known,
+                known => return Ok(known),
             };
             asked += 1;
             if asked > RETRIES {
-                return Known::Doubtful(doubtful);
+                return Ok(Known::Doubtful(doubtful));
             }
             // The stat comes after the watch has begun, so the kernel reports all later changes of
             // this name.
@@ -297,9 +369,15 @@ impl NameCache {
                 Ok(_) => state.update(seen.key, Update::Insert(doubtful.into())),
                 Err(Errno::NOENT) => state.update(seen.key, Update::Remove(doubtful.into())),
                 // The open that follows will report this error, so the name stays doubtful.
-                Err(_) => return Known::Doubtful(doubtful),
+                Err(_) => return Ok(Known::Doubtful(doubtful)),
             }
         }
+    }
+
+    /// True if directories are watched with inotify.
+    #[cfg(test)]
+    pub(crate) const fn has_watches(&self) -> bool {
+        self.watches.is_some()
     }
 
     fn pending(&self) -> bool {
@@ -314,21 +392,21 @@ impl NameCache {
     }
 
     /// True when a sketch of the directory is kept: the directory is read for one name only.
-    fn seek(&self, key: FileKey, wanted: &[u8]) -> bool {
-        let mut state = self.write();
+    fn seek(&self, key: FileKey, wanted: &[u8]) -> Result<bool, Errno> {
+        let mut state = self.write_soon()?;
         self.take_notes(&mut state);
         let State { directories, names, .. } = &mut *state;
-        let Some(directory) = directories.get_mut(&key) else { return false };
-        let Content::Sketch(sketch) = &mut directory.content else { return false };
+        let Some(directory) = directories.get_mut(&key) else { return Ok(false) };
+        let Content::Sketch(sketch) = &mut directory.content else { return Ok(false) };
         if sketch.is_worn() || !matches!(directory.trust, Trust::Watch(_)) {
-            return false;
+            return Ok(false);
         }
         if !patience::is_short() {
             *names -= sketch.weight();
             sketch.seek(wanted);
             *names += sketch.weight();
         }
-        true
+        Ok(true)
     }
 
     /// Reads a large directory for one name, and remembers the result.
@@ -339,10 +417,12 @@ impl NameCache {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false)?;
         let mut seeking = Seeking::new(wanted, self.short_names);
+        let reading = self.reads_beside(key);
         each_name(fd.as_fd(), |name| {
             seeking.see(name);
             Ok(())
         })?;
+        drop(reading);
         let mut state = self.write();
         self.take_notes(&mut state);
         let directory = state.directories.get_mut(&key);
@@ -360,8 +440,17 @@ impl NameCache {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false)?;
         let before = sys::stat_fd(fd.as_fd())?;
-        let trust = self.begin(dir, key, &before);
-        let read = self.read_names(fd.as_fd(), wanted);
+        let is_large = before.stx_size > DIRECTORY_ON_CORE;
+        if is_large && patience::is_short() {
+            return Err(patience::give_up());
+        }
+        let reading = is_large.then(|| self.reads_beside(key));
+        let trust = self.begin(dir, key, &before)?;
+        let mut read = self.read_names(fd.as_fd(), wanted);
+        drop(reading);
+        if let (Ok(read), Trust::Watch(watch)) = (&mut read, trust) {
+            self.catch_up(key, watch, read);
+        }
         let after = match trust {
             Trust::Times(_) => Some(times_of(&sys::stat_fd(fd.as_fd())?)),
             _ => None,
@@ -403,6 +492,22 @@ impl NameCache {
             None => self.forget(&mut state, key),
         }
         Ok(found)
+    }
+
+    /// Enters most of the changes that came while a directory was read, without the lock: they are many
+    /// in a large directory, and cores wait for the lock.
+    fn catch_up(&self, key: FileKey, watch: i32, read: &mut Read<'_>) {
+        for _ in 0..RETRIES {
+            let changes = {
+                let mut state = self.write();
+                self.take_notes(&mut state);
+                state.take_many(key, watch)
+            };
+            if changes.is_empty() {
+                break;
+            }
+            changes.iter().for_each(|update| read.apply(update));
+        }
     }
 
     /// Remembers if a core can read a directory, which has so many names, or gave up.
@@ -468,10 +573,10 @@ impl NameCache {
     }
 
     /// Begins to watch a directory if possible.
-    fn begin(&self, dir: &Dir, key: FileKey, stx: &Statx) -> Trust {
+    fn begin(&self, dir: &Dir, key: FileKey, stx: &Statx) -> Result<Trust, Errno> {
         let kind = self.kind_of(dir);
         let is_local = LOCAL.contains(&kind);
-        let mut state = self.write();
+        let mut state = self.write_soon()?;
         let before = state.directories.get(&key).map(|known| known.trust);
         // If the directory is unwatched, its names are kept as hints until it has been read again.
         // Otherwise all its names are dropped now.
@@ -494,12 +599,12 @@ impl NameCache {
             state
                 .directories
                 .insert(key, Directory { trust, content, moves: Moves::default(), used });
-            return trust;
+            return Ok(trust);
         }
         if kind == volume::FUSE {
-            return Trust::Hints;
+            return Ok(Trust::Hints);
         }
-        Trust::Times(Proof::of(times_of(stx), before.and_then(|trust| trust.proof())))
+        Ok(Trust::Times(Proof::of(times_of(stx), before.and_then(|trust| trust.proof()))))
     }
 
     fn keep(&self, state: &mut State, key: FileKey, trust: Trust, content: Content) {

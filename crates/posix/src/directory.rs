@@ -16,8 +16,9 @@ use self::owners::{Owner, Owners};
 use crate::credentials;
 use crate::errno::fault_of;
 use crate::facts::Remembered;
-use crate::limits::{ENTRIES_BUFFER_BYTES, OWNERS_KEPT_BYTES};
+use crate::limits::{DIRECTORY_ON_CORE, ENTRIES_BUFFER_BYTES, OWNERS_KEPT_BYTES};
 use crate::names;
+use crate::patience;
 use crate::reparse_tag;
 use crate::share::Share;
 use crate::share::guard::Unlisted;
@@ -60,6 +61,8 @@ pub(crate) struct PosixDirectory {
     read: usize,
     /// True once the access to an entry was asked for.
     tells_access: bool,
+    /// True once a core has found that the directory is small enough for it.
+    is_measured: bool,
 }
 
 /// An entry whose state was read.
@@ -75,8 +78,16 @@ struct Seen {
     access: Option<HostAccess>,
 }
 
+/// Gives up a call that would look through a large directory, if calls must not take long. A directory
+/// of ext4 keeps the blocks of names that were removed, and one call may read all of them.
+fn few_blocks_for_a_core(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+    let is_long = patience::is_short() && sys::stat_fd(dir)?.stx_size > DIRECTORY_ON_CORE;
+    if is_long { Err(patience::give_up()) } else { Ok(()) }
+}
+
 /// True for an open directory with entries of any name.
 pub(crate) fn has_entries(dir: BorrowedFd<'_>) -> Result<bool, Errno> {
+    few_blocks_for_a_core(dir)?;
     let mut buffer = [0; ENTRIES_LOOKED_AT];
     loop {
         let filled = match sys::read_directory(dir, &mut buffer) {
@@ -119,6 +130,7 @@ impl PosixDirectory {
             owners: Owners::default(),
             read: 0,
             tells_access: false,
+            is_measured: false,
         }
     }
 
@@ -127,6 +139,11 @@ impl PosixDirectory {
         self.seen = None;
         loop {
             if self.at >= self.filled {
+                if !self.is_measured {
+                    few_blocks_for_a_core(self.fd.as_fd()).map_err(fault_of)?;
+                    // A thread measures nothing: the next core does.
+                    self.is_measured = patience::is_short();
+                }
                 self.at = 0;
                 self.filled = match sys::read_directory(self.fd.as_fd(), &mut self.buffer) {
                     Ok(len) => len,
@@ -323,6 +340,7 @@ impl Directory for PosixDirectory {
         self.name = 0..0;
         self.owners.clear();
         self.read = 0;
+        self.is_measured = false;
         Ok(())
     }
 

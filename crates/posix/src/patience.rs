@@ -7,11 +7,13 @@ use std::cell::Cell;
 
 use rustix::io::Errno;
 
-use crate::limits::STEPS_ON_CORE;
+use crate::limits::{FREED_ON_CORE, STEPS_ON_CORE};
 
 thread_local! {
     static IS_SHORT: Cell<bool> = const { Cell::new(false) };
     static GAVE_UP: Cell<bool> = const { Cell::new(false) };
+    /// Bytes noted by [`note_freed`] on this thread.
+    static FREED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Ends the limit, also on a panic.
@@ -55,6 +57,36 @@ pub fn gives_up(steps: usize) -> bool {
     gives_up
 }
 
+/// True if freeing so many bytes of a file takes longer than a core has: the file may have an extent
+/// for each block.
+pub const fn is_long_to_free(bytes: u64) -> bool {
+    bytes > FREED_ON_CORE
+}
+
+/// Gives up a call that frees so many bytes of a file and has changed nothing, if calls must not take
+/// long. Returns true if it gave up.
+pub fn gives_up_freeing(bytes: u64) -> bool {
+    let gives_up = is_long_to_free(bytes) && is_short();
+    if gives_up {
+        GAVE_UP.set(true);
+    }
+    gives_up
+}
+
+/// Runs calls that may remove the last names of files. Returns the bytes of these files too, which the
+/// kernel frees when the last descriptor of each is closed.
+pub fn freeing<T>(calls: impl FnOnce() -> T) -> (T, u64) {
+    let before = FREED.replace(0);
+    let made = calls();
+    (made, FREED.replace(before))
+}
+
+/// Notes that the last name of a file with so many bytes has been removed: for each
+/// [`Vfs`](frevo_store::Vfs) whose files are closed slowly then.
+pub fn note_freed(bytes: u64) {
+    FREED.set(FREED.get().saturating_add(bytes));
+}
+
 /// True if a call within the present [`short`] gave up: what is to be done is done on another thread.
 pub fn has_given_up() -> bool {
     IS_SHORT.get() && GAVE_UP.get()
@@ -69,6 +101,27 @@ pub(crate) fn give_up() -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_freed_is_told_to_the_caller() {
+        let freed = freeing(|| {
+            note_freed(3);
+            freeing(|| note_freed(5)).1
+        });
+        assert_eq!(freed, (5, 3));
+        note_freed(7);
+        assert_eq!(freeing(|| ()).1, 0);
+    }
+
+    /// Tests n and n + 1 bytes.
+    #[test]
+    fn a_core_frees_few_bytes() {
+        let try_both = || (gives_up_freeing(FREED_ON_CORE), gives_up_freeing(FREED_ON_CORE + 1));
+        assert_eq!(try_both(), (false, false), "calls may take long");
+        assert_eq!(short(try_both), ((false, true), true));
+        assert_eq!(short(|| gives_up_freeing(FREED_ON_CORE)), (false, false));
+        assert_eq!(short(|| long(try_both)), ((false, false), false));
+    }
 
     #[test]
     fn patience_is_short_only_within() {

@@ -1,9 +1,11 @@
 //! Snapshots: folders that hold the share as it was earlier. Their names or birth times tell when
 //! they were taken; the program that makes them (btrfs, snapper, a copying job) is not asked.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use frevo_store::snapshot::{Moment, Taken};
 use frevo_store::vfs::VfsResult;
@@ -15,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::credentials;
 use crate::errno::{fault_of, walk_fault};
-use crate::limits::SNAPSHOTS;
+use crate::limits::{KEPT_SNAPSHOTS, SNAPSHOT_KEPT_FOR, SNAPSHOTS};
 use crate::names::DiskPath;
 use crate::options::PosixOptions;
 use crate::patience;
@@ -23,13 +25,94 @@ use crate::snapshot_folders::SnapshotFolders;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
 
-/// Open snapshots by their second: the key of the folder, and its share.
-type OpenSnapshots = HashMap<Moment, (FileKey, Weak<dyn Vfs>)>;
-
 /// The snapshots of one share, which are searched each time, and those that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    open: Mutex<OpenSnapshots>,
+    open: Arc<Mutex<OpenSnapshots>>,
+}
+
+/// The open snapshots.
+#[derive(Debug, Default)]
+struct OpenSnapshots {
+    /// By their second.
+    all: HashMap<Moment, OpenSnapshot>,
+    /// Those that stay open for a while without a user, the least recently used one first.
+    kept: VecDeque<Kept>,
+    /// A thread looks after `kept`.
+    is_looked_after: bool,
+}
+
+/// An open snapshot.
+#[derive(Debug)]
+struct OpenSnapshot {
+    /// The key of its folder.
+    key: FileKey,
+    vfs: Weak<dyn Vfs>,
+}
+
+/// A snapshot that was used a short time ago.
+#[derive(Debug)]
+struct Kept {
+    taken: Moment,
+    used: Instant,
+    /// Open while this lasts.
+    _vfs: Arc<dyn Vfs>,
+}
+
+impl OpenSnapshots {
+    /// Returns the snapshot of that second, if it is open and its folder is `key`: its name may belong
+    /// to another folder by now.
+    fn find(&self, taken: Moment, key: FileKey) -> Option<Arc<dyn Vfs>> {
+        self.all.get(&taken).filter(|known| known.key == key)?.vfs.upgrade()
+    }
+
+    /// Keeps a snapshot open, which was used just now. Returns those that are kept no more.
+    fn keep(&mut self, taken: Moment, key: FileKey, vfs: &Arc<dyn Vfs>) -> Vec<Kept> {
+        self.all.insert(taken, OpenSnapshot { key, vfs: Arc::downgrade(vfs) });
+        let mut dropped = Vec::new();
+        if let Some(at) = self.kept.iter().position(|kept| kept.taken == taken) {
+            dropped.extend(self.kept.remove(at));
+        }
+        self.kept.push_back(Kept { taken, used: Instant::now(), _vfs: Arc::clone(vfs) });
+        while self.kept.len() > KEPT_SNAPSHOTS {
+            dropped.extend(self.kept.pop_front());
+        }
+        if self.all.len() > 2 * KEPT_SNAPSHOTS {
+            self.forget_closed();
+        }
+        dropped
+    }
+
+    /// Takes out the snapshots that nobody has used for a while.
+    fn take_unused(&mut self) -> Vec<Kept> {
+        let is_unused = |kept: &Kept| kept.used.elapsed() >= SNAPSHOT_KEPT_FOR;
+        let count = self.kept.iter().take_while(|kept| is_unused(kept)).count();
+        self.kept.drain(..count).collect()
+    }
+
+    fn forget_closed(&mut self) {
+        self.all.retain(|_, known| known.vfs.strong_count() != 0);
+    }
+}
+
+/// Lets go of snapshots that nobody uses any more, until none is kept: while one is open, the program
+/// that made it may be unable to remove it.
+fn look_after(open: &Weak<Mutex<OpenSnapshots>>) {
+    loop {
+        std::thread::sleep(SNAPSHOT_KEPT_FOR / 2);
+        let Some(open) = open.upgrade() else { return };
+        let mut snapshots = open.lock();
+        let unused = snapshots.take_unused();
+        let is_over = snapshots.kept.is_empty();
+        snapshots.is_looked_after = !is_over;
+        drop(snapshots);
+        // Snapshots are closed without the lock.
+        drop(unused);
+        open.lock().forget_closed();
+        if is_over {
+            return;
+        }
+    }
 }
 
 /// A snapshot's folder, by its path in the folder of snapshots.
@@ -161,23 +244,50 @@ impl Snapshots {
         let found = all.iter().find(|found| found.taken == taken).ok_or(Fault::NotFound)?;
         let snapshot = enter(folder.as_fd(), &found.path)?;
         let key = stat::key_of(&sys::stat_fd(snapshot.as_fd()).map_err(fault_of)?);
-        let mut open = self.open.lock();
-        open.retain(|_, (_, vfs)| vfs.strong_count() != 0);
         // The name may lead to another snapshot than before, so an open snapshot is used only if
         // its key is the same.
-        let known = open.get(&taken).filter(|(known, _)| *known == key);
-        if let Some(vfs) = known.and_then(|(_, vfs)| vfs.upgrade()) {
-            return Ok(vfs);
-        }
-        let options = PosixOptions {
-            read_only: true,
-            snapshots: None,
-            guarded: Vec::new(),
-            ..options.clone()
+        let known = self.open.lock().find(taken, key);
+        let vfs = match known {
+            Some(vfs) => vfs,
+            None => {
+                let options = PosixOptions {
+                    read_only: true,
+                    snapshots: None,
+                    guarded: Vec::new(),
+                    ..options.clone()
+                };
+                begin(snapshot, options, mark(taken)).map_err(|error| io_fault(&error))?
+            }
         };
-        let vfs = begin(snapshot, options, mark(taken)).map_err(|error| io_fault(&error))?;
-        open.insert(taken, (key, Arc::downgrade(&vfs)));
+        let mut open = self.open.lock();
+        // Two threads may open it at one time: both use the first one's.
+        let vfs = open.find(taken, key).unwrap_or(vfs);
+        let dropped = open.keep(taken, key, &vfs);
+        let begins = !std::mem::replace(&mut open.is_looked_after, true);
+        drop(open);
+        // Snapshots are closed without the lock.
+        drop(dropped);
+        if begins {
+            self.begin_to_look_after();
+        }
         Ok(vfs)
+    }
+
+    /// Starts the thread that lets go of unused snapshots. Without it none is kept.
+    fn begin_to_look_after(&self) {
+        let open = Arc::downgrade(&self.open);
+        let thread = std::thread::Builder::new().name(String::from("snapshots"));
+        let started = thread.spawn(move || {
+            credentials::begin_thread();
+            look_after(&open);
+        });
+        if started.is_err() {
+            let mut open = self.open.lock();
+            open.is_looked_after = false;
+            let dropped = std::mem::take(&mut open.kept);
+            drop(open);
+            drop(dropped);
+        }
     }
 }
 
@@ -185,4 +295,66 @@ impl Snapshots {
 /// that several snapshots share as a hard link is another file in each.
 fn mark(taken: Moment) -> u64 {
     taken.time().0.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 << 63
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PosixVfs;
+
+    fn moment(second: u32) -> Moment {
+        Moment::of_token(&format!("@GMT-2024.02.29-12.{:02}.{:02}", second / 60, second % 60))
+            .unwrap()
+    }
+
+    /// Tests n - 1, n and n + 1 snapshots, and that the least recently used one goes first.
+    #[test]
+    fn few_snapshots_are_kept_open() {
+        let host = tempfile::tempdir().unwrap();
+        let key = FileKey::of_file(1, 1);
+        let mut open = OpenSnapshots::default();
+        let use_once = |second: u32, open: &mut OpenSnapshots| {
+            let known = open.find(moment(second), key);
+            let is_known = known.is_some();
+            let vfs = known.unwrap_or_else(|| {
+                Arc::new(PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap())
+            });
+            drop(open.keep(moment(second), key, &vfs));
+            is_known
+        };
+        let most = u32::try_from(KEPT_SNAPSHOTS).unwrap();
+        assert!((0..most).all(|second| !use_once(second, &mut open)));
+        assert!((0..most).all(|second| use_once(second, &mut open)), "all are kept");
+        assert!(use_once(0, &mut open), "0 is the last one used now");
+        assert!(!use_once(most, &mut open));
+        assert!(use_once(0, &mut open));
+        assert!(!use_once(1, &mut open), "1 made room");
+        assert_eq!(open.kept.len(), KEPT_SNAPSHOTS);
+        assert!(open.find(moment(0), FileKey::of_file(1, 2)).is_none(), "another folder");
+    }
+
+    /// Tests that a snapshot that nobody uses is closed in the end.
+    #[test]
+    fn unused_snapshots_are_closed() {
+        let host = tempfile::tempdir().unwrap();
+        let key = FileKey::of_file(1, 1);
+        let snapshots = Snapshots::default();
+        let vfs: Arc<dyn Vfs> =
+            Arc::new(PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap());
+        drop(snapshots.open.lock().keep(moment(0), key, &vfs));
+        snapshots.open.lock().is_looked_after = true;
+        snapshots.begin_to_look_after();
+        let weak = Arc::downgrade(&vfs);
+        drop(vfs);
+        let until = Instant::now() + 6 * SNAPSHOT_KEPT_FOR + std::time::Duration::from_secs(30);
+        while weak.strong_count() > 0 {
+            assert!(Instant::now() < until, "it stays open");
+            std::thread::sleep(SNAPSHOT_KEPT_FOR / 10);
+        }
+        while snapshots.open.lock().is_looked_after {
+            assert!(Instant::now() < until, "the thread does not end");
+            std::thread::sleep(SNAPSHOT_KEPT_FOR / 10);
+        }
+        assert!(snapshots.open.lock().all.is_empty());
+    }
 }

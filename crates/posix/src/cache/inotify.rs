@@ -1,6 +1,7 @@
 //! Change notes of the kernel about directories (inotify).
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -39,14 +40,14 @@ const LONGEST: usize = HEADER + (COMPONENT_BYTES + 1).next_multiple_of(HEADER);
 
 #[derive(Debug)]
 pub(super) struct Watches {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     buffer: Mutex<Box<[u8]>>,
 }
 
 impl Watches {
     pub(super) fn new() -> Result<Self, Errno> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Self { fd, buffer: Mutex::new(vec![0; CHANGES_BUFFER_BYTES].into()) })
+        Ok(Self { fd: Arc::new(fd), buffer: Mutex::new(vec![0; CHANGES_BUFFER_BYTES].into()) })
     }
 
     /// Begins to watch a directory, which must be readable.
@@ -113,6 +114,22 @@ impl Watches {
     }
 }
 
+impl Drop for Watches {
+    /// Closes the descriptor on a thread of its own: the kernel waits there for all processors to have
+    /// forgotten the watches, which takes some 10 ms.
+    fn drop(&mut self) {
+        let fd = Arc::clone(&self.fd);
+        let close = move || {
+            // The caller drops its own owner next.
+            while Arc::strong_count(&fd) > 1 {
+                std::thread::yield_now();
+            }
+        };
+        // Without a thread the descriptor is closed here.
+        let _ = std::thread::Builder::new().name("unwatch".into()).spawn(close);
+    }
+}
+
 fn parse(mut notes: &[u8], each: &mut impl FnMut(Note)) {
     while let Some((header, rest)) = notes.split_first_chunk::<HEADER>() {
         let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| header[at + i]));
@@ -149,8 +166,6 @@ fn note_of(watch: i32, mask: u32, name: &[u8]) -> Option<Note> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use rustix::fs::{CWD, Mode, OFlags};
 
     use super::*;
@@ -196,6 +211,19 @@ mod tests {
             assert!(!watches.pending(), "{made}: none is left");
             (0..made).for_each(|n| std::fs::remove_file(folder.path().join(name(n))).unwrap());
             watches.take(|_| ());
+        }
+    }
+
+    /// Tests that the kernel's descriptor is closed, by a thread of its own.
+    #[test]
+    fn the_end_of_watches_does_not_wait() {
+        let watches = Watches::new().unwrap();
+        let fd = Arc::downgrade(&watches.fd);
+        drop(watches);
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while fd.strong_count() > 0 {
+            assert!(std::time::Instant::now() < until, "the descriptor stays open");
+            std::thread::yield_now();
         }
     }
 

@@ -14,6 +14,9 @@ use super::table::{Lookup, Table};
 use crate::limits::{CACHED_CHANGES, COARSE_TICK_MS, DOUBTFUL_NAMES, TICK_MS};
 use crate::stat;
 
+/// Changes of a directory that are entered while the cache is locked.
+const FEW_CHANGES: usize = 256;
+
 /// The state of a directory as it was seen just now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
@@ -259,6 +262,19 @@ impl State {
                 updates.push(update);
             }
             Content::Reading(updates) => *updates = None,
+        }
+    }
+
+    /// Takes the changes that came so far while a directory is read, if they are more than take long to
+    /// enter.
+    pub(super) fn take_many(&mut self, key: FileKey, watch: i32) -> Vec<Update> {
+        match self.directories.get_mut(&key) {
+            Some(Directory { trust, content: Content::Reading(Some(updates)), .. })
+                if *trust == Trust::Watch(watch) && updates.len() > FEW_CHANGES =>
+            {
+                std::mem::take(updates)
+            }
+            _ => Vec::new(),
         }
     }
 

@@ -28,7 +28,7 @@ fn fixture() -> Fixture {
 fn fixture_with(short_names: ShortNames) -> Fixture {
     let host = tempfile::tempdir().unwrap();
     let dir = open(host.path());
-    Fixture { dir, host, cache: NameCache::new(short_names) }
+    Fixture { dir, host, cache: NameCache::new(short_names, Watching::Inotify) }
 }
 
 impl Fixture {
@@ -573,4 +573,64 @@ fn half_an_exchange_removes_no_name() {
     f.touch("Dd");
     assert_eq!(f.find("AA"), None);
     assert_eq!(f.readings(), 1);
+}
+
+/// Tests that a core waits neither for the lock of the cache nor for a large directory that another
+/// thread reads.
+#[test]
+fn a_core_does_not_wait_for_readers() {
+    let f = fixture();
+    f.touch("One");
+    assert_eq!(f.find("ONE").as_deref(), Some("One"));
+    let key = stat::key_of(&sys::stat_fd(f.dir.fd()).unwrap());
+    let stx = sys::stat_fd(f.dir.fd()).unwrap();
+    let on_core = || patience::short(|| f.cache.find(&f.dir, Seen::of(&stx), b"ONE"));
+    assert_eq!(on_core(), (Ok(Some(b"One".to_vec())), false));
+    let held = f.cache.write();
+    assert_eq!(on_core(), (Err(Errno::AGAIN), true));
+    assert_eq!(patience::short(|| f.cache.watched(key).is_some()), (false, true));
+    drop(held);
+    // The notes that the call did not read are read by the next one.
+    f.rename("One", "Two");
+    let held = f.cache.write();
+    assert_eq!(on_core().0, Err(Errno::AGAIN));
+    drop(held);
+    assert_eq!(on_core(), (Ok(None), false));
+    assert_eq!(patience::short(|| f.cache.yield_to_readers(key)), (Ok(()), false));
+    let reading = [f.cache.reads_beside(key), f.cache.reads_beside(key)];
+    for reading in reading {
+        let on_core = patience::short(|| f.cache.yield_to_readers(key));
+        assert_eq!(on_core, (Err(Errno::AGAIN), true));
+        assert_eq!(f.cache.yield_to_readers(key), Ok(()), "a thread waits");
+        drop(reading);
+    }
+    assert_eq!(patience::short(|| f.cache.yield_to_readers(key)), (Ok(()), false));
+}
+
+/// Tests that changes which came while a directory was read are entered, in their order, whether they
+/// are few or many.
+#[test]
+fn changes_during_a_reading_are_entered() {
+    for count in [1, 255, 256, 257, 1_000] {
+        let f = fixture();
+        let stx = sys::stat_fd(f.dir.fd()).unwrap();
+        let key = stat::key_of(&stx);
+        let Ok(Trust::Watch(watch)) = f.cache.begin(&f.dir, key, &stx) else { return };
+        let mut read = Read::Few(Table::new(ShortNames::Off));
+        (0..count).for_each(|at| f.touch(&format!("Name{at}")));
+        std::fs::remove_file(f.host.path().join("Name0")).unwrap();
+        f.touch("Last");
+        f.cache.catch_up(key, watch, &mut read);
+        let rest = {
+            let mut state = f.cache.write();
+            f.cache.take_notes(&mut state);
+            state.finish(key, watch).unwrap()
+        };
+        assert!(rest.len() <= 256, "{count}");
+        rest.iter().for_each(|update| read.apply(update));
+        assert_eq!(read.names(), count, "{count}");
+        let Read::Few(table) = read else { panic!("few") };
+        assert!(matches!(table.find(b"LAST"), Lookup::Present(_)));
+        assert!(matches!(table.find(b"NAME0"), Lookup::Absent));
+    }
 }

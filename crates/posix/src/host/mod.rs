@@ -260,8 +260,13 @@ impl Hub {
         for _ in 0..AT_A_TIME {
             let mut state = self.state.lock();
             let Some((id, path, scan)) = state.unscanned.pop() else { return };
-            state.scan(&self.group, id, &path, scan, reports);
+            let dir = state.mark(&self.group, id, &path, reports);
+            // Cores wait for the lock, and the directory may be large.
             drop(state);
+            if let Some(dir) = dir {
+                let found = look_through(&dir, &path, scan);
+                self.state.lock().enter(id, found, scan, reports);
+            }
             tell(reports);
         }
         self.wake();
@@ -472,50 +477,74 @@ impl State {
         });
     }
 
-    /// Marks a directory and finds its subdirectories.
-    fn scan(
+    /// Marks a directory, and opens it if its entries are to be looked through.
+    fn mark(
         &mut self,
         group: &Fanotify,
         id: u64,
         path: &[u8],
-        scan: Scan,
         reports: &mut DueReports,
-    ) {
+    ) -> Option<OwnedFd> {
         let full = self.directories.len() >= HOST_DIRECTORIES;
-        let Some(observed) = self.observed.get_mut(&id) else { return };
-        let Ok(dir) = reopen(&observed.root, path) else { return };
-        if !path.is_empty() {
-            let Ok(handle) = fanotify::handle_of(dir.as_fd()) else { return };
-            if observed.handles.contains(&handle) {
-                return;
-            }
-            let is_full = full || observed.handles.len() >= HOST_DIRECTORIES_PER_TREE;
-            if is_full || group.mark(dir.as_fd()).is_err() {
-                self.unscanned.retain(|(other, ..)| *other != id);
-                return self.lost(id, reports);
-            }
-            observed.handles.insert(handle.clone());
-            self.directories.entry(handle).or_default().push(Member { id, path: path.to_vec() });
+        let observed = self.observed.get_mut(&id)?;
+        let dir = reopen(&observed.root, path).ok()?;
+        if path.is_empty() {
+            return Some(dir);
         }
-        let mut buffer = vec![std::mem::MaybeUninit::uninit(); LIST_BUFFER_BYTES];
-        let mut entries = RawDir::new(dir.as_fd(), &mut buffer);
-        while let Some(Ok(entry)) = entries.next() {
-            let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
-            }
-            let below = join(path, name);
-            let is_directory = entry.file_type().is_dir();
+        let handle = fanotify::handle_of(dir.as_fd()).ok()?;
+        if observed.handles.contains(&handle) {
+            return None;
+        }
+        let is_full = full || observed.handles.len() >= HOST_DIRECTORIES_PER_TREE;
+        if is_full || group.mark(dir.as_fd()).is_err() {
+            self.unscanned.retain(|(other, ..)| *other != id);
+            self.lost(id, reports);
+            return None;
+        }
+        observed.handles.insert(handle.clone());
+        self.directories.entry(handle).or_default().push(Member { id, path: path.to_vec() });
+        Some(dir)
+    }
+
+    /// Enters the entries of a directory of an observation, unless that has ended.
+    fn enter(&mut self, id: u64, found: Vec<ListedEntry>, scan: Scan, reports: &mut DueReports) {
+        if !self.observed.contains_key(&id) {
+            return;
+        }
+        for ListedEntry { path, is_directory } in found {
             if scan == Scan::Added {
-                let matches = names(is_directory);
-                let come = Owned::Change(NotifyAction::ADDED, below.clone(), matches);
+                let come = Owned::Change(NotifyAction::ADDED, path.clone(), names(is_directory));
                 self.tell(id, come, reports);
             }
             if is_directory {
-                self.unscanned.push((id, below, scan));
+                self.unscanned.push((id, path, scan));
             }
         }
     }
+}
+
+/// An entry of a directory.
+struct ListedEntry {
+    /// Path from the observed directory.
+    path: Vec<u8>,
+    is_directory: bool,
+}
+
+/// Returns the directories in the directory at `path` of an observation, and its other entries if they
+/// are to be reported.
+fn look_through(dir: &OwnedFd, path: &[u8], scan: Scan) -> Vec<ListedEntry> {
+    let mut buffer = vec![std::mem::MaybeUninit::uninit(); LIST_BUFFER_BYTES];
+    let mut entries = RawDir::new(dir, &mut buffer);
+    let mut found = Vec::new();
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name().to_bytes();
+        let is_directory = entry.file_type().is_dir();
+        let is_wanted = is_directory || scan == Scan::Added;
+        if is_wanted && !matches!(name, b"." | b"..") {
+            found.push(ListedEntry { path: join(path, name), is_directory });
+        }
+    }
+    found
 }
 
 fn reopen(root: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {

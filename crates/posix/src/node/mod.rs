@@ -28,7 +28,9 @@ use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
 use crate::extents;
 use crate::facts::Version;
+use crate::limits::RESERVED_ON_CORE;
 use crate::locks;
+use crate::patience;
 use crate::quota;
 use crate::reparse_tag;
 use crate::share::Share;
@@ -353,7 +355,12 @@ impl Node for PosixNode {
         let fd = self.data()?;
         if self.share.fills_holes {
             let now = sys::stat_fd(fd).map_err(fault_of)?.stx_size;
-            check_room(fd, end.saturating_sub(now))?;
+            let more = end.saturating_sub(now);
+            check_room(fd, more)?;
+            // The file system writes the zeros within the call.
+            if patience::gives_up_freeing(more) {
+                return Err(fault_of(Errno::AGAIN));
+            }
         }
         match retry_on_intr(|| rustix::fs::ftruncate(fd, end)) {
             Ok(()) => Ok(()),
@@ -374,6 +381,9 @@ impl Node for PosixNode {
             return Ok(());
         }
         check_room(fd, more)?;
+        if more > RESERVED_ON_CORE && patience::is_short() {
+            return Err(fault_of(patience::give_up()));
+        }
         // Space is reserved only after the end of the file, so holes in it stay holes.
         let flags = FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {

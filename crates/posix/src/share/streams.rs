@@ -96,7 +96,11 @@ impl Share {
         let key = self.marked(crate::stat::key_of(&stx));
         let (beside, inside) = (self.side_streams(file)?, attributes(file)?);
         few_for_a_core(beside.len().saturating_add(inside.len()))?;
-        let mut open = self.streams.open.lock();
+        if !beside.is_empty() && patience::is_short() {
+            // Their blocks are freed here.
+            return Err(fault_of(patience::give_up()));
+        }
+        let mut open = self.streams.lock_soon()?;
         for name in inside.into_iter().chain(beside) {
             self.erase(file, &name)?;
             if let Some(body) = open.remove(&stream_key(key, &name)).and_then(|b| b.upgrade()) {

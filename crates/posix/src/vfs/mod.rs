@@ -22,13 +22,14 @@ use parking_lot::MutexGuard;
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
-use crate::cache::{NameCache, Seen, ShortNames};
+use crate::cache::{NameCache, Seen, ShortNames, Watching};
 use crate::case_rename::{is_one_entry, rename_case};
 use crate::errno::fault_of;
-use crate::limits::{PATH_BYTES, RETRIES};
+use crate::limits::{DIRECTORY_ON_CORE, PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, client_name};
 use crate::node::PosixNode;
 use crate::options::PosixOptions;
+use crate::patience;
 use crate::share::Share;
 use crate::share::reparse_way::Ways;
 use crate::share::streams::Table;
@@ -101,7 +102,10 @@ impl PosixVfs {
         let spelling = volume::spelling(root.as_fd());
         let short_names =
             if options.short_names { ShortNames::On(spelling) } else { ShortNames::Off };
-        let names = Arc::new(NameCache::new(short_names));
+        // Nothing changes in a snapshot but when its program makes or removes it, so the times of its
+        // directories are proof enough.
+        let watching = if mark == 0 { Watching::Inotify } else { Watching::Times };
+        let names = Arc::new(NameCache::new(short_names, watching));
         let snapshots = Snapshots::default();
         let guards = crate::share::guard::guards(root.as_fd(), &options);
         let streams = Table::open(root.as_fd(), &options);
@@ -333,6 +337,7 @@ impl Vfs for PosixVfs {
         let (place, stored, stx) = self.place_of(name, key)?;
         let directory = stat::kind_of(&stx) == Kind::Directory;
         let side = self.share.side_of_entry(place.parent.fd(), &stored, &stx);
+        briefly_removed(&stx, side.is_some())?;
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         match rustix::fs::unlinkat(place.parent.fd(), stored.as_slice(), flags) {
             Ok(()) => {
@@ -342,6 +347,7 @@ impl Vfs for PosixVfs {
                 if directory {
                     self.share.folders.forget(&place.path_of(&stored));
                 }
+                patience::note_freed(freed_with_name(&stx));
                 Ok(())
             }
             // The entry was removed, or replaced by another kind of object, so the caller's
@@ -399,6 +405,9 @@ impl Vfs for PosixVfs {
             let side = self.share.side_of_entry(target_dir, existing, there);
             let from = (source_dir, stored.as_slice());
             let posix = name.is_exact() && is_directory && replace;
+            if replace {
+                briefly_removed(there, side.is_some())?;
+            }
             if posix && stat::kind_of(there) == Kind::Directory {
                 // As in POSIX, a directory may replace an empty directory.
                 rename_entry(from, (target_dir, existing), RenameFlags::empty())?;
@@ -461,6 +470,7 @@ impl Vfs for PosixVfs {
             return Err(Fault::AccessDenied);
         }
         let side = self.share.side_of_entry(dir, existing, there);
+        briefly_removed(there, side.is_some())?;
         replace_by_link(node, dir, existing)?;
         self.share.forget_side(side);
         Ok(())
@@ -549,6 +559,20 @@ impl Vfs for PosixVfs {
             host::files::observe(node.handle().shared(), observer)
         }
     }
+}
+
+/// Gives up the removal of a name whose length a client has decided, if calls must not take long: the
+/// kernel looks through a directory, and the streams beside a file are files themselves.
+fn briefly_removed(stx: &Statx, has_side: bool) -> VfsResult<()> {
+    let is_directory = stat::kind_of(stx) == Kind::Directory;
+    let is_long = has_side || is_directory && stx.stx_size > DIRECTORY_ON_CORE;
+    if is_long && patience::is_short() { Err(fault_of(patience::give_up())) } else { Ok(()) }
+}
+
+/// Returns the bytes that go with a name of this object, once nobody has it open.
+fn freed_with_name(stx: &Statx) -> u64 {
+    let is_last = stx.stx_nlink <= 1 || stat::kind_of(stx) == Kind::Directory;
+    if is_last { stx.stx_blocks.saturating_mul(512) } else { 0 }
 }
 
 fn same_directory(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> VfsResult<bool> {

@@ -177,6 +177,7 @@ impl PosixVfs {
                 None => Seen::of(&sys::stat_fd(place.parent.fd()).map_err(fault_of)?),
             };
             let creates = how.existence != Existence::MustExist;
+            self.share().names.yield_to_readers(parent.key).map_err(fault_of)?;
             let naming =
                 (creates && !exact).then(|| self.share().names.naming(parent.key, &place.wanted));
             let _naming = naming.transpose().map_err(fault_of)?;

@@ -15,6 +15,7 @@ use super::stream_node::StreamNode;
 use crate::errno::fault_of;
 use crate::limits::STREAM_COPY_BYTES;
 use crate::node::PosixNode;
+use crate::patience;
 use crate::share::streams::body::{self, Body, Where};
 use crate::share::streams::layout::{stat_of, stream_key};
 use crate::share::streams::table::{alive, remember};
@@ -65,7 +66,7 @@ impl PosixVfs {
         // on the file.
         side::check(&handle, how.read, how.write)?;
         let key = stream_key(file.stat.key, wanted);
-        let mut open = share.streams.open.lock();
+        let mut open = share.streams.lock_soon()?;
         let (body, created) = match alive(&open, key) {
             Some(_) if how.existence == Existence::MustNotExist => return Err(Fault::Exists),
             Some(body) => (body, false),
@@ -115,13 +116,20 @@ impl PosixVfs {
     pub(crate) fn remove_stream(&self, name: &Name, key: FileKey) -> VfsResult<()> {
         let file = self.file_of_stream(name, key)?;
         let share = self.share();
-        let mut open = share.streams.open.lock();
+        let mut open = share.streams.lock_soon()?;
         let wanted = name.stream().unwrap_or_default();
         let found = share.find_stream(&file, wanted)?.ok_or(Fault::NotFound)?;
+        if matches!(found.at, Where::Side(_)) && patience::is_short() {
+            // Its blocks are freed here.
+            return Err(fault_of(patience::give_up()));
+        }
         share.erase(&file, &found.name)?;
         if let Some(body) = open.remove(&key).and_then(|body| body.upgrade()) {
             body.lock().at = Where::Gone;
         }
+        // The last descriptor is closed without the lock, for which cores wait.
+        drop(open);
+        drop(found);
         Ok(())
     }
 
@@ -136,9 +144,15 @@ impl PosixVfs {
         if !eq_ignore_case(from.path(), to.path()) {
             return Err(Fault::NameInvalid);
         }
+        if patience::is_short() {
+            // The data may be copied, and that of another stream be freed.
+            return Err(fault_of(patience::give_up()));
+        }
         let share = self.share();
         let file = self.file_of_stream(from, key)?;
-        let mut open = share.streams.open.lock();
+        // The stream that is replaced is closed last, without the lock, for which cores wait.
+        let mut replaced = None;
+        let mut open = share.streams.lock_soon()?;
         let found = share.find_stream(&file, old)?.ok_or(Fault::NotFound)?;
         let body = alive(&open, key).unwrap_or_else(|| Arc::new(Body::new(found.name, found.at)));
         let mut state = body.lock();
@@ -163,15 +177,18 @@ impl PosixVfs {
                 return Err(Fault::Exists);
             }
             share.erase(&file, &target.name)?;
-            if let Some(replaced) = open.remove(&new_key).and_then(|body| body.upgrade()) {
-                replaced.lock().at = Where::Gone;
+            if let Some(body) = open.remove(&new_key).and_then(|body| body.upgrade()) {
+                body.lock().at = Where::Gone;
             }
+            replaced = Some(target);
         }
         share.move_stream(&file, &mut state, new)?;
         state.name = new.to_owned();
         drop(state);
         open.remove(&key);
         remember(&mut open, new_key, &body);
+        drop(open);
+        drop(replaced);
         Ok(to.clone())
     }
 }

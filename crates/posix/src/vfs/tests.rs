@@ -1,6 +1,7 @@
 use std::os::fd::AsRawFd as _;
 
 use super::*;
+use crate::limits::RESERVED_ON_CORE;
 use frevo_store::vfs::KindWanted;
 use frevo_wire::dtyp::FileAttributes;
 
@@ -133,4 +134,103 @@ fn a_replacement_in_steps_is_undone() {
     std::fs::write(host.path().join("to"), "").unwrap();
     replace_in_steps(at(b"from"), at(b"to")).unwrap();
     assert_eq!(names(), ["to"]);
+}
+
+/// Tests that a core looks through no large directory, and that another thread does.
+#[test]
+fn a_core_looks_through_no_large_directory() {
+    let host = tempfile::tempdir().unwrap();
+    let vfs = PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap();
+    let large = host.path().join("large");
+    std::fs::create_dir(&large).unwrap();
+    (0..4_000).for_each(|at| std::fs::write(large.join(format!("{at:040}")), "").unwrap());
+    assert!(std::fs::metadata(&large).unwrap().len() > DIRECTORY_ON_CORE);
+    let read = OpenHow { read: true, ..OpenHow::DIRECTORY };
+    let opened = vfs.open(&name("large"), &read).unwrap();
+    let (node, key) = (&opened.node, opened.node.key());
+    let calls: [&dyn Fn() -> VfsResult<bool>; 4] = [
+        &|| node.has_entries(),
+        &|| Ok(node.directory()?.next_name()?.is_some()),
+        &|| vfs.remove(&name("large"), key).map(|()| true),
+        &|| vfs.open(&name("large\\No"), &OpenHow::LOOK).map(|_| true),
+    ];
+    let expected = [Ok(true), Ok(true), Err(Fault::NotEmpty), Err(Fault::NotFound)];
+    for (at, (call, expected)) in calls.into_iter().zip(expected).enumerate() {
+        assert_eq!(patience::short(call), (Err(Fault::Leased), true), "{at} on a core");
+        assert_eq!(call(), expected, "{at} on a thread");
+    }
+    let begun = patience::short(|| node.directory()).0;
+    let mut listing = begun.unwrap();
+    for turn in 0..2 {
+        let on_core = patience::short(|| listing.next_name().is_ok());
+        assert_eq!(on_core, (false, true), "turn {turn}");
+        let count = std::iter::from_fn(|| listing.next_name().unwrap().map(|_| ())).count();
+        assert_eq!(count, 4_000, "nothing was lost");
+        listing.rewind().unwrap();
+    }
+}
+
+/// Tests that the removal of a last name tells how much is freed with the last descriptor.
+#[test]
+fn a_removal_tells_the_bytes_that_it_frees() {
+    const BYTES: usize = 1 << 20;
+    let host = tempfile::tempdir().unwrap();
+    let vfs = PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap();
+    std::fs::write(host.path().join("a"), vec![b'x'; BYTES]).unwrap();
+    std::fs::hard_link(host.path().join("a"), host.path().join("b")).unwrap();
+    std::fs::write(host.path().join("c"), "").unwrap();
+    let freed = |text: &str| {
+        let key = vfs.stat(&name(text)).unwrap().key;
+        let (removed, freed) = patience::freeing(|| vfs.remove(&name(text), key));
+        removed.unwrap();
+        freed
+    };
+    assert_eq!(freed("a"), 0, "b is left");
+    assert!(freed("b") >= BYTES as u64);
+    assert!(freed("c") < BYTES as u64);
+}
+
+/// Tests that a snapshot needs no inotify, whose end takes long, and that names in another case are
+/// found all the same, also new ones.
+#[test]
+fn a_snapshot_is_not_watched() {
+    let host = tempfile::tempdir().unwrap();
+    let snapshots = Some(".snap/@GMT-%Y.%m.%d-%H.%M.%S".parse().unwrap());
+    let options = PosixOptions { snapshots, ..PosixOptions::default() };
+    let token = "@GMT-2024.02.29-12.00.00";
+    let folder = host.path().join(".snap").join(token);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("One"), "").unwrap();
+    let vfs = PosixVfs::open_root(host.path(), options).unwrap();
+    let then = vfs.snapshot(Moment::of_token(token).unwrap()).unwrap();
+    let any: &dyn Any = &*then;
+    assert!(!any.downcast_ref::<PosixVfs>().unwrap().share.names.has_watches());
+    assert!(vfs.share.names.has_watches());
+    for _ in 0..3 {
+        assert_eq!(then.stat(&name("ONE")).map(|_| ()), Ok(()));
+        assert_eq!(then.stat(&name("TWO")).map(|_| ()), Err(Fault::NotFound));
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    }
+    std::fs::write(folder.join("Two"), "").unwrap();
+    assert_eq!(then.stat(&name("TWO")).map(|_| ()), Ok(()));
+    // It stays open for its next user, and is the same object then.
+    let address = Arc::as_ptr(&then).addr();
+    let weak = Arc::downgrade(&then);
+    drop(then);
+    assert!(weak.upgrade().is_some());
+    let again = vfs.snapshot(Moment::of_token(token).unwrap()).unwrap();
+    assert_eq!(Arc::as_ptr(&again).addr(), address);
+}
+
+/// Tests n and n + 1 bytes that are reserved, and that a core changes nothing when it gives up.
+#[test]
+fn a_core_reserves_little() {
+    let host = tempfile::tempdir().unwrap();
+    let vfs = PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap();
+    let made = vfs.open(&name("file"), &how(Existence::MustNotExist)).unwrap();
+    let reserve = |bytes| patience::short(|| made.node.set_allocation(bytes));
+    let allocated = || made.node.stat().unwrap().allocation;
+    assert_eq!(reserve(RESERVED_ON_CORE + 1), (Err(Fault::Leased), true));
+    assert_eq!(allocated(), 0);
+    assert_eq!(reserve(RESERVED_ON_CORE), (Ok(()), false));
 }

@@ -7,19 +7,23 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use frevo_store::FileKey;
 use frevo_store::vfs::VfsResult;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::body::Body;
 use crate::errno::fault_of;
+use crate::limits::CACHE_PATIENCE;
 use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
-use crate::sys;
+use crate::{patience, sys};
+
+/// The open streams by key.
+pub(crate) type OpenStreams = HashMap<FileKey, Weak<Body>>;
 
 /// The open streams of a share, and its side folder.
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(crate) open: Mutex<HashMap<FileKey, Weak<Body>>>,
+    pub(crate) open: Mutex<OpenStreams>,
     pub(crate) side: Folder,
 }
 
@@ -28,14 +32,24 @@ impl Table {
         let side = Folder::open(root, options);
         Self { open: Mutex::default(), side }
     }
+
+    /// Locks the open streams. A core waits for a limited time: other threads copy and free streams
+    /// under the lock.
+    pub(crate) fn lock_soon(&self) -> VfsResult<MutexGuard<'_, OpenStreams>> {
+        if !patience::is_short() {
+            return Ok(self.open.lock());
+        }
+        let locked = self.open.try_lock_for(CACHE_PATIENCE);
+        locked.ok_or_else(|| fault_of(patience::give_up()))
+    }
 }
 
 /// Returns the body of a stream that is open.
-pub(crate) fn alive(open: &HashMap<FileKey, Weak<Body>>, key: FileKey) -> Option<Arc<Body>> {
+pub(crate) fn alive(open: &OpenStreams, key: FileKey) -> Option<Arc<Body>> {
     open.get(&key).and_then(Weak::upgrade)
 }
 
-pub(crate) fn remember(open: &mut HashMap<FileKey, Weak<Body>>, key: FileKey, body: &Arc<Body>) {
+pub(crate) fn remember(open: &mut OpenStreams, key: FileKey, body: &Arc<Body>) {
     if open.len() >= 64 && open.len() == open.capacity() {
         open.retain(|_, body| body.strong_count() > 0);
     }
