@@ -33,6 +33,8 @@ pub struct FileCell {
     restorations: AtomicU64,
     /// True once the file was seen with several links.
     is_linked: AtomicBool,
+    /// True once the close of its last descriptor may take long.
+    closes_slowly: AtomicBool,
 }
 
 /// Changes of a file that were answered and may not be on stable storage yet. A FLUSH through any
@@ -79,7 +81,19 @@ impl FileCell {
             moves: AtomicU64::new(0),
             restorations: AtomicU64::new(0),
             is_linked: AtomicBool::new(false),
+            closes_slowly: AtomicBool::new(false),
         }
+    }
+
+    /// Records that the close of the file's last descriptor may take long: its last name is gone, and
+    /// then its blocks are freed.
+    pub fn note_slow_close(&self) {
+        self.closes_slowly.store(true, Ordering::Release);
+    }
+
+    /// True once the close of the file's last descriptor may take long.
+    pub fn closes_slowly(&self) -> bool {
+        self.closes_slowly.load(Ordering::Acquire)
     }
 
     /// Returns the moment, in the caller's count, at which FILE_ATTRIBUTE_ARCHIVE was known to be set,

@@ -436,6 +436,27 @@ pub const BLOCKING_CLOSES: usize = 8;
 /// Threads of a blocking pool: one for each request, and for Opens whose clients left.
 pub const BLOCKING_THREADS: usize = BLOCKING_REQUESTS + BLOCKING_CLOSES + 8;
 
+/// Threads that close files whose blocks are freed then. One account has one of them at a time.
+pub const CLOSING_THREADS: usize = 4;
+
+/// Files of one account whose names were taken by others and that wait to be closed; a further
+/// rename closes the file itself, on its thread. Files that were open keep their charges meanwhile.
+pub const CLOSINGS_WAITING: usize = 64;
+
+/// Time for which a close beside the core waits for I/O that has the file.
+pub const CLOSING_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time for which a request that finds no space waits for files that are being closed.
+pub const SPACE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes that a truncation beside the core cuts at first, and at least; further steps are as long as
+/// [`CUT_TIME`] allows.
+pub const CUT_BYTES: u64 = 1 << 20;
+
+/// Time that one step of a truncation beside the core shall take: others have the account's turn
+/// after each.
+pub const CUT_TIME: Duration = Duration::from_millis(20);
+
 /// Time for which the server believes that a changed file has FILE_ATTRIBUTE_ARCHIVE before it looks
 /// again: programs of the host may have cleared it.
 pub const ARCHIVE_KNOWN: Duration = Duration::from_secs(1);

@@ -96,8 +96,15 @@ pub(crate) fn note(took: Duration, culprit: impl FnOnce() -> Culprit) {
 // same thread reads it at the end of the poll.
 thread_local! {
     static CULPRIT: RefCell<Option<Culprit>> = const { RefCell::new(None) };
+    /// The command of the last request that the present poll worked on.
+    static LAST: Cell<Option<Command>> = const { Cell::new(None) };
     /// The client that the present poll works for.
     static CLIENT: Cell<Option<IpAddr>> = const { Cell::new(None) };
+}
+
+/// Notes that the present poll works on a request.
+pub(crate) fn works_on(command: Command) {
+    LAST.set(Some(command));
 }
 
 impl Watchdog {
@@ -130,6 +137,17 @@ impl Watchdog {
 
     /// Makes one poll of a task, and reports one that was long.
     pub(crate) fn poll<T>(&self, whose: Whose, poll: impl FnOnce() -> T) -> T {
+        self.poll_for(whose, String::new, poll)
+    }
+
+    /// Like [`Self::poll`]. The report names `accounts` if no request explains the time.
+    pub(crate) fn poll_for<T>(
+        &self,
+        whose: Whose,
+        accounts: impl FnOnce() -> String,
+        poll: impl FnOnce() -> T,
+    ) -> T {
+        LAST.set(None);
         let client = match whose {
             Whose::Peer(peer) => Some(peer.ip()),
             Whose::Task(_) => None,
@@ -139,7 +157,7 @@ impl Watchdog {
         if is_held || held.wall >= CULPRIT_FROM {
             let culprit = CULPRIT.take();
             if is_held || held.wall >= SLOW_POLL {
-                self.report(whose, held, is_held, culprit.as_ref());
+                self.report(whose, held, is_held, culprit.as_ref(), accounts);
             }
         }
         polled
@@ -151,7 +169,14 @@ impl Watchdog {
         poll_fn(|cx| self.poll(Whose::Task(name), || task.as_mut().poll(cx))).await;
     }
 
-    fn report(&self, whose: Whose, held: PollTime, is_held: bool, culprit: Option<&Culprit>) {
+    fn report(
+        &self,
+        whose: Whose,
+        held: PollTime,
+        is_held: bool,
+        culprit: Option<&Culprit>,
+        accounts: impl FnOnce() -> String,
+    ) {
         if is_held {
             self.held.fetch_add(1, Ordering::Relaxed);
         }
@@ -160,7 +185,7 @@ impl Watchdog {
         let cause: &dyn fmt::Display = match culprit {
             // A request is named as the cause only if it took at least half of the time.
             Some(culprit) if culprit.took * 2 >= held.wall => culprit,
-            _ => &"no single request",
+            _ => &Unexplained { last: LAST.get(), accounts: accounts() },
         };
         if is_held {
             let processor = held.cpu.unwrap_or_default().as_millis();
@@ -206,6 +231,27 @@ impl fmt::Display for Whose {
     }
 }
 
+/// The cause of a poll whose time no request explains.
+struct Unexplained {
+    /// The command of the last request, whose end may be the cause.
+    last: Option<Command>,
+    /// The accounts of the connection, separated by commas.
+    accounts: String,
+}
+
+impl fmt::Display for Unexplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no single request")?;
+        if let Some(last) = self.last {
+            write!(f, ", the last was {last}")?;
+        }
+        if !self.accounts.is_empty() {
+            write!(f, ", user {:?}", self.accounts)?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Culprit {
     /// Names are quoted, so that none of them can look like a part of the line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -240,6 +286,27 @@ mod tests {
         assert_eq!(told.recv_timeout(patience), Ok(Some("192.0.2.7".parse().unwrap())));
         pool.run(move || again.send(client_served()).unwrap()).unwrap();
         assert_eq!(told.recv_timeout(patience), Ok(None));
+    }
+
+    /// A poll that no request explains is reported with its last request and its accounts.
+    #[test]
+    fn the_rest_of_a_poll_has_a_name_too() {
+        let told =
+            |last, accounts: &str| Unexplained { last, accounts: accounts.to_owned() }.to_string();
+        assert_eq!(told(None, ""), "no single request");
+        let all = r#"no single request, the last was CLOSE, user "ann""#;
+        assert_eq!(told(Some(Command::CLOSE), "ann"), all);
+        let peer: SocketAddr = "192.0.2.7:50000".parse().unwrap();
+        let (watchdog, mut asked) = (Watchdog::default(), 0);
+        watchdog.poll(Whose::Peer(peer), || works_on(Command::CLOSE));
+        assert_eq!(LAST.get(), Some(Command::CLOSE));
+        let mut accounts = || {
+            asked += 1;
+            String::from("ann")
+        };
+        watchdog.poll_for(Whose::Peer(peer), &mut accounts, || assert_eq!(LAST.get(), None));
+        watchdog.poll_for(Whose::Peer(peer), accounts, || std::thread::sleep(SLOW_POLL));
+        assert_eq!(asked, 1, "only a long poll asks for its accounts");
     }
 
     #[test]

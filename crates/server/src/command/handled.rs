@@ -8,7 +8,7 @@ use frevo_net::watchdog;
 use frevo_wire::Command;
 use frevo_wire::command::create;
 
-use crate::base::watchdog::{Culprit, note};
+use crate::base::watchdog::{Culprit, note, works_on};
 use crate::command::request::Request;
 
 /// Runs the handler of a request. Polls of it that take long are noted with what
@@ -18,6 +18,7 @@ pub(crate) fn handled<'a, F: Future>(
     mut handler: Pin<&'a mut F>,
 ) -> impl Future<Output = F::Output> {
     poll_fn(move |cx| {
+        works_on(rq.header.command);
         let polled = handler.as_mut().poll(cx);
         let took = watchdog::lap();
         rq.busy.set(rq.busy.get().saturating_add(took));

@@ -20,11 +20,12 @@ use frevo_wire::fscc::{DirectoryWriter, FileInfoClass, Pattern};
 
 use self::enumeration::Filled;
 use super::query_info::Output;
+use crate::base::host;
 use crate::base::limits::LISTING_BYTES_SHORT;
 use crate::command::query_directory::apple::Filling;
 use crate::command::request::Request;
 use crate::command::response::Response;
-use crate::objects::enumeration::Scan;
+use crate::objects::enumeration::{Enumeration, Scan};
 use crate::objects::ledger::{Charge, Holder, Kind};
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::refusal::Outcome;
@@ -99,6 +100,7 @@ async fn list(file: &FileOpen, asked: &Asked<'_>, output: &mut Output<'_>) -> Re
     };
     let fixed = fixed.ok_or(Status::INVALID_INFO_CLASS)?;
     output.require(fixed)?;
+    let is_new = file.enumeration.lock().as_ref().is_none_or(|e| e.scan.is_none());
     let is_first = start(file, holder, request)?;
     let single = request.flags.contains(QueryDirectoryFlags::RETURN_SINGLE_ENTRY);
     let room = match holder.has_much_waiting() {
@@ -110,6 +112,7 @@ async fn list(file: &FileOpen, asked: &Asked<'_>, output: &mut Output<'_>) -> Re
     output.bytes().reserve(room.min(RESERVED));
     let mut writer =
         DirectoryWriter::new(output.bytes(), class, room).ok_or(Status::INVALID_INFO_CLASS)?;
+    let begins = file.enumeration.lock().as_ref().is_some_and(Enumeration::is_at_start);
     let filled = loop {
         let filled = {
             let mut place = file.enumeration.lock();
@@ -129,6 +132,11 @@ async fn list(file: &FileOpen, asked: &Asked<'_>, output: &mut Output<'_>) -> Re
                 }
             }
             Ok(filled) => break filled,
+            // The directory is too large for a core: a thread begins again.
+            Err(fault) if begins && host::has_given_up() => {
+                take_back(file, is_new);
+                return Err(fault.status());
+            }
             // The buffer has entries already. They are returned, and the next request reports the
             // fault.
             Err(_) if !writer.is_empty() => break Filled::Full,
@@ -154,6 +162,18 @@ fn grow(charge: &mut Option<Charge>, holder: &Arc<Holder>, bytes: usize) -> Resu
             *none = Some(holder.charge(Kind::Reply, bytes)?);
             Ok(())
         }
+    }
+}
+
+/// Takes back the beginning of a scan: the request is carried out again. `is_new` is true if the request
+/// made the scan.
+fn take_back(file: &FileOpen, is_new: bool) {
+    let mut place = file.enumeration.lock();
+    let Some(place) = place.as_mut() else { return };
+    if is_new {
+        place.scan = None;
+    } else if let Some(scan) = &mut place.scan {
+        scan.restart();
     }
 }
 

@@ -14,7 +14,7 @@ mod streams;
 mod tests;
 mod writable;
 
-use frevo_store::{FileTable, Name};
+use frevo_store::{Fault, FileTable, Name};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::command::set_info::{self, InfoType};
@@ -25,12 +25,14 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 use self::writable::writable;
 use super::query_info::security;
 use crate::access::domain_names::DomainNames;
+use crate::base::pools::closer;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::audited;
 use crate::objects::durable::record;
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::refusal::Outcome;
+use crate::objects::shortening::shorten;
 use crate::objects::stable::{self, Change};
 use crate::objects::times::KeptTimes;
 
@@ -53,11 +55,30 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let from = open.file().ok().map(FileOpen::name);
     let mut kept = open.file().ok().and_then(|file| guarded(&request, file));
+    if let (InfoType::FILE, Ok(file)) = (request.info_type, open.file())
+        && let Some(end) =
+            file::long_cut(open, FileInfoClass(request.file_info_class), request.buffer)
+    {
+        let cut = Box::pin(shorten(&*file.node, end)).await.map_err(Fault::status);
+        if let (Some(kept), Err(_)) = (&mut kept, &cut) {
+            kept.was_refused();
+        }
+        cut?;
+        rq.still_served()?;
+    }
     if request.info_type == InfoType::QUOTA {
         quota::set(rq, open, request.buffer).await?;
         open.tree().record_privilege("quota", &open.file()?.name());
     } else {
-        let applied = apply(open, &rq.server().files, &rq.server().domain_names, &request);
+        let apply = || apply(open, &rq.server().files, &rq.server().domain_names, &request);
+        let mut applied = apply();
+        if applied == Err(Status::DISK_FULL)
+            && changed(open.file()?, None, &request) == Some(Change::Size)
+            && Box::pin(closer::has_freed()).await
+        {
+            rq.still_served()?;
+            applied = apply();
+        }
         if let (Some(kept), Err(_)) = (&mut kept, &applied) {
             kept.was_refused();
         }

@@ -8,6 +8,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
 use super::client_memory;
+use crate::base::pools::closer;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::ipc;
@@ -101,9 +102,12 @@ async fn write_file(
     }
     file.before_write()?;
     let caching = data::demanded(open, request.flags.contains(WriteFlags::WRITE_UNBUFFERED));
-    let written = data::write(file, offset, request.data, caching).await;
-    // ARCHIVE is set before an error is reported, because a failed write may have changed a part of
-    // the data.
+    let mut written = data::write(file, offset, request.data, caching).await;
+    if written == Err(Status::DISK_FULL) && Box::pin(closer::has_freed()).await {
+        rq.still_served()?;
+        written = Box::pin(data::write(file, offset, request.data, caching)).await;
+    }
+    // Even a failed write may have changed part of the data, so ARCHIVE is set first.
     file.set_archive();
     written?;
     // Deviation: MS-SMB2 3.3.5.13 refuses WRITE_THROUGH on a buffered Open. Linux clients send it

@@ -89,7 +89,7 @@ pub(crate) fn run(
                     let _scope = impersonation::scope(server.host_users.acts_lazily());
                     whole.as_mut().poll(cx)
                 };
-                server.watchdog.poll(whose, poll)
+                server.watchdog.poll_for(whose, || server.accounts_at(whose), poll)
             })
         })
         .await

@@ -54,6 +54,11 @@ pub(crate) enum Stage {
 }
 
 impl Enumeration {
+    /// True if nothing has been read since the scan began, or began again.
+    pub(crate) fn is_at_start(&self) -> bool {
+        self.scan.as_ref().is_none_or(|scan| scan.stage == Stage::Dot && scan.held.is_none())
+    }
+
     /// True when the scan may keep the descriptor that it has begun to use, or has none.
     /// Otherwise the scan gives it up and begins again with the next request.
     pub(crate) fn keeps_within(&mut self, admits: impl FnOnce() -> bool) -> bool {

@@ -1,6 +1,6 @@
 //! The state that all connections share: MS-SMB2 3.3.1.5.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ use crate::base::panics::{self, Steps};
 use crate::base::pools::blocking_pool::{self, BlockingPool};
 use crate::base::pools::crypto_threads::CryptoThreads;
 use crate::base::surplus::return_surplus;
-use crate::base::watchdog::Watchdog;
+use crate::base::watchdog::{Watchdog, Whose};
 use crate::objects::activity;
 use crate::objects::admission::Ticket;
 use crate::objects::client::ClientTable;
@@ -371,6 +371,17 @@ impl ServerState {
                 drop(self.finish_deletion(open, deletion));
             }
         }
+    }
+
+    /// Returns the accounts of a connection, for the log.
+    pub(crate) fn accounts_at(&self, whose: Whose) -> String {
+        let Whose::Peer(peer) = whose else { return String::new() };
+        let channels = self.activity.channels().into_iter();
+        let ids = channels.filter(|channel| channel.connection.peer == peer);
+        let sessions = self.sessions.lock();
+        let users = ids.filter_map(|channel| sessions.get(&channel.session)?.identity());
+        let users: BTreeSet<String> = users.map(|identity| identity.user.clone()).collect();
+        users.into_iter().collect::<Vec<_>>().join(", ")
     }
 
     /// Ends a deletion beside the core: its name is searched for in a large directory. The

@@ -24,7 +24,7 @@ pub(crate) async fn sync(file: &FileOpen) -> Result<(), Status> {
 }
 
 /// A change by a request that is about to be answered.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The file was made.
     Made,

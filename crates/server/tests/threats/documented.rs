@@ -117,6 +117,33 @@ fn limits_are_documented() {
     assert!(faults.is_empty(), "docs/limits.md:\n{}", faults.join("\n"));
 }
 
+/// `docs/time-budgets.md` says of each call of a file system where it is made, once.
+#[test]
+fn each_call_of_a_file_system_has_its_place() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/time-budgets.md")).unwrap();
+    let (_, table) = page.split_once("## Calls of a file system").unwrap();
+    let mut told = BTreeSet::new();
+    for row in table.lines().filter(|line| line.starts_with("| `")) {
+        let calls = row.split(" | ").next().unwrap();
+        for call in calls.split('`').skip(1).step_by(2) {
+            assert!(told.insert(call.to_owned()), "{call} has two rows");
+        }
+    }
+    let mut calls = BTreeSet::new();
+    for (name, file) in
+        [("Vfs", "vfs.rs"), ("Node", "vfs/node.rs"), ("Directory", "vfs/directory.rs")]
+    {
+        let text = std::fs::read_to_string(root.join("crates/store/src").join(file)).unwrap();
+        let (_, rest) = text.split_once(&format!("pub trait {name}:")).unwrap();
+        let (body, _) = rest.split_once("\n}\n").unwrap();
+        let methods = body.lines().filter_map(|line| line.strip_prefix("    fn "));
+        calls.extend(methods.map(|line| format!("{name}::{}", line.split_once('(').unwrap().0)));
+    }
+    assert!(calls.len() > 60, "{calls:?}");
+    assert_eq!(told, calls);
+}
+
 /// `docs/attacks.md` has a row for each fault of the first attack, with tests and checks that exist.
 #[test]
 fn the_faults_of_the_first_attack_have_tests_and_checks() {

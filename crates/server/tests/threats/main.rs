@@ -13,6 +13,7 @@ mod compounds;
 mod contexts;
 mod documented;
 mod frames;
+mod freeing;
 mod guessing;
 mod holdings;
 mod integrity;

@@ -103,6 +103,21 @@ pub(crate) const fn gives_up(_steps: usize) -> bool {
     false
 }
 
+/// Returns false: without a POSIX host nothing is known of the time that freeing bytes takes.
+pub(crate) const fn is_long_to_free(_bytes: u64) -> bool {
+    false
+}
+
+/// Returns false: without a POSIX host no call gives up.
+pub(crate) const fn gives_up_freeing(_bytes: u64) -> bool {
+    false
+}
+
+/// Runs calls, and returns 0: nothing is known of the bytes that they free.
+pub(crate) fn freeing<T>(calls: impl FnOnce() -> T) -> (T, u64) {
+    (calls(), 0)
+}
+
 /// Returns false: without a POSIX host no call gives up.
 pub(crate) const fn has_given_up() -> bool {
     false

@@ -8,7 +8,8 @@ pub(crate) use frevo_posix::credentials::{Assumed, Credentials, Scope, as_server
 pub(crate) use frevo_posix::fault_of;
 pub(crate) use frevo_posix::name_service::log_socket;
 pub(crate) use frevo_posix::patience::{
-    gives_up, has_given_up, long as long_patience, short as short_patience,
+    freeing, gives_up, gives_up_freeing, has_given_up, is_long_to_free, long as long_patience,
+    short as short_patience,
 };
 
 pub(crate) use frevo_posix::{forget_remembered, remembered_bytes};

@@ -8,6 +8,7 @@
 //! | requests to a file system that a server or a process answers for (NFS, FUSE) | the [`blocking_pool`] of the share | a permit of its user; a CLOSE has one of its own |
 //! | requests that compute for long on a local file system | the [`blocking_pool`] of the server | a permit, and a turn while it computes |
 //! | one long call of a handler (`Request::beside_core`) | a thread of `frevo_net` | a permit of the server's pool |
+//! | closes of files whose blocks are freed then | a thread of the [`closer`] | earlier closes of its account |
 //! | names of the host's users | a thread of `frevo_net` | a permit of `access::host_users` |
 //! | signing and sealing of long messages | [`crypto_threads`] | a permit of a thread |
 //! | events, records of handles, names of domains | a thread of its own in `audit`, `objects::durable`, `access` | a bounded queue |
@@ -17,6 +18,7 @@
 //! ends them when there is none. `command::blocking_requests` chooses the pool of a request by its row.
 
 pub(crate) mod blocking_pool;
+pub(crate) mod closer;
 pub(crate) mod crypto_threads;
 pub(crate) mod permits;
 pub(crate) mod slots;

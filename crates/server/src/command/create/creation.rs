@@ -12,6 +12,7 @@ use frevo_wire::file_id::FileId;
 
 use super::streams;
 use super::wanted::Wanted;
+use crate::base::host;
 use crate::base::panics;
 use crate::command::request::Request;
 use crate::objects::ledger::Charge;
@@ -41,6 +42,15 @@ pub(super) struct Made<'a> {
     pub(super) charge: Charge,
     /// The charge of the oplock or lease that it asks for.
     pub(super) promise: Option<Charge>,
+}
+
+impl Made<'_> {
+    /// True for a file that is overwritten and has much on the medium.
+    pub(super) const fn is_long_to_overwrite(&self) -> bool {
+        let is_overwritten =
+            matches!(self.action, CreateAction::OVERWRITTEN | CreateAction::SUPERSEDED);
+        is_overwritten && host::is_long_to_free(self.opened.stat.allocation)
+    }
 }
 
 /// A place among the Opens of a file. It is left again when this is dropped before the

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use frevo_store::lease::Granted;
 use frevo_store::order::Ordered;
-use frevo_store::vfs::{BasicChange, EaChange, Kind};
+use frevo_store::vfs::{BasicChange, EaChange, Kind, Opened, VfsResult};
 use frevo_store::{Fault, Node, Stat};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
@@ -22,6 +22,7 @@ use crate::objects::archive::moment;
 use crate::objects::changes;
 use crate::objects::data;
 use crate::objects::open::{FileOpen, Open, OpenTarget, shared_fd};
+use crate::objects::shortening::shorten;
 use crate::objects::stable::{self, Change};
 use crate::objects::times::Times;
 
@@ -32,6 +33,10 @@ const MODE: u32 = CreateOptions::WRITE_THROUGH.0
     | CreateOptions::SYNCHRONOUS_IO_ALERT.0
     | CreateOptions::SYNCHRONOUS_IO_NONALERT.0
     | CreateOptions::DELETE_ON_CLOSE.0;
+
+fn set_attributes(node: &dyn Node, attributes: FileAttributes) -> VfsResult<()> {
+    node.set_basic(&BasicChange { attributes: Some(attributes), ..BasicChange::default() })
+}
 
 impl Create<'_> {
     /// Does to the file what its disposition and contexts say, and makes the Open.
@@ -189,20 +194,37 @@ impl Create<'_> {
         Ok(overwritten || uncompressed || added)
     }
 
-    /// Attributes first: of the two only they can be put back.
-    fn overwrite(&self, node: &dyn Node, before: FileAttributes) -> Result<(), Fault> {
-        let set = |attributes| {
-            let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
-            node.set_basic(&change)
-        };
-        // These attributes are not set by an overwrite, because only FSCTL_SET_SPARSE makes a file
-        // sparse, and MS-FSA 2.1.5.1.2 clears NOT_CONTENT_INDEXED.
+    /// Cuts a file that is overwritten until little is left for [`Self::finish`] to cut, if that takes
+    /// long. Of the two, attributes and data, only attributes can be put back: they are set first.
+    pub(super) async fn shorten(&self, made: &Made<'_>) -> Result<(), Status> {
+        let Opened { node, stat, .. } = &made.opened;
+        let is_whole = self.name.stream().is_none();
+        if is_whole {
+            set_attributes(&**node, self.overwritten_attributes()).map_err(Fault::status)?;
+        }
+        shorten(&**node, 0).await.map_err(|fault| {
+            if is_whole {
+                let _ = set_attributes(&**node, stat.attributes);
+            }
+            fault.status()
+        })
+    }
+
+    /// The attributes of a file that is overwritten.
+    fn overwritten_attributes(&self) -> FileAttributes {
+        // Only FSCTL_SET_SPARSE makes a file sparse, and MS-FSA 2.1.5.1.2 clears
+        // NOT_CONTENT_INDEXED.
         let ignored = FileAttributes::NORMAL
             | FileAttributes::SPARSE_FILE
             | FileAttributes::NOT_CONTENT_INDEXED;
-        set(self.request.file_attributes.without(ignored) | FileAttributes::ARCHIVE)?;
+        self.request.file_attributes.without(ignored) | FileAttributes::ARCHIVE
+    }
+
+    /// Attributes first: of the two only they can be put back.
+    fn overwrite(&self, node: &dyn Node, before: FileAttributes) -> Result<(), Fault> {
+        set_attributes(node, self.overwritten_attributes())?;
         node.set_end_of_file(0).inspect_err(|_| {
-            let _ = set(before);
+            let _ = set_attributes(node, before);
         })?;
         // MS-FSA 2.1.5.1.2: an overwritten file loses its named streams.
         node.clear_streams()

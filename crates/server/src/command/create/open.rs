@@ -297,6 +297,9 @@ impl Create<'_> {
         if guarded && self.posix.is_none() {
             return Err(Status::ACCESS_DENIED);
         }
+        if host::gives_up_freeing(opened.stat.allocation) {
+            return Err(Fault::Leased.status());
+        }
         Ok(if disposition == CreateDisposition::SUPERSEDE {
             CreateAction::SUPERSEDED
         } else {

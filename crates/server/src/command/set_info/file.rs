@@ -23,6 +23,7 @@ use crate::audit::Recorded;
 use crate::ipc;
 use crate::objects::audited;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::objects::shortening;
 use crate::shares::apple;
 
 /// Unbuffered positions are multiples of this number of bytes.
@@ -104,13 +105,8 @@ pub(super) const fn settles(class: FileInfoClass) -> bool {
     matches!(class, FileInfoClass::BASIC | FileInfoClass::END_OF_FILE | FileInfoClass::ALLOCATION)
 }
 
-/// Applies a class to a file, a directory or a pipe.
-pub(super) fn set(
-    open: &Open,
-    files: &FileTable,
-    class: FileInfoClass,
-    bytes: &[u8],
-) -> Result<(), Status> {
+/// Fails unless the conditions of a class hold; returns them.
+fn check(open: &Open, class: FileInfoClass, bytes: &[u8]) -> Result<Row, Status> {
     let row = row(class)?;
     if bytes.len() < row.min {
         return Err(Status::INFO_LENGTH_MISMATCH);
@@ -119,6 +115,35 @@ pub(super) fn set(
     if row.modifies {
         writable(open)?;
     }
+    Ok(row)
+}
+
+/// Returns the new end of a file that is cut in steps before [`set`] makes the last cut: it has much on
+/// the medium. None for other files and classes, and where [`set`] will refuse.
+pub(super) fn long_cut(open: &Open, class: FileInfoClass, bytes: &[u8]) -> Option<u64> {
+    let file = open.file().ok()?;
+    let size = match class {
+        FileInfoClass::END_OF_FILE => FileEndOfFileInformation::parse(bytes).ok()?.end_of_file,
+        FileInfoClass::ALLOCATION => FileAllocationInformation::parse(bytes).ok()?.allocation_size,
+        _ => return None,
+    };
+    check(open, class, bytes).ok()?;
+    let size = data_size(file, size).ok()?;
+    let end = match class {
+        FileInfoClass::ALLOCATION => sizes::whole_clusters(file, size)?,
+        _ => size,
+    };
+    shortening::is_long(&*file.node, end).then_some(end)
+}
+
+/// Applies a class to a file, a directory or a pipe.
+pub(super) fn set(
+    open: &Open,
+    files: &FileTable,
+    class: FileInfoClass,
+    bytes: &[u8],
+) -> Result<(), Status> {
+    let row = check(open, class, bytes)?;
     let file = match &open.target {
         OpenTarget::File(file) => file,
         OpenTarget::Pipe(_) => return ipc::set_pipe_info(open, class, bytes),

@@ -1,11 +1,13 @@
 //! FileRenameInformation, its extended form, and FileLinkInformation: MS-FSA
 //! 2.1.5.15.12 and .7.
 
+use std::sync::Arc;
+
 use super::streams;
 use frevo_store::name::{Name, Rules};
 use frevo_store::share_mode::{Claim, Verdict};
 use frevo_store::vfs::{Kind, Opened, Parent, Stat};
-use frevo_store::{Fault, FileTable, Sharing};
+use frevo_store::{Fault, FileTable, Node, Sharing};
 use frevo_wire::Status;
 use frevo_wire::codec::Parsed;
 use frevo_wire::command::set_info::{InfoType, Request};
@@ -14,6 +16,7 @@ use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::set::{FileRenameInformation, FileRenameInformationEx, RenameFlags};
 use frevo_wire::fscc::{WireName, eq_ignore_case};
 
+use crate::base::host;
 use crate::command::create::symlink::{self, Separator};
 use crate::command::ioctl::reparse::is_within;
 use crate::objects::audited;
@@ -203,10 +206,13 @@ pub(super) fn rename(
     }
     let replaced = check_replaced(open, file, Some(&from), files, wanted, parent.as_ref())?;
     check_link(file, &from, &wanted.name)?;
+    if let Some(there) = &replaced {
+        there.check_time(open, file)?;
+    }
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
     if let Some(there) = replaced {
-        audited::replaced(open, &wanted.name, there.kind == Kind::Directory);
+        there.went(open, files, &wanted.name);
     }
     file.cell.lock().rename(file.folder_id(), &from, &name);
     if file.is_directory && is_unix {
@@ -251,10 +257,13 @@ pub(super) fn link(
     let parent = check_parent(open, file, files, &wanted.name)?;
     let replaced = check_replaced(open, file, None, files, wanted, parent.as_ref())?;
     check_link(file, &file.name(), &wanted.name)?;
+    if let Some(there) = &replaced {
+        there.check_time(open, file)?;
+    }
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)?;
     file.own_cell().note_linked();
     if let Some(there) = replaced {
-        audited::replaced(open, &wanted.name, there.kind == Kind::Directory);
+        there.went(open, files, &wanted.name);
     }
     Ok(())
 }
@@ -303,6 +312,38 @@ fn check_parent(
     }
 }
 
+/// The object that has the name now and is replaced.
+struct Replaced {
+    stat: Stat,
+    /// The object, open: it stays until this is dropped.
+    node: Option<Arc<dyn Node>>,
+}
+
+impl Replaced {
+    /// Fails on a core if the replacement takes long: the object is closed within it, or the file
+    /// system first writes back the new file, as ext4 does.
+    fn check_time(&self, open: &Open, file: &FileOpen) -> Result<(), Status> {
+        let bytes =
+            if self.node.is_some() && open.has_room_to_close() { 0 } else { self.stat.allocation };
+        let own = file.node.stat_without_eas().map_err(Fault::status)?.allocation;
+        if host::gives_up_freeing(bytes.max(own)) {
+            return Err(Fault::Leased.status());
+        }
+        Ok(())
+    }
+
+    /// Records that the object has lost its name, and closes it.
+    fn went(self, open: &Open, files: &FileTable, name: &Name) {
+        audited::replaced(open, name, self.stat.kind == Kind::Directory);
+        if let Some(cell) = files.find(self.stat.key) {
+            cell.note_slow_close();
+        }
+        if let Some(node) = self.node.filter(|_| host::is_long_to_free(self.stat.allocation)) {
+            open.close_replaced(node);
+        }
+    }
+}
+
 /// Fails when the file that has the name now must not be replaced, and returns it otherwise. Other
 /// names of the renamed file may be, and another case of its name `from` on a file system that
 /// ignores case. `parent` is the directory of the name, just opened.
@@ -313,16 +354,17 @@ fn check_replaced(
     files: &FileTable,
     wanted: &Wanted,
     parent: Option<&Opened>,
-) -> Result<Option<Stat>, Status> {
+) -> Result<Option<Replaced>, Status> {
     let there = match parent {
         Some(Opened { node, name, .. }) => {
             let parent = Parent { node: &**node, name };
-            file.vfs.open_in(parent, &wanted.name, &protection::LOOK).map(|there| there.stat)
+            let opened = file.vfs.open_in(parent, &wanted.name, &protection::LOOK);
+            opened.map(|there| Replaced { stat: there.stat, node: Some(there.node) })
         }
-        None => file.vfs.stat(&wanted.name),
+        None => file.vfs.stat(&wanted.name).map(|stat| Replaced { stat, node: None }),
     };
     let there = match there {
-        Ok(stat) if stat.key != file.key() => stat,
+        Ok(there) if there.stat.key != file.key() => there,
         Ok(_) | Err(Fault::NotFound) => return Ok(None),
         Err(fault) => return Err(fault.status()),
     };
@@ -336,10 +378,10 @@ fn check_replaced(
     if !wanted.replace {
         return Err(Status::OBJECT_NAME_COLLISION);
     }
-    may_replace(open, file, wanted, &there)?;
-    let Some(cell) = files.find(there.key) else { return Ok(Some(there)) };
+    may_replace(open, file, wanted, &there.stat)?;
+    let Some(cell) = files.find(there.stat.key) else { return Ok(Some(there)) };
     let state = cell.lock();
-    if state.is_name_going(file.folder_id(), &wanted.name, there.links) {
+    if state.is_name_going(file.folder_id(), &wanted.name, there.stat.links) {
         return Err(Status::DELETE_PENDING);
     }
     if state.open_count() > 0 && !wanted.replace_open {

@@ -11,14 +11,17 @@ use crate::objects::open::{FileOpen, Open};
 /// note 177.
 const LARGEST_FILE: u64 = (1 << 53) - (64 << 10);
 
+/// Returns `bytes` in whole clusters; None for more than a file can have.
+pub(super) fn whole_clusters(file: &FileOpen, bytes: u64) -> Option<u64> {
+    let cluster = u64::from(file.vfs.volume().cluster).max(1);
+    let whole = bytes.checked_next_multiple_of(cluster).unwrap_or(bytes);
+    (bytes <= LARGEST_FILE).then_some(whole)
+}
+
 /// FileAllocationInformation: whole clusters, which may hold more than was asked
 /// for. What is in the last of them stays.
 pub(super) fn set_allocation(file: &FileOpen, bytes: u64) -> Result<(), Status> {
-    if bytes > LARGEST_FILE {
-        return Err(Status::INVALID_PARAMETER);
-    }
-    let cluster = u64::from(file.vfs.volume().cluster).max(1);
-    let whole = bytes.checked_next_multiple_of(cluster).unwrap_or(bytes);
+    let whole = whole_clusters(file, bytes).ok_or(Status::INVALID_PARAMETER)?;
     // MS-FSA 2.1.5.15.1: if no data is cut off, only ChangeTime changes, so dropping `kept`
     // restores the write time.
     let is_cut = whole < file.stat()?.end_of_file;

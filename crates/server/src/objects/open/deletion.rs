@@ -10,7 +10,7 @@ use frevo_wire::create_context::LeaseKey;
 use frevo_wire::dtyp::AccessMask;
 
 use super::{FileOpen, Open, OpenTarget};
-use crate::base::host::{long_patience, short_patience};
+use crate::base::host::{freeing, is_long_to_free, long_patience, short_patience};
 use crate::base::panics;
 
 /// The time that a search for a name may take.
@@ -80,7 +80,8 @@ impl Open {
         patience: Patience,
     ) -> Option<Deletion> {
         let Deletion { cell, links, by } = deletion;
-        let remove = |link: Link| {
+        let mut freed = 0_u64;
+        let mut remove = |link: Link| {
             let (vfs, parent) = {
                 let state = cell.lock();
                 let vfs = state.remover(&link).unwrap_or_else(|| Arc::clone(&file.vfs));
@@ -96,10 +97,11 @@ impl Open {
                     Err(Fault::Busy)
                 }
             };
-            let (removed, gave_up) = match patience {
+            let ((removed, gave_up), bytes) = freeing(|| match patience {
                 Patience::Long => (long_patience(remove), false),
                 Patience::Short => short_patience(remove),
-            };
+            });
+            freed = freed.saturating_add(bytes);
             let is_left = gave_up && removed.is_err();
             if is_left { Err(link) } else { Ok(Attempted { link, removed, vfs, parent }) }
         };
@@ -118,6 +120,10 @@ impl Open {
         }
         if done.iter().any(|attempted| attempted.removed.is_ok()) {
             file.lost_a_link(&cell);
+            // Others that have the file open may still write to it.
+            if is_long_to_free(freed) || cell.lock().open_count() > 0 {
+                cell.note_slow_close();
+            }
         }
         for attempted in done {
             self.tell_of_removal(file, files, by, attempted);

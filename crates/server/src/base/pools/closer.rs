@@ -1,0 +1,221 @@
+//! Threads that close what takes long to close: the kernel frees the blocks of a file without a name
+//! within the close of its last descriptor, and a file may have an extent for each block.
+//!
+//! Nobody waits for a close. What one owner closes is closed in its order, one at a time; owners take
+//! turns. Each piece of work keeps its charge until it is done, which bounds how much waits. When the
+//! process ends the kernel closes the rest.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+use crate::base::host;
+use crate::base::limits::{CLOSING_THREADS, SPACE_PATIENCE};
+use crate::base::panics;
+use crate::base::pools::threads::{Job, Threads};
+
+/// Time between two looks at the closes that others wait for.
+const SPACE_PAUSE: Duration = Duration::from_millis(10);
+
+/// The closer of the process.
+static CLOSER: LazyLock<Arc<Closer>> = LazyLock::new(|| Arc::new(Closer::new()));
+
+/// Closes something on another thread, behind what `owner` has closed before. Owners are told apart by
+/// their numbers.
+pub(crate) fn close(owner: usize, job: Job) {
+    CLOSER.close(owner, job);
+}
+
+/// Returns how many closes of `owner` have not begun.
+pub(crate) fn waiting(owner: usize) -> usize {
+    CLOSER.lanes.lock().of_owners.get(&owner).map_or(0, |lane| lane.jobs.len())
+}
+
+/// Waits until what waits now has been closed, if anything does, after a call that found no space.
+/// Returns true if the call may find some now: a deletion that was answered has given its space back.
+pub(crate) async fn has_freed() -> bool {
+    CLOSER.has_freed().await
+}
+
+struct Closer {
+    lanes: Mutex<Lanes>,
+    threads: Arc<Threads>,
+    /// Number of closes that were given.
+    given: AtomicU64,
+    /// Number of closes that have ended.
+    ended: AtomicU64,
+}
+
+#[derive(Default)]
+struct Lanes {
+    of_owners: HashMap<usize, Lane>,
+    /// Owners whose next close may begin, in the order of their turns.
+    turns: VecDeque<usize>,
+}
+
+/// The closes of one owner.
+#[derive(Default)]
+struct Lane {
+    jobs: VecDeque<Job>,
+    /// One of them has begun, or waits for its turn.
+    is_under_way: bool,
+}
+
+impl Closer {
+    fn new() -> Self {
+        let threads = Threads::new("closing", CLOSING_THREADS, host::begin_thread);
+        Self {
+            lanes: Mutex::default(),
+            threads: Arc::new(threads),
+            given: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        }
+    }
+
+    async fn has_freed(&self) -> bool {
+        let given = self.given.load(Ordering::Acquire);
+        let is_done = || self.ended.load(Ordering::Acquire) >= given;
+        if is_done() {
+            return false;
+        }
+        let until = Instant::now() + SPACE_PATIENCE;
+        while !is_done() && Instant::now() < until {
+            sleep(SPACE_PAUSE).await;
+        }
+        true
+    }
+
+    fn close(self: &Arc<Self>, owner: usize, job: Job) {
+        self.given.fetch_add(1, Ordering::AcqRel);
+        {
+            let mut lanes = self.lanes.lock();
+            let lane = lanes.of_owners.entry(owner).or_default();
+            lane.jobs.push_back(job);
+            if std::mem::replace(&mut lane.is_under_way, true) {
+                return;
+            }
+            lanes.turns.push_back(owner);
+        }
+        let closer = Arc::clone(self);
+        if let Err(here) = self.threads.give(Box::new(move || closer.work())) {
+            // There is no thread at all.
+            here();
+        }
+    }
+
+    /// Closes until no owner has a turn.
+    fn work(&self) {
+        loop {
+            let taken = self.lanes.lock().take();
+            let Some((owner, job)) = taken else { break };
+            // A close that panics does not affect others.
+            let _ = panics::contained(job);
+            self.ended.fetch_add(1, Ordering::AcqRel);
+            self.lanes.lock().end(owner);
+        }
+    }
+}
+
+impl Lanes {
+    /// Takes the first close of the owner whose turn it is.
+    fn take(&mut self) -> Option<(usize, Job)> {
+        let owner = self.turns.pop_front()?;
+        let job = self.of_owners.get_mut(&owner)?.jobs.pop_front()?;
+        Some((owner, job))
+    }
+
+    /// Gives the owner another turn behind the others, if it has more to close.
+    fn end(&mut self, owner: usize) {
+        let has_more = self.of_owners.get(&owner).is_some_and(|lane| !lane.jobs.is_empty());
+        if has_more {
+            self.turns.push_back(owner);
+        } else {
+            self.of_owners.remove(&owner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Tests that a close without end holds up what its owner closes later, and nothing of others.
+    #[test]
+    fn owners_wait_for_their_own_closes_only() {
+        let closer = Arc::new(Closer::new());
+        let (told, hears) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        closer.close(1, Box::new(move || ended.recv().unwrap_or_default()));
+        for (owner, name) in [(1, "first of 1"), (1, "second of 1"), (2, "of 2"), (3, "of 3")] {
+            let told = told.clone();
+            closer.close(owner, Box::new(move || told.send(name).unwrap()));
+        }
+        let mut others = [(); 2].map(|()| hears.recv_timeout(PATIENCE).unwrap());
+        others.sort_unstable();
+        assert_eq!(others, ["of 2", "of 3"]);
+        assert!(hears.try_recv().is_err());
+        drop(end);
+        let own = [(); 2].map(|()| hears.recv_timeout(PATIENCE).unwrap());
+        assert_eq!(own, ["first of 1", "second of 1"]);
+    }
+
+    /// Tests that a call without space waits for what was closed before it, and for nothing else.
+    #[tokio::test]
+    async fn space_is_waited_for() {
+        let closer = Arc::new(Closer::new());
+        assert!(!closer.has_freed().await, "nothing is closed");
+        let (end, ended) = mpsc::channel::<()>();
+        closer.close(1, Box::new(move || ended.recv().unwrap_or_default()));
+        let waiting = tokio::spawn({
+            let closer = Arc::clone(&closer);
+            async move { closer.has_freed().await }
+        });
+        sleep(10 * SPACE_PAUSE).await;
+        assert!(!waiting.is_finished());
+        drop(end);
+        assert!(waiting.await.unwrap());
+        assert!(!closer.has_freed().await);
+    }
+
+    /// Tests that a panic of one close ends neither the thread nor the owner's turns.
+    #[test]
+    fn a_close_that_panics_is_the_end_of_no_other() {
+        let closer = Arc::new(Closer::new());
+        let (told, hears) = mpsc::channel();
+        closer.close(1, Box::new(|| panic!("planted")));
+        closer.close(1, Box::new(move || told.send(()).unwrap()));
+        hears.recv_timeout(PATIENCE).unwrap();
+    }
+
+    /// Tests that at most so many owners close at one time, and that each has its turn.
+    #[test]
+    fn owners_take_turns() {
+        let closer = Arc::new(Closer::new());
+        let (told, hears) = mpsc::channel();
+        let gate = Arc::new(Mutex::new(()));
+        let shut = gate.lock();
+        for owner in 0..2 * CLOSING_THREADS {
+            let (gate, told) = (Arc::clone(&gate), told.clone());
+            closer.close(
+                owner,
+                Box::new(move || {
+                    drop(gate.lock());
+                    told.send(owner).unwrap();
+                }),
+            );
+        }
+        drop(shut);
+        let mut all: Vec<_> =
+            (0..2 * CLOSING_THREADS).map(|_| hears.recv_timeout(PATIENCE).unwrap()).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..2 * CLOSING_THREADS).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,57 @@
+//! Cuts files in steps: a file may have an extent for each block, and to free them takes seconds.
+
+use std::time::Instant;
+
+use frevo_store::vfs::VfsResult;
+use frevo_store::{Fault, Node};
+
+use crate::base::host;
+use crate::base::limits::{CUT_BYTES, CUT_TIME};
+
+/// True for a file with so much on the medium that it is cut in steps.
+pub(crate) fn is_long(node: &dyn Node, end: u64) -> bool {
+    let stat = node.stat_without_eas();
+    stat.is_ok_and(|stat| end < stat.end_of_file && host::is_long_to_free(stat.allocation))
+}
+
+/// Cuts a file until its remaining cut to `end` takes no longer than a core has. Others of the account
+/// have their turn between the steps. The order among other changes of the file is that of the last
+/// step: the request is not answered before it.
+///
+/// # Errors
+/// On a core, where it is refused before anything is cut; and the fault of a step.
+pub(crate) async fn shorten(node: &dyn Node, end: u64) -> VfsResult<()> {
+    let mut step = CUT_BYTES;
+    loop {
+        let stat = node.stat_without_eas()?;
+        if stat.end_of_file <= end || !host::is_long_to_free(stat.allocation) {
+            return Ok(());
+        }
+        if host::gives_up_freeing(stat.allocation) {
+            return Err(Fault::Leased);
+        }
+        let began = Instant::now();
+        node.set_end_of_file(stat.end_of_file.saturating_sub(step).max(end))?;
+        step = next_step(step, began.elapsed() < CUT_TIME);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Returns the bytes of the next step: twice as many after a short one, half as many after a long one.
+const fn next_step(step: u64, was_short: bool) -> u64 {
+    let next = if was_short { step.saturating_mul(2) } else { step / 2 };
+    if next < CUT_BYTES { CUT_BYTES } else { next }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_as_long_as_their_time() {
+        assert_eq!(next_step(CUT_BYTES, true), 2 * CUT_BYTES);
+        assert_eq!(next_step(4 * CUT_BYTES, false), 2 * CUT_BYTES);
+        assert_eq!(next_step(CUT_BYTES, false), CUT_BYTES);
+        assert_eq!(next_step(u64::MAX, true), u64::MAX);
+    }
+}

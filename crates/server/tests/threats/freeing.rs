@@ -1,0 +1,315 @@
+//! Files and directories whose end, cut or listing takes the kernel long: none of it is done on a core.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use crate::client::files::{close_draft, delete_draft, rename_draft, set_draft};
+use crate::client::queries::list_draft;
+use crate::client::world::over;
+use crate::client::*;
+use frevo_posix::limits::FREED_ON_CORE;
+use frevo_posix::patience;
+use frevo_server::ambient::{Ambient, Host};
+use frevo_server::internal::state::Kind;
+use frevo_store::memory::{MemoryOptions, MemoryVfs};
+use frevo_store::vfs::{
+    BasicChange, Directory, HostAccess, OpenHow, Opened, Security, Space, VfsResult, Volume,
+};
+use frevo_store::{Fault, FileKey, Name, Node, Stat, Vfs};
+use frevo_wire::command::create::{CreateDisposition, CreateOptions};
+use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
+use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
+use parking_lot::Mutex;
+use tokio::time::{sleep, timeout};
+
+/// Bytes of the file `large`.
+const LARGE: u64 = 1 << 30;
+
+/// The slow calls, with their threads.
+#[derive(Debug)]
+struct Calls {
+    bytes: AtomicU64,
+    /// The last name of `large` is gone.
+    is_gone: AtomicBool,
+    closed: Mutex<Vec<ThreadId>>,
+    ends: Mutex<Vec<(ThreadId, u64)>>,
+    listed: Mutex<Vec<ThreadId>>,
+}
+
+/// A file system with the file `large`, which is cut and closed slowly, and whose directories are listed
+/// slowly.
+#[derive(Debug)]
+struct Slow {
+    inner: MemoryVfs,
+    calls: Arc<Calls>,
+}
+
+impl Slow {
+    fn with_calls() -> (Arc<Calls>, Arc<dyn Vfs>) {
+        let inner = MemoryVfs::new(MemoryOptions::default(), Arc::new(|| Host.now()));
+        let calls = Arc::new(Calls {
+            bytes: AtomicU64::new(LARGE),
+            is_gone: AtomicBool::new(false),
+            closed: Mutex::default(),
+            ends: Mutex::default(),
+            listed: Mutex::default(),
+        });
+        (Arc::clone(&calls), Arc::new(Self { inner, calls }))
+    }
+}
+
+impl Vfs for Slow {
+    fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        let opened = self.inner.open(name, how)?;
+        let is_large = name.path() == "large";
+        let node = SlowNode { inner: opened.node, is_large, calls: Arc::clone(&self.calls) };
+        Ok(Opened { stat: node.stat()?, node: Arc::new(node), ..opened })
+    }
+
+    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+        self.inner.remove(name, key)?;
+        if name.path() == "large" {
+            patience::note_freed(self.calls.bytes.load(Ordering::Relaxed));
+            self.calls.is_gone.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
+        let renamed = self.inner.rename(from, key, to, replace)?;
+        self.calls.is_gone.store(to.path() == "large", Ordering::Relaxed);
+        Ok(renamed)
+    }
+
+    fn space(&self) -> VfsResult<Space> {
+        self.inner.space()
+    }
+
+    fn volume(&self) -> Arc<Volume> {
+        self.inner.volume()
+    }
+}
+
+#[derive(Debug)]
+struct SlowNode {
+    inner: Arc<dyn Node>,
+    is_large: bool,
+    calls: Arc<Calls>,
+}
+
+impl Drop for SlowNode {
+    fn drop(&mut self) {
+        if self.is_large && self.calls.is_gone.load(Ordering::Relaxed) {
+            self.calls.closed.lock().push(thread::current().id());
+        }
+    }
+}
+
+impl Node for SlowNode {
+    fn key(&self) -> FileKey {
+        self.inner.key()
+    }
+
+    fn stat(&self) -> VfsResult<Stat> {
+        let stat = self.inner.stat()?;
+        let bytes = self.calls.bytes.load(Ordering::Relaxed);
+        let large = Stat { end_of_file: bytes, allocation: bytes, ..stat };
+        Ok(if self.is_large { large } else { stat })
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
+        self.inner.read_at(offset, into)
+    }
+
+    fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
+        self.calls.ends.lock().push((thread::current().id(), end));
+        self.calls.bytes.store(end, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
+        self.set_end_of_file(bytes)
+    }
+
+    fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {
+        self.inner.set_basic(change)
+    }
+
+    fn security(&self) -> VfsResult<Security> {
+        self.inner.security()
+    }
+
+    fn host_access(&self) -> HostAccess {
+        self.inner.host_access()
+    }
+
+    fn directory(&self) -> VfsResult<Box<dyn Directory>> {
+        Ok(Box::new(SlowList { inner: self.inner.directory()?, calls: Arc::clone(&self.calls) }))
+    }
+}
+
+/// A listing that reads for long before each name.
+#[derive(Debug)]
+struct SlowList {
+    inner: Box<dyn Directory>,
+    calls: Arc<Calls>,
+}
+
+impl Directory for SlowList {
+    fn next_name(&mut self) -> VfsResult<Option<&str>> {
+        if patience::gives_up(usize::MAX) {
+            return Err(Fault::Leased);
+        }
+        self.calls.listed.lock().push(thread::current().id());
+        self.inner.next_name()
+    }
+
+    fn entry_stat(&mut self) -> VfsResult<Option<Stat>> {
+        self.inner.entry_stat()
+    }
+
+    fn rewind(&mut self) -> VfsResult<()> {
+        self.inner.rewind()
+    }
+
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+}
+
+/// Waits until `large` has been closed, and all Opens are given back; fails if that was done on the core.
+async fn closed_beside(world: &World, calls: &Calls, opens: usize) {
+    let closed = async {
+        while calls.closed.lock().len() < opens || world.server.ledger.count(Kind::Open) > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), closed).await.expect("the file is closed in the end");
+    let here = thread::current().id();
+    assert!(calls.closed.lock().drain(..).all(|thread| thread != here), "closed on the core");
+}
+
+/// The last close of a file of 300,000 extents took 24 s on the core, after its answer.
+#[test]
+fn r6_a_deleted_file_is_closed_beside_the_core() {
+    let (calls, vfs) = Slow::with_calls();
+    over(&vfs, async |world| {
+        let want = Want::file("large").access(AccessMask::FILE_ALL);
+        for is_lost in [false, true] {
+            calls.is_gone.store(false, Ordering::Relaxed);
+            let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+            let file = ann.open_file(&mount, &want).await;
+            ann.on(&mount, delete_draft(file)).await.ok();
+            if is_lost {
+                drop((ann, mount));
+            } else {
+                ann.on(&mount, close_draft(file)).await.ok();
+                let gone = ann.create(&mount, &Want::existing("large")).await;
+                assert_eq!(gone.status(), Status::OBJECT_NAME_NOT_FOUND, "when it is answered");
+            }
+            closed_beside(world, &calls, 1).await;
+        }
+        // A file with less is closed by the core, which has nobody wait.
+        calls.bytes.store(FREED_ON_CORE, Ordering::Relaxed);
+        calls.is_gone.store(false, Ordering::Relaxed);
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        let file = ann.open_file(&mount, &want.options(CreateOptions::DELETE_ON_CLOSE)).await;
+        ann.on(&mount, close_draft(file)).await.ok();
+        ann.expect_alive().await;
+        assert_eq!(*calls.closed.lock(), [thread::current().id()]);
+    });
+}
+
+/// A file that gets the name of a large one ends that on no core either.
+#[test]
+fn r6_a_replaced_file_is_closed_beside_the_core() {
+    let (calls, vfs) = Slow::with_calls();
+    over(&vfs, async |world| {
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        let large = ann.open_file(&mount, &Want::file("large")).await;
+        ann.close(&mount, large).await;
+        let small = ann.open_file(&mount, &Want::file("small").access(AccessMask::FILE_ALL)).await;
+        let rename = rename_draft(FileInfoClass::RENAME, small, "large", true);
+        ann.on(&mount, rename).await.ok();
+        calls.is_gone.store(true, Ordering::Relaxed);
+        ann.close(&mount, small).await;
+        closed_beside(world, &calls, 1).await;
+    });
+}
+
+/// End of file 0, allocation 0 and an overwrite of a file of 300,000 extents took 24 s on the core.
+#[test]
+fn r6_a_large_file_is_cut_in_steps_beside_the_core() {
+    let (calls, vfs) = Slow::with_calls();
+    over(&vfs, async |world| {
+        let here = thread::current().id();
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        let want = Want::file("large").access(AccessMask::FILE_ALL);
+        let large = ann.open_file(&mount, &want).await;
+        for class in [FileInfoClass::END_OF_FILE, FileInfoClass::ALLOCATION] {
+            calls.bytes.store(LARGE, Ordering::Relaxed);
+            ann.on(&mount, set_draft(class, large, &0u64.to_le_bytes())).await.ok();
+            assert_cut_in_steps(&calls, here);
+        }
+        // A file that grows, or loses little, is set in one short call.
+        calls.bytes.store(FREED_ON_CORE, Ordering::Relaxed);
+        for end in [2 * LARGE, 2 * LARGE] {
+            let set = set_draft(FileInfoClass::END_OF_FILE, large, &end.to_le_bytes());
+            ann.on(&mount, set).await.ok();
+        }
+        calls.bytes.store(FREED_ON_CORE, Ordering::Relaxed);
+        let set = set_draft(FileInfoClass::END_OF_FILE, large, &[0; 8]);
+        ann.on(&mount, set).await.ok();
+        let expected = [(here, 2 * LARGE), (here, 2 * LARGE), (here, 0)];
+        assert_eq!(std::mem::take(&mut *calls.ends.lock()), expected);
+        ann.close(&mount, large).await;
+
+        calls.bytes.store(LARGE, Ordering::Relaxed);
+        let overwrite = want.disposition(CreateDisposition::OVERWRITE);
+        let large = ann.open_file(&mount, &overwrite).await;
+        assert_cut_in_steps(&calls, here);
+        ann.close(&mount, large).await;
+    });
+}
+
+/// Fails unless `large` was cut to nothing in several steps on another thread.
+fn assert_cut_in_steps(calls: &Calls, core: ThreadId) {
+    let ends = std::mem::take(&mut *calls.ends.lock());
+    assert!(ends.iter().all(|(thread, _)| *thread != core), "cut on the core");
+    assert!(ends.len() > 2, "{ends:?}");
+    assert!(ends.is_sorted_by(|(_, one), (_, next)| one > next), "{ends:?}");
+    assert_eq!(ends.last().map(|(_, end)| *end), Some(0));
+}
+
+/// A directory that once had 200,000 names took 14 ms in each listing.
+#[test]
+fn r6_a_large_directory_is_listed_beside_the_core() {
+    let (calls, vfs) = Slow::with_calls();
+    over(&vfs, async |world| {
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        let file = ann.open_file(&mount, &Want::file("a")).await;
+        ann.close(&mount, file).await;
+        let (class, flags) = (FileInfoClass::NAMES, QueryDirectoryFlags::EMPTY);
+        let root = Want::existing("").access(AccessMask::READ_DATA);
+        let folder = ann.open_file(&mount, &root).await;
+        let reopen = QueryDirectoryFlags::REOPEN;
+        for (flags, pattern) in [(flags, "*"), (reopen, "*"), (reopen, "")] {
+            let reply = ann.on(&mount, list_draft(folder, class, flags, pattern)).await;
+            let answer = query_directory::Response::parse(&reply.ok().message).unwrap();
+            let entries = DirectoryEntries::new(answer.output, class).unwrap();
+            let names: Vec<_> = entries.map(|e| e.unwrap().name.decode().unwrap()).collect();
+            assert_eq!(names, [".", "..", "a"], "all in one answer");
+        }
+        let other = ann.open_file(&mount, &root).await;
+        let reply = ann.on(&mount, list_draft(other, class, flags, "zzz*")).await;
+        assert_eq!(reply.status(), Status::NO_SUCH_FILE, "the first answer of a listing");
+        let reply = ann.on(&mount, list_draft(other, class, flags, "zzz*")).await;
+        assert_eq!(reply.status(), Status::NO_MORE_FILES);
+        let here = thread::current().id();
+        assert!(calls.listed.lock().iter().all(|thread| *thread != here), "listed on the core");
+        assert!(!calls.listed.lock().is_empty());
+    });
+}
