@@ -440,7 +440,7 @@ pub const BLOCKING_THREADS: usize = BLOCKING_REQUESTS + BLOCKING_CLOSES + 8;
 pub const CLOSING_THREADS: usize = 4;
 
 /// Files of one account whose names were taken by others and that wait to be closed; a further
-/// rename closes the file itself, on its thread. Files that were open keep their charges meanwhile.
+/// rename closes the file itself, on its thread. Each counts as an Open meanwhile.
 pub const CLOSINGS_WAITING: usize = 64;
 
 /// Time for which a close beside the core waits for I/O that has the file.

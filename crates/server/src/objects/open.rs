@@ -36,6 +36,7 @@ use crate::objects::syncs::Syncs;
 use crate::objects::times::Times;
 use crate::objects::tree_connect::TreeConnect;
 
+pub(crate) use self::closing::ClosingPlace;
 pub(crate) use self::deletion::Deletion;
 use self::deletion::Patience;
 

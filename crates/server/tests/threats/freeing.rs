@@ -12,7 +12,9 @@ use crate::client::*;
 use frevo_posix::limits::FREED_ON_CORE;
 use frevo_posix::patience;
 use frevo_server::ambient::{Ambient, Host};
-use frevo_server::internal::state::Kind;
+use frevo_server::internal::limits::CLOSINGS_WAITING;
+use frevo_server::internal::state::{Kind, Shares};
+use frevo_server::share::Share;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::vfs::{
     BasicChange, Directory, HostAccess, OpenHow, Opened, Security, Space, VfsResult, Volume,
@@ -34,7 +36,13 @@ struct Calls {
     bytes: AtomicU64,
     /// The last name of `large` is gone.
     is_gone: AtomicBool,
+    /// Files of the name `large` that were replaced by another one so far.
+    replaced: AtomicU64,
+    /// No close ends while it is set.
+    is_stuck: AtomicBool,
     closed: Mutex<Vec<ThreadId>>,
+    /// The names of the threads in `closed`.
+    closers: Mutex<Vec<Option<String>>>,
     ends: Mutex<Vec<(ThreadId, u64)>>,
     listed: Mutex<Vec<ThreadId>>,
 }
@@ -53,7 +61,10 @@ impl Slow {
         let calls = Arc::new(Calls {
             bytes: AtomicU64::new(LARGE),
             is_gone: AtomicBool::new(false),
+            replaced: AtomicU64::new(0),
+            is_stuck: AtomicBool::new(false),
             closed: Mutex::default(),
+            closers: Mutex::default(),
             ends: Mutex::default(),
             listed: Mutex::default(),
         });
@@ -65,7 +76,9 @@ impl Vfs for Slow {
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
         let opened = self.inner.open(name, how)?;
         let is_large = name.path() == "large";
-        let node = SlowNode { inner: opened.node, is_large, calls: Arc::clone(&self.calls) };
+        let calls = Arc::clone(&self.calls);
+        let replaced_before = calls.replaced.load(Ordering::Relaxed);
+        let node = SlowNode { inner: opened.node, is_large, replaced_before, calls };
         Ok(Opened { stat: node.stat()?, node: Arc::new(node), ..opened })
     }
 
@@ -80,7 +93,7 @@ impl Vfs for Slow {
 
     fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
         let renamed = self.inner.rename(from, key, to, replace)?;
-        self.calls.is_gone.store(to.path() == "large", Ordering::Relaxed);
+        self.calls.replaced.fetch_add(u64::from(to.path() == "large"), Ordering::Relaxed);
         Ok(renamed)
     }
 
@@ -97,13 +110,22 @@ impl Vfs for Slow {
 struct SlowNode {
     inner: Arc<dyn Node>,
     is_large: bool,
+    /// [`Calls::replaced`] when it was opened.
+    replaced_before: u64,
     calls: Arc<Calls>,
 }
 
 impl Drop for SlowNode {
     fn drop(&mut self) {
-        if self.is_large && self.calls.is_gone.load(Ordering::Relaxed) {
-            self.calls.closed.lock().push(thread::current().id());
+        let Calls { is_gone, replaced, .. } = &*self.calls;
+        let is_replaced = replaced.load(Ordering::Relaxed) > self.replaced_before;
+        if self.is_large && (is_replaced || is_gone.load(Ordering::Relaxed)) {
+            while self.calls.is_stuck.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let here = thread::current();
+            self.calls.closers.lock().push(here.name().map(str::to_owned));
+            self.calls.closed.lock().push(here.id());
         }
     }
 }
@@ -234,9 +256,64 @@ fn r6_a_replaced_file_is_closed_beside_the_core() {
         let small = ann.open_file(&mount, &Want::file("small").access(AccessMask::FILE_ALL)).await;
         let rename = rename_draft(FileInfoClass::RENAME, small, "large", true);
         ann.on(&mount, rename).await.ok();
-        calls.is_gone.store(true, Ordering::Relaxed);
         ann.close(&mount, small).await;
         closed_beside(world, &calls, 1).await;
+    });
+}
+
+/// Replaced files count for their account until they are closed, and few wait: the next rename closes
+/// its file itself, on a thread.
+#[test]
+fn r6_few_replaced_files_wait_to_be_closed() {
+    let (calls, vfs) = Slow::with_calls();
+    over(&vfs, async |world| {
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        let large = ann.open_file(&mount, &Want::file("large")).await;
+        ann.close(&mount, large).await;
+        calls.is_stuck.store(true, Ordering::Relaxed);
+        let mut small = Vec::new();
+        for at in 0..CLOSINGS_WAITING + 2 {
+            let want = Want::file(&format!("small {at}")).access(AccessMask::FILE_ALL);
+            small.push(ann.open_file(&mount, &want).await);
+        }
+        let replace = |file| rename_draft(FileInfoClass::RENAME, file, "large", true);
+        let last = small.pop().unwrap();
+        for &file in &small {
+            ann.on(&mount, replace(file)).await.ok();
+            ann.close(&mount, file).await;
+        }
+        assert_eq!(world.server.ledger.count(Kind::Open), CLOSINGS_WAITING + 2);
+        let sent = ann.send(vec![mount.put(replace(last))], mount.via()).await;
+        ann.interim().await;
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(calls.closed.lock().len(), 0, "it waits on a thread for its own close");
+        ann.expect_alive().await;
+        calls.is_stuck.store(false, Ordering::Relaxed);
+        ann.collect(&sent).await.remove(0).ok();
+        ann.close(&mount, last).await;
+        closed_beside(world, &calls, CLOSINGS_WAITING + 2).await;
+    });
+}
+
+/// A file system that may hang has threads of its own, which close its files: the closer's are for all.
+#[test]
+fn r6_a_share_off_the_core_closes_its_own_files() {
+    let (calls, vfs) = Slow::with_calls();
+    over(&vfs, async |world| {
+        let away = Share::disk("away", Arc::clone(&vfs)).off_core();
+        let present = world.server.shares().sorted().into_iter();
+        let present = present.filter(|share| share.name() != "IPC$");
+        let shares = Shares::new(present.map(|share| Share::clone(&share)).chain([away]));
+        let settings = Settings::clone(&world.server.settings());
+        world.server.reload(settings, shares, world.server.accounts());
+        let (mut ann, data) = world.session("ann", &Offer::default()).await;
+        let away = ann.mount(&data.logon, "away").await;
+        let want = Want::file("large").access(AccessMask::FILE_ALL);
+        let file = ann.open_file(&away, &want).await;
+        ann.on(&away, delete_draft(file)).await.ok();
+        ann.close(&away, file).await;
+        closed_beside(world, &calls, 1).await;
+        assert_eq!(calls.closers.lock().drain(..).collect::<Vec<_>>(), [Some("blocking".into())]);
     });
 }
 

@@ -21,7 +21,7 @@ use crate::command::create::symlink::{self, Separator};
 use crate::command::ioctl::reparse::is_within;
 use crate::objects::audited;
 use crate::objects::name_holds;
-use crate::objects::open::{FileOpen, Open};
+use crate::objects::open::{ClosingPlace, FileOpen, Open};
 use crate::objects::refusal::Refusal;
 use crate::shares::protection;
 use crate::shares::visibility;
@@ -204,10 +204,10 @@ pub(super) fn rename(
     if from == wanted.name {
         return Ok(());
     }
-    let replaced = check_replaced(open, file, Some(&from), files, wanted, parent.as_ref())?;
+    let mut replaced = check_replaced(open, file, Some(&from), files, wanted, parent.as_ref())?;
     check_link(file, &from, &wanted.name)?;
-    if let Some(there) = &replaced {
-        there.check_time(open, file)?;
+    if let Some(there) = &mut replaced {
+        there.prepare(open, file)?;
     }
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
@@ -255,10 +255,10 @@ pub(super) fn link(
     }
     let _name = name_holds::hold(files, file.folder_id(), &wanted.name).map_err(Fault::status)?;
     let parent = check_parent(open, file, files, &wanted.name)?;
-    let replaced = check_replaced(open, file, None, files, wanted, parent.as_ref())?;
+    let mut replaced = check_replaced(open, file, None, files, wanted, parent.as_ref())?;
     check_link(file, &file.name(), &wanted.name)?;
-    if let Some(there) = &replaced {
-        there.check_time(open, file)?;
+    if let Some(there) = &mut replaced {
+        there.prepare(open, file)?;
     }
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)?;
     file.own_cell().note_linked();
@@ -317,14 +317,24 @@ struct Replaced {
     stat: Stat,
     /// The object, open: it stays until this is dropped.
     node: Option<Arc<dyn Node>>,
+    /// Its place among those that are closed beside the core; None for an object that is closed within
+    /// the request.
+    place: Option<ClosingPlace>,
 }
 
 impl Replaced {
-    /// Fails on a core if the replacement takes long: the object is closed within it, or the file
-    /// system first writes back the new file, as ext4 does.
-    fn check_time(&self, open: &Open, file: &FileOpen) -> Result<(), Status> {
-        let bytes =
-            if self.node.is_some() && open.has_room_to_close() { 0 } else { self.stat.allocation };
+    const fn new(stat: Stat, node: Option<Arc<dyn Node>>) -> Self {
+        Self { stat, node, place: None }
+    }
+
+    /// Takes a place for an object that takes long to close. Fails on a core if the replacement takes
+    /// long all the same: the object is closed within it, or the file system first writes back the new
+    /// file, as ext4 does.
+    fn prepare(&mut self, open: &Open, file: &FileOpen) -> Result<(), Status> {
+        if self.node.is_some() && host::is_long_to_free(self.stat.allocation) {
+            self.place = open.closing_place();
+        }
+        let bytes = if self.place.is_some() { 0 } else { self.stat.allocation };
         let own = file.node.stat_without_eas().map_err(Fault::status)?.allocation;
         if host::gives_up_freeing(bytes.max(own)) {
             return Err(Fault::Leased.status());
@@ -338,8 +348,8 @@ impl Replaced {
         if let Some(cell) = files.find(self.stat.key) {
             cell.note_slow_close();
         }
-        if let Some(node) = self.node.filter(|_| host::is_long_to_free(self.stat.allocation)) {
-            open.close_replaced(node);
+        if let (Some(node), Some(place)) = (self.node, self.place) {
+            open.close_replaced(node, place);
         }
     }
 }
@@ -359,9 +369,9 @@ fn check_replaced(
         Some(Opened { node, name, .. }) => {
             let parent = Parent { node: &**node, name };
             let opened = file.vfs.open_in(parent, &wanted.name, &protection::LOOK);
-            opened.map(|there| Replaced { stat: there.stat, node: Some(there.node) })
+            opened.map(|there| Replaced::new(there.stat, Some(there.node)))
         }
-        None => file.vfs.stat(&wanted.name).map(|stat| Replaced { stat, node: None }),
+        None => file.vfs.stat(&wanted.name).map(|stat| Replaced::new(stat, None)),
     };
     let there = match there {
         Ok(there) if there.stat.key != file.key() => there,
