@@ -28,11 +28,10 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
 
 use crate::file_io;
 use crate::limits::{TURN_SLICE, TURNS_PASSED_MAX};
-use crate::watchdog;
+use crate::watchdog::{self, Moment, nanoseconds};
 
 /// An account's use of all cores.
 #[derive(Debug, Default)]
@@ -65,7 +64,7 @@ struct Lane {
     /// Nanoseconds left of its slice.
     left: Cell<i64>,
     /// The time at which `left` was brought up to date.
-    since: Cell<Instant>,
+    since: Cell<Moment>,
     /// Tasks that wait for the account's turn.
     row: RefCell<VecDeque<Rc<Waiter>>>,
     /// True while a task of the row has been called and was not polled yet.
@@ -154,7 +153,7 @@ struct Turn<'a>(&'a Rc<Lane>);
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let lane = self.0;
-        let took = nanoseconds(watchdog::spent());
+        let took = watchdog::spent();
         lane.left.set(lane.left.get().saturating_sub_unsigned(took));
         lane.since.set(watchdog::mark());
         let unreported = lane.unreported.get() + took;
@@ -227,7 +226,7 @@ impl Lane {
     /// True if some of the slice is left, with what has come back since the last poll.
     fn has_time(&self, core: &Core) -> bool {
         let now = watchdog::mark();
-        let waited = nanoseconds(now.saturating_duration_since(self.since.replace(now)));
+        let waited = now.nanoseconds_since(self.since.replace(now));
         let users = core.line.borrow().len() as u64 + 1;
         let most = signed(nanoseconds(watchdog::slice()));
         let left = self.left.get().saturating_add_unsigned(waited / users).min(most);
@@ -371,17 +370,13 @@ pub(crate) fn poll_give(cx: &Context<'_>) -> Poll<std::convert::Infallible> {
         let Some(lane) = core.next() else { return };
         lane.is_in_line.set(false);
         lane.left.set(signed(nanoseconds(watchdog::slice())));
-        lane.since.set(Instant::now());
+        lane.since.set(Moment::now());
         lane.pass_on();
         if !core.line.borrow().is_empty() {
             cx.waker().wake_by_ref();
         }
     });
     Poll::Pending
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn signed(nanoseconds: u64) -> i64 {

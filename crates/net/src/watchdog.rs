@@ -16,10 +16,15 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::file_io;
 use crate::limits::{HELD_CORE_MAX, POLL_SLICE, SHARED_CORE, TURN_SLICE, UNOPTIMISED_FACTOR};
+
+mod moment;
+
+pub use moment::Moment;
+pub(crate) use moment::nanoseconds;
 
 /// The environment variable that sets [`held_limit`], in milliseconds of processor time; 0 disables
 /// the check.
@@ -28,9 +33,9 @@ pub const HELD_CORE_VARIABLE: &str = "FREVO_HELD_CORE_MS";
 /// The present poll of this thread.
 #[derive(Debug, Clone, Copy)]
 struct Present {
-    began: Instant,
+    began: Moment,
     /// The end of the last measured part.
-    mark: Instant,
+    mark: Moment,
     /// Processor time of the thread at `began`, if the limit is checked.
     cpu: Option<Duration>,
     /// True if a task within this one has had its turn.
@@ -42,7 +47,7 @@ struct Present {
 thread_local! {
     static PRESENT: Cell<Option<Present>> = const { Cell::new(None) };
     /// The time until which the core counts as shared.
-    static SHARED_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+    static SHARED_UNTIL: Cell<Option<Moment>> = const { Cell::new(None) };
 }
 
 /// The time of one poll.
@@ -101,10 +106,10 @@ struct Ending {
 impl Ending {
     fn held(&self) -> PollTime {
         let Some(present) = PRESENT.get() else { return PollTime::default() };
-        let end = if present.closed { present.mark } else { Instant::now() };
+        let end = if present.closed { present.mark } else { Moment::now() };
         let cpu = present.cpu.and_then(|began| Some(processor_time()?.saturating_sub(began)));
         PRESENT.set(Some(Present { mark: end, ..present }));
-        PollTime { wall: end.duration_since(present.began), cpu }
+        PollTime { wall: end.since(present.began), cpu }
     }
 }
 
@@ -121,7 +126,7 @@ impl Drop for Ending {
 pub fn measured<T>(poll: impl FnOnce() -> T) -> (T, PollTime) {
     let outer = PRESENT.get();
     if outer.is_none() {
-        let now = Instant::now();
+        let now = Moment::now();
         let cpu = processor_time();
         let present = Present { began: now, mark: now, cpu, had_turn: false, closed: false };
         PRESENT.set(Some(present));
@@ -137,27 +142,27 @@ pub fn measured<T>(poll: impl FnOnce() -> T) -> (T, PollTime) {
 #[must_use]
 pub fn lap() -> Duration {
     let Some(present) = PRESENT.get() else { return Duration::ZERO };
-    let now = Instant::now();
+    let now = Moment::now();
     PRESENT.set(Some(Present { mark: now, closed: false, ..present }));
-    now.duration_since(present.mark)
+    now.since(present.mark)
 }
 
 /// Returns the time of the last measurement within the present poll, without a look at the clock.
 /// Outside of measured polls it is the present time.
 #[must_use]
-pub fn mark() -> Instant {
-    PRESENT.get().map_or_else(Instant::now, |present| present.mark)
+pub fn mark() -> Moment {
+    PRESENT.get().map_or_else(Moment::now, |present| present.mark)
 }
 
-/// Returns the time from the beginning of the present poll to its last measurement, without a look
-/// at the clock.
-pub(crate) fn spent() -> Duration {
-    PRESENT.get().map_or(Duration::ZERO, |present| present.mark.duration_since(present.began))
+/// Returns the nanoseconds from the beginning of the present poll to its last measurement, without a
+/// look at the clock.
+pub(crate) fn spent() -> u64 {
+    PRESENT.get().map_or(0, |present| present.mark.nanoseconds_since(present.began))
 }
 
 /// Notes that this core works for several accounts, for [`SHARED_CORE`] from the present poll on.
 pub(crate) fn share_core() {
-    SHARED_UNTIL.set(Some(mark() + SHARED_CORE));
+    SHARED_UNTIL.set(Some(mark().after(SHARED_CORE)));
 }
 
 /// Returns the longest time for which an account's tasks use this core before others have their
@@ -178,7 +183,7 @@ pub fn is_due() -> bool {
 /// True if the present poll has lasted `time`; false where [`is_due`] is always false.
 #[must_use]
 pub fn has_lasted(time: Duration) -> bool {
-    let is_over = |present: Present| present.began.elapsed() >= time;
+    let is_over = |present: Present| Moment::now().since(present.began) >= time;
     PRESENT.get().is_some_and(is_over) && !file_io::stays()
 }
 

@@ -20,7 +20,7 @@ use crate::limits::{
     FRAME_BYTES_MAX, RDMA_CREDITS_NEW, RDMA_FIRST_RECEIVE_BYTES, RDMA_POLLS_AT_ONCE,
     RDMA_RECEIVES_MAX, RDMA_SENDS_MAX, RDMA_SLOTS_AT_ONCE,
 };
-use crate::watchdog;
+use crate::watchdog::{self, Moment};
 
 /// Bytes before a frame: the frame's length, 24 bits.
 const PREFIX_BYTES: usize = 4;
@@ -80,6 +80,8 @@ pub(super) struct State {
     pub(super) machine: Machine,
     pub(super) link: QueuePair,
     epoch: Instant,
+    /// The same time by the clock of the watchdog.
+    begun: Moment,
     /// The last look at the clock. Timers have seconds, and a request has many steps.
     now: Duration,
     /// Slots for receives, in all and free.
@@ -129,6 +131,7 @@ impl State {
             machine,
             link,
             epoch: Instant::now(),
+            begun: Moment::now(),
             now: Duration::ZERO,
             receives: 1,
             receive_free: Vec::new(),
@@ -155,7 +158,7 @@ impl State {
     fn look_at_clock(&mut self) {
         self.now = match self.link {
             // The start of the present poll is exact enough, and reading it needs no system call.
-            QueuePair::Device(_) => Instant::from_std(watchdog::mark()) - self.epoch,
+            QueuePair::Device(_) => watchdog::mark().since(self.begun),
             QueuePair::Memory(_) => self.epoch.elapsed(),
         };
     }

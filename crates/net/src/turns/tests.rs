@@ -1,5 +1,6 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::cores::{Cores, CoresConfig};

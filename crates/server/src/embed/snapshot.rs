@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use frevo_net::watchdog::Moment;
 use frevo_store::byte_range::Mode;
 use frevo_store::lease::{Granted, LeaseOwner};
 use frevo_wire::command::create::OplockLevel;
@@ -250,7 +251,7 @@ impl Collector<'_> {
 
 /// The facts of a session that its channels know.
 fn session_status(session: &Session, entries: &[Entry]) -> SessionStatus {
-    let now = Instant::now();
+    let now = Moment::now();
     let mut totals = Totals::default();
     let mut channels = Vec::with_capacity(entries.len());
     let mut sorted: Vec<&Entry> = entries.iter().collect();

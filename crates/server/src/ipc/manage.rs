@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use frevo_net::watchdog::Moment;
 use frevo_rpc::WinError;
 use frevo_rpc::srvsvc::{ConnectionInfo, FileInfo, SessionInfo};
 use frevo_wire::dtyp::{AccessMask, Sid};
@@ -57,7 +58,7 @@ pub(super) fn is_administrator(server: &ServerState, identity: &Identity) -> boo
 
 impl Caller<'_> {
     fn shown(&self) -> Vec<Shown> {
-        let now = Instant::now();
+        let now = Moment::now();
         let time = self.server.ambient.now().to_unix().0;
         let mut entries: Vec<Entry> = self.server.activity.channels();
         entries.sort_unstable_by_key(|entry| (entry.session, entry.connection.id));

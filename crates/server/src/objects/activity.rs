@@ -12,8 +12,9 @@ pub(crate) use registry::{Entry, Registered, Registry};
 use std::array;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use frevo_net::watchdog::Moment;
 use frevo_wire::{Command, Status};
 
 /// The classes of operations that are measured apart.
@@ -152,7 +153,7 @@ impl Default for ClassCounts {
 /// Counts of one channel.
 #[derive(Debug)]
 pub(crate) struct Activity {
-    began: Instant,
+    began: Moment,
     /// A class has memory from its first request on: most idle clients use only one.
     classes: [OnceLock<Box<ClassCounts>>; CLASSES],
     received: AtomicU64,
@@ -193,7 +194,7 @@ impl Default for Activity {
     fn default() -> Self {
         let zero = || AtomicU64::new(0);
         Self {
-            began: Instant::now(),
+            began: Moment::now(),
             classes: array::from_fn(|_| OnceLock::new()),
             received: zero(),
             sent: zero(),
@@ -218,7 +219,7 @@ impl Activity {
         spent: &Spent,
         received: usize,
         sent: usize,
-        now: Instant,
+        now: Moment,
     ) {
         let class = Class::of(command);
         // CHANGE_NOTIFY waits until a change happens, so its time says nothing about the server and
@@ -238,7 +239,7 @@ impl Activity {
         add(&self.busy, micros(spent.busy));
         add(&self.medium, micros(spent.medium));
         add(&self.others, micros(spent.others));
-        let latest = millis(now.saturating_duration_since(self.began));
+        let latest = millis(now.since(self.began));
         self.latest.store(latest, Ordering::Relaxed);
     }
 
@@ -261,9 +262,9 @@ impl Activity {
     }
 
     /// The time since the latest request, or since logon.
-    pub(crate) fn idle(&self, now: Instant) -> Duration {
+    pub(crate) fn idle(&self, now: Moment) -> Duration {
         let latest = Duration::from_millis(self.latest.load(Ordering::Relaxed));
-        now.saturating_duration_since(self.began).saturating_sub(latest)
+        now.since(self.began).saturating_sub(latest)
     }
 
     /// The counts as they are now.
@@ -388,7 +389,7 @@ mod tests {
         let activity = Activity::default();
         let ms = Duration::from_millis;
         let spent = Spent { busy: ms(1), medium: ms(20), others: ms(300) };
-        let now = activity.began + ms(5_000);
+        let now = activity.began.after(ms(5_000));
         activity.count(Command::READ, Status::SUCCESS, &spent, 100, 4_096, now);
         activity.count(Command::CREATE, Status::ACCESS_DENIED, &spent, 200, 73, now);
         activity.count(Command::CHANGE_NOTIFY, Status::SUCCESS, &spent, 0, 0, now);
@@ -402,7 +403,7 @@ mod tests {
         let read = totals.classes[Class::Read as usize];
         assert_eq!((read.count(), read.micros), (1, 321_000));
         assert_eq!(read.buckets[bucket_of(321_000)], 1);
-        assert_eq!(activity.idle(now + ms(40)), ms(40));
+        assert_eq!(activity.idle(now.after(ms(40))), ms(40));
         totals.add(&activity.totals());
         assert_eq!((totals.operations(), totals.others), (6, 1_200_000));
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
+use frevo_net::watchdog::Moment;
 use frevo_wire::dtyp::FileTime;
 use frevo_wire::{Command, Status};
 use parking_lot::Mutex;
@@ -119,7 +119,7 @@ impl Registered {
         spent: &Spent,
         received: usize,
         sent: usize,
-        now: Instant,
+        now: Moment,
     ) {
         self.activity.count(command, status, spent, received, sent, now);
         if is_failure(status) {
