@@ -4,16 +4,18 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
+use tokio::task::coop::unconstrained;
 
 use crate::limits::{BLOCKING_THREADS_PER_CORE_MAX, CORES_MAX, POOL_TRIM_INTERVAL};
 use crate::watchdog::{Histogram, Watched};
@@ -106,10 +108,22 @@ pub fn unbind() {
 /// wait for it beside their work, and then finish.
 pub async fn stopping() {
     let current = CURRENT.with_borrow(Clone::clone);
-    match current {
-        Some(current) => stop_asked(&mut current.stopping.clone()).await,
-        None => std::future::pending().await,
-    }
+    let Some(current) = current else { return std::future::pending().await };
+    let mut waiting = current.stopping.clone();
+    // The wait stays registered with the waker of its last poll, so that it is polled again only for
+    // another waker, or after a change: event loops poll this with each frame. A budget of polls must
+    // not keep it from being registered.
+    let mut asked = pin!(unconstrained(stop_asked(&mut waiting)));
+    let mut told: Option<Waker> = None;
+    poll_fn(|cx| {
+        let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if is_told && matches!(current.stopping.has_changed(), Ok(false)) {
+            return Poll::Pending;
+        }
+        told = Some(cx.waker().clone());
+        asked.as_mut().poll(cx)
+    })
+    .await;
 }
 
 async fn stop_asked(stopping: &mut watch::Receiver<Stop>) {

@@ -96,14 +96,15 @@ pub fn is_overdrawn_with(other: usize) -> bool {
 /// Returns the fill level for `used` bytes of `limit`.
 #[must_use]
 pub const fn of(used: usize, limit: usize) -> Fullness {
-    if used >= limit {
-        Fullness::Full
-    } else if used >= limit - limit / 8 {
-        Fullness::Dire
-    } else if used >= limit - limit / 2 {
-        Fullness::Scarce
-    } else {
+    // Each request asks, and mostly there is room.
+    if used < limit - limit / 2 {
         Fullness::Ample
+    } else if used < limit - limit / 8 {
+        Fullness::Scarce
+    } else if used < limit {
+        Fullness::Dire
+    } else {
+        Fullness::Full
     }
 }
 

@@ -427,7 +427,7 @@ pub(super) fn send_interim(
     };
     connection.enqueue(OutFrame::new(frame));
     // The request still runs, so the event loop is woken to send its interim response.
-    connection.attention.notify_one();
+    connection.attention.call();
 }
 
 impl Connection {

@@ -1,5 +1,6 @@
 //! The event loop of a connection, from its acceptance to its end.
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -178,9 +179,11 @@ impl EventLoop<'_> {
             let Self { stream, reader, in_flight, .. } = &mut *self;
             let under_way = in_flight.len();
             let look = connection.next_break_look();
+            // What was counted before the wait holds for the first read, unless requests go on.
+            let is_counted = Cell::new(under_way == 0);
             tokio::select! {
                 biased;
-                () = connection.attention.notified() => {}
+                () = poll_fn(|cx| connection.attention.poll(cx)) => {}
                 never = driver.drive() => match never {},
                 // The loop ends; requests that have begun are answered after it.
                 () = &mut stopping => {
@@ -210,6 +213,9 @@ impl EventLoop<'_> {
                         yield_if_due().await;
                     }
                     let may_begin = |held, is_inside| {
+                        if is_counted.take() {
+                            return true;
+                        }
                         connection.tally(held, under_way);
                         is_inside || connection.may_begin_frame()
                     };
@@ -242,13 +248,14 @@ impl EventLoop<'_> {
         connection.trust();
         connection.tally(self.reader.held_bytes(), self.in_flight.len());
         self.reader.set_limit(connection.frame_limit());
-        self.reader.allow_room(connection.info.server.ledger.fullness() == Fullness::Ample);
+        let fullness = connection.info.server.ledger.relieve();
+        self.reader.allow_room(fullness == Fullness::Ample);
         let has_place = !connection.is_full_of_replies()
             && self.in_flight.len() < IN_FLIGHT_PER_CONNECTION
             && connection.may_line_up();
         // If memory is short, the next frame is read only when all earlier requests are answered
         // and their responses are sent.
-        let is_short = has_place && connection.is_short_of_memory(self.in_flight.len());
+        let is_short = has_place && connection.is_short_of_memory(fullness, self.in_flight.len());
         Ok((has_place && !is_short, is_short))
     }
 
@@ -271,10 +278,6 @@ impl EventLoop<'_> {
             while let Some(notice) = connection.try_next_notice() {
                 connection.heed(notice, self.stream);
             }
-            connection.tally(self.reader.held_bytes(), self.in_flight.len());
-            if connection.is_short_of_memory(self.in_flight.len()) {
-                break;
-            }
             // The burst ends if other connections should run. It also ends after a CANCEL, so that
             // the cancelled request is answered before the client's later requests, as on Windows
             // and smbd.
@@ -282,6 +285,14 @@ impl EventLoop<'_> {
                 break;
             }
             let may_go_on = connection.incoming.is_widened.get() && !self.reader.has_more();
+            if !may_go_on && !self.reader.has_more() {
+                break;
+            }
+            connection.tally(self.reader.held_bytes(), self.in_flight.len());
+            let fullness = connection.info.server.ledger.relieve();
+            if connection.is_short_of_memory(fullness, self.in_flight.len()) {
+                break;
+            }
             if may_go_on && burst.goes_on(self.stream) {
                 self.receive_more(1, usize::MAX);
             }
@@ -407,8 +418,8 @@ impl Connection {
 
     /// True when there is no memory for more than what is under way here, or for a
     /// holder that has much. Requests that wait for others are charged already.
-    fn is_short_of_memory(&self, in_flight: usize) -> bool {
-        self.info.server.ledger.relieve() == Fullness::Full
+    fn is_short_of_memory(&self, fullness: Fullness, in_flight: usize) -> bool {
+        fullness == Fullness::Full
             && (!self.outgoing.queue.is_empty()
                 || self.is_elsewhere()
                 || in_flight > self.waiting.borrow().len()
@@ -476,6 +487,7 @@ impl Connection {
         self.info.leave();
         self.doom.set(Some(self.doom.get().unwrap_or(Doom::Rule("ended"))));
         self.ended.notify_waiters();
+        self.attention.forget();
         self.incoming.ahead.forget();
         let under_way = self.members.authentications.take().sessions();
         let channels = self.members.take_channels();

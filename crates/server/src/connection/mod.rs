@@ -10,6 +10,7 @@
 mod answer;
 mod answering;
 mod assemble;
+mod attention;
 mod authentication;
 mod breaks;
 mod burst;
@@ -50,6 +51,7 @@ use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::ledger::{Holder, Tabs};
 use crate::objects::notice::Notices;
 use crate::objects::refusal::Doom;
+use attention::Attention;
 use end_reason::End;
 use incoming::Incoming;
 use members::Members;
@@ -81,7 +83,7 @@ pub(crate) struct Connection {
     ended: tokio::sync::Notify,
     /// Wakes the event loop: a response is to be sent although no request has ended, or the
     /// connection is to end.
-    pub(crate) attention: tokio::sync::Notify,
+    attention: Attention,
     /// Notices from other cores.
     notices: Notices,
     /// The device's part. None unless the transport moves data by RDMA.
@@ -112,7 +114,7 @@ impl Connection {
             doom: Cell::new(None),
             stops: Cell::new(false),
             ended: tokio::sync::Notify::new(),
-            attention: tokio::sync::Notify::new(),
+            attention: Attention::default(),
             notices,
             rdma: None,
         }
@@ -159,8 +161,13 @@ impl Connection {
     pub(crate) fn disconnect(&self, why: Doom) {
         if self.doom.get().is_none() {
             self.doom.set(Some(why));
-            self.attention.notify_one();
+            self.attention.call();
         }
+    }
+
+    /// Has the event loop send what is queued, although no request has ended.
+    pub(crate) fn call_event_loop(&self) {
+        self.attention.call();
     }
 
     /// The end of the connection, if it has come: no frame comes, and all that have come have begun.

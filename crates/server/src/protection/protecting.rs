@@ -175,7 +175,7 @@ impl Connection {
         let work = async move { done.await?.ok().map(|framed| finish(unprefixed(framed))) };
         self.outgoing.leaving.borrow_mut().push_work(Box::pin(work), sizes);
         // The request may still be running, so the event loop is woken to send the reply.
-        self.attention.notify_one();
+        self.call_event_loop();
     }
 
     /// Queues the replies whose turn has come. Ready if there were some.
