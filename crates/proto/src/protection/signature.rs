@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use frevo_crypto::{Sender, SignatureNonce, SigningKey, TooShort};
+use frevo_wire::header::{HEADER_LEN, PROTOCOL_ID};
 use frevo_wire::{Command, Header, HeaderFlags, Status};
 
 /// Position of Flags in the header.
@@ -40,18 +41,21 @@ pub fn sign_all(
 }
 
 fn prepare(message: &mut [u8], sender: Sender) -> Result<SignatureNonce, TooShort> {
-    let header = Header::parse(message).map_err(|_| TooShort)?;
-    debug_assert!(is_signable(&header), "{header:?} is not to be signed");
-    let flags = header.flags | HeaderFlags::SIGNED;
+    let facts = Facts::of(message).ok_or(TooShort)?;
+    debug_assert!(
+        Header::parse(message).is_ok_and(|header| is_signable(&header)),
+        "not to be signed"
+    );
+    let flags = facts.flags | HeaderFlags::SIGNED;
     message.get_mut(FLAGS).ok_or(TooShort)?.copy_from_slice(&flags.0.to_le_bytes());
-    Ok(nonce(&header, sender))
+    Ok(facts.nonce(sender))
 }
 
 /// True if `message` from `sender` has the right signature. The message is changed meanwhile and
 /// then restored. A message without SMB2_FLAGS_SIGNED never has one.
 pub fn verify(message: &mut [u8], key: &SigningKey, sender: Sender) -> bool {
-    Header::parse(message).is_ok_and(|header| {
-        header.flags.contains(HeaderFlags::SIGNED) && key.verify(message, nonce(&header, sender))
+    Facts::of(message).is_some_and(|facts| {
+        facts.flags.contains(HeaderFlags::SIGNED) && key.verify(message, facts.nonce(sender))
     })
 }
 
@@ -60,23 +64,50 @@ pub fn verify_all(messages: &mut [&mut [u8]], key: &SigningKey, sender: Sender) 
     let mut signed = Vec::with_capacity(messages.len());
     let mut prepared = Vec::with_capacity(messages.len());
     for message in messages {
-        let header = Header::parse(message).ok();
-        let header = header.filter(|header| header.flags.contains(HeaderFlags::SIGNED));
-        signed.push(header.is_some());
-        if let Some(header) = header {
-            prepared.push((&mut **message, nonce(&header, sender)));
+        let facts = Facts::of(message);
+        let facts = facts.filter(|facts| facts.flags.contains(HeaderFlags::SIGNED));
+        signed.push(facts.is_some());
+        if let Some(facts) = facts {
+            prepared.push((&mut **message, facts.nonce(sender)));
         }
     }
     let mut verdicts = key.verify_all(&mut prepared).into_iter();
     signed.into_iter().map(|signed| signed && verdicts.next().unwrap_or(false)).collect()
 }
 
-fn nonce(header: &Header, sender: Sender) -> SignatureNonce {
-    SignatureNonce {
-        message_id: header.message_id,
-        sender,
-        is_cancel: sender == Sender::Client && header.command == Command::CANCEL,
+/// The fields of a header that a signature is made with. Each message has its header parsed elsewhere,
+/// and is not parsed again for them.
+struct Facts {
+    command: Command,
+    flags: HeaderFlags,
+    message_id: u64,
+}
+
+impl Facts {
+    /// Returns the facts of a message; None where [`Header::parse`] fails.
+    fn of(message: &[u8]) -> Option<Self> {
+        let header: &[u8; HEADER_LEN] = message.first_chunk()?;
+        let is_header = field::<4>(header, 0)? == PROTOCOL_ID
+            && usize::from(u16::from_le_bytes(field(header, 4)?)) == HEADER_LEN;
+        is_header.then_some(Self {
+            command: Command(u16::from_le_bytes(field(header, 12)?)),
+            flags: HeaderFlags(u32::from_le_bytes(field(header, FLAGS.start)?)),
+            message_id: u64::from_le_bytes(field(header, 24)?),
+        })
     }
+
+    fn nonce(&self, sender: Sender) -> SignatureNonce {
+        SignatureNonce {
+            message_id: self.message_id,
+            sender,
+            is_cancel: sender == Sender::Client && self.command == Command::CANCEL,
+        }
+    }
+}
+
+/// Returns the bytes of a field of a header.
+fn field<const N: usize>(header: &[u8; HEADER_LEN], at: usize) -> Option<[u8; N]> {
+    header.get(at..)?.first_chunk().copied()
 }
 
 #[cfg(test)]
@@ -135,6 +166,24 @@ mod tests {
         let mut signed = message(Command::READ, HeaderFlags::EMPTY);
         sign(&mut signed, &key, Sender::Client).unwrap();
         assert!(!verify(&mut signed, &key, Sender::Server));
+    }
+
+    fn nonce(header: &Header, sender: Sender) -> SignatureNonce {
+        Facts::of(&header.to_bytes()).unwrap().nonce(sender)
+    }
+
+    #[test]
+    fn what_is_no_header_has_no_facts() {
+        let header = header(Command::READ, HeaderFlags::SIGNED).to_bytes();
+        let facts = Facts::of(&header).unwrap();
+        let expected = (Command::READ, HeaderFlags::SIGNED, 5);
+        assert_eq!((facts.command, facts.flags, facts.message_id), expected);
+        assert!(Facts::of(&header[..63]).is_none());
+        for at in [0, 3, 4, 5] {
+            let mut wrong = header;
+            wrong[at] ^= 1;
+            assert!(Facts::of(&wrong).is_none() && Header::parse(&wrong).is_err(), "{at}");
+        }
     }
 
     #[test]
