@@ -16,6 +16,7 @@
 
 use std::borrow::Cow;
 
+use frevo_store::name::parts;
 use frevo_store::{Fault, Name, vfs::VfsResult};
 use frevo_wire::fscc::reserved;
 
@@ -127,7 +128,7 @@ impl DiskPath {
     /// Converts a name; the root becomes ".".
     pub(crate) fn of(name: &Name, posix: bool, spelling: Spelling) -> VfsResult<Self> {
         let mut bytes = Vec::with_capacity(name.path().len() + 8);
-        for component in name.components() {
+        for component in parts(name.path(), b'\\').filter(|component| !component.is_empty()) {
             if !bytes.is_empty() {
                 bytes.push(b'/');
             }

@@ -67,18 +67,18 @@ impl Name {
     /// INVALID_PARAMETER (MS-SMB2 3.3.5.9 note 303).
     pub fn parse(text: &str, rules: Rules) -> Result<Self, Status> {
         let exact = rules == Rules::Posix;
-        let separator = if exact { '/' } else { '\\' };
-        if text.starts_with(separator) {
+        let separator = if exact { b'/' } else { b'\\' };
+        if text.as_bytes().first() == Some(&separator) {
             return Err(Status::INVALID_PARAMETER);
         }
         if has_more_units(text, NAME_UNITS) {
             return Err(Status::OBJECT_NAME_INVALID);
         }
-        let (path, stream) = match (rules, text.split_once(':')) {
-            (Rules::Windows, Some((path, stream))) => (path, parse_stream(path, stream)?),
+        let (path, stream) = match (rules, split_at_byte(text, b':')) {
+            (Rules::Windows, (path, Some(stream))) => (path, parse_stream(path, stream)?),
             _ => (text, None),
         };
-        let components = || path.split(separator).filter(|component| !component.is_empty());
+        let components = || parts(path, separator).filter(|component| !component.is_empty());
         // A component and its separator take at least two bytes, so a short path cannot exceed the
         // limit and is not counted.
         if path.len() / 2 >= NAME_COMPONENTS && components().nth(NAME_COMPONENTS).is_some() {
@@ -154,12 +154,19 @@ impl Name {
 
     /// Returns the last component; empty for the root.
     pub fn last(&self) -> &str {
-        self.path.rsplit('\\').next().unwrap_or("")
+        self.last_separator()
+            .and_then(|at| self.path.get(at.saturating_add(1)..))
+            .unwrap_or(&self.path)
+    }
+
+    /// Returns the place of the last separator.
+    fn last_separator(&self) -> Option<usize> {
+        self.path.bytes().rposition(|byte| byte == b'\\')
     }
 
     /// Returns the name of the containing directory; the root contains itself.
     pub fn parent(&self) -> Self {
-        let parent = self.path.rsplit_once('\\').map_or("", |(parent, _)| parent);
+        let parent = self.last_separator().and_then(|at| self.path.get(..at)).unwrap_or_default();
         Self { path: String::from(parent), stream: None, exact: self.exact }
     }
 
@@ -207,6 +214,24 @@ impl fmt::Display for Name {
     }
 }
 
+/// Returns the text before the first `separator`, which is ASCII, and the text behind it if it is there.
+fn split_at_byte(text: &str, separator: u8) -> (&str, Option<&str>) {
+    let found = text.bytes().position(|byte| byte == separator);
+    let halves = found.and_then(|at| Some((text.get(..at)?, text.get(at.saturating_add(1)..)?)));
+    halves.map_or((text, None), |(before, behind)| (before, Some(behind)))
+}
+
+/// Returns the parts of `text` between separators, which are ASCII, like [`str::split`]. That looks for
+/// separators in a way that is fast for long texts; names are short.
+pub fn parts(text: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    core::iter::from_fn(move || {
+        let (part, behind) = split_at_byte(rest?, separator);
+        rest = behind;
+        Some(part)
+    })
+}
+
 /// Returns the FNV-1a hash of the upper case, mixed, and never 0.
 fn stream_id(stream: &str) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325u64;
@@ -239,7 +264,7 @@ fn has_more_units(text: &str, most: usize) -> bool {
 
 /// True for a path that begins in the form `subfolder\..\`.
 fn begins_with_a_return(path: &str) -> bool {
-    let mut parts = path.split('\\').filter(|part| !part.is_empty());
+    let mut parts = parts(path, b'\\').filter(|part| !part.is_empty());
     let begins = !matches!(parts.next(), None | Some("." | "..")) && parts.next() == Some("..");
     begins && (parts.next().is_some() || path.ends_with('\\'))
 }
@@ -346,6 +371,15 @@ mod tests {
         assert_eq!(parse("a").unwrap().child("b"), parse("a\\b").unwrap());
         assert!(parse("a\\b").unwrap().is_below(&parse("a").unwrap()));
         assert!(!parse("aa\\b").unwrap().is_below(&parse("a").unwrap()));
+    }
+
+    #[test]
+    fn parts_are_those_of_a_split() {
+        for text in ["", "a", "\\", "a\\", "\\a", "a\\\\b", "é\\ж\\c", "a/b\\:"] {
+            assert!(parts(text, b'\\').eq(text.split('\\')), "{text}");
+            let split = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
+            assert_eq!(split_at_byte(text, b':'), split, "{text}");
+        }
     }
 
     #[test]

@@ -53,7 +53,9 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     {
         file.settle_times(rq.server().ambient.now());
     }
-    let from = open.file().ok().map(FileOpen::name);
+    let names = request.info_type == InfoType::FILE
+        && file::changes_names(FileInfoClass(request.file_info_class));
+    let from = open.file().ok().filter(|_| names).map(FileOpen::name);
     let mut kept = open.file().ok().and_then(|file| guarded(&request, file));
     if let (InfoType::FILE, Ok(file)) = (request.info_type, open.file())
         && let Some(end) =

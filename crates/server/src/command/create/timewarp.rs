@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use frevo_store::name::{Name, Rules};
+use frevo_store::name::{Name, Rules, parts};
 use frevo_store::snapshot::Moment;
 use frevo_store::{Fault, Vfs};
 use frevo_wire::Status;
@@ -54,11 +54,9 @@ fn snapshot(live: &Arc<dyn Vfs>, moment: Moment) -> Result<Arc<dyn Vfs>, Status>
 
 /// The first component that is a token, and the name without it.
 fn token(text: &str) -> Option<(Moment, Cow<'_, str>)> {
-    let mut components = text.split('\\');
-    let moment = components.find_map(Moment::of_token)?;
+    let moment = parts(text, b'\\').find_map(Moment::of_token)?;
     let mut is_left_out = false;
-    let rest: Vec<&str> = text
-        .split('\\')
+    let rest: Vec<&str> = parts(text, b'\\')
         .filter(|component| {
             let is_token = !is_left_out && Moment::of_token(component).is_some();
             is_left_out |= is_token;

@@ -1,7 +1,7 @@
 //! Parameters that a CREATE may have: MS-SMB2 2.2.13, 3.3.5.9, MS-FSA 2.1.5.1 phase 1.
 
 use frevo_store::Name;
-use frevo_store::name::Rules;
+use frevo_store::name::{Rules, parts};
 use frevo_store::security::Privileges;
 use frevo_store::security::check::map_generic;
 use frevo_wire::Status;
@@ -124,7 +124,7 @@ pub(super) fn stream_type(
     name: &Name,
     request: &mut Request<'_>,
 ) -> Result<(), Status> {
-    let directory = match text.split(':').nth(2) {
+    let directory = match parts(text, b':').nth(2) {
         // A stream name without a type, as in "file:stream", means a data stream.
         None if name.stream().is_some() => false,
         None => return Ok(()),

@@ -52,7 +52,8 @@ pub(super) fn set_ex(open: &Open, file: &FileOpen, flags: DispositionFlags) -> R
 
 /// Fails when the file must not be removed.
 fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
-    if file.name().is_root() {
+    let name = file.name();
+    if name.is_root() {
         return Err(Status::ACCESS_DENIED);
     }
     // If the file system takes no changes now, the deletion is refused at once, because the close
@@ -61,7 +62,7 @@ fn check(file: &FileOpen, ignore_readonly: bool) -> Result<(), Status> {
     if !ignore_readonly && file.node.is_read_only().map_err(Fault::status)? {
         return Err(Status::CANNOT_DELETE);
     }
-    impersonation::check_removal(&*file.vfs, &*file.node, &file.name())?;
+    impersonation::check_removal(&*file.vfs, &*file.node, &name)?;
     if file.is_directory && file.node.has_entries().map_err(Fault::status)? {
         return Err(Status::DIRECTORY_NOT_EMPTY);
     }

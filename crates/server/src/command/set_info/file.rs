@@ -148,26 +148,32 @@ pub(super) fn set(
         OpenTarget::File(file) => file,
         OpenTarget::Pipe(_) => return ipc::set_pipe_info(open, class, bytes),
     };
-    let from = file.name();
+    let from = changes_names(class).then(|| file.name());
+    let from = from.as_ref();
     apply(open, file, files, class, bytes)?;
-    audit(open, class, row.recorded, bytes, &from, Ok(()));
-    if changes_content(file, class, &from) {
+    audit(open, class, row.recorded, bytes, from, Ok(()));
+    if changes_content(file, class, from) {
         file.set_archive();
     }
-    report(file, files, class, bytes, &from);
+    report(file, files, class, bytes, from);
     Ok(())
 }
 
+/// True for a class that changes or adds a name.
+pub(super) const fn changes_names(class: FileInfoClass) -> bool {
+    matches!(class, FileInfoClass::RENAME | FileInfoClass::RENAME_EX | FileInfoClass::LINK)
+}
+
 /// True when a class that was applied makes the file one to be archived: MS-FSA 2.1.5.15.1, .5, .6,
-/// .7 and .12. `from` is the name before.
-fn changes_content(file: &FileOpen, class: FileInfoClass, from: &Name) -> bool {
+/// .7 and .12. `from` is the name before, for a class that changes names.
+fn changes_content(file: &FileOpen, class: FileInfoClass, from: Option<&Name>) -> bool {
     match class {
         FileInfoClass::ALLOCATION
         | FileInfoClass::END_OF_FILE
         | FileInfoClass::FULL_EA
         | FileInfoClass::LINK => true,
         FileInfoClass::RENAME | FileInfoClass::RENAME_EX => {
-            !file.is_directory && file.name() != *from
+            !file.is_directory && from != Some(&file.name())
         }
         _ => false,
     }
@@ -179,18 +185,18 @@ pub(super) fn record_refused(open: &Open, class: FileInfoClass, bytes: &[u8], st
     match row.recorded {
         Recorded::Data => audited::write_refused(open, status),
         Recorded::Removal => audited::removal_refused(open, status),
-        recorded => audit(open, class, recorded, bytes, &file.name(), Err(status)),
+        recorded => audit(open, class, recorded, bytes, Some(&file.name()), Err(status)),
     }
 }
 
 /// Records the change of a class, but for those that are recorded when the handle is closed. `from`
-/// is the name before.
+/// is the name before, for a class that changes names.
 fn audit(
     open: &Open,
     class: FileInfoClass,
     recorded: Recorded,
     bytes: &[u8],
-    from: &Name,
+    from: Option<&Name>,
     applied: Result<(), Status>,
 ) {
     if open.tree().share.audit.is_none() {
@@ -203,12 +209,12 @@ fn audit(
                 FileInfoClass::RENAME_EX => rename::wanted_ex(bytes, file.posix),
                 _ => rename::wanted(bytes, file.posix),
             };
-            if let Ok(wanted) = wanted {
+            if let (Ok(wanted), Some(from)) = (wanted, from) {
                 audited::renamed(open, from, wanted.name(), applied);
             }
         }
         Recorded::Link => {
-            if let Ok(wanted) = rename::wanted(bytes, file.posix) {
+            if let (Ok(wanted), Some(from)) = (rename::wanted(bytes, file.posix), from) {
                 audited::linked(open, from, wanted.name(), applied);
             }
         }
@@ -223,10 +229,16 @@ fn audit(
 }
 
 /// MS-FSA 2.1.5.15: what those who watch are told.
-fn report(file: &FileOpen, files: &FileTable, class: FileInfoClass, bytes: &[u8], from: &Name) {
+fn report(
+    file: &FileOpen,
+    files: &FileTable,
+    class: FileInfoClass,
+    bytes: &[u8],
+    from: Option<&Name>,
+) {
     let matches = match class {
         FileInfoClass::RENAME | FileInfoClass::RENAME_EX => {
-            if file.name() != *from {
+            if let Some(from) = from.filter(|from| file.name() != **from) {
                 file.report_rename(files, from);
             }
             return;
