@@ -1,3 +1,6 @@
+mod files;
+mod openness;
+
 use frevo_config::{Config, DialectName, EncryptionChoice, Mode, RunAsChoice, SigningChoice, Who};
 
 use super::modules;
@@ -110,163 +113,6 @@ fn networks_are_listened_on() {
     let listen: Vec<String> = config.server.listen.iter().map(ToString::to_string).collect();
     let wanted = ["127.0.0.0/8", "eth0", "192.0.2.0/24", "203.0.113.9", "2001:db8::/32"];
     assert_eq!(listen, wanted);
-}
-
-/// Each name of Samba 4.22 is in the table of options, or belongs to a module that is known.
-#[test]
-fn every_option_of_samba_is_known() {
-    let names = include_str!("fixtures/options-4.22.txt");
-    assert!(names.lines().count() > 500);
-    for line in names.lines() {
-        let (_, name) = line.split_once(' ').unwrap();
-        let squeezed = words::squeezed(name);
-        let is_known = match options::canonical(&squeezed) {
-            Some((name, _)) => {
-                options::of_share(name).is_some() || options::of_global(name).is_some()
-            }
-            None => name.contains(':') && modules::is_known(&squeezed),
-        };
-        assert!(is_known, "{name}");
-    }
-}
-
-/// Each option that restricts keeps its share, or everything, from being converted; with a value
-/// that restricts nothing, and for each other option, the share is converted.
-#[test]
-fn no_option_opens_a_share() {
-    let names = include_str!("fixtures/options-4.22.txt");
-    for name in names.lines().filter_map(|line| line.split_once(' ')).map(|(_, name)| name) {
-        let Some((known, _)) = options::canonical(&words::squeezed(name)) else { continue };
-        let row = options::of_share(known).or_else(|| options::of_global(known)).unwrap();
-        let is_global = options::of_share(known).is_none();
-        let text = |value: &str| {
-            if is_global {
-                format!("[global]\n{name} = {value}\n[x]\npath = /x\n")
-            } else {
-                format!("[global]\n[x]\npath = /x\n{name} = {value}\n")
-            }
-        };
-        match row.effect {
-            Effect::Opens => {
-                assert!(!is_shared(&text("strange")), "{name} is lost");
-                // An option in [global] applies to all shares, so a strange value there also keeps
-                // the share from being converted.
-                let all = format!("[global]\n{name} = strange\n[x]\npath = /x\n");
-                assert!(!is_shared(&all), "{name} of [global] is lost");
-                for value in row.harmless_values() {
-                    assert!(is_shared(&text(value)), "{name} = {value} restricts nothing");
-                }
-            }
-            Effect::Converted => {}
-            _ => assert!(is_shared(&text("strange")), "{name} restricts nothing"),
-        }
-    }
-    for unknown in ["no such thing = 1", "nosuch:option = 1"] {
-        assert!(!is_shared(&format!("[x]\npath = /x\n{unknown}\n")), "{unknown}");
-        assert!(!is_shared(&format!("[global]\n{unknown}\n[x]\npath = /x\n")), "{unknown}");
-    }
-}
-
-#[test]
-fn no_module_opens_a_share() {
-    for module in modules::all() {
-        let name = module.name;
-        let own = format!("[x]\npath = /x\nvfs objects = streams_xattr {name}\n");
-        let of_all = format!("[global]\nvfs object = {name}\n[x]\npath = /x\n");
-        for text in [own, of_all] {
-            assert_eq!(is_shared(&text), module.effect != Effect::Opens, "{name}");
-        }
-    }
-    for unknown in ["nosuch", "/usr/lib/samba/vfs/mine.so"] {
-        assert!(!is_shared(&format!("[x]\npath = /x\nvfs objects = {unknown}\n")), "{unknown}");
-    }
-    // The modules `readonly` and `worm` forbid writing, so the share must not become writable in
-    // Frevo.
-    let (config, ..) = import("[x]\npath=/x\nread only=no\nwrite list=ann\nvfs objects=readonly\n");
-    assert!(config.shares[0].read_only && config.shares[0].write_list.is_empty());
-    let worm = "[x]\npath=/x\nread only=no\nvfs objects=worm\nworm:grace_period=300\n";
-    assert!(!is_shared(worm));
-    let acl = "vfs objects = acl_xattr\n[x]\npath=/x\n";
-    assert!(!is_shared(&format!("[global]\nacl_xattr:ignore system acls = yes\n{acl}")));
-    assert!(!is_shared(&format!("[global]\nacl_xattr:security_acl_name = user.other\n{acl}")));
-    assert!(is_shared(&format!("[global]\nacl_xattr:ignore system acls = no\n{acl}")));
-    // In Samba an option has no effect if its module is not loaded, so it does not keep the share
-    // from being converted.
-    assert!(is_shared("[x]\npath=/x\nacl_xattr:ignore system acls = yes\n"));
-}
-
-#[test]
-fn nothing_becomes_more_open() {
-    for narrowing in [
-        "valid users = %U",
-        "valid users = &netgroup",
-        "valid users = OTHER\\ann",
-        "invalid users = %U",
-        "write list = %G",
-        "hosts allow = pc.example.com",
-        "hosts deny = nas.example.com",
-        "hosts deny = ALL EXCEPT pc.example.com",
-        "hosts allow = 192.0.2.0/255.0.255.0",
-        "hosts allow = @netgroup",
-        "veto files = /%U.key/",
-        "dont descend = /proc",
-        "dontdescend = /proc",
-        "force user = %m",
-        "force group = +staff",
-        "create mask = rw",
-        "copy = other",
-        "available = no",
-        "inherit permissions = yes",
-        "preexec close = yes",
-        "path = /srv/%m",
-    ] {
-        let (config, toml, report) = import(&format!("[x]\npath = /x\n{narrowing}\n"));
-        assert!(config.shares.is_empty(), "{narrowing}");
-        assert!(toml.contains("# [[share]]\n# name = \"x\"\n"), "{toml}");
-        assert!(toml.contains("# Not shared: ") && report.contains("Not shared"), "{report}");
-        // A parameter in [global] applies to all shares, so the share [x] is refused in this case,
-        // too.
-        if !narrowing.starts_with("copy") && !narrowing.starts_with("path") {
-            assert!(!is_shared(&format!("[global]\n{narrowing}\n[x]\npath = /x\n")), "{narrowing}");
-        }
-    }
-    for refused in [
-        "include = /etc/samba/more.conf",
-        "config file = /etc/samba/%m.conf",
-        "config backend = registry",
-        "root directory = /srv",
-        "obey pam restrictions = yes",
-        "username map script = /bin/map",
-        "username map = maps/%m",
-        "ntlm auth = disabled",
-        "server smb3 encryption algorithms = AES-512",
-        "bind interfaces only = yes\ninterfaces = eth*",
-        "server smb transports = quic",
-    ] {
-        assert!(!is_shared(&format!("[global]\n{refused}\n[x]\npath = /x\n")), "{refused}");
-    }
-    // In smb.conf a default below a share applies to later shares only; such a text is not
-    // converted.
-    assert!(!is_shared("[x]\npath=/x\n[global]\nread only = no\n"));
-    for harmless in ["max connections = 0", "hosts allow = ALL", "hide unreadable = no"] {
-        assert!(is_shared(&format!("[x]\npath = /x\n{harmless}\n")), "{harmless}");
-    }
-    let (config, ..) = import("[global]\nhide unreadable = yes\n[x]\npath = /x\n");
-    assert!(config.shares[0].hide_unreadable && !config.shares[0].inherited_as_set);
-    let (config, ..) = import("[x]\npath = /x\nacl flag inherited canonicalization = no\n");
-    assert!(config.shares[0].inherited_as_set);
-}
-
-#[test]
-fn what_restricts_can_be_accepted() {
-    let text = "[global]\nobey pam restrictions = yes\n[x]\npath = /x\nvfs objects = worm\n\
-                hide special files = yes\n";
-    let (config, _, report) =
-        import_with(text, &["Obey PAM restrictions", "worm", "hidespecialfiles"]);
-    assert!(!report.is_refused() && config.shares.len() == 1, "{:?}", report.lines());
-    assert_eq!(report.of(Weight::LeftOut).filter(|line| line.ends_with(": accepted")).count(), 3);
-    let (config, _, report) = import_with(text, &["worm"]);
-    assert!(report.is_refused() && config.shares.is_empty());
 }
 
 #[test]
@@ -399,25 +245,6 @@ fn recycle_bins_are_taken_over() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_said() {
-    let (config, _, report) = import(
-        "[printers]\npath=/x\n[print$]\n[a]\n[b]\npath=/home/%m\n[c]\npath=x\n\
-         [bad/name]\npath=/x\n[spool]\npath=/x\nprintable = yes\n",
-    );
-    assert!(config.shares.is_empty());
-    for line in [
-        "[printers] printing is not supported",
-        "[a] the path is missing",
-        "[b] the path /home/%m",
-        "[c] the path x",
-        "[bad/name] the share name",
-        "[spool] it is a printer",
-    ] {
-        assert!(report.contains(&format!("  {line}")), "{line} not in\n{report}");
-    }
-}
-
-#[test]
 fn home_folders_and_folders_by_user_are_taken_over() {
     let (config, toml, report) = import(
         "[homes]\nread only = no\nvalid users = %S\nbrowseable = no\n\
@@ -450,12 +277,6 @@ fn smb1_is_not_taken_over() {
     assert_eq!(config.server.signing, None);
     assert!(report.contains("SMB1 is not supported"));
     assert!(report.contains("signing cannot be switched off"));
-}
-
-#[test]
-fn a_line_that_is_no_smb_conf_is_named() {
-    assert_eq!(SmbConf::parse("[a]\nb = 1\nnonsense\n").unwrap_err().line, 3);
-    assert_eq!(SmbConf::parse("[a\n").unwrap_err().line, 1);
 }
 
 /// Found by the fuzzer: TOML refuses control characters in comments.
@@ -500,29 +321,6 @@ fn what_is_imported_does_not_contradict_itself() {
     assert_eq!(lists(2), (vec!["bob"], vec!["ann"]));
     assert_eq!(lists(3), (vec![], vec!["ann"]));
     assert!(report.contains("write list = ann @it: everybody may write to the share"), "{report}");
-}
-
-/// A whole server's configuration gives this frevo.toml and this report, sorted by weight. With
-/// WRITE_FIXTURES in the environment the test writes them, to be read after a change.
-#[test]
-fn the_configuration_of_a_company() {
-    let text = include_str!("fixtures/company.conf");
-    let (_, toml, report) = import_with(text, &["obey pam restrictions"]);
-    let report = report.lines().join("\n") + "\n";
-    if std::env::var_os("WRITE_FIXTURES").is_some() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/import/fixtures");
-        std::fs::write(format!("{folder}/company.toml"), &toml).unwrap();
-        std::fs::write(format!("{folder}/company.report"), &report).unwrap();
-    }
-    for (found, wanted, name) in [
-        (toml, include_str!("fixtures/company.toml"), "company.toml"),
-        (report, include_str!("fixtures/company.report"), "company.report"),
-    ] {
-        for (number, (found, wanted)) in found.lines().zip(wanted.lines()).enumerate() {
-            assert_eq!(found, wanted, "{name}:{}", number + 1);
-        }
-        assert_eq!(found.lines().count(), wanted.lines().count(), "{name}");
-    }
 }
 
 /// A member of a domain: its names keep their domains, and its users can log on.
@@ -591,33 +389,6 @@ fn home_folders_are_their_users() {
     assert_eq!(config.shares[1].run_as, Some(RunAsChoice::User));
 }
 
-/// Nothing is written that `frevo check` refuses.
-#[test]
-fn contradictions_of_the_smb_conf_do_not_go_on() {
-    for (text, min, max) in [
-        ("protocol = SMB2\n", None, None),
-        ("max protocol = SMB2_02\nmin protocol = SMB2\n", Some(DialectName::Smb21), None),
-        ("max protocol = SMB3_00\nmin protocol = SMB3_11\n", Some(DialectName::Smb311), None),
-        ("max protocol = SMB3\n", None, Some(DialectName::Smb311)),
-    ] {
-        let (config, _, report) =
-            import(&format!("[global]\n{text}[x]\npath=/x\nsmb encrypt=required\n"));
-        assert_eq!((config.server.min_dialect, config.server.max_dialect), (min, max), "{text}");
-        let found = crate::config_contradictions::of_share(&config.shares[0], &config);
-        assert!(found.is_empty(), "{found:?}");
-        assert_eq!(report.contains("clients may use newer dialects"), max.is_none(), "{report}");
-    }
-    let (config, ..) = import("[x]\npath=/x\nvalid users=ann bob\ninvalid users=Ann\n");
-    assert_eq!(
-        (words(&config.shares[0].allow), words(&config.shares[0].deny)),
-        (vec!["bob"], vec!["Ann"])
-    );
-    for nobody in ["valid users=ann\ninvalid users=ann", "smb encrypt=required"] {
-        let (config, ..) = import(&format!("[global]\nsmb encrypt=off\n[x]\npath=/x\n{nobody}\n"));
-        assert!(config.shares.is_empty(), "{nobody}");
-    }
-}
-
 #[test]
 fn forced_modes_are_modes() {
     let (config, _, report) = import(
@@ -640,146 +411,6 @@ fn forced_modes_are_modes() {
         assert!(report.contains(line), "{line} not in {report}");
     }
     assert!(!report.contains("[c]"), "{report}");
-}
-
-/// Files of distributions pass, with the host's own rules.
-#[test]
-fn stock_files_pass() {
-    let debian = "[global]\nworkgroup = WORKGROUP\nlog file = /var/log/samba/log.%m\n\
-                  server role = standalone server\nobey pam restrictions = yes\n\
-                  unix password sync = yes\nmap to guest = bad user\nusershare allow guests = yes\n\
-                  [homes]\nbrowseable = no\nread only = yes\ncreate mask = 0700\nvalid users = %S\n\
-                  [printers]\nprintable = yes\npath = /var/tmp\n[print$]\npath = /var/lib/samba/printers\n";
-    let of = |text: &str, host: &HostFacts| {
-        let (toml, report) = convert(&SmbConf::parse(text).unwrap(), &[], host);
-        let shares = Config::parse(&toml).unwrap().shares.len();
-        ((!report.is_refused()).then_some(shares), report.lines().join("\n"))
-    };
-    let usual = HostFacts { pam: pam::Pam::Plain, ..HostFacts::default() };
-    assert_eq!(of(debian, &usual).0, Some(1), "{}", of(debian, &usual).1);
-    // If the PAM rules are unknown, or refuse users, nothing is converted.
-    assert_eq!(of(debian, &HostFacts::default()).0, None);
-    let strict = pam::Pam::Restricting("pam_access.so".into());
-    let (shares, report) = of(debian, &HostFacts { pam: strict, ..HostFacts::default() });
-    assert!(shares.is_none() && report.contains("pam_access.so in /etc/pam.d/samba"), "{report}");
-
-    // The host's Samba ignores options that it does not know, so they restrict nobody and the
-    // conversion continues.
-    let unknown = "[global]\nNT-domain = x\n[a]\npath = /a\nvallid users = ann\n";
-    assert_eq!(of(unknown, &HostFacts::default()).0, None);
-    let ignored = ["nt-domain", "vallidusers"].map(str::to_owned).into();
-    let (shares, report) = of(unknown, &HostFacts { ignored, ..HostFacts::default() });
-    assert_eq!(shares, Some(1), "{report}");
-    assert_eq!(report.matches("does not know the option either").count(), 2, "{report}");
-
-    let map = "[global]\nusername map = /etc/samba/map\n[a]\npath = /a\n";
-    use host_facts::UserMapFile::{Faulty, Missing};
-    let with = |user_map| of(map, &HostFacts { user_map, ..HostFacts::default() });
-    assert!(with(Missing).0.is_some() && with(Missing).1.contains("there is no such file here"));
-    assert_eq!(with(Faulty("line 1: *".into())).0, None);
-}
-
-/// Files that are included are part of the smb.conf, where they can be read.
-#[test]
-fn included_files_count() {
-    let place = tempfile::tempdir().unwrap();
-    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
-    let more = "[global]\nhosts allow = 192.0.2.\n[y]\npath=/y\ninclude = INNER\n";
-    std::fs::write(at("more"), more.replace("INNER", &at("inner"))).unwrap();
-    std::fs::write(at("inner"), "valid users = ann\n").unwrap();
-    let text =
-        format!("[global]\ninclude = {}\n[x]\npath=/x\ninclude = {}\n", at("more"), at("none"));
-    let conf = parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap();
-    let (toml, report) = convert(&conf, &[], &HostFacts::default());
-    let config = Config::parse(&toml).unwrap();
-    let [y, x] = &config.shares[..] else { panic!("{toml}") };
-    assert_eq!((words(&y.allow), y.hosts_allow.len(), x.hosts_allow.len()), (vec!["ann"], 1, 1));
-    let report = report.lines().join("\n");
-    assert!(
-        report.contains("the file is taken over") && report.contains("Samba goes on without it")
-    );
-
-    // The error message names the included file in which the fault is.
-    std::fs::write(at("inner"), "nonsense\n").unwrap();
-    let failure = parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap_err().to_string();
-    assert!(failure.starts_with(&format!("{}:1: ", at("inner"))), "{failure}");
-    // The first file includes itself; the second one is longer than the limit.
-    std::fs::write(at("more"), format!("include = {}\n", at("more"))).unwrap();
-    let (_, report) = convert(
-        &parse(&text, Path::new("smb.conf"), Origin::ThisHost).unwrap(),
-        &[],
-        &HostFacts::default(),
-    );
-    assert!(report.is_refused());
-    std::fs::write(at("more"), "x".repeat(BYTES_MAX as usize + 1)).unwrap();
-    assert!(
-        parse(&text, Path::new("smb.conf"), Origin::ThisHost)
-            .unwrap_err()
-            .to_string()
-            .contains("is longer than")
-    );
-}
-
-/// Files begin like testparm's output that samba-tool wrote, or that had lines added later.
-#[test]
-fn no_file_counts_as_output_of_testparm() {
-    let place = tempfile::tempdir().unwrap();
-    let more = place.path().join("more").to_str().unwrap().to_owned();
-    std::fs::write(&more, "valid users = ann\n").unwrap();
-    let share = "[x]\n\tpath = /x\n";
-    let included = format!("# Global parameters\n[global]\n{share}\tinclude = {more}\n");
-    let copying = format!("# Global parameters\n[global]\n[a]\npath=/a\n{share}\tcopy = a\n");
-    let of = |text: &str, origin, accepted: &[&str]| {
-        let conf = parse(text, Path::new("smb.conf"), origin).unwrap();
-        let accepted: Vec<String> = accepted.iter().map(ToString::to_string).collect();
-        let (toml, _) = convert(&conf, &accepted, &HostFacts::default());
-        let mut shares = Config::parse(&toml).unwrap().shares.into_iter();
-        shares.find(|share| share.name.get_ref().as_str() == "x").map(|share| share.allow)
-    };
-    assert_eq!(words(&of(&included, Origin::ThisHost, &[]).unwrap()), ["ann"]);
-    for (text, option) in [(included, "include"), (copying, "copy")] {
-        assert!(of(&text, Origin::OtherHost, &[]).is_none(), "{text}");
-        assert!(of(&text, Origin::OtherHost, &[option]).is_some(), "{text}");
-        assert!(of(&text, Origin::Testparm, &[]).is_some(), "the user says that it is: {text}");
-    }
-}
-
-/// As `testparm -s` of Samba 4.17 prints it.
-#[test]
-fn output_of_testparm_is_taken_over_whole() {
-    let text = "# Global parameters\n[global]\n\tworkgroup = INC\n\tidmap config * : backend = tdb\n\
-                \tinclude = /etc/samba/more.conf\n\n\n[media]\n\tpath = /srv/media\n\tread only = No\n\n\n\
-                [copied]\n\tcomment = x\n\tcopy = media\n\tpath = /srv/copied\n\tread only = No\n";
-    let of = |origin| {
-        let conf = parse(text, Path::new("-"), origin).unwrap();
-        let (toml, report) = convert(&conf, &[], &HostFacts::default());
-        (Config::parse(&toml).unwrap().shares.len(), report)
-    };
-    let (shares, report) = of(Origin::Testparm);
-    assert_eq!((shares, report.is_refused()), (2, false), "{:?}", report.lines());
-    for option in ["include = /etc/samba/more.conf: testparm has", "copy = media: testparm has"] {
-        assert!(report.of(Weight::Harmless).any(|line| line.contains(option)), "{option}");
-    }
-    assert!(of(Origin::OtherHost).1.is_refused());
-}
-
-/// The smb.conf of this host tells whether PAM's rules are obeyed; one that cannot be read tells nothing.
-#[test]
-fn an_smb_conf_that_cannot_be_read_is_no_leave() {
-    let place = tempfile::tempdir().unwrap();
-    let (none, here) = (place.path().join("none"), place.path().join("smb.conf"));
-    let obeys = || obeys_pam_in(&[&none, &here]);
-    assert!(!obeys().unwrap(), "there is none");
-    for (text, is_obeyed) in [
-        (&b"[global]\nobey pam restrictions = yes\n"[..], Some(true)),
-        (b"[global]\nobey pam restrictions = no\n", Some(false)),
-        (b"[x]\npath = /x\n", Some(false)),
-        (b"# caf\xe9\n[global]\nobey pam restrictions = yes\n", None),
-        (b"[global\n", None),
-    ] {
-        std::fs::write(&here, text).unwrap();
-        assert_eq!(obeys().ok(), is_obeyed, "{}", text.escape_ascii());
-    }
 }
 
 /// Losses by Samba's defaults, and by options without an equal, are told with what to do.
@@ -814,17 +445,4 @@ fn what_is_lost_is_said() {
     );
     // full_audit has no list here, so it records nothing.
     assert!(toml.contains("audit = []\n"), "{toml}");
-}
-
-/// Terminals obey nothing of an smb.conf, in the report and in the frevo.toml.
-#[test]
-fn control_characters_do_not_reach_the_terminal() {
-    let (_, toml, report) = import(
-        "[global]\nserver string = a\u{1b}[2Jb\u{9b}2J\nnetbios name = \u{1b}]0;x\u{7}\n\
-         [x]\npath=/x\u{1b}[2J\ncomment = \u{9b}2J\nvfs objects = \u{1b}c\n",
-    );
-    for text in [&toml, &report] {
-        let bad = text.chars().find(|c| c.is_control() && *c != '\n');
-        assert_eq!(bad, None, "{text:?}");
-    }
 }
