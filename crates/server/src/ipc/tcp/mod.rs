@@ -4,6 +4,7 @@
 //! of the server, and its calls are signed or sealed; the endpoint mapper alone answers everybody.
 //! One task serves a connection on its core; calls run beside the core.
 
+mod counts;
 mod logon;
 mod works;
 
@@ -25,11 +26,11 @@ use crate::base::limits::{
 };
 use crate::objects::admission::{EVICTED, Ticket};
 use crate::objects::audited;
-use crate::objects::ledger::{Charge, Kind};
 use crate::objects::pipe::PipeEnd;
 use crate::objects::server::ServerState;
 use crate::objects::session::Identity;
 use crate::objects::settings::Encryption;
+use counts::Counts;
 use logon::User;
 use works::Works;
 
@@ -52,9 +53,7 @@ type End = Option<&'static str>;
 pub(crate) async fn serve(server: Arc<ServerState>, stream: Stream, ticket: Ticket, port: Port) {
     let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
     let network = server.ledger.network(peer.ip());
-    let charge = network.charge(Kind::Connection, 0);
-    let association = network.charge(Kind::Association, ASSOCIATION_BYTES);
-    let (Ok(charge), Ok(association)) = (charge, association) else {
+    let Ok(counts) = Counts::of_network(&network) else {
         audited::limit(&server, peer, "RPC connections");
         server.lines.tell(peer.ip(), |left_out| {
             tracing::warn!(target: "frevo::rpc", %peer, left_out,
@@ -70,8 +69,7 @@ pub(crate) async fn serve(server: Arc<ServerState>, stream: Stream, ticket: Tick
         ticket: Some(ticket),
         user: None,
         works: Works::default(),
-        charges: vec![charge],
-        held: association,
+        counts,
         input: Vec::new(),
         since: Instant::now(),
         midway_since: None,
@@ -115,10 +113,8 @@ struct Connection {
     /// The user, once one has logged on.
     user: Option<User>,
     works: Works,
-    /// The charges of the connection itself.
-    charges: Vec<Charge>,
-    /// The charge of the association with all that it holds.
-    held: Charge,
+    /// The charges of the connection, and of the association with all that it holds.
+    counts: Counts,
     /// Received bytes that were not handled.
     input: Vec<u8>,
     /// The time of the last PDU; before that, of the connection.
@@ -252,17 +248,10 @@ impl Connection {
     /// Charges the account that has logged on, and gives up the place among the unauthenticated.
     fn enter(&mut self, user: User) -> Result<(), End> {
         let holder = self.peer.server.ledger.account(&user.identity.user);
-        let connection = holder.charge(Kind::Connection, 0);
-        let held = holder.charge(Kind::Association, self.held.bytes());
-        let (Ok(connection), Ok(held)) = (connection, held) else {
+        if self.counts.move_to(&holder).is_err() {
             audited::limit(&self.peer.server, self.peer.address, "RPC connections");
             return Err(Some("its user has as many RPC connections as it may have"));
-        };
-        self.charges.push(connection);
-        // The charge from before the logon is kept, but with a size of zero, because the connection
-        // must still count for its network.
-        let before = std::mem::replace(&mut self.held, held);
-        self.charges.push(emptied(before));
+        }
         self.ticket = None;
         self.user = Some(user);
         Ok(())
@@ -285,7 +274,7 @@ impl Connection {
         let (works, input) = (self.works.bytes(), self.input.capacity());
         let association = self.association.as_deref_mut().ok_or(None)?;
         let held = association.bytes() + works + input;
-        if self.held.resize(ASSOCIATION_BYTES.saturating_add(held)).is_err() {
+        if self.counts.resize(ASSOCIATION_BYTES.saturating_add(held)).is_err() {
             association.endpoint.run_out();
             audited::limit(&self.peer.server, self.peer.address, "memory");
         }
@@ -355,13 +344,6 @@ impl Connection {
 struct Deadline {
     at: Instant,
     why: &'static str,
-}
-
-/// Returns a charge that counts an object and no bytes.
-fn emptied(mut charge: Charge) -> Charge {
-    // A charge can always become smaller, so the result is ignored.
-    let _ = charge.resize(0);
-    charge
 }
 
 async fn evicted(ticket: Option<&Ticket>) {
