@@ -1,7 +1,7 @@
 //! The way of a message to the wire and back, for both roles.
 //!
 //! ```text
-//! message -> sign -> [compress] -> seal -> frame       Outgoing, Batch
+//! message -> sign -> [compress] -> seal -> frame       Outgoing, Batch, signed_at_once
 //! frame -> unseal -> [decompress] -> verify -> message  Incoming, open
 //! ```
 //!
@@ -33,7 +33,7 @@ pub use algorithm::Algorithm;
 pub use batch::{Batch, is_batched};
 pub use compression::Compression;
 pub use incoming::{Check, Form, Incoming, Opened, Proof, Received, Verdict, open};
-pub use outgoing::{Framed, Guard, Outgoing, ProtectError, Signature, Signatures};
+pub use outgoing::{Framed, Guard, Outgoing, ProtectError, Signature, Signatures, signed_at_once};
 pub use pace::{Pace, Site};
 pub use send_policy::Protection;
 pub use work::Work;

@@ -160,13 +160,41 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> O
     /// Signs the messages of the frame.
     fn sign(&mut self) -> Result<(), ProtectError> {
         let Step::Sign(messages) = &self.step else { return Ok(()) };
-        let frame = self.buffer.as_mut();
-        for Signature { range, key } in messages {
-            let message = in_buffer(frame, range).ok_or(ProtectError::TooShort)?;
-            signature::sign(message, key.as_ref(), self.sender)?;
-        }
-        Ok(())
+        let messages = messages.iter();
+        let keys = messages.map(|Signature { range, key }| Signature { range: range.clone(), key });
+        sign_each(self.buffer.as_mut(), keys, self.sender)
     }
+}
+
+/// Protects a frame that is not sealed at once: the steps of [`Outgoing`], without a list of its messages.
+/// For a short frame, for which neither a batch nor another thread is faster. `messages` are signed;
+/// `buffer` has [`HEADROOM`] bytes before them.
+pub fn signed_at_once<B, S>(
+    mut buffer: B,
+    messages: impl IntoIterator<Item = Signature<S>>,
+    sender: Sender,
+    compression: Option<Compression>,
+) -> Result<Framed<B>, ProtectError>
+where
+    B: AsRef<[u8]> + AsMut<[u8]>,
+    S: AsRef<SigningKey>,
+{
+    // MS-SMB2 3.1.4.1: a message is signed first and then compressed.
+    sign_each(buffer.as_mut(), messages, sender)?;
+    let message = compressed(buffer.as_mut(), compression);
+    framed(buffer, message)
+}
+
+fn sign_each<S: AsRef<SigningKey>>(
+    frame: &mut [u8],
+    messages: impl IntoIterator<Item = Signature<S>>,
+    sender: Sender,
+) -> Result<(), ProtectError> {
+    for Signature { range, key } in messages {
+        let message = in_buffer(frame, &range).ok_or(ProtectError::TooShort)?;
+        signature::sign(message, key.as_ref(), sender)?;
+    }
+    Ok(())
 }
 
 /// Returns the message of a frame that lies behind [`HEADROOM`] bytes of `buffer`.

@@ -26,6 +26,7 @@ use crate::objects::cancellation::Cancellation;
 use crate::objects::operations::Running;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::objects::shown::Shown;
+use crate::protection::{Claim, check_length, verify};
 
 impl Connection {
     /// Answers all messages of one frame. A panic ends the connection alone.
@@ -94,7 +95,6 @@ impl Connection {
             header.session_id = channel.session.id;
         }
         let capacity = frame.opened.frame.capacity();
-        let verified = frame.opened.verified.as_deref().map(|all| (all, place.number));
         let message = frame.opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let inherited = self.inherit(&mut header, message, row, place.verdict, &mut frame.chain);
         let file = inherited.as_ref().map_or(FileOutcome::None, |inherited| {
@@ -102,8 +102,16 @@ impl Connection {
             id.map_or(FileOutcome::None, FileOutcome::Some)
         });
         let found = inherited.and_then(|inherited| {
-            self.verify(message, &header, row, sealed, verified)?;
-            self.check_length(message, &header, row)?;
+            let claim = Claim {
+                message: &mut *message,
+                header: &header,
+                rule: row.signing,
+                is_sealed: sealed,
+                checked: frame.opened.verified.as_deref(),
+                at: place.number,
+            };
+            verify(&self.keyring(), claim)?;
+            check_length(&self.info, message.len(), &header, row.carries_payload)?;
             self.look_up(message, &header, row, sealed, inherited)
         });
         let mut message: &[u8] = message;

@@ -9,23 +9,24 @@ use frevo_net::buffer::budget::Fullness;
 use frevo_net::send_queue::{OutFrame, Segment};
 use frevo_proto::Dialect;
 use frevo_proto::limits::FRAME_MAX;
+use frevo_proto::protection::Protection;
 use frevo_proto::protection::send_policy::{self, Answer as Reply, Signer as KeyOwner};
-use frevo_proto::protection::{Guard, Protection};
 use frevo_wire::codec::Writer;
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use smallvec::SmallVec;
 
+use super::Connection;
 use super::receive::Element;
-use super::{Channel, Connection};
 use crate::base::limits::REPLY_OVERHEAD;
 use crate::command;
 use crate::command::request::Request;
 use crate::command::response::{Payload, Response};
 use crate::objects::activity::Spent;
+use crate::objects::channel::Channel;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
-use crate::protection::{Part, Signer, signed};
+use crate::protection::{Part, ReplyGuard, Signer};
 
 /// The result of one message.
 pub(super) struct Answer {
@@ -276,10 +277,9 @@ impl Assembly {
         }
         let is_whole = tail.is_none() && hashed.is_none();
         let finish = move |frame: Buf| OutFrame::new(frame).invalidating(invalidates);
-        let guard = match seal.as_deref().map(Channel::seal) {
-            None => signed(&parts, frame.len()),
-            Some(Ok(guard)) => guard,
-            Some(Err(why)) => return connection.disconnect(why),
+        let guard = match seal.as_deref() {
+            None => ReplyGuard::Signed(&parts),
+            Some(channel) => ReplyGuard::Sealed(channel),
         };
         let protected = connection.protect(frame, guard, is_whole, finish);
         let Some(frame) = protected else { return };
@@ -417,11 +417,11 @@ pub(super) fn send_interim(
         is_binding: false,
         is_unsigned: false,
     };
-    let guard = match seal.filter(|_| rule.is_sealed()).map(Channel::seal) {
-        None => Ok(Guard::None),
-        Some(guard) => guard,
+    let guard = match seal.filter(|_| rule.is_sealed()) {
+        None => ReplyGuard::None,
+        Some(channel) => ReplyGuard::Sealed(channel),
     };
-    let frame = match guard.and_then(|guard| connection.protect_now(frame, guard)) {
+    let frame = match connection.protect_now(frame, guard) {
         Ok(frame) => frame,
         Err(why) => return connection.disconnect(why),
     };

@@ -5,8 +5,8 @@
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::send_queue::OutFrame;
 use frevo_net::transport::Stream;
+use frevo_proto::protection::Protection;
 use frevo_proto::protection::send_policy::{self, Answer};
-use frevo_proto::protection::{Guard, Protection};
 use frevo_wire::codec::Writer;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ use crate::base::limits::{BREAK_RTO_MAX, BREAK_RTO_MIN, BREAK_RTOS, BREAK_RTOS_B
 use crate::objects::lease::delivery::{could_go_elsewhere, deliver_all};
 use crate::objects::lease::parcel::{Attempt, Parcel};
 use crate::objects::refusal::Doom;
+use crate::protection::ReplyGuard;
 
 impl Connection {
     /// Queues a break notification. It is not signed; it is sealed where the session or
@@ -50,8 +51,8 @@ impl Connection {
             is_binding: false,
             is_unsigned: false,
         };
-        let guard = if rule.is_sealed() { channel.seal() } else { Ok(Guard::None) };
-        let frame = match guard.and_then(|guard| self.protect_now(frame, guard)) {
+        let guard = if rule.is_sealed() { ReplyGuard::Sealed(&channel) } else { ReplyGuard::None };
+        let frame = match self.protect_now(frame, guard) {
             Ok(frame) => frame,
             Err(why) => {
                 self.disconnect(why);
@@ -64,7 +65,7 @@ impl Connection {
         let now = Instant::now();
         self.outgoing.breaks.borrow_mut().push(Sent {
             parcel: Some(parcel),
-            end: self.outgoing.queue.sent_bytes() + self.outgoing.unsent_bytes() as u64,
+            end: self.outgoing.queue().sent_bytes() + self.outgoing.replies.unsent_bytes() as u64,
             rto,
             arrived: self.arrived(stream),
             progress: now,
@@ -81,7 +82,7 @@ impl Connection {
     /// Returns the count of sent bytes that the peer's transport has acknowledged.
     fn arrived(&self, stream: &Stream) -> u64 {
         let on_its_way = stream.unacknowledged_bytes().unwrap_or(usize::MAX) as u64;
-        let arrived = self.outgoing.queue.sent_bytes().saturating_sub(on_its_way);
+        let arrived = self.outgoing.queue().sent_bytes().saturating_sub(on_its_way);
         if hooked!(self.info, plays_dead) { 0 } else { arrived }
     }
 

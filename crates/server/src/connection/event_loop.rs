@@ -143,7 +143,7 @@ fn run_to_end(
         }
         if end.is_ok() {
             // The connection ends in an orderly way, so the client still gets the queued responses.
-            let _ = connection.outgoing.queue.flush(stream).await;
+            let _ = connection.outgoing.queue().flush(stream).await;
         }
         Ok(())
     }
@@ -179,7 +179,6 @@ impl EventLoop<'_> {
             let Self { stream, reader, in_flight, .. } = &mut *self;
             let under_way = in_flight.len();
             let look = connection.next_break_look();
-            // What was counted before the wait holds for the first read, unless requests go on.
             let is_counted = Cell::new(under_way == 0);
             tokio::select! {
                 biased;
@@ -204,7 +203,7 @@ impl EventLoop<'_> {
                         self.begin(frame).await;
                     }
                 }
-                sent = connection.outgoing.queue.flush(stream), if !connection.outgoing.queue.is_empty() => {
+                sent = connection.outgoing.queue().flush(stream), if !connection.outgoing.queue().is_empty() => {
                     sent.map_err(End::Send)?;
                 }
                 frame = async {
@@ -213,11 +212,7 @@ impl EventLoop<'_> {
                         yield_if_due().await;
                     }
                     let may_begin = |held, is_inside| {
-                        if is_counted.take() {
-                            return true;
-                        }
-                        connection.tally(held, under_way);
-                        is_inside || connection.may_begin_frame()
+                        is_counted.take() || connection.may_receive(held, under_way, is_inside)
                     };
                     reader.next_if(stream, may_begin).await
                 }, if may_read => {
@@ -241,7 +236,7 @@ impl EventLoop<'_> {
     fn prepare(&mut self) -> Result<(bool, bool), End> {
         let connection = self.connection;
         connection.settle();
-        connection.outgoing.queue.try_flush(self.stream).map_err(End::Send)?;
+        connection.outgoing.queue().try_flush(self.stream).map_err(End::Send)?;
         // With SMB Direct, all posted work is handed to the device in one step.
         let _ = self.stream.ring();
         connection.note_unsent();
@@ -250,7 +245,7 @@ impl EventLoop<'_> {
         self.reader.set_limit(connection.frame_limit());
         let fullness = connection.info.server.ledger.relieve();
         self.reader.allow_room(fullness == Fullness::Ample);
-        let has_place = !connection.is_full_of_replies()
+        let has_place = !connection.outgoing.replies.are_full(&connection.info.server)
             && self.in_flight.len() < IN_FLIGHT_PER_CONNECTION
             && connection.may_line_up();
         // If memory is short, the next frame is read only when all earlier requests are answered
@@ -269,10 +264,12 @@ impl EventLoop<'_> {
         }
         self.check_together(&mut frame);
         if self.reader.has_more() {
-            connection.gather();
+            connection.outgoing.replies.gather();
         }
         self.begin(frame).await;
-        while !connection.is_doomed() && !connection.is_full_of_replies() {
+        while !connection.is_doomed()
+            && !connection.outgoing.replies.are_full(&connection.info.server)
+        {
             // A long burst of requests must not delay notices, so notices are handled between the
             // requests.
             while let Some(notice) = connection.try_next_notice() {
@@ -316,12 +313,15 @@ impl EventLoop<'_> {
     /// Verifies or unseals `frame` together with those behind it that have come, if that is faster.
     fn check_together(&mut self, frame: &mut Buf) {
         let connection = self.connection;
-        if !connection.gains_company(frame) {
+        let keys = connection.keyring();
+        let arrivals = &connection.incoming.arrivals;
+        if !arrivals.gains_company(&keys, frame) {
             return;
         }
         let bytes = CHECKED_TOGETHER_BYTES_MAX.saturating_sub(frame.len());
         self.receive_more(CHECKED_TOGETHER - 1, bytes);
-        connection.check_together(std::iter::once(frame).chain(self.reader.ready_frames()));
+        let frames = std::iter::once(frame).chain(self.reader.ready_frames());
+        arrivals.check_together(&connection.keyring(), frames);
     }
 
     /// Receives what has arrived, until `count` frames or `bytes` bytes of frames are there, or
@@ -406,13 +406,11 @@ impl Connection {
         // here.
         let busy = in_flight.saturating_sub(self.waiting.borrow().len());
         let requests = busy.saturating_mul(self.incoming.request_bytes.get());
-        let lined_up = self.incoming.lined_up.borrow().sizes().memory;
+        let lined_up = self.incoming.arrivals.memory();
         let frames =
             received.saturating_add(lined_up).saturating_add(self.incoming.served_bytes.get());
         let frames = frames.saturating_add(self.registered_bytes());
-        let leaving =
-            self.outgoing.leaving.borrow().sizes().memory.saturating_add(self.gathered_bytes());
-        let replies = self.outgoing.queue.held_bytes().saturating_add(leaving);
+        let replies = self.outgoing.replies.memory();
         self.tabs.set(frames.saturating_add(requests), replies);
     }
 
@@ -420,15 +418,18 @@ impl Connection {
     /// holder that has much. Requests that wait for others are charged already.
     fn is_short_of_memory(&self, fullness: Fullness, in_flight: usize) -> bool {
         fullness == Fullness::Full
-            && (!self.outgoing.queue.is_empty()
+            && (!self.outgoing.queue().is_empty()
                 || self.is_elsewhere()
                 || in_flight > self.waiting.borrow().len()
                 || self.tabs.is_large())
     }
 
-    /// False while there is no memory for a frame of this connection's holder.
-    fn may_begin_frame(&self) -> bool {
-        self.info.server.ledger.relieve() != Fullness::Full || !self.tabs.is_large()
+    /// False while there is no memory for a frame of this connection's holder, unless it is inside of
+    /// one. To be asked before each read but the first: what the loop has counted before it waits holds
+    /// for that one, unless requests go on.
+    fn may_receive(&self, held: usize, in_flight: usize, is_inside: bool) -> bool {
+        self.tally(held, in_flight);
+        is_inside || self.info.server.ledger.relieve() != Fullness::Full || !self.tabs.is_large()
     }
 
     /// Does what another core, or a request here, wants of the connection.
@@ -488,7 +489,7 @@ impl Connection {
         self.doom.set(Some(self.doom.get().unwrap_or(Doom::Rule("ended"))));
         self.ended.notify_waiters();
         self.attention.forget();
-        self.incoming.ahead.forget();
+        self.incoming.arrivals.forget_checked();
         let under_way = self.members.authentications.take().sessions();
         let channels = self.members.take_channels();
         let others =

@@ -9,18 +9,15 @@ use frevo_proto::limits::WINDOW_MAX;
 use frevo_proto::window::CommandSequenceWindow;
 
 use super::end_reason::End;
-use super::row::Row;
 use super::stalls::Stalled;
-use crate::protection::{CheckedAhead, LinedUp};
+use crate::protection::Arrivals;
 
 /// Frames of a connection on their way to its handlers.
 pub(crate) struct Incoming {
     /// Connection.CommandSequenceWindow
     pub(super) window: RefCell<CommandSequenceWindow>,
-    /// The results for frames whose turn has not come.
-    pub(crate) ahead: CheckedAhead,
-    /// Frames in their order, whose first is being checked elsewhere.
-    pub(crate) lined_up: RefCell<Row<LinedUp>>,
+    /// Frames that are checked before their turn.
+    pub(super) arrivals: Arrivals,
     /// True once the kernel has room for large requests.
     pub(super) is_widened: Cell<bool>,
     /// Bytes of frames whose messages are being answered.
@@ -28,7 +25,7 @@ pub(crate) struct Incoming {
     /// Bytes of the state of one request that was not answered at once.
     pub(super) request_bytes: Cell<usize>,
     /// True if other requests came with the last one, or are being received or carried out.
-    pub(crate) has_company: Cell<bool>,
+    pub(super) has_company: Cell<bool>,
     /// The client has no credits.
     pub(super) without_credits: Stalled,
     /// The end of the frames, while some before it have not begun.
@@ -42,8 +39,7 @@ impl Incoming {
     pub(super) fn new() -> Self {
         Self {
             window: RefCell::new(CommandSequenceWindow::new(WINDOW_MAX)),
-            ahead: CheckedAhead::default(),
-            lined_up: RefCell::default(),
+            arrivals: Arrivals::default(),
             is_widened: Cell::new(false),
             served_bytes: Cell::new(0),
             request_bytes: Cell::new(0),
@@ -61,13 +57,13 @@ impl Incoming {
     }
 
     /// True once no frame comes behind those in the row.
-    pub(crate) const fn is_ending(&self) -> bool {
+    pub(super) const fn is_ending(&self) -> bool {
         self.is_ending.get()
     }
 
     /// The end of the frames, once all that have come have begun.
     pub(super) fn take_end(&self) -> Option<Result<(), End>> {
-        let is_reached = self.is_ending.get() && self.lined_up.borrow().is_empty();
+        let is_reached = self.is_ending.get() && self.arrivals.is_empty();
         if is_reached { self.end.take().map(|end| *end) } else { None }
     }
 }

@@ -11,14 +11,16 @@ use frevo_wire::codec::Reader;
 use frevo_wire::file_id::FileId;
 use frevo_wire::{Header, HeaderFlags, Route, Status};
 
-use super::{Channel, Connection};
+use super::Connection;
 use crate::base::under_way::Operation;
 use crate::command::response::Response;
 use crate::command::{self, Ends, FileIdAt, Row};
+use crate::objects::channel::Channel;
 use crate::objects::open::Open;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::objects::session::{Session, State};
 use crate::objects::tree_connect::TreeConnect;
+use crate::protection::check_session;
 
 /// The state that a message is about.
 pub(super) struct Target {
@@ -97,7 +99,7 @@ impl Connection {
         }
         let channel = found.channel.as_ref().ok_or(Status::USER_SESSION_DELETED)?;
         let session = Arc::clone(&channel.session);
-        self.check_session(&session, row, sealed)?;
+        check_session(&self.info, &session, row.when_expired, sealed)?;
         session.use_now();
         if row.ends != Ends::Session {
             let operation = session.under_way.begin().ok_or(Status::USER_SESSION_DELETED)?;

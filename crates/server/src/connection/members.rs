@@ -4,14 +4,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Authentications, Channel};
+use super::Authentications;
 use crate::objects::admission::Ticket;
+use crate::objects::channel::{Channel, Channels};
 use crate::objects::ledger::Charge;
-use crate::objects::session::State;
 
 /// Sessions on a connection.
 pub(crate) struct Members {
-    channels: RefCell<Vec<Rc<Channel>>>,
+    pub(super) channels: Channels,
     /// Authentications under way, by session.
     pub authentications: RefCell<Authentications>,
     /// Counted as unauthenticated until this is taken.
@@ -24,7 +24,7 @@ impl Members {
     /// No sessions yet.
     pub(super) fn new(ticket: Ticket) -> Self {
         Self {
-            channels: RefCell::default(),
+            channels: Channels::default(),
             authentications: RefCell::default(),
             ticket: RefCell::new(Some(ticket)),
             charges: RefCell::default(),
@@ -33,47 +33,39 @@ impl Members {
 
     /// The first session, which has the counts of the connection.
     pub(super) fn first(&self) -> Option<Rc<Channel>> {
-        self.channels.borrow().first().map(Rc::clone)
+        self.channels.first()
     }
 
     /// Takes all sessions out.
     pub(super) fn take_channels(&self) -> Vec<Rc<Channel>> {
-        std::mem::take(&mut *self.channels.borrow_mut())
+        self.channels.take_all()
     }
 
     /// The channel of session `id` on this connection. A session that ended
     /// elsewhere is forgotten.
     pub(crate) fn channel(&self, id: u64) -> Option<Rc<Channel>> {
-        let mut channels = self.channels.borrow_mut();
-        let at = channels.iter().position(|c| c.session.id == id)?;
-        let channel = channels.get(at).map(Rc::clone)?;
-        if channel.session.state() == State::Closed {
-            channels.swap_remove(at);
-            return None;
-        }
-        Some(channel)
+        self.channels.of_session(id)
     }
 
     /// Puts a session into Connection.SessionTable.
     pub(crate) fn add_channel(&self, channel: Channel) {
-        self.channels.borrow_mut().push(Rc::new(channel));
+        self.channels.add(channel);
     }
 
     /// Takes a session out of Connection.SessionTable.
     pub(crate) fn remove_channel(&self, id: u64) {
-        self.channels.borrow_mut().retain(|c| c.session.id != id);
+        self.channels.remove(id);
         self.authentications.borrow_mut().remove(id);
     }
 
     /// Sessions on this connection.
     pub(crate) fn channel_count(&self) -> usize {
-        self.channels.borrow().len()
+        self.channels.count()
     }
 
     /// True while a session on the connection is Valid or Expired.
     pub(crate) fn has_session(&self) -> bool {
-        let is_live = |c: &Rc<Channel>| matches!(c.session.state(), State::Valid | State::Expired);
-        self.channels.borrow().iter().any(is_live)
+        self.channels.has_session()
     }
 
     /// True once a session has authenticated on the connection.

@@ -14,7 +14,6 @@ mod attention;
 mod authentication;
 mod breaks;
 mod burst;
-mod channel;
 mod direct;
 mod driver;
 mod end_reason;
@@ -23,9 +22,9 @@ mod incoming;
 mod look_up;
 mod members;
 mod outgoing;
+mod protected;
 mod rdma;
 mod receive;
-pub(crate) mod row;
 mod run;
 mod sent_break;
 mod stalls;
@@ -35,7 +34,6 @@ mod uncopied_reads;
 mod waiting;
 
 pub(crate) use authentication::{Authentication, Authentications, Purpose};
-pub(crate) use channel::Channel;
 pub(crate) use event_loop::{Accepted, run};
 
 use std::cell::{Cell, RefCell};
@@ -163,11 +161,6 @@ impl Connection {
             self.doom.set(Some(why));
             self.attention.call();
         }
-    }
-
-    /// Has the event loop send what is queued, although no request has ended.
-    pub(crate) fn call_event_loop(&self) {
-        self.attention.call();
     }
 
     /// The end of the connection, if it has come: no frame comes, and all that have come have begun.

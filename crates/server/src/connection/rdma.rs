@@ -18,13 +18,15 @@ use frevo_wire::rdma_transform::{RdmaTransform, RdmaTransformType};
 use frevo_wire::smbd::BufferDescriptor;
 use frevo_wire::{Command, Status};
 
+use super::Connection;
 use super::direct::Direct;
-use super::{Channel, Connection};
 use crate::base::limits::REPLY_OVERHEAD;
 use crate::command::client_memory::{self, DataTransform};
 use crate::command::request::Request;
 use crate::command::response::{RemoteData, Response};
+use crate::objects::channel::Channel;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
+use crate::protection::report_altered;
 
 impl Connection {
     /// Sets the endpoint of a connection of SMB Direct.
@@ -104,7 +106,7 @@ impl Connection {
         {
             let status = client_memory::mismatch(proof.kind());
             let reason = "data that came by RDMA does not match its signature";
-            self.report_altered(&rq.header, status, reason);
+            report_altered(&self.info, &rq.header, status, reason);
             return Err(status.into());
         }
         Ok(Some(data))

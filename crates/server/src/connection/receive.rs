@@ -13,9 +13,10 @@ use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header};
 use smallvec::SmallVec;
 
-use super::{Channel, Connection};
+use super::Connection;
 use crate::base::limits::COMPOUND_ELEMENTS;
 use crate::command::{self, Row};
+use crate::objects::channel::Channel;
 use crate::objects::refusal::Doom;
 use crate::protection::Checked;
 
@@ -61,7 +62,7 @@ impl Connection {
     ///
     /// It is called for each frame, in their order, when its turn has come.
     pub(super) fn open_frame(&self, mut frame: Buf) -> Result<Opened, Doom> {
-        let checked = self.incoming.ahead.take();
+        let checked = self.incoming.arrivals.take_checked();
         let session_id = match Form::of(&frame) {
             Form::Message => {
                 return Ok(Opened { frame, sealed: None, verified: checked.map(Box::new) });

@@ -25,6 +25,7 @@ use crate::command::{Row, Waits};
 use crate::objects::activity::Spent;
 use crate::objects::ledger::Kind;
 use crate::objects::refusal::{Outcome, Refusal};
+use crate::protection::{Claim, check_session, verify};
 
 impl Connection {
     /// Runs a handler, and returns the time that it took too.
@@ -193,8 +194,10 @@ impl Connection {
             return;
         }
         let row = Row { when_expired: true, ..element.row };
-        if self.verify(message, header, row, sealed, None).is_ok()
-            && self.check_session(&channel.session, row, sealed).is_ok()
+        let rule = row.signing;
+        let claim = Claim { message, header, rule, is_sealed: sealed, checked: None, at: 0 };
+        if verify(&self.keyring(), claim).is_ok()
+            && check_session(&self.info, &channel.session, row.when_expired, sealed).is_ok()
         {
             let is_one_cancelled = self.waiting.borrow().cancel(header);
             self.has_cancelled.set(is_one_cancelled);

@@ -14,6 +14,7 @@ pub(crate) mod archive;
 pub(crate) mod audited;
 pub(crate) mod cancellation;
 pub(crate) mod changes;
+pub(crate) mod channel;
 pub(crate) mod client;
 pub(crate) mod connection_info;
 pub(crate) mod data;

@@ -9,7 +9,7 @@ use frevo_proto::limits::VERIFIED_AHEAD;
 use frevo_proto::protection::Verdict;
 
 use crate::base::limits::COMPOUND_ELEMENTS;
-use crate::connection::Channel;
+use crate::objects::channel::Channel;
 
 /// The result for one frame.
 pub(crate) struct Checked {

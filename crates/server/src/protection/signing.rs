@@ -6,12 +6,46 @@ use std::sync::Arc;
 use frevo_crypto::{SealingKey, SigningKey};
 use frevo_proto::protection::{Check, Guard, Proof, Signature, Signatures};
 
-use crate::connection::Channel;
+use crate::objects::channel::Channel;
 use crate::objects::refusal::Doom;
 use crate::objects::session::Session;
 
 /// The protection of a frame, with keys that live at least as long as the call.
-pub(crate) type ReplyGuard<'a> = Guard<&'a Arc<SigningKey>, &'a Arc<SealingKey>>;
+pub(super) type KeyedGuard<'a> = Guard<&'a Arc<SigningKey>, &'a Arc<SealingKey>>;
+
+/// The protection of a reply, by the owners of the keys.
+#[derive(Clone, Copy)]
+pub(crate) enum ReplyGuard<'a> {
+    /// It is neither signed nor encrypted.
+    None,
+    /// Each message is signed by its signer, if it has one.
+    Signed(&'a [Part]),
+    /// It is encrypted with the key of this channel's session.
+    Sealed(&'a Channel),
+}
+
+impl<'a> ReplyGuard<'a> {
+    /// The guard of a frame of `len` bytes, with its keys.
+    ///
+    /// # Errors
+    /// The session has no key.
+    pub(super) fn keyed(self, len: usize) -> Result<KeyedGuard<'a>, Doom> {
+        match self {
+            Self::None => Ok(Guard::None),
+            Self::Signed(parts) => {
+                let mut all = Signatures::with_capacity(parts.len());
+                all.extend(signatures(parts, len));
+                Ok(if all.is_empty() { Guard::None } else { Guard::Signed(all) })
+            }
+            // MS-SMB2 3.1.4.3
+            Self::Sealed(channel) => {
+                let key = channel.sealing_key();
+                let key = key.ok_or(Doom::Rule("the session has no key for sealing"))?;
+                Ok(Guard::Sealed { key, session_id: channel.session.id })
+            }
+        }
+    }
+}
 
 /// The owner of the key that signs a response.
 pub(crate) enum Signer {
@@ -36,37 +70,25 @@ pub(crate) struct Part {
     pub(crate) signer: Option<Signer>,
 }
 
-/// The guard of a frame of `len` bytes whose messages have these signers.
-pub(crate) fn signed(parts: &[Part], len: usize) -> ReplyGuard<'_> {
-    let mut all = Signatures::with_capacity(parts.len());
-    for (at, part) in parts.iter().enumerate() {
+/// The messages of a frame of `len` bytes that are signed.
+pub(super) fn signatures(
+    parts: &[Part],
+    len: usize,
+) -> impl Iterator<Item = Signature<&Arc<SigningKey>>> {
+    parts.iter().enumerate().filter_map(move |(at, part)| {
         let end = parts.get(at + 1).map_or(len, |next| next.start);
-        if let Some(key) = part.signer.as_ref().and_then(Signer::key) {
-            all.push(Signature { range: part.start..end, key });
-        }
-    }
-    if all.is_empty() { Guard::None } else { Guard::Signed(all) }
+        let key = part.signer.as_ref().and_then(Signer::key)?;
+        Some(Signature { range: part.start..end, key })
+    })
 }
 
-impl Channel {
-    /// The check of a frame that proves its sender so; none if there is no key.
-    pub(crate) fn check(&self, proof: Proof) -> Option<Check> {
-        Some(match proof {
-            Proof::Signature => Check::Signature(Arc::clone(self.signing_key()?)),
-            Proof::Seal => {
-                let key = Arc::clone(self.opening_key()?);
-                Check::Seal { key, session_id: self.session.id }
-            }
-        })
-    }
-
-    /// The guard of a frame that is sealed: MS-SMB2 3.1.4.3.
-    ///
-    /// # Errors
-    /// The session has no key.
-    pub(crate) fn seal(&self) -> Result<ReplyGuard<'_>, Doom> {
-        let key = self.sealing_key();
-        let key = key.ok_or(Doom::Rule("the session has no key for sealing"))?;
-        Ok(Guard::Sealed { key, session_id: self.session.id })
-    }
+/// The check of a frame that proves its sender so, with the key of `channel`; none if there is no key.
+pub(super) fn check_of(channel: &Channel, proof: Proof) -> Option<Check> {
+    Some(match proof {
+        Proof::Signature => Check::Signature(Arc::clone(channel.signing_key()?)),
+        Proof::Seal => {
+            let key = Arc::clone(channel.opening_key()?);
+            Check::Seal { key, session_id: channel.session.id }
+        }
+    })
 }

@@ -10,7 +10,8 @@ use super::charge_connection;
 use crate::access::identity::Identity;
 use crate::command::request::Request;
 use crate::command::response::Response;
-use crate::connection::{Authentication, Channel, Connection};
+use crate::connection::{Authentication, Connection};
+use crate::objects::channel::Channel;
 use crate::objects::refusal::Refusal;
 use crate::objects::session::{Session, State};
 

@@ -1,12 +1,14 @@
 //! Channels: MS-SMB2 3.3.1.14.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 
 use crate::objects::activity::Registered;
 use crate::objects::connection_info::ConnectionInfo;
-use crate::objects::session::Session;
+use crate::objects::session::{Session, State};
 
 /// A session as one connection uses it.
 #[derive(Debug)]
@@ -44,5 +46,56 @@ impl Channel {
     /// Session.EncryptionKey; none like [`Self::opening_key`].
     pub(crate) fn sealing_key(&self) -> Option<&Arc<SealingKey>> {
         self.session.security().and_then(|security| security.sealing_key.as_ref())
+    }
+}
+
+/// The channels of a connection: Connection.SessionTable, MS-SMB2 3.3.1.7.
+#[derive(Debug, Default)]
+pub(crate) struct Channels(RefCell<Vec<Rc<Channel>>>);
+
+impl Channels {
+    /// The first one, which has the counts of the connection.
+    pub(crate) fn first(&self) -> Option<Rc<Channel>> {
+        self.0.borrow().first().map(Rc::clone)
+    }
+
+    /// The channel of session `id`. A session that ended elsewhere is forgotten.
+    pub(crate) fn of_session(&self, id: u64) -> Option<Rc<Channel>> {
+        let mut channels = self.0.borrow_mut();
+        let at = channels.iter().position(|channel| channel.session.id == id)?;
+        let channel = channels.get(at).map(Rc::clone)?;
+        if channel.session.state() == State::Closed {
+            channels.swap_remove(at);
+            return None;
+        }
+        Some(channel)
+    }
+
+    /// Adds a channel.
+    pub(crate) fn add(&self, channel: Channel) {
+        self.0.borrow_mut().push(Rc::new(channel));
+    }
+
+    /// Removes the channel of session `id`.
+    pub(crate) fn remove(&self, id: u64) {
+        self.0.borrow_mut().retain(|channel| channel.session.id != id);
+    }
+
+    /// Takes all channels out.
+    pub(crate) fn take_all(&self) -> Vec<Rc<Channel>> {
+        self.0.take()
+    }
+
+    /// The number of channels.
+    pub(crate) fn count(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// True while a session is Valid or Expired.
+    pub(crate) fn has_session(&self) -> bool {
+        let is_live = |channel: &Rc<Channel>| {
+            matches!(channel.session.state(), State::Valid | State::Expired)
+        };
+        self.0.borrow().iter().any(is_live)
     }
 }
