@@ -216,17 +216,6 @@ words! {
     }
 }
 
-impl From<CipherName> for Cipher {
-    fn from(name: CipherName) -> Self {
-        match name {
-            CipherName::Aes128Gcm => Self::Aes128Gcm,
-            CipherName::Aes256Gcm => Self::Aes256Gcm,
-            CipherName::Aes128Ccm => Self::Aes128Ccm,
-            CipherName::Aes256Ccm => Self::Aes256Ccm,
-        }
-    }
-}
-
 words! {
     /// A signing algorithm, the name as clients negotiate it.
     SigningAlgorithmName: "a signing algorithm" {
@@ -239,14 +228,22 @@ words! {
     }
 }
 
-impl From<SigningAlgorithmName> for SigningAlgorithm {
-    fn from(name: SigningAlgorithmName) -> Self {
-        match name {
-            SigningAlgorithmName::AesGmac => Self::AesGmac,
-            SigningAlgorithmName::AesCmac => Self::AesCmac,
-            SigningAlgorithmName::HmacSha256 => Self::HmacSha256,
-        }
-    }
+/// Makes values of the protocol of words that are called like them.
+macro_rules! stand_for {
+    ($($word:ident for $value:ident { $($variant:ident),* })*) => {
+        $(impl From<$word> for $value {
+            fn from(word: $word) -> Self {
+                match word {
+                    $($word::$variant => Self::$variant,)*
+                }
+            }
+        })*
+    };
+}
+
+stand_for! {
+    CipherName for Cipher { Aes128Gcm, Aes256Gcm, Aes128Ccm, Aes256Ccm }
+    SigningAlgorithmName for SigningAlgorithm { AesGmac, AesCmac, HmacSha256 }
 }
 
 words! {

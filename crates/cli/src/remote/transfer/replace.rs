@@ -125,15 +125,13 @@ pub(super) async fn put_in_place_later(
     old: Option<&Replaced>,
     dress: &CopiedAttributes,
 ) -> frevo_client::Result<()> {
-    let mut wait = FIRST_WAIT;
-    for _ in 0..REPETITIONS {
-        match put_in_place(share, part, path, old, dress).await {
-            Err(error) if is_in_use(&error) => tokio::time::sleep(wait).await,
-            done => return done,
-        }
-        wait *= 2;
+    let mut waits = (0..REPETITIONS).map(|doubled| FIRST_WAIT * (1 << doubled));
+    loop {
+        let done = put_in_place(share, part, path, old, dress).await;
+        let wait = if done.as_ref().is_err_and(is_in_use) { waits.next() } else { None };
+        let Some(wait) = wait else { return done };
+        tokio::time::sleep(wait).await;
     }
-    put_in_place(share, part, path, old, dress).await
 }
 
 /// Gives a whole part its name. No other command touches the part: when the answer to
