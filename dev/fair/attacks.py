@@ -22,7 +22,20 @@ class Attack:
     #: Number of empty files in the share's folder `many`.
     files = 0
     #: Duration of an attack in seconds.
-    seconds = 10
+    seconds = 5
+    #: The numbers of connections of its rows.
+    connections = (16, 128)
+    #: Milliseconds that others may wait: bob at the median, bob at the 99th percentile, a new client at
+    #: the 99th percentile.
+    goals = (("bob", 0.5, 5), ("bob", 0.99, 20), ("new", 0.99, 150))
+    #: True where the protocol has the server keep handles of clients that are lost.
+    keeps = False
+    #: The server that is attacked. It has a port.
+    server = None
+
+    def __init__(self):
+        #: Goals of its own that it has missed.
+        self.missed = []
 
     def prepare(self, data):
         """Makes the files of the share below `data`."""
@@ -69,6 +82,7 @@ class Searches(Attack):
 
     name, files = "search", 200_000
     text = "QUERY_DIRECTORY of 200,000 names with the pattern `*zzz*`, one request at a time on each connection"
+    connections = (1, 16, 128, 1000)
     pattern, level, length = "*zzz*", 1, 4096
 
     def run(self, clients, end):
@@ -151,6 +165,7 @@ class Reopenings(Attack):
     """Opens and closes, the usual work of a client, as fast as they are answered."""
 
     name, text = "open-close", "CREATE and CLOSE of one file, one request at a time on each connection"
+    connections = (1, 16, 128, 1000)
 
     def run(self, clients, end):
         opened = {}

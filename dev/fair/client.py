@@ -61,8 +61,8 @@ def status_name(status):
 class Client:
     """One connection with one session, sealed, and one tree connect."""
 
-    def __init__(self, port, user, share="share", timeout=60):
-        self.connection = Connection(uuid.uuid4(), "127.0.0.1", port, require_signing=True)
+    def __init__(self, port, user, share="share", timeout=60, guid=None):
+        self.connection = Connection(guid or uuid.uuid4(), "127.0.0.1", port, require_signing=True)
         self.connection.connect(timeout=timeout)
         session = Session(self.connection, user, PASSWORDS[user], require_encryption=True)
         session.connect()
@@ -80,7 +80,7 @@ class Client:
         self.message_id, self.credits = window["low"], window["high"] - window["low"]
         self.nonce = int.from_bytes(os.urandom(4), "little") << 48
         self.received, self.queued = bytearray(), bytearray()
-        self.answers, self.pending, self.breaks = {}, {}, []
+        self.answers, self.pending, self.breaks, self.last = {}, {}, [], b""
 
     def queue(self, command, body, charge=1, **header):
         """Seals a request; `flush` sends it. Returns its MessageId."""
@@ -155,7 +155,7 @@ class Client:
         elif status == PENDING:
             self.pending[message_id] = struct.unpack_from("<Q", message, 32)[0]
         else:
-            self.answers[message_id] = (status, message)
+            self.answers[message_id], self.last = (status, message), message
 
     def wait(self, message_id, timeout=60):
         end = time.monotonic() + timeout
@@ -244,6 +244,16 @@ def set_info(file_id, level, data, kind=1):
 def rename(file_id, name):
     name = name.encode("utf-16-le")
     return set_info(file_id, 10, struct.pack("<B7xQI", 0, 0, len(name)) + name)
+
+
+def ioctl(file_id, code, data=b"", output=65536):
+    """The body of IOCTL with an FSCTL, MS-SMB2 2.2.31."""
+    return (
+        struct.pack("<HHI", 57, 0, code)
+        + file_id
+        + struct.pack("<IIIIIIII", 120, len(data), 0, 0, 0, output, 1, 0)
+        + data
+    )
 
 
 def tree_connect(path):

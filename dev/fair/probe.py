@@ -5,10 +5,13 @@ import contextlib
 import json
 import sys
 import time
+import uuid
 
 from client import CLOSE, CREATE, READ, Client, close, create, read, status_name
 
 PAUSES = {"bob": 0.02, "new": 0.15}
+#: A client that comes back is known by this, as Windows is: MS-SMB2 3.2.1.2.
+GUID = uuid.uuid4()
 
 
 def look(client):
@@ -30,7 +33,7 @@ def main():
             began = time.time()
             try:
                 if client is None:
-                    client = Client(port, "bob", timeout=10)
+                    client = Client(port, "bob", timeout=10, guid=GUID)
                     # A new client's time includes its connection. The time of a connected client
                     # begins here, after the connection.
                     began = began if kind == "new" else time.time()

@@ -60,7 +60,7 @@ class Server:
         data.mkdir(parents=True, exist_ok=True)
         self.data = data
         (data / "probe.bin").write_bytes(os.urandom(65536))
-        users = ""
+        users, limits = "", limits.replace("STATE", str(directory / "state"))
         for user, password in PASSWORDS.items():
             file = directory / f"{user}.password"
             file.write_text(password + "\n")
