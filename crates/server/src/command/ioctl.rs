@@ -111,12 +111,14 @@ fn audit(call: &Call<'_>, row: &Row) {
     }
 }
 
-/// Records a change that was refused; `is_denial` if for want of a right.
+/// Records a change that was refused, or is not supported; `is_denial` if for want of a right.
 pub(super) fn record_refused(rq: &Request<'_>, open: &Open, is_denial: bool, status: Status) {
     let request = ioctl::Request::parse(rq.message).ok();
     let Some(row) = request.and_then(|request| table::row(request.ctl_code)) else { return };
     match row.recorded {
-        Recorded::Attributes(parts) if row.changes || is_denial => {
+        Recorded::Attributes(parts)
+            if row.changes || is_denial || matches!(row.act, Act::Refuse(_)) =>
+        {
             audited::attributes(open, parts, Err(status));
         }
         Recorded::Data => audited::write_refused(open, status),

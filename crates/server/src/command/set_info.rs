@@ -102,7 +102,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 }
 
 /// Keeps the times that a request must leave, and the time of a new length. FileBasicInformation sets
-/// times itself. An allocation keeps LastWriteTime unless it cuts the file, by a restoration of its own.
+/// times itself. An allocation that cuts the file is guarded like a new length, others keep LastWriteTime
+/// (`sizes`).
 fn guarded<'a>(request: &set_info::Request<'_>, file: &'a FileOpen) -> Option<KeptTimes<'a>> {
     match (request.info_type, FileInfoClass(request.file_info_class)) {
         (InfoType::FILE, FileInfoClass::BASIC) => None,
@@ -166,9 +167,11 @@ pub(super) fn record_refused(rq: &Request<'_>, open: &Open, status: Status) {
     let Ok(request) = set_info::Request::parse(rq.message) else { return };
     let class = request.file_info_class;
     match request.info_type {
-        InfoType::FILE => {
-            file::record_refused(open, FileInfoClass(class), request.buffer, status);
-        }
+        InfoType::FILE => match FileInfoClass(class) {
+            FileInfoClass::QUOTA => quota_refused(open, status),
+            FileInfoClass::TRACKING => audited::attributes(open, "link_tracking", Err(status)),
+            class => file::record_refused(open, class, request.buffer, status),
+        },
         InfoType::FILESYSTEM => volume_refused(open, FsInfoClass(class), status),
         InfoType::SECURITY => {
             let (asked, names) = (request.security_information(), &rq.server().domain_names);

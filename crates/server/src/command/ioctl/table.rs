@@ -7,6 +7,7 @@ use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
 
 use crate::audit::Recorded;
+use crate::audit::Recorded::{Attributes, Data};
 
 pub(crate) use super::object_id::Asked;
 
@@ -146,14 +147,14 @@ const fn reads(code: CtlCode, act: Act) -> Row {
 
 /// Changes a file's data for those who have any of `any`.
 const fn writes(code: CtlCode, any: AccessMask, act: Act) -> Row {
-    let recorded = Recorded::Data;
+    let recorded = Data;
     Row { code, on: On::File, all: NONE, any, changes: true, recorded, act }
 }
 
 /// Changes something beside a file's data, which the audit log calls `part`, for those who have any
 /// of `any`.
 const fn changes(code: CtlCode, any: AccessMask, part: &'static str, act: Act) -> Row {
-    let recorded = Recorded::Attributes(part);
+    let recorded = Attributes(part);
     Row { code, on: On::File, all: NONE, any, changes: true, recorded, act }
 }
 
@@ -167,6 +168,12 @@ const fn copies(code: CtlCode) -> Row {
 const fn absent(code: CtlCode) -> Row {
     let act = Act::Refuse(Status::INVALID_DEVICE_REQUEST);
     Row { code, on: On::Anything, all: NONE, any: NONE, changes: false, recorded: NOTHING, act }
+}
+
+/// Makes the row of a code that would change something, and is known and not supported. `recorded`
+/// names the change in the audit log.
+const fn absent_change(code: CtlCode, recorded: Recorded) -> Row {
+    Row { recorded, ..absent(code) }
 }
 
 /// Makes the row of a code that clients may not use: MS-SMB2 3.3.5.15.8.
@@ -202,10 +209,13 @@ pub static TABLE: &[Row] = &[
     // MS-SMB2 3.3.5.15.7: only branch caches use hashes, and this server does not support them.
     blocked(CtlCode::SRV_READ_HASH),
     shows(CtlCode::LMR_REQUEST_RESILIENCY, Act::Resiliency),
-    blocked(CtlCode::LMR_SET_LINK_TRACKING_INFORMATION),
+    Row {
+        recorded: Attributes("link_tracking"),
+        ..blocked(CtlCode::LMR_SET_LINK_TRACKING_INFORMATION)
+    },
     // MS-FSCC 2.3: no right is needed, although the call may create the object ID.
     Row {
-        recorded: Recorded::Attributes("object_id"),
+        recorded: Attributes("object_id"),
         ..shows(CtlCode::CREATE_OR_GET_OBJECT_ID, Act::ObjectId(Asked::CreateOrGet))
     },
     shows(CtlCode::GET_OBJECT_ID, Act::ObjectId(Asked::Get)),
@@ -229,7 +239,7 @@ pub static TABLE: &[Row] = &[
     changes(CtlCode::SET_COMPRESSION, WRITE, "compression", Act::SetCompression),
     shows(CtlCode::GET_INTEGRITY_INFORMATION, Act::GetIntegrity),
     changes(CtlCode::SET_INTEGRITY_INFORMATION, CHANGES_FILE, "integrity", Act::SetIntegrity),
-    absent(CtlCode::SET_INTEGRITY_INFORMATION_EX),
+    absent_change(CtlCode::SET_INTEGRITY_INFORMATION_EX, Attributes("integrity")),
     absent(CtlCode::GET_NTFS_VOLUME_DATA),
     absent(CtlCode::GET_REFS_VOLUME_DATA),
     absent(CtlCode::GET_RETRIEVAL_POINTERS),
@@ -248,21 +258,21 @@ pub static TABLE: &[Row] = &[
     absent(CtlCode::QUERY_ON_DISK_VOLUME_INFO),
     absent(CtlCode::QUERY_SPARING_INFO),
     absent(CtlCode::READ_FILE_USN_DATA),
-    absent(CtlCode::WRITE_USN_CLOSE_RECORD),
-    absent(CtlCode::RECALL_FILE),
-    absent(CtlCode::REFS_STREAM_SNAPSHOT_MANAGEMENT),
-    absent(CtlCode::SET_DEFECT_MANAGEMENT),
-    absent(CtlCode::SET_ENCRYPTION),
+    absent_change(CtlCode::WRITE_USN_CLOSE_RECORD, Attributes("usn_record")),
+    absent_change(CtlCode::RECALL_FILE, Attributes("recall")),
+    absent_change(CtlCode::REFS_STREAM_SNAPSHOT_MANAGEMENT, Attributes("stream_snapshots")),
+    absent_change(CtlCode::SET_DEFECT_MANAGEMENT, Attributes("defect_management")),
+    absent_change(CtlCode::SET_ENCRYPTION, Attributes("encryption")),
     // As in Samba, an Open with only the right to append may make its file sparse.
     changes(CtlCode::SET_SPARSE, AccessMask(CHANGES_FILE.0 | APPEND.0), "sparse", Act::SetSparse),
     writes(CtlCode::SET_ZERO_DATA, WRITE, Act::SetZeroData),
-    absent(CtlCode::SET_ZERO_ON_DEALLOCATION),
-    absent(CtlCode::SIS_COPYFILE),
+    absent_change(CtlCode::SET_ZERO_ON_DEALLOCATION, Attributes("zero_on_deallocation")),
+    absent_change(CtlCode::SIS_COPYFILE, Data),
     // MS-SMB2 3.3.5.15: the server does not support shared virtual disks (IsSharedVHDSupported is
     // FALSE).
     absent(CtlCode::QUERY_SHARED_VIRTUAL_DISK_SUPPORT),
-    absent(CtlCode::SVHDX_SYNC_TUNNEL_REQUEST),
-    absent(CtlCode::SVHDX_ASYNC_TUNNEL_REQUEST),
+    absent_change(CtlCode::SVHDX_SYNC_TUNNEL_REQUEST, Data),
+    absent_change(CtlCode::SVHDX_ASYNC_TUNNEL_REQUEST, Data),
 ];
 
 /// The target of a copy needs one of these rights.
@@ -287,15 +297,37 @@ mod tests {
         assert!(row(CtlCode(0x0009_0000)).is_none());
     }
 
-    /// Each code that changes a file leaves a line in the audit log. The one code that changes
-    /// something on a read-only Open makes an object ID where there is none.
+    /// Codes that would change something if they were supported.
+    const ABSENT_CHANGES: [CtlCode; 11] = [
+        CtlCode::LMR_SET_LINK_TRACKING_INFORMATION,
+        CtlCode::SET_INTEGRITY_INFORMATION_EX,
+        CtlCode::WRITE_USN_CLOSE_RECORD,
+        CtlCode::RECALL_FILE,
+        CtlCode::REFS_STREAM_SNAPSHOT_MANAGEMENT,
+        CtlCode::SET_DEFECT_MANAGEMENT,
+        CtlCode::SET_ENCRYPTION,
+        CtlCode::SET_ZERO_ON_DEALLOCATION,
+        CtlCode::SIS_COPYFILE,
+        CtlCode::SVHDX_SYNC_TUNNEL_REQUEST,
+        CtlCode::SVHDX_ASYNC_TUNNEL_REQUEST,
+    ];
+
+    /// Each code that changes a file, or would if it were supported, leaves a line in the audit log.
+    /// The one code that changes something on a read-only Open makes an object ID where there is none.
     #[test]
     fn what_changes_a_file_is_recorded() {
         for row in TABLE {
             let may_make = row.code == CtlCode::CREATE_OR_GET_OBJECT_ID;
+            let would = ABSENT_CHANGES.contains(&row.code);
             let is_recorded = row.recorded != Recorded::Nothing;
-            assert_eq!(is_recorded, row.changes || may_make, "{:?}", row.code);
+            assert_eq!(is_recorded, row.changes || may_make || would, "{:?}", row.code);
+            assert!(!would || matches!(row.act, Act::Refuse(_)), "{:?}", row.code);
         }
+        // A further code that is not supported needs a decision. These read, or are about the handle
+        // alone.
+        let absent = TABLE.iter().filter(|row| matches!(row.act, Act::Refuse(_)));
+        let changes_nothing = absent.filter(|row| row.recorded == Recorded::Nothing);
+        assert_eq!(changes_nothing.count(), 17);
     }
 
     #[test]
