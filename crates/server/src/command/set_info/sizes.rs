@@ -22,13 +22,28 @@ pub(super) fn whole_clusters(file: &FileOpen, bytes: u64) -> Option<u64> {
 /// for. What is in the last of them stays.
 pub(super) fn set_allocation(file: &FileOpen, bytes: u64) -> Result<(), Status> {
     let whole = whole_clusters(file, bytes).ok_or(Status::INVALID_PARAMETER)?;
-    // MS-FSA 2.1.5.15.1: if no data is cut off, only ChangeTime changes, so dropping `kept`
-    // restores the write time.
     let is_cut = whole < file.stat()?.end_of_file;
-    let kept = (!is_cut).then(|| file.keep_written());
-    file.node.set_allocation(whole).map_err(Fault::status)?;
+    keep_times(file, is_cut, || file.node.set_allocation(whole).map_err(Fault::status))
+}
+
+/// Allocates by `set`. MS-FSA 2.1.5.15.1: if no data is cut off, only ChangeTime changes, so the write
+/// time is restored. A cut is a change of data: its time is told again if another Open restores an
+/// earlier one meanwhile.
+pub(super) fn keep_times(
+    file: &FileOpen,
+    is_cut: bool,
+    set: impl FnOnce() -> Result<(), Status>,
+) -> Result<(), Status> {
+    let mut kept = if is_cut { file.keep_times_of_write() } else { file.keep_written() };
+    let done = set();
+    match done {
+        // Counted before `kept` looks for restorations, so that this or the other Open notices.
+        Ok(()) if is_cut => file.times_moved(),
+        Ok(()) => {}
+        Err(_) => kept.was_refused(),
+    }
     drop(kept);
-    Ok(())
+    done
 }
 
 /// FileValidDataLengthInformation. The host shows zeros where nothing was written,

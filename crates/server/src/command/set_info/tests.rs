@@ -16,7 +16,7 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass, Pushed};
 
 use super::super::query_info::testing::{Bench, file};
 use super::file::row;
-use super::{apply, guarded};
+use super::{apply, guarded, sizes};
 use crate::access::domain_names::DomainNames;
 use crate::audit::Recorded;
 use crate::command::ioctl;
@@ -386,6 +386,17 @@ fn a_change_of_data_beside_a_restoration_keeps_its_time() {
             drop(kept);
         };
         assert_eq!(moves(is_data, &guard), is_data, "{class:?}");
+    }
+    // An allocation that cuts the file moves its time, others do not.
+    for cuts in [true, false] {
+        let guard = |file: &FileOpen, work: &dyn Fn()| {
+            let allocate = || {
+                work();
+                Ok(())
+            };
+            sizes::keep_times(file, cuts, allocate).unwrap();
+        };
+        assert_eq!(moves(cuts, &guard), cuts, "allocation that cuts: {cuts}");
     }
     // A change that was refused must not move the file's times.
     let refused = |file: &FileOpen, work: &dyn Fn()| {
