@@ -16,6 +16,7 @@
 mod abilities;
 mod cache;
 mod case_rename;
+mod casing;
 mod compression;
 pub mod credentials;
 mod dir;

@@ -41,6 +41,9 @@ pub const MOUNT_LIST_BYTES: usize = 4 << 20;
 /// Mounts that are remembered as having just taken a change.
 pub const CHANGED_MOUNTS: usize = 16;
 
+/// Mounts below a share's root of which the server remembers for ten seconds if they ignore case.
+pub const CASED_MOUNTS: usize = 64;
+
 /// Bytes of a DOSATTRIB value that are read. Samba's values have fewer than 100, unless they
 /// contain a name, as only version 2 does.
 pub const DOSATTRIB_BYTES: usize = 384;

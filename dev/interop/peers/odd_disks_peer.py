@@ -5,7 +5,7 @@ Such a file system tells nothing of changes, or tells them late, and has limits 
     odd_disks_peer.py KIND FOLDER [BEHIND]
 
 FOLDER is the share on the host, BEHIND a folder behind the mount whose files appear in it, or nothing. With GUEST_JOBS
-set both are in a guest.
+set both are in a guest. With SMB_BELOW set FOLDER is the folder of that name in the share.
 """
 
 import glob
@@ -24,6 +24,7 @@ KIND, FOLDER = sys.argv[1], sys.argv[2]
 BEHIND = sys.argv[3] if len(sys.argv) > 3 else ""
 ADDRESS, PORT, PASSWORD = os.environ["SMB_ADDR"], int(os.environ["SMB_PORT"]), os.environ["SMB_PASS"]
 SHARE, USER = os.environ["SMB_SHARE"], os.environ["SMB_USER"]
+BELOW = os.environ.get("SMB_BELOW", "")
 SECONDS = float(os.environ.get("CROWD_SECONDS", "4"))
 
 OK, INVALID, NOT_FOUND, COLLISION, SHARING, PENDING = 0, 0xC0000033, 0xC0000034, 0xC0000035, 0xC0000043, 0xC0000056
@@ -53,6 +54,11 @@ def host(script):
     return said
 
 
+def below(name):
+    """Returns the path in the share of a name in FOLDER."""
+    return "\\".join(part for part in (BELOW, name) if part)
+
+
 def same(found, wanted, what):
     if found != wanted:
         raise AssertionError(f"{what}: {found!r}, wanted {wanted!r}")
@@ -64,9 +70,12 @@ class Peer(raw.Tree):
     def __init__(self):
         super().__init__(ADDRESS, PORT, USER, PASSWORD, SHARE)
 
+    def open(self, name, *args, **kwargs):
+        return super().open(below(name), *args, **kwargs)
+
     def create(self, name, disposition=OPEN, access=LOOK, options=0):
         """Returns the status and the file of a CREATE."""
-        body = raw.create_body(name, access=access, disposition=disposition, options=options)
+        body = raw.create_body(below(name), access=access, disposition=disposition, options=options)
         answer = self.client.call(raw.CREATE, body)
         return answer.status, answer.body[64:80]
 
@@ -88,7 +97,7 @@ class Peer(raw.Tree):
         status, file = self.create(old, OPEN, REMOVE | LOOK)
         if status != OK:
             return status
-        path = new.encode("utf-16-le")
+        path = below(new).encode("utf-16-le")
         data = struct.pack("<B7xQI", replace, 0, len(path)) + path + bytes(max(0, 4 - len(path)))
         status = self.client.call(raw.SET_INFO, raw.set_body(file, 1, 10, data)).status
         self.close(file)

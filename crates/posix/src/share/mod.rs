@@ -20,6 +20,7 @@ use rustix::fs::{Access, Statx};
 use rustix::io::Errno;
 
 use crate::cache::NameCache;
+use crate::casing::Casing;
 use crate::kept_folders::KeptFolders;
 use crate::names::Spelling;
 use crate::options::{Case, PosixOptions};
@@ -61,9 +62,9 @@ pub(crate) struct Share {
     pub(crate) home: u64,
     /// True if that is FUSE.
     pub(crate) is_fuse: bool,
-    /// True if it finds names in another case, and each spelling has another number; see
-    /// [`crate::share::walk::ignores_case`].
-    pub(crate) ignores_case: bool,
+    /// The file systems of the share that find names in another case, and give each spelling
+    /// another number.
+    pub(crate) casing: Casing,
     /// The spelling of names on it.
     pub(crate) spelling: Spelling,
     /// The mark in the keys of files; 0 except in snapshots.

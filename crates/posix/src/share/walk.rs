@@ -19,7 +19,7 @@ use crate::sys;
 
 mod respelling;
 
-pub(crate) use respelling::ignores_case;
+pub(crate) use respelling::Respelled;
 
 /// The location of a name's last component, whether it exists or not.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl Share {
             match sys::stat_at(place.parent.fd(), &place.wanted) {
                 // In a directory that ignores case another spelling may have answered, so the
                 // stored name is looked up below.
-                Ok(_) if self.ignores_case => {}
+                Ok(stx) if self.is_any_spelling(place.parent.fd(), &place.wanted, &stx) => {}
                 Ok(stx) => return Ok((place.wanted.clone(), stx)),
                 Err(Errno::NOENT) if exact => return Err(Fault::NotFound),
                 Err(Errno::NOENT) => {}

@@ -24,6 +24,7 @@ use rustix::io::Errno;
 
 use crate::cache::{NameCache, Seen, ShortNames, Watching};
 use crate::case_rename::{is_one_entry, rename_case};
+use crate::casing::Casing;
 use crate::errno::fault_of;
 use crate::limits::{DIRECTORY_ON_CORE, PATH_BYTES, RETRIES};
 use crate::names::{DiskPath, client_name};
@@ -33,7 +34,7 @@ use crate::patience;
 use crate::share::Share;
 use crate::share::reparse_way::Ways;
 use crate::share::streams::Table;
-use crate::share::walk::Location;
+use crate::share::walk::{Location, Respelled};
 use crate::snapshots::Snapshots;
 use crate::stat;
 use crate::tunnels::Tunnels;
@@ -119,10 +120,10 @@ impl PosixVfs {
         let keeps_facts = crate::facts::are_kept(root.as_fd(), entry_xattrs);
         let has_exact_times = keeps_facts && crate::facts::are_times_exact(root.as_fd());
         let is_fuse = volume::is_fuse(root.as_fd());
-        let ignores_case = crate::share::walk::ignores_case(root.as_fd());
+        let casing = Casing::of(root.as_fd());
         let share = Share {
             is_fuse,
-            ignores_case,
+            casing,
             spelling,
             readable_root: if mark == 0 { readable(root.as_fd()) } else { None },
             root: Arc::new(root),
@@ -182,7 +183,7 @@ impl PosixVfs {
 
     pub(crate) fn path_of(&self, name: &Name, exact: bool) -> VfsResult<DiskPath> {
         let path = DiskPath::of(name, exact, self.share.spelling)?;
-        let path = self.share.respelled(path, false)?;
+        let path = self.share.respelled(path, Respelled::Whole, !exact)?;
         self.share.admit(path.as_bytes())?;
         Ok(path)
     }
@@ -190,21 +191,31 @@ impl PosixVfs {
     /// Returns the path of a name that a file is to get.
     fn path_to(&self, name: &Name, exact: bool) -> VfsResult<DiskPath> {
         let path = DiskPath::of(name, exact, self.share.spelling)?;
-        let path = self.share.respelled(path, true)?;
+        let path = self.share.respelled(path, Respelled::Parent, !exact)?;
         self.share.admit(path.as_bytes())?;
         Ok(path)
     }
 
     /// True if the entry of a rename's target is its source, which gets another spelling, where case is
     /// ignored.
-    fn is_respelling(&self, stored: &[u8], existing: &[u8], wanted: &[u8]) -> bool {
-        self.share.ignores_case && stored == existing && stored != wanted
+    fn is_respelling(
+        &self,
+        dir: BorrowedFd<'_>,
+        stored: &[u8],
+        existing: &[u8],
+        wanted: &[u8],
+    ) -> bool {
+        let ignores_case = || {
+            let stx = sys::stat_fd(dir);
+            stx.is_ok_and(|stx| self.share.ignores_case_in(stat::key_of(&stx).device, dir))
+        };
+        stored == existing && stored != wanted && self.share.casing.respells() && ignores_case()
     }
 
     /// Treats the file system as one that ignores case.
     #[cfg(test)]
     pub(crate) fn pretend_to_ignore_case(&mut self) {
-        Arc::get_mut(&mut self.share).unwrap().ignores_case = true;
+        Arc::get_mut(&mut self.share).unwrap().casing.pretend();
     }
 
     /// Returns the location of `name`, which must exist and be `key`, its stored name and its
@@ -312,8 +323,13 @@ impl Vfs for PosixVfs {
         if how.existence != Existence::MustNotExist && path.as_bytes().len() <= PATH_BYTES {
             match self.open_existing(self.share.root.as_fd(), path.as_bytes(), how) {
                 Ok(found) => {
+                    let root = self.share.root.as_fd();
+                    let object = found.handle.fd();
+                    if self.share.is_new_spelling(root, path.as_bytes(), object, &found.stx) {
+                        return self.open(name, how);
+                    }
                     let is_stored = how.case_sensitive || name.is_exact();
-                    let name = if is_stored || self.share.ignores_case {
+                    let name = if is_stored || self.share.casing.respells() {
                         // POSIX clients could send a reserved character in two ways, so the stored
                         // bytes decide about the name that is shown.
                         client_name(path.as_bytes(), self.share.spelling)
@@ -376,7 +392,7 @@ impl Vfs for PosixVfs {
         let _ways = self.share.forget_after(target.place.path_of(to.1), is_directory);
         if let Some((existing, _)) = &target.existing
             && same_directory(source_dir, target_dir)?
-            && (self.is_respelling(&stored, existing, to.1)
+            && (self.is_respelling(target_dir, &stored, existing, to.1)
                 || is_one_entry(&source.parent, &stored, existing)?)
         {
             rename_case(&source.parent, &stored, to.1)?;

@@ -50,9 +50,13 @@ impl PosixVfs {
             Err(Fault::NotFound | Fault::Stale) if !path.is_root() => return self.open(&name, how),
             Err(fault) => return Err(fault),
         };
+        let (root, object) = (share.root.as_fd(), found.handle.fd());
+        if share.is_new_spelling(root, path.as_bytes(), object, &found.stx) {
+            return self.open(&name, how);
+        }
         let name = if path.is_root() {
             Name::root()
-        } else if name.is_exact() || share.ignores_case {
+        } else if name.is_exact() || share.casing.respells() {
             client_name(path.as_bytes(), share.spelling)
         } else {
             Name::from_stored(name.path().to_owned())
@@ -145,6 +149,10 @@ impl PosixVfs {
         if how.existence != Existence::MustNotExist {
             match self.open_existing(place.parent.fd(), &place.wanted, how) {
                 Ok(found) => {
+                    let (dir, object) = (place.parent.fd(), found.handle.fd());
+                    if self.share().is_new_spelling(dir, &place.wanted, object, &found.stx) {
+                        return self.open(name, how);
+                    }
                     let (name, entry) = (place.name_of(&place.wanted), &place.wanted);
                     return Ok(self.opened(found, how, name, entry));
                 }

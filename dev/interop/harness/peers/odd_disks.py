@@ -85,38 +85,39 @@ KINDS = {
 
 
 class Disk:
-    """A file system that is mounted before a server starts, as its share `disk`."""
+    """A file system that is mounted before a server starts, as its share `disk` or as the folder `below` in it."""
 
-    def __init__(self, kind):
-        self.kind, self.folder, self.behind = kind, None, None
+    def __init__(self, kind, below=""):
+        self.kind, self.below, self.folder, self.place, self.behind = kind, below, None, None, None
 
     def attach(self, directory):
         aside, self.folder = directory / "aside", directory / "disk"
         aside.mkdir()
-        self.folder.mkdir()
-        self.behind = self.kind(aside, self.folder)
+        self.place = self.folder / self.below
+        self.place.mkdir(parents=True)
+        self.behind = self.kind(aside, self.place)
         end = time.monotonic() + 10
-        while not os.path.ismount(self.folder):
+        while not os.path.ismount(self.place):
             if time.monotonic() > end:
                 raise Failure("not mounted within 10 s")
             time.sleep(0.05)
 
     def detach(self):
-        if self.folder and os.path.ismount(self.folder):
-            subprocess.run(["umount", self.folder], check=False, stderr=subprocess.DEVNULL)
-        if self.folder and os.path.ismount(self.folder):
-            subprocess.run(["umount", "--lazy", self.folder], check=False)
+        if self.place and os.path.ismount(self.place):
+            subprocess.run(["umount", self.place], check=False, stderr=subprocess.DEVNULL)
+        if self.place and os.path.ismount(self.place):
+            subprocess.run(["umount", "--lazy", self.place], check=False)
 
 
 @contextlib.contextmanager
-def serving(ctx, kind):
+def serving(ctx, kind, below=""):
     """Runs a further server whose share is a new file system of this kind."""
     if why := no_fuse():
         raise Skip(why)
     for program in KINDS[kind]:
         if not shutil.which(program):
             raise Skip(f"{program} is not installed")
-    before, disk, server = ctx.server, Disk(kind), None
+    before, disk, server = ctx.server, Disk(kind, below), None
     try:
         server = Server(before.kind, "odd-disk", before.program, port=PORT, disk=disk)
         server.share, server.path = "disk", disk.folder
@@ -178,6 +179,17 @@ for one, known_as in {
     sshfs: "sshfs",
 }.items():
     register(one, known_as)
+
+
+@group("disks/fuse-below")
+def fuse_below(ctx):
+    """A folder of a share on exfat-fuse, which ignores case: names, long and private ones, in any spelling of the folder."""
+    if is_left_out(ctx):
+        return
+    with ctx.check("server-alive"), serving(ctx, exfat, "Below") as disk:
+        for spelling in ("Below", "BELOW"):
+            env = {"SMB_BELOW": spelling, "CROWD_SECONDS": "4"}
+            python(ctx, "odd_disks_peer.py", "exfat", disk.place, needed=NEEDED, env=env)
 
 
 @group("disks/nfs-names", full_only=True)

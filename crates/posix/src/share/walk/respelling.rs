@@ -4,69 +4,122 @@
 //! Share modes, locks and leases go by that number, so two spellings of a name must lead to one
 //! object: names there are looked up in their stored spelling.
 
-use std::collections::HashSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use frevo_store::Fault;
-use frevo_store::vfs::VfsResult;
-use rustix::fs::{Mode, OFlags};
+use frevo_store::vfs::{Kind, VfsResult};
+use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
-use crate::cache::{Seen, each_name};
+use crate::cache::Seen;
+use crate::casing::{finds_other_case, ignores_case};
 use crate::dir::Dir;
 use crate::errno::fault_of;
 use crate::names::DiskPath;
 use crate::share::Share;
-use crate::{sys, volume};
+use crate::{stat, sys, volume};
 
-/// Entries of a share's root that are looked at to find out if case is ignored.
-const PROBED_NAMES: usize = 1_000;
-
-/// True if a file system of FUSE finds a name in another case than the stored one. An empty folder
-/// says nothing, so the family of FAT is known otherwise.
-pub(crate) fn ignores_case(root: BorrowedFd<'_>) -> bool {
-    volume::is_fuse(root) && (volume::is_fat_on_fuse(root) || finds_other_case(root))
-}
-
-fn finds_other_case(root: BorrowedFd<'_>) -> bool {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let Ok(fd) = sys::open_beneath(root, b".", flags, Mode::empty(), false) else { return false };
-    let mut names = HashSet::new();
-    // The error from the closure only ends the reading; the names that were read are kept.
-    let _ = each_name(fd.as_fd(), |name| {
-        names.insert(name.to_vec());
-        if names.len() < PROBED_NAMES { Ok(()) } else { Err(Errno::OVERFLOW) }
-    });
-    let other = names.iter().map(|name| swapped(name)).find(|other| !names.contains(other));
-    other.is_some_and(|other| sys::stat_at(root, &other).is_ok())
-}
-
-/// Returns the name with upper and lower case of ASCII letters exchanged.
-fn swapped(name: &[u8]) -> Vec<u8> {
-    let swap = |byte: &u8| {
-        if byte.is_ascii_uppercase() {
-            byte.to_ascii_lowercase()
-        } else {
-            byte.to_ascii_uppercase()
-        }
-    };
-    name.iter().map(swap).collect()
+/// The part of a path that is brought to its stored spelling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Respelled {
+    /// All components.
+    Whole,
+    /// All but the last one.
+    Parent,
 }
 
 impl Share {
-    /// Returns the path in its stored spelling, as far as it exists; with `keeps_last` without a look
-    /// at the last component.
-    pub(crate) fn respelled(&self, path: DiskPath, keeps_last: bool) -> VfsResult<DiskPath> {
-        if !self.ignores_case || path.is_root() {
+    /// True if the directory `dir` with this device ignores case.
+    pub(crate) fn ignores_case_in(&self, device: u64, dir: BorrowedFd<'_>) -> bool {
+        if device == self.home {
+            return self.casing.home;
+        }
+        self.casing.of_mount(device, || ignores_case(dir))
+    }
+
+    /// True if the entry `name` of `dir`, whose state is `stx`, may have been found by another
+    /// spelling. An entry on another file system than the share's is looked at itself, because it may
+    /// be the root of a mount.
+    pub(super) fn is_any_spelling(&self, dir: BorrowedFd<'_>, name: &[u8], stx: &Statx) -> bool {
+        let device = stat::key_of(stx).device;
+        if device == self.home {
+            return self.casing.home;
+        }
+        self.casing.of_mount(device, || {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW;
+            let entry = sys::open_beneath(dir, name, flags, Mode::empty(), false);
+            entry.is_ok_and(|entry| self.is_below_one_that_ignores_case(entry.as_fd(), stx, dir))
+        })
+    }
+
+    /// True for the first object, found below `root` at `path`, of a file system that ignores case: the
+    /// path has to be looked up again, in its stored spelling.
+    pub(crate) fn is_new_spelling(
+        &self,
+        root: BorrowedFd<'_>,
+        path: &[u8],
+        object: BorrowedFd<'_>,
+        stx: &Statx,
+    ) -> bool {
+        let device = stat::key_of(stx).device;
+        if device == self.home || self.casing.respells() {
+            return false;
+        }
+        self.casing.of_mount(device, || {
+            let parent = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            let parent = path.get(..parent).filter(|parent| !parent.is_empty()).unwrap_or(b".");
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            let parent = sys::open_beneath(root, parent, flags, Mode::empty(), false);
+            parent.is_ok_and(|dir| self.is_below_one_that_ignores_case(object, stx, dir.as_fd()))
+        })
+    }
+
+    /// Looks at the file system of `object`: by its names, if it is a directory, else by those of its
+    /// parent.
+    fn is_below_one_that_ignores_case(
+        &self,
+        object: BorrowedFd<'_>,
+        stx: &Statx,
+        parent: BorrowedFd<'_>,
+    ) -> bool {
+        if !volume::is_fuse(object) {
+            return false;
+        }
+        let is_directory = stat::kind_of(stx) == Kind::Directory;
+        volume::is_fat_on_fuse(object)
+            || finds_other_case(parent)
+            || is_directory && finds_other_case(object)
+    }
+
+    /// Returns the path in its stored spelling, as far as it exists. `folds` is false for a path of a
+    /// client that tells names by case.
+    pub(crate) fn respelled(
+        &self,
+        path: DiskPath,
+        part: Respelled,
+        folds: bool,
+    ) -> VfsResult<DiskPath> {
+        if !self.casing.respells() || path.is_root() {
             return Ok(path);
         }
         let mut components: Vec<Vec<u8>> =
             path.as_bytes().split(|&byte| byte == b'/').map(<[u8]>::to_vec).collect();
-        let count = components.len() - usize::from(keeps_last);
+        let count = components.len() - usize::from(part == Respelled::Parent);
         let mut dir = Dir::Root(Arc::clone(&self.root));
         for component in components.iter_mut().take(count) {
             let seen = Seen::of(&sys::stat_fd(dir.fd()).map_err(fault_of)?);
+            // Where case is told, the exact name comes first.
+            if !self.ignores_case_in(seen.key.device, dir.fd()) {
+                match enter(&dir, component) {
+                    Ok(next) => {
+                        dir = next;
+                        continue;
+                    }
+                    Err(Errno::NOENT) if folds => {}
+                    Err(_) => break,
+                }
+            }
             match self.folded(&dir, seen, component) {
                 Ok(Some(stored)) => *component = stored,
                 Err(fault @ Fault::Busy) => return Err(fault),
@@ -74,9 +127,8 @@ impl Share {
                 // reports what is wrong with it.
                 Ok(None) | Err(_) => break,
             }
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-            match sys::open_beneath(dir.fd(), component, flags, Mode::empty(), false) {
-                Ok(fd) => dir = Dir::Sub(Arc::new(fd)),
+            match enter(&dir, component) {
+                Ok(next) => dir = next,
                 Err(_) => break,
             }
         }
@@ -84,11 +136,20 @@ impl Share {
     }
 }
 
+/// Opens the directory `name` in `dir`.
+fn enter(dir: &Dir, name: &[u8]) -> Result<Dir, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let fd = sys::open_beneath(dir.fd(), name, flags, Mode::empty(), false)?;
+    Ok(Dir::Sub(Arc::new(fd)))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::Path;
+
     use frevo_store::Name;
     use frevo_store::vfs::{OpenHow, Vfs as _};
-    use rustix::fs::CWD;
 
     use super::*;
     use crate::{PosixOptions, PosixVfs};
@@ -100,17 +161,17 @@ mod tests {
         std::fs::write(host.path().join("Folder/Below/File.txt"), "").unwrap();
         let mut vfs = PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap();
         vfs.pretend_to_ignore_case();
-        let respelled = |path: &str, keeps_last| {
+        let respelled = |path: &str, part| {
             let path = DiskPath::of_components(
                 &path.split('/').map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>(),
             );
-            let path = vfs.share().respelled(path, keeps_last).unwrap();
+            let path = vfs.share().respelled(path, part, true).unwrap();
             String::from_utf8(path.as_bytes().to_vec()).unwrap()
         };
-        assert_eq!(respelled("folder/BELOW/file.TXT", false), "Folder/Below/File.txt");
-        assert_eq!(respelled("folder/BELOW/file.TXT", true), "Folder/Below/file.TXT");
-        assert_eq!(respelled("folder/none/file.TXT", false), "Folder/none/file.TXT");
-        assert_eq!(respelled("FOLDER", true), "FOLDER");
+        assert_eq!(respelled("folder/BELOW/file.TXT", Respelled::Whole), "Folder/Below/File.txt");
+        assert_eq!(respelled("folder/BELOW/file.TXT", Respelled::Parent), "Folder/Below/file.TXT");
+        assert_eq!(respelled("folder/none/file.TXT", Respelled::Whole), "Folder/none/file.TXT");
+        assert_eq!(respelled("FOLDER", Respelled::Parent), "FOLDER");
         // The Open's name must have the stored spelling, too.
         let opened = vfs.open(&Name::from_stored("FOLDER\\below".into()), &OpenHow::LOOK).unwrap();
         assert_eq!(opened.name.path(), "Folder\\Below");
@@ -124,16 +185,38 @@ mod tests {
         assert_eq!(again.name.path(), "Folder\\BELOW");
     }
 
+    /// A share whose file system tells names by case, with one below that does not. `/dev/shm` is a
+    /// mount of its own on all systems.
     #[test]
-    fn a_file_system_of_linux_finds_no_other_case() {
-        let host = tempfile::tempdir().unwrap();
-        std::fs::write(host.path().join("a"), "").unwrap();
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let root = rustix::fs::openat(CWD, host.path(), flags, Mode::empty()).unwrap();
-        assert!(!finds_other_case(root.as_fd()));
-        // Both spellings of the name exist, so it does not show whether case is ignored.
-        std::fs::write(host.path().join("A"), "").unwrap();
-        assert!(!finds_other_case(root.as_fd()));
-        assert_eq!(swapped("aB.é1".as_bytes()), "Ab.é1".as_bytes());
+    fn a_file_system_below_has_rules_of_its_own() {
+        let Ok(host) = tempfile::tempdir_in("/dev/shm") else { return };
+        let device = |path: &Path| std::fs::metadata(path).unwrap().dev();
+        if device(Path::new("/dev")) == device(host.path()) {
+            return;
+        }
+        std::fs::create_dir(host.path().join("Folder")).unwrap();
+        std::fs::write(host.path().join("Folder/File.txt"), "").unwrap();
+        let vfs = PosixVfs::open_root(Path::new("/dev"), PosixOptions::default()).unwrap();
+        let share = vfs.share();
+        let above = format!("shm/{}", host.path().file_name().unwrap().to_str().unwrap());
+        let respelled = |path: &str, folds| {
+            let path = path.split('/').map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>();
+            let path = DiskPath::of_components(&path);
+            let path = share.respelled(path, Respelled::Whole, folds).unwrap();
+            String::from_utf8(path.as_bytes().to_vec()).unwrap()
+        };
+        let asked = format!("{above}/FOLDER/file.TXT");
+        assert_eq!(respelled(&asked, true), asked, "nothing there ignores case");
+        let stored = format!("{above}/Folder/File.txt");
+        let key = stat::key_of(&sys::stat_at(share.root.as_fd(), stored.as_bytes()).unwrap());
+        share.casing.note(key.device, true);
+        assert_eq!(respelled(&asked, true), stored);
+        assert_eq!(respelled(&asked, false), stored, "for clients that tell case elsewhere, too");
+        // The share's own file system tells `SHM` from `shm`.
+        assert_eq!(respelled(&asked.replace("shm/", "SHM/"), true), stored);
+        let exact = asked.replace("shm/", "SHM/");
+        assert_eq!(respelled(&exact, false), exact);
+        assert!(share.ignores_case_in(key.device, share.root.as_fd()));
+        assert!(!share.ignores_case_in(share.home, share.root.as_fd()));
     }
 }
