@@ -9,12 +9,13 @@ use futures_util::stream::{self, StreamExt};
 
 use super::connection_options::Connection;
 use super::directory_times::{self, DirectoryTime};
-use super::endpoint::{Endpoint, Entry, Listed, Treatment, local_in, path_in};
+use super::endpoint::{Endpoint, Entry, Listed, Treatment, path_in};
 use super::equality::is_up_to_date;
 use super::failures::{AT_ONCE, Failures, each, in_order};
 use super::filter::Filter;
 use super::links::{self, Link};
 use super::local_directories::LocalDirectories;
+use super::local_names::local_in;
 use super::location::folder;
 use super::name_collisions::{Case, TakenNames};
 use super::overlap::Ends;

@@ -10,8 +10,9 @@ use frevo_client::internal::file_time;
 use frevo_client::{Cause, Error, SetMetadata};
 use futures_util::stream::{self, StreamExt};
 
-use super::endpoint::{Endpoint, local_in, path_in};
+use super::endpoint::{Endpoint, path_in};
 use super::failures::AT_ONCE;
+use super::local_names::local_in;
 use super::long_path::reach;
 use crate::console::tell;
 

@@ -11,10 +11,10 @@ use frevo_client::internal::ListingCharge;
 use frevo_client::{Cause, Error, FileAttributes, Metadata, SetMetadata, Share};
 use frevo_net::buffer::Buf;
 
-use frevo_mount::names::{Spelling, from_wire};
 use sha2::{Digest, Sha256};
 
 use super::failures::Failures;
+use super::local_names::{is_absent, local_in};
 use super::location::join;
 use super::logon::failed;
 use super::long_path::reach;
@@ -40,12 +40,6 @@ pub(crate) enum Treatment {
 fn local_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let path = path.display().to_string();
     move |error| Error::new(Cause::Local(std::sync::Arc::new(error)), operation, path)
-}
-
-/// True when `path` certainly does not exist.
-fn is_absent(path: &Path) -> bool {
-    let found = reach(path).and_then(std::fs::symlink_metadata);
-    found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// True for a link to a directory.
@@ -110,29 +104,6 @@ impl<'a> IntoIterator for &'a Listed {
 /// The path `name` below `root`, or `root` itself for an empty name.
 pub(crate) fn path_in(root: &str, name: &str) -> String {
     if name.is_empty() { root.to_owned() } else { join(root, name) }
-}
-
-/// The local path of `name` below `root`, or `root` itself for an empty name. A local name may have
-/// a stand-in itself: it is meant, where there is no name with the character that it stands for.
-pub(crate) fn local_in(root: &Path, name: &str) -> PathBuf {
-    if name.is_empty() {
-        return root.to_owned();
-    }
-    if !name.contains(|one| ('\u{f001}'..='\u{f029}').contains(&one)) {
-        return root.join(name);
-    }
-    name.split('/').fold(root.to_owned(), |above, part| {
-        let (plain, exact) = (above.join(local_name(part)), above.join(part));
-        let is_exact =
-            is_absent(&plain) && reach(&exact).is_ok_and(|exact| exact.symlink_metadata().is_ok());
-        if is_exact { exact } else { plain }
-    })
-}
-
-/// A path of the wire in the spelling of this machine: the stand-ins for `: * ?` and the like
-/// become these characters.
-pub(crate) fn local_name(path: &str) -> PathBuf {
-    path.split('/').map(|name| from_wire(name, Spelling::Mapped)).collect()
 }
 
 /// True for a path of the wire with a control character, which no name may have (MS-FSCC 2.1.5.2).
@@ -467,26 +438,5 @@ mod tests {
             assert!(has_control(name), "{name:?}");
         }
         assert!(!has_control("a\u{f01b}é /b"));
-    }
-
-    #[test]
-    fn local_names_with_stand_ins_are_found() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path();
-        assert_eq!(local_in(root, "a\u{f022}b/c"), root.join("a:b/c"), "new");
-        std::fs::create_dir(root.join("a\u{f022}b")).unwrap();
-        assert_eq!(local_in(root, "a\u{f022}b/c\u{f025}"), root.join("a\u{f022}b/c?"));
-        std::fs::create_dir(root.join("a:b")).unwrap();
-        assert_eq!(local_in(root, "a\u{f022}b/c"), root.join("a:b/c"), "the character itself");
-    }
-
-    #[test]
-    fn no_name_leads_out_of_the_folder() {
-        assert_eq!(local_name("a\u{f022}b/c\u{f029}"), PathBuf::from("a:b/c."));
-        for name in ["\u{f029}", ".\u{f029}", "x/.\u{f029}/y"] {
-            let path = local_name(name);
-            let normal = |part| matches!(part, std::path::Component::Normal(_));
-            assert!(path.components().all(normal), "{path:?}");
-        }
     }
 }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use frevo_client::{Cause, Error, FileAttributes, Metadata, Share, Status};
 use frevo_mount::names::{Spelling, to_wire};
 
-use super::endpoint::{Endpoint, Entry, local_in, local_name, path_in};
+use super::endpoint::{Endpoint, Entry, path_in};
 use super::failures::{Failures, each};
+use super::local_names::{local_in, local_name};
 use super::location::{folder, join};
 use super::logon::failed;
 use super::long_path::reach;

@@ -24,6 +24,7 @@ mod get;
 mod links;
 mod listing;
 mod local_directories;
+mod local_names;
 pub(crate) mod location;
 pub(crate) mod logon;
 mod long_path;

@@ -1,6 +1,6 @@
 //! Trees of a share and of this machine, many directories at once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -13,6 +13,7 @@ use frevo_mount::names::{Spelling, to_wire};
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use super::local_names::local_in;
 use super::location::join;
 use super::long_path::reach;
 use super::progress::Count;
@@ -335,7 +336,6 @@ pub(crate) fn local(
         Error::new(Cause::Local(Arc::new(error)), "read", path.display().to_string())
     };
     let mut found = Vec::new();
-    let mut seen = HashMap::new();
     let mut waiting = vec![(root.to_owned(), String::new())];
     while let Some((directory, below)) = waiting.pop() {
         let entries = match reach(&directory).and_then(std::fs::read_dir) {
@@ -351,7 +351,7 @@ pub(crate) fn local(
                 let path = directory.join(entry.file_name());
                 local_file(&entry, path.clone(), &below).map_err(|why| error(&path, why))
             });
-            let file = file.and_then(|file| check_apart(&file, &mut seen).map(|()| file));
+            let file = file.and_then(|file| check_apart(&file, &directory).map(|()| file));
             match file {
                 Ok(file) if !passes(&file) => {}
                 Ok(file) => {
@@ -368,13 +368,17 @@ pub(crate) fn local(
     Ok(found)
 }
 
-/// The error of a local name that the wire spells like the name of another file.
-fn check_apart(file: &LocalFile, seen: &mut HashMap<String, PathBuf>) -> frevo_client::Result<()> {
+/// The error of a name in `directory` that the wire spells like the name of another file. Paths of the
+/// wire lead to that file ([`local_in`]), whichever of them is listed first.
+fn check_apart(file: &LocalFile, directory: &Path) -> frevo_client::Result<()> {
     // Only a name with such a private-use character can have a second spelling.
     if !file.name.contains(|one| ('\u{f001}'..='\u{f029}').contains(&one)) {
         return Ok(());
     }
-    let Some(other) = seen.insert(file.name.clone(), file.path.clone()) else { return Ok(()) };
+    let other = local_in(directory, frevo_client::path::split(&file.name).1);
+    if other == file.path {
+        return Ok(());
+    }
     let why = format!(
         "its name is the same as that of {} on the server, where private characters stand for \
          those that SMB reserves; rename one of them",
@@ -435,6 +439,36 @@ mod tests {
             assert_eq!(of(tag, FileAttributes::from_bits(0)), Kind::Other);
             assert_eq!(of(tag, FileAttributes::DIRECTORY), Kind::Other);
         }
+    }
+
+    /// Of two names with one spelling on the wire, the one that a path of the wire leads to is listed, in
+    /// whatever order the folder has them.
+    #[test]
+    fn of_two_names_with_one_spelling_the_reachable_one_is_listed() {
+        let name = |at: u8, middle: &str| format!("{}{middle}b", char::from(b'a' + at));
+        let dir = tempfile::tempdir().unwrap();
+        for at in 0..20 {
+            std::fs::write(dir.path().join(name(at, "\u{f022}")), "private").unwrap();
+            std::fs::write(dir.path().join(name(at, ":")), "plain").unwrap();
+        }
+        std::fs::write(dir.path().join("z\u{f022}"), "alone").unwrap();
+        let mut refused = Vec::new();
+        let found = local(
+            dir.path(),
+            |_| true,
+            |error| {
+                refused.push(error.path().to_owned());
+                Ok(())
+            },
+        );
+        let found: Vec<_> =
+            found.unwrap().into_iter().map(|file| (file.name, file.path, file.len)).collect();
+        assert_eq!((found.len(), refused.len()), (21, 20));
+        for (wire, path, len) in &found {
+            assert_eq!(*path, local_in(dir.path(), wire));
+            assert_eq!(*len, if wire.starts_with('z') { 5 } else { "plain".len() as u64 });
+        }
+        assert!(refused.iter().all(|path| path.contains('\u{f022}')), "{refused:?}");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use futures_util::stream::{self, StreamExt};
 
-use super::super::endpoint::{Endpoint, Entry, local_in};
+use super::super::endpoint::{Endpoint, Entry};
 use super::super::failures::{AT_ONCE, Failures, each, each_with_failures};
+use super::super::local_names::local_in;
 use super::super::transfer;
 use super::super::walk::Kind;
 use crate::exit::Done;
