@@ -1,5 +1,6 @@
 //! Share modes and deletion: MS-FSA 2.1.5.1.2.2, 2.1.5.5.
 
+use crate::client::files::set_draft;
 use crate::client::*;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions, ShareAccess};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
@@ -105,6 +106,28 @@ fn delete_on_close_waits_for_the_last_handle() {
         // The file is deleted, so a new one can have its name.
         let want = Want::file("f").disposition(CreateDisposition::CREATE);
         peer.open_file(&mount, &want).await;
+    });
+}
+
+/// MS-FSA 2.1.5.1, phase 6: a component of the path that is about to be deleted is not entered.
+#[test]
+fn nothing_is_made_in_a_directory_that_is_being_deleted() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let folder = peer.open_file(&mount, &Want::directory("d")).await;
+        let delete = |pending: u8| set_draft(FileInfoClass::DISPOSITION, folder, &[pending]);
+        peer.on(&mount, delete(1)).await.ok();
+        let made = [Want::file("d\\f"), Want::directory("d\\g")];
+        for want in &made {
+            peer.create(&mount, want).await.expect(Status::DELETE_PENDING);
+        }
+        // It is not deleted after all, so files can be made in it again.
+        peer.on(&mount, delete(0)).await.ok();
+        for want in &made {
+            let file = peer.open_file(&mount, want).await;
+            peer.close(&mount, file).await;
+        }
+        peer.on(&mount, delete(1)).await.expect(Status::DIRECTORY_NOT_EMPTY);
     });
 }
 

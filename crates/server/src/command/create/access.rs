@@ -237,6 +237,12 @@ pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
         // The parent cannot be opened. The CREATE itself will fail and report the error.
         _ => return Ok(Nursery::OPEN),
     };
+    // MS-FSA 2.1.5.1, phase 6: nothing is made in a directory that is about to be deleted. It is empty,
+    // so nothing can be opened in it either.
+    let above = create.rq.server().files.find(parent.stat.key);
+    if above.is_some_and(|cell| cell.lock().is_delete_pending()) {
+        return Err(Status::DELETE_PENDING);
+    }
     let descriptor = protection::stored_of(&parent)?;
     let right = protection::adding(create.has(CreateOptions::DIRECTORY_FILE));
     let may_add = descriptor
