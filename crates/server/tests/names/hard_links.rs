@@ -7,7 +7,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::query::FileStandardInformation;
 
-use crate::client::files::delete_draft;
+use crate::client::files::{delete_draft, rename_draft};
 use crate::client::*;
 
 async fn standard(peer: &mut Peer, mount: &Mount, file: FileId) -> (u32, bool) {
@@ -101,5 +101,28 @@ fn streams_hold_the_link_that_they_were_opened_by() {
         ann.close(&mine, other).await;
         ann.create(&mine, &Want::existing("two:s")).await.expect(Status::OBJECT_NAME_NOT_FOUND);
         assert_eq!(world.content("two"), b"data of both");
+    });
+}
+
+/// The close of a deleted link must not take the name that another link of the file got since.
+#[test]
+fn a_link_that_is_being_deleted_is_not_replaced_by_another_one() {
+    in_world(async |world| {
+        linked(world);
+        let (mut ann, mine) = world.session("ann", &Offer::default()).await;
+        let first = ann.open_file(&mine, &Want::existing("one")).await;
+        let second = ann.open_file(&mine, &Want::existing("two")).await;
+        ann.on(&mine, delete_draft(first)).await.ok();
+        for class in [FileInfoClass::RENAME, FileInfoClass::LINK] {
+            let draft = rename_draft(class, second, "one", true);
+            ann.on(&mine, draft).await.expect(Status::DELETE_PENDING);
+        }
+        ann.close(&mine, first).await;
+        assert_eq!(world.content("two"), b"data of both");
+        // The name is free now.
+        ann.on(&mine, rename_draft(FileInfoClass::RENAME, second, "one", true)).await.ok();
+        ann.close(&mine, second).await;
+        assert_eq!(world.content("one"), b"data of both");
+        assert!(!world.path("two").exists());
     });
 }

@@ -354,6 +354,12 @@ impl Replaced {
     }
 }
 
+/// True if the name `to`, other than `from`, is a link of the file that is about to be deleted.
+fn is_link_going(file: &FileOpen, from: Option<&Name>, to: &Name, links: u32) -> bool {
+    let is_same = from.is_some_and(|from| eq_ignore_case(from.path(), to.path()));
+    !is_same && file.cell.lock().is_name_going(file.folder_id(), to, links)
+}
+
 /// Fails when the file that has the name now must not be replaced, and returns it otherwise. Other
 /// names of the renamed file may be, and another case of its name `from` on a file system that
 /// ignores case. `parent` is the directory of the name, just opened.
@@ -375,6 +381,11 @@ fn check_replaced(
     };
     let there = match there {
         Ok(there) if there.stat.key != file.key() => there,
+        // The target is another link of the file, which goes with its last Open: that close would
+        // take the new name away.
+        Ok(there) if is_link_going(file, from, &wanted.name, there.stat.links) => {
+            return Err(Status::DELETE_PENDING);
+        }
         Ok(_) | Err(Fault::NotFound) => return Ok(None),
         Err(fault) => return Err(fault.status()),
     };
