@@ -10,6 +10,8 @@ pub(crate) mod layout;
 pub(crate) mod side;
 pub(crate) mod table;
 
+use std::sync::Arc;
+
 use frevo_store::Fault;
 use frevo_store::vfs::{StreamStat, VfsResult};
 use frevo_wire::fscc::{eq_ignore_case, upcase_name};
@@ -49,7 +51,7 @@ impl Share {
     ) -> VfsResult<Option<StoredStream>> {
         if let Some(name) = self.side_streams(file)?.into_iter().find(|n| eq_ignore_case(n, wanted))
         {
-            let at = Where::Side(self.open_side(file, &name)?);
+            let at = Where::Side(Arc::new(self.open_side(file, &name)?));
             return Ok(Some(StoredStream { name, at }));
         }
         let name = attributes(file)?.into_iter().find(|n| eq_ignore_case(n, wanted));
@@ -100,12 +102,15 @@ impl Share {
             // Their blocks are freed here.
             return Err(fault_of(patience::give_up()));
         }
-        let mut open = self.streams.lock_soon()?;
         for name in inside.into_iter().chain(beside) {
+            // Its blocks are freed without the lock, for which cores wait.
+            let kept = self.open_side(file, &name);
+            let mut open = self.streams.lock_soon()?;
             self.erase(file, &name)?;
-            if let Some(body) = open.remove(&stream_key(key, &name)).and_then(|b| b.upgrade()) {
-                body.lock().at = Where::Gone;
-            }
+            let body = open.remove(&stream_key(key, &name)).and_then(|b| b.upgrade());
+            let ended = body.map(|body| body.end());
+            drop(open);
+            drop((kept, ended));
         }
         self.forget_side(self.side_of(file));
         Ok(())
@@ -125,11 +130,13 @@ impl Share {
     pub(crate) fn make_stream(&self, file: &Handle, name: &str) -> VfsResult<Where> {
         let attribute = attribute(name).filter(|_| self.options.streams == Streams::Xattr);
         let Some(attribute) = attribute else {
-            return Ok(Where::Side(self.make_side(file, name)?));
+            return Ok(Where::Side(Arc::new(self.make_side(file, name)?)));
         };
         match file.set(&attribute, &[0]) {
             Ok(()) => Ok(Where::Attribute),
-            Err(errno) if body::is_full(errno) => Ok(Where::Side(self.make_side(file, name)?)),
+            Err(errno) if body::is_full(errno) => {
+                Ok(Where::Side(Arc::new(self.make_side(file, name)?)))
+            }
             Err(errno) => Err(fault_of(errno)),
         }
     }

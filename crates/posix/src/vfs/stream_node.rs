@@ -10,14 +10,13 @@ use frevo_store::vfs::{
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::FileTime;
-use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, Timespec, Timestamps};
 use rustix::io::retry_on_intr;
 
 use crate::errno::fault_of;
 use crate::limits::XATTR_VALUE_BYTES;
 use crate::share::Share;
-use crate::share::streams::body::{Body, State, Where, is_full, write_all};
+use crate::share::streams::body::{Body, Where, beside_the_core, is_full, write_all};
 use crate::share::streams::layout::{attribute, stat_of, stream_key};
 use crate::sys;
 use crate::xattr::Handle;
@@ -58,17 +57,22 @@ impl StreamNode {
     }
 
     /// Changes the data: in the attribute while it fits, else in the side folder. `extent` is the
-    /// least length of the data afterwards.
+    /// least length of the data afterwards. A core moves no data into the side folder.
     fn change(
         &self,
         extent: u64,
         in_memory: impl FnOnce(&mut Vec<u8>),
         in_file: impl FnOnce(BorrowedFd<'_>) -> VfsResult<()>,
     ) -> VfsResult<()> {
+        let _begun = self.body.begin_write()?;
         let mut state = self.body.lock();
         match &state.at {
             Where::Gone => return Err(Fault::Stale),
-            Where::Side(fd) => in_file(fd.as_fd())?,
+            Where::Side(fd) => {
+                let fd = Arc::clone(fd);
+                drop(state);
+                in_file(fd.as_fd())?;
+            }
             Where::Attribute => {
                 let mut value = state.value(&self.handle)?;
                 if extent < XATTR_VALUE_BYTES as u64 {
@@ -77,21 +81,25 @@ impl StreamNode {
                     value.push(0);
                     let attribute = attribute(&state.name).ok_or(Fault::NameTooLong)?;
                     match self.handle.set(&attribute, &value) {
-                        Ok(()) => return self.touch(state),
+                        Ok(()) => {
+                            self.touch();
+                            return Ok(());
+                        }
                         Err(errno) if is_full(errno) => value = before,
                         Err(errno) => return Err(fault_of(errno)),
                     }
                 }
+                beside_the_core()?;
                 let fd = self.share.move_to_side(&self.handle, &state.name, &value, in_file)?;
-                state.at = Where::Side(fd);
+                state.at = Where::Side(Arc::new(fd));
             }
         }
-        self.touch(state)
+        self.touch();
+        Ok(())
     }
 
     /// Sets the file's write time after a write to a stream (MS-FSA 2.1.4.17).
-    #[expect(clippy::unnecessary_wraps, reason = "the end of a fallible call")]
-    fn touch(&self, state: MutexGuard<'_, State>) -> VfsResult<()> {
+    fn touch(&self) {
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         // libfuse 2 ignores a request that sets only one timestamp, so on FUSE both are set.
         let is_fuse = self.share.is_on_fuse(self.file.key(), self.handle.fd());
@@ -100,8 +108,6 @@ impl StreamNode {
         let times = Timestamps { last_access: keep, last_modification: now };
         // The data was written, so the write succeeds even if its time cannot be set.
         let _ = rustix::fs::utimensat(self.handle.fd(), c"", &times, AtFlags::EMPTY_PATH);
-        drop(state);
-        Ok(())
     }
 }
 
@@ -129,7 +135,7 @@ impl Node for StreamNode {
         if !self.read {
             return Err(Fault::AccessDenied);
         }
-        self.body.lock().read(&self.handle, offset, into)
+        self.body.read(&self.handle, offset, into)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()> {
@@ -143,13 +149,20 @@ impl Node for StreamNode {
             value.resize(value.len().max(at + data.len()), 0);
             value[at..at + data.len()].copy_from_slice(data);
         };
-        self.change(end, in_memory, |fd| write_all(fd, offset, data))
+        self.change(end, in_memory, |fd| {
+            beside_the_core()?;
+            write_all(fd, offset, data)
+        })
     }
 
     /// Makes attributes durable, together with all metadata of their file.
     fn sync(&self) -> VfsResult<()> {
-        if let Where::Side(fd) = &self.body.lock().at {
-            retry_on_intr(|| rustix::fs::fsync(fd)).map_err(fault_of)?;
+        let side = match &self.body.lock().at {
+            Where::Side(fd) => Some(Arc::clone(fd)),
+            Where::Attribute | Where::Gone => None,
+        };
+        if let Some(fd) = side {
+            retry_on_intr(|| rustix::fs::fsync(&fd)).map_err(fault_of)?;
         }
         self.share.sync_side(&self.handle)?;
         self.file.sync()?;

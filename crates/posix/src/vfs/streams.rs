@@ -124,12 +124,10 @@ impl PosixVfs {
             return Err(fault_of(patience::give_up()));
         }
         share.erase(&file, &found.name)?;
-        if let Some(body) = open.remove(&key).and_then(|body| body.upgrade()) {
-            body.lock().at = Where::Gone;
-        }
+        let ended = open.remove(&key).and_then(|body| body.upgrade()).map(|body| body.end());
         // The last descriptor is closed without the lock, for which cores wait.
         drop(open);
-        drop(found);
+        drop((found, ended));
         Ok(())
     }
 
@@ -160,11 +158,11 @@ impl PosixVfs {
             if !replace {
                 return Err(Fault::Exists);
             }
-            into_file(&file, &state)?;
-            share.erase(&file, &state.name)?;
-            state.at = Where::Gone;
-            open.remove(&key);
-            return Ok(to.clone());
+            drop(state);
+            // The table is not locked while data is copied, so that others must find this stream in it.
+            remember(&mut open, key, &body);
+            drop(open);
+            return self.stream_into_file(&file, key, &body).map(|()| to.clone());
         };
         if state.name == new {
             return Ok(to.clone());
@@ -177,10 +175,8 @@ impl PosixVfs {
                 return Err(Fault::Exists);
             }
             share.erase(&file, &target.name)?;
-            if let Some(body) = open.remove(&new_key).and_then(|body| body.upgrade()) {
-                body.lock().at = Where::Gone;
-            }
-            replaced = Some(target);
+            let ended = open.remove(&new_key).and_then(|body| body.upgrade()).map(|b| b.end());
+            replaced = Some((target, ended));
         }
         share.move_stream(&file, &mut state, new)?;
         state.name = new.to_owned();
@@ -191,10 +187,26 @@ impl PosixVfs {
         drop(replaced);
         Ok(to.clone())
     }
+
+    /// Makes a stream's data the file's own data, and removes the stream. Nobody changes the stream
+    /// meanwhile; others may read it.
+    fn stream_into_file(&self, file: &Handle, key: FileKey, body: &Body) -> VfsResult<()> {
+        let share = self.share();
+        let _unchanged = body.stop_writes();
+        into_file(file, body)?;
+        let mut open = share.streams.lock_soon()?;
+        let name = body.lock().name.clone();
+        share.erase(file, &name)?;
+        let ended = body.end();
+        open.remove(&key);
+        drop(open);
+        drop(ended);
+        Ok(())
+    }
 }
 
 /// Makes a stream's data the file's own data.
-fn into_file(file: &Handle, state: &body::State) -> VfsResult<()> {
+fn into_file(file: &Handle, stream: &Body) -> VfsResult<()> {
     let target = sys::reopen(file.fd(), OFlags::WRONLY).map_err(|errno| match errno {
         Errno::ISDIR => Fault::NameInvalid,
         other => fault_of(other),
@@ -202,7 +214,7 @@ fn into_file(file: &Handle, state: &body::State) -> VfsResult<()> {
     let mut buffer = vec![0; STREAM_COPY_BYTES];
     let mut at = 0;
     loop {
-        let len = state.read(file, at, &mut buffer)?;
+        let len = stream.read(file, at, &mut buffer)?;
         if len == 0 {
             break;
         }

@@ -179,6 +179,9 @@ fn a_removal_tells_the_bytes_that_it_frees() {
     std::fs::write(host.path().join("a"), vec![b'x'; BYTES]).unwrap();
     std::fs::hard_link(host.path().join("a"), host.path().join("b")).unwrap();
     std::fs::write(host.path().join("c"), "").unwrap();
+    std::fs::write(host.path().join("d"), "").unwrap();
+    let beside = vfs.open(&name("d").with_stream(Some("s")), &how(Existence::Either)).unwrap();
+    beside.node.write_at(0, &vec![b'x'; BYTES]).unwrap();
     let freed = |text: &str| {
         let key = vfs.stat(&name(text)).unwrap().key;
         let (removed, freed) = patience::freeing(|| vfs.remove(&name(text), key));
@@ -188,6 +191,31 @@ fn a_removal_tells_the_bytes_that_it_frees() {
     assert_eq!(freed("a"), 0, "b is left");
     assert!(freed("b") >= BYTES as u64);
     assert!(freed("c") < BYTES as u64);
+    assert!(freed("d") >= BYTES as u64, "the stream is open and keeps its blocks");
+}
+
+/// Tests that a core moves no data of a stream that lies beside its file, and that a thread does.
+#[test]
+fn a_core_moves_no_data_beside_a_file() {
+    let host = tempfile::tempdir().unwrap();
+    let vfs = PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap();
+    let made = vfs.open(&name("file").with_stream(Some("s")), &how(Existence::Either)).unwrap();
+    let node = &made.node;
+    assert_eq!(patience::short(|| node.write_at(0, b"small")), (Ok(()), false));
+    let large = vec![b'x'; 100 << 10];
+    let given_up = (Err(Fault::Leased), true);
+    assert_eq!(patience::short(|| node.write_at(0, &large)), given_up);
+    let mut into = [0; 8];
+    assert_eq!(patience::short(|| node.read_at(0, &mut into)), (Ok(5), false));
+    node.write_at(0, &large).unwrap();
+    assert_eq!(patience::short(|| node.write_at(0, b"y")), given_up);
+    assert_eq!(patience::short(|| node.read_at(0, &mut into).map(|_| ())), given_up);
+    assert_eq!(node.read_at(0, &mut into), Ok(8));
+    assert_eq!(into, *b"xxxxxxxx", "nothing was changed");
+    assert_eq!(
+        patience::short(|| node.stat().map(|stat| stat.end_of_file)),
+        (Ok(100 << 10), false)
+    );
 }
 
 /// Tests that a snapshot needs no inotify, whose end takes long, and that names in another case are

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::file_io::{self, Caching};
 use frevo_net::limits::INLINE_WRITE_BYTES_MAX;
-use frevo_store::Fault;
+use frevo_store::vfs::VfsResult;
+use frevo_store::{Fault, Node};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 
@@ -59,9 +60,38 @@ pub(crate) async fn read(
         return io.read(offset, buf, length).await.map_err(|error| status(&error));
     }
     let room = buf.append_zeroed(length);
-    let count = file.node.read_at(offset, room).map_err(Fault::status)?;
-    buf.truncate(count);
-    Ok(buf)
+    let (read, gave_up) = briefly(|| file.node.read_at(offset, room));
+    match read {
+        Err(_) if gave_up => Box::pin(read_beside(Arc::clone(&file.node), offset, buf)).await,
+        read => {
+            buf.truncate(read.map_err(Fault::status)?);
+            Ok(buf)
+        }
+    }
+}
+
+/// Makes a call of the file system for data, which may give up on a core. Returns true if it did.
+fn briefly<T>(call: impl FnOnce() -> VfsResult<T>) -> (VfsResult<T>, bool) {
+    // The threads of a pool, and a simulator, carry a call out.
+    if file_io::stays() { (call(), false) } else { host::short_patience(call) }
+}
+
+/// Fills `buf` on a thread: the data is in a file of its own, beside its stream's file.
+async fn read_beside(node: Arc<dyn Node>, offset: u64, mut buf: Buf) -> Result<Buf, Status> {
+    let read = move || {
+        let count = node.read_at(offset, &mut buf)?;
+        buf.truncate(count);
+        Ok(buf)
+    };
+    let read = file_io::run_blocking(read).await.map_err(|error| status(&error))?;
+    read.map_err(Fault::status)
+}
+
+/// Like [`read_beside`], for a write.
+async fn write_beside(node: Arc<dyn Node>, offset: u64, data: Buf) -> Result<(), Status> {
+    let write = move || node.write_at(offset, &data);
+    let written = file_io::run_blocking(write).await.map_err(|error| status(&error))?;
+    written.map_err(Fault::status)
 }
 
 /// Writes all of `data`. Only what has to wait is copied, because the kernel may
@@ -77,7 +107,13 @@ pub(crate) async fn write(
             write_acting(file, &io, offset, data).await
         }
         Some(io) => io.write(offset, data).await.map_err(|error| status(&error)),
-        None => file.node.write_at(offset, data).map_err(Fault::status),
+        None => match briefly(|| file.node.write_at(offset, data)) {
+            (Err(_), true) => {
+                let (node, data) = (Arc::clone(&file.node), Buf::copy_of(data));
+                Box::pin(write_beside(node, offset, data)).await
+            }
+            (written, _) => written.map_err(Fault::status),
+        },
     }
 }
 

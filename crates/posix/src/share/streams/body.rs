@@ -1,14 +1,17 @@
 //! The data of an open stream.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use frevo_store::Fault;
 use frevo_store::vfs::VfsResult;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 
 use super::layout::attribute;
 use crate::errno::fault_of;
+use crate::limits::CACHE_PATIENCE;
+use crate::patience;
 use crate::sys;
 use crate::xattr::Handle;
 
@@ -17,15 +20,20 @@ use crate::xattr::Handle;
 pub(crate) enum Where {
     /// An attribute of the file.
     Attribute,
-    /// A file in the side folder.
-    Side(OwnedFd),
+    /// A file in the side folder. Data is moved without the lock of the [`State`], for which cores
+    /// wait.
+    Side(Arc<OwnedFd>),
     /// None: the stream was removed.
     Gone,
 }
 
 /// The state that all Opens of one stream share.
 #[derive(Debug)]
-pub(crate) struct Body(Mutex<State>);
+pub(crate) struct Body {
+    state: Mutex<State>,
+    /// Held by each change of the data; alone by a rename that makes it the file's own.
+    writes: RwLock<()>,
+}
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -36,12 +44,52 @@ pub(crate) struct State {
 
 impl Body {
     pub(crate) const fn new(name: String, at: Where) -> Self {
-        Self(Mutex::new(State { name, at }))
+        Self { state: Mutex::new(State { name, at }), writes: RwLock::new(()) }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
+        self.state.lock()
     }
+
+    /// Reads data. A core reads none from a file.
+    pub(crate) fn read(&self, file: &Handle, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
+        let side = {
+            let state = self.lock();
+            match &state.at {
+                Where::Attribute => return state.read_attribute(file, offset, into),
+                Where::Side(fd) => Arc::clone(fd),
+                Where::Gone => return Err(Fault::Stale),
+            }
+        };
+        beside_the_core()?;
+        read_all(side.as_fd(), offset, into)
+    }
+
+    /// Begins a change of the data. A core waits for a limited time for a rename that copies it.
+    pub(crate) fn begin_write(&self) -> VfsResult<RwLockReadGuard<'_, ()>> {
+        if !patience::is_short() {
+            return Ok(self.writes.read());
+        }
+        let begun = self.writes.try_read_for(CACHE_PATIENCE);
+        begun.ok_or_else(|| fault_of(patience::give_up()))
+    }
+
+    /// Keeps the data as it is.
+    pub(crate) fn stop_writes(&self) -> RwLockWriteGuard<'_, ()> {
+        self.writes.write()
+    }
+
+    /// Records that the stream was removed. Returns its storage, whose blocks may be freed when it is
+    /// dropped: not under a lock for which cores wait.
+    pub(crate) fn end(&self) -> Where {
+        std::mem::replace(&mut self.lock().at, Where::Gone)
+    }
+}
+
+/// Gives up a call that moves data of a file, or makes one, if calls must not take long: it may wait for
+/// the disk.
+pub(crate) fn beside_the_core() -> VfsResult<()> {
+    if patience::is_short() { Err(fault_of(patience::give_up())) } else { Ok(()) }
 }
 
 /// True if an attribute could not be set because it is too large: file systems have several errors
@@ -81,18 +129,12 @@ impl State {
         }
     }
 
-    pub(crate) fn read(&self, file: &Handle, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
-        match &self.at {
-            Where::Attribute => {
-                let value = self.value(file)?;
-                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());
-                let len = into.len().min(value.len() - from);
-                into[..len].copy_from_slice(&value[from..from + len]);
-                Ok(len)
-            }
-            Where::Side(fd) => read_all(fd.as_fd(), offset, into),
-            Where::Gone => Err(Fault::Stale),
-        }
+    fn read_attribute(&self, file: &Handle, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
+        let value = self.value(file)?;
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());
+        let len = into.len().min(value.len() - from);
+        into[..len].copy_from_slice(&value[from..from + len]);
+        Ok(len)
     }
 }
 
@@ -120,4 +162,26 @@ pub(crate) fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> VfsResu
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tests that a core does not wait for the copy that a rename makes, and that threads do.
+    #[test]
+    fn a_core_does_not_wait_for_a_copy() {
+        let body = Body::new(String::from("s"), Where::Attribute);
+        let begins = || patience::short(|| body.begin_write().is_ok());
+        assert_eq!(begins(), (true, false));
+        let copying = body.stop_writes();
+        assert_eq!(begins(), (false, true));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| body.begin_write().is_ok());
+            drop(copying);
+            assert!(writer.join().unwrap());
+        });
+        assert!(matches!(body.end(), Where::Attribute));
+        assert!(matches!(body.lock().at, Where::Gone));
+    }
 }

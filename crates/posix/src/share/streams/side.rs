@@ -23,7 +23,7 @@ use crate::errno::fault_of;
 use crate::limits::{COMPONENT_BYTES, STREAMS_SHOWN};
 use crate::share::Share;
 use crate::xattr::Handle;
-use crate::{stat, sys};
+use crate::{patience, stat, sys};
 
 /// The attribute that names the file's directory.
 const MARK: &CStr = c"user.frevo.streams";
@@ -115,6 +115,10 @@ impl Share {
         // Earlier versions may have filled the directory with more entries than one listing
         // returns.
         let is_removed = |entry: &Vec<u8>| {
+            // An open stream keeps its blocks until it is closed.
+            if let Ok(stx) = sys::stat_at(dir.as_fd(), entry) {
+                patience::note_freed(stx.stx_blocks.saturating_mul(512));
+            }
             rustix::fs::unlinkat(&dir, entry.as_slice(), AtFlags::empty()).is_ok()
         };
         while entries(dir.as_fd())
