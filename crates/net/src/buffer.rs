@@ -27,7 +27,8 @@ mod pool;
 use crate::limits::BUF_BYTES_MAX;
 use pool::{Block, CLASSES, Freed, MAPPED_BYTES_MIN, POOL, class_for};
 pub use pool::{
-    PoolStats, pool_stats, release_free_memory, release_unused, set_pool_retained_max, trim_pool,
+    PoolStats, pool_stats, release_free_memory, release_unused, set_pool_retained_max,
+    take_released, trim_pool,
 };
 
 /// Alignment of the payload in a new buffer.

@@ -6,7 +6,7 @@
 
 use std::sync::Mutex;
 
-use super::pool::{Block, CLASSES};
+use super::pool::{Block, CLASSES, release};
 
 struct Depot {
     free: [Vec<Block>; CLASSES.len()],
@@ -54,5 +54,5 @@ pub(super) fn release_unused() {
         }
         *bytes -= freed.iter().map(|block| block.capacity).sum::<usize>();
     }
-    drop(freed);
+    release(freed);
 }

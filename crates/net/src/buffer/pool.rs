@@ -4,7 +4,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
 #[cfg(feature = "rdma")]
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
@@ -251,6 +252,23 @@ impl Pool {
     }
 }
 
+/// Bytes of blocks that pools gave to the allocator because nobody used them; see [`take_released`].
+static RELEASED: AtomicUsize = AtomicUsize::new(0);
+
+/// Frees blocks that nobody used, and counts them.
+pub(super) fn release(blocks: Vec<Block>) {
+    let small = blocks.iter().map(|block| block.capacity).filter(|&bytes| bytes < MAPPED_BYTES_MIN);
+    RELEASED.fetch_add(small.sum(), Ordering::Relaxed);
+    drop(blocks);
+}
+
+/// Returns the bytes that pools have given to the allocator since the last call: the allocator keeps
+/// them, unlike those of large blocks, which are mapped. [`release_free_memory`] gives them to the system.
+#[must_use]
+pub fn take_released() -> usize {
+    RELEASED.swap(0, Ordering::Relaxed)
+}
+
 thread_local! {
     pub(super) static POOL: RefCell<Pool> = const { RefCell::new(Pool::new()) };
 }
@@ -268,7 +286,7 @@ pub fn trim_pool() {
         pool.unused = [0; CLASSES.len()];
         std::mem::replace(&mut pool.free, [const { Vec::new() }; CLASSES.len()])
     });
-    drop(freed);
+    freed.into_iter().for_each(release);
 }
 
 /// Frees pooled blocks of this thread that were not used since the last call: the memory of a burst
@@ -287,7 +305,7 @@ pub fn release_unused() {
         pool.stats.released += freed.len() as u64;
         freed
     });
-    drop(freed);
+    release(freed);
     depot::release_unused();
 }
 

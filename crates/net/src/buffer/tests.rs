@@ -278,3 +278,14 @@ fn tempfile() -> std::fs::File {
     let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     fd.into()
 }
+
+/// Tests that small blocks which pools free are counted. Other tests free blocks at the same time.
+#[test]
+fn small_blocks_that_pools_free_are_counted() {
+    let held: Vec<Buf> = (0..100).map(|_| Buf::with_capacity(4 << 10)).collect();
+    drop(held);
+    let _ = take_released();
+    trim_pool();
+    let small = take_released();
+    assert!(small >= 100 * (4 << 10), "{small}");
+}

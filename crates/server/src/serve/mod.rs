@@ -7,6 +7,7 @@
 //!
 //! It may touch all rooms below; it hands each connection to `connection::run`.
 
+mod giving_back;
 pub(crate) mod idle;
 
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_net::buffer::{self, Buf, budget};
+use frevo_net::buffer::Buf;
 use frevo_net::cores::{self, CoreHandle, Cores};
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::transport::{Detached, Facts, Listener, Listening, Stream};
@@ -26,10 +27,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::base::limits::{
-    ACCEPT_PAUSE, GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS, NEGOTIATE_DEADLINE,
-    REFUSAL_LOG_INTERVAL,
-};
+use crate::base::limits::{ACCEPT_PAUSE, NEGOTIATE_DEADLINE, REFUSAL_LOG_INTERVAL};
 use crate::base::panics;
 use crate::base::surplus::return_surplus;
 use crate::base::watchdog::Whose;
@@ -76,7 +74,7 @@ pub(crate) async fn serve(
     for (listener, served) in accepted {
         accepting.spawn(accept(Arc::clone(&door), listener, served));
     }
-    accepting.spawn(give_back(Arc::clone(&server)));
+    accepting.spawn(giving_back::give_back(Arc::clone(&server)));
     let drain = stop.await;
     accepting.shutdown().await;
     drop(door);
@@ -106,26 +104,6 @@ pub(crate) async fn serve(
         {
             tracing::error!(target: "frevo::blocking_pool", share = %share.name,
                 "the file system does not answer; its open files were not closed");
-        }
-    }
-}
-
-/// Gives the allocator's free memory back to the system after a burst. It may take many
-/// milliseconds, beside the cores.
-async fn give_back(server: Arc<ServerState>) {
-    let (mut most, mut last, mut looks_left) = (0, 0, 0);
-    loop {
-        sleep(GIVE_BACK_LOOK).await;
-        let now = server.ledger.bytes().max(budget::in_use());
-        most = now.max(most);
-        let is_due = most - now >= GIVE_BACK_BYTES;
-        // After a burst its memory is freed gradually, so the server checks several times.
-        let is_rest = looks_left > 0 && (now < last || looks_left == GIVE_BACK_LOOKS);
-        looks_left = if is_due { GIVE_BACK_LOOKS } else { looks_left.saturating_sub(1) };
-        last = now;
-        if is_due || is_rest {
-            most = now;
-            let _ = tokio::task::spawn_blocking(buffer::release_free_memory).await;
         }
     }
 }
