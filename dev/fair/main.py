@@ -18,13 +18,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import floods
 import refusals
+import slow_calls
 from client import Client
 from server import Server
 
 import attacks
 
 REST, RECOVERY = 2, 2
-ATTACKS = attacks.ATTACKS + floods.ATTACKS + refusals.ATTACKS
+ATTACKS = attacks.ATTACKS + floods.ATTACKS + refusals.ATTACKS + slow_calls.ATTACKS
 #: MiB of memory that the server may keep after an attack.
 KEPT = 16
 #: Descriptors that it may keep: folders that it holds open for the next request, and a few of its own.
