@@ -206,5 +206,4 @@ pub const CACHE_PATIENCE: Duration = Duration::from_millis(2);
 pub const KEPT_SNAPSHOTS: usize = 64;
 
 /// Time for which a snapshot is kept open after its last use.
-pub const SNAPSHOT_KEPT_FOR: Duration =
-    Duration::from_millis(if cfg!(test) { 400 } else { 10_000 });
+pub const SNAPSHOT_KEPT_FOR: Duration = Duration::from_millis(if cfg!(test) { 400 } else { 1_000 });
