@@ -204,8 +204,9 @@ impl Service {
             Caller::Local => "admin socket",
             Caller::Remote => "admin token",
         };
-        let Kicked { sessions, tree_connects, opens, .. } = server.kick(&target, by).await;
-        if sessions + tree_connects + opens == 0 {
+        let kicked = server.kick(&target, by).await;
+        let Kicked { sessions, tree_connects, opens, rpc_connections, .. } = kicked;
+        if kicked.is_nothing() {
             let why = format!("{target} names nothing that can be ended");
             return refusal(StatusCode::NOT_FOUND, &why);
         }
@@ -214,6 +215,7 @@ impl Service {
             "sessions": sessions,
             "connects": tree_connects,
             "opens": opens,
+            "rpc_connections": rpc_connections,
         }))
     }
 }
@@ -233,9 +235,10 @@ fn target_of(server: &Server, wanted: &KickBody) -> Result<Kick, (StatusCode, St
         "share" => Ok(Kick::Share(name.to_owned())),
         "session" => number().map(Kick::Session),
         "open" => number().map(Kick::Open),
+        "rpc" => number().map(Kick::Rpc),
         "any" => find(server, name),
         other => {
-            let why = format!("\"{other}\" is none of user, session, open, share, any");
+            let why = format!("\"{other}\" is none of user, session, open, share, rpc, any");
             Err((StatusCode::BAD_REQUEST, why))
         }
     }
@@ -252,6 +255,7 @@ fn find(server: &Server, name: &str) -> Result<Kick, (StatusCode, String)> {
     let mut found = Vec::new();
     if status.sessions.rows.iter().any(|row| is_same(&row.user))
         || status.opens.rows.iter().any(|row| is_same(&row.user))
+        || status.rpc_connections.rows.iter().filter_map(|row| row.user.as_deref()).any(is_same)
     {
         found.push(Kick::User(name.to_owned()));
     }

@@ -121,8 +121,8 @@ pub use base::watchdog::client_served;
 pub use embed::{
     ActivityStatus, ChannelStatus, ClassStatus, Connection, ErrorStatus, IntoListeners, Kick,
     Kicked, LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, Reload, Rows,
-    Server, ServerBuilder, ServerStatus, SessionStatus, ShareSpace, ShareStatus, Status,
-    StatusQuery, UserList, vfs,
+    RpcConnectionStatus, Server, ServerBuilder, ServerStatus, SessionStatus, ShareSpace,
+    ShareStatus, Status, StatusQuery, UserList, vfs,
 };
 #[doc(hidden)]
 pub use embed::{NotEdited, RpcPort, ShareEdit, ShareEditor};

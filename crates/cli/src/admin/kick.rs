@@ -10,7 +10,7 @@ use crate::exit::{Done, Failure};
 use crate::printable::printable;
 
 /// The kinds that can stand before a name, with a colon.
-const KINDS: [&str; 4] = ["user", "session", "open", "share"];
+const KINDS: [&str; 5] = ["user", "session", "open", "share", "rpc"];
 
 pub(super) async fn run(arguments: &KickArguments) -> Done {
     let (kind, name) = match arguments.target.split_once(':') {
@@ -24,8 +24,12 @@ pub(super) async fn run(arguments: &KickArguments) -> Done {
     }
     let kicked: Value = serde_json::from_slice(&answer)
         .map_err(Failure::failed("the server's answer makes no sense"))?;
-    let counts =
-        [("sessions", "session"), ("connects", "use of the share"), ("opens", "open file")];
+    let counts = [
+        ("sessions", "session"),
+        ("connects", "use of the share"),
+        ("opens", "open file"),
+        ("rpc_connections", "RPC connection"),
+    ];
     let ended = counts.iter().filter_map(|(field, name)| {
         let count = number(&kicked, field);
         let many = if *name == "use of the share" { "uses of the share" } else { "" };

@@ -35,6 +35,7 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     section(&mut out, "open files", &status["opens"], open_files);
     section(&mut out, "locks", &status["locks"], locks);
     section(&mut out, "leases", &status["leases"], leases);
+    section(&mut out, "RPC connections", &status["rpc_connections"], rpc_connections);
     print(out.as_bytes())
 }
 
@@ -188,6 +189,16 @@ fn sessions(rows: &[Value]) -> Table {
             bytes(float(number(activity, "sent"))),
             span(number(row, "idle_ms") / 1000),
         ]);
+    }
+    table
+}
+
+/// Connections of remote procedure calls over TCP.
+fn rpc_connections(rows: &[Value]) -> Table {
+    let columns = [("RPC", Left), ("USER", Left), ("ADDRESS", Left), ("TO", Left)];
+    let mut table = Table::new(&columns);
+    for row in rows {
+        table.row(&["id", "user", "address", "server_address"].map(|field| text(row, field)));
     }
     table
 }

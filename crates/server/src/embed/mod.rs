@@ -29,6 +29,7 @@ pub use probe::ShareSpace;
 pub use server::{Connection, Server};
 pub use status::{
     ActivityStatus, ChannelStatus, ClassStatus, ErrorStatus, LatencyBuckets, LeaseStatus,
-    LockStatus, OpenStatus, Rows, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
+    LockStatus, OpenStatus, Rows, RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus,
+    Status, StatusQuery,
 };
 pub use users::UserList;

@@ -16,8 +16,8 @@ use frevo_wire::dtyp::{AccessMask, FileTime};
 use frevo_wire::fscc::eq_ignore_case;
 
 use super::status::{
-    ActivityStatus, ChannelStatus, ErrorStatus, LeaseStatus, LockStatus, OpenStatus, ServerStatus,
-    SessionStatus, ShareStatus, Status, StatusQuery,
+    ActivityStatus, ChannelStatus, ErrorStatus, LeaseStatus, LockStatus, OpenStatus,
+    RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
 };
 use crate::base::protection_names::{cipher_name, dialect_name, signing_name};
 use crate::objects::activity::{Entry, Totals};
@@ -54,10 +54,27 @@ pub(super) fn collect(server: &ServerState, query: &StatusQuery) -> Status {
         collector.add_open(None, &open, &mut status);
     }
     collector.add_leases(&mut status);
+    add_rpc_connections(server, query, &mut status);
     for share in server.shares().sorted() {
         status.shares.add(query.limit, || share_status(&share, &collector.shares));
     }
     status
+}
+
+/// Adds the connections of remote procedure calls over TCP.
+fn add_rpc_connections(server: &ServerState, query: &StatusQuery, status: &mut Status) {
+    for connection in server.rpc_connections.sorted() {
+        if query.user.as_ref().is_some_and(|user| !connection.is_of(user)) {
+            continue;
+        }
+        status.rpc_connections.add(query.limit, || RpcConnectionStatus {
+            id: hex(connection.id),
+            user: connection.user(),
+            address: connection.peer.to_string(),
+            server_address: connection.local.to_string(),
+            since: seconds(connection.since),
+        });
+    }
 }
 
 /// Collects the shares alone: Opens are counted and not looked at.

@@ -56,6 +56,8 @@ pub struct Status {
     pub locks: Rows<LockStatus>,
     /// Leases and oplocks that clients hold.
     pub leases: Rows<LeaseStatus>,
+    /// Connections of remote procedure calls over TCP.
+    pub rpc_connections: Rows<RpcConnectionStatus>,
 }
 
 /// A list that may have been cut.
@@ -184,6 +186,22 @@ pub struct ChannelStatus {
     pub received: u64,
     /// Bytes sent in responses.
     pub sent: u64,
+}
+
+/// Facts about a connection of remote procedure calls over TCP.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct RpcConnectionStatus {
+    /// The number of the connection in the log, as hexadecimal text: `0x2a`.
+    pub id: String,
+    /// Name of the account that has logged on; None before that.
+    pub user: Option<String>,
+    /// Address and port of the client.
+    pub address: String,
+    /// Address and port of the server.
+    pub server_address: String,
+    /// Seconds from 1970 to its acceptance.
+    pub since: i64,
 }
 
 /// Facts and counts of one share.

@@ -22,7 +22,7 @@ pub(crate) fn hex(id: u64) -> String {
 /// The target of a kick.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kick {
-    /// All sessions of an account, and its Opens that wait for their client.
+    /// All sessions and RPC connections of an account, and its Opens that wait for their client.
     User(String),
     /// One session, by its SessionId.
     Session(u64),
@@ -30,6 +30,8 @@ pub enum Kick {
     Open(u64),
     /// All uses of a share.
     Share(String),
+    /// One connection of remote procedure calls over TCP, by its number in the log.
+    Rpc(u64),
 }
 
 /// The number of objects that a kick ended.
@@ -42,6 +44,8 @@ pub struct Kicked {
     pub tree_connects: usize,
     /// Opens.
     pub opens: usize,
+    /// Connections of remote procedure calls over TCP.
+    pub rpc_connections: usize,
 }
 
 impl Kick {
@@ -55,7 +59,7 @@ impl Kick {
 impl Kicked {
     /// True when there was nothing to end.
     pub const fn is_nothing(&self) -> bool {
-        self.sessions == 0 && self.tree_connects == 0 && self.opens == 0
+        self.sessions + self.tree_connects + self.opens + self.rpc_connections == 0
     }
 }
 
@@ -66,6 +70,7 @@ impl fmt::Display for Kick {
             Self::Session(id) => write!(f, "session {}", hex(*id)),
             Self::Open(id) => write!(f, "open {}", hex(*id)),
             Self::Share(name) => write!(f, "share {name}"),
+            Self::Rpc(id) => write!(f, "RPC connection {}", hex(*id)),
         }
     }
 }
@@ -80,11 +85,15 @@ pub(crate) async fn kick(server: &Arc<ServerState>, whom: &Kick, by: &str) -> Ki
         },
         Kick::Open(id) => kick_open(server, *id).await,
         Kick::Share(name) => kick_share(server, name).await,
+        Kick::Rpc(id) => Kicked {
+            rpc_connections: server.rpc_connections.end(|connection| connection.id == *id),
+            ..Kicked::default()
+        },
     };
     if !kicked.is_nothing() {
-        let Kicked { sessions, tree_connects, opens } = kicked;
+        let Kicked { sessions, tree_connects, opens, rpc_connections } = kicked;
         tracing::info!(target: "frevo::session", target = %whom, by, sessions, tree_connects, opens,
-            "an administrator ended sessions or closed files");
+            rpc_connections, "an administrator ended sessions or closed files");
         server.audit.emit(|| {
             Event::new(Kind::Kick)
                 .with("target", whom.to_string())
@@ -92,6 +101,7 @@ pub(crate) async fn kick(server: &Arc<ServerState>, whom: &Kick, by: &str) -> Ki
                 .with("sessions", sessions as u64)
                 .with("connects", tree_connects as u64)
                 .with("opens", opens as u64)
+                .with("rpc", rpc_connections as u64)
         });
     }
     kicked
@@ -109,6 +119,7 @@ async fn kick_user(server: &Arc<ServerState>, name: &str) -> Kicked {
     }
     let is_own = |open: &Open| open.survival().is_some_and(|kept| kept.is_owned_by(name));
     kicked.opens += close_waiting(server, is_own).await;
+    kicked.rpc_connections = server.rpc_connections.end(|connection| connection.is_of(name));
     kicked
 }
 

@@ -35,6 +35,7 @@ pub(crate) mod operations;
 pub(crate) mod pipe;
 pub(crate) mod refusal;
 pub(crate) mod review;
+pub(crate) mod rpc_connections;
 pub(crate) mod scan;
 pub(crate) mod server;
 pub(crate) mod session;

@@ -43,6 +43,7 @@ use crate::objects::client::ClientTable;
 use crate::objects::durable::{Durables, Survival};
 use crate::objects::ledger::Ledger;
 use crate::objects::open::{Deletion, Open};
+use crate::objects::rpc_connections::RpcConnections;
 use crate::objects::session::Session;
 use crate::objects::settings::Settings;
 use crate::shares::share::Shares;
@@ -89,6 +90,8 @@ pub struct ServerState {
     pub watchdog: Arc<Watchdog>,
     /// Activity of all channels.
     pub(crate) activity: Arc<activity::Registry>,
+    /// Connections of remote procedure calls over TCP.
+    pub(crate) rpc_connections: RpcConnections,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
     next_open: AtomicU64,
     next_connection: AtomicU64,
@@ -144,6 +147,7 @@ impl ServerState {
             crypto: OnceLock::new(),
             watchdog: Arc::default(),
             activity: Arc::default(),
+            rpc_connections: RpcConnections::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),
             next_connection: AtomicU64::new(1),

@@ -12,7 +12,7 @@ use frevo_server::internal::limits::{
     AUTHENTICATE_DEADLINE, RPC_ANSWER_DEADLINE, RPC_IDLE, RPC_MAPPER_IDLE, RPC_MESSAGE_DEADLINE,
 };
 use frevo_server::internal::state::Kind;
-use frevo_server::{Reload, RpcPort, UserList};
+use frevo_server::{Kick, Reload, RpcPort, StatusQuery, UserList};
 use frevo_wire::ndr::ContextHandle;
 use tokio::time::Instant;
 
@@ -281,6 +281,41 @@ fn p16_the_endpoint_mapper_is_read_only() {
         let request = peer.request(4, epm::INQ_OBJECT, &[0; 16]);
         let answer = peer.ask(&request).await;
         assert_eq!(parse_fault(&answer[16..]), Ok(FaultStatus::OP_RNG_ERROR));
+    });
+}
+
+/// Administrators see the connections, and end those of a user, or one.
+#[test]
+fn connections_are_shown_and_ended() {
+    in_world(async |world| {
+        let shown = || {
+            let rows = world.embedded.status(&StatusQuery::default()).rpc_connections.rows;
+            rows.into_iter().map(|row| (row.id, row.user)).collect::<Vec<_>>()
+        };
+        let mut mapper = RpcPeer::mapper(world).await;
+        let mut peers = Vec::new();
+        for user in ["ann", "ann", "bob"] {
+            let mut peer = RpcPeer::connect(world, RpcPort::Interfaces);
+            peer.level = AuthLevel::INTEGRITY;
+            peer.log_on(SyntaxId::LSARPC, user, &password(user)).await;
+            peers.push(peer);
+        }
+        let users: Vec<_> = shown().into_iter().map(|(_, user)| user).collect();
+        let [ann, bob] = ["ann", "bob"].map(|user| Some(String::from(user)));
+        assert_eq!(users, [None, ann.clone(), ann, bob.clone()]);
+        let kicked = world.embedded.kick(&Kick::User(String::from("ANN")), "a test").await;
+        assert_eq!((kicked.rpc_connections, kicked.sessions), (2, 0));
+        for peer in &mut peers[..2] {
+            assert!(peer.end().await.is_empty());
+        }
+        let left = shown();
+        assert_eq!(left.iter().map(|(_, user)| user.clone()).collect::<Vec<_>>(), [None, bob]);
+        let id = u64::from_str_radix(left[0].0.trim_start_matches("0x"), 16).unwrap();
+        let kicked = world.embedded.kick(&Kick::Rpc(id), "a test").await;
+        assert_eq!(kicked.rpc_connections, 1);
+        assert!(mapper.end().await.is_empty());
+        assert!(world.embedded.kick(&Kick::Rpc(id), "a test").await.is_nothing());
+        assert_eq!(shown(), left[1..]);
     });
 }
 

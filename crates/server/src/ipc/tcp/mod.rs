@@ -27,6 +27,7 @@ use crate::base::limits::{
 use crate::objects::admission::{EVICTED, Ticket};
 use crate::objects::audited;
 use crate::objects::pipe::PipeEnd;
+use crate::objects::rpc_connections::{Entered, RpcConnection};
 use crate::objects::server::ServerState;
 use crate::objects::session::Identity;
 use crate::objects::settings::Encryption;
@@ -61,6 +62,9 @@ pub(crate) async fn serve(server: Arc<ServerState>, stream: Stream, ticket: Tick
         });
         return;
     };
+    let (id, since) = (server.new_connection_id(), server.ambient.now());
+    let entry = RpcConnection::new(id, since, peer, local);
+    let entered = Entered::new(&server.rpc_connections, entry);
     let mut connection = Connection {
         peer: Peer::over_tcp(Arc::clone(&server), peer, local),
         association: Some(Box::new(association_of(&server, local, port))),
@@ -70,11 +74,17 @@ pub(crate) async fn serve(server: Arc<ServerState>, stream: Stream, ticket: Tick
         user: None,
         works: Works::default(),
         counts,
+        entered,
         input: Vec::new(),
         since: Instant::now(),
         midway_since: None,
     };
-    let end = connection.run().await;
+    let own = Arc::clone(connection.entered.connection());
+    let end = tokio::select! {
+        biased;
+        () = own.ended() => Some("an administrator ended it"),
+        end = connection.run() => end,
+    };
     if let Some(why) = end {
         server.lines.tell(peer.ip(), |left_out| {
             tracing::debug!(target: "frevo::rpc", %peer, why, left_out, "RPC connection ended");
@@ -115,6 +125,8 @@ struct Connection {
     works: Works,
     /// The charges of the connection, and of the association with all that it holds.
     counts: Counts,
+    /// Its place in the list for administrators.
+    entered: Entered,
     /// Received bytes that were not handled.
     input: Vec<u8>,
     /// The time of the last PDU; before that, of the connection.
@@ -253,6 +265,7 @@ impl Connection {
             return Err(Some("its user has as many RPC connections as it may have"));
         }
         self.ticket = None;
+        self.entered.connection().log_on(&user.identity.user);
         self.user = Some(user);
         Ok(())
     }
