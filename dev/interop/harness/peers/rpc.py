@@ -4,6 +4,7 @@ import re
 
 from ..model import HERE, Failure, Skip, group
 from ..prepare import VENV
+from ..realm import with_realm
 
 # Commands of rpcclient, with a text that the answer has, by the interface that they call.
 CALLS = {
@@ -89,6 +90,19 @@ def impacket(ctx):
             raise Failure(output)
     status, output = ctx.command(VENV / "bin/python", HERE / "peers/rpc_peer.py")
     ctx.report(output, needed=["endpoints", "samr-sealed", "samr-signed", "samr-plain", "lsarpc-signed"])
+
+
+@group("rpc/kerberos", profile="rpc")
+def kerberos(ctx):
+    """rpcclient with a ticket of MIT's KDC, on pipes and over TCP: signed and sealed."""
+    if ctx.server.kind != "frevo":
+        with ctx.check("pipe-sign"):
+            raise Skip("smbd serves RPC over TCP as a domain controller only")
+        return
+    command = with_realm(ctx.server, "[rpc]", "enabled = true", sections=[r"account_listing = \"users\""])
+    _, output = ctx.command(*command, HERE / "peers/rpc-kerberos", timeout=120)
+    needed = ["pipe-sign", "pipe-seal", "tcp-sign", "tcp-seal", "samr-sealed", "bare-refused", "logged"]
+    ctx.report(output, needed=needed)
 
 
 @group("rpc/torture", profile="rpc", seconds=300)
