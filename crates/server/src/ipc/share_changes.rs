@@ -123,7 +123,7 @@ impl Caller<'_> {
                 Event::new(Kind::Share).with("share", short(name)).with("change", change)
             };
             let kick = |target: String| {
-                let none = ["sessions", "connects", "opens"];
+                let none = ["sessions", "connects", "opens", "rpc"];
                 let event = Event::new(Kind::Kick).with("target", short(&target));
                 none.into_iter().fold(event, |event, count| event.with(count, 0_u64))
             };
