@@ -115,7 +115,8 @@ pub async fn stopping() {
     // not keep it from being registered.
     let mut asked = pin!(unconstrained(stop_asked(&mut waiting)));
     let mut told: Option<Waker> = None;
-    poll_fn(|cx| {
+    // The closure takes its variables: references to them would enlarge each event loop.
+    poll_fn(move |cx| {
         let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         if is_told && matches!(current.stopping.has_changed(), Ok(false)) {
             return Poll::Pending;

@@ -1,6 +1,5 @@
 //! The event loop of a connection, from its acceptance to its end.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -179,7 +178,7 @@ impl EventLoop<'_> {
             let Self { stream, reader, in_flight, .. } = &mut *self;
             let under_way = in_flight.len();
             let look = connection.next_break_look();
-            let is_counted = Cell::new(under_way == 0);
+            connection.incoming.is_counted.set(under_way == 0);
             tokio::select! {
                 biased;
                 () = poll_fn(|cx| connection.attention.poll(cx)) => {}
@@ -211,9 +210,7 @@ impl EventLoop<'_> {
                     if under_way > 0 {
                         yield_if_due().await;
                     }
-                    let may_begin = |held, is_inside| {
-                        is_counted.take() || connection.may_receive(held, under_way, is_inside)
-                    };
+                    let may_begin = |held, is_inside| connection.may_receive(held, under_way, is_inside);
                     reader.next_if(stream, may_begin).await
                 }, if may_read => {
                     match frame {
@@ -425,9 +422,11 @@ impl Connection {
     }
 
     /// False while there is no memory for a frame of this connection's holder, unless it is inside of
-    /// one. To be asked before each read but the first: what the loop has counted before it waits holds
-    /// for that one, unless requests go on.
+    /// one. What the loop has counted before it waits holds for the first read.
     fn may_receive(&self, held: usize, in_flight: usize, is_inside: bool) -> bool {
+        if self.incoming.is_counted.take() {
+            return true;
+        }
         self.tally(held, in_flight);
         is_inside || self.info.server.ledger.relieve() != Fullness::Full || !self.tabs.is_large()
     }

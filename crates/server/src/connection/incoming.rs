@@ -26,6 +26,9 @@ pub(crate) struct Incoming {
     pub(super) request_bytes: Cell<usize>,
     /// True if other requests came with the last one, or are being received or carried out.
     pub(super) has_company: Cell<bool>,
+    /// True while what was counted before the event loop waits holds for the first read: no request
+    /// goes on.
+    pub(super) is_counted: Cell<bool>,
     /// The client has no credits.
     pub(super) without_credits: Stalled,
     /// The end of the frames, while some before it have not begun.
@@ -44,6 +47,7 @@ impl Incoming {
             served_bytes: Cell::new(0),
             request_bytes: Cell::new(0),
             has_company: Cell::new(false),
+            is_counted: Cell::new(false),
             without_credits: Stalled::default(),
             end: Cell::default(),
             is_ending: Cell::new(false),
