@@ -117,12 +117,16 @@ pub const SNAPSHOTS: usize = 1_024;
 /// Locks under which names are looked up and then made.
 pub const NAMING_LOCKS: usize = 64;
 
-/// Directories that are watched for changes by other programs, in all; the kernel's own limit for
-/// one user is higher (fs.fanotify.max_user_marks).
+/// Places of directories that are watched for changes by other programs, in all; half of the kernel's
+/// own limit for one user (fs.fanotify.max_user_marks) where that is less. The last quarter is for
+/// accounts that have less than a quarter.
 pub const HOST_DIRECTORIES: usize = if cfg!(test) { 256 } else { 65_536 };
 
 /// Directories that are watched for one observation of a tree.
 pub const HOST_DIRECTORIES_PER_TREE: usize = if cfg!(test) { 16 } else { 8_192 };
+
+/// Directories whose watches begin or end together, some 0.5 ms; another thread does the others.
+pub const HOST_DIRECTORIES_AT_ONCE: usize = if cfg!(test) { 8 } else { 64 };
 
 /// Bytes of host changes read from the kernel at a time.
 pub const HOST_BUFFER_BYTES: usize = 64 * 1_024;

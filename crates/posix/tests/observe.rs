@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_store::vfs::OpenHow;
-use frevo_store::{Fault, HostChange, Name, Observation, Vfs as _};
+use frevo_store::{Fault, HostChange, Name, Observation, Observer, Vfs as _};
 use parking_lot::Mutex;
 
 /// One of the tests holds up the thread that all observations share.
@@ -35,7 +35,7 @@ fn observe(root: &Path, is_tree: bool) -> Option<Told> {
             HostChange::Lost => String::from("lost"),
         });
     };
-    match vfs.observe(&*opened.node, is_tree, Arc::new(observer)) {
+    match vfs.observe(&*opened.node, is_tree, Observer::new(&Arc::default(), observer)) {
         Ok(_observation) => Some(Told { _observation, changes }),
         Err(Fault::NotSupported) => None,
         Err(fault) => panic!("{fault}"),
@@ -129,7 +129,8 @@ fn an_observer_that_panics_silences_no_other() {
         counted.fetch_add(1, Ordering::Relaxed);
         panic!("planted");
     };
-    let _panicking = vfs.observe(&*opened.node, false, Arc::new(observer)).unwrap();
+    let _panicking =
+        vfs.observe(&*opened.node, false, Observer::new(&Arc::default(), observer)).unwrap();
     host(root, "mkdir a; mkdir b");
     assert_eq!(told.so_far(root), ["1 a", "1 b"]);
     assert!(met.load(Ordering::Relaxed) > 0);

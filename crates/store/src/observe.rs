@@ -3,6 +3,7 @@
 
 use alloc::sync::Arc;
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
@@ -34,9 +35,126 @@ pub enum HostChange<'a> {
     Lost,
 }
 
-/// A callback for changes, on a thread of the file system. It must not block, and must not drop the
-/// [`Observation`] that it belongs to.
-pub type Observer = Arc<dyn Fn(&HostChange<'_>) + Send + Sync>;
+/// The kinds of objects that are observed, each with a limit of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Observed {
+    /// A directory: the one that is watched, or one in its tree.
+    Directory,
+    /// Any other object.
+    File,
+}
+
+/// The places that one account has among all observed objects.
+#[derive(Debug, Default)]
+pub struct HostPlaces {
+    directories: AtomicUsize,
+    files: AtomicUsize,
+}
+
+impl HostPlaces {
+    const fn of(&self, kind: Observed) -> &AtomicUsize {
+        match kind {
+            Observed::Directory => &self.directories,
+            Observed::File => &self.files,
+        }
+    }
+
+    /// Returns the number of places of that kind.
+    pub fn count(&self, kind: Observed) -> usize {
+        self.of(kind).load(Ordering::Relaxed)
+    }
+
+    /// Takes a place where all accounts have `all` of `room` places: the last quarter is for accounts
+    /// that have less than a quarter. None without room.
+    #[must_use]
+    pub fn take(self: &Arc<Self>, kind: Observed, all: usize, room: usize) -> Option<HostPlace> {
+        let quarter = room / 4;
+        let is_free = all < room.saturating_sub(quarter);
+        if !is_free && (all >= room || self.count(kind) >= quarter) {
+            return None;
+        }
+        self.of(kind).fetch_add(1, Ordering::Relaxed);
+        Some(HostPlace { places: Arc::clone(self), kind })
+    }
+}
+
+/// A place among all observed objects, until it is dropped.
+#[derive(Debug)]
+pub struct HostPlace {
+    places: Arc<HostPlaces>,
+    kind: Observed,
+}
+
+impl Drop for HostPlace {
+    fn drop(&mut self) {
+        self.places.of(self.kind).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A callback for changes, on a thread of the file system, and the account that pays for it. It must
+/// not block, and must not drop the [`Observation`] that it belongs to.
+#[derive(Clone)]
+pub struct Observer {
+    places: Arc<HostPlaces>,
+    tell: Arc<dyn Fn(&HostChange<'_>) + Send + Sync>,
+}
+
+impl Observer {
+    /// Returns an observer that takes its places from those of an account.
+    pub fn new(
+        places: &Arc<HostPlaces>,
+        tell: impl Fn(&HostChange<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        Self { places: Arc::clone(places), tell: Arc::new(tell) }
+    }
+
+    /// Returns the places of its account.
+    #[must_use]
+    pub const fn places(&self) -> &Arc<HostPlaces> {
+        &self.places
+    }
+
+    /// Reports a change.
+    pub fn tell(&self, change: &HostChange<'_>) {
+        (self.tell)(change);
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").field("places", &self.places).finish_non_exhaustive()
+    }
+}
 
 /// An observation, which ends when it is dropped.
-pub trait Observation: Send + Sync + fmt::Debug {}
+pub trait Observation: Send + Sync + fmt::Debug {
+    /// True where the account that pays had no room for a part of it: another account may observe the
+    /// object in its stead.
+    fn lacks_room(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn the_last_quarter_of_places_is_for_accounts_that_have_few() {
+        let (ann, bob) = (Arc::new(HostPlaces::default()), Arc::new(HostPlaces::default()));
+        let take = |who: &Arc<HostPlaces>, all| who.take(Observed::File, all, 8);
+        let held: Vec<_> = (0..6).map(|all| take(&ann, all).unwrap()).collect();
+        assert!(take(&ann, 6).is_none(), "the last quarter");
+        let first = take(&bob, 6).unwrap();
+        let second = take(&bob, 7).unwrap();
+        assert!(take(&bob, 8).is_none(), "all are taken");
+        drop(first);
+        assert_eq!(bob.count(Observed::File), 1);
+        assert!(take(&bob, 7).is_some());
+        assert!(bob.take(Observed::Directory, 0, 8).is_some(), "another kind");
+        drop((held, second));
+        assert_eq!((ann.count(Observed::File), bob.count(Observed::File)), (0, 0));
+    }
+}

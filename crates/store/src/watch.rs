@@ -148,7 +148,7 @@ pub struct Wanted {
 
 impl Watches {
     /// Returns the watch of an Open, and true if the directory has to be observed for it
-    /// ([`Directory::observed`]). Only the first call uses `wanted`; later calls return the watch
+    /// ([`Directory::observed`]): nobody observes it yet, or one whose account had no room. Only the first call uses `wanted`; later calls return the watch
     /// that it made. `payer` returns the account of the client for a watch of a directory whose
     /// path has so many bytes.
     ///
@@ -171,11 +171,12 @@ impl Watches {
         let name = String::from(directory.lock().name_of(id).path());
         let payer = payer(name.len())?;
         let directory = index.directory(folder_id, directory.key(), name, &self.bytes);
-        let is_first = directory.log.lock().begin(id, wanted, payer);
+        directory.log.lock().begin(id, wanted, payer);
+        let is_observed = directory.is_observed(wanted.is_tree);
         let watch = Arc::new(Watch { id, directory, wanted });
         index.by_open.insert(id, Arc::clone(&watch));
         self.count.store(index.by_open.len(), Ordering::Release);
-        Ok((watch, is_first))
+        Ok((watch, !is_observed))
     }
 
     /// Forgets the watch of an Open that closes.
@@ -415,7 +416,14 @@ impl Directory {
 
     /// Keeps an observation as long as there is a watch of that kind.
     pub fn observed(&self, is_tree: bool, observation: Box<dyn Observation>) {
-        *self.observation(is_tree).lock() = Some(observation);
+        let before = self.observation(is_tree).lock().replace(observation);
+        // An observation asks the host when it ends, so that happens without the lock.
+        drop(before);
+    }
+
+    fn is_observed(&self, is_tree: bool) -> bool {
+        let observation = self.observation(is_tree).lock();
+        observation.as_ref().is_some_and(|observation| !observation.lacks_room())
     }
 
     /// Adds a change by another program, as observed for watches of that kind.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
 use frevo_store::vfs::VfsResult;
-use frevo_store::{Fault, HostChange, Observation, Observer};
+use frevo_store::{Fault, HostChange, HostPlace, Observation, Observed, Observer};
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
 use hashbrown::HashMap;
@@ -28,8 +28,15 @@ struct Hub {
 
 #[derive(Default)]
 struct State {
-    files: HashMap<Handle, Vec<(u64, Observer)>>,
+    files: HashMap<Handle, Marked>,
     last_id: u64,
+}
+
+/// A file with a mark.
+struct Marked {
+    observers: Vec<(u64, Observer)>,
+    /// The place of the account that observed it first.
+    _place: HostPlace,
 }
 
 /// Reports to make once no lock is held.
@@ -56,18 +63,21 @@ pub(crate) fn observe(fd: Arc<OwnedFd>, observer: Observer) -> VfsResult<Box<dyn
     let hub = hub().ok_or(Fault::NotSupported)?;
     let handle = fanotify::handle_of(fd.as_fd()).map_err(|_| Fault::NotSupported)?;
     let mut state = hub.state.lock();
-    if !state.files.contains_key(&handle) {
-        if state.files.len() >= HOST_FILES {
-            return Err(Fault::NoMemory);
-        }
+    state.last_id = state.last_id.wrapping_add(1);
+    let id = state.last_id;
+    if let Some(marked) = state.files.get_mut(&handle) {
+        marked.observers.push((id, observer));
+    } else {
+        let taken =
+            observer.places().take(Observed::File, state.files.len(), super::room(HOST_FILES));
+        let place = taken.ok_or(Fault::NoMemory)?;
         hub.group.mark_file(fd.as_fd()).map_err(|errno| match errno {
             Errno::NOSPC | Errno::NOMEM => Fault::NoMemory,
             _ => Fault::NotSupported,
         })?;
+        let marked = Marked { observers: vec![(id, observer)], _place: place };
+        state.files.insert(handle.clone(), marked);
     }
-    state.last_id = state.last_id.wrapping_add(1);
-    let id = state.last_id;
-    state.files.entry(handle.clone()).or_default().push((id, observer));
     drop(state);
     Ok(Box::new(Guard { hub, id, handle, fd }))
 }
@@ -91,7 +101,7 @@ impl std::fmt::Debug for Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let mut state = self.hub.state.lock();
-        let Some(observers) = state.files.get_mut(&self.handle) else { return };
+        let Some(Marked { observers, .. }) = state.files.get_mut(&self.handle) else { return };
         let at = observers.iter().position(|(id, _)| *id == self.id);
         let ended = at.map(|at| observers.swap_remove(at));
         if observers.is_empty() {
@@ -131,28 +141,28 @@ impl Hub {
     fn handle(&self, event: Option<Event>, reports: &mut DueReports) {
         let state = self.state.lock();
         let Some(event) = event else {
-            let all = state.files.values().flatten();
-            reports.extend(all.map(|(_, observer)| (Arc::clone(observer), None)));
+            let all = state.files.values().flat_map(|marked| &marked.observers);
+            reports.extend(all.map(|(_, observer)| (observer.clone(), None)));
             return;
         };
         if event.is_own {
             return;
         }
-        let observers = event.entry.and_then(|(handle, _)| state.files.get(&handle));
-        for (_, observer) in observers.into_iter().flatten() {
-            reports.push((Arc::clone(observer), Some(event.mask)));
+        let marked = event.entry.and_then(|(handle, _)| state.files.get(&handle));
+        for (_, observer) in marked.into_iter().flat_map(|marked| &marked.observers) {
+            reports.push((observer.clone(), Some(event.mask)));
         }
     }
 }
 
 fn tell(observer: &Observer, mask: Option<u64>) {
-    let Some(mask) = mask else { return observer(&HostChange::Lost) };
+    let Some(mask) = mask else { return observer.tell(&HostChange::Lost) };
     if mask & (libc::FAN_MODIFY | libc::FAN_ATTRIB) != 0 {
         let (action, matches) = (NotifyAction::MODIFIED, modified(mask));
-        observer(&HostChange::Change { action, name: "", matches });
+        observer.tell(&HostChange::Change { action, name: "", matches });
     }
     if mask & libc::FAN_MOVE_SELF != 0 {
         let matches = CompletionFilter::FILE_NAME;
-        observer(&HostChange::Renamed { from: "", to: "", matches });
+        observer.tell(&HostChange::Renamed { from: "", to: "", matches });
     }
 }

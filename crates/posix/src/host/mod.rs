@@ -7,8 +7,8 @@
 //!
 //! In a tree every directory has a mark, and new ones get it when their creation is reported;
 //! entries that they have by then are reported as added. A tree of more than
-//! [`HOST_DIRECTORIES_PER_TREE`] directories is marked in part, which is reported once as lost
-//! changes. The kernel reports neither writes through shared maps nor changes of other machines on
+//! [`HOST_DIRECTORIES_PER_TREE`] directories, or of more than its account has places for, is marked in
+//! part, which is reported once as lost changes. A directory takes a place in each observation. The kernel reports neither writes through shared maps nor changes of other machines on
 //! network file systems.
 //!
 //! [`Vfs::observe`]: frevo_store::Vfs::observe
@@ -18,20 +18,22 @@ pub(crate) mod files;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_store::vfs::VfsResult;
-use frevo_store::{Fault, HostChange, Observation, Observer};
+use frevo_store::{Fault, HostChange, HostPlace, Observation, Observed as Kind, Observer};
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::fscc::notify::NotifyAction;
 use hashbrown::{HashMap, HashSet};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use crate::limits::{
-    HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, HOST_OWN_PAUSE, LIST_BUFFER_BYTES,
+    HOST_DIRECTORIES, HOST_DIRECTORIES_AT_ONCE, HOST_DIRECTORIES_PER_TREE, HOST_OWN_PAUSE,
+    LIST_BUFFER_BYTES,
 };
 use crate::names::{Spelling, client_name};
 use crate::sys;
@@ -49,6 +51,10 @@ struct Hub {
 struct State {
     directories: HashMap<Handle, Vec<Member>>,
     observed: HashMap<u64, Observed>,
+    /// Places of directories in all observations.
+    places: usize,
+    /// Ended observations with marks that the thread has to remove.
+    ended: Vec<Ended>,
     last_id: u64,
     /// Directories whose subdirectories are to be marked: observation and path.
     unscanned: Vec<(u64, Vec<u8>, Scan)>,
@@ -59,6 +65,7 @@ struct Member {
     id: u64,
     /// Path from the observed directory, with `/` between components; empty for that directory.
     path: Vec<u8>,
+    _place: HostPlace,
 }
 
 struct Observed {
@@ -70,6 +77,15 @@ struct Observed {
     /// The marked directories of this observation.
     handles: HashSet<Handle>,
     was_lost: bool,
+    /// True once the account had no room.
+    lacks_room: Arc<AtomicBool>,
+}
+
+/// The marks that are left of an observation.
+struct Ended {
+    id: u64,
+    root: OwnedFd,
+    handles: Vec<Handle>,
 }
 
 /// The origin of a directory that is scanned.
@@ -114,6 +130,16 @@ fn hub() -> Option<&'static Arc<Hub>> {
     .as_ref()
 }
 
+/// Returns `most`, or half of the marks that the kernel allows, since there are two groups.
+fn room(most: usize) -> usize {
+    static MARKS: OnceLock<usize> = OnceLock::new();
+    let read = || {
+        let text = std::fs::read_to_string("/proc/sys/fs/fanotify/max_user_marks").ok()?;
+        text.trim().parse().ok()
+    };
+    most.min(MARKS.get_or_init(|| read().unwrap_or(usize::MAX)) / 2)
+}
+
 /// Watches files in a way that a confined process must not: for tests of the confinement.
 ///
 /// # Errors
@@ -134,18 +160,20 @@ pub(crate) fn observe(
     let root = open_directory(dir, b".").map_err(crate::fault_of)?;
     let handle = fanotify::handle_of(root.as_fd()).map_err(|_| Fault::NotSupported)?;
     let mut state = hub.state.lock();
-    if state.directories.len() >= HOST_DIRECTORIES {
-        return Err(Fault::NoMemory);
-    }
+    let place = observer.places().take(Kind::Directory, state.places, room(HOST_DIRECTORIES));
+    let place = place.ok_or(Fault::NoMemory)?;
     hub.group.mark(root.as_fd()).map_err(|errno| match errno {
         Errno::NOSPC | Errno::NOMEM => Fault::NoMemory,
         _ => Fault::NotSupported,
     })?;
     state.last_id = state.last_id.wrapping_add(1);
     let id = state.last_id;
-    state.directories.entry(handle.clone()).or_default().push(Member { id, path: Vec::new() });
+    state.give_place(handle.clone(), Member { id, path: Vec::new(), _place: place });
     let handles = HashSet::from_iter([handle]);
-    let observed = Observed { root, is_tree, observer, spelling, handles, was_lost: false };
+    let lacks_room = Arc::new(AtomicBool::new(false));
+    let guard = Guard { hub, id, lacks_room: Arc::clone(&lacks_room) };
+    let observed =
+        Observed { root, is_tree, observer, spelling, handles, was_lost: false, lacks_room };
     state.observed.insert(id, observed);
     if is_tree {
         state.unscanned.push((id, Vec::new(), Scan::Old));
@@ -154,16 +182,21 @@ pub(crate) fn observe(
     if is_tree {
         hub.wake();
     }
-    Ok(Box::new(Guard { hub, id }))
+    Ok(Box::new(guard))
 }
 
 /// Ends an observation when dropped.
 struct Guard {
     hub: &'static Arc<Hub>,
     id: u64,
+    lacks_room: Arc<AtomicBool>,
 }
 
-impl Observation for Guard {}
+impl Observation for Guard {
+    fn lacks_room(&self) -> bool {
+        self.lacks_room.load(Ordering::Relaxed)
+    }
+}
 
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -174,14 +207,22 @@ impl std::fmt::Debug for Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let mut state = self.hub.state.lock();
-        let mut ended = state.observed.remove(&self.id);
-        if let Some(ended) = &mut ended {
-            state.forget(&self.hub.group, self.id, ended, |_| true);
+        let Some(ended) = state.observed.remove(&self.id) else { return };
+        let Observed { root, observer, handles, .. } = ended;
+        let mut ended = Ended { id: self.id, root, handles: handles.into_iter().collect() };
+        state.remove_marks(&self.hub.group, &mut ended);
+        let is_left = !ended.handles.is_empty();
+        if is_left {
+            state.ended.push(ended);
         }
         drop(state);
+        if is_left {
+            // Each mark takes some system calls, so the thread removes the others.
+            self.hub.wake();
+        }
         // Dropping the observer may drop objects that take locks, so it is dropped after the lock
         // is released.
-        drop(ended);
+        drop(observer);
     }
 }
 
@@ -202,7 +243,7 @@ fn is_within(path: &[u8], top: &[u8]) -> bool {
 
 impl Observed {
     fn report(&self, change: Owned) -> Report {
-        Report { observer: Arc::clone(&self.observer), spelling: self.spelling, change }
+        Report { observer: self.observer.clone(), spelling: self.spelling, change }
     }
 }
 
@@ -256,13 +297,13 @@ impl Hub {
     /// Marks directories that are new to an observation, a few at a time, so that events do not
     /// pile up behind a large tree.
     fn scan(&self, reports: &mut DueReports) {
-        const AT_A_TIME: usize = 64;
-        for _ in 0..AT_A_TIME {
+        self.remove_ended();
+        for _ in 0..HOST_DIRECTORIES_AT_ONCE {
             let mut state = self.state.lock();
             let Some((id, path, scan)) = state.unscanned.pop() else { return };
             let dir = state.mark(&self.group, id, &path, reports);
-            // Cores wait for the lock, and the directory may be large.
-            drop(state);
+            // A core that waits has the lock before the next directory, which may be large.
+            MutexGuard::unlock_fair(state);
             if let Some(dir) = dir {
                 let found = look_through(&dir, &path, scan);
                 self.state.lock().enter(id, found, scan, reports);
@@ -270,6 +311,22 @@ impl Hub {
             tell(reports);
         }
         self.wake();
+    }
+
+    /// Removes some marks of an observation that has ended.
+    fn remove_ended(&self) {
+        let mut state = self.state.lock();
+        let Some(mut ended) = state.ended.pop() else { return };
+        state.remove_marks(&self.group, &mut ended);
+        if ended.handles.is_empty() {
+            state.give_back();
+        } else {
+            state.ended.push(ended);
+        }
+        if !state.ended.is_empty() {
+            self.wake();
+        }
+        MutexGuard::unlock_fair(state);
     }
 }
 
@@ -286,14 +343,15 @@ fn tell(reports: &mut DueReports) {
             match &change {
                 Owned::Change(action, path, matches) => {
                     let (action, matches) = (*action, *matches);
-                    observer(&HostChange::Change { action, name: name_of(path).path(), matches });
+                    let name = name_of(path);
+                    observer.tell(&HostChange::Change { action, name: name.path(), matches });
                 }
                 Owned::Renamed(from, to, matches) => {
                     let (from, to, matches) = (name_of(from), name_of(to), *matches);
                     let (from, to) = (from.path(), to.path());
-                    observer(&HostChange::Renamed { from, to, matches });
+                    observer.tell(&HostChange::Renamed { from, to, matches });
                 }
-                Owned::Lost => observer(&HostChange::Lost),
+                Owned::Lost => observer.tell(&HostChange::Lost),
             }
             true
         });
@@ -449,6 +507,12 @@ impl State {
         waiting.for_each(|(_, path, _)| moved(path));
     }
 
+    /// Gives a directory its place in an observation.
+    fn give_place(&mut self, handle: Handle, member: Member) {
+        self.directories.entry(handle).or_default().push(member);
+        self.places += 1;
+    }
+
     /// Removes directories from an observation, and marks that no other observation needs.
     fn forget(
         &mut self,
@@ -458,23 +522,54 @@ impl State {
         which: impl Fn(&[u8]) -> bool,
     ) {
         let Observed { root, handles, .. } = observed;
-        handles.retain(|handle| {
-            let Some(members) = self.directories.get_mut(handle) else { return false };
-            let goes = |member: &Member| member.id == id && which(&member.path);
-            let Some(at) = members.iter().position(goes) else { return true };
-            let Member { path, .. } = members.swap_remove(at);
-            if members.is_empty() {
-                self.directories.remove(handle);
-                // If the directory was moved or removed, its mark has ended already and is not
-                // removed here.
-                if let Ok(dir) = reopen(root, &path)
-                    && fanotify::handle_of(dir.as_fd()).is_ok_and(|found| found == *handle)
-                {
-                    group.unmark(dir.as_fd());
-                }
+        handles.retain(|handle| !self.leave(group, id, root, handle, &which));
+    }
+
+    /// Removes the marks of the next few directories of an observation that has ended.
+    fn remove_marks(&mut self, group: &Fanotify, ended: &mut Ended) {
+        for _ in 0..HOST_DIRECTORIES_AT_ONCE {
+            let Some(handle) = ended.handles.pop() else { return };
+            self.leave(group, ended.id, &ended.root, &handle, &|_| true);
+        }
+    }
+
+    /// Frees memory that many directories have needed.
+    fn give_back(&mut self) {
+        let most = 4 * self.directories.len() + HOST_DIRECTORIES_AT_ONCE;
+        if self.directories.capacity() > most {
+            self.directories.shrink_to_fit();
+        }
+        if self.unscanned.is_empty() {
+            self.unscanned = Vec::new();
+        }
+    }
+
+    /// Takes a directory out of an observation if its path is one of `which`. True if it is not in the
+    /// observation any more.
+    fn leave(
+        &mut self,
+        group: &Fanotify,
+        id: u64,
+        root: &OwnedFd,
+        handle: &Handle,
+        which: &impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        let Some(members) = self.directories.get_mut(handle) else { return true };
+        let goes = |member: &Member| member.id == id && which(&member.path);
+        let Some(at) = members.iter().position(goes) else { return false };
+        let Member { path, .. } = members.swap_remove(at);
+        self.places -= 1;
+        if members.is_empty() {
+            self.directories.remove(handle);
+            // If the directory was moved or removed, its mark has ended already and is not
+            // removed here.
+            if let Ok(dir) = reopen(root, &path)
+                && fanotify::handle_of(dir.as_fd()).is_ok_and(|found| found == *handle)
+            {
+                group.unmark(dir.as_fd());
             }
-            false
-        });
+        }
+        true
     }
 
     /// Marks a directory, and opens it if its entries are to be looked through.
@@ -485,7 +580,7 @@ impl State {
         path: &[u8],
         reports: &mut DueReports,
     ) -> Option<OwnedFd> {
-        let full = self.directories.len() >= HOST_DIRECTORIES;
+        let places = self.places;
         let observed = self.observed.get_mut(&id)?;
         let dir = reopen(&observed.root, path).ok()?;
         if path.is_empty() {
@@ -495,14 +590,20 @@ impl State {
         if observed.handles.contains(&handle) {
             return None;
         }
-        let is_full = full || observed.handles.len() >= HOST_DIRECTORIES_PER_TREE;
-        if is_full || group.mark(dir.as_fd()).is_err() {
+        let place =
+            observed.observer.places().take(Kind::Directory, places, room(HOST_DIRECTORIES));
+        if place.is_none() {
+            observed.lacks_room.store(true, Ordering::Relaxed);
+        }
+        let is_full = observed.handles.len() >= HOST_DIRECTORIES_PER_TREE;
+        let place = place.filter(|_| !is_full && group.mark(dir.as_fd()).is_ok());
+        let Some(place) = place else {
             self.unscanned.retain(|(other, ..)| *other != id);
             self.lost(id, reports);
             return None;
-        }
+        };
         observed.handles.insert(handle.clone());
-        self.directories.entry(handle).or_default().push(Member { id, path: path.to_vec() });
+        self.give_place(handle, Member { id, path: path.to_vec(), _place: place });
         Some(dir)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use frevo_store::{Fault, HostChange, Observer};
+use frevo_store::{Fault, HostChange, HostPlaces, Observation, Observer};
 use parking_lot::Mutex;
 
 use super::{files, observe};
@@ -19,8 +19,13 @@ fn opened(path: &Path) -> OwnedFd {
     std::fs::File::open(path).unwrap().into()
 }
 
+/// Returns an observer of an account of its own.
 fn no_observer() -> Observer {
-    Arc::new(|_: &HostChange<'_>| {})
+    of_account(&Arc::default())
+}
+
+fn of_account(places: &Arc<HostPlaces>) -> Observer {
+    Observer::new(places, |_| {})
 }
 
 /// Fanotify is there for everybody from Linux 5.13 on.
@@ -33,9 +38,12 @@ fn is_watched(folder: &Path, test: &str) -> bool {
     is_watched
 }
 
-/// One test, since both limits count the directories of the process.
+/// Held by tests that use up the places of directories, which are those of the process.
+static DIRECTORIES: Mutex<()> = Mutex::new(());
+
 #[test]
 fn so_many_directories_are_watched() {
+    let _alone = DIRECTORIES.lock();
     let folder = tempfile::tempdir().unwrap();
     if !is_watched(folder.path(), "so_many_directories_are_watched") {
         return;
@@ -60,6 +68,70 @@ fn so_many_directories_are_watched() {
     assert_eq!(watch(HOST_DIRECTORIES + 2).map(drop), Err(Fault::NoMemory));
 }
 
+/// Trees within trees, each of which has a place for each of its directories, do not take the last
+/// quarter.
+#[test]
+fn an_account_leaves_places_to_others() {
+    const DEPTH: usize = HOST_DIRECTORIES_PER_TREE;
+    let _alone = DIRECTORIES.lock();
+    let folder = tempfile::tempdir().unwrap();
+    if !is_watched(folder.path(), "an_account_leaves_places_to_others") {
+        return;
+    }
+    let folder = folder.path();
+    let (ann, bob) = (Arc::default(), Arc::default());
+    let mut held: Vec<Box<dyn Observation>> = Vec::new();
+    let mut lacks = false;
+    for number in 0..HOST_DIRECTORIES {
+        let chain = format!("chain{number}/{}", vec!["d"; DEPTH - 1].join("/"));
+        std::fs::create_dir_all(folder.join(&chain)).unwrap();
+        let mut top = folder.join(chain);
+        while !lacks && top != folder {
+            let observer = of_account(&ann);
+            let dir = opened(&top);
+            match observe(dir.as_fd(), true, Spelling::Bytes, observer) {
+                Ok(observation) => held.push(observation),
+                Err(fault) => assert_eq!(fault, Fault::NoMemory),
+            }
+            await_scans();
+            lacks = held.last().unwrap().lacks_room();
+            top.pop();
+        }
+        if lacks {
+            break;
+        }
+    }
+    assert!(lacks, "the account has had room for all");
+    let most = HOST_DIRECTORIES - HOST_DIRECTORIES / 4;
+    assert_eq!(ann.count(frevo_store::Observed::Directory), most);
+    let alone = folder.join("of-another");
+    std::fs::create_dir(&alone).unwrap();
+    let watch =
+        |places| observe(opened(&alone).as_fd(), false, Spelling::Bytes, of_account(places));
+    assert_eq!(watch(&ann).map(drop), Err(Fault::NoMemory));
+    let of_bob = watch(&bob).unwrap();
+    // The thread removes the marks of trees that have ended.
+    drop(held);
+    await_scans();
+    assert_eq!(ann.count(frevo_store::Observed::Directory), 0);
+    watch(&ann).unwrap();
+    drop(of_bob);
+}
+
+/// Waits until the thread has marked and unmarked all that it has to.
+fn await_scans() {
+    let hub = super::hub().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    let is_done = || {
+        let state = hub.state.lock();
+        state.unscanned.is_empty() && state.ended.is_empty()
+    };
+    while !is_done() {
+        assert!(Instant::now() < until, "the thread does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Watches a tree of so many directories below its root. Returns the number of reports of losses
 /// before a change in each of them was reported.
 fn losses(root: &Path, below: usize) -> usize {
@@ -68,7 +140,7 @@ fn losses(root: &Path, below: usize) -> usize {
     }
     let (lost, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(HashSet::new())));
     let (told, changed) = (Arc::clone(&lost), Arc::clone(&seen));
-    let observer: Observer = Arc::new(move |change| match change {
+    let observer = Observer::new(&Arc::default(), move |change| match change {
         HostChange::Lost => drop(told.fetch_add(1, Ordering::AcqRel)),
         HostChange::Change { name, .. } => {
             changed.lock().extend(name.split_once('\\').map(|(directory, _)| directory.to_owned()));

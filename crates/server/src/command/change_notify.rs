@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use frevo_store::watch::{Change, Payer, Reported, Wanted, Watch};
-use frevo_store::{Fault, HostChange};
+use frevo_store::{Fault, HostChange, Observer};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags};
 use frevo_wire::dtyp::AccessMask;
@@ -126,10 +126,10 @@ fn watch(
     };
     let holder = rq.session()?.holder();
     let payer = |path_bytes: usize| Purse::of(holder, path_bytes);
-    let (watch, is_first) =
+    let (watch, is_unobserved) =
         watches.begin(open.id(), file.folder_id(), &file.cell, wanted, payer)?;
-    if is_first {
-        observe(file, &watch);
+    if is_unobserved {
+        observe(rq, holder, file, &watch);
     }
     if file.cell.lock().is_delete_pending() {
         // MS-FSA 2.1.5.11: the deletion was reported to the watches that existed at that time. A
@@ -169,20 +169,21 @@ impl Payer for Purse {
 
 /// Has the watches of a directory told of what other programs do. Where that cannot be
 /// known, they tell of what is done through this server.
-fn observe(file: &FileOpen, watch: &Arc<Watch>) {
+fn observe(rq: &Request<'_>, holder: &Holder, file: &FileOpen, watch: &Arc<Watch>) {
     let (weak, is_tree) = (Arc::downgrade(watch.directory()), watch.wanted().is_tree);
-    let observer = move |change: &HostChange<'_>| {
+    let observer = Observer::new(&holder.host_places, move |change: &HostChange<'_>| {
         if let Some(directory) = weak.upgrade() {
             directory.add_host(is_tree, change);
         }
-    };
-    match file.vfs.observe(&*file.node, is_tree, Arc::new(observer)) {
+    });
+    match file.vfs.observe(&*file.node, is_tree, observer) {
         Ok(observation) => watch.directory().observed(is_tree, observation),
         Err(Fault::NotSupported) => {}
-        Err(fault) => {
-            tracing::warn!(target: "frevo::notify", name = %file.name(), %fault,
+        Err(fault) => rq.tell(|left_out| {
+            tracing::warn!(target: "frevo::notify", account = %holder.name(), name = %file.name(),
+                %fault, left_out,
                 "cannot watch a folder; clients will not be notified of changes by other programs");
-        }
+        }),
     }
 }
 

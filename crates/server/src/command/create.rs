@@ -171,7 +171,8 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     if granted == Granted::Nothing {
         open.set_promise(None);
     }
-    breaks::host::watch(rq.server(), file, granted);
+    let (holder, peer) = (rq.session()?.holder(), rq.connection.peer.ip());
+    breaks::host::watch(rq.server(), file, granted, holder, peer);
     create.grant_survival(open, action)?;
     create.keep(open).await?;
     create.report(file, action, file_created);

@@ -178,6 +178,7 @@ impl Ledger {
             members,
             registered: Arc::default(),
             turns: Arc::default(),
+            host_places: Arc::default(),
         });
         holders.insert(name, Arc::downgrade(&holder));
         holder
@@ -358,6 +359,9 @@ pub struct Holder {
     pub registered: Arc<frevo_net::rdma::Holder>,
     /// Its time on the cores, by which its connections have their turns.
     pub turns: Arc<frevo_net::turns::Account>,
+    /// Its places among the files and directories that are watched for changes by other programs,
+    /// which have bounds of their own.
+    pub host_places: Arc<frevo_store::HostPlaces>,
 }
 
 impl Holder {

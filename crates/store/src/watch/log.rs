@@ -251,11 +251,10 @@ impl Log {
         }
     }
 
-    /// Begins a watch. True for the first of its kind, directory or tree.
-    pub(super) fn begin(&mut self, id: OpenId, wanted: Wanted, payer: Box<dyn Payer>) -> bool {
+    /// Begins a watch.
+    pub(super) fn begin(&mut self, id: OpenId, wanted: Wanted, payer: Box<dyn Payer>) {
         let Wanted { filter, is_tree, .. } = wanted;
         let wants = Wants { filter, is_tree };
-        let is_first = !self.groups.iter().any(|group| group.wants.is_tree == is_tree);
         match self.group(wants) {
             Some(group) => group.watches = group.watches.saturating_add(1),
             None => self.groups.push(Group { wants, watches: 1, waiters: BTreeMap::new() }),
@@ -268,7 +267,6 @@ impl Log {
             payer,
         };
         self.readers.insert(id, reader);
-        is_first
     }
 
     /// Ends a watch. True for the last of its kind.

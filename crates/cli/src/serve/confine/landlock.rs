@@ -39,13 +39,14 @@ const LEAST: ABI = ABI::V2;
 /// (7.1).
 const MOST: ABI = ABI::V9;
 
-/// Places of the system that a server reads: network interfaces (for clients that ask),
-/// and what the C library's allocator looks at.
+/// Places of the system that a server reads: network interfaces (for clients that ask), the number of
+/// folders that it may watch, and what the C library's allocator looks at.
 const SYSTEM: &[&str] = &[
     "/sys/class/net",
     "/sys/class/infiniband",
     "/sys/devices",
     "/proc/sys/vm/overcommit_memory",
+    "/proc/sys/fs/fanotify/max_user_marks",
     "/dev/urandom",
 ];
 
