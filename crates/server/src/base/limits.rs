@@ -618,6 +618,10 @@ pub const CRYPTO_JOBS: usize = 64;
 /// replies that others protect, before no more requests are received.
 pub const CRYPTO_LINED_UP: usize = 8;
 
+/// Bytes of a reply from which a request that has used up its slice gives others their turn before the
+/// reply is protected and sent.
+pub const LONG_REPLY_BYTES: usize = 1 << 20;
+
 /// Length of a large request. When another one is behind it, the kernel is given room for more.
 pub const LARGE_REQUEST_BYTES: usize = 8 << 10;
 

@@ -10,6 +10,7 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::smbd::BufferDescriptor;
 
+use crate::base::limits::LONG_REPLY_BYTES;
 use crate::command::client_memory::DataTransform;
 use crate::objects::session::Session;
 
@@ -127,6 +128,15 @@ impl Response {
     /// Sets the data that follows the body.
     pub(crate) fn set_payload(&mut self, payload: Payload) {
         self.payload = Some(payload);
+    }
+
+    /// True for a reply with so much in memory that protecting and sending it takes long.
+    pub(crate) fn is_long(&self) -> bool {
+        let payload = match &self.payload {
+            Some(Payload::Buf(buf)) => buf.len(),
+            Some(Payload::File { .. }) | None => 0,
+        };
+        payload.max(self.bytes.len()) >= LONG_REPLY_BYTES
     }
 
     /// Records the session that SESSION_SETUP has made or continues.

@@ -218,6 +218,10 @@ impl Connection {
         };
         assembly.note_key(out);
         finish(&rq, found.counted);
+        if out.is_long() {
+            // Reading it took long, and so does sealing it.
+            yield_if_due().await;
+        }
         let outcome = if_served(&rq, outcome);
         Answer { outcome, async_id, channel: found.channel, spent, received: 0 }
     }
