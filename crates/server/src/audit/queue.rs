@@ -1,7 +1,7 @@
 //! The queue between those who cause events and the thread that writes them.
 
-use std::collections::VecDeque;
 use std::collections::vec_deque::Iter;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -33,11 +33,47 @@ struct Shared {
 struct State {
     events: VecDeque<(FileTime, Event)>,
     bytes: usize,
+    /// The parts of the accounts that the events are of.
+    parts: HashMap<String, Part>,
     /// Events that found no room since one was taken out last.
     lost: u64,
     /// Sinks are opened anew after so many of the events.
     reopen: Option<usize>,
     ended: bool,
+}
+
+/// The events of one account that wait.
+#[derive(Debug, Default, Clone, Copy)]
+struct Part {
+    events: usize,
+    bytes: usize,
+}
+
+impl State {
+    /// True if there is room for an event of so many bytes. The last quarter is for accounts that have
+    /// less than a quarter, and for events of no account, whose number is limited by network.
+    fn has_room(&self, event: &Event, bytes: usize) -> bool {
+        let own = event.user().map(|user| self.parts.get(user).copied().unwrap_or_default());
+        let own = own.unwrap_or_default();
+        let fits = |all: usize, own: usize, more: usize, most: usize| {
+            let all = all.saturating_add(more);
+            all <= most - most / 4 || (all <= most && own.saturating_add(more) <= most / 4)
+        };
+        fits(self.events.len(), own.events, 1, AUDIT_QUEUE)
+            && fits(self.bytes, own.bytes, bytes, AUDIT_QUEUE_BYTES)
+    }
+
+    /// Counts an event for its account.
+    fn charge(&mut self, event: &Event, bytes: usize) {
+        let Some(user) = event.user() else { return };
+        if !self.parts.contains_key(user) {
+            self.parts.insert(user.to_owned(), Part::default());
+        }
+        if let Some(part) = self.parts.get_mut(user) {
+            part.events += 1;
+            part.bytes = part.bytes.saturating_add(bytes);
+        }
+    }
 }
 
 /// The events that the writer takes at one time.
@@ -54,12 +90,11 @@ impl Queue {
     pub(super) fn push(&self, time: FileTime, event: Event) {
         let weight = event.weight();
         let mut state = self.0.state.lock();
-        let is_full = state.events.len() >= AUDIT_QUEUE
-            || state.bytes.saturating_add(weight) > AUDIT_QUEUE_BYTES;
-        if is_full || state.ended {
+        if state.ended || !state.has_room(&event, weight) {
             state.lost = state.lost.saturating_add(1);
             return;
         }
+        state.charge(&event, weight);
         state.bytes += weight;
         state.events.push_back((time, event));
         // Only the first event in an empty queue wakes the writer, which then waits a moment and
@@ -93,6 +128,7 @@ impl Queue {
             self.0.filled.wait_for(&mut state, AUDIT_PAUSE);
         }
         state.bytes = 0;
+        state.parts = HashMap::new();
         Batch {
             events: std::mem::take(&mut state.events),
             lost: std::mem::take(&mut state.lost),
@@ -199,5 +235,63 @@ impl Outlet {
                 "audit events are lost; clients are served all the same. Make room or repair what \
                  they are written to");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frevo_store::security::{Privileges, Token};
+
+    use super::*;
+    use crate::access::host_users::OnHost;
+    use crate::access::identity::Identity;
+    use crate::audit::event::Kind;
+
+    fn event(user: &str) -> Event {
+        let sid = "S-1-5-21-1-2-3-1105".parse().unwrap();
+        let identity = Identity {
+            user: user.into(),
+            domain: String::new(),
+            workstation: String::new(),
+            token: Arc::new(Token::new(sid, sid, [], Privileges::EMPTY)),
+            groups: Arc::default(),
+            host: OnHost::Unknown,
+            is_local: true,
+        };
+        Event::new(Kind::Open).by(Some(Arc::new(identity)))
+    }
+
+    #[test]
+    fn an_account_leaves_room_for_the_events_of_others() {
+        let queue = Queue::default();
+        let push = |event| {
+            queue.push(FileTime(0), event);
+            queue.0.state.lock().lost
+        };
+        let most = AUDIT_QUEUE - AUDIT_QUEUE / 4;
+        for _ in 0..most {
+            assert_eq!(push(event("ann")), 0);
+        }
+        assert_eq!(push(event("ann")), 1, "the last quarter");
+        assert_eq!((push(event("bob")), push(Event::new(Kind::Stop))), (1, 1));
+        for _ in 2..AUDIT_QUEUE / 4 {
+            assert_eq!(push(event("bob")), 1);
+        }
+        assert_eq!(push(event("bob")), 2, "all is taken");
+        assert_eq!(queue.take().events.len(), AUDIT_QUEUE);
+        assert_eq!(push(event("ann")), 0, "what is written leaves room");
+    }
+
+    #[test]
+    fn long_events_of_an_account_leave_bytes_to_others() {
+        let queue = Queue::default();
+        let path = "x".repeat(AUDIT_QUEUE_BYTES / 16);
+        let count = || queue.0.state.lock().events.len();
+        for _ in 0..16 {
+            queue.push(FileTime(0), event("ann").with("path", &*path));
+        }
+        assert_eq!(count(), 11);
+        queue.push(FileTime(0), event("bob").with("path", &*path));
+        assert_eq!(count(), 12);
     }
 }
