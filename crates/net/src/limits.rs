@@ -154,6 +154,12 @@ pub const SHARED_CORE: Duration = Duration::from_millis(100);
 /// well.
 pub const TURNS_PASSED_MAX: u32 = 3;
 
+/// Processor time that a look at the clock stands for in a simulator: the work since the one before.
+pub const SIMULATED_LOOK: Duration = Duration::from_micros(100);
+
+/// Processor time that a poll stands for in a simulator, beside its looks at the clock.
+pub const SIMULATED_POLL: Duration = Duration::from_micros(10);
+
 /// Processor time of one poll that builds with assertions count as a fault.
 pub const HELD_CORE_MAX: Duration = Duration::from_millis(20);
 

@@ -19,6 +19,8 @@
 //! - An account alone has the whole machine: its line is empty but for itself, and it goes on after
 //!   each look for events.
 //!
+//! A simulator gives turns too ([`simulate`]): a look at the clock counts as work there.
+//!
 //! A poll takes two looks at the account's cells and no look at the clock: the watchdog has made
 //! both. The atomic is written once in a slice.
 
@@ -193,7 +195,7 @@ impl Lane {
     /// True if the task at `place` is polled now; else it has joined the row.
     fn begins(self: &Rc<Self>, place: &Rc<Waiter>, cx: &Context<'_>) -> bool {
         CORE.with(|core| {
-            if !core.gives.get() || file_io::stays() {
+            if !core.gives.get() || (file_io::stays() && !watchdog::is_simulated()) {
                 return true;
             }
             match place.state.get() {
@@ -359,7 +361,7 @@ const ROOM: usize = 16;
 
 /// Gives the account at the head of this core's line its next slice. To be polled by the core after
 /// each look for events; it never ends.
-pub(crate) fn poll_give(cx: &Context<'_>) -> Poll<std::convert::Infallible> {
+pub fn poll_give(cx: &Context<'_>) -> Poll<std::convert::Infallible> {
     CORE.with(|core| {
         core.gives.set(true);
         let is_known =
@@ -370,13 +372,32 @@ pub(crate) fn poll_give(cx: &Context<'_>) -> Poll<std::convert::Infallible> {
         let Some(lane) = core.next() else { return };
         lane.is_in_line.set(false);
         lane.left.set(signed(nanoseconds(watchdog::slice())));
-        lane.since.set(Moment::now());
+        lane.since.set(watchdog::now());
         lane.pass_on();
         if !core.line.borrow().is_empty() {
             cx.waker().wake_by_ref();
         }
     });
     Poll::Pending
+}
+
+/// Has a simulator give turns on this thread, or ends that. Work is counted instead of time, so that
+/// the turns depend on nothing but what is done.
+pub fn simulate(simulates: bool) {
+    watchdog::simulate(simulates);
+    CORE.with(|core| {
+        core.gives.set(false);
+        core.last.set(std::ptr::null());
+        core.giver.take();
+        // A lane that is dropped looks at the core again.
+        drop(core.line.take());
+    });
+}
+
+/// Returns the time at which the processor of a simulator has done the work so far.
+#[must_use]
+pub fn simulated_time() -> tokio::time::Instant {
+    watchdog::simulated_time()
 }
 
 fn signed(nanoseconds: u64) -> i64 {

@@ -19,7 +19,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::file_io;
-use crate::limits::{HELD_CORE_MAX, POLL_SLICE, SHARED_CORE, TURN_SLICE, UNOPTIMISED_FACTOR};
+use crate::limits::{
+    HELD_CORE_MAX, POLL_SLICE, SHARED_CORE, SIMULATED_LOOK, SIMULATED_POLL, TURN_SLICE,
+    UNOPTIMISED_FACTOR,
+};
 
 mod moment;
 
@@ -48,6 +51,56 @@ thread_local! {
     static PRESENT: Cell<Option<Present>> = const { Cell::new(None) };
     /// The time until which the core counts as shared.
     static SHARED_UNTIL: Cell<Option<Moment>> = const { Cell::new(None) };
+    /// The clock of a simulator that gives turns.
+    static SIMULATED: Cell<Option<Simulated>> = const { Cell::new(None) };
+}
+
+/// The clock of a simulator that gives turns.
+#[derive(Debug, Clone, Copy)]
+struct Simulated {
+    /// The beginning, in time of tokio and as the moment that stands for it.
+    start: tokio::time::Instant,
+    origin: Moment,
+    /// The moment at which the processor has done the work so far.
+    done: Moment,
+}
+
+/// Returns the present time. In a simulator that gives turns it is the time at which the processor has
+/// done the work so far, or that of the simulator's clock if that is later.
+pub(crate) fn now() -> Moment {
+    match SIMULATED.get() {
+        None => Moment::now(),
+        Some(clock) => clock.done.max(clock.origin.after(clock.start.elapsed())),
+    }
+}
+
+/// Begins or ends to count work instead of time on this thread.
+pub(crate) fn simulate(simulates: bool) {
+    SHARED_UNTIL.set(None);
+    SIMULATED.set(simulates.then(|| {
+        let origin = Moment::now();
+        Simulated { start: tokio::time::Instant::now(), origin, done: origin }
+    }));
+}
+
+/// True on the thread of a simulator that gives turns.
+pub(crate) fn is_simulated() -> bool {
+    SIMULATED.get().is_some()
+}
+
+/// Returns the time at which the processor of a simulator has done the work so far.
+pub(crate) fn simulated_time() -> tokio::time::Instant {
+    match SIMULATED.get() {
+        None => tokio::time::Instant::now(),
+        Some(clock) => clock.start + now().since(clock.origin),
+    }
+}
+
+/// Counts work in a simulator.
+fn work(time: Duration) {
+    if let Some(clock) = SIMULATED.get() {
+        SIMULATED.set(Some(Simulated { done: now().after(time), ..clock }));
+    }
 }
 
 /// The time of one poll.
@@ -106,7 +159,7 @@ struct Ending {
 impl Ending {
     fn held(&self) -> PollTime {
         let Some(present) = PRESENT.get() else { return PollTime::default() };
-        let end = if present.closed { present.mark } else { Moment::now() };
+        let end = if present.closed { present.mark } else { now() };
         let cpu = present.cpu.and_then(|began| Some(processor_time()?.saturating_sub(began)));
         PRESENT.set(Some(Present { mark: end, ..present }));
         PollTime { wall: end.since(present.began), cpu }
@@ -126,7 +179,8 @@ impl Drop for Ending {
 pub fn measured<T>(poll: impl FnOnce() -> T) -> (T, PollTime) {
     let outer = PRESENT.get();
     if outer.is_none() {
-        let now = Moment::now();
+        let now = now();
+        work(SIMULATED_POLL);
         let cpu = processor_time();
         let present = Present { began: now, mark: now, cpu, had_turn: false, closed: false };
         PRESENT.set(Some(present));
@@ -142,7 +196,7 @@ pub fn measured<T>(poll: impl FnOnce() -> T) -> (T, PollTime) {
 #[must_use]
 pub fn lap() -> Duration {
     let Some(present) = PRESENT.get() else { return Duration::ZERO };
-    let now = Moment::now();
+    let now = now();
     PRESENT.set(Some(Present { mark: now, closed: false, ..present }));
     now.since(present.mark)
 }
@@ -151,7 +205,7 @@ pub fn lap() -> Duration {
 /// Outside of measured polls it is the present time.
 #[must_use]
 pub fn mark() -> Moment {
-    PRESENT.get().map_or_else(Moment::now, |present| present.mark)
+    PRESENT.get().map_or_else(now, |present| present.mark)
 }
 
 /// Returns the nanoseconds from the beginning of the present poll to its last measurement, without a
@@ -174,7 +228,7 @@ pub(crate) fn slice() -> Duration {
 
 /// True if the present poll has lasted [`POLL_SLICE`], or [`TURN_SLICE`] where several accounts use
 /// the core: work that can wait should wait. False outside of measured polls, and in a simulator,
-/// where real time must not decide anything.
+/// where real time must not decide anything: one that gives turns counts each call as work.
 #[must_use]
 pub fn is_due() -> bool {
     has_lasted(slice())
@@ -183,8 +237,13 @@ pub fn is_due() -> bool {
 /// True if the present poll has lasted `time`; false where [`is_due`] is always false.
 #[must_use]
 pub fn has_lasted(time: Duration) -> bool {
-    let is_over = |present: Present| Moment::now().since(present.began) >= time;
-    PRESENT.get().is_some_and(is_over) && !file_io::stays()
+    if file_io::stays() && !is_simulated() {
+        return false;
+    }
+    PRESENT.get().is_some_and(|present| {
+        work(SIMULATED_LOOK);
+        now().since(present.began) >= time
+    })
 }
 
 /// True if one of several tasks within the present poll may continue: always for the first one, so

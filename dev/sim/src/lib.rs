@@ -4,13 +4,16 @@
 //! A [`Run`] consists of a [`network`] that delays, cuts, half-opens and stalls connections, of TCP
 //! and of RDMA as its [`scenario`] says; a [`machine`] whose server is killed and restarted on a
 //! file system in memory and a [`store`] of persistent handles; [`actor`]s that use the client as
-//! programs do; [`weather`] that chooses the faults; and a [`judge`] that knows the possible answers.
+//! programs do; [`weather`] that chooses the faults; a [`flood`] of listings in some runs, where a [`core`]
+//! works for one connection at a time; and a [`judge`] that knows the possible answers.
 //! All random choices come from the seed: two runs of one seed have equal traces.
 #![forbid(unsafe_code)]
 
 pub mod actor;
 pub mod ambient;
+pub mod core;
 pub mod dice;
+pub mod flood;
 pub mod judge;
 pub mod machine;
 pub mod network;

@@ -18,7 +18,9 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
 
 use crate::ambient::{Clock, Simulated};
+use crate::core::Core;
 use crate::dice::Dice;
+use crate::flood;
 use crate::network::{Network, SERVER_ADDRESS};
 use crate::scenario::Scenario;
 use crate::store::{Stable, Store};
@@ -61,6 +63,8 @@ pub struct Machine {
     trace: Arc<Trace>,
     dice: Mutex<Dice>,
     scenario: Mutex<Scenario>,
+    /// The processor of the servers. None in a run without a flood, where work takes no time.
+    core: Option<Arc<Core>>,
     vfs: Mutex<Arc<MemoryVfs>>,
     store: Mutex<Arc<Store>>,
     process: Mutex<Option<Process>>,
@@ -94,6 +98,7 @@ impl Machine {
         trace: Arc<Trace>,
         mut dice: Dice,
         scenario: Scenario,
+        core: Option<Arc<Core>>,
     ) -> Self {
         let clock = Clock::new(trace.start());
         let time = clock.clone();
@@ -107,6 +112,7 @@ impl Machine {
             trace,
             dice: Mutex::new(dice),
             scenario: Mutex::new(scenario),
+            core,
             vfs: Mutex::new(Arc::new(vfs)),
             store: Mutex::new(Arc::new(store)),
             process: Mutex::new(None),
@@ -166,10 +172,14 @@ impl Machine {
             signing: self.scenario.lock().signing(),
             ..Settings::default()
         };
+        let mut users = UserList::new().user("ann", "secret");
+        if self.core.is_some() {
+            users = flood::USERS.iter().fold(users, |users, user| users.user(user, "secret"));
+        }
         let parts = Server::builder()
             .settings(settings)
             .shares([share, lasting])
-            .accounts(Arc::new(UserList::new().user("ann", "secret")))
+            .accounts(Arc::new(users))
             .ambient(Arc::new(ambient))
             .state_store(Arc::clone(&self.store.lock()) as _);
         match parts.build() {
@@ -195,13 +205,20 @@ impl Machine {
         }
         let listener = Listener::from(self.network.listen(self.number, has_rdma));
         let (serving, all) = (server.clone(), Arc::clone(connections));
+        let core = self.core.clone();
         *accepting = Some(spawn_local(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
                 // If the server refuses the connection, dropping the stream has closed it.
                 let served = stream.attach().and_then(|stream| serving.serve_connection(stream));
                 let Ok(served) = served else { continue };
-                let connection = spawn_local(async move { drop(served.await) });
+                let core = core.clone();
+                let connection = spawn_local(async move {
+                    match core {
+                        Some(core) => drop(core.serve(served).await),
+                        None => drop(served.await),
+                    }
+                });
                 let mut all = all.lock();
                 all.retain(|connection| !connection.is_finished());
                 all.push(connection);
@@ -248,6 +265,11 @@ impl Machine {
     /// Returns the running server.
     pub fn server(&self) -> Option<Arc<ServerState>> {
         self.process.lock().as_ref().map(|process| Arc::clone(process.server.state()))
+    }
+
+    /// Makes the files that an attacker lists.
+    pub fn furnish_flood(&self) {
+        flood::Flood::furnish(&self.vfs.lock());
     }
 
     /// Returns the switch for disk failures.

@@ -32,6 +32,10 @@ pub const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// Largest latency.
 pub const LATENCY_MAX: Duration = Duration::from_millis(400);
 
+/// Longest time in which a server answers a request that waits for nothing, whatever other accounts
+/// do: 20 ms twice for threads that check and protect messages, and a slice for each account.
+pub const ANSWERED_WITHIN: Duration = Duration::from_millis(100);
+
 /// Bytes that all connections may register: enough, so that no loan waits for another's.
 const REGISTERED_MAX: usize = 4 << 30;
 
@@ -71,6 +75,8 @@ struct Link {
     is_bound: AtomicBool,
     /// The wire of an RDMA connection, whose first end is the client's.
     wire: Option<Wire>,
+    /// The time at which the server got a request that it has not answered.
+    asked: Mutex<Option<Instant>>,
 }
 
 impl Link {
@@ -85,6 +91,7 @@ impl Link {
             is_broken: AtomicBool::new(false),
             is_bound: AtomicBool::new(false),
             wire,
+            asked: Mutex::default(),
         }
     }
 
@@ -120,6 +127,8 @@ struct Inner {
     links: Vec<Arc<Link>>,
     next: u64,
     last_loss: Vec<Instant>,
+    /// The line whose requests are to be answered in time.
+    is_measured: Option<usize>,
     /// Largest base latency of this run, microseconds.
     slowness: u64,
 }
@@ -151,6 +160,7 @@ impl Network {
             links: Vec::new(),
             next: 1,
             last_loss: vec![Instant::now(); lines],
+            is_measured: None,
             slowness,
         };
         let counts = || (0..lines).map(|_| AtomicU64::new(0)).collect();
@@ -230,6 +240,37 @@ impl Network {
     pub fn is_one_unbroken(&self, ids: &[u64]) -> bool {
         let is_sound = |link: &Link| !link.is_broken.load(Ordering::Relaxed);
         !self.links(|link| ids.contains(&link.id) && is_sound(link)).is_empty()
+    }
+
+    /// Measures how long the server takes for the requests of a line, whose client has one under way
+    /// at a time.
+    pub fn watch_waits(&self, line: usize) {
+        self.inner.lock().is_measured = Some(line);
+    }
+
+    /// Notes a part of a request that the server has got, or of an answer.
+    fn was_delivered(&self, link: &Link, direction: usize, has_logged_on: bool) {
+        if direction == 1 {
+            link.is_bound.fetch_or(has_logged_on, Ordering::Relaxed);
+        } else if self.inner.lock().is_measured == Some(link.client) {
+            *link.asked.lock() = Some(Instant::now());
+        }
+    }
+
+    /// Compares the time of an answer. Before the logon the server may wait on purpose.
+    fn was_answered(&self, link: &Link) {
+        let Some(asked) = link.asked.lock().take() else { return };
+        let is_sound = !link.is_broken.load(Ordering::Relaxed);
+        let waited = asked.elapsed();
+        if is_sound && link.is_bound.load(Ordering::Relaxed) && waited > ANSWERED_WITHIN {
+            violation!(
+                self.trace,
+                "c{} has waited {} ms for a server that works for others, {} are allowed",
+                link.client,
+                waited.as_millis(),
+                ANSWERED_WITHIN.as_millis()
+            );
+        }
     }
 
     fn links(&self, which: impl Fn(&Link) -> bool) -> Vec<Arc<Link>> {
@@ -386,8 +427,12 @@ impl Network {
         Some(link)
     }
 
-    /// Reports a nonce that a session has used before in this direction.
-    fn look_at_nonces(&self, link: &Link, direction: usize, frames: &mut Frames, bytes: &[u8]) {
+    /// Looks at bytes that were sent. Reports a nonce that a session has used before in this direction,
+    /// and an answer that is late.
+    fn look_at(&self, link: &Link, direction: usize, frames: &mut Frames, bytes: &[u8]) {
+        if direction == 1 {
+            self.was_answered(link);
+        }
         frames.take(bytes, |session, nonce| {
             let is_new = self.inner.lock().nonces.is_new(link.client, session, direction, nonce);
             if !is_new {

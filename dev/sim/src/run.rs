@@ -9,12 +9,13 @@ use frevo_client::{
     Cipher, Client, Credentials, Dialect, Encryption, Options, ServerName, Session,
 };
 use parking_lot::Mutex;
-use tokio::task::LocalSet;
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::{Actor, Stage};
 use crate::ambient::{Clock, Simulated};
 use crate::dice::Dice;
+use crate::flood::{self, Flood};
 use crate::judge::{Judge, Names, Registers, SLOT, SLOTS};
 use crate::machine::Machine;
 use crate::network::{Network, SERVER};
@@ -98,10 +99,20 @@ impl Run {
 }
 
 async fn play(seed: u64, trace: &Arc<Trace>) {
+    let mut flood = Flood::of(seed);
+    play_with(seed, trace, flood.as_mut()).await;
+    if let Some(flood) = flood {
+        flood.stop().await;
+    }
+}
+
+async fn play_with(seed: u64, trace: &Arc<Trace>, mut flood: Option<&mut Flood>) {
     let mut dice = Dice::new(seed, 1);
     let clients = usize::try_from(1 + dice.below(4)).unwrap_or(1);
     let servers = *dice.pick(&[1, 1, 1, 1, 1, 1, 2, 3]);
-    let network = Network::new(clients, servers, Dice::new(seed, 2), Arc::clone(trace));
+    // The attacker and the client that is measured are two more clients.
+    let of_flood = if flood.is_some() { flood::USERS.len() } else { 0 };
+    let network = Network::new(clients + of_flood, servers, Dice::new(seed, 2), Arc::clone(trace));
     let until = Instant::now() + dice.millis(10_000, 40_000);
     let mut scenario = Scenario::new(Dice::new(seed, 5), Dice::new(seed, 7));
     if scenario.has_rdma() {
@@ -116,6 +127,7 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
                 Arc::clone(trace),
                 dice,
                 scenario.of_machine(),
+                flood.as_ref().map(|flood| Arc::clone(&flood.core)),
             );
             let stage = Stage {
                 trace: Arc::clone(trace),
@@ -142,11 +154,13 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
             return violation!(trace, "the files cannot be made: {why}");
         }
     }
-    let actors = actors.into_iter().flatten();
-    let acting: Vec<_> = actors.map(|actor| tokio::task::spawn_local(actor.act())).collect();
+    if let (Some(flood), Some(site)) = (&mut flood, sites.first()) {
+        site.machine.furnish_flood();
+        flood.begin(&network, clients, trace);
+    }
+    let acting = actors.into_iter().flatten().map(|actor| spawn_local(actor.act())).collect();
     let devices = scenario.of_devices(Dice::new(seed, 6)).map(|scenario| {
-        let network = Arc::clone(&network);
-        tokio::task::spawn_local(scenario.lose_devices(network, servers as u64, until))
+        spawn_local(scenario.lose_devices(Arc::clone(&network), servers as u64, until))
     });
     let moves = scenario.moves_shares().then(|| Dice::new(seed, 8));
     let weather = weather::make(&sites, &clocks, Dice::new(seed, 4));
@@ -155,6 +169,14 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
         devices.abort();
         network.heal();
     }
+    await_end(acting, flood, trace).await;
+    leave(sessions, &mut dice, trace).await;
+    sleep(FAREWELL).await;
+    look_at_the_end(&sites, &network, trace);
+}
+
+/// Waits for the end of all actors, and of the flood.
+async fn await_end(acting: Vec<JoinHandle<()>>, flood: Option<&mut Flood>, trace: &Trace) {
     for acting in acting {
         match timeout(END_MAX, acting).await {
             Ok(Ok(())) => {}
@@ -162,9 +184,9 @@ async fn play(seed: u64, trace: &Arc<Trace>) {
             Err(_) => violation!(trace, "an actor does not end"),
         }
     }
-    leave(sessions, &mut dice, trace).await;
-    sleep(FAREWELL).await;
-    look_at_the_end(&sites, &network, trace);
+    if let Some(flood) = flood {
+        flood.await_end().await;
+    }
 }
 
 /// Checks that nothing is left of the run but its files.

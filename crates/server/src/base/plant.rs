@@ -42,11 +42,13 @@ pub enum Plant {
     OldOwnerAnswers,
     /// Records are written as if this server always owned their share.
     EpochIgnored,
+    /// Each connection has its own turns on a core, not each account.
+    TurnOfConnection,
 }
 
 impl Plant {
     /// All planted faults.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,
         Self::DeletionForgotten,
@@ -65,6 +67,7 @@ impl Plant {
         Self::KeyAfterReply,
         Self::OldOwnerAnswers,
         Self::EpochIgnored,
+        Self::TurnOfConnection,
     ];
 }
 

@@ -77,7 +77,10 @@ pub(crate) fn run(
     // If the peer has no address, the connection ends at `peer?` below. Until then the address
     // 0.0.0.0 is used.
     let address = peer.as_ref().map_or(IpAddr::from([0; 4]), SocketAddr::ip);
-    let seat = Rc::new(Seat::of(&server.ledger.network(address).turns));
+    let network = server.ledger.network(address);
+    let turns = if planted!(TurnOfConnection) { &Arc::default() } else { &network.turns };
+    let seat = Rc::new(Seat::of(turns));
+    drop(network);
     let mut whole = Box::pin(run_to_end(Arc::clone(&server), accepted, Rc::clone(&seat)));
     let bytes = size_of_val(&*whole);
     debug_assert!(bytes <= CONNECTION_LOOP_BYTES, "each connection keeps {bytes} bytes of state");

@@ -121,7 +121,9 @@ impl Connection {
     /// Charges its buffers and its time on the core to `holder` from now on: an account has logged on.
     pub(crate) fn move_to(&self, holder: &Arc<Holder>) {
         self.tabs.move_to(holder);
-        self.seat.move_to(&holder.turns);
+        if !planted!(TurnOfConnection) {
+            self.seat.move_to(&holder.turns);
+        }
     }
 
     /// Notes the credits of the client, after each change of them.

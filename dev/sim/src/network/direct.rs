@@ -94,7 +94,7 @@ impl Network {
             let mut packets: Vec<_> = packets.collect();
             for message in packets.iter().filter_map(Packet::message) {
                 let bytes = assembly.take(message);
-                self.look_at_nonces(link, direction, &mut frames, &bytes);
+                self.look_at(link, direction, &mut frames, &bytes);
             }
             packets.retain(|packet| !self.loses(link, direction, packet));
             if packets.is_empty() {

@@ -45,7 +45,7 @@ impl Network {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 other => other.unwrap_or(0),
             };
-            self.look_at_nonces(link, direction, &mut frames, &buffer[..count]);
+            self.look_at(link, direction, &mut frames, &buffer[..count]);
             if matches!(link.state(), State::Vanishing(ways) if ways[direction]) {
                 if count == 0 {
                     // The receiver must not see the end of the stream before the link has ended.
@@ -77,7 +77,7 @@ impl Network {
                 self.change(link, State::Ended);
                 break;
             }
-            link.is_bound.fetch_or(direction == 1 && frames.has_logged_on, Ordering::Relaxed);
+            self.was_delivered(link, direction, frames.has_logged_on);
         }
         self.change(link, State::Ended);
         from.reset();
