@@ -49,10 +49,13 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let notifies = &rq.session()?.notifies;
     let _slot = notifies.take(NOTIFIES_PER_SESSION).ok_or(Status::INSUFFICIENT_RESOURCES)?;
-    let watch = watch(rq, open, file, &request)?;
+    let watch = match watch(rq, open, file, &request) {
+        Err(Status::NOTIFY_CLEANUP) => return Ok(cleaned_up(out)),
+        begun => begun?,
+    };
     let reported = tokio::select! {
         biased;
-        () = open.closed() => return Err(Status::NOTIFY_CLEANUP.into()),
+        () = open.closed() => return Ok(cleaned_up(out)),
         reported = watch.next() => reported,
     };
     let room = max_output.min(watch.wanted().room) as usize;
@@ -69,6 +72,13 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     };
     change_notify::Response { output: &output }.encode(&mut out.writer());
     Ok(status)
+}
+
+/// MS-SMB2 3.3.4.17: an Open that is closed ends its requests with a CHANGE_NOTIFY response
+/// (2.2.36) without changes, not with an error response.
+fn cleaned_up(out: &mut Response) -> Status {
+    change_notify::Response { output: &[] }.encode(&mut out.writer());
+    Status::NOTIFY_CLEANUP
 }
 
 /// True when the changes name an entry that the share hides from the user, or one that has

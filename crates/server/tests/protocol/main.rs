@@ -11,6 +11,7 @@ mod caps;
 mod compounds;
 mod credits;
 mod elsewhere;
+mod empty;
 mod files;
 mod host_locks;
 mod hung;
