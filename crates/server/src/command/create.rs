@@ -29,6 +29,7 @@ use frevo_wire::dtyp::AccessMask;
 
 use crate::command::request::Request;
 use crate::command::response::Response;
+use crate::command::spelling::{self, Spelling};
 use crate::ipc;
 use crate::objects::audited;
 use crate::objects::lease::{self as breaks, delivery};
@@ -72,7 +73,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         let open = durable::reconnect(rq, &request, &wanted.durable).await?;
         return again(rq, &request, &wanted, &open, CreateAction::OPENED, out);
     }
-    let chosen = choose(rq, &mut request, &wanted, tree, live)?;
+    let chosen = choose(rq, &mut request, &wanted, tree, live);
+    let chosen = chosen.inspect_err(|refusal| tell_name(rq, refusal))?;
     let Chosen { vfs, name, desired, posix } = chosen;
     let vfs = &vfs;
     let file_id = rq.server().new_file_id();
@@ -119,7 +121,7 @@ fn choose(
 ) -> Result<Chosen, Refusal> {
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
     let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
-    let text = validate::spelling(text, &tree.share, posix.is_some());
+    let text = Spelling::of(&tree.share, posix.is_some()).spell(text);
     let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp)?;
     let is_past = !Arc::ptr_eq(&vfs, live);
     let (vfs, text) = quota::choose(vfs, text);
@@ -145,6 +147,14 @@ fn choose(
         }
     }
     Ok(Chosen { vfs, name, desired, posix })
+}
+
+/// Tells of a name that is refused as it is spelled.
+fn tell_name(rq: &Request<'_>, refusal: &Refusal) {
+    let name = create::Request::parse(rq.message).ok().and_then(|r| r.name.to_string().ok());
+    if let (Some(name), Some(status)) = (name, refusal.status()) {
+        spelling::tell_refused(rq, &name, status);
+    }
 }
 
 /// Makes the Open of a file that was found or made, and answers.

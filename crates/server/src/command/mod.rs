@@ -31,6 +31,7 @@ pub(crate) mod write;
 pub(crate) mod audited;
 pub(crate) mod handled;
 mod refused;
+mod spelling;
 mod table;
 
 pub use table::row;

@@ -25,6 +25,7 @@ use crate::base::limits::LISTING_BYTES_SHORT;
 use crate::command::query_directory::apple::Filling;
 use crate::command::request::Request;
 use crate::command::response::Response;
+use crate::command::spelling::Spelling;
 use crate::objects::enumeration::{Enumeration, Scan};
 use crate::objects::ledger::{Charge, Holder, Kind};
 use crate::objects::open::{FileOpen, Open, OpenTarget};
@@ -38,6 +39,8 @@ const SLICE: usize = 2048;
 struct Asked<'a> {
     /// The body.
     request: query_directory::Request<'a>,
+    /// The spelling of the pattern.
+    spelling: Spelling,
     /// Changes of entries for macOS.
     filling: Option<&'a Filling>,
     /// The user that sees only readable entries; all, without one.
@@ -69,8 +72,9 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let holder = rq.session()?.holder();
     let (filling, viewer) = (filling.as_ref(), viewer.as_deref());
     let is_left = &|| rq.connection.is_left();
-    let listed =
-        list(file, &Asked { request, filling, viewer, holder, is_left }, &mut output).await;
+    let spelling = Spelling::of_open(open, file);
+    let asked = Asked { request, spelling, filling, viewer, holder, is_left };
+    let listed = list(file, &asked, &mut output).await;
     let (server, own) = (rq.server(), holder.with_descriptors());
     let admits = || server.descriptors.admit_open(own, server.ledger.with_descriptors());
     if !file.enumeration.lock().as_mut().is_none_or(|e| e.keeps_within(admits)) {
@@ -91,7 +95,7 @@ const fn directory(open: &Open) -> Result<&FileOpen, Status> {
 /// Fills `output` with entries. The state for the next request is charged to the account, and the
 /// answer while it grows: an account with much that waits to be sent gets short answers.
 async fn list(file: &FileOpen, asked: &Asked<'_>, output: &mut Output<'_>) -> Result<(), Status> {
-    let Asked { request, filling, viewer, holder, is_left } = asked;
+    let Asked { request, spelling, filling, viewer, holder, is_left } = asked;
     let (filling, viewer) = (*filling, *viewer);
     let class = FileInfoClass(request.file_information_class);
     let fixed = match class {
@@ -101,7 +105,7 @@ async fn list(file: &FileOpen, asked: &Asked<'_>, output: &mut Output<'_>) -> Re
     let fixed = fixed.ok_or(Status::INVALID_INFO_CLASS)?;
     output.require(fixed)?;
     let is_new = file.enumeration.lock().as_ref().is_none_or(|e| e.scan.is_none());
-    let is_first = start(file, holder, request)?;
+    let is_first = start(file, holder, request, *spelling)?;
     let single = request.flags.contains(QueryDirectoryFlags::RETURN_SINGLE_ENTRY);
     let room = match holder.has_much_waiting() {
         true => output.room.min(LISTING_BYTES_SHORT),
@@ -204,12 +208,16 @@ fn start(
     file: &FileOpen,
     holder: &Arc<Holder>,
     request: &query_directory::Request<'_>,
+    spelling: Spelling,
 ) -> Result<bool, Status> {
     let reopen = request.flags.contains(QueryDirectoryFlags::REOPEN);
     let restart = reopen || request.flags.contains(QueryDirectoryFlags::RESTART_SCANS);
     let mut place = file.enumeration.lock();
     let place = place.get_or_insert_default();
-    let text = || request.file_name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID);
+    let text = || match request.file_name.to_string() {
+        Ok(text) => Ok(spelling.spell(text)),
+        Err(_) => Err(Status::OBJECT_NAME_INVALID),
+    };
     match &mut place.scan {
         Some(scan) if restart => {
             let text = text()?;

@@ -28,6 +28,7 @@ use crate::access::domain_names::DomainNames;
 use crate::base::pools::closer;
 use crate::command::request::Request;
 use crate::command::response::Response;
+use crate::command::spelling::Spelling;
 use crate::objects::audited;
 use crate::objects::durable::record;
 use crate::objects::open::{FileOpen, Open};
@@ -75,7 +76,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         let apply = || apply(open, &rq.server().files, &rq.server().domain_names, &request);
         let mut applied = apply();
         if applied == Err(Status::DISK_FULL)
-            && changed(open.file()?, None, &request) == Some(Change::Size)
+            && changed(open, open.file()?, None, &request) == Some(Change::Size)
             && Box::pin(closer::has_freed()).await
         {
             rq.still_served()?;
@@ -84,11 +85,14 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         if let (Some(kept), Err(_)) = (&mut kept, &applied) {
             kept.was_refused();
         }
-        applied.map_err(|status| rename::stopped(open, &request, status))?;
+        applied.map_err(|status| {
+            rename::tell_name(rq, &request, status);
+            rename::stopped(open, &request, status)
+        })?;
     }
     drop(kept);
     if let Ok(file) = open.file() {
-        let stable = match changed(file, from, &request) {
+        let stable = match changed(open, file, from, &request) {
             Some(change) => stable::sync_change(file, change).await,
             None => Ok(()),
         };
@@ -114,7 +118,12 @@ fn guarded<'a>(request: &set_info::Request<'_>, file: &'a FileOpen) -> Option<Ke
 
 /// Returns the change of a request, if it changed more than the handle. What is to be deleted is
 /// not yet.
-fn changed(file: &FileOpen, from: Option<Name>, request: &set_info::Request<'_>) -> Option<Change> {
+fn changed(
+    open: &Open,
+    file: &FileOpen,
+    from: Option<Name>,
+    request: &set_info::Request<'_>,
+) -> Option<Change> {
     let class = FileInfoClass(request.file_info_class);
     match (request.info_type, class) {
         (InfoType::SECURITY, _) => Some(Change::Attributes),
@@ -125,7 +134,8 @@ fn changed(file: &FileOpen, from: Option<Name>, request: &set_info::Request<'_>)
             Some(Change::Names(names.collect()))
         }
         (InfoType::FILE, FileInfoClass::LINK) => {
-            Some(Change::Names(rename::new_name(request, file.posix).into_iter().collect()))
+            let added = rename::new_name(request, Spelling::of_open(open, file));
+            Some(Change::Names(added.into_iter().collect()))
         }
         (InfoType::FILE, FileInfoClass::END_OF_FILE | FileInfoClass::ALLOCATION) => {
             Some(Change::Size)

@@ -1,7 +1,7 @@
 //! Symbolic links that stand for a file or for a directory.
 
 use frevo_wire::Status;
-use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::create_context::{CreateContext, CreateContexts};
 use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::FileInfoClass;
@@ -117,5 +117,71 @@ fn a_stored_link_keeps_its_layout() {
         ask(&mut peer, &mount, SET, file, &set, 0).await.ok();
         let reply = ask(&mut peer, &mount, GET, file, &[], 4096).await;
         assert_eq!(output(reply.ok()), set);
+    });
+}
+
+/// MS-FSA 2.1.5.1.2: a reparse point ends a CREATE before its disposition is looked at.
+#[test]
+fn a_creation_over_a_link_is_stopped_unless_it_opens_the_link() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        world.file("target", "content");
+        std::fs::create_dir(world.path("d")).unwrap();
+        for (link, target) in [("l", "target"), ("dl", "d/"), ("gone", "missing")] {
+            std::os::unix::fs::symlink(target, world.path(link)).unwrap();
+        }
+        // Links that the host cannot have, and a mount point.
+        for (name, kind, set) in [
+            ("out", CreateOptions::NON_DIRECTORY_FILE, link("..\\..\\up", true)),
+            ("outer", CreateOptions::DIRECTORY_FILE, link("\\??\\C:\\x", false)),
+        ] {
+            let want = Want::file(name).options(kind | CreateOptions::OPEN_REPARSE_POINT);
+            let file = peer.open_file(&mount, &want).await;
+            ask(&mut peer, &mount, SET, file, &set, 0).await.ok();
+            peer.close(&mount, file).await;
+        }
+        let kinds = [
+            CreateOptions::EMPTY,
+            CreateOptions::NON_DIRECTORY_FILE,
+            CreateOptions::DIRECTORY_FILE,
+            CreateOptions::DELETE_ON_CLOSE,
+        ];
+        for name in ["l", "dl", "gone", "out", "outer"] {
+            for disposition in [
+                CreateDisposition::CREATE,
+                CreateDisposition::OPEN,
+                CreateDisposition::OPEN_IF,
+                CreateDisposition::OVERWRITE,
+                CreateDisposition::OVERWRITE_IF,
+                CreateDisposition::SUPERSEDE,
+            ] {
+                for kind in kinds {
+                    let overwrites = matches!(
+                        disposition,
+                        CreateDisposition::OVERWRITE
+                            | CreateDisposition::OVERWRITE_IF
+                            | CreateDisposition::SUPERSEDE
+                    );
+                    if kind == CreateOptions::DIRECTORY_FILE && overwrites {
+                        continue;
+                    }
+                    let mut want = Want::file(name).disposition(disposition).options(kind);
+                    if kind == CreateOptions::DELETE_ON_CLOSE {
+                        want.attributes = FileAttributes::READONLY;
+                    }
+                    let reply = peer.create(&mount, &want).await;
+                    let status = reply.status();
+                    let case = format!("{name} {disposition:?} {kind:?}");
+                    assert_eq!(status, Status::STOPPED_ON_SYMLINK, "{case}");
+                    assert_eq!(told(&reply).1, 0, "{case}");
+                }
+            }
+            let taken = itself(name).disposition(CreateDisposition::CREATE);
+            peer.create(&mount, &taken).await.expect(Status::OBJECT_NAME_COLLISION);
+            assert!(world.path(name).symlink_metadata().is_ok());
+        }
+        assert_eq!(world.content("target"), b"content");
+        // MS-SMB2 2.2.2.2.1.1: the separator at the end is part of the name behind the link.
+        peer.create(&mount, &Want::file("l\\")).await.expect(Status::STOPPED_ON_SYMLINK);
     });
 }

@@ -16,7 +16,7 @@ use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 use tempfile::TempDir;
 
 use super::calls::*;
-use crate::client::files::utf16;
+use crate::client::files::{rename_draft, utf16};
 use crate::client::world::over;
 use crate::client::*;
 
@@ -112,6 +112,77 @@ fn files_are_found_by_their_short_names() {
     });
 }
 
+/// True if a pattern finds an entry of the root.
+async fn finds(peer: &mut Peer, mount: &Mount, pattern: &str, name: &str) -> bool {
+    listing(peer, mount, pattern).await.is_ok_and(|bytes| holds(&bytes, name))
+}
+
+/// CREATE, rename, link and patterns read a name alike.
+#[test]
+fn names_that_end_in_a_period_or_space_are_the_same_in_every_request() {
+    let options = PosixOptions { short_names: true, ..PosixOptions::default() };
+    world_with(options, async |world, world_path| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for (at, odd, shown) in
+            [(0, "a.", "a\u{F029}"), (1, "b ", "b\u{F028}"), (2, "c..", "c.\u{F029}")]
+        {
+            let file = peer.open_file(&mount, &Want::file(odd)).await;
+            peer.close(&mount, file).await;
+            assert!(finds(&mut peer, &mount, odd, shown).await, "{odd}");
+            assert!(finds(&mut peer, &mount, &format!("*{}", &odd[1..]), shown).await, "{odd}");
+            let file = peer.open_file(&mount, &Want::file("plain")).await;
+            for (class, count) in [
+                (FileInfoClass::LINK, 1),
+                (FileInfoClass::RENAME, 2),
+                (FileInfoClass::RENAME_EX, 3),
+            ] {
+                let to = format!("{count}{odd}");
+                peer.on(&mount, rename_draft(class, file, &to, false)).await.ok();
+                assert!(world_path.join(&to).is_file(), "{class:?} {to}");
+                let by_name = peer.open_file(&mount, &Want::existing(&to)).await;
+                peer.close(&mount, by_name).await;
+                // The name is taken now, so another file gets it only in its place.
+                let other = peer.open_file(&mount, &Want::file("other")).await;
+                let taken = peer.on(&mount, rename_draft(class, other, &to, false)).await;
+                taken.expect(Status::OBJECT_NAME_COLLISION);
+                peer.close(&mount, other).await;
+            }
+            let folder = format!("{at}folder{}", &odd[1..]);
+            let made = peer.open_file(&mount, &Want::directory(&folder)).await;
+            peer.close(&mount, made).await;
+            let inside = format!("{folder}\\inside");
+            peer.on(&mount, rename_draft(FileInfoClass::RENAME, file, &inside, false)).await.ok();
+            assert!(world_path.join(&folder).join("inside").is_file());
+            peer.close(&mount, file).await;
+            // A stream of such a file is found by the same name.
+            let stream = peer.open_file(&mount, &Want::file(&format!("{odd}:s"))).await;
+            peer.write(&mount, stream, 0, b"stream").await;
+            peer.close(&mount, stream).await;
+            assert!(world_path.join(odd).is_file() && !world_path.join(&odd[..1]).exists());
+        }
+        // A rename over the short name of a file replaces that file.
+        let file = peer.open_file(&mount, &Want::file("some long name.html")).await;
+        peer.close(&mount, file).await;
+        let short = short_name("some long name.html").unwrap();
+        for (class, name) in [(FileInfoClass::RENAME, "new"), (FileInfoClass::LINK, "newer")] {
+            let new = peer.open_file(&mount, &Want::file(name)).await;
+            peer.write(&mount, new, 0, name.as_bytes()).await;
+            let taken = peer.on(&mount, rename_draft(class, new, &short, false)).await;
+            taken.expect(Status::OBJECT_NAME_COLLISION);
+            peer.on(&mount, rename_draft(class, new, &short, true)).await.ok();
+            peer.close(&mount, new).await;
+            let there = peer.open_file(&mount, &Want::existing(&short)).await;
+            assert_eq!(peer.read(&mount, there, 0, 10).await, name.as_bytes());
+            peer.close(&mount, there).await;
+            let names = std::fs::read_dir(world_path).unwrap();
+            let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+            let short_or_long =
+                names.iter().filter(|name| *name == &*short || *name == "some long name.html");
+            assert_eq!(short_or_long.count(), 1, "{names:?}");
+        }
+    });
+}
+
 #[test]
 fn without_the_option_there_are_no_short_names() {
     in_world(async |world| {
@@ -140,6 +211,35 @@ fn slashes_separate_where_the_share_says_so() {
         let file = peer.open_file(&data, &Want::existing("d\\f")).await;
         peer.close(&data, file).await;
         peer.create(&data, &Want::existing("d/f")).await.expect(Status::OBJECT_NAME_INVALID);
+        for (class, name) in [
+            (FileInfoClass::LINK, "d/link"),
+            (FileInfoClass::RENAME, "d/moved"),
+            (FileInfoClass::RENAME_EX, "moved//d/../again"),
+        ] {
+            let folder = peer.open_file(&late, &Want::directory("moved")).await;
+            peer.close(&late, folder).await;
+            let file = peer.open_file(&late, &Want::file("from")).await;
+            peer.on(&late, rename_draft(class, file, name, false)).await.ok();
+            // A name that only ends with a separator names no file.
+            let ends = rename_draft(class, file, "d/x/", false);
+            peer.on(&late, ends).await.expect(Status::OBJECT_NAME_INVALID);
+            peer.close(&late, file).await;
+            let there = peer.open_file(&data, &Want::existing(&name.replace('/', "\\"))).await;
+            let refused = peer.on(&data, rename_draft(class, there, "d/y", false)).await;
+            refused.expect(Status::OBJECT_NAME_INVALID);
+            peer.close(&data, there).await;
+        }
+        let folder = peer.open_file(&late, &Want::existing("d")).await;
+        let restart = QueryDirectoryFlags::RESTART_SCANS;
+        for (pattern, status) in [
+            ("moved/", Status::SUCCESS),
+            ("m*/", Status::OBJECT_NAME_INVALID),
+            ("d/moved", Status::OBJECT_NAME_INVALID),
+        ] {
+            let ask = list_draft(folder, FileInfoClass::NAMES, restart, pattern);
+            assert_eq!(peer.on(&late, ask).await.status(), status, "{pattern}");
+        }
+        peer.close(&late, folder).await;
     });
 }
 
@@ -203,29 +303,61 @@ fn the_quota_index_is_there_to_be_asked() {
     });
 }
 
-/// Windows: rights that do not exist come before attributes, and a secret is not
-/// stored in the clear.
+/// Windows: rights that do not exist come before attributes.
 #[test]
 fn what_nobody_can_is_refused_in_windows_order() {
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
-        let (volume, encrypted) = (FileAttributes(8), FileAttributes::ENCRYPTED);
+        let volume = FileAttributes(8);
         for (access, attributes, status) in [
             (AccessMask(0x0400_0000), volume, Status::ACCESS_DENIED),
-            (AccessMask(0x0400_0000), encrypted, Status::ACCESS_DENIED),
+            (AccessMask(0x0400_0000), FileAttributes::ENCRYPTED, Status::ACCESS_DENIED),
             (AccessMask::READ_DATA, volume, Status::INVALID_PARAMETER),
             (AccessMask::READ_DATA, FileAttributes(0x1_0000), Status::INVALID_PARAMETER),
-            (AccessMask::READ_DATA, encrypted, Status::ACCESS_DENIED),
+            (AccessMask::READ_DATA, FileAttributes(0x4_0000), Status::INVALID_PARAMETER),
         ] {
             let want = Want { attributes, ..Want::file("secret").access(access) };
             peer.create(&mount, &want).await.expect(status);
             assert!(!world.path("secret").exists());
         }
-        // ENCRYPTED concerns only new files, so it is ignored when an existing file is opened.
-        world.file("there", "");
-        let want = Want { attributes: encrypted, ..Want::existing("there") };
-        let file = peer.open_file(&mount, &want).await;
-        peer.close(&mount, file).await;
+    });
+}
+
+/// MS-FSA 2.1.5.1.1 with notes 51 and 52: robocopy and backups give a copy all attributes of its
+/// source, and a file system takes those that it does not have.
+#[test]
+fn attributes_that_the_disk_has_not_are_taken_and_not_kept() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let all = [0x4000, 0x8000, 0x8_0000, 0x10_0000, 0x2_0000, 0x40_0000].map(FileAttributes);
+        for attributes in all {
+            for (name, kind, kept) in [
+                ("f", CreateOptions::EMPTY, FileAttributes::ARCHIVE),
+                ("d", CreateOptions::DIRECTORY_FILE, FileAttributes::DIRECTORY),
+            ] {
+                let want = Want { attributes, ..Want::file(name).options(kind) };
+                let reply = peer.create(&mount, &want).await;
+                let made = create::Response::parse(&reply.ok().message).unwrap();
+                assert_eq!(made.file_attributes, kept, "{attributes:?} {name}");
+                peer.close(&mount, made.file_id).await;
+                let gone = Want { attributes, ..Want::existing(name) };
+                let gone = gone.options(kind | CreateOptions::DELETE_ON_CLOSE);
+                let gone = peer.open_file(&mount, &gone).await;
+                let reply = peer.on(&mount, query_draft(FileInfoClass::BASIC, gone)).await;
+                let output = query_info::Response::parse(&reply.ok().message).unwrap().output;
+                assert_eq!(FileBasicInformation::parse(output).unwrap().attributes, kept);
+                peer.close(&mount, gone).await;
+                assert!(!world.path(name).exists());
+            }
+            // An overwrite takes them, too.
+            world.file("there", "content");
+            let over = Want { attributes, ..Want::file("there") };
+            let over = over.disposition(CreateDisposition::OVERWRITE_IF);
+            let reply = peer.create(&mount, &over).await;
+            let made = create::Response::parse(&reply.ok().message).unwrap();
+            assert_eq!(made.file_attributes, FileAttributes::ARCHIVE, "{attributes:?}");
+            peer.close(&mount, made.file_id).await;
+        }
     });
 }
 

@@ -126,6 +126,22 @@ impl Create<'_> {
             && self.request.file_attributes.contains(FileAttributes::READONLY)
     }
 
+    /// True for a name with a separator at its end, unless the request says that it wants a directory:
+    /// then an existing directory is opened, and nothing else is opened or made (MS-FSA 2.1.5.1 phase
+    /// 7).
+    pub(super) fn names_directory(&self) -> bool {
+        let has_slashes = || self.rq.tree().is_ok_and(|tree| tree.share.forward_slashes);
+        let separates = match self.request.name.as_bytes() {
+            [.., b'\\', 0] => true,
+            [.., b'/', 0] => has_slashes(),
+            _ => false,
+        };
+        separates
+            && self.posix.is_none()
+            && !self.has(CreateOptions::DIRECTORY_FILE)
+            && !self.name.is_root()
+    }
+
     pub(super) fn read_only(&self) -> bool {
         self.rq.tree().is_ok_and(|tree| tree.share.read_only)
     }

@@ -181,10 +181,12 @@ impl Create<'_> {
             node.set_eas(&eas).map_err(Fault::status)?;
         }
         let inherited = self.vfs.volume().compresses && before.contains(FileAttributes::COMPRESSED);
+        // MS-FSA 2.1.5.1 phase 1: ENCRYPTED sets NO_COMPRESSION, although nothing is encrypted here.
+        let encrypted = self.request.file_attributes.contains(FileAttributes::ENCRYPTED);
         let uncompressed = inherited
             && action == CreateAction::CREATED
             && self.name.stream().is_none()
-            && self.has(CreateOptions::NO_COMPRESSION);
+            && (self.has(CreateOptions::NO_COMPRESSION) || encrypted);
         if uncompressed {
             // MS-FSA 2.1.5.1.1: NO_COMPRESSION clears the compression that the new file inherits
             // from its directory.

@@ -25,6 +25,7 @@ impl Create<'_> {
         let disposition = self.request.create_disposition;
         let existence = match disposition {
             CreateDisposition::OPEN | CreateDisposition::OVERWRITE => Existence::MustExist,
+            _ if self.names_directory() => Existence::MustExist,
             CreateDisposition::CREATE if !may_add => {
                 let exists = self.vfs.stat(&self.name).is_ok();
                 return Err(if exists { Fault::Exists } else { Fault::NotFound });
@@ -34,8 +35,7 @@ impl Create<'_> {
             _ if !may_add || self.read_only() || self.is_undeletable() => Existence::MustExist,
             _ => Existence::Either,
         };
-        self.refuse_secret(existence)?;
-        let kind = if self.has(CreateOptions::DIRECTORY_FILE) {
+        let kind = if self.has(CreateOptions::DIRECTORY_FILE) || self.names_directory() {
             KindWanted::Directory
         } else if self.has(CreateOptions::NON_DIRECTORY_FILE) {
             KindWanted::NotDirectory
@@ -73,20 +73,6 @@ impl Create<'_> {
         match open(&OpenHow { read: true, ..how }) {
             Err(Fault::AccessDenied) => open(&how),
             other => other,
-        }
-    }
-
-    /// Refuses to make a file with FILE_ATTRIBUTE_ENCRYPTED. Windows: who cannot encrypt says so,
-    /// lest a secret be stored in the clear. MS-FSA 2.1.5.1 looks up the folders on the way before.
-    fn refuse_secret(&self, existence: Existence) -> Result<(), Fault> {
-        let is_secret = self.request.file_attributes.contains(FileAttributes::ENCRYPTED);
-        if !is_secret || existence == Existence::MustExist {
-            return Ok(());
-        }
-        match self.vfs.stat(&self.name) {
-            Ok(_) => Ok(()),
-            Err(Fault::PathNotFound) => Err(Fault::PathNotFound),
-            Err(_) => Err(Fault::AccessDenied),
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::objects::ledger::{self, Charge};
 use crate::objects::name_holds;
 use crate::objects::refusal::Refusal;
 use crate::shares::impersonation;
+use crate::shares::protection;
 use crate::shares::visibility;
 
 /// Attempts at an open that loses a race with a removal or a creation.
@@ -49,6 +50,9 @@ impl Create<'_> {
     pub(super) async fn open(&self) -> Result<Made<'_>, Refusal> {
         let files = &self.rq.server().files;
         if self.is_undeletable() && self.request.create_disposition == CreateDisposition::CREATE {
+            if self.finds_link() {
+                return Err(self.stopped());
+            }
             let there = self.vfs.stat(&self.name).is_ok();
             let status = if there { Status::OBJECT_NAME_COLLISION } else { Status::CANNOT_DELETE };
             return Err(status.into());
@@ -69,7 +73,7 @@ impl Create<'_> {
             // The parent that is already open serves only the first attempt. After `Stale` the path
             // has changed, so later attempts resolve it again.
             let parent = nursery.parent.take();
-            let opened = match apple::open_node(self, nursery.may_add, parent.as_ref()) {
+            let opened = match self.find(nursery.may_add, parent.as_ref()) {
                 Err(Fault::Stale) => continue,
                 // The look-up takes too long for a core thread, so the request is repeated on a
                 // blocking thread.
@@ -82,11 +86,7 @@ impl Create<'_> {
                     attempts = 0;
                     continue;
                 }
-                Err(Fault::Symlink) => {
-                    let text = self.request.name.to_string().unwrap_or_default();
-                    let separator = self.separator();
-                    return Err(symlink::stopped(&**self.vfs, &self.name, &text, separator));
-                }
+                Err(Fault::Symlink) => return Err(self.stopped()),
                 Err(Fault::NotFound) if !nursery.may_add => {
                     return Err(Status::ACCESS_DENIED.into());
                 }
@@ -137,6 +137,36 @@ impl Create<'_> {
 
     const fn separator(&self) -> Separator {
         Separator::of(self.posix.is_some())
+    }
+
+    /// Finds or makes the file, in its directory if that was opened just now. A link or another reparse
+    /// point that stands in the way is [`Fault::Symlink`].
+    fn find(&self, may_add: bool, parent: Option<&Opened>) -> Result<Opened, Fault> {
+        match apple::open_node(self, may_add, parent) {
+            Err(Fault::Exists | Fault::IsADirectory | Fault::NotADirectory)
+                if self.finds_link() =>
+            {
+                Err(Fault::Symlink)
+            }
+            found => found,
+        }
+    }
+
+    /// The answer for a name that a link or another reparse point stands in the way of.
+    fn stopped(&self) -> Refusal {
+        let text = self.request.name.to_string().unwrap_or_default();
+        symlink::stopped(&**self.vfs, &self.name, &text, self.separator())
+    }
+
+    /// True when the name is a link's or another reparse point's, which ends the request whatever its
+    /// disposition is and whichever kind of file it wants (MS-FSA 2.1.5.1.2). For a POSIX client the
+    /// name of a link is taken, as for open(2) with O_EXCL.
+    fn finds_link(&self) -> bool {
+        if self.has(CreateOptions::OPEN_REPARSE_POINT) || self.posix.is_some() {
+            return false;
+        }
+        let there = self.vfs.open(&self.name, &protection::LOOK);
+        there.is_ok_and(|there| there.stat.kind == Kind::Symlink || there.stat.reparse_tag != 0)
     }
 
     /// Charges the Open, and the oplock or lease that it asks for.
@@ -239,6 +269,13 @@ impl Create<'_> {
     /// deleted is DELETE_PENDING rather than a collision.
     fn open_failed(&self, fault: Fault) -> Status {
         match fault {
+            // MS-FSA 2.1.5.1 phase 7: a name with a separator at its end is no data stream's.
+            Fault::NotADirectory if self.names_directory() => Status::OBJECT_NAME_INVALID,
+            Fault::NotFound
+                if self.names_directory() && creates(self.request.create_disposition) =>
+            {
+                Status::OBJECT_NAME_INVALID
+            }
             Fault::NotFound if self.read_only() && creates(self.request.create_disposition) => {
                 if let Ok(tree) = self.rq.tree() {
                     validate::tell_read_only(self.rq, tree, &self.name, Status::ACCESS_DENIED);
@@ -273,6 +310,9 @@ impl Create<'_> {
             return Ok(CreateAction::CREATED);
         }
         let disposition = self.request.create_disposition;
+        if disposition == CreateDisposition::CREATE && self.names_directory() {
+            return Err(Status::OBJECT_NAME_COLLISION);
+        }
         if !overwrites(disposition) {
             return Ok(CreateAction::OPENED);
         }

@@ -9,12 +9,10 @@ use frevo_wire::command::create::{
     CreateDisposition, CreateOptions, ImpersonationLevel, Request, ShareAccess,
 };
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
-use frevo_wire::fscc::reserved;
 
 use crate::access::throttle::shortened;
 use crate::command::request;
 use crate::objects::tree_connect::TreeConnect;
-use crate::shares::share::Share;
 
 /// Bits of CreateOptions that no file has.
 const BAD_OPTIONS: u32 = 0xFF00_0000;
@@ -24,9 +22,10 @@ const BAD_OPTIONS: u32 = 0xFF00_0000;
 const UNSUPPORTED_OPTIONS: u32 =
     0x0000_0080 | CreateOptions::OPEN_BY_FILE_ID.0 | CreateOptions::RESERVE_OPFILTER.0;
 
-/// Attribute bits that no file is opened or made with. Windows: of MS-FSCC 2.6
-/// those above FILE_ATTRIBUTE_ENCRYPTED are only ever told.
-const BAD_ATTRIBUTES: u32 = 0xFFFF_8048;
+/// Attribute bits that no file is opened or made with: those without a name in MS-FSCC 2.6, and
+/// RECALL_ON_OPEN, which only listings have. Windows: since Windows 10 v1703 all others are taken; up to
+/// Windows 7 those above ENCRYPTED were refused, too. A file keeps those that its file system has.
+const BAD_ATTRIBUTES: u32 = 0xFFA5_0048;
 
 /// MS-FSA 2.1.5.1: rights that do not exist.
 const BAD_ACCESS: u32 = 0x0CE0_FE00;
@@ -75,37 +74,6 @@ pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
         }
     }
     Ok(())
-}
-
-/// The name as it is meant: where slashes separate components as well, and where
-/// names may end in a period or a space. The latter are kept as cifs.ko and macOS
-/// send them.
-pub(super) fn spelling(mut text: String, share: &Share, posix: bool) -> String {
-    if posix {
-        return text;
-    }
-    if share.forward_slashes && text.contains('/') {
-        text = text.replace('/', "\\");
-    }
-    let has_short_names = share.vfs().is_some_and(|vfs| vfs.volume().short_names);
-    let ends =
-        |component: &str| component.ends_with(['.', ' ']) && !matches!(component, "." | "..");
-    if !has_short_names || text.contains(':') || !text.split('\\').any(ends) {
-        return text;
-    }
-    let components: Vec<_> = text.split('\\').map(|component| trailing(component, ends)).collect();
-    components.join("\\")
-}
-
-/// A component whose last character Windows would drop, with the one that stands
-/// for it.
-fn trailing(component: &str, ends: impl Fn(&str) -> bool) -> String {
-    let mut component = component.to_owned();
-    if ends(&component) {
-        let stands_for = component.pop().and_then(reserved::private_at_end);
-        component.extend(stands_for);
-    }
-    component
 }
 
 /// The name, as one in this share.

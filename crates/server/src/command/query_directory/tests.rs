@@ -12,6 +12,7 @@ use super::super::query_info::testing::{Bench, file};
 use super::super::query_info::{Output, wide_id};
 use super::{Asked, SLICE, directory, list};
 use crate::base::limits::{LISTING_BYTES_PER_USER, LISTING_BYTES_SHORT};
+use crate::command::spelling::Spelling;
 use crate::objects::ledger::{Kind, Ledger};
 use crate::objects::open::Open;
 
@@ -34,7 +35,14 @@ fn ask(
         file_name: Utf16::from_str(pattern),
     };
     let ann = Ledger::default().account("ann");
-    let asked = Asked { request, filling: None, viewer: None, holder: &ann, is_left: &|| false };
+    let asked = Asked {
+        request,
+        spelling: Spelling::PLAIN,
+        filling: None,
+        viewer: None,
+        holder: &ann,
+        is_left: &|| false,
+    };
     carry_out(open, &asked)
 }
 
@@ -75,7 +83,14 @@ fn a_listing_ends_when_its_client_has_gone() {
     let ann = Ledger::default().account("ann");
     for (is_left, status) in [(true, Status::CANCELLED), (false, Status::NO_SUCH_FILE)] {
         let (request, is_left) = (request("*zzz*", 4096), &|| is_left);
-        let asked = Asked { request, filling: None, viewer: None, holder: &ann, is_left };
+        let asked = Asked {
+            request,
+            spelling: Spelling::PLAIN,
+            filling: None,
+            viewer: None,
+            holder: &ann,
+            is_left,
+        };
         assert_eq!(carry_out(&open, &asked).unwrap_err(), status);
     }
 }
@@ -89,8 +104,14 @@ fn an_account_with_much_that_waits_gets_short_listings() {
     let ann = Ledger::default().account("ann");
     let listed = || {
         let request = request("*", 1 << 20);
-        let asked =
-            Asked { request, filling: None, viewer: None, holder: &ann, is_left: &|| false };
+        let asked = Asked {
+            request,
+            spelling: Spelling::PLAIN,
+            filling: None,
+            viewer: None,
+            holder: &ann,
+            is_left: &|| false,
+        };
         carry_out(&open, &asked).unwrap().1.len()
     };
     let all = listed();

@@ -16,6 +16,7 @@ use super::{file, rename};
 use crate::base::host;
 use crate::base::limits::OPEN_FILES_COMPARED;
 use crate::command::request;
+use crate::command::spelling::Spelling;
 use crate::objects::lease::{self, Contender};
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 
@@ -42,7 +43,7 @@ pub(super) async fn contend(
     let mut contenders = vec![Contender { cell: Arc::clone(&target.cell), id: target.id, cause }];
     contenders.extend(below(rq, target));
     contenders.extend(replaced(rq, open, request)?);
-    contenders.extend(destination(rq, target, request));
+    contenders.extend(destination(rq, open, request));
     // If an Open stays below the directory, the rename fails anyway, so the breaks of the other
     // Opens are not awaited.
     let name = target.name();
@@ -85,7 +86,9 @@ fn replaced(
     request: &Request<'_>,
 ) -> Result<Option<Contender>, Status> {
     let file = open.file()?;
-    let Ok(Some(wanted)) = rename::replacement(request, file.posix) else { return Ok(None) };
+    let Ok(Some(wanted)) = rename::replacement(request, Spelling::of_open(open, file)) else {
+        return Ok(None);
+    };
     if wanted.name().stream().is_some() {
         return Ok(None);
     }
@@ -99,16 +102,13 @@ fn replaced(
 
 /// MS-FSA 2.1.5.15.12 opens the directory of the new name. A client that caches a handle of this
 /// directory without allowing that is asked to close it, as for any other open (2.1.4.12).
-fn destination(
-    rq: &request::Request<'_>,
-    target: &FileOpen,
-    request: &Request<'_>,
-) -> Option<Contender> {
+fn destination(rq: &request::Request<'_>, open: &Open, request: &Request<'_>) -> Option<Contender> {
+    let target = open.file().ok()?;
     let files = &rq.server().files;
     if !files.leases.has_directories() {
         return None;
     }
-    let name = rename::new_name(request, target.posix).ok()?;
+    let name = rename::new_name(request, Spelling::of_open(open, target)).ok()?;
     let parent = target.vfs.stat(&name.parent()).ok()?;
     let cell = files.find(parent.key)?;
     let verdict = cell.lock().contender(rename::claim_on_directory(target), None);

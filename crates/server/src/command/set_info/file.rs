@@ -20,6 +20,7 @@ use frevo_wire::fscc::set::{
 use super::writable::writable;
 use super::{basic_information, disposition, eas, rename, sizes};
 use crate::audit::Recorded;
+use crate::command::spelling::Spelling;
 use crate::ipc;
 use crate::objects::audited;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
@@ -86,10 +87,12 @@ pub(super) const fn row(class: FileInfoClass) -> Result<Row, Status> {
         }
         // A short name cannot be set. `set` refuses it after the checks of the right and the
         // length, and the refusal is recorded.
-        FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 4, Attributes("short_name")),
+        FileInfoClass::SHORT_NAME => changes(AccessMask::DELETE, 8, Attributes("short_name")),
         // MS-FSCC lets this class be set, but SMB2 sets quotas by another request, so it is
         // refused.
         FileInfoClass::QUOTA => return Err(Status::NOT_SUPPORTED),
+        // MS-SMB2 3.3.5.21.1 note 428: numbers without a class that Windows knows nevertheless.
+        FileInfoClass(30 | 41..=43) => return Err(Status::NOT_SUPPORTED),
         _ => return Err(Status::INVALID_INFO_CLASS),
     })
 }
@@ -155,7 +158,7 @@ pub(super) fn set(
     if changes_content(file, class, from) {
         file.set_archive();
     }
-    report(file, files, class, bytes, from);
+    report(open, file, files, class, bytes, from);
     Ok(())
 }
 
@@ -206,15 +209,17 @@ fn audit(
     match recorded {
         Recorded::Rename => {
             let wanted = match class {
-                FileInfoClass::RENAME_EX => rename::wanted_ex(bytes, file.posix),
-                _ => rename::wanted(bytes, file.posix),
+                FileInfoClass::RENAME_EX => rename::wanted_ex(bytes, Spelling::of_open(open, file)),
+                _ => rename::wanted(bytes, Spelling::of_open(open, file)),
             };
             if let (Ok(wanted), Some(from)) = (wanted, from) {
                 audited::renamed(open, from, wanted.name(), applied);
             }
         }
         Recorded::Link => {
-            if let (Ok(wanted), Some(from)) = (rename::wanted(bytes, file.posix), from) {
+            if let (Ok(wanted), Some(from)) =
+                (rename::wanted(bytes, Spelling::of_open(open, file)), from)
+            {
                 audited::linked(open, from, wanted.name(), applied);
             }
         }
@@ -230,6 +235,7 @@ fn audit(
 
 /// MS-FSA 2.1.5.15: what those who watch are told.
 fn report(
+    open: &Open,
     file: &FileOpen,
     files: &FileTable,
     class: FileInfoClass,
@@ -244,7 +250,7 @@ fn report(
             return;
         }
         FileInfoClass::LINK => {
-            if let Ok(added) = rename::wanted(bytes, file.posix) {
+            if let Ok(added) = rename::wanted(bytes, Spelling::of_open(open, file)) {
                 file.entry_changed(files, added.name());
                 let action = NotifyAction::ADDED;
                 files.watches.report(file.folder_id(), added.name(), action, file.names());
@@ -278,13 +284,21 @@ fn apply(
         FileInfoClass::BASIC => {
             basic_information::set(file, &parse(FileBasicInformation::parse(bytes))?)
         }
-        FileInfoClass::RENAME => {
-            rename::rename(open, file, files, &rename::wanted(bytes, file.posix)?)
+        FileInfoClass::RENAME => rename::rename(
+            open,
+            file,
+            files,
+            &rename::wanted(bytes, Spelling::of_open(open, file))?,
+        ),
+        FileInfoClass::RENAME_EX => rename::rename(
+            open,
+            file,
+            files,
+            &rename::wanted_ex(bytes, Spelling::of_open(open, file))?,
+        ),
+        FileInfoClass::LINK => {
+            rename::link(open, file, files, &rename::wanted(bytes, Spelling::of_open(open, file))?)
         }
-        FileInfoClass::RENAME_EX => {
-            rename::rename(open, file, files, &rename::wanted_ex(bytes, file.posix)?)
-        }
-        FileInfoClass::LINK => rename::link(open, file, files, &rename::wanted(bytes, file.posix)?),
         FileInfoClass::DISPOSITION => {
             let delete = parse(FileDispositionInformation::parse(bytes))?.delete_pending;
             disposition::set(open, file, delete)

@@ -19,6 +19,8 @@ use frevo_wire::fscc::{WireName, eq_ignore_case};
 use crate::base::host;
 use crate::command::create::symlink::{self, Separator};
 use crate::command::ioctl::reparse::is_within;
+use crate::command::request;
+use crate::command::spelling::{self, Spelling};
 use crate::objects::audited;
 use crate::objects::name_holds;
 use crate::objects::open::{ClosingPlace, FileOpen, Open};
@@ -52,11 +54,12 @@ impl Wanted {
 }
 
 /// Reads FileRenameInformation or FileLinkInformation.
-pub(super) fn wanted(bytes: &[u8], posix: bool) -> Result<Wanted, Status> {
+pub(super) fn wanted(bytes: &[u8], spelling: Spelling) -> Result<Wanted, Status> {
     let information = valid(FileRenameInformation::parse(bytes))?;
+    let posix = spelling.posix;
     Ok(Wanted {
         is_stream: !posix && streams::is_stream_name(&information.name),
-        name: name(information.root_directory, information.name, posix)?,
+        name: name(information.root_directory, information.name, spelling)?,
         replace: information.replace_if_exists,
         replace_open: posix,
         replace_readonly: posix,
@@ -65,8 +68,9 @@ pub(super) fn wanted(bytes: &[u8], posix: bool) -> Result<Wanted, Status> {
 
 /// Reads FileRenameInformationEx. The flags for storage reserves and pinning
 /// have nothing here that they could apply to.
-pub(super) fn wanted_ex(bytes: &[u8], posix: bool) -> Result<Wanted, Status> {
+pub(super) fn wanted_ex(bytes: &[u8], spelling: Spelling) -> Result<Wanted, Status> {
     let information = valid(FileRenameInformationEx::parse(bytes))?;
+    let posix = spelling.posix;
     let flags = information.flags;
     if !flags.without(RenameFlags(0x1FF)).is_empty() {
         return Err(Status::INVALID_PARAMETER);
@@ -74,7 +78,7 @@ pub(super) fn wanted_ex(bytes: &[u8], posix: bool) -> Result<Wanted, Status> {
     let replace = flags.contains(RenameFlags::REPLACE_IF_EXISTS);
     Ok(Wanted {
         is_stream: !posix && streams::is_stream_name(&information.name),
-        name: name(information.root_directory, information.name, posix)?,
+        name: name(information.root_directory, information.name, spelling)?,
         replace,
         replace_open: posix || flags.contains(RenameFlags::POSIX_SEMANTICS),
         replace_readonly: posix || flags.contains(RenameFlags::IGNORE_READONLY_ATTRIBUTE),
@@ -91,7 +95,8 @@ pub(super) fn stopped(open: &Open, request: &Request<'_>, status: Status) -> Ref
     if status != Status::ACCESS_DENIED || request.info_type != InfoType::FILE || !moves {
         return status.into();
     }
-    let Ok(Wanted { name, is_stream: false, .. }) = asked(request, file.posix) else {
+    let Ok(Wanted { name, is_stream: false, .. }) = asked(request, Spelling::of_open(open, file))
+    else {
         return status.into();
     };
     match file.vfs.stat(&name) {
@@ -103,23 +108,43 @@ pub(super) fn stopped(open: &Open, request: &Request<'_>, status: Status) -> Ref
     }
 }
 
+/// Tells of a new name that is refused as it is spelled.
+pub(super) fn tell_name(rq: &request::Request<'_>, request: &Request<'_>, status: Status) {
+    let name = match FileInfoClass(request.file_info_class) {
+        _ if request.info_type != InfoType::FILE => return,
+        FileInfoClass::RENAME_EX => {
+            FileRenameInformationEx::parse(request.buffer).map(|information| information.name)
+        }
+        FileInfoClass::RENAME | FileInfoClass::LINK => {
+            FileRenameInformation::parse(request.buffer).map(|information| information.name)
+        }
+        _ => return,
+    };
+    if let Some(name) = name.ok().and_then(|name| name.decode().ok()) {
+        spelling::tell_refused(rq, &name, status);
+    }
+}
+
 /// Reads what a request for another name wants.
-fn asked(request: &Request<'_>, posix: bool) -> Result<Wanted, Status> {
+fn asked(request: &Request<'_>, spelling: Spelling) -> Result<Wanted, Status> {
     match FileInfoClass(request.file_info_class) {
-        FileInfoClass::RENAME_EX => wanted_ex(request.buffer, posix),
-        _ => wanted(request.buffer, posix),
+        FileInfoClass::RENAME_EX => wanted_ex(request.buffer, spelling),
+        _ => wanted(request.buffer, spelling),
     }
 }
 
 /// Returns the new name and how to take it, if what has it now is to be replaced.
-pub(super) fn replacement(request: &Request<'_>, posix: bool) -> Result<Option<Wanted>, Status> {
-    let wanted = asked(request, posix)?;
+pub(super) fn replacement(
+    request: &Request<'_>,
+    spelling: Spelling,
+) -> Result<Option<Wanted>, Status> {
+    let wanted = asked(request, spelling)?;
     Ok((wanted.replace && !wanted.is_stream).then_some(wanted))
 }
 
 /// Returns the new name. INVALID_PARAMETER for the name of a stream.
-pub(super) fn new_name(request: &Request<'_>, posix: bool) -> Result<Name, Status> {
-    let wanted = asked(request, posix)?;
+pub(super) fn new_name(request: &Request<'_>, spelling: Spelling) -> Result<Name, Status> {
+    let wanted = asked(request, spelling)?;
     if wanted.is_stream { Err(Status::INVALID_PARAMETER) } else { Ok(wanted.name) }
 }
 
@@ -136,14 +161,16 @@ fn valid<T>(parsed: Parsed<T>) -> Result<T, Status> {
     parsed.map_err(|_| Status::INVALID_PARAMETER)
 }
 
-fn name(root_directory: u64, name: WireName<'_>, posix: bool) -> Result<Name, Status> {
+fn name(root_directory: u64, name: WireName<'_>, spelling: Spelling) -> Result<Name, Status> {
     if root_directory != 0 || name.is_empty() {
         return Err(Status::INVALID_PARAMETER);
     }
     let text = name.decode().map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    let posix = spelling.posix;
     if !posix && text.starts_with(':') {
         return streams::parse(&text);
     }
+    let text = spelling.spell(text);
     let name = Name::parse(&text, if posix { Rules::Posix } else { Rules::Windows })?;
     // MS-FSA 2.1.5.15.12 and .7: the text after the last separator is the name of the link, and
     // MS-FSCC 2.1.5.2 allows no empty name.
