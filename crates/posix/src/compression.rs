@@ -3,17 +3,18 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use frevo_store::vfs::VfsResult;
-use rustix::fs::{IFlags, Mode, OFlags};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::{IFlags, OFlags};
+use rustix::io::Errno;
 
 use crate::errno::fault_of;
 use crate::{extents, sys};
 
 /// File systems that obey the flag, by statfs' f_type. ext4 shows the flag too, and compresses
 /// nothing.
-const HEEDED: [u64; 2] = [
+const HEEDED: [u64; 3] = [
     0x9123_683E, // btrfs
     0xF2F5_2010, // f2fs, if it was made so
+    0xCA45_1A4E, // bcachefs
 ];
 
 /// True if the file system can compress files.
@@ -31,10 +32,8 @@ pub(crate) fn is_kept(root: BorrowedFd<'_>) -> bool {
 pub(crate) fn set(fd: BorrowedFd<'_>, compressed: bool) -> VfsResult<()> {
     // The flags of a file cannot be changed through an O_PATH descriptor, so the file is opened
     // again.
-    let path = sys::ProcPath::of(fd);
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = retry_on_intr(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()));
-    change(file.map_err(fault_of)?.as_fd(), compressed).map_err(fault_of)
+    let file = sys::reopen(fd, OFlags::RDONLY).map_err(fault_of)?;
+    change(file.as_fd(), compressed).map_err(fault_of)
 }
 
 fn change(fd: BorrowedFd<'_>, compressed: bool) -> Result<(), Errno> {

@@ -3,7 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use frevo_store::Fault;
-use frevo_store::vfs::{Allocated, ExtentCopy, VfsResult};
+use frevo_store::vfs::{Allocated, DiskExtent, DiskExtents, ExtentCopy, VfsResult};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -131,6 +131,53 @@ pub(crate) fn allocated(
         at = to;
     }
     Ok(found)
+}
+
+/// FIEMAP_EXTENT_LAST: the file has no further extent.
+const LAST: u32 = 0x1;
+/// FIEMAP_EXTENT_UNKNOWN, _DELALLOC and _DATA_INLINE: the extent has no place of its own on the volume.
+const WITHOUT_PLACE: u32 = 0x2 | 0x4 | 0x200;
+
+/// Returns extents with their places; see [`frevo_store::vfs::Node::extents_on_disk`].
+pub(crate) fn on_disk(fd: BorrowedFd<'_>, first: u64, limit: usize) -> VfsResult<DiskExtents> {
+    let fault = |errno| match errno {
+        Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS => Fault::NotSupported,
+        errno => fault_of(errno),
+    };
+    match map(fd, first, limit) {
+        // The map is not to be had through an O_PATH descriptor, so the file is opened again.
+        Err(Errno::BADF) => {
+            let file = sys::reopen(fd, OFlags::RDONLY).map_err(fault_of)?;
+            map(std::os::fd::AsFd::as_fd(&file), first, limit).map_err(fault)
+        }
+        found => found.map_err(fault),
+    }
+}
+
+fn map(fd: BorrowedFd<'_>, first: u64, limit: usize) -> Result<DiskExtents, Errno> {
+    let mut found = DiskExtents::default();
+    let mut at = first;
+    loop {
+        let some = sys::fiemap(fd, at)?;
+        for extent in &some {
+            let beyond = extent.logical.saturating_add(extent.length);
+            if beyond <= at {
+                // The file changed between two calls, or the kernel repeats itself.
+                continue;
+            }
+            if found.extents.len() == limit {
+                found.has_more = true;
+                return Ok(found);
+            }
+            let place = (extent.flags & WITHOUT_PLACE == 0).then_some(extent.physical);
+            found.extents.push(DiskExtent { first: extent.logical, beyond, place });
+            at = beyond;
+        }
+        let ends = some.last().is_none_or(|last| last.flags & LAST != 0);
+        if ends || some.len() < sys::FIEMAP_EXTENTS {
+            return Ok(found);
+        }
+    }
 }
 
 /// Returns the next range with data. This moves the descriptor's position, which nothing uses: all

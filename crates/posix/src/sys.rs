@@ -220,6 +220,63 @@ pub(crate) fn clone_range(
     })
 }
 
+/// struct fiemap_extent of linux/fiemap.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct FiemapExtent {
+    /// Offset of its first byte in the file.
+    pub(crate) logical: u64,
+    /// Offset of its first byte on the device.
+    pub(crate) physical: u64,
+    /// Bytes in the file.
+    pub(crate) length: u64,
+    reserved64: [u64; 2],
+    /// FIEMAP_EXTENT_ flags.
+    pub(crate) flags: u32,
+    reserved: [u32; 3],
+}
+
+/// Extents that one FIEMAP returns at most.
+pub(crate) const FIEMAP_EXTENTS: usize = 64;
+
+/// struct fiemap of linux/fiemap.h with room for extents.
+#[repr(C)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+    extents: [FiemapExtent; FIEMAP_EXTENTS],
+}
+
+/// FS_IOC_FIEMAP of linux/fs.h.
+const FIEMAP: u32 = 0xC020_660B;
+
+/// Calls FIEMAP: returns the first extents of a file that end behind `start`, at most
+/// [`FIEMAP_EXTENTS`].
+pub(crate) fn fiemap(fd: BorrowedFd<'_>, start: u64) -> Result<Vec<FiemapExtent>, Errno> {
+    let none = FiemapExtent {
+        logical: 0,
+        physical: 0,
+        length: 0,
+        reserved64: [0; 2],
+        flags: 0,
+        reserved: [0; 3],
+    };
+    let count = FIEMAP_EXTENTS as u32;
+    let (length, extents) = (u64::MAX - start, [none; FIEMAP_EXTENTS]);
+    let mut map = Fiemap { start, length, flags: 0, mapped: 0, count, reserved: 0, extents };
+    retry_on_intr(|| {
+        // SAFETY: the request reads and fills one fiemap with `count` extents, which `map` is; it
+        // outlives the call.
+        let done = unsafe { libc::ioctl(fd.as_raw_fd(), FIEMAP as _, &raw mut map) };
+        if done == 0 { Ok(()) } else { Err(last_errno()) }
+    })?;
+    Ok(map.extents.into_iter().take(map.mapped as usize).collect())
+}
+
 pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

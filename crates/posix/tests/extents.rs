@@ -11,7 +11,7 @@ use std::path::Path;
 use common::name;
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_store::conformance::{self, Subject};
-use frevo_store::vfs::{ExtentCopy, KindWanted, OpenHow};
+use frevo_store::vfs::{DiskExtents, ExtentCopy, KindWanted, OpenHow};
 use frevo_store::{Fault, Node, Vfs};
 use frevo_wire::dtyp::FileAttributes;
 use loops::Mounted;
@@ -46,6 +46,7 @@ fn conforms(kind: &str, megabytes: u64) {
         assert!(vfs.volume().shares_extents, "{kind} can");
         check(&Volume { vfs, root: &root });
     }
+    extents_have_places(&mounted.path());
     shared_blocks_are_taken_once(&mounted.path());
     compression_is_kept_and_inherited(&mounted.path(), kind == "btrfs");
 }
@@ -68,6 +69,48 @@ fn compression_is_kept_and_inherited(path: &Path, able: bool) {
     assert!(is_compressed(&*file), "as its directory");
     file.set_compressed(false).unwrap();
     assert!(!is_compressed(&*file) && is_compressed(&*directory));
+}
+
+/// Data that is on the disk has places that do not overlap, and holes have none.
+fn extents_have_places(path: &Path) {
+    let vfs = PosixVfs::open_root(path, PosixOptions::default()).unwrap();
+    let file = vfs.open(&name("pieces"), &common::create()).unwrap().node;
+    assert_eq!(file.extents_on_disk(0, 10), Ok(DiskExtents::default()));
+    // More pieces than one call to the kernel returns.
+    let (piece, count) = (64 * 1024, 150);
+    for at in 0..count {
+        file.write_at(2 * at * piece, &vec![1; piece as usize]).unwrap();
+    }
+    file.sync().unwrap();
+    let found = file.extents_on_disk(0, 1_000).unwrap();
+    assert!(!found.has_more && found.extents.len() >= 150, "{found:?}");
+    let mut places: Vec<_> =
+        found.extents.iter().map(|e| (e.place.unwrap(), e.beyond - e.first)).collect();
+    places.sort_unstable();
+    assert!(places.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{places:?}");
+    let bytes: u64 = places.iter().map(|(_, length)| length).sum();
+    assert_eq!(bytes, count * piece);
+    // The look begins with the extent that the byte is in, and ends at the limit.
+    let some = file.extents_on_disk(200 * piece, 3).unwrap();
+    assert!(some.has_more && some.extents.len() == 3, "{some:?}");
+    assert_eq!(some.extents[0].first, 200 * piece);
+    // Also for a handle that may not read the data.
+    let looks = OpenHow { read: false, write: false, ..OpenHow::LOOK };
+    let looks = vfs.open(&name("pieces"), &looks).unwrap().node;
+    assert_eq!(looks.extents_on_disk(0, 1_000), Ok(found));
+}
+
+/// ext4 and what the test's own folder is on; tmpfs cannot tell.
+#[test]
+fn extents_have_places_on_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
+    let file = vfs.open(&name("f"), &common::create()).unwrap().node;
+    if file.extents_on_disk(0, 1) == Err(Fault::NotSupported) {
+        println!("left out: {} does not tell places", dir.path().display());
+        return;
+    }
+    extents_have_places(dir.path());
 }
 
 /// Half of a volume, copied ten times, fits.

@@ -57,7 +57,8 @@ use crate::observe::{Observation, Observer};
 use crate::snapshot::Moment;
 
 pub use change::{
-    Allocated, BasicChange, EaChange, ExtentCopy, HostLock, ObjectId, ObjectIdChange,
+    Allocated, BasicChange, DiskExtent, DiskExtents, EaChange, ExtentCopy, HostLock, ObjectId,
+    ObjectIdChange,
 };
 pub use directory::Directory;
 pub use fault::{Fault, VfsResult};

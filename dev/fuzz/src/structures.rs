@@ -5,7 +5,7 @@ use frevo_wire::command::query_info::QueryQuotaInfo;
 use frevo_wire::dtyp::{Acl, SecurityDescriptor, Sid};
 use frevo_wire::fscc::ea::{EaEntries, EaNames};
 use frevo_wire::fscc::reparse::ReparseBuffer;
-use frevo_wire::fscc::{Pattern, fsctl, query, quota, set};
+use frevo_wire::fscc::{Pattern, fsctl, layout, query, quota, set};
 
 /// Parses the structures of SET_INFO and IOCTL; the first byte selects one.
 pub fn set_structures(data: &[u8]) {
@@ -38,6 +38,9 @@ pub fn set_structures(data: &[u8]) {
             let _ = fsctl::parse_set_sparse(data);
             let _ = fsctl::IntegrityInformation::parse(data);
             let _ = fsctl::SetIntegrityInformation::parse(data);
+            let _ = layout::MarkHandle::parse(data);
+            let _ = layout::ReadFileUsnData::parse(data);
+            let _ = layout::StartingVcn::parse(data);
         }
         7 => quota::QuotaEntries::new(data).for_each(drop),
         8 => quota::QuotaSids::new(data).for_each(drop),

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, HostLock, Kind, Node,
-    ObjectId, ObjectIdChange, OpenHow, Security, SecurityChange, StreamStat, VfsResult,
+    Allocated, BasicChange, Directory, DiskExtents, EaChange, ExtentCopy, HostAccess, HostLock,
+    Kind, Node, ObjectId, ObjectIdChange, OpenHow, Security, SecurityChange, StreamStat, VfsResult,
     VolumeSpace, links,
 };
 use frevo_store::{Fault, FileKey, Stat};
@@ -623,5 +623,12 @@ impl Node for PosixNode {
 
     fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
         extents::allocated(self.data()?, first, beyond, limit)
+    }
+
+    fn extents_on_disk(&self, first: u64, limit: usize) -> VfsResult<DiskExtents> {
+        match self.kind {
+            Kind::File | Kind::Directory => extents::on_disk(self.handle.fd(), first, limit),
+            _ => Err(Fault::NotSupported),
+        }
     }
 }

@@ -356,6 +356,9 @@ pub const LONG_REQUEST: usize = 8 * 1024;
 /// Ranges of one FSCTL_FILE_LEVEL_TRIM.
 pub const TRIM_RANGES: usize = 1_024;
 
+/// Extents in one answer of FSCTL_GET_RETRIEVAL_POINTERS. A client asks for the next ones.
+pub const EXTENTS_PER_ANSWER: usize = 4_096;
+
 /// Requests of one connection that wait for something.
 pub const WAITING_PER_CONNECTION: usize = 511;
 

@@ -7,6 +7,7 @@ mod copychunk;
 mod copyfile;
 mod extents;
 mod facts;
+mod layout;
 mod network_interface;
 mod object_id;
 mod offload;
@@ -160,6 +161,11 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::DuplicateExtents => extents::duplicate(call).await,
         Act::DuplicateExtentsEx => extents::duplicate_ex(call).await,
         Act::Trim => extents::trim(call).await,
+        Act::VolumeData => Box::pin(layout::volume(call)).await,
+        Act::RetrievalPointers => Box::pin(layout::retrieval_pointers(call)).await,
+        Act::MarkHandle => layout::mark_handle(call),
+        Act::FileRegions => layout::regions(call),
+        Act::UsnData => layout::usn_data(call),
         Act::GetIntegrity => extents::integrity(call),
         Act::SetIntegrity => extents::set_integrity(call),
         Act::OffloadRead => offload::read(call).await,

@@ -18,6 +18,7 @@ use frevo_wire::command::query_info::{self, InfoType};
 
 pub(super) use self::eas::fault_status;
 pub(super) use self::file::{compression_format, wide_id};
+pub(super) use self::fs::volume_space;
 pub(super) use self::output::Output;
 use crate::command::request::Request;
 use crate::command::response::Response;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, HostLock, Node, ObjectId,
-    ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security,
-    SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
+    Allocated, BasicChange, Directory, DiskExtents, EaChange, ExtentCopy, HostAccess, HostLock,
+    Node, ObjectId, ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement,
+    Security, SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
 };
 use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
@@ -486,6 +486,11 @@ impl Node for ActingNode {
     fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
         let _acting = self.whom.act()?;
         self.inner.allocated(first, beyond, limit)
+    }
+
+    fn extents_on_disk(&self, first: u64, limit: usize) -> VfsResult<DiskExtents> {
+        let _acting = self.whom.act()?;
+        self.inner.extents_on_disk(first, limit)
     }
 }
 

@@ -9,6 +9,7 @@ mod calls;
 mod copies;
 mod extents;
 mod facts;
+mod layout;
 mod leases;
 mod manage;
 mod naming;

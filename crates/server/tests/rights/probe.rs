@@ -9,9 +9,9 @@ use frevo_server::ambient::{Ambient, Host};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, EaChange, ExtentCopy, HostAccess, HostLock, Node, ObjectId,
-    ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Security,
-    SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
+    Allocated, BasicChange, Directory, DiskExtents, EaChange, ExtentCopy, HostAccess, HostLock,
+    Node, ObjectId, ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement,
+    Security, SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
 };
 use frevo_store::{FileKey, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -309,6 +309,7 @@ impl Node for ProbeNode {
         fn volume_space(uid: Option<u32>) -> VfsResult<Option<VolumeSpace>>;
         fn zero(first: u64, length: u64, punch: bool) -> VfsResult<()>;
         fn allocated(first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated>;
+        fn extents_on_disk(first: u64, limit: usize) -> VfsResult<DiskExtents>;
     }
 }
 

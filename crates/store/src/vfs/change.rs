@@ -74,6 +74,27 @@ pub struct Allocated {
     pub has_more: bool,
 }
 
+/// A part of a file that lies in one piece on its volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskExtent {
+    /// Offset of its first byte in the file.
+    pub first: u64,
+    /// Offset of the first byte behind it in the file.
+    pub beyond: u64,
+    /// Offset of its first byte on the volume. None for data that has no place of its own there: data
+    /// that is not written yet, or lies in the file's inode.
+    pub place: Option<u64>,
+}
+
+/// Extents of a file, in order; what is between two is a hole.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DiskExtents {
+    /// The extents that end behind the first byte that was asked about.
+    pub extents: Vec<DiskExtent>,
+    /// True if there are more extents than the limit.
+    pub has_more: bool,
+}
+
 /// A range of an Open's byte-range locks, as shown to other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostLock {

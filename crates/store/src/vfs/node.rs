@@ -10,7 +10,7 @@ use core::fmt;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use super::change::{
-    Allocated, BasicChange, EaChange, ExtentCopy, HostLock, ObjectId, ObjectIdChange,
+    Allocated, BasicChange, DiskExtents, EaChange, ExtentCopy, HostLock, ObjectId, ObjectIdChange,
 };
 use super::directory::Directory;
 use super::fault::{Fault, VfsResult};
@@ -284,6 +284,13 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// Returns up to `limit` ranges with data from `first` to before `beyond`.
     fn allocated(&self, first: u64, beyond: u64, limit: usize) -> VfsResult<Allocated> {
         let _ = (first, beyond, limit);
+        Err(Fault::NotSupported)
+    }
+
+    /// Returns up to `limit` extents that end behind `first`, with their places on the volume.
+    /// Nothing is written to the disk for it.
+    fn extents_on_disk(&self, first: u64, limit: usize) -> VfsResult<DiskExtents> {
+        let _ = (first, limit);
         Err(Fault::NotSupported)
     }
 }

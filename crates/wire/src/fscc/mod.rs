@@ -8,6 +8,7 @@ pub mod directory;
 pub mod ea;
 mod fixed;
 pub mod fsctl;
+pub mod layout;
 mod list;
 pub mod name;
 pub mod notify;

@@ -18,7 +18,13 @@ pub(super) fn get(call: &Call<'_>) -> Answer {
     if (call.max_output as usize) < CompressionState::SIZE {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    let state = CompressionState { format: compression_format(&call.file()?.stat()?) };
+    let file = call.file()?;
+    let format = match file.base {
+        // Only the data of a file itself is compressed.
+        Some(_) => CompressionFormat::NONE,
+        None => compression_format(&file.stat()?),
+    };
+    let state = CompressionState { format };
     Ok((output(|w| state.encode(w)), Status::SUCCESS))
 }
 
@@ -29,12 +35,18 @@ pub(super) async fn set(call: &Call<'_>) -> Answer {
     let able = file.vfs.volume().compresses;
     let compressed = match CompressionState::parse(call.input)?.format {
         CompressionFormat::NONE => false,
+        CompressionFormat::DEFAULT | CompressionFormat::LZNT1 if able => true,
         // A file system that cannot compress returns NOT_SUPPORTED, as ReFS does on Windows.
-        _ if !able => return Err(Status::NOT_SUPPORTED.into()),
-        CompressionFormat::DEFAULT | CompressionFormat::LZNT1 => true,
+        CompressionFormat::DEFAULT | CompressionFormat::LZNT1 => {
+            return Err(Status::NOT_SUPPORTED.into());
+        }
         _ => return Err(Status::INVALID_PARAMETER.into()),
     };
-    if !able || file.stat()?.attributes.contains(FileAttributes::COMPRESSED) == compressed {
+    let is_compressed = || {
+        let stat = file.stat()?;
+        Ok::<_, Status>(file.base.is_none() && stat.attributes.contains(FileAttributes::COMPRESSED))
+    };
+    if !able || is_compressed()? == compressed {
         return NO_OUTPUT;
     }
     let node = Arc::clone(&file.node);

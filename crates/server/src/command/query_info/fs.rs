@@ -51,10 +51,23 @@ pub(super) async fn prepare(open: &Open, request: &query_info::Request<'_>) {
     let class = FsInfoClass(request.file_info_class);
     let asks = request.info_type == InfoType::FILESYSTEM
         && matches!(class, FsInfoClass::SIZE | FsInfoClass::FULL_SIZE | FsInfoClass::POSIX);
+    if asks {
+        count_backups(open).await;
+    }
+}
+
+/// Counts what backups take of a share that limits them.
+async fn count_backups(open: &Open) {
     let limit = open.tree().share.time_machine_limit.clone();
-    if let (true, Some(limit), OpenTarget::File(file)) = (asks, limit, &open.target) {
+    if let (Some(limit), OpenTarget::File(file)) = (limit, &open.target) {
         limit.count(&impersonation::for_all(&file.vfs)).await;
     }
+}
+
+/// The space that a client has on the volume of an open file, with what takes longer to find out.
+pub(in crate::command) async fn volume_space(open: &Open) -> Result<Space, Status> {
+    count_backups(open).await;
+    space(open.file()?, &open.tree().share)
 }
 
 /// The space that a client has on the volume of the file (MS-FSA 2.1.5.13.3, 2.1.5.13.7:
