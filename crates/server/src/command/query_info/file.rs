@@ -13,8 +13,9 @@ use frevo_wire::fscc::query::{
     CompressionFormat, FileAccessInformation, FileAlignmentInformation, FileAllInformation,
     FileAttributeTagInformation, FileBasicInformation, FileCompressionInformation,
     FileEaInformation, FileIdInformation, FileInternalInformation, FileMode, FileModeInformation,
-    FileNameInformation, FileNetworkOpenInformation, FilePositionInformation,
-    FileStandardInformation, StreamEntry, StreamWriter,
+    FileNameInformation, FileNetworkOpenInformation, FilePipeInformation, FilePipeLocalInformation,
+    FilePipeRemoteInformation, FilePositionInformation, FileStandardInformation, StreamEntry,
+    StreamWriter,
 };
 use frevo_wire::fscc::reparse::ReparseTag;
 use frevo_wire::fscc::{FileInfoClass, Pushed, utf16_len};
@@ -63,9 +64,9 @@ pub(super) fn row(class: FileInfoClass, dialect: Dialect) -> Result<Row, Status>
         FileInfoClass::ALL => reads_attributes(104),
         FileInfoClass::ALTERNATE_NAME => open_to_all(8),
         FileInfoClass::STREAM => open_to_all(32),
-        FileInfoClass::PIPE | FileInfoClass::PIPE_LOCAL | FileInfoClass::PIPE_REMOTE => {
-            reads_attributes(8)
-        }
+        FileInfoClass::PIPE => reads_attributes(FilePipeInformation::SIZE),
+        FileInfoClass::PIPE_LOCAL => reads_attributes(FilePipeLocalInformation::SIZE),
+        FileInfoClass::PIPE_REMOTE => reads_attributes(FilePipeRemoteInformation::SIZE),
         FileInfoClass::COMPRESSION => open_to_all(FileCompressionInformation::SIZE),
         FileInfoClass::NETWORK_OPEN => reads_attributes(FileNetworkOpenInformation::SIZE),
         FileInfoClass::ATTRIBUTE_TAG => reads_attributes(FileAttributeTagInformation::SIZE),
@@ -87,6 +88,9 @@ const fn refusal(class: FileInfoClass) -> Status {
         9 | 26 | 29 | 32 | 33 | 44..=46 | 48 | 54 | 59 | 60 | 64 | 65 | 78..=81 => {
             Status::NOT_SUPPORTED
         }
+        // MS-SMB2 3.3.5.20.1 note 416: numbers without a class that Windows knows nevertheless.
+        41 | 43 | 47 | 49 | 51 | 53 => Status::NOT_SUPPORTED,
+        52 => Status::INFO_LENGTH_MISMATCH,
         _ => Status::INVALID_INFO_CLASS,
     }
 }

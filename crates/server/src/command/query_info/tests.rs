@@ -140,6 +140,8 @@ fn every_other_class_is_refused() {
         let expected = match class {
             23..=25 => Status::INVALID_PARAMETER,
             9 | 26 | 29 | 32 | 33 | 44..=46 | 54 | 60 | 64 | 65 | 78..=81 => Status::NOT_SUPPORTED,
+            41 | 43 | 47 | 49 | 51 | 53 => Status::NOT_SUPPORTED,
+            52 => Status::INFO_LENGTH_MISMATCH,
             _ => Status::INVALID_INFO_CLASS,
         };
         let status = refused(of_file(&open, FileInfoClass(class), PLENTY));
