@@ -86,6 +86,8 @@ pub struct Response {
     pub is_smb3: bool,
     /// Session.EncryptData; false without a session.
     pub session_seals: bool,
+    /// Session.SigningRequired; false without a session.
+    pub session_signs: bool,
     /// There is a Channel.SigningKey.
     pub has_channel_key: bool,
     /// The request binds the connection to a session whose key has proved it.
@@ -116,7 +118,10 @@ impl Response {
         // MS-SMB2 3.3.5.5.3: the final response of a logon is signed, to prove to the client that
         // the server has the key.
         let is_granted = self.answer.is_setup() && status == Status::SUCCESS;
-        let is_asked = matches!(self.request, Protection::Signed);
+        // Clients that demand signatures ignore an unsigned refusal of a request that should have been
+        // signed, so it is signed, too. smbd does the same.
+        let is_asked = matches!(self.request, Protection::Signed)
+            || (self.session_signs && !self.answer.is_setup());
         if self.has_channel_key && (is_asked || is_granted) {
             return Some(Signer::Channel);
         }
@@ -173,6 +178,7 @@ mod tests {
         request: Protection::None,
         is_smb3: true,
         session_seals: false,
+        session_signs: false,
         has_channel_key: true,
         is_binding: false,
         is_unsigned: false,
@@ -215,6 +221,7 @@ mod tests {
     #[test]
     fn a_response_is_signed_like_its_request_and_at_the_end_of_a_logon() {
         let asked = Response { request: Protection::Signed, ..RESPONSE };
+        let must_sign = Response { session_signs: true, ..RESPONSE };
         let logon = |status| Answer::Final(Command::SESSION_SETUP, status);
         let ended = Response { answer: logon(Status::SUCCESS), ..RESPONSE };
         let round = Response { answer: logon(Status::MORE_PROCESSING_REQUIRED), ..RESPONSE };
@@ -222,6 +229,15 @@ mod tests {
         for (response, signer) in [
             (RESPONSE, None),
             (asked, Some(Signer::Channel)),
+            // A session that demands signatures has them on each final response, also on the refusal
+            // of an unsigned request.
+            (must_sign, Some(Signer::Channel)),
+            (Response { has_channel_key: false, ..must_sign }, None),
+            (Response { is_unsigned: true, ..must_sign }, None),
+            (Response { request: Protection::Sealed, ..must_sign }, None),
+            (Response { answer: Answer::Interim, ..must_sign }, None),
+            (Response { answer: Answer::Notification(false), ..must_sign }, None),
+            (Response { session_signs: true, ..round }, None),
             (Response { has_channel_key: false, ..asked }, None),
             (Response { is_unsigned: true, ..asked }, None),
             (Response { session_seals: true, ..asked }, None),

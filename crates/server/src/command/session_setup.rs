@@ -581,13 +581,21 @@ fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
         Purpose::Bind => "bind",
     };
     let sealed = session.security().is_some_and(|s| s.encrypt_data);
+    // Sealed and anonymous sessions sign nothing, and others what their client signs, if they need not.
+    let signing = match session.security() {
+        Some(security) if security.signing_required => {
+            signing_name(negotiated.terms.signing_algorithm)
+        }
+        _ if sealed || session.is_anonymous() => "none",
+        _ => "optional",
+    };
     rq.tell(|left_out| {
         tracing::info!(target: "frevo::session", peer = %rq.connection.peer,
             user = %done.identity.user, workstation = %shortened(&done.identity.workstation),
             purpose, dialect = dialect_name(negotiated.terms.dialect),
             mechanism = ?done.identity.mechanism(),
             cipher = negotiated.terms.cipher.map(cipher_name),
-            signing = signing_name(negotiated.terms.signing_algorithm), mic = done.has_mic, left_out, "logged on");
+            signing, mic = done.has_mic, left_out, "logged on");
     });
     audited::logged_on(rq, session.id, done, purpose, sealed);
 }

@@ -41,7 +41,10 @@ pub(crate) fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let request = tree_connect::Request::parse(rq.message)?;
     let path = request.path.to_string()?;
-    let name = share_name(&path).ok_or(Status::INVALID_PARAMETER)?;
+    let Some(name) = share_name(&path) else {
+        tell_no_share(rq, &path);
+        return Err(Status::INVALID_PARAMETER.into());
+    };
     let session = rq.session()?;
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let peer = rq.connection.peer;
@@ -111,6 +114,16 @@ fn refused(rq: &Request<'_>, name: &str, identity: &Identity, why: &'static str)
 fn share_name(path: &str) -> Option<&str> {
     let (server, share) = path.strip_prefix("\\\\")?.split_once('\\')?;
     (!server.is_empty() && !share.is_empty() && !share.contains('\\')).then_some(share)
+}
+
+/// Tells of a path that names no share.
+fn tell_no_share(rq: &Request<'_>, path: &str) {
+    rq.tell(|left_out| {
+        tracing::warn!(target: "frevo::tree", peer = %rq.connection.peer, path = shortened(path),
+            left_out,
+            "refused: the path is not \\\\server\\share; connect to the share, and open folders below it \
+             by their names (Linux: -o prefixpath=FOLDER), or make the folder a share of its own");
+    });
 }
 
 /// Returns the share of that name with the rights that its access list grants to the caller, or the

@@ -47,6 +47,7 @@ impl Connection {
             request: Protection::None,
             is_smb3: self.info.is_smb3(),
             session_seals: channel.session.security().is_some_and(|s| s.encrypt_data),
+            session_signs: false,
             has_channel_key: channel.signing_key().is_some(),
             is_binding: false,
             is_unsigned: false,

@@ -15,6 +15,7 @@ use crate::objects::channel::Channel;
 use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::refusal::{Doom, Refusal};
 use crate::objects::session::{Session, State};
+use crate::objects::settings::Signing;
 
 /// A message whose sender is to be proved.
 pub(crate) struct Claim<'a> {
@@ -52,7 +53,12 @@ pub(crate) fn verify(keys: &Keyring<'_>, claim: Claim<'_>) -> Result<(), Refusal
     });
     match demand {
         Demand::Nothing => return Ok(()),
-        Demand::Refusal(status) => return Err(status.into()),
+        Demand::Refusal(status) => {
+            if protection == Protection::None {
+                tell_unsigned(keys.info, header);
+            }
+            return Err(status.into());
+        }
         Demand::Disconnect => {
             return Err(Doom::Rule("TREE_CONNECT neither signed nor sealed").into());
         }
@@ -72,6 +78,29 @@ pub(crate) fn verify(keys: &Keyring<'_>, claim: Claim<'_>) -> Result<(), Refusal
     let status = Status::ACCESS_DENIED;
     report_altered(keys.info, header, status, "a signature does not match");
     Err(status.into())
+}
+
+/// Tells of an unsigned request in a session that demands signatures.
+fn tell_unsigned(info: &ConnectionInfo, header: &Header) {
+    let advice = match info.settings.signing {
+        Signing::Required => "set signing = \"offered\" for a client that cannot sign",
+        Signing::Offered => "the client itself demanded signatures when it logged on",
+    };
+    info.tell(|left_out| {
+        tracing::warn!(target: "frevo::connection", peer = %info.peer, command = %header.command,
+            left_out, "refused: the request is not signed; {advice}");
+    });
+}
+
+/// Tells of a request in the clear in a session that demands encryption.
+fn tell_unsealed(info: &ConnectionInfo, session: &Session) {
+    info.tell(|left_out| {
+        let user = session.identity();
+        tracing::warn!(target: "frevo::connection", peer = %info.peer, left_out,
+            user = %user.as_ref().map_or("", |user| &*user.user),
+            "refused: the request is not encrypted; mount with encryption (Linux: seal), or set \
+             encryption = \"offered\"");
+    });
 }
 
 /// Fails for a message that is longer than its credits pay for, or than its command may need:
@@ -134,7 +163,10 @@ pub(crate) fn check_session(
     let seals = session.security().is_some_and(|security| security.encrypt_data);
     match receive_policy::refusal_by_session(sealed, seals, info.is_smb3()) {
         None => Ok(()),
-        Some(status) => Err(status.into()),
+        Some(status) => {
+            tell_unsealed(info, session);
+            Err(status.into())
+        }
     }
 }
 

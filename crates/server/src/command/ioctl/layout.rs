@@ -100,13 +100,16 @@ pub(super) async fn retrieval_pointers(call: &Call<'_>) -> Answer {
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     let start = u64::try_from(asked.starting_vcn).map_err(|_| Status::INVALID_PARAMETER)?;
-    let allocation = match file.base {
+    let stat = file.stat()?;
+    let bytes = match file.base {
         // A named stream lies in attributes of its file. MS-FSCC 2.3.32 calls that resident.
         Some(_) => 0,
-        None => file.stat()?.allocation,
+        None if stat.allocation == 0 => 0,
+        // The clusters of a file are counted with those of its holes.
+        None => stat.allocation.max(stat.end_of_file),
     };
     let unit = u64::from(Box::pin(volume_space(call.open()?)).await?.unit.max(1));
-    let clusters = allocation.div_ceil(unit);
+    let clusters = bytes.div_ceil(unit);
     if start >= clusters {
         return Err(Status::END_OF_FILE.into());
     }
