@@ -68,8 +68,18 @@ impl Sources {
         for file in files {
             sources.push(read_file(&file)?);
         }
-        sources.extend(std::env::vars_os().filter_map(|(name, value)| variable(name, value)));
-        let mut sources = Self(sources);
+        sources.extend(variables());
+        Self(sources).with_network_shares()
+    }
+
+    /// The texts of a server without a configuration file: the variables of the environment.
+    pub(crate) fn of_environment() -> Result<Self, Failure> {
+        Self(variables().collect()).with_network_shares()
+    }
+
+    /// Adds the shares that were added over the network.
+    fn with_network_shares(self) -> Result<Self, Failure> {
+        let mut sources = self;
         let table = sources.table();
         if let Some(shares) = NetworkShares::of_table(&table)
             && let Some(text) = shares.text(&share_names(&table))?
@@ -217,6 +227,11 @@ fn read_file(path: &Path) -> Result<Source, Failure> {
         }
     })?;
     Ok(Source { name: shown.to_string(), text, has_lines: true })
+}
+
+/// The texts of all variables.
+fn variables() -> impl Iterator<Item = Source> {
+    std::env::vars_os().filter_map(|(name, value)| variable(name, value))
 }
 
 /// The text of a variable such as FREVO_SERVER_LOG_LEVEL. None for other variables.

@@ -518,6 +518,21 @@ fn accounts_of_samba_keep_their_sids() {
 }
 
 #[test]
+fn variables_count_without_a_configuration() {
+    let place = Sandbox::new();
+    place.folder("photos");
+    let serve = |name: &str, value: &str| {
+        let mut command = place.command(&["serve", "photos", "--user", "ann"]);
+        said(command.env("FREVO_PASSWORD", "secret").env(name, value).output().unwrap())
+    };
+    let fault = "FREVO_SERVER_CORES: `cores` must be a whole number";
+    serve("FREVO_SERVER_CORES", "two").fails(3, &[fault]);
+    // An address that this machine does not have, of those for documentation (RFC 5737).
+    let said = serve("FREVO_SERVER_LISTEN", "[\"203.0.113.1\"]");
+    assert!(said.code != 0 && said.err.contains("203.0.113.1"), "{said:?}");
+}
+
+#[test]
 fn who_cannot_act_as_others_is_told() {
     use std::os::unix::process::CommandExt;
     let place = Sandbox::new();

@@ -5,10 +5,11 @@ mod dialed;
 mod evil;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dialed::one_thing;
 use evil::{Act, Asked, Manners, buffer};
-use frevo_client::{Credentials, Error, Options, ServerName, Share};
+use frevo_client::{Credentials, Error, FileType, Options, ServerName, Share};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{self, CreateDisposition};
 use frevo_wire::command::set_info;
@@ -53,12 +54,16 @@ fn size() -> Vec<u8> {
     buffer(&data)
 }
 
+/// The answers of servers that do not have what is asked for.
+const UNKNOWN: [Status; 3] =
+    [Status::NOT_SUPPORTED, Status::NOT_IMPLEMENTED, Status::INVALID_INFO_CLASS];
+
 #[test]
 fn the_space_of_a_server_without_the_newer_class_is_told() {
     const FILESYSTEM: u8 = 2;
     // The server refuses the newer class with either status, or answers both classes with the
     // shorter structure.
-    for refusal in [Some(Status::INVALID_INFO_CLASS), Some(Status::NOT_SUPPORTED), None] {
+    for refusal in UNKNOWN.map(Some).into_iter().chain([None]) {
         let script = move |asked: &Asked<'_>| {
             if asked.header.command != Command::QUERY_INFO {
                 return Act::Honest;
@@ -99,12 +104,94 @@ fn a_directory_that_exists_is_made_though_the_server_denies_it() {
     assert_eq!(refused.status(), Some(frevo_client::Status::ACCESS_DENIED));
 }
 
-/// FileAllInformation of a read-only file with so many links, MS-FSCC 2.4.2.
-fn read_only(links: u8) -> Vec<u8> {
+/// FileAllInformation of a file with these attributes and so many links, MS-FSCC 2.4.2.
+fn all(attributes: u32, links: u8) -> Vec<u8> {
     let mut all = vec![0; 100];
-    all[32..36].copy_from_slice(&READ_ONLY.to_le_bytes());
+    all[32..36].copy_from_slice(&attributes.to_le_bytes());
     (all[56], all[64]) = (links, 77);
     buffer(&all)
+}
+
+/// FileAllInformation of a read-only file with so many links.
+fn read_only(links: u8) -> Vec<u8> {
+    all(READ_ONLY, links)
+}
+
+/// Only a reparse point has a tag, and a server need not know FileAttributeTagInformation (35).
+#[test]
+fn the_tag_is_asked_for_where_there_is_one_and_may_be_unknown() {
+    const REPARSE_POINT: u32 = 0x420;
+    let tag = buffer(&[0x20, 4, 0, 0, 0x0C, 0, 0, 0xA0]);
+    for answer in UNKNOWN.map(Some).into_iter().chain([None]) {
+        for (attributes, questions) in [(0x20, 0), (0x10, 0), (REPARSE_POINT, 1)] {
+            let count = Arc::new(AtomicUsize::new(0));
+            let (counted, tag) = (Arc::clone(&count), tag.clone());
+            let script = move |asked: &Asked<'_>| {
+                if asked.header.command != Command::QUERY_INFO {
+                    return Act::Honest;
+                }
+                match FileInfoClass(asked.message[67]) {
+                    FileInfoClass::ALL => answered(all(attributes, 1)),
+                    FileInfoClass::ATTRIBUTE_TAG => {
+                        counted.fetch_add(1, Ordering::SeqCst);
+                        answer.map_or_else(|| answered(tag.clone()), Act::Refused)
+                    }
+                    other => panic!("{other:?}"),
+                }
+            };
+            let found = in_share(script, async |share| share.lookup("known").await).unwrap();
+            assert_eq!(count.load(Ordering::SeqCst), questions, "{answer:?} {attributes:x}");
+            assert_eq!(found.attributes().bits(), attributes);
+            let tag = if answer.is_none() { 0xA000_000C } else { 0 };
+            let expected = match attributes {
+                REPARSE_POINT => FileType::Reparse(tag),
+                0x10 => FileType::Directory,
+                _ => FileType::File,
+            };
+            assert_eq!(found.file_type(), expected, "{answer:?}");
+        }
+    }
+    // Another refusal is no lack of the class.
+    let script = |asked: &Asked<'_>| match (asked.header.command, asked.message.get(67)) {
+        (Command::QUERY_INFO, Some(18)) => answered(all(REPARSE_POINT, 1)),
+        (Command::QUERY_INFO, _) => Act::Refused(Status::ACCESS_DENIED),
+        _ => Act::Honest,
+    };
+    let refused = in_share(script, async |share| share.lookup("known").await).unwrap_err();
+    assert_eq!(refused.status(), Some(frevo_client::Status::ACCESS_DENIED));
+}
+
+/// A copy over a file asks for its access list, which a server need not have.
+#[test]
+fn an_access_list_that_the_server_does_not_have_is_none() {
+    for status in UNKNOWN {
+        let script = move |asked: &Asked<'_>| match asked.header.command {
+            Command::QUERY_INFO => Act::Refused(status),
+            _ => Act::Honest,
+        };
+        let look = async |share: &Share| {
+            share.look_before_replacing("known", frevo_client::AccessMask::WRITE_DATA).await
+        };
+        let (_, list) = in_share(script, look).unwrap();
+        assert!(list.is_none(), "{status:?}");
+    }
+}
+
+#[test]
+fn a_server_that_falls_silent_at_the_logon_is_told_with_its_step() {
+    for (step, words) in [
+        (Command::NEGOTIATE, "did not answer the negotiation (NEGOTIATE) within 10 s"),
+        (Command::SESSION_SETUP, "did not answer the logon (SESSION_SETUP) within 10 s"),
+    ] {
+        let script = move |asked: &Asked<'_>| match asked.header.command {
+            command if command == step => Act::Silence,
+            _ => Act::Honest,
+        };
+        let silent = in_share(script, async |share| share.lookup("known").await).unwrap_err();
+        let text = silent.to_string();
+        assert!(text.contains("the server was reached") && text.contains(words), "{text}");
+        assert_eq!(silent.kind(), std::io::ErrorKind::TimedOut);
+    }
 }
 
 /// READONLY and ARCHIVE, MS-FSCC 2.6.

@@ -242,6 +242,8 @@ fn advice(error: &frevo_client::Error) -> String {
         }
         Cause::Transport(why) => match why.kind() {
             ErrorKind::ConnectionRefused => "; is the server running on this port?",
+            // The text of a server that was reached says what to check.
+            ErrorKind::TimedOut if why.get_ref().is_some() => "",
             ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
                 "; check the network and the firewalls"
             }

@@ -6,6 +6,7 @@ use frevo_config::{Config, ShareName, ShareSection};
 
 use crate::arguments::Serve;
 use crate::config_checks;
+use crate::config_sources::Sources;
 use crate::configured::folder;
 use crate::exit::{Done, Exit, Failure};
 
@@ -30,7 +31,7 @@ impl Plan {
                      (frevo serve --config FILE)",
                 ));
             }
-            None => Config::default(),
+            None => Sources::of_environment()?.config()?,
         };
         override_server(&mut config, arguments);
         if let Some(fault) = config.contradictions().first() {

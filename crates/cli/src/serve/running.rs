@@ -189,9 +189,11 @@ impl Running<'_> {
     /// when that fails.
     fn edit_shares(&mut self, edit: &ShareEdit) -> Result<(), NotEdited> {
         let failed = |failure: Failure| NotEdited::Failed(failure.to_string());
-        let sources = self.arguments.config.as_deref().map(Sources::read).transpose();
-        let sources = sources.map_err(failed)?;
-        let shares = sources.and_then(|sources| NetworkShares::of_table(&sources.table()));
+        let sources = match &self.arguments.config {
+            Some(path) => Sources::read(path),
+            None => Sources::of_environment(),
+        };
+        let shares = NetworkShares::of_table(&sources.map_err(failed)?.table());
         let shares = shares.ok_or_else(|| {
             NotEdited::Forbidden(String::from(
                 "share_roots in [server] names no folder below which shares may be added over the \

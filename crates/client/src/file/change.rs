@@ -12,7 +12,7 @@ use crate::file::File;
 use crate::metadata::Metadata;
 use crate::open::info::set_call;
 use crate::share::Replay;
-use crate::share::lookup::{looks, seen};
+use crate::share::lookup::{looks, seen, with_tag_of};
 use crate::share::set_attributes::SetMetadata;
 
 impl File {
@@ -69,7 +69,10 @@ impl File {
                 let looked = answers.get(1..).unwrap_or_default();
                 let found = seen(looked, posix);
                 match found {
-                    Ok(found) => Ok(open.share.found(found, false)),
+                    Ok(found) => {
+                        let found = open.share.found(found, false);
+                        Ok(with_tag_of(open, operation, found).await)
+                    }
                     // The change succeeded; the server refused only the query in the same compound,
                     // so the query is sent again.
                     Err(_) => self.metadata().await,

@@ -264,6 +264,7 @@ impl Copying<'_> {
                 CANNOT[0],
                 CANNOT[1],
                 CANNOT[2],
+                CANNOT[3],
             ];
             let message = control(&target.open, "copy to", code, &input, 12, &also).await?;
             let status = message.status();

@@ -287,6 +287,7 @@ pub(super) fn lacks_posix_semantics(error: &Error) -> bool {
         Some(
             Status::NOT_SUPPORTED
                 | Status::INVALID_INFO_CLASS
+                | Status::NOT_IMPLEMENTED
                 | Status::INVALID_PARAMETER
                 | Status::INVALID_DEVICE_REQUEST
         )

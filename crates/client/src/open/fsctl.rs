@@ -11,8 +11,12 @@ use crate::open::Open;
 use crate::share::{Replay, fsctl};
 
 /// The statuses of a server or a file system without this FSCTL.
-pub(crate) const CANNOT: [Status; 3] =
-    [Status::NOT_SUPPORTED, Status::INVALID_DEVICE_REQUEST, Status::NOT_IMPLEMENTED];
+pub(crate) const CANNOT: [Status; 4] = [
+    Status::NOT_SUPPORTED,
+    Status::INVALID_DEVICE_REQUEST,
+    Status::NOT_IMPLEMENTED,
+    Status::INVALID_INFO_CLASS,
+];
 
 /// Sends an FSCTL on an Open.
 pub(crate) async fn control(

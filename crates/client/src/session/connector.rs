@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::channel::Live;
 use super::logon::Logon;
+use super::progress::Progress;
 use super::renewal::{NotRenewed, Reauthenticate, Renewing};
 use super::spoken_dialect::{self, may_be_too_old};
 use crate::account;
@@ -37,14 +38,18 @@ pub(super) struct Connector {
 
 impl Connector {
     /// Connects to the server.
-    pub(super) async fn connect(&self) -> Result<Claim, Cause> {
-        self.open(self.dial.dial(&self.server).await?).await
+    pub(super) async fn connect(&self, progress: &Progress) -> Result<Claim, Cause> {
+        let stream = self.dial.dial(&self.server).await?;
+        progress.note_reached();
+        let claim = self.open(stream).await?;
+        progress.note_negotiated();
+        Ok(claim)
     }
 
     /// Connects to the server for the first time. The error names the dialect of a server that is too
     /// old, which a server that has been connected to is not.
-    pub(super) async fn connect_first(&self) -> Result<Claim, Cause> {
-        match self.connect().await {
+    pub(super) async fn connect_first(&self, progress: &Progress) -> Result<Claim, Cause> {
+        match self.connect(progress).await {
             Err(why) if may_be_too_old(&why) => Err(spoken_dialect::found(self, why).await),
             opened => opened,
         }

@@ -15,6 +15,7 @@ mod once;
 mod operations;
 mod password;
 mod paths;
+mod progress;
 mod renewal;
 pub(crate) mod shares;
 mod spoken_dialect;
@@ -47,6 +48,7 @@ use channels::Ways;
 use connector::{Connector, is_final};
 use logon::Logon;
 use operations::Operations;
+use progress::Progress;
 use renewal::{Reauthenticate, Renewal};
 
 /// An SMB client: its settings and its ClientGuid, which all of its sessions share.
@@ -436,9 +438,10 @@ impl Inner {
         let limit = self.client.options.connect_timeout;
         // The logon is not part of the limit, because KDCs have time limits of their own.
         let logon = self.connector.logon().await?;
-        let live = match timeout(limit, self.establish_once(logon, previous)).await {
+        let progress = Progress::default();
+        let live = match timeout(limit, self.establish_once(logon, previous, &progress)).await {
             Ok(outcome) => outcome?,
-            Err(_elapsed) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+            Err(_elapsed) => return Err(progress.silence(limit).into()),
         };
         let wanted = self.client.options.channels;
         if live.is_wide {
@@ -456,10 +459,11 @@ impl Inner {
         &self,
         logon: Logon<'_>,
         previous: u64,
+        progress: &Progress,
     ) -> std::result::Result<Arc<Live>, Cause> {
         let connection = match previous {
-            0 => self.connector.connect_first().await?,
-            _ => self.connector.connect().await?,
+            0 => self.connector.connect_first(progress).await?,
+            _ => self.connector.connect(progress).await?,
         };
         let agreed = connection.agreed().clone();
         let logged_on = logon.begin(connection, previous).await?;

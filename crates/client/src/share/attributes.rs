@@ -21,7 +21,7 @@ use crate::open::fsctl::control;
 use crate::open::info::{output, query, set_call};
 use crate::open::{Followers, Haste, Open, carried_through};
 use crate::share::compound::{RELATED, close_call, look_at};
-use crate::share::lookup::{looks, seen};
+use crate::share::lookup::{look_at_tag, looks, seen, tag_seen};
 use crate::share::{Replay, Share, fsctl};
 use crate::types::SecurityDescriptor;
 
@@ -308,7 +308,8 @@ impl Share {
             let first = data.clone();
             let followers: Followers = Box::new(move || {
                 let set = fsctl(CODE, RELATED, &first, 0);
-                std::iter::once(set).chain(looks(posix)).collect()
+                let tag = (!posix).then(look_at_tag);
+                std::iter::once(set).chain(looks(posix)).chain(tag).collect()
             });
             let (open, _, answers) =
                 Open::with_followers(&share, &path, ask, operation, Some(followers)).await?;
@@ -326,6 +327,12 @@ impl Share {
                 return Err(error);
             }
             let looked = seen(answers.get(1..).unwrap_or_default(), posix).ok();
+            let tag = answers.get(2).and_then(|answer| tag_seen(answer).ok());
+            let looked = match (posix, tag) {
+                (false, Some(tag)) => looked.map(|found| found.with_reparse_tag(tag)),
+                (false, None) => None,
+                (true, _) => looked,
+            };
             let told = looked.map(|found| open.share.found(found, false));
             // A background CLOSE could be overtaken by the next request on another channel, so with
             // several channels it is awaited.

@@ -122,7 +122,8 @@ impl Share {
         let answers = self.chain(operation, path, Replay::Settled, &ask, &also, calls).await?;
         let sets = 1 + usize::from(!parts.is_empty()) + usize::from(basic.is_some());
         let looked = answers.messages.get(sets..).unwrap_or_default();
-        Ok(answers.found(seen(looked, posix).during(operation, &url)?))
+        let found = answers.found(seen(looked, posix).during(operation, &url)?);
+        self.with_tag("look up", path, found).await
     }
 
     /// Creates a directory, as [`Self::create_dir`] with permission bits for a share with the POSIX
@@ -174,6 +175,8 @@ impl Share {
         let Some(looked) = answers.messages.get(2..).filter(|looked| !looked.is_empty()) else {
             return Ok(None);
         };
-        Ok(Some(answers.found(seen(looked, posix).during(OPERATION, &self.url(original))?)))
+        let found = answers.found(seen(looked, posix).during(OPERATION, &self.url(original))?);
+        // The link is made, so a lost answer about the tag of its original is no failure.
+        Ok(self.with_tag("look up", original, found).await.ok())
     }
 }

@@ -59,8 +59,18 @@ pub(crate) fn looks(posix: bool) -> Vec<Call<'static>> {
     if posix {
         return vec![ask_for(FileInfoClass::POSIX, STAT_MAX)];
     }
-    let tag = FileAttributeTagInformation::SIZE as u32;
-    vec![ask_for(FileInfoClass::ALL, ALL_WITH_PATH), ask_for(FileInfoClass::ATTRIBUTE_TAG, tag)]
+    vec![ask_for(FileInfoClass::ALL, ALL_WITH_PATH)]
+}
+
+/// Request for the reparse tag of the file that a compound is about, which only a reparse point has.
+pub(crate) fn look_at_tag() -> Call<'static> {
+    let size = FileAttributeTagInformation::SIZE as u32;
+    query(InfoType::FILE, FileInfoClass::ATTRIBUTE_TAG.0, 0, RELATED, &[], size)
+}
+
+/// The reparse tag in the answer to [`look_at_tag`].
+pub(crate) fn tag_seen(answer: &Message) -> std::result::Result<u32, Cause> {
+    Ok(FileAttributeTagInformation::parse(output(answer)?)?.reparse_tag.0)
 }
 
 /// The metadata in the answers to [`looks`], which are the first of `answers`.
@@ -70,13 +80,24 @@ pub(crate) fn seen(answers: &[Message], posix: bool) -> std::result::Result<Meta
         let [found, ..] = answers else { return Err(few) };
         return Ok(read_posix(output(found)?)?);
     }
-    let [all, tag, ..] = answers else { return Err(few) };
-    let mut found = read_all(output(all)?)?;
-    if found.attributes.contains(FileAttributes::REPARSE_POINT) {
-        let tag = FileAttributeTagInformation::parse(output(tag)?)?;
-        found.reparse_tag = tag.reparse_tag.0;
+    let [all, ..] = answers else { return Err(few) };
+    Ok(read_all(output(all)?)?)
+}
+
+/// Adds the reparse tag of an Open's file to what was found of it, if that is a reparse point and the
+/// server tells its tag.
+pub(crate) async fn with_tag_of(open: &Open, operation: &'static str, found: Metadata) -> Metadata {
+    let is_point = found.attributes.contains(FileAttributes::REPARSE_POINT);
+    if !is_point || found.reparse_tag != 0 {
+        return found;
     }
-    Ok(found)
+    let (class, size) = (FileInfoClass::ATTRIBUTE_TAG.0, FileAttributeTagInformation::SIZE as u32);
+    let ask = |id| Ok(query(InfoType::FILE, class, 0, id, &[], size));
+    let answer = open.ask(Replay::Idempotent, operation, &[], ask).await;
+    match answer.ok().and_then(|answer| tag_seen(&answer).ok()) {
+        Some(tag) => found.with_reparse_tag(tag),
+        None => found,
+    }
 }
 
 impl Share {
@@ -106,7 +127,34 @@ impl Share {
         let also = [Status::BUFFER_OVERFLOW];
         let answers = self.chain(OPERATION, path, Replay::Idempotent, &ask, &also, calls).await?;
         let looked = answers.messages.get(1..).unwrap_or_default();
-        Ok(answers.found(seen(looked, posix).during(OPERATION, &self.url(path))?))
+        let found = answers.found(seen(looked, posix).during(OPERATION, &self.url(path))?);
+        self.with_tag(OPERATION, path, found).await
+    }
+
+    /// Adds the reparse tag of `path` to what was found of it, if that is a reparse point without one.
+    /// A server that does not know the class tells no tag.
+    ///
+    /// # Errors
+    /// Fails if the server answers with another error, or is lost and does not come back in time.
+    pub(crate) async fn with_tag(
+        &self,
+        operation: &'static str,
+        path: &str,
+        found: Metadata,
+    ) -> Result<Metadata> {
+        let is_point = found.attributes.contains(FileAttributes::REPARSE_POINT);
+        if !is_point || found.reparse_tag != 0 {
+            return Ok(found);
+        }
+        let access = AccessMask::READ_ATTRIBUTES;
+        match self.ask_of_name(operation, path, access, &[], look_at_tag).await {
+            Ok(answer) => {
+                let tag = tag_seen(&answer).during(operation, &self.url(path))?;
+                Ok(found.with_reparse_tag(tag))
+            }
+            Err(error) if is_unknown_class(&error) => Ok(found),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the space on the volume that `path` is on.

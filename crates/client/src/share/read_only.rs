@@ -179,6 +179,7 @@ pub(crate) fn is_unknown_class(error: &Error) -> bool {
             Status::NOT_SUPPORTED
                 | Status::INVALID_INFO_CLASS
                 | Status::NOT_IMPLEMENTED
+                | Status::INVALID_DEVICE_REQUEST
                 | Status::INVALID_PARAMETER
                 | Status::INVALID_LEVEL
         )

@@ -18,8 +18,10 @@ use crate::types::{AccessMask, SecurityDescriptor};
 const DESCRIPTOR_MAX: u32 = 65_536;
 
 /// The statuses of a file whose access list does not exist or may not be read.
-const NO_LIST: [Status; 5] = [
+const NO_LIST: [Status; 7] = [
     Status::NOT_SUPPORTED,
+    Status::NOT_IMPLEMENTED,
+    Status::INVALID_INFO_CLASS,
     Status::INVALID_DEVICE_REQUEST,
     Status::INVALID_PARAMETER,
     Status::ACCESS_DENIED,

@@ -50,6 +50,7 @@ pub(super) fn is_unknown_to_server(error: &Error) -> bool {
             Status::NOT_SUPPORTED
                 | Status::INVALID_INFO_CLASS
                 | Status::NOT_IMPLEMENTED
+                | Status::INVALID_DEVICE_REQUEST
                 | Status::INVALID_PARAMETER
                 | Status::INVALID_LEVEL
         )
