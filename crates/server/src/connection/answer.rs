@@ -17,6 +17,8 @@ use super::Connection;
 use super::assemble::{Answer, Assembly};
 use super::look_up::{Target, ended, named};
 use super::receive::{Element, Opened};
+#[cfg(feature = "traces")]
+use super::traces;
 use crate::base::limits::FRAME_KEPT_BYTES;
 use crate::base::panics;
 use crate::command;
@@ -208,7 +210,7 @@ impl Connection {
         let (outcome, async_id, spent) = {
             let span = span_of(&rq);
             let running = self.run(&rq, element.row, place.last, frame_bytes, out, assembly);
-            crate::connection::traces::traced(span, &self.span, running).await
+            traces::traced(span, &self.span, running).await
         };
         let outcome = match out.take_remote_data() {
             Some(data) => {
@@ -249,7 +251,6 @@ fn finish(rq: &Request<'_>, counted: Option<Counted>) {
 #[cfg(feature = "traces")]
 fn span_of(rq: &Request<'_>) -> tracing::Span {
     use crate::access::throttle::shortened;
-    use crate::connection::traces::{self, Facts};
 
     let span = traces::of_request();
     if span.is_disabled() {
@@ -257,10 +258,10 @@ fn span_of(rq: &Request<'_>) -> tracing::Span {
     }
     let identity = rq.session.as_ref().and_then(|session| session.identity());
     let is_of_file = rq.open.is_some() || rq.header.command == Command::CREATE;
-    let file = is_of_file.then(|| crate::command::handled::file(rq));
+    let file = is_of_file.then(|| command::handled::file(rq));
     traces::tell(
         &span,
-        &Facts {
+        &traces::Facts {
             peer: rq.connection.peer.ip(),
             connection_id: rq.connection.id,
             session_id: rq.header.session_id,

@@ -98,7 +98,7 @@ impl Connection {
         let tabs = Tabs::new(info.id, Some(info.handle.clone()), network);
         Self {
             #[cfg(feature = "traces")]
-            span: crate::connection::traces::of_connection(info.id, info.peer),
+            span: traces::of_connection(info.id, info.peer),
             info: Arc::new(info),
             is_multi_protocol: Cell::new(false),
             has_cancelled: Cell::new(false),
