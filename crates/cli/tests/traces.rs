@@ -218,6 +218,44 @@ fn log_has(place: &Sandbox, words: &str) {
     }
 }
 
+/// A CHANGE_NOTIFY is answered late, so its span has the AsyncId of both responses.
+#[test]
+fn a_request_that_is_answered_late_has_its_number() {
+    let place = Sandbox::new();
+    let collector = Collector::start();
+    let traces = format!("[traces]\nendpoint = \"http://127.0.0.1:{}\"\n", collector.port);
+    let (server, address) = serve(&place, &traces);
+    log_has(&place, "sending traces");
+    let mut watch = place.command(&["watch", &format!("smb://ann@{address}/files")]);
+    watch.env("FREVO_PASSWORD", "secret").stdout(std::process::Stdio::piped());
+    let mut watch = watch.spawn().unwrap();
+    let mut told = BufReader::new(watch.stdout.take().unwrap());
+    // Files are made until the watch tells one: it is not known when its request waits.
+    let (send, is_told) = channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        told.read_line(&mut line).unwrap();
+        send.send(line)
+    });
+    let made = (0..500).find_map(|at| {
+        fs::write(place.path(&format!("files/made{at}")), "").unwrap();
+        is_told.recv_timeout(std::time::Duration::from_millis(100)).ok()
+    });
+    assert!(made.expect("the watch told nothing").contains("made"));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+
+    let spans = collector.spans_until(|span| span.name == "connection");
+    let late =
+        |span: &&Span| span.name == "CHANGE_NOTIFY" && span.attribute("smb.status") == "SUCCESS";
+    let notified = spans.iter().find(late).unwrap_or_else(|| panic!("{spans:#?}"));
+    assert!(notified.attribute("smb.async_id").parse::<u64>().unwrap() > 0, "{notified:#?}");
+    // A request that is answered at once has no such number.
+    let connected = spans.iter().find(|span| span.name == "TREE_CONNECT").unwrap();
+    assert_eq!(connected.attribute("smb.async_id"), "", "{connected:#?}");
+    server.stop().succeeds();
+}
+
 #[test]
 fn a_collector_gets_connections_and_requests() {
     let place = Sandbox::new();
