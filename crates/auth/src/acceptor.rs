@@ -192,6 +192,8 @@ struct Kerberos {
     entropy: AcceptorEntropy,
     /// False once a client has been told why it was refused.
     may_retry: bool,
+    /// True if the refused AP-REQ came in the first token of the exchange.
+    was_first: bool,
 }
 
 #[derive(Debug)]
@@ -248,8 +250,23 @@ impl Acceptor {
     /// Accepts Kerberos too.
     #[must_use]
     pub fn with_kerberos(mut self, service: Arc<Service>, entropy: AcceptorEntropy) -> Self {
-        self.kerberos = Some(Kerberos { service, entropy, may_retry: true });
+        self.kerberos = Some(Kerberos { service, entropy, may_retry: true, was_first: true });
         self
+    }
+
+    /// Returns the keys and rules for tickets that the exchange has.
+    pub fn service(&self) -> Option<&Arc<Service>> {
+        self.kerberos.as_ref().map(|kerberos| &kerberos.service)
+    }
+
+    /// Takes other keys after [`Step::Retry`], in place of the client's second attempt: the next
+    /// token that is handled is the refused one.
+    pub fn take_keys(&mut self, service: Arc<Service>) {
+        let Some(kerberos) = &mut self.kerberos else { return };
+        (kerberos.service, kerberos.may_retry) = (service, true);
+        if kerberos.was_first && matches!(self.state, State::AwaitsToken(_)) {
+            self.state = State::AwaitsFirst;
+        }
     }
 
     /// Makes the client prove that it is the other end of this TLS or QUIC connection (MS-NLMP
@@ -478,7 +495,11 @@ impl Acceptor {
             refusal.user = client.components.join("/");
             refusal.domain = client.realm;
         }
-        let may_retry = self.kerberos.as_mut().is_some_and(|own| mem::take(&mut own.may_retry));
+        let was_first = envelope.as_ref().is_none_or(|envelope| !envelope.has_answered);
+        let may_retry = self.kerberos.as_mut().is_some_and(|own| {
+            own.was_first = was_first;
+            mem::take(&mut own.may_retry)
+        });
         let Some(error) = refused.reply.filter(|_| may_retry) else { return Err(refusal) };
         let token = match envelope {
             None => {

@@ -54,7 +54,7 @@ pub use hash::NtHash;
 pub use initiator::{Credentials, Entropy, Initiator, Secret, Target};
 pub use kerberos_keys::KerberosKeys;
 pub use protection::{Parts, Protection};
-pub use refusal::{Reason, Refusal};
+pub use refusal::{AccountFault, Reason, Refusal};
 pub use smbpasswd::{AccountFile, SambaRule};
 pub use zeroize::Zeroizing;
 

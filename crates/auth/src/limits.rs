@@ -86,9 +86,9 @@ pub const MAX_AUTHORIZATION_DATA: usize = 32;
 /// Most buffers of a PAC.
 pub const MAX_PAC_BUFFER_COUNT: usize = 32;
 
-/// Most SIDs of a PAC in each of its lists, and most groups of a user: what a token of Windows has
-/// room for.
-pub const MAX_PAC_SIDS: usize = 1_024;
+/// Most SIDs of a PAC in each of its lists, and most groups of a user: twice as many as a token of
+/// Windows has room for, and as many as by NTLM.
+pub const MAX_PAC_SIDS: usize = 2_048;
 
 /// Seconds by which the clocks of Kerberos client, KDC and server may differ; default of the
 /// setting. Authenticators are remembered for twice the time.

@@ -35,6 +35,22 @@ impl Refusal {
         )
     }
 
+    /// True for a ticket that no key of the server opens: newer keys may.
+    pub const fn needs_other_keys(&self) -> bool {
+        use Fault::{NoKey, NoKeyVersion, WrongKey};
+        let Reason::Kerberos(fault) = &self.reason else { return false };
+        matches!(fault, NoKey { .. } | NoKeyVersion { .. } | WrongKey { .. })
+    }
+
+    /// True for a ticket of a newer key than all that the server has: after a new password of its
+    /// account the keytab follows.
+    pub const fn needs_newer_keys(&self) -> bool {
+        matches!(
+            self.reason,
+            Reason::Kerberos(Fault::NoKeyVersion { kvno, newest, .. }) if kvno > newest
+        )
+    }
+
     /// Returns the status for the client. It does not tell which part of the proof was wrong, nor
     /// whether the account exists.
     pub const fn status(&self) -> Status {
@@ -46,8 +62,63 @@ impl Refusal {
             // MS-NLMP 3.2.5.1.2: a domain controller that blocks NTLM returns this status, which
             // Windows and impacket show to the user.
             Reason::NtlmOff => Status::NOT_SUPPORTED,
+            // MS-NLMP 3.2.5.1.2: the status of the controller, or that there is none.
+            Reason::DomainAccount(fault) => fault.status(),
+            Reason::DomainSilent(_) => Status::NO_LOGON_SERVERS,
             _ => Status::LOGON_FAILURE,
         }
+    }
+}
+
+/// The reason for which a domain controller does not let an account log on, though it exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountFault {
+    /// The account is disabled.
+    Disabled,
+    /// The account has expired.
+    Expired,
+    /// The password has expired.
+    PasswordExpired,
+    /// The password must be changed before the first logon.
+    MustChange,
+    /// The account is locked after wrong passwords.
+    LockedOut,
+    /// The account may log on at other hours only.
+    Hours,
+    /// The account may log on from other workstations only.
+    Workstation,
+    /// Another rule of the domain for the account.
+    Restriction,
+}
+
+impl AccountFault {
+    /// Returns the status of the controller, MS-ERREF 2.3.1.
+    pub const fn status(self) -> Status {
+        match self {
+            Self::Disabled => Status::ACCOUNT_DISABLED,
+            Self::Expired => Status::ACCOUNT_EXPIRED,
+            Self::PasswordExpired => Status::PASSWORD_EXPIRED,
+            Self::MustChange => Status::PASSWORD_MUST_CHANGE,
+            Self::LockedOut => Status::ACCOUNT_LOCKED_OUT,
+            Self::Hours => Status::INVALID_LOGON_HOURS,
+            Self::Workstation => Status::INVALID_WORKSTATION,
+            Self::Restriction => Status::ACCOUNT_RESTRICTION,
+        }
+    }
+}
+
+impl fmt::Display for AccountFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disabled => "the account is disabled in the domain",
+            Self::Expired => "the account has expired in the domain",
+            Self::PasswordExpired => "the password has expired; the user must change it",
+            Self::MustChange => "the user must change the password before the first logon",
+            Self::LockedOut => "the domain has locked the account after wrong passwords",
+            Self::Hours => "the domain does not let the user log on at this time",
+            Self::Workstation => "the domain does not let the user log on from this computer",
+            Self::Restriction => "a rule of the domain for the account forbids the logon",
+        })
     }
 }
 
@@ -97,6 +168,8 @@ pub enum Reason {
     NoAccount(String),
     /// A domain controller has refused a user of NTLM. The text has its words.
     DomainRefused(String),
+    /// A domain controller does not let the account log on.
+    DomainAccount(AccountFault),
     /// No domain controller has judged a user of NTLM. The text says why.
     DomainSilent(String),
     /// A reason of Kerberos.
@@ -115,6 +188,7 @@ impl Reason {
             | Self::WrongMic
             | Self::MissingMechListMic
             | Self::WrongMechListMic
+            | Self::DomainAccount(_)
             | Self::DomainRefused(_) => true,
             Self::Malformed(_)
             | Self::OutOfTurn
@@ -168,6 +242,7 @@ impl fmt::Display for Reason {
                 f.write_str("the channel bindings are not those of this connection")
             }
             Self::NoAccount(why) => f.write_str(why),
+            Self::DomainAccount(fault) => fault.fmt(f),
             Self::DomainRefused(why) => write!(f, "the domain refuses the user: {why}"),
             Self::DomainSilent(why) => write!(f, "the domain was not asked: {why}"),
             Self::Kerberos(fault) => fault.fmt(f),
