@@ -39,6 +39,17 @@ pub struct Domain {
     pub sid: Option<Sid>,
 }
 
+/// The domain or the workgroup that a server is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrimaryDomain {
+    /// The short name.
+    pub name: String,
+    /// The DNS name; empty for a workgroup.
+    pub dns_name: String,
+    /// The SID; None for a workgroup.
+    pub sid: Option<Sid>,
+}
+
 /// A user, a group or a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {

@@ -32,6 +32,7 @@ extern crate std;
 
 mod accounts;
 pub mod client;
+pub mod dssp;
 pub mod endpoint;
 pub mod epm;
 pub mod handles;
@@ -45,7 +46,7 @@ pub mod srvsvc;
 mod verification;
 pub mod wkssvc;
 
-pub use accounts::{Account, Directory, Domain, SidNameUse};
+pub use accounts::{Account, Directory, Domain, PrimaryDomain, SidNameUse};
 pub use client::Client;
 pub use endpoint::{Endpoint, PipeError, PipeRead, Terms, Token, Verdict};
 pub use interface::{Answer, Call, Calls, Carrier, Interface, Outcome};
@@ -77,6 +78,9 @@ impl SyntaxId {
     /// The accounts of a machine, MS-SAMR 2.1.
     pub const SAMR: Self =
         Self::new(0x1234_5778, 0x1234, 0xABCD, [0xEF, 0x00, 0x01, 0x23, 0x45, 0x67, 0x89, 0xAC], 1);
+    /// Directory services setup, MS-DSSP 2.1.
+    pub const DSSP: Self =
+        Self::new(0x3919_286A, 0xB10C, 0x11D0, [0x9B, 0xA8, 0x00, 0xC0, 0x4F, 0xD9, 0x2E, 0xF5], 0);
     /// The endpoint mapper, C706 appendix O.
     pub const EPM: Self =
         Self::new(0xE1AF_8308, 0x5D1F, 0x11C9, [0x91, 0xA4, 0x08, 0x00, 0x2B, 0x14, 0xA0, 0xFA], 3);

@@ -180,8 +180,16 @@ impl wkssvc::WorkstationService for Fixture {
 }
 
 impl crate::lsarpc::Authority for Fixture {
-    fn primary_domain(&self) -> alloc::string::String {
-        "WORKGROUP".to_string()
+    fn primary_domain(&self) -> crate::PrimaryDomain {
+        let (name, dns_name) = ("WORKGROUP".to_string(), alloc::string::String::new());
+        crate::PrimaryDomain { name, dns_name, sid: None }
+    }
+
+    /// One user, by a name that no local account has.
+    fn find_in_primary_domain(&self, name: &str) -> Option<Account> {
+        let sid = Sid::new(5, &[21, 6, 6, 6, 1_105])?;
+        let (domain, name) = ("A".to_string(), (name == "u1").then(|| name.to_string())?);
+        Some(Account { sid, domain, name, kind: SidNameUse::USER })
     }
 }
 
@@ -286,6 +294,10 @@ impl Calls for Server<'_> {
             SyntaxId::SRVSVC => srvsvc::call(opnum, stub, self.services).into(),
             SyntaxId::WKSSVC => wkssvc::call(opnum, stub, self.services).into(),
             SyntaxId::LSARPC => self.lsarpc.call(opnum, stub, self.services).into(),
+            SyntaxId::DSSP => {
+                let domain = || crate::lsarpc::Authority::primary_domain(self.services);
+                crate::dssp::call(opnum, stub, domain).into()
+            }
             _ if crate::samr::PasswordChange::is_opnum(opnum) => {
                 match crate::samr::PasswordChange::parse(opnum, stub) {
                     Err(malformed) => Outcome::Ended(Err(malformed.into())),

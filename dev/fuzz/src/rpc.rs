@@ -6,8 +6,8 @@ use frevo_rpc::samr::{PasswordChange, Sam, Samr};
 use frevo_rpc::srvsvc::{ServerInfo, ServerLimits, ServerService, ServerType, ShareInfo};
 use frevo_rpc::wkssvc::WorkstationService;
 use frevo_rpc::{
-    Account, Call, Calls, Directory, Domain, Endpoint, Outcome, SidNameUse, SyntaxId, Terms,
-    Verdict, lsarpc, samr, srvsvc, wkssvc,
+    Account, Call, Calls, Directory, Domain, Endpoint, Outcome, PrimaryDomain, SidNameUse, SyntaxId,
+    Terms, Verdict, dssp, lsarpc, samr, srvsvc, wkssvc,
 };
 use frevo_wire::dtyp::{FileTime, Sid};
 
@@ -88,8 +88,12 @@ impl WorkstationService for Office {
 }
 
 impl Authority for Office {
-    fn primary_domain(&self) -> String {
-        "WORKGROUP".into()
+    fn primary_domain(&self) -> PrimaryDomain {
+        PrimaryDomain { name: "A".into(), dns_name: "a.test".into(), sid: Some(Sid::BUILTIN) }
+    }
+
+    fn find_in_primary_domain(&self, name: &str) -> Option<Account> {
+        self.find_name(name)
     }
 }
 
@@ -159,6 +163,7 @@ impl Calls for Interfaces {
             SyntaxId::WKSSVC => wkssvc::call(opnum, stub, &Office).into(),
             SyntaxId::EPM => self.epm.call(opnum, stub, &Office).into(),
             SyntaxId::LSARPC => self.lsarpc.call(opnum, stub, &Office).into(),
+            SyntaxId::DSSP => dssp::call(opnum, stub, || Office.primary_domain()).into(),
             _ if PasswordChange::is_opnum(opnum) => match PasswordChange::parse(opnum, stub) {
                 Ok(_) => Outcome::Pending,
                 Err(malformed) => Outcome::Ended(Err(malformed.into())),
@@ -206,7 +211,7 @@ pub fn rpc_endpoint(data: &[u8]) {
         _ => &samr::INTERFACE,
     };
     let terms = match kind & 48 {
-        0 => Terms::of_pipe(interface, 7),
+        0 => Terms::of_pipe(interface, 7).and([&dssp::INTERFACE]),
         16 => Terms::of_pipe(&epm::INTERFACE, 7),
         32 => Terms::of_port(vec![&epm::INTERFACE], 135, 7),
         _ => Terms::of_port(vec![&epm::INTERFACE, &samr::INTERFACE, &lsarpc::INTERFACE], 49_152, 7),

@@ -74,6 +74,13 @@ impl Terms {
         }
     }
 
+    /// These terms, with further interfaces that are spoken on the pipe.
+    #[must_use]
+    pub fn and(mut self, further: impl IntoIterator<Item = &'static Interface>) -> Self {
+        self.interfaces.extend(further);
+        self
+    }
+
     /// The terms of a port of TCP, on which the interfaces are spoken that are for TCP.
     pub fn of_port(interfaces: Vec<&'static Interface>, port: u16, assoc_group_id: u32) -> Self {
         Self {

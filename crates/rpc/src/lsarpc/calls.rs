@@ -7,7 +7,7 @@ use super::{
 use crate::handles::{Granted, Handles, encode_handle_reply, granted};
 use crate::interface::Answer;
 use crate::limits::MAX_LOOKUPS;
-use crate::{Account, Directory, Domain, FaultStatus, SidNameUse};
+use crate::{Account, Directory, Domain, FaultStatus, PrimaryDomain, SidNameUse};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -30,8 +30,11 @@ struct Policy;
 
 /// The local security authority: its data for one caller.
 pub trait Authority: Directory {
-    /// Returns the name of the domain or workgroup that the server is in.
-    fn primary_domain(&self) -> String;
+    /// Returns the domain or the workgroup that the server is in.
+    fn primary_domain(&self) -> PrimaryDomain;
+
+    /// Returns the account of the primary domain with an isolated name, which has no domain before it.
+    fn find_in_primary_domain(&self, name: &str) -> Option<Account>;
 }
 
 /// The interface on one association: its handles.
@@ -147,8 +150,7 @@ fn query(stub: &[u8], handles: &Handles<Policy>, services: &dyn Authority) -> An
     let handle = r.handle("LsarQueryInformationPolicy PolicyHandle")?;
     let class = PolicyInformation(r.u16("LsarQueryInformationPolicy InformationClass")?);
     let told = policy(&handle, VIEW_LOCAL_INFORMATION, handles)?.and_then(|()| {
-        let primary = Domain { name: services.primary_domain(), sid: None };
-        lsa::encode_information(class, &primary, &services.machine())
+        lsa::encode_information(class, &services.primary_domain(), &services.machine())
             .ok_or(Status::INVALID_PARAMETER)
     });
     Ok(told.unwrap_or_else(|status| {
@@ -237,6 +239,15 @@ fn names(
 ) -> Answer {
     let request = LookupNames::parse(stub, form)?;
     let allowed = policy(&request.policy, LOOKUP_NAMES, handles)?;
+    let local_only = request.local_only;
+    let find = |name: &str| {
+        let is_isolated = !name.contains(['\\', '@']);
+        let of_domain = || {
+            let may = is_isolated && !local_only;
+            may.then(|| services.find_in_primary_domain(name)).flatten()
+        };
+        services.find_name(name).or_else(of_domain)
+    };
     let names: Option<Vec<String>> = request.names.into_iter().collect();
     let names = names.filter(|_| request.is_local).ok_or(Status::INVALID_PARAMETER);
     let names = match allowed.and(names) {
@@ -244,7 +255,7 @@ fn names(
         Err(status) => return Ok(LookupReply::<TranslatedSid>::failed(status).encode(form)),
     };
     let (mut domains, mut mapped) = (Referenced::default(), 0usize);
-    let entries = names.iter().map(|name| match services.find_name(name) {
+    let entries = names.iter().map(|name| match find(name) {
         Some(account) => {
             mapped = mapped.saturating_add(1);
             let domain = Some(domains.index(account.in_domain()));

@@ -112,8 +112,10 @@ pub struct LookupNames {
     pub policy: ContextHandle,
     /// Names; none where one is no UTF-16.
     pub names: Vec<Option<String>>,
-    /// True if LookupLevel and LookupOptions are supported by a server without a domain.
+    /// True if LookupLevel and LookupOptions are supported by a server that is no domain controller.
     pub is_local: bool,
+    /// True if isolated names are those of local accounts only.
+    pub local_only: bool,
 }
 
 impl LookupNames {
@@ -146,7 +148,8 @@ impl LookupNames {
         // MS-LSAT 3.1.4.7: only LsarLookupNames3 evaluates the options; the older calls ignore
         // them.
         let known = form != NamesForm::Names3 || matches!(options, 0 | LOCAL_NAMES_ONLY);
-        Ok(Self { policy, names, is_local: level == LOOKUP_WKSTA && known })
+        let local_only = form == NamesForm::Names3 && options == LOCAL_NAMES_ONLY;
+        Ok(Self { policy, names, is_local: level == LOOKUP_WKSTA && known, local_only })
     }
 
     /// Stub data of LsarLookupNames3.

@@ -1,6 +1,6 @@
 //! Opening and querying the policy: MS-LSAD 3.1.4.4.
 
-use super::super::Domain;
+use super::super::{Domain, PrimaryDomain};
 use alloc::string::String;
 use alloc::vec::Vec;
 use frevo_wire::codec::{Malformed, Parsed};
@@ -149,13 +149,16 @@ const ROLE_PRIMARY: u16 = 3;
 /// domain or workgroup that the machine is in, `accounts` the machine's own.
 pub fn encode_information(
     class: PolicyInformation,
-    primary: &Domain,
+    primary: &PrimaryDomain,
     accounts: &Domain,
 ) -> Option<Vec<u8>> {
     let mut w = NdrWriter::new();
     w.pointer(true).u16(class.0);
     match class {
-        PolicyInformation::PRIMARY_DOMAIN => encode_domain(&mut w, primary),
+        PolicyInformation::PRIMARY_DOMAIN => {
+            let domain = Domain { name: primary.name.clone(), sid: primary.sid };
+            encode_domain(&mut w, &domain);
+        }
         PolicyInformation::ACCOUNT_DOMAIN | PolicyInformation::LOCAL_ACCOUNT_DOMAIN => {
             encode_domain(&mut w, accounts)
         }
@@ -163,11 +166,12 @@ pub fn encode_information(
             w.u16(ROLE_PRIMARY);
         }
         PolicyInformation::DNS_DOMAIN | PolicyInformation::DNS_DOMAIN_INT => {
-            // A machine without a domain has no DNS domain name, no DNS forest name and no domain
-            // GUID.
-            w.unicode_head(&primary.name, 1).unicode_head("", 0).unicode_head("", 0);
+            // A machine without a domain has no DNS domain name and no DNS forest name. The GUID of
+            // a domain is not known, nor is a forest of another name, so the domain stands for it.
+            let dns = &*primary.dns_name;
+            w.unicode_head(&primary.name, 1).unicode_head(dns, 0).unicode_head(dns, 0);
             w.u32(0).u32(0).u32(0).u32(0).pointer(primary.sid.is_some());
-            w.unicode(&primary.name, 1).unicode("", 0).unicode("", 0);
+            w.unicode(&primary.name, 1).unicode(dns, 0).unicode(dns, 0);
             if let Some(sid) = &primary.sid {
                 w.sid(sid);
             }

@@ -290,3 +290,26 @@ fn what_was_translated_is_ignored_on_input() {
     long[at] = 1;
     assert!(LookupSids::parse(&long, SidsForm::Sids2).is_err());
 }
+
+/// MS-LSAT 3.1.4.5: an isolated name is looked up here, then in the primary domain, unless the
+/// client wants local accounts only.
+#[test]
+fn isolated_names_of_the_domain() {
+    let services = fixture();
+    let mut lsa = Lsarpc::default();
+    let open = OpenPolicy::encode(AccessMask(0x0000_0800), "\\\\x");
+    let reply = lsa.call(OPEN_POLICY2, &open, &services).unwrap();
+    let policy = NdrReader::new(&reply).handle("").unwrap();
+    for (options, name, is_found) in
+        [(0u32, "u1", true), (0x8000_0000, "u1", false), (0, "u2", false), (0, "B\\u1", false)]
+    {
+        let mut stub = LookupNames::encode(&policy, &[name]);
+        // LookupOptions and ClientRevision end the arguments.
+        let at = stub.len() - 8;
+        stub[at..at + 4].copy_from_slice(&options.to_le_bytes());
+        let reply = lsa.call(LOOKUP_NAMES3, &stub, &services).unwrap();
+        let reply = LookupReply::<TranslatedSid>::parse(&reply, NamesForm::Names3, 1).unwrap();
+        let sid = reply.entries[0].sid.map(|sid| sid.to_string());
+        assert_eq!(sid.as_deref(), is_found.then_some("S-1-5-21-6-6-6-1105"), "{name} {options:x}");
+    }
+}
