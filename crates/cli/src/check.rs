@@ -14,7 +14,7 @@ use crate::plural::counted;
 use crate::serve::listen::addresses_of;
 use crate::serve::run_accounts::user_map;
 use crate::serve::{confine, directory};
-use crate::{accounts, configured, keytab, passwords, resolved, state};
+use crate::{accounts, administrators, configured, keytab, passwords, resolved, state};
 use crate::{config_contradictions, config_names};
 use frevo_wire::fscc::fold_name;
 
@@ -56,7 +56,7 @@ pub(crate) fn run(check: &Check) -> Done {
             text: text_of(fault),
         })
         .collect();
-    let mut users = 0;
+    let (mut users, mut administrators) = (0, String::new());
     if let Some(config) = &config {
         let whole = (path.display().to_string(), None);
         findings.extend(of_shares(config, &sources));
@@ -69,6 +69,9 @@ pub(crate) fn run(check: &Check) -> Done {
             Ok(file) => {
                 findings.extend(config_names::find(config, &file, &sources));
                 users = known_users(config, &file).len();
+                let keys = keytab::read(config).ok().flatten();
+                let joined = administrators::joined(config, keys.as_ref());
+                administrators = administrators::sentence(config, &file, &joined);
             }
             Err(failure) => findings.push(Finding {
                 place: whole.clone(),
@@ -98,7 +101,8 @@ pub(crate) fn run(check: &Check) -> Done {
     let (shares, users) = (counted(config.shares.len(), "share"), counted(users, "user"));
     let confined = confine::outlook(config.server.confinement);
     let rpc = rpc_outlook(&config.rpc);
-    let lines = format!("{confined}\n{rpc}{}: ok ({shares}, {users})\n", path.display());
+    let shown = path.display();
+    let lines = format!("{confined}\n{rpc}{administrators}\n{shown}: ok ({shares}, {users})\n");
     print_text(&lines)
 }
 
@@ -156,6 +160,18 @@ fn of_shares(config: &Config, sources: &Sources) -> Vec<Finding> {
 fn of_domain_names(config: &Config, sources: &Sources) -> Vec<Finding> {
     let unresolved = directory::unresolved(config);
     let mut findings = Vec::new();
+    for who in config.server.administrators() {
+        let name = directory::name_of(who);
+        let Some((_, why)) = unresolved.iter().find(|(of, _)| *of == name) else { continue };
+        let text = format!(
+            "administrators: {who} is not resolved: {why}; meanwhile nobody administers the server by it"
+        );
+        findings.push(Finding {
+            place: place_of_administrators(config, sources),
+            is_fault: false,
+            text,
+        });
+    }
     for share in &config.shares {
         for who in share.names_of_domains() {
             let name = directory::name_of(who);
@@ -170,6 +186,15 @@ fn of_domain_names(config: &Config, sources: &Sources) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The place of the list `administrators`.
+pub(crate) fn place_of_administrators(
+    config: &Config,
+    sources: &Sources,
+) -> (String, Option<usize>) {
+    let span = config.server.administrators.as_ref().map(toml::Spanned::span).unwrap_or_default();
+    sources.place(&span)
 }
 
 /// A server that is not called like its machine account.

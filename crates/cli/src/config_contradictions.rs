@@ -5,12 +5,20 @@ use frevo_config::{
 };
 use frevo_wire::fscc::eq_ignore_case;
 
-use crate::check::Finding;
+use crate::check::{Finding, place_of_administrators};
 use crate::config_sources::Sources;
 
 /// The contradictions of all shares.
 pub(crate) fn find(config: &Config, sources: &Sources) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let mut administrators = config.server.administrators().iter();
+    if let Some(why) = no_domain_users(config)
+        && let Some(who) = administrators.find(|who| who.domain().is_some())
+    {
+        let place = place_of_administrators(config, sources);
+        let text = format!("administrators has {who}, but {why}");
+        findings.push(Finding { place, is_fault: true, text });
+    }
     for share in &config.shares {
         for (key, why) in of_share(share, config) {
             let place = sources.place_of_key(&share.name.span(), key);
@@ -27,19 +35,24 @@ fn in_both(a: &[Who], b: &[Who]) -> Option<String> {
     a.iter().find(is_in_b).map(|who| who.as_str().to_owned())
 }
 
-/// Names of domains whose users cannot log on.
-fn of_domain_names(share: &ShareSection, config: &Config) -> Vec<(&'static str, String)> {
+/// The reason why no user of a domain can log on. None if they can.
+fn no_domain_users(config: &Config) -> Option<&'static str> {
     let winbind = config.server.winbind_domains.as_ref();
     let passes_on = winbind.is_some_and(|domains| !domains.get_ref().is_empty());
-    let why = match &config.kerberos {
-        kerberos if kerberos.realms.is_some() => {
-            "realms of [kerberos] makes users of domains accounts; write the name of the account"
-        }
-        kerberos if kerberos.keytab.is_none() && !passes_on => {
-            "no user of a domain can log on; set keytab of [kerberos], or winbind_domains of [server]"
-        }
-        _ => return Vec::new(),
-    };
+    match &config.kerberos {
+        kerberos if kerberos.realms.is_some() => Some(
+            "realms of [kerberos] makes users of domains accounts; write the name of the account",
+        ),
+        kerberos if kerberos.keytab.is_none() && !passes_on => Some(
+            "no user of a domain can log on; set keytab of [kerberos], or winbind_domains of [server]",
+        ),
+        _ => None,
+    }
+}
+
+/// Names of domains whose users cannot log on.
+fn of_domain_names(share: &ShareSection, config: &Config) -> Vec<(&'static str, String)> {
+    let Some(why) = no_domain_users(config) else { return Vec::new() };
     let lists = [
         ("allow", &share.allow),
         ("deny", &share.deny),

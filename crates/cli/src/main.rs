@@ -3,6 +3,7 @@
 
 mod accounts;
 mod admin;
+mod administrators;
 mod arguments;
 mod bench;
 mod bounded_input;
@@ -37,6 +38,7 @@ mod trusted_file;
 mod unix_accounts;
 mod user;
 mod value_words;
+mod wbinfo;
 
 use std::process::ExitCode;
 

@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::secret_file;
 
 /// The account file in a state directory.
-const USERS: &str = "users";
+pub(crate) const USERS: &str = "users";
 /// The server's identity in a state directory.
 const SERVER_GUID: &str = "server-guid";
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +16,7 @@ use super::idmap::IdmapSection;
 use super::interface::InterfaceSection;
 use super::kerberos::KerberosSection;
 use super::listen::Listen;
-use super::names::{AccountName, MachineSid, ServerName, is_domain};
+use super::names::{AccountName, MachineSid, ServerName, Who, is_domain};
 use super::recycle::RecycleSection;
 use super::rpc::RpcSection;
 use super::server_limits::LimitsSection;
@@ -113,6 +114,10 @@ pub struct ServerSection {
     pub require_mic: Option<bool>,
     /// A session may authenticate anew without an account.
     pub anonymous: Option<bool>,
+    /// Users and groups that administer the server.
+    pub administrators: Option<Spanned<Vec<Who>>>,
+    /// False takes the rights of administrators from Domain Admins.
+    pub domain_admins: Option<bool>,
     /// The users who may list accounts.
     pub account_listing: Option<AccountListingChoice>,
     /// Announcement on the local network.
@@ -215,6 +220,7 @@ impl Config {
         faults.extend(self.audit.faults(text));
         faults.extend(self.kerberos.faults(self.server.ntlm.as_ref(), text));
         faults.extend(self.fault_of_winbind(text));
+        faults.extend(self.server.fault_of_administrators(text));
         let idmaps = IdmapSection::faults(&self.idmaps);
         faults.extend(idmaps.into_iter().map(|(span, what)| Fault::at(text, &span, what)));
         let interfaces = InterfaceSection::faults(&self.interfaces);
@@ -245,6 +251,13 @@ impl Config {
         })
     }
 
+    /// Returns the users and groups of domains in all rules: of shares, and of who administers.
+    pub fn names_of_domains(&self) -> impl Iterator<Item = &Who> {
+        let administrators = self.server.administrators().iter();
+        let administrators = administrators.filter(|who| who.domain().is_some());
+        self.shares.iter().flat_map(ShareSection::names_of_domains).chain(administrators)
+    }
+
     /// Settings of `[server]` that contradict each other.
     pub fn contradictions(&self) -> Vec<Fault> {
         let sections = self.admin.faults().into_iter().chain(self.rpc.faults());
@@ -253,6 +266,24 @@ impl Config {
 }
 
 impl ServerSection {
+    /// Returns the users and groups that the file makes administrators.
+    pub fn administrators(&self) -> &[Who] {
+        self.administrators.as_ref().map_or(&[], |listed| listed.get_ref())
+    }
+
+    /// A group that every user is in.
+    fn fault_of_administrators(&self, text: &str) -> Option<Fault> {
+        let listed = self.administrators.as_ref()?;
+        let sid = |who: &Who| who.group()?.parse::<Sid>().ok();
+        let everybody =
+            [Sid::EVERYONE, Sid::NETWORK, Sid::ANONYMOUS, Sid::AUTHENTICATED_USERS, Sid::USERS];
+        let is_everybody = |who: &&Who| sid(who).is_some_and(|sid| everybody.contains(&sid));
+        let who = listed.get_ref().iter().find(is_everybody)?;
+        let what = format!("administrators: every user is in {who}");
+        let hint = "name the users and groups that administer the server";
+        Some(Fault::at(text, &listed.span(), what).hint(hint))
+    }
+
     fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut fault = |what: &str, hint: &str| {

@@ -101,7 +101,9 @@ mod serve;
 mod shares;
 
 #[doc(inline)]
-pub use access::{access_rules, domain_logons, domain_names, id_map, share_access, user_map};
+pub use access::{
+    access_rules, administrators, domain_logons, domain_names, id_map, share_access, user_map,
+};
 #[doc(inline)]
 pub use base::{panics, quoted};
 #[cfg(feature = "traces")]
@@ -113,6 +115,8 @@ pub use objects::settings;
 #[doc(inline)]
 pub use shares::folders;
 
+#[doc(inline)]
+pub use access::kerberos::KeySource;
 #[doc(inline)]
 pub use audit::Events;
 #[doc(inline)]

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use frevo_config::{
     AccountListingChoice, Config, EncryptionChoice, IdmapSection, InterfaceSection, LimitsSection,
-    Numbers, SigningChoice, Size,
+    Numbers, ServerSection, SigningChoice, Size, Who,
 };
+use frevo_server::administrators::AdministratorRules;
 use frevo_server::id_map::{IdMap, IdRange};
 use frevo_server::settings::{AccountListing, Encryption, InterfaceOverride, Signing};
 use frevo_server::{Limits, Settings};
@@ -66,6 +67,7 @@ pub(crate) fn settings(config: &Config, name: &str, guid: Guid) -> Settings {
     let minutes = config.limits.idle_session_minutes;
     settings.idle_session_minutes = minutes.unwrap_or(settings.idle_session_minutes);
     settings.anonymous = section.anonymous.unwrap_or(settings.anonymous);
+    settings.administrators = administrators(section);
     if let Some(choice) = section.account_listing {
         settings.account_listing = account_listing(choice);
     }
@@ -75,6 +77,12 @@ pub(crate) fn settings(config: &Config, name: &str, guid: Guid) -> Settings {
         settings.target_names.clone_from(names);
     }
     settings
+}
+
+/// Returns the rules by which users administer the server.
+fn administrators(section: &ServerSection) -> AdministratorRules {
+    let named = section.administrators().iter().map(Who::as_str);
+    AdministratorRules::new(named, section.domain_admins.unwrap_or(true))
 }
 
 const fn encryption(choice: EncryptionChoice) -> Encryption {

@@ -11,6 +11,7 @@ use frevo_wire::dtyp::{AccessMask, Sid};
 use frevo_wire::fscc::fold_name;
 
 use crate::access::domain_names::DomainSids;
+use crate::access::principals::Principals;
 use crate::access::share_access::AccessList;
 
 /// Users and groups as a list has them, in lower case. Its length hardly shows in the time
@@ -91,6 +92,33 @@ impl Names {
         self.domain_users.contains(user)
             || self.domain_users.iter().any(is_user)
             || self.domain_groups.iter().any(is_member)
+    }
+
+    /// True for a caller that the list has beyond doubt: users and groups of domains count by their
+    /// SIDs alone, since a controller of any domain tells the names of its users.
+    pub(crate) fn certainly_has(&self, caller: &Caller<'_>) -> bool {
+        let is_member = || caller.groups.iter().any(|group| self.groups.contains(group));
+        let has_sid = || self.sids.iter().any(|sid| caller.token.contains(sid));
+        let has_name = |name: &String, is_it: &dyn Fn(&Sid) -> bool| {
+            caller.domain_sids.find(name).is_some_and(is_it)
+        };
+        let is_user = |sid: &Sid| caller.token.user() == sid;
+        let has_group = |sid: &Sid| caller.token.contains(sid);
+        self.users.contains(&fold_name(caller.user))
+            || is_member()
+            || has_sid()
+            || self.domain_users.iter().any(|name| has_name(name, &is_user))
+            || self.domain_groups.iter().any(|name| has_name(name, &has_group))
+    }
+
+    /// Returns the SIDs of the users and groups in the list, as far as they are known. The accounts
+    /// of a group of the account file stand in its place.
+    pub(crate) fn sids(&self, known: &Principals<'_>, domain_sids: &DomainSids) -> Vec<Sid> {
+        let mut sids: Vec<Sid> = self.sids.iter().copied().collect();
+        let users = self.users.iter().filter_map(|name| known.account_sid(name));
+        sids.extend(users.chain(self.groups.iter().flat_map(|name| known.group_sids(name))));
+        sids.extend(self.of_domains().filter_map(|name| domain_sids.find(name)).copied());
+        sids
     }
 
     /// True when a list that takes rights away must be assumed to have the caller, whose

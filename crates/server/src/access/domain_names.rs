@@ -42,22 +42,73 @@ pub trait DomainDirectory: Send + Sync + fmt::Debug {
 
     /// Returns the users and groups of SIDs.
     fn principals(&self, sids: &[Sid]) -> Lookup<Principal>;
+
+    /// Returns the SIDs that an earlier run of the server kept.
+    fn kept(&self) -> DomainSids {
+        DomainSids::default()
+    }
+
+    /// Keeps SIDs for a later run, which may start while nobody answers.
+    fn keep(&self, _: &DomainSids) {}
+
+    /// Returns the domains that the server is a member of. A domain that nobody has answered for is
+    /// None.
+    fn joined(&self) -> Lookup<JoinedDomain> {
+        Lookup { found: Vec::new(), silent: None }
+    }
 }
 
-/// The SIDs of names of domains that rules of shares have, by name in lower case.
+/// A domain that the server is a member of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinedDomain {
+    /// The short name.
+    pub name: String,
+    /// The DNS name; empty where it is not known.
+    pub dns_name: String,
+    /// The SID, below which its users and groups have theirs.
+    pub sid: Sid,
+}
+
+/// The SIDs of names of domains that rules have, by name in lower case, and the joined domains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DomainSids(HashMap<String, Sid>);
+pub struct DomainSids {
+    by_name: HashMap<String, Sid>,
+    joined: Vec<JoinedDomain>,
+}
 
 impl DomainSids {
     /// Returns the SID of a name in lower case. None while it is not resolved.
     pub fn find(&self, name: &str) -> Option<&Sid> {
-        self.0.get(name)
+        self.by_name.get(name)
+    }
+
+    /// Returns the joined domains, as far as their SIDs are known.
+    pub fn joined(&self) -> &[JoinedDomain] {
+        &self.joined
+    }
+
+    /// Returns the SIDs by name.
+    pub fn by_name(&self) -> impl Iterator<Item = (&str, &Sid)> {
+        self.by_name.iter().map(|(name, sid)| (name.as_str(), sid))
+    }
+
+    /// Leaves SIDs of this machine out.
+    fn of_domains(mut self) -> Self {
+        self.by_name.retain(|_, sid| is_of_domain(sid));
+        self.joined.retain(|domain| is_of_domain(&domain.sid));
+        self
+    }
+
+    /// Replaces the joined domains.
+    #[must_use]
+    pub fn with_joined(self, joined: Vec<JoinedDomain>) -> Self {
+        Self { joined, ..self }
     }
 }
 
 impl FromIterator<(String, Sid)> for DomainSids {
     fn from_iter<I: IntoIterator<Item = (String, Sid)>>(names: I) -> Self {
-        Self(names.into_iter().collect())
+        Self { by_name: names.into_iter().collect(), joined: Vec::new() }
     }
 }
 
@@ -100,6 +151,7 @@ impl DomainNames {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
+        shared.sids.store(Arc::new(directory.kept().of_domains()));
         let asking = Asking { directory, shared, silent: false, missing: BTreeSet::new() };
         // The thread ends as soon as the server drops the sender of this channel.
         std::thread::Builder::new()
@@ -108,15 +160,10 @@ impl DomainNames {
             .map(drop)
     }
 
-    /// Takes the names that rules have from now on, in lower case.
+    /// Takes the names that rules have from now on, in lower case, and has all of them asked for.
     pub(crate) fn want(&self, names: BTreeSet<String>) {
-        {
-            let mut wanted = self.shared.wanted.lock();
-            if *wanted == names {
-                return;
-            }
-            *wanted = names;
-        }
+        *self.shared.wanted.lock() = names;
+        // Names that were there before are asked for too: their SIDs may have changed.
         if let Some(questions) = self.questions.get() {
             // If the queue is full, the question is dropped, because the thread soon looks up the
             // names of the rules anyway.
@@ -136,8 +183,11 @@ impl DomainNames {
             let mut asked = self.shared.asked.lock();
             let end = Instant::now() + patience;
             let is_done = |asked: &Option<BTreeSet<String>>| {
-                let wanted = self.shared.wanted.lock();
-                wanted.is_empty() || asked.as_ref() == Some(&*wanted)
+                let (wanted, sids) = (self.shared.wanted.lock(), self.sids());
+                // With SIDs that were kept nobody has to wait.
+                let is_kept =
+                    !sids.joined.is_empty() && wanted.iter().all(|name| sids.find(name).is_some());
+                asked.as_ref() == Some(&*wanted) || is_kept
             };
             while !is_done(&asked) {
                 if self.shared.told.wait_until(&mut asked, end).timed_out() {
@@ -223,7 +273,7 @@ fn normal(name: &str) -> Option<String> {
 
 /// True for a SID that a domain gives, MS-DTYP 2.4.2.4. No directory may say that a name of a domain
 /// is a group of this machine.
-fn is_of_domain(sid: &Sid) -> bool {
+pub(crate) fn is_of_domain(sid: &Sid) -> bool {
     sid.authority() == 5 && sid.sub_authorities().first() == Some(&21)
 }
 
@@ -267,8 +317,8 @@ impl Asking {
         let asked = self.shared.wanted.lock().clone();
         let wanted: Vec<String> = asked.iter().cloned().collect();
         let before = self.shared.sids.load_full();
+        let (joined, mut is_certain) = self.joined(&before);
         let mut sids = HashMap::new();
-        let mut is_certain = true;
         for names in wanted.chunks(DOMAIN_NAMES_PER_QUESTION) {
             let answer = self.directory.sids(names);
             let answers = self.note(answer, names.len());
@@ -283,10 +333,40 @@ impl Asking {
             }
         }
         let is_whole = sids.len() == wanted.len();
-        self.shared.sids.store(Arc::new(DomainSids(sids)));
+        let sids = DomainSids { by_name: sids, joined };
+        if sids != *before {
+            self.directory.keep(&sids);
+        }
+        self.shared.sids.store(Arc::new(sids));
         *self.shared.asked.lock() = Some(asked);
         self.shared.told.notify_all();
         if is_whole && is_certain { DOMAIN_NAMES_FRESH } else { DOMAIN_NAMES_AGAIN }
+    }
+
+    /// Asks for the joined domains. Returns them, and true if all have answered. Those that are known
+    /// stay while nobody answers.
+    fn joined(&mut self, before: &DomainSids) -> (Vec<JoinedDomain>, bool) {
+        let answer = self.directory.joined();
+        if answer == (Lookup { found: Vec::new(), silent: None }) {
+            return (Vec::new(), true);
+        }
+        let count = answer.found.len();
+        let answers = self.note(answer, count);
+        if !answers.is_certain && answers.found.iter().all(Option::is_none) {
+            return (before.joined.clone(), false);
+        }
+        let mut found: Vec<JoinedDomain> = answers.found.into_iter().flatten().collect();
+        found.retain(|domain| is_of_domain(&domain.sid));
+        let is_new = |domain: &&JoinedDomain| !found.iter().any(|known| known.sid == domain.sid);
+        if !answers.is_certain {
+            let kept: Vec<JoinedDomain> = before.joined.iter().filter(is_new).cloned().collect();
+            found.extend(kept);
+        }
+        for domain in found.iter().filter(|domain| !before.joined.contains(domain)) {
+            tracing::info!(target: "frevo::server", domain = %domain.name, sid = %domain.sid,
+                "the server is a member of this domain");
+        }
+        (found, answers.is_certain)
     }
 
     fn tell_missing(&mut self, names: &[String], sids: &HashMap<String, Sid>) {
@@ -295,8 +375,8 @@ impl Asking {
                 self.missing.remove(name);
             } else if self.missing.insert(name.clone()) {
                 tracing::error!(target: "frevo::server", name = %name,
-                    "rules of shares name a user or group that its domain does not know; lists that \
-                     deny it refuse all users of domains, and lists that allow it let nobody in by it");
+                    "rules name a user or group that its domain does not know; lists that deny it \
+                     refuse all users of domains, and lists that allow it let nobody in by it");
             }
         }
     }

@@ -93,7 +93,7 @@ fn is_of_controller(sid: &Sid, machine: &Sid) -> bool {
 
 /// Returns the token of a user of a domain: the SIDs that its controller gives, and those of the
 /// host's user that operations run as. `machine` is the SID of this server.
-pub(crate) fn token(pac: &LogonInfo, host: Option<&HostUser>, machine: &Sid) -> Arc<Token> {
+pub(crate) fn token(pac: &LogonInfo, host: Option<&HostUser>, machine: &Sid) -> Token {
     let unix: Vec<Sid> = host.map_or_else(Vec::new, |host| {
         let groups = host.unix.groups.iter().map(|gid| Sid::unix_group(*gid));
         [Sid::unix_user(host.unix.uid)].into_iter().chain(groups).collect()
@@ -101,7 +101,7 @@ pub(crate) fn token(pac: &LogonInfo, host: Option<&HostUser>, machine: &Sid) -> 
     let all = Token::WELL_KNOWN.into_iter().chain([Sid::USERS]);
     let given = pac.groups.iter().filter(|sid| is_of_controller(sid, machine));
     let all = all.chain(given.copied()).chain(unix);
-    Arc::new(Token::new(pac.user, pac.primary_group, all, Privileges::EMPTY))
+    Token::new(pac.user, pac.primary_group, all, Privileges::EMPTY)
 }
 
 /// Returns the time at which a session ends. None for one that does not end by itself.

@@ -24,6 +24,9 @@ pub struct Identity {
     pub groups: Arc<[String]>,
     /// The user of the host, where a share needs one.
     pub host: OnHost,
+    /// The group or the entry of `administrators` by which the user administers the server. None for
+    /// other users.
+    pub administers_by: Option<Arc<str>>,
     /// True for an account of this server: its sessions end when it is removed.
     pub is_local: bool,
 }
@@ -42,6 +45,7 @@ impl Identity {
             token: Arc::new(Token::nobody()),
             groups: Arc::default(),
             host: OnHost::Unknown,
+            administers_by: None,
             is_local: false,
         }
     }

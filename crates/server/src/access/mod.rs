@@ -7,6 +7,7 @@
 
 pub mod access_rules;
 pub(crate) mod actor;
+pub mod administrators;
 pub mod domain_logons;
 pub mod domain_names;
 pub(crate) mod domain_users;

@@ -125,24 +125,16 @@ impl Principals<'_> {
         self.machine.with_rid(rid).unwrap_or(self.machine)
     }
 
-    /// The token of `user` for access checks. `unix` are further SIDs, of the host's user that
-    /// operations run as.
+    /// The token of the account `user` for access checks, before it is decided if the account
+    /// administers the server. `unix` are further SIDs, of the host's user that operations run as.
     pub fn token(&self, user: &str, unix: &[Sid]) -> Token {
         let membership = self.accounts.membership(user);
         let groups = membership.as_ref().map_or(&[][..], |membership| &membership.groups);
         let groups: Vec<Sid> = groups.iter().map(|name| self.group_sid(name)).collect();
-        let privileges = if groups.contains(&Sid::ADMINISTRATORS) {
-            Privileges::SECURITY
-                | Privileges::TAKE_OWNERSHIP
-                | Privileges::RESTORE
-                | Privileges::MANAGE_VOLUME
-        } else {
-            Privileges::EMPTY
-        };
         let all = Token::WELL_KNOWN.into_iter().chain([Sid::USERS]).chain(groups);
         let all = all.chain(unix.iter().copied());
         let sid = self.user_sid(user, membership.as_ref());
-        Token::new(sid, self.with_rid(USERS_RID), all, privileges)
+        Token::new(sid, self.with_rid(USERS_RID), all, Privileges::EMPTY)
     }
 
     /// The principal with this SID.
@@ -251,8 +243,29 @@ impl Principals<'_> {
         aliases.filter(|(sid, ..)| in_it(sid)).filter_map(|(sid, ..)| self.find_sid(sid)).collect()
     }
 
+    /// The SID of the account with this name.
+    pub(crate) fn account_sid(&self, name: &str) -> Option<Sid> {
+        let membership = self.accounts.membership(name)?;
+        Some(self.user_sid(&membership.name, Some(&membership)))
+    }
+
+    /// The accounts in a group of the account file; the host's group of this name where the file has
+    /// none.
+    pub(crate) fn group_sids(&self, name: &str) -> Vec<Sid> {
+        let folded = fold_name(name);
+        let all = self.accounts.memberships(ACCOUNTS_LISTED);
+        let is_in = |of: &&Membership| of.groups.iter().any(|group| fold_name(group) == folded);
+        let found: Vec<Sid> =
+            all.iter().filter(is_in).map(|of| self.user_sid(&of.name, Some(of))).collect();
+        if !found.is_empty() {
+            return found;
+        }
+        let group = self.host.group_id(name).ok().flatten();
+        group.map(Sid::unix_group).into_iter().collect()
+    }
+
     /// The members of a group: all accounts are in the machine's None, and None is in
-    /// BUILTIN\Users.
+    /// BUILTIN\Users. Those of domains are with [`Administrators`](super::administrators::Administrators).
     pub fn members(&self, group: &Sid) -> Vec<Sid> {
         let none = self.with_rid(USERS_RID);
         if *group == Sid::USERS {
@@ -475,7 +488,8 @@ mod tests {
         let (ann, bob) = (principals.token("ANN", &[]), principals.token("bob", &[]));
         let staff = principals.group_sid("Staff");
         assert!(ann.contains(&staff) && !bob.contains(&staff));
-        assert!(ann.holds(Privileges::SECURITY) && !bob.holds(Privileges::SECURITY));
+        assert!(ann.contains(&Sid::ADMINISTRATORS) && !bob.contains(&Sid::ADMINISTRATORS));
+        assert!(ann.privileges().is_empty(), "that is decided later");
         assert!(bob.contains(&Sid::EVERYONE) && bob.contains(&Sid::USERS));
         assert_eq!(bob.user(), &machine.with_rid(1_001).unwrap());
     }

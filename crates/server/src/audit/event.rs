@@ -189,6 +189,14 @@ impl Event {
         Self { identity, ..self }
     }
 
+    /// The event with the group or the entry by which its user administers the server, if one does.
+    pub(crate) fn administering(self, ground: Option<&str>) -> Self {
+        match ground {
+            Some(ground) => self.with("administers_by", ground),
+            None => self,
+        }
+    }
+
     /// The event with one more field.
     pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.details.push((name, value.into()));

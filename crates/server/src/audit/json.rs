@@ -160,6 +160,7 @@ mod tests {
             token: Arc::new(Token::new(sid, sid, [], Privileges::EMPTY)),
             groups: Arc::default(),
             host: crate::access::host_users::OnHost::Unknown,
+            administers_by: None,
             is_local,
         };
         let told = |identity| {

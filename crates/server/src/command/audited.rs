@@ -29,9 +29,11 @@ pub(crate) fn logged_on(
 ) {
     let Some(audit) = rq.server().audit.get() else { return };
     let identity = rq.server().session(session).and_then(|session| session.identity());
+    let ground = identity.as_ref().and_then(|identity| identity.administers_by.clone());
     let event = Event::new(Kind::Logon)
         .from(Source { session, peer: rq.connection.peer })
         .by(identity)
+        .administering(ground.as_deref())
         .with("workstation", cut(&done.identity.workstation, AUDIT_VALUE_BYTES))
         .with("purpose", purpose)
         .with("mechanism", format!("{:?}", done.identity.mechanism()))

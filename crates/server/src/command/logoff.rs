@@ -20,7 +20,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if !session.under_way.end() {
         return Err(Status::USER_SESSION_DELETED.into());
     }
-    rq.server().close_session(&session);
+    rq.server().close_session(&session, "the client logged off");
     session.under_way.drained().await;
     logoff::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)

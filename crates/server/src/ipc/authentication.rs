@@ -45,7 +45,14 @@ impl Exchange {
     async fn step(&mut self, peer: &Peer, token: &[u8]) -> Result<Step, Refusal> {
         let server = &peer.server;
         let accounts = server.accounts();
-        let step = self.acceptor.step(token, server.ambient.now().0, &*accounts)?;
+        let acceptor = &mut self.acceptor;
+        let mut step = acceptor.step(token, server.ambient.now().0, &*accounts)?;
+        if let Step::Retry(_, refusal) = &step
+            && refusal.needs_other_keys()
+        {
+            let again = logon::with_other_keys(server, acceptor, token, step, &accounts);
+            step = Box::pin(again).await?;
+        }
         let Step::Ask(question) = step else { return Ok(step) };
         let answer = server.domain_logons.ask(*question).await;
         self.acceptor.answer(answer)

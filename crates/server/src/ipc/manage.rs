@@ -7,13 +7,12 @@ use std::time::Duration;
 use frevo_net::watchdog::Moment;
 use frevo_rpc::WinError;
 use frevo_rpc::srvsvc::{ConnectionInfo, FileInfo, SessionInfo};
-use frevo_wire::dtyp::{AccessMask, Sid};
+use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::fold_name;
 
 use super::services::Caller;
 use crate::objects::activity::Entry;
-use crate::objects::kick::Kick;
-use crate::objects::kick::kick;
+use crate::objects::kick::{Administrator, Kick, kick};
 use crate::objects::open::{Open, OpenTarget, path_of};
 use crate::objects::server::ServerState;
 use crate::objects::session::{Identity, Session};
@@ -50,10 +49,9 @@ const fn file_number(open: &Open) -> u32 {
     open.file_id.volatile as u32
 }
 
-/// True for members of Administrators.
+/// True for users who administer the server by the accounts and rules of now.
 pub(super) fn is_administrator(server: &ServerState, identity: &Identity) -> bool {
-    let user = &*identity.user;
-    !user.is_empty() && server.token(user, None).contains(&Sid::ADMINISTRATORS)
+    server.decide_again(identity).ground.is_some()
 }
 
 impl Caller<'_> {
@@ -158,10 +156,11 @@ impl Caller<'_> {
     /// takes long: the answer does not wait.
     fn end(&self, kicks: Vec<Kick>) -> Result<(), WinError> {
         let runtime = self.manager.clone().ok_or(WinError::ACCESS_DENIED)?;
-        let (server, by) = (Arc::clone(self.server), self.user.to_owned());
+        let (server, name) = (Arc::clone(self.server), self.user.to_owned());
+        let ground = self.identity.administers_by.clone();
         let end = async move {
             for one in &kicks {
-                kick(&server, one, &by).await;
+                kick(&server, one, Administrator { name: &name, ground: ground.as_deref() }).await;
             }
         };
         if frevo_net::file_io::stays() {

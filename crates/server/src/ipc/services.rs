@@ -15,15 +15,16 @@ use frevo_rpc::srvsvc::{
     ShareSettings, ShareType,
 };
 use frevo_rpc::wkssvc::WorkstationService;
-use frevo_rpc::{self as rpc, Account, Directory, Domain, SidNameUse, WinError};
+use frevo_rpc::{self as rpc, Account, Directory, Domain, PrimaryDomain, SidNameUse, WinError};
 use frevo_store::security::Token;
 use frevo_wire::dtyp::{FileTime, Sid};
+use frevo_wire::fscc::eq_ignore_case;
 use tokio::runtime::Handle;
 
-use super::manage::number;
+use super::manage::{self, number};
 use super::table;
 use crate::access::access_rules;
-use crate::access::domain_names::DomainNames;
+use crate::access::domain_names::{DomainNames, JoinedDomain};
 use crate::access::principals::{Listing, Principal, Principals, Use};
 use crate::access::share_access::AccessList;
 use crate::base::host::HostUser;
@@ -63,6 +64,7 @@ impl CallEnds {
 /// The server, as told to the user of one session.
 pub(super) struct Caller<'a> {
     pub(super) server: &'a Arc<ServerState>,
+    pub(super) identity: &'a Identity,
     pub(super) user: &'a str,
     /// The groups of the user, in lower case.
     pub(super) groups: &'a [String],
@@ -94,6 +96,7 @@ impl<'a> Caller<'a> {
     ) -> Self {
         Self {
             server,
+            identity,
             user: &identity.user,
             groups: &identity.groups,
             groups_are_known: identity.host.is_known(),
@@ -117,6 +120,14 @@ impl<'a> Caller<'a> {
         }
         let deadline = *self.names_until.get_or_init(|| Instant::now() + DOMAIN_NAMES_TIMEOUT);
         ask(&self.server.domain_names, deadline)
+    }
+
+    /// The joined domain that `is_it` means, for a caller who is logged on.
+    fn joined(&self, is_it: impl Fn(&JoinedDomain) -> bool) -> Option<Principal> {
+        let sids = self.server.domain_names.sids();
+        let domain = sids.joined().iter().find(|domain| is_it(domain))?;
+        let (sid, domain, name) = (domain.sid, domain.name.clone(), String::new());
+        (!self.user.is_empty()).then_some(Principal { sid, domain, name, kind: Use::Domain })
     }
 
     /// IPC$ is told though it is hidden: clients expect to see it. A share that
@@ -197,9 +208,12 @@ impl Directory for Caller<'_> {
 
     /// The caller's account; one that no list has goes by the name of its logon.
     fn caller(&self) -> Option<Account> {
-        let sid = *self.server.token(self.user, None).user();
+        let sid = *self.token.user();
         let unlisted = || {
-            let (domain, name) = (self.machine().name, self.user.to_owned());
+            let (domain, name) = match self.user.split_once('\\') {
+                Some((domain, name)) => (domain.to_owned(), name.to_owned()),
+                None => (self.machine().name, self.user.to_owned()),
+            };
             Account { sid, domain, name, kind: SidNameUse::USER }
         };
         Some(self.find_sid(&sid).unwrap_or_else(unlisted))
@@ -207,13 +221,22 @@ impl Directory for Caller<'_> {
 
     fn find_sid(&self, sid: &Sid) -> Option<Account> {
         let find = |known: &Principals<'_>| known.find_sid_in(&self.listing, sid);
-        let found = self.server.with_principals(find);
+        let found = self.server.with_principals(find).or_else(|| {
+            let is_it = |domain: &JoinedDomain| domain.sid == *sid;
+            self.joined(is_it)
+        });
         found.or_else(|| self.of_domain(|names, until| names.find_sid(sid, until))).map(account)
     }
 
     fn find_name(&self, name: &str) -> Option<Account> {
         let find = |known: &Principals<'_>| known.find_name_in(&self.listing, name);
-        let found = self.server.with_principals(find);
+        let found = self.server.with_principals(find).or_else(|| {
+            // The name of a domain, alone or as `DOMAIN\`.
+            let name = name.strip_suffix('\\').unwrap_or(name);
+            self.joined(|domain| {
+                eq_ignore_case(&domain.name, name) || eq_ignore_case(&domain.dns_name, name)
+            })
+        });
         found.or_else(|| self.of_domain(|names, until| names.find_name(name, until))).map(account)
     }
 }
@@ -234,7 +257,7 @@ impl ServerService for Caller<'_> {
         let settings = self.server.settings();
         ServerInfo {
             name: settings.server_name.clone(),
-            domain: settings.workgroup.clone(),
+            domain: self.primary_domain().name,
             comment: settings.comment.clone(),
             version_major: VERSION.0,
             version_minor: VERSION.1,
@@ -322,8 +345,23 @@ impl WorkstationService for Caller<'_> {
 }
 
 impl Authority for Caller<'_> {
-    fn primary_domain(&self) -> String {
-        self.server.settings().workgroup.clone()
+    fn primary_domain(&self) -> PrimaryDomain {
+        let joined = self.server.domain_names.sids().joined().first().cloned();
+        match joined {
+            Some(JoinedDomain { name, dns_name, sid }) => {
+                PrimaryDomain { name, dns_name, sid: Some(sid) }
+            }
+            None => {
+                let name = self.server.settings().workgroup.clone();
+                PrimaryDomain { name, dns_name: String::new(), sid: None }
+            }
+        }
+    }
+
+    fn find_in_primary_domain(&self, name: &str) -> Option<Account> {
+        let domain = self.server.domain_names.sids().joined().first()?.name.clone();
+        self.of_domain(|names, until| names.find_name(&format!("{domain}\\{name}"), until))
+            .map(account)
     }
 }
 
@@ -361,8 +399,8 @@ impl Mapper for Caller<'_> {
 impl Sam for Caller<'_> {
     fn may_list_accounts(&self) -> bool {
         let is_somebody = !self.user.is_empty();
-        let token = || self.server.token(self.user, None);
-        is_somebody && (self.users_list_accounts() || token().contains(&Sid::ADMINISTRATORS))
+        let administers = || manage::is_administrator(self.server, self.identity);
+        is_somebody && (self.users_list_accounts() || administers())
     }
 
     fn users_list_accounts(&self) -> bool {
@@ -375,11 +413,11 @@ impl Sam for Caller<'_> {
     }
 
     fn members(&self, group: &Sid) -> Vec<Sid> {
-        self.server.with_principals(|known| known.members(group))
+        self.server.with_members(|administrators, known| administrators.members(known, group))
     }
 
     fn memberships(&self, sids: &[Sid]) -> Vec<Sid> {
-        self.server.with_principals(|known| known.memberships(sids))
+        self.server.with_members(|administrators, known| administrators.memberships(known, sids))
     }
 
     fn is_enabled(&self, user: &Sid) -> bool {

@@ -7,6 +7,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::Sid;
 
 use super::services::Caller;
+use crate::access::domain_names::is_of_domain;
 use crate::access::share_access::{AccessList, UNIX};
 use crate::audit::{Event, Kind};
 use crate::base::limits::AUDIT_VALUE_BYTES;
@@ -50,6 +51,7 @@ impl Caller<'_> {
     /// Sets the access list that a security descriptor asks for.
     fn set_access(&self, edit: &mut ShareEdit, descriptor: &[u8]) -> Result<(), NotEdited> {
         let machine = self.server.machine_sid();
+        let is_member = !self.server.domain_names.sids().joined().is_empty();
         // Only SIDs that a user's token may contain are accepted. An entry for any other SID, for
         // instance to deny all local accounts, would have no effect.
         let knows = |sid: &Sid| {
@@ -57,6 +59,7 @@ impl Caller<'_> {
             sid.authority() == UNIX
                 || Token::WELL_KNOWN.contains(sid)
                 || domain.is_some_and(|domain| domain == machine || domain == Sid::BUILTIN)
+                || (is_member && is_of_domain(sid))
         };
         let list = AccessList::of_descriptor(descriptor, knows)?;
         match edit {
@@ -104,6 +107,7 @@ impl Caller<'_> {
                 .with("by", user)
                 .with("peer", self.address.to_string())
                 .with("change", change);
+            let event = event.administering(self.identity.administers_by.as_deref());
             let event = match edit {
                 ShareEdit::Add { path, .. } => event.with("path", cut(path, AUDIT_VALUE_BYTES)),
                 _ => event,

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use frevo_rpc::epm::{self, Epm};
-use frevo_rpc::lsarpc::Lsarpc;
+use frevo_rpc::lsarpc::{Authority as _, Lsarpc};
 use frevo_rpc::samr::{PasswordChange, Samr};
 use frevo_rpc::{
-    Answer, AuthLevel, Call, Calls, Endpoint, FaultStatus, Interface, Outcome, Terms, interface,
-    lsarpc, samr, srvsvc, wkssvc,
+    Answer, AuthLevel, Call, Calls, Endpoint, FaultStatus, Interface, Outcome, Terms, dssp,
+    interface, lsarpc, samr, srvsvc, wkssvc,
 };
 
 use super::authentication::Exchange;
@@ -38,7 +38,7 @@ impl Served {
 }
 
 /// All interfaces.
-static TABLE: [Served; 5] = [
+static TABLE: [Served; 6] = [
     Served {
         interface: &srvsvc::INTERFACE,
         open: || Box::new(Stateless(|call, caller| srvsvc::call(call.opnum, &call.stub, caller))),
@@ -55,6 +55,16 @@ static TABLE: [Served; 5] = [
         interface: &lsarpc::INTERFACE,
         open: || Box::<Lsarpc>::default(),
         asks_host: true,
+        is_managed: false,
+    },
+    Served {
+        interface: &dssp::INTERFACE,
+        open: || {
+            Box::new(Stateless(|call, caller| {
+                dssp::call(call.opnum, &call.stub, || caller.primary_domain())
+            }))
+        },
+        asks_host: false,
         is_managed: false,
     },
     Served {
@@ -204,9 +214,14 @@ pub(super) struct Association {
 }
 
 impl Association {
-    /// Makes the server's end of a pipe.
+    /// Makes the server's end of a pipe, on which all interfaces are spoken that have a name of
+    /// the pipe.
     pub(super) fn on_pipe(served: &Served, group: u32) -> Self {
-        Self::new(Terms::of_pipe(served.interface, group))
+        let is_on_pipe = |one: &&'static Interface| {
+            let has_name = |pipe| served.interface.pipes.contains(pipe);
+            *one != served.interface && one.pipes.iter().any(has_name)
+        };
+        Self::new(Terms::of_pipe(served.interface, group).and(interfaces().filter(is_on_pipe)))
     }
 
     /// Makes the server's end of a connection to the port of RPC. Calls below `least_level` are

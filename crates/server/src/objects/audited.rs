@@ -88,6 +88,9 @@ impl TreeConnect {
     pub fn record_privilege_as(&self, privilege: &str, path: &Name, status: Status) {
         if let Some(audit) = &self.share.audit {
             let event = Event::new(Kind::Privilege).status(status).with("privilege", privilege);
+            let identity = self.identity();
+            let ground = identity.as_ref().and_then(|identity| identity.administers_by.as_deref());
+            let event = event.administering(ground);
             audit.audit.emit(self.signed(event).with("path", path_of(&path.to_string())));
         }
     }

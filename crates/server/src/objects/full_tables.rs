@@ -78,7 +78,7 @@ fn so_many_sessions_have_a_place() {
     let refused = state.add_session(|id| session(id, Arc::clone(&network)));
     assert_eq!(refused.map(|session| session.id), Err(Status::INSUFFICIENT_RESOURCES));
     assert_eq!(state.session_count(), SESSIONS);
-    state.close_session(&last.unwrap());
+    state.close_session(&last.unwrap(), "a test");
     assert!(state.add_session(|id| session(id, network)).is_ok());
 }
 

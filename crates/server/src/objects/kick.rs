@@ -75,8 +75,17 @@ impl fmt::Display for Kick {
     }
 }
 
-/// Ends the objects that `whom` names. `by` goes into the log.
-pub(crate) async fn kick(server: &Arc<ServerState>, whom: &Kick, by: &str) -> Kicked {
+/// The administrator who asks for a kick.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Administrator<'a> {
+    /// The name for the log.
+    pub(crate) name: &'a str,
+    /// The group or the entry by which a user administers the server.
+    pub(crate) ground: Option<&'a str>,
+}
+
+/// Ends the objects that `whom` names.
+pub(crate) async fn kick(server: &Arc<ServerState>, whom: &Kick, by: Administrator<'_>) -> Kicked {
     let kicked = match whom {
         Kick::User(name) => kick_user(server, name).await,
         Kick::Session(id) => match server.session(*id) {
@@ -92,16 +101,18 @@ pub(crate) async fn kick(server: &Arc<ServerState>, whom: &Kick, by: &str) -> Ki
     };
     if !kicked.is_nothing() {
         let Kicked { sessions, tree_connects, opens, rpc_connections } = kicked;
-        tracing::info!(target: "frevo::session", target = %whom, by, sessions, tree_connects, opens,
+        let Administrator { name, ground } = by;
+        tracing::info!(target: "frevo::session", target = %whom, by = name, sessions, tree_connects, opens,
             rpc_connections, "an administrator ended sessions or closed files");
         server.audit.emit(|| {
             Event::new(Kind::Kick)
                 .with("target", whom.to_string())
-                .with("by", by)
+                .with("by", name)
                 .with("sessions", sessions as u64)
                 .with("connects", tree_connects as u64)
                 .with("opens", opens as u64)
                 .with("rpc", rpc_connections as u64)
+                .administering(ground)
         });
     }
     kicked
@@ -132,7 +143,7 @@ async fn end_session(server: &Arc<ServerState>, session: &Arc<Session>) -> Kicke
     for open in session.opens() {
         opens += usize::from(close(server, session, &open).await);
     }
-    server.close_session(session);
+    server.close_session(session, "an administrator ended it");
     Kicked { sessions: 1, opens, ..Kicked::default() }
 }
 

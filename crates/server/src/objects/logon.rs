@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use frevo_auth::{Done, Reason, Refusal};
+use frevo_auth::{Acceptor, Done, Reason, Refusal, Step};
 use frevo_store::security::Token;
 
+use crate::access::administrators::{Candidate, Decided, KnownBy};
 use crate::access::domain_users;
 use crate::access::host_users::OnHost;
 use crate::access::identity::Identity;
@@ -36,6 +37,27 @@ pub(crate) fn name_user(server: &ServerState, done: &mut Done) -> Result<(), Ref
     Ok(())
 }
 
+/// Judges a ticket again that no key of the server has opened, with other keys, if there are any.
+/// `refused` is the answer without them.
+///
+/// # Errors
+/// The refusal that ends the exchange.
+pub(crate) async fn with_other_keys(
+    server: &ServerState,
+    acceptor: &mut Acceptor,
+    token: &[u8],
+    refused: Step,
+    accounts: &SharedAccounts,
+) -> Result<Step, Refusal> {
+    let waits = matches!(&refused, Step::Retry(_, refusal) if refusal.needs_newer_keys());
+    let used = acceptor.service().cloned();
+    let Some(service) = server.kerberos.newer(used.as_ref(), waits).await else {
+        return Ok(refused);
+    };
+    acceptor.take_keys(service);
+    acceptor.step(token, server.ambient.now().0, &**accounts)
+}
+
 /// Returns the host's user that the map of ids gives to a user of a domain; None if the host is to
 /// be asked.
 pub(crate) fn mapped(server: &ServerState, done: &Done) -> Option<OnHost> {
@@ -53,20 +75,30 @@ pub(crate) fn identity(
 ) -> Identity {
     let user = &*done.identity.user;
     let is_nobody = user.is_empty();
+    let is_local = accounts.membership(user).is_some();
+    let groups = match is_nobody {
+        true => Arc::default(),
+        false => server.groups(user, host.user()),
+    };
+    let Decided { token, ground } = match (is_nobody, domain_users::facts(&done.identity)) {
+        (true, _) => Decided { token: Arc::new(Token::nobody()), ground: None },
+        (false, Some(pac)) => {
+            let token = domain_users::token(pac, host.user(), &server.machine_sid());
+            server.decide(&Candidate { user, groups: &groups, known_by: KnownBy::Domain }, &token)
+        }
+        (false, None) => {
+            let token = server.account_token(user, host.user());
+            server.decide(&Candidate { user, groups: &groups, known_by: KnownBy::Accounts }, &token)
+        }
+    };
     Identity {
         user: user.to_owned(),
         domain: done.identity.domain.clone(),
         workstation: done.identity.workstation.clone(),
-        token: match (is_nobody, domain_users::facts(&done.identity)) {
-            (true, _) => Arc::new(Token::nobody()),
-            (false, Some(pac)) => domain_users::token(pac, host.user(), &server.machine_sid()),
-            (false, None) => server.token(user, host.user()),
-        },
-        groups: match is_nobody {
-            true => Arc::default(),
-            false => server.groups(user, host.user()),
-        },
+        token,
+        groups,
         host,
-        is_local: accounts.membership(user).is_some(),
+        administers_by: ground,
+        is_local,
     }
 }

@@ -8,6 +8,7 @@ use frevo_wire::dtyp::AccessMask;
 use serde::Serialize;
 
 use crate::access::access_rules::{Caller, Verdict};
+use crate::access::administrators::Decided;
 use crate::audit::{Event, Kind};
 use crate::base::panics;
 use crate::objects::server::{ServerState, SharedAccounts};
@@ -15,6 +16,9 @@ use crate::objects::session::{Identity, Session, State};
 use crate::objects::settings::Settings;
 use crate::objects::tree_connect::TreeConnect;
 use crate::shares::share::{Share, Shares};
+
+/// The reason for which a reload ends a session.
+const ACCOUNT_CHANGED: &str = "the account was removed, disabled or got another password";
 
 /// The number of objects that a reload ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -46,12 +50,11 @@ impl ServerState {
         for session in self.sessions() {
             let Some(identity) = session.identity() else { continue };
             if identity.is_local && !self.may_stay(&identity, before) {
-                panics::contained(|| self.close_session(&session));
+                panics::contained(|| self.close_session(&session, ACCOUNT_CHANGED));
                 reviewed.sessions += 1;
                 continue;
             }
-            let identity =
-                if identity.is_local { self.renew(&session, &identity) } else { identity };
+            let identity = self.renew(&session, identity);
             reviewed.tree_connects += self.review_trees(&session, &identity);
         }
         reviewed
@@ -64,12 +67,19 @@ impl ServerState {
             && accounts.password_hash(name) == before.password_hash(name)
     }
 
-    /// Gives a session the present groups of its user.
-    fn renew(&self, session: &Session, identity: &Identity) -> Arc<Identity> {
-        let host = identity.host.user();
-        let token = self.token(&identity.user, host);
-        let groups = self.groups(&identity.user, host);
-        let renewed = Identity { token, groups, ..Identity::clone(identity) };
+    /// Gives a session the present groups of its user, and the rights of an administrator or of
+    /// another user.
+    fn renew(&self, session: &Session, identity: Arc<Identity>) -> Arc<Identity> {
+        let Decided { token, ground } = self.decide_again(&identity);
+        let groups = match identity.is_local {
+            true => self.groups(&identity.user, identity.host.user()),
+            false => Arc::clone(&identity.groups),
+        };
+        let own = Identity::clone(&identity);
+        let renewed = Identity { token, groups, administers_by: ground, ..own };
+        if renewed == *identity {
+            return identity;
+        }
         session.renew_identity(renewed.clone());
         Arc::new(renewed)
     }

@@ -19,6 +19,7 @@ use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::access::administrators::{Administrators, Candidate, Decided, KnownBy};
 use crate::access::domain_logons::DomainLogonSlot;
 use crate::access::domain_names::DomainNames;
 use crate::access::host_users::{HostUsers, OnHost};
@@ -44,7 +45,7 @@ use crate::objects::durable::{Durables, Survival};
 use crate::objects::ledger::Ledger;
 use crate::objects::open::{Deletion, Open};
 use crate::objects::rpc_connections::RpcConnections;
-use crate::objects::session::Session;
+use crate::objects::session::{Identity, Session};
 use crate::objects::settings::Settings;
 use crate::shares::share::Shares;
 use crate::shares::share_editor::ShareEditor;
@@ -161,7 +162,7 @@ impl ServerState {
             bytes: crate::base::host::remembered_bytes,
             forget: crate::base::host::forget_remembered,
         });
-        server.domain_names.want(server.shares().names_of_domains());
+        server.want_names(&server.settings(), &server.shares());
         if server.shares().sorted().iter().any(|share| share.runs_as_others()) {
             server.host_users.act_lazily();
         }
@@ -211,8 +212,8 @@ impl ServerState {
         shares: Shares,
         accounts: SharedAccounts,
     ) -> Arc<SharedAccounts> {
+        self.want_names(&settings, &shares);
         self.settings.store(Arc::new(settings));
-        self.domain_names.want(shares.names_of_domains());
         self.shares.store(Arc::new(shares));
         self.accounts.swap(Arc::new(accounts))
     }
@@ -231,13 +232,55 @@ impl ServerState {
         look(&Principals { machine: self.machine_sid(), name, accounts: &accounts, host })
     }
 
-    /// The token of a user for access checks.
-    pub fn token(&self, user: &str, host: Option<&HostUser>) -> Arc<Token> {
+    /// Looks at the members of groups, also of those from domains.
+    pub fn with_members<T>(
+        &self,
+        look: impl FnOnce(&Administrators<'_>, &Principals<'_>) -> T,
+    ) -> T {
+        let settings = self.settings.load();
+        let domains = self.domain_names.sids();
+        let administrators = Administrators::new(&settings.administrators, &domains);
+        self.with_principals(|known| look(&administrators, known))
+    }
+
+    /// Has the SIDs of names of domains in rules asked for.
+    fn want_names(&self, settings: &Settings, shares: &Shares) {
+        let administrators = settings.administrators.of_domains().map(String::from);
+        let mut names = shares.names_of_domains();
+        names.extend(administrators);
+        self.domain_names.want(names);
+    }
+
+    /// Decides if a user administers the server. `token` is that of the user without the decision.
+    pub(crate) fn decide(&self, user: &Candidate<'_>, token: &Token) -> Decided {
+        let settings = self.settings.load();
+        let domains = self.domain_names.sids();
+        Administrators::new(&settings.administrators, &domains).decide(user, token)
+    }
+
+    /// Decides again for a user who is logged on, by the accounts and rules of now.
+    pub(crate) fn decide_again(&self, identity: &Identity) -> Decided {
+        let host = identity.host.user();
+        if identity.is_nobody() {
+            return Decided { token: Arc::clone(&identity.token), ground: None };
+        }
+        if identity.is_local {
+            let groups = self.groups(&identity.user, host);
+            let known_by = KnownBy::Accounts;
+            let user = Candidate { user: &identity.user, groups: &groups, known_by };
+            return self.decide(&user, &self.account_token(&identity.user, host));
+        }
+        let (user, groups) = (&*identity.user, &*identity.groups);
+        self.decide(&Candidate { user, groups, known_by: KnownBy::Domain }, &identity.token)
+    }
+
+    /// The token of an account for access checks, without the decision if it administers the server.
+    pub(crate) fn account_token(&self, user: &str, host: Option<&HostUser>) -> Token {
         let unix: Vec<Sid> = host.map_or_else(Vec::new, |host| {
             let groups = host.unix.groups.iter().map(|gid| Sid::unix_group(*gid));
             [Sid::unix_user(host.unix.uid)].into_iter().chain(groups).collect()
         });
-        Arc::new(self.with_principals(|principals| principals.token(user, &unix)))
+        self.with_principals(|principals| principals.token(user, &unix))
     }
 
     /// The groups of a user, in lower case: of the account and of the host's user.
@@ -323,8 +366,8 @@ impl ServerState {
     }
 
     /// Ends a session: its Opens close or wait for their client, its channels
-    /// forget it.
-    pub fn close_session(self: &Arc<Self>, session: &Session) {
+    /// forget it. `why` is the reason, for the audit log.
+    pub fn close_session(self: &Arc<Self>, session: &Session, why: &'static str) {
         {
             let mut sessions = self.sessions.lock();
             sessions.remove(&session.id);
@@ -335,8 +378,11 @@ impl ServerState {
             if session.close(&self.clients, |open| self.close_open(open))
                 && let Some(identity) = session.identity()
             {
-                tracing::info!(target: "frevo::session", user = %identity.user, "session ended");
-                self.audit.emit(|| Event::new(Kind::Logoff).session(session.id).by(Some(identity)));
+                tracing::info!(target: "frevo::session", user = %identity.user, why, "session ended");
+                self.audit.emit(|| {
+                    let event = Event::new(Kind::Logoff).session(session.id).by(Some(identity));
+                    event.with("reason", why)
+                });
             }
         });
         self.start_scavenger();
@@ -351,9 +397,10 @@ impl ServerState {
         let is_small = left.is_some() || frevo_net::file_io::stays();
         *may_close = left.unwrap_or(*may_close);
         let (server, ended) = (Arc::clone(self), Arc::clone(session));
-        let end = move || server.close_session(&ended);
+        let why = "its last connection has ended";
+        let end = move || server.close_session(&ended, why);
         if is_small || self.blocking_pool.run_for_core(end).is_err() {
-            self.close_session(session);
+            self.close_session(session, why);
         }
     }
 

@@ -8,6 +8,7 @@ use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_proto::Dialect;
 use frevo_wire::dtyp::{Guid, Sid};
 
+use crate::access::administrators::AdministratorRules;
 use crate::access::id_map::IdMap;
 use crate::access::principals;
 use crate::base::limits::{IDLE_SESSION_MINUTES, MAX_IO, MAX_TRANSACT};
@@ -108,6 +109,8 @@ pub struct Settings {
     pub target_names: Vec<String>,
     /// A session may authenticate anew without an account, and keeps its Opens.
     pub anonymous: bool,
+    /// The users and groups that administer the server.
+    pub administrators: AdministratorRules,
     /// The users who may list accounts.
     pub account_listing: AccountListing,
     /// Facts that clients are told of some addresses of the server.
@@ -163,6 +166,7 @@ impl Default for Settings {
             posix: true,
             target_names: Vec::new(),
             anonymous: false,
+            administrators: AdministratorRules::default(),
             account_listing: AccountListing::Administrators,
             interfaces: Vec::new(),
             idle_session_minutes: IDLE_SESSION_MINUTES,

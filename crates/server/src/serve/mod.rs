@@ -88,7 +88,7 @@ pub(crate) async fn serve(
     // A connection closes its own sessions when it ends, so the sessions that are left have no
     // connection. They are closed here.
     for session in server.sessions() {
-        panics::contained(|| server.close_session(&session));
+        panics::contained(|| server.close_session(&session, "the server stops"));
     }
     let deadline = Instant::now() + drain;
     // Closing a large session may run on the blocking pool, so its end is awaited.

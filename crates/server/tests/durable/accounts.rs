@@ -83,7 +83,7 @@ fn s1_an_instance_of_an_account_without_rights_closes_nothing() {
         let (mut ann, anns) = world.session("ann", &Offer::default()).await;
         let want = with(Want::file("f").sharing(ALONE), &app(1, None));
         let file = ann.open_file(&anns, &want).await;
-        let sid = *world.server.token("ann", None).user();
+        let sid = world.server.with_principals(|known| known.user_sid("ann", None));
         let own = list(vec![Ace::allow(AceFlags::EMPTY, AccessMask::FILE_ALL, sid)]);
         ann.on(&anns, protect_draft(file, &own)).await.ok();
         for from in [ann.guid, guid(0x77)] {

@@ -121,8 +121,8 @@ fn x9_an_owner_or_group_of_the_host_takes_a_privilege() {
         }
         // A new owner that is an account of Frevo is only stored; the file's owner on the host
         // stays.
-        let own = world.server.token("bob", None);
-        let said = set(&mut bob, &his, file, Parts::OWNER, &owned_by(*own.user())).await;
+        let own = world.server.with_principals(|known| known.user_sid("bob", None));
+        let said = set(&mut bob, &his, file, Parts::OWNER, &owned_by(own)).await;
         assert_eq!(said, Status::SUCCESS);
         assert_eq!(owner(world, "f"), (0, 0));
         // A descriptor is stored now, but bob still cannot set the owner to another user of the

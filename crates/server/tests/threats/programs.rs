@@ -82,7 +82,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
         }
         // If `winbind_domains` is set, the code in these files asks winbind with two programs,
         // whose names must be fixed.
-        if ["cli/src/serve/ask_winbind.rs", "cli/src/serve/wbinfo.rs"].contains(&&*name) {
+        if ["cli/src/serve/ask_winbind.rs", "cli/src/wbinfo.rs"].contains(&&*name) {
             let programs = usize::from(name.ends_with("wbinfo.rs"));
             assert_eq!(text.matches("Command::new(").count(), programs, "{name}");
             for call in text.split(" command(").skip(1).filter(|call| !call.starts_with("name:")) {

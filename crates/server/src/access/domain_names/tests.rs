@@ -52,6 +52,51 @@ impl DomainDirectory for Fake {
     }
 }
 
+/// A controller that is down, and the SIDs of an earlier run.
+#[derive(Debug, Default)]
+struct Restarted(Mutex<DomainSids>);
+
+impl DomainDirectory for Restarted {
+    fn sids(&self, names: &[String]) -> Lookup<Sid> {
+        Lookup { found: vec![None; names.len()], silent: Some(String::from("down")) }
+    }
+
+    fn principals(&self, sids: &[Sid]) -> Lookup<Principal> {
+        Lookup { found: vec![None; sids.len()], silent: Some(String::from("down")) }
+    }
+
+    fn joined(&self) -> Lookup<JoinedDomain> {
+        Lookup { found: vec![None], silent: Some(String::from("down")) }
+    }
+
+    fn kept(&self) -> DomainSids {
+        self.0.lock().clone()
+    }
+
+    fn keep(&self, sids: &DomainSids) {
+        *self.0.lock() = sids.clone();
+    }
+}
+
+/// SIDs of an earlier run count at once, and as long as no controller answers.
+#[test]
+fn kept_sids_count_after_a_restart() {
+    let staff = domain().with_rid(1_108).unwrap();
+    let known = [("a\\staff", staff), ("a\\administrators", Sid::ADMINISTRATORS)];
+    let known: DomainSids = known.map(|(name, sid)| (name.to_owned(), sid)).into_iter().collect();
+    let (name, dns_name) = (String::from("A"), String::from("a.test"));
+    let joined = vec![JoinedDomain { name, dns_name, sid: domain() }];
+    let kept = Restarted(Mutex::new(known.with_joined(joined.clone())));
+    let names = DomainNames::default();
+    names.want(wanted(&["a\\staff"]));
+    names.start(Arc::new(kept)).unwrap();
+    assert!(names.wait(Duration::ZERO).is_empty(), "nobody has to wait");
+    names.want(wanted(&["a\\staff", "a\\gone"]));
+    assert_eq!(names.wait(PATIENCE), ["a\\gone"]);
+    assert_eq!((names.sids().find("a\\staff"), names.sids().joined()), (Some(&staff), &*joined));
+    assert_eq!(names.sids().find("a\\administrators"), None, "a group of this machine");
+}
+
 fn wanted(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(ToString::to_string).collect()
 }

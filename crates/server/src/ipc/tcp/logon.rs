@@ -125,6 +125,7 @@ fn tell(peer: &Peer, level: AuthLevel, done: &Done, user: &User) {
         Event::new(Kind::Logon)
             .from(peer.source())
             .by(Some(Arc::clone(&user.identity)))
+            .administering(user.identity.administers_by.as_deref())
             .with("workstation", cut(&done.identity.workstation, AUDIT_VALUE_BYTES))
             .with("purpose", "rpc")
             .with("mechanism", format!("{:?}", done.identity.mechanism()))
