@@ -21,7 +21,7 @@ use frevo_auth::kerberos::{
 use frevo_auth::{Account, Accounts, Initiator, Membership, Target};
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::share::Share;
-use frevo_server::{Server, Settings};
+use frevo_server::{KeySource, Server, Settings};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::command::lock::LockFlags;
 use frevo_wire::dtyp::FileTime;
@@ -360,5 +360,57 @@ fn tickets_that_are_refused() {
         let again = peer.ask(exchange.setup.draft(b"x", id), Via::Plain).await;
         assert_eq!(again.status(), Status::INVALID_PARAMETER);
         assert!(world.server.sessions().is_empty());
+    });
+}
+
+/// A keytab that has the new key from the look with this number on.
+#[derive(Debug)]
+struct Renewed {
+    looks: AtomicU64,
+    from: u64,
+    keys: ServiceKeys,
+}
+
+impl KeySource for Renewed {
+    fn newer(&self) -> Option<(ServiceKeys, Policy)> {
+        let look = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
+        let policy = Policy { pac: PacPolicy::Checked, ..Policy::default() };
+        (look == self.from).then(|| (self.keys.clone(), policy))
+    }
+}
+
+/// The controller takes a new password, and clients have tickets for its key before the keytab is
+/// written: none of them is refused.
+#[test]
+fn tickets_of_a_new_key_wait_for_the_keytab() {
+    let clock = Arc::new(Clock(AtomicU64::new(START)));
+    let old = forge(&clock).service;
+    let mut renewed = forge(&clock);
+    renewed.service.kvno = old.kvno + 1;
+    renewed.service.key = known_key(EncryptionType::Aes256Sha1, 9);
+    renewed.kvno = Some(renewed.service.kvno);
+    let keys = ServiceKeys::new(vec![renewed.service.clone(), old.clone()]).unwrap();
+    let source = Arc::new(Renewed { looks: AtomicU64::new(0), from: 3, keys });
+    let vfs = Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| FileTime(START))));
+    let server = Server::builder()
+        .settings(Settings { realms: vec!["FREVO.TEST".into()], ..settings() })
+        .shares([Share::disk("data", vfs)])
+        .accounts(Arc::new(Users))
+        .kerberos(
+            ServiceKeys::new(vec![old]).unwrap(),
+            Policy { pac: PacPolicy::Checked, ..Policy::default() },
+        )
+        .key_source(Arc::<Renewed>::clone(&source))
+        .ambient(Arc::clone(&clock) as _)
+        .cores(2)
+        .build()
+        .unwrap();
+    let world = World::of(server, tempfile::tempdir().unwrap());
+    in_own_world(false, &world, async |world| {
+        for ticket in [&renewed, &forge(&clock), &renewed] {
+            let mut peer = connect(world).await;
+            log_on(&mut peer, ticket.issue(), START).await.unwrap();
+        }
+        assert_eq!(source.looks.load(Ordering::Relaxed), 3, "looks");
     });
 }

@@ -4,10 +4,13 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_auth::kerberos::{Policy, ServiceKeys};
 use frevo_config::Config;
-use frevo_server::{Reload, Server};
+use frevo_server::{KeySource, Reload, Server};
+use parking_lot::Mutex;
 
 use crate::keytab::{self, Keys};
 
@@ -27,13 +30,40 @@ struct Stamp {
 pub(super) struct KeytabWatch {
     read: Option<Stamp>,
     seen: Option<Stamp>,
+    /// Looks in a row at which the keytab was missing.
+    missing: u32,
 }
 
 impl KeytabWatch {
+    /// Makes a watch that takes the file as read.
+    pub(super) fn of(path: Option<&Path>) -> Self {
+        let mut watch = Self::default();
+        watch.note(path);
+        watch
+    }
+
     /// Takes the file as read.
     pub(super) fn note(&mut self, path: Option<&Path>) {
         self.read = path.and_then(stamp);
         self.seen = self.read;
+    }
+
+    /// Takes the keys away when the keytab was there and is gone: the server has left its domain.
+    /// Returns true once, when the file was missing at two looks.
+    pub(super) fn forget(&mut self, config: &Config, server: &Server) -> bool {
+        let Some(path) = keytab::path(config) else { return false };
+        let is_gone = self.read.is_some()
+            && fs::metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        self.missing = if is_gone { self.missing.saturating_add(1) } else { 0 };
+        if self.missing < 2 {
+            return false;
+        }
+        (self.read, self.seen, self.missing) = (None, None, 0);
+        server.reload(Reload::new().kerberos(None));
+        tracing::warn!(target: "frevo::server", keytab = %path.display(),
+            "Kerberos: the keytab is gone, so tickets are not accepted any more; sessions go on until \
+             their tickets end");
+        true
     }
 
     /// Reads the keytab of a configuration again if it has changed, and gives the keys to the server.
@@ -69,6 +99,44 @@ impl KeytabWatch {
             self.read = Some(now);
         }
         is_new
+    }
+}
+
+/// The keytab, for a server that has met a ticket for a key that it does not have.
+#[derive(Debug)]
+pub(super) struct NewerKeys(Mutex<Source>);
+
+#[derive(Debug)]
+struct Source {
+    config: Config,
+    read: Option<Stamp>,
+}
+
+impl NewerKeys {
+    /// Takes the keytab of a configuration as read.
+    pub(super) fn of(config: &Config) -> Arc<Self> {
+        let read = keytab::path(config).and_then(stamp);
+        Arc::new(Self(Mutex::new(Source { config: config.clone(), read })))
+    }
+
+    /// Takes the keytab of another configuration as read.
+    pub(super) fn note(&self, config: &Config) {
+        let read = keytab::path(config).and_then(stamp);
+        *self.0.lock() = Source { config: config.clone(), read };
+    }
+}
+
+impl KeySource for NewerKeys {
+    fn newer(&self) -> Option<(ServiceKeys, Policy)> {
+        let mut source = self.0.lock();
+        let now = keytab::path(&source.config).and_then(stamp)?;
+        if source.read == Some(now) {
+            return None;
+        }
+        // A file that cannot be read may still be written, so it is read again at the next look.
+        let Keys { keys, policy, .. } = keytab::read(&source.config).ok().flatten()?;
+        source.read = Some(now);
+        Some((keys, policy))
     }
 }
 

@@ -21,7 +21,7 @@ use super::confine::Confined;
 use super::directory::Directory;
 use super::discovery::Discovery;
 use super::hello::Hello;
-use super::keytab_watch::KeytabWatch;
+use super::keytab_watch::{KeytabWatch, NewerKeys};
 use super::listen::ListeningSockets;
 use super::loaded::{Loaded, warn};
 use super::mount_events::MountList;
@@ -77,7 +77,8 @@ pub(super) async fn run(
     let signals = Signals::new()?;
     let (asking, edits) = share_edits::channel();
     let directory = domains.directory.clone();
-    let server = make_server(&loaded, asking, domains)?;
+    let newer_keys = NewerKeys::of(&loaded.plan.config);
+    let server = make_server(&loaded, asking, domains, &newer_keys)?;
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
     tell_unresolved(&server);
     let rpc_port = rpc.serve(&server)?;
@@ -86,13 +87,12 @@ pub(super) async fn run(
     Hello { arguments, doors: &doors, rpc_port, confined: &confined }.say(&loaded, &server).await?;
     let mut listeners: Vec<_> = doors.listeners.into_iter().map(Listener::from).collect();
     listeners.extend(rdma.map(Listener::from));
-    let mut keytab_watch = KeytabWatch::default();
-    keytab_watch.note(keytab::path(&loaded.plan.config));
     Running {
         arguments,
         logging,
         guid,
         server,
+        keytab_watch: KeytabWatch::of(keytab::path(&loaded.plan.config)),
         loaded,
         signals,
         confined,
@@ -100,7 +100,7 @@ pub(super) async fn run(
         directory,
         edits,
         account_reloads,
-        keytab_watch,
+        newer_keys,
         guards,
         mounts: mounts.watch(),
     }
@@ -140,7 +140,12 @@ fn tell_unresolved(server: &Server) {
 }
 
 /// Makes the server. Where a share is continuous, it takes up what an earlier run had open.
-fn make_server(loaded: &Loaded, asking: Asking, domains: Domains) -> Result<Server, Failure> {
+fn make_server(
+    loaded: &Loaded,
+    asking: Asking,
+    domains: Domains,
+    newer_keys: &Arc<NewerKeys>,
+) -> Result<Server, Failure> {
     let plan = &loaded.plan;
     let audit = start_audit(plan)?;
     let mut parts = Server::builder()
@@ -148,6 +153,7 @@ fn make_server(loaded: &Loaded, asking: Asking, domains: Domains) -> Result<Serv
         .shares(loaded.shares(audit.as_ref()))
         .accounts(loaded.accounts())
         .share_editor(Arc::new(asking))
+        .key_source(Arc::<NewerKeys>::clone(newer_keys))
         .limits(Limits { descriptors: descriptors(), ..configured::limits(&plan.config.limits) })
         .cores(plan.config.server.cores.unwrap_or(0))
         .pin_cores(plan.config.server.pin_cores.unwrap_or(false));

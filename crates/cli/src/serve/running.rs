@@ -26,7 +26,7 @@ use super::account_reloads::AccountReloads;
 use super::confine::Confined;
 use super::directory::Directory;
 use super::discovery::Discovery;
-use super::keytab_watch::{self, KeytabWatch};
+use super::keytab_watch::{self, KeytabWatch, NewerKeys};
 use super::loaded::{Loaded, OpenShare, warn};
 use super::mount_events::MountEvents;
 use super::plan::Plan;
@@ -48,6 +48,7 @@ pub(super) struct Running<'a> {
     pub(super) directory: Option<Arc<Directory>>,
     pub(super) edits: Edits,
     pub(super) account_reloads: AccountReloads,
+    pub(super) newer_keys: Arc<NewerKeys>,
     pub(super) keytab_watch: KeytabWatch,
     pub(super) guards: ShareGuards,
     pub(super) mounts: MountEvents,
@@ -97,11 +98,7 @@ impl Running<'_> {
                     }
                 }
                 _ = looks.tick() => {
-                    let config = &self.loaded.plan.config;
-                    if let Some(keys) = self.keytab_watch.look(config, &self.server) {
-                        self.loaded.kerberos = Some(keys);
-                        self.renew_keytab();
-                    }
+                    self.look_at_keytab();
                     self.look_at_folders(Look::Timed);
                 }
                 () = self.mounts.changed() => self.look_at_folders(Look::Untimed),
@@ -121,6 +118,17 @@ impl Running<'_> {
                     (Cause::Reload, true) => {}
                 }
             }
+        }
+    }
+
+    /// Takes the keys of a keytab that has changed, or takes them away when it is gone.
+    fn look_at_keytab(&mut self) {
+        let config = &self.loaded.plan.config;
+        if let Some(keys) = self.keytab_watch.look(config, &self.server) {
+            self.loaded.kerberos = Some(keys);
+            self.renew_keytab();
+        } else if self.keytab_watch.forget(config, &self.server) {
+            self.loaded.kerberos = None;
         }
     }
 
@@ -245,6 +253,7 @@ impl Running<'_> {
         warn(&new);
         self.discovery.tell(&new.plan);
         self.keytab_watch.note(keytab::path(&new.plan.config));
+        self.newer_keys.note(&new.plan.config);
         let before = std::mem::replace(&mut self.loaded, new);
         self.renew_keytab();
         self.accept_folders(&before.shares);

@@ -1,10 +1,31 @@
 //! The server's keys for Kerberos, and its memory of accepted tickets.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use frevo_auth::kerberos::{Fault, Policy, Replay, ReplayTable, Replays, Service, ServiceKeys};
+use frevo_net::file_io::run_blocking;
 use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until};
+
+use crate::base::limits::{NEWER_KEYS_LOOK, NEWER_KEYS_PATIENCE, NEWER_KEYS_REST};
+
+/// A place of keys that may have newer ones than the server.
+pub trait KeySource: Send + Sync + fmt::Debug {
+    /// Returns the keys and rules if they have changed since they were read last. It may block for as
+    /// long as it takes to read a file.
+    fn newer(&self) -> Option<(ServiceKeys, Policy)>;
+}
+
+/// The looks for newer keys.
+#[derive(Debug, Default)]
+struct Looks {
+    /// The time of the next look.
+    next: Option<Instant>,
+    /// The time until which nobody waits, after newer keys did not come.
+    rest: Option<Instant>,
+}
 
 /// The memory of AP-REQs that all connections share.
 #[derive(Debug, Default)]
@@ -21,12 +42,67 @@ impl Replays for SharedReplays {
 pub(crate) struct KerberosSlot {
     service: ArcSwapOption<Service>,
     replays: Arc<SharedReplays>,
+    source: OnceLock<Arc<dyn KeySource>>,
+    looks: tokio::sync::Mutex<Looks>,
 }
 
 impl KerberosSlot {
     /// Returns what acceptors need; None while the server takes no tickets.
     pub(crate) fn service(&self) -> Option<Arc<Service>> {
         self.service.load_full()
+    }
+
+    /// Sets the place of newer keys. A second one is ignored.
+    pub(crate) fn set_source(&self, source: Arc<dyn KeySource>) {
+        let _ = self.source.set(source);
+    }
+
+    /// Returns other keys than `used`, by which a ticket could not be opened. After a new password of
+    /// the account clients have tickets for the new key before the keytab is written: if `waits`, this
+    /// waits for it. One client looks while the others wait; after keys that did not come nobody waits
+    /// for a while, and looks are limited in rate.
+    pub(crate) async fn newer(
+        &self,
+        used: Option<&Arc<Service>>,
+        waits: bool,
+    ) -> Option<Arc<Service>> {
+        let source = self.source.get()?;
+        let other = || {
+            let service = self.service()?;
+            used.is_none_or(|used| !Arc::ptr_eq(used, &service)).then_some(service)
+        };
+        let mut looks = self.looks.lock().await;
+        let end = Instant::now() + NEWER_KEYS_PATIENCE;
+        loop {
+            if let Some(service) = other() {
+                return Some(service);
+            }
+            let now = Instant::now();
+            let is_resting = looks.rest.is_some_and(|rest| now < rest);
+            let goes = !waits || is_resting;
+            match looks.next.filter(|next| now < *next) {
+                Some(_) if goes => return None,
+                Some(next) => sleep_until(next).await,
+                None => {}
+            }
+            looks.next = Some(Instant::now() + NEWER_KEYS_LOOK);
+            let source = Arc::clone(source);
+            let found = run_blocking(move || source.newer()).await.ok().flatten();
+            if let Some((keys, policy)) = found {
+                looks.rest = None;
+                self.set(Some((Arc::new(keys), policy)));
+                tracing::info!(target: "frevo::server",
+                    "Kerberos: the keytab has new keys; they are in force");
+                continue;
+            }
+            if goes {
+                return None;
+            }
+            if Instant::now() >= end {
+                looks.rest = Some(Instant::now() + NEWER_KEYS_REST);
+                return None;
+            }
+        }
     }
 
     /// Replaces keys and rules.
@@ -39,7 +115,67 @@ impl KerberosSlot {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
     use super::*;
+
+    /// A keytab that changes at the look with this number.
+    #[derive(Debug)]
+    struct Keytab {
+        looks: AtomicUsize,
+        changes_at: usize,
+    }
+
+    impl KeySource for Keytab {
+        fn newer(&self) -> Option<(ServiceKeys, Policy)> {
+            let look = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
+            (look == self.changes_at).then(|| (ServiceKeys::default(), Policy::default()))
+        }
+    }
+
+    fn slot(changes_at: usize) -> (Arc<KerberosSlot>, Arc<Keytab>) {
+        let keytab = Arc::new(Keytab { looks: AtomicUsize::new(0), changes_at });
+        let slot = Arc::new(KerberosSlot::default());
+        slot.set(Some((Arc::default(), Policy::default())));
+        slot.set_source(Arc::<Keytab>::clone(&keytab));
+        (slot, keytab)
+    }
+
+    /// Twenty clients with tickets for a new key wait for the keytab, and one of them looks.
+    #[tokio::test(start_paused = true)]
+    async fn clients_wait_for_newer_keys() {
+        let (slot, keytab) = slot(5);
+        let used = slot.service().unwrap();
+        let mut clients = tokio::task::JoinSet::new();
+        for _ in 0..20 {
+            let (slot, used) = (Arc::clone(&slot), Arc::clone(&used));
+            clients.spawn(async move { slot.newer(Some(&used), true).await });
+        }
+        while let Some(found) = clients.join_next().await {
+            assert!(!Arc::ptr_eq(&found.unwrap().unwrap(), &used));
+        }
+        assert_eq!(keytab.looks.load(Ordering::Relaxed), 5);
+    }
+
+    /// Tickets that no key will open cost one look each `NEWER_KEYS_LOOK` at most.
+    #[tokio::test(start_paused = true)]
+    async fn looks_are_limited_in_rate() {
+        let (slot, keytab) = slot(usize::MAX);
+        let used = slot.service().unwrap();
+        let begun = Instant::now();
+        assert!(slot.newer(Some(&used), true).await.is_none());
+        let waited = begun.elapsed();
+        assert!(waited >= NEWER_KEYS_PATIENCE && waited < NEWER_KEYS_PATIENCE * 2, "{waited:?}");
+        let before = keytab.looks.load(Ordering::Relaxed);
+        for _ in 0..1_000 {
+            assert!(slot.newer(Some(&used), true).await.is_none());
+        }
+        assert!(keytab.looks.load(Ordering::Relaxed) <= before + 1);
+        assert_eq!(begun.elapsed(), waited, "nobody waits");
+        tokio::time::advance(NEWER_KEYS_REST + Duration::from_secs(1)).await;
+        assert!(slot.newer(None, true).await.is_some(), "a client that used other keys");
+    }
 
     #[test]
     fn new_keys_keep_the_memory() {

@@ -743,3 +743,12 @@ pub const AUDIT_VALUE_BYTES: usize = 8_192;
 /// An answer to a logon that waited for so long because others failed before is in the
 /// audit log.
 pub const THROTTLE_TOLD: Duration = Duration::from_millis(100);
+
+/// Time that a client with a ticket for a key that the server does not have waits for newer keys.
+pub const NEWER_KEYS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Shortest time between two looks for newer keys.
+pub const NEWER_KEYS_LOOK: Duration = Duration::from_millis(100);
+
+/// Time in which nobody waits for newer keys, after they did not come.
+pub const NEWER_KEYS_REST: Duration = Duration::from_secs(10);

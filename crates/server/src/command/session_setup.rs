@@ -113,7 +113,13 @@ async fn judged(
     accounts: &SharedAccounts,
 ) -> Result<Step, frevo_auth::Refusal> {
     let now = rq.server().ambient.now().0;
-    let step = acceptor.step(token, now, &**accounts)?;
+    let mut step = acceptor.step(token, now, &**accounts)?;
+    if let Step::Retry(_, refusal) = &step
+        && refusal.needs_other_keys()
+    {
+        let again = logon::with_other_keys(rq.server(), acceptor, token, step, accounts);
+        step = Box::pin(again).await?;
+    }
     let Step::Ask(question) = step else { return Ok(step) };
     let answer = tokio::select! {
         biased;
@@ -195,7 +201,7 @@ fn abandon(rq: &Request<'_>, connection: &Connection, session: &Session, purpose
     connection.members.authentications.borrow_mut().remove(session.id);
     if purpose != Purpose::Bind {
         connection.members.remove_channel(session.id);
-        rq.server().close_session(session);
+        rq.server().close_session(session, "a logon in it failed");
     }
 }
 
@@ -299,7 +305,7 @@ fn new_session(rq: &Request<'_>, connection: &Connection) -> Result<Arc<Session>
     match session.holder().charge(Kind::Session, SESSION_BYTES) {
         Ok(charge) => session.charge(charge),
         Err(status) => {
-            rq.server().close_session(&session);
+            rq.server().close_session(&session, "there is no room for it");
             return Err(status);
         }
     }
@@ -563,7 +569,7 @@ async fn take_over(rq: &Request<'_>, connection: &Connection, previous: u64, ses
     };
     if same {
         connection.members.remove_channel(previous);
-        rq.server().close_session(&old);
+        rq.server().close_session(&old, "the client logged on again in its place");
         let _ = tokio::time::timeout(TAKE_OVER_PATIENCE, old.under_way.drained()).await;
     }
 }

@@ -12,6 +12,7 @@ use frevo_store::state::StateStore;
 use super::{IntoListeners, Limits, Server, ShareEditor, UserList};
 use crate::access::domain_logons::DomainLogons;
 use crate::access::domain_names::DomainDirectory;
+use crate::access::kerberos::KeySource;
 use crate::audit::{self, Audit, EventSender, Events, Operations, ShareAudit};
 use crate::base::ambient::{Ambient, Host};
 use crate::base::host;
@@ -38,6 +39,7 @@ pub struct ServerBuilder {
     pub(super) share_editor: Option<Arc<dyn ShareEditor>>,
     pub(super) domain_logons: Option<Arc<dyn DomainLogons>>,
     pub(super) domain_directory: Option<Arc<dyn DomainDirectory>>,
+    pub(super) key_source: Option<Arc<dyn KeySource>>,
     pub(super) cores: CoresConfig,
 }
 
@@ -60,6 +62,7 @@ impl Default for ServerBuilder {
             share_editor: None,
             domain_logons: None,
             domain_directory: None,
+            key_source: None,
             cores: CoresConfig { begin, name, ..CoresConfig::default() },
         }
     }
@@ -151,6 +154,11 @@ impl ServerBuilder {
     /// Asks domain controllers about NTLM by `way`, for the users of [`Settings::passed_on`].
     pub fn domain_logons(self, way: Arc<dyn DomainLogons>) -> Self {
         Self { domain_logons: Some(way), ..self }
+    }
+
+    /// Asks `source` for newer keys when a ticket cannot be opened with those of [`Self::kerberos`].
+    pub fn key_source(self, source: Arc<dyn KeySource>) -> Self {
+        Self { key_source: Some(source), ..self }
     }
 
     /// Asks `directory` for the names and SIDs of users and groups of domains. Without one, names of

@@ -97,6 +97,7 @@ impl Server {
             share_editor,
             domain_logons,
             domain_directory,
+            key_source,
             cores,
             ..
         } = builder;
@@ -108,6 +109,7 @@ impl Server {
         if let Some(way) = domain_logons {
             state.domain_logons.set(way);
         }
+        key_source.into_iter().for_each(|source| state.kerberos.set_source(source));
         if let Some(directory) = domain_directory {
             state.domain_names.start(directory)?;
         }
@@ -421,7 +423,7 @@ impl Server {
     /// Ends the sessions, Opens or uses of a share that `whom` names; `by` says in the logs on
     /// whose behalf. A client whose session ended may log on again.
     pub async fn kick(&self, whom: &Kick, by: &str) -> Kicked {
-        kick::kick(&self.0.state, whom, by).await
+        kick::kick(&self.0.state, whom, kick::Administrator { name: by, ground: None }).await
     }
 
     /// Returns the audit log, if there is one: to add events, to rotate its files, and to
