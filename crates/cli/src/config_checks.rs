@@ -10,6 +10,7 @@ use frevo_config::{
 use crate::config_sources::Sources;
 use crate::exit::Failure;
 use crate::{keytab, state, trusted_file};
+use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 
 /// Reads a configuration, with every fault told.
@@ -56,11 +57,15 @@ fn rdma_warnings(config: &Config) -> Vec<String> {
 pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
     let mut warnings = Vec::new();
     for share in &config.shares {
-        for user in share.allow.iter().filter(|who| who.group().is_none()) {
-            if !known.contains(&fold_name(user.as_str())) {
+        // Users of a domain have no account here.
+        let is_account = |who: &&frevo_config::Who| who.group().is_none() && who.domain().is_none();
+        for user in share.allow.iter().filter(is_account) {
+            let name = share.name.get_ref();
+            if user.as_str().parse::<Sid>().is_ok() {
+                warnings.push(format!("share {name}: write the SID {user} as \"@{user}\""));
+            } else if !known.contains(&fold_name(user.as_str())) {
                 let near = frevo_config::nearest(user.as_str(), known.iter().map(|k| &**k));
                 let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-                let name = share.name.get_ref();
                 warnings.push(format!(
                     "share {name} allows {user}, but there is no account {user}{hint}"
                 ));

@@ -5,7 +5,7 @@ use frevo_config::{Config, RunAsChoice, ShareSection, Who, nearest};
 use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 
-use crate::check::{Finding, known_users};
+use crate::check::{Finding, known_users, place_of_administrators};
 use crate::config_sources::Sources;
 
 /// Accounts that are looked up on the host for a share with `run_as = "user"`.
@@ -19,6 +19,14 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
         .flat_map(|entry| entry.groups.iter().map(|group| fold_name(group)))
         .collect();
     let mut findings = Vec::new();
+    // An unknown administrator is an error, as in a list that grants rights.
+    for who in config.server.administrators() {
+        if let Some(why) = unknown(who, &users, &groups) {
+            let place = place_of_administrators(config, sources);
+            let text = format!("administrators: {why}");
+            findings.push(Finding { place, is_fault: true, text });
+        }
+    }
     for share in &config.shares {
         // In a list that grants rights an unknown name is an error, because it may be mistyped, and
         // a future user of that name would get the rights. In a list that takes rights away it does
@@ -30,14 +38,8 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
             ("deny", &share.deny, false),
         ];
         for (key, listed, is_fault) in lists {
-            // Names of a domain are resolved by its controllers, so only names without a domain are
-            // checked here.
-            for who in listed.iter().filter(|who| who.domain().is_none()) {
-                let unknown = match who.group() {
-                    Some(group) => unknown_group(group, &groups),
-                    None => unknown_user(who.as_str(), &users),
-                };
-                if let Some(why) = unknown {
+            for who in listed {
+                if let Some(why) = unknown(who, &users, &groups) {
                     let key =
                         if key == "allow" && has_users_key(sources, share) { "users" } else { key };
                     let place = sources.place_of_key(&share.name.span(), key);
@@ -59,9 +61,22 @@ fn has_users_key(sources: &Sources, share: &ShareSection) -> bool {
     sources.place_of_key(&span, "allow") == sources.place(&span)
 }
 
+/// The reason why a user or a group is not known. Names of a domain are resolved by its controllers,
+/// so only names without a domain are checked.
+fn unknown(who: &Who, users: &[String], groups: &[String]) -> Option<String> {
+    match who.group() {
+        _ if who.domain().is_some() => None,
+        Some(group) => unknown_group(group, groups),
+        None => unknown_user(who.as_str(), users),
+    }
+}
+
 fn unknown_user(user: &str, known: &[String]) -> Option<String> {
     if known.contains(&fold_name(user)) {
         return None;
+    }
+    if user.parse::<Sid>().is_ok() {
+        return Some(format!("write the SID {user} as \"@{user}\""));
     }
     let near = nearest(user, known.iter().map(|name| &**name));
     let hint = near.map_or_else(
@@ -93,8 +108,10 @@ fn without_host_user(share: &ShareSection, users: &[String], sources: &Sources) 
         .filter(|who| who.group().is_none())
         .map(|who| fold_name(who.as_str()))
         .collect();
-    let has_groups = share.allow.iter().any(|who| who.group().is_some() && who.domain().is_none());
-    let is_allowed = |user: &&String| named.is_empty() || named.contains(user) || has_groups;
+    // Groups of domains have no accounts.
+    let is_local = |group: &str| group.parse::<Sid>().is_err_and(|_| !group.contains('\\'));
+    let has_groups = share.allow.iter().any(|who| who.group().is_some_and(is_local));
+    let is_allowed = |user: &&String| share.allow.is_empty() || named.contains(user) || has_groups;
     let served: Vec<&String> = users.iter().filter(is_allowed).take(LOOKED_UP).collect();
     let why_not = |user: &str| match frevo_posix::user(user) {
         Ok(Some(found)) if found.uid == 0 => Some("is root, who may not use the share"),

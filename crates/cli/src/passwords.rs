@@ -51,8 +51,18 @@ pub(crate) fn ask(from_stdin: bool, name: &str) -> Result<Zeroizing<String>, Fai
 pub(crate) fn prompt(text: &str) -> Result<Zeroizing<String>, Failure> {
     rpassword::prompt_password(text).map(Zeroizing::new).map_err(|error| match error.kind() {
         ErrorKind::Interrupted => Failure::new(Exit::Interrupted, "interrupted"),
+        // open(2) of /dev/tty without a terminal is ENXIO, or ENOENT in some containers.
+        _ if !has_terminal() => Failure::new(
+            Exit::Usage,
+            "cannot ask for a password: there is no terminal; use --password-stdin",
+        ),
         _ => Failure::failed("cannot ask for the password")(error),
     })
+}
+
+/// True if the process has a terminal.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
 }
 
 /// The password in a file that only its owner can read.

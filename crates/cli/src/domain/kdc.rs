@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 
 use frevo_auth::kerberos::{EncryptionType, Key, KeyAnswer, KeyQuestion, Principal, ServiceKey};
 use frevo_client::internal::{KdcSource, Kdcs};
@@ -30,6 +31,13 @@ impl fmt::Display for Controller {
             true => write!(f, "[{host}]:{port}"),
             false => write!(f, "{host}:{port}"),
         }
+    }
+}
+
+impl Controller {
+    /// True for a controller without a name.
+    pub(super) fn is_address(&self) -> bool {
+        self.0.0.parse::<IpAddr>().is_ok()
     }
 }
 

@@ -13,17 +13,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use frevo_auth::Zeroizing;
 use frevo_client::internal::Kdcs;
-use frevo_config::{Config, Realm, ServerName};
+use frevo_config::{Config, IdmapSection, Realm, ServerName};
 use frevo_wire::dtyp::FileTime;
 
-use self::arguments::{Administrator, Domain, DomainCommand, Join};
+use self::arguments::{Administrator, Domain, DomainCommand, Join, Tool};
 use self::membership::{Membership, keytab_in, read_keytab};
-use self::status::Subject;
+use self::status::{Check, Subject, Verdict};
 use self::tools::{Calls, Credentials};
 use crate::console::print_text;
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
-use crate::{accounts, config_checks, keytab, passwords, state};
+use crate::{accounts, administrators, config_checks, keytab, passwords, state};
 
 /// The keytab of the host, which other programs use.
 const HOST_KEYTAB: &str = "/etc/krb5.keytab";
@@ -70,10 +70,17 @@ impl Home {
         refuse_address(&member)?;
         let password = ask_password(&join.administrator, &member.realm)?;
         self.make_private()?;
-        state::make_dir(&Membership::dir(&self.state_dir, &member.realm))?;
+        let dir = Membership::dir(&self.state_dir, &member.realm);
+        let is_new = !dir.exists();
+        state::make_dir(&dir)?;
         let by = Credentials { user: &join.administrator.user, password: &password };
-        let calls = Calls { member: &member, state_dir: &self.state_dir };
-        calls.join(&by, join.ou.as_deref())?;
+        let calls = Calls { member: &member, state_dir: &self.state_dir, idmaps: self.idmaps() };
+        calls.join(&by, join.ou.as_deref()).inspect_err(|_| {
+            if is_new {
+                // The folder of a failed join is of no use, and would be taken for a membership.
+                let _ = std::fs::remove_dir_all(&dir);
+            }
+        })?;
         member.write(&self.state_dir)?;
         self.give_to_server()?;
         print_text(&self.joined(&member))
@@ -97,6 +104,11 @@ impl Home {
         text
     }
 
+    /// The ranges of numbers of the configuration.
+    fn idmaps(&self) -> &[IdmapSection] {
+        self.config.as_ref().map_or(&[], |config| &config.idmaps)
+    }
+
     fn leave(&self, realm: Option<&Realm>, administrator: &Administrator) -> Done {
         let all = Membership::all(&self.state_dir, realm)?;
         let [member] = &*all else {
@@ -108,7 +120,8 @@ impl Home {
         };
         let password = ask_password(administrator, &member.realm)?;
         let by = Credentials { user: &administrator.user, password: &password };
-        Calls { member, state_dir: &self.state_dir }.leave(&by)?;
+        let idmaps = self.idmaps();
+        Calls { member, state_dir: &self.state_dir, idmaps }.leave(&by)?;
         member.forget(&self.state_dir)?;
         let text = format!(
             "Left {}. Remove the keytab from [kerberos] of the configuration, unless other realms use \
@@ -124,6 +137,8 @@ impl Home {
         for subject in &mut subjects {
             let of = |config: &Config| config.server.name.as_ref().unwrap_or(&host).to_string();
             subject.server_name = self.config.as_ref().map(of);
+            let domains = self.config.iter().flat_map(|config| &config.server.winbind_domains);
+            subject.passes_ntlm = domains.flat_map(|domains| domains.get_ref()).next().is_some();
         }
         if subjects.is_empty() {
             let text = "this server is no member of a domain, and [kerberos] names no keytab; join \
@@ -132,9 +147,28 @@ impl Home {
         }
         let mut faults = 0;
         for subject in &subjects {
-            faults += status::report(&subject.realm, &subject.check(now))?;
+            let mut checks = subject.check(now);
+            checks.extend(self.administrators(&subject.realm));
+            faults += status::report(&subject.realm, &checks)?;
         }
         status::done(faults)
+    }
+
+    /// Tells who administers the server. None where users of the realm are accounts.
+    fn administrators(&self, realm: &str) -> Option<Check> {
+        let default = Config::default();
+        let config = self.config.as_ref().unwrap_or(&default);
+        if config.kerberos.realms.is_some() {
+            return None;
+        }
+        let file = match &self.config {
+            Some(config) => state::users_file_of(config),
+            None => self.state_dir.join(state::USERS),
+        };
+        // A fault of the account file is told by `frevo check`.
+        let file = accounts::read(&file).unwrap_or_default();
+        let sentence = administrators::sentence(config, &file, &[realm.to_owned()]);
+        Some(Check { name: "administrators", verdict: Verdict::Ok, sentence })
     }
 
     /// The memberships, or else the realms of the keytab that the configuration names.
@@ -169,6 +203,10 @@ impl Home {
         let path = keytab_in(&self.state_dir);
         self.make_private()?;
         for member in Membership::all(&self.state_dir, realm)? {
+            if self.is_accepted(&member)? == Some(false) {
+                self.repair(&member)?;
+                continue;
+            }
             let age = read_keytab(&path)?.and_then(|keytab| {
                 let ours = keytab.entries.iter().filter(|e| e.key.principal.realm == member.realm);
                 let newest = ours.map(|entry| entry.written.to_unix().0).max()?;
@@ -182,7 +220,8 @@ impl Home {
                 print_text(&text)?;
                 continue;
             }
-            Calls { member: &member, state_dir: &self.state_dir }.renew()?;
+            let idmaps = self.idmaps();
+            Calls { member: &member, state_dir: &self.state_dir, idmaps }.renew()?;
             self.give_to_server()?;
             let text = format!(
                 "{}: the password of {}$ is new. A running server reads the keytab by itself.\n",
@@ -191,6 +230,38 @@ impl Home {
             print_text(&text)?;
         }
         Ok(())
+    }
+
+    /// Asks a controller if it accepts the newest key of a membership.
+    fn is_accepted(&self, member: &Membership) -> Result<Option<bool>, Failure> {
+        let path = keytab_in(&self.state_dir);
+        let Some(keytab) = read_keytab(&path)? else { return Ok(None) };
+        let policy =
+            self.config.as_ref().map(|config| config.kerberos.policy()).unwrap_or_default();
+        Ok(Subject::of_membership(member, path, keytab, policy).is_accepted(now))
+    }
+
+    /// Writes the keys of a password that the controller has and the keytab has not, as after a change
+    /// that was interrupted.
+    fn repair(&self, member: &Membership) -> Done {
+        let Membership { realm, computer, tool, .. } = member;
+        if *tool == Tool::Net {
+            Calls { member, state_dir: &self.state_dir, idmaps: self.idmaps() }.net_keytab()?;
+            self.give_to_server()?;
+        }
+        if self.is_accepted(member)? == Some(true) {
+            let text = format!(
+                "{realm}: an earlier change of the password of {computer}$ was interrupted; the keytab \
+                 has the new keys now.\n"
+            );
+            return print_text(&text);
+        }
+        let text = format!(
+            "{realm}: the controller does not accept the keys of {computer}$ in the keytab: a change of the \
+             password was interrupted, or another program changed it; join again: frevo domain join \
+             {realm} --computer-name {computer}"
+        );
+        Err(Failure::new(Exit::Failed, text))
     }
 
     /// Has the programs make files that their owner alone can read.

@@ -16,6 +16,7 @@ use super::tools;
 use crate::console::print_text;
 use crate::exit::{Done, Exit, Failure, is_json};
 use crate::plural::counted;
+use crate::wbinfo::{own_domain, wbinfo};
 
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub(super) struct Subject {
     pub(super) policy: Policy,
     /// The name of the server, where a configuration tells it.
     pub(super) server_name: Option<String>,
+    /// True if the configuration passes NTLM for users of the domain to winbind.
+    pub(super) passes_ntlm: bool,
 }
 
 impl Subject {
@@ -76,6 +79,7 @@ impl Subject {
             keytab,
             policy,
             server_name: None,
+            passes_ntlm: false,
         }
     }
 
@@ -103,6 +107,7 @@ impl Subject {
                 keytab: keytab.clone(),
                 policy: policy.clone(),
                 server_name: None,
+                passes_ntlm: false,
             });
         }
         subjects
@@ -149,6 +154,15 @@ impl Subject {
                 Source::Configuration => format!("krb5.conf names the controllers {listed}."),
             },
         );
+        if controllers.all.iter().all(Controller::is_address) {
+            checks.warn(
+                "names",
+                format!(
+                    "The controllers are known by address only ({listed}), and there are no tickets \
+                     for addresses: names in rules are not resolved. Write full names in krb5.conf."
+                ),
+            );
+        }
         let has_keys = self.check_keytab(&mut checks);
         self.check_name(&mut checks);
         let mut reached = None;
@@ -176,8 +190,30 @@ impl Subject {
         if goes_on && has_keys {
             self.check_keys(&mut checks, controller, &now);
         }
+        if self.passes_ntlm {
+            check_winbind(&mut checks);
+        }
         self.check_trusts(&mut checks);
         checks.0
+    }
+
+    /// Asks the first controller that answers if it accepts the newest key of the account. None if
+    /// nobody answers, or there is no key.
+    pub(super) fn is_accepted(&self, now: impl Fn() -> FileTime) -> Option<bool> {
+        let newest = self.newest();
+        let proof = newest.first()?;
+        let controllers = kdc::find(&self.realm, self.controller.as_deref()).ok()?;
+        let etypes = &self.policy.etypes;
+        let answer = controllers.all.iter().find_map(|controller| {
+            let (client, server) = (&self.account, &self.service);
+            let asking = Asking { controller, client, server, etypes, keys: &[] };
+            asking.ask(Some(&proof.key), now()).ok()
+        });
+        match answer? {
+            KeyAnswer::Refused { code: KdcErrorCode::PRE_AUTHENTICATION_FAILED, .. } => Some(false),
+            KeyAnswer::Ticket { .. } => Some(true),
+            KeyAnswer::Refused { .. } => None,
+        }
     }
 
     fn asking<'a>(&'a self, controller: &'a Controller) -> (Asking<'a>,) {
@@ -466,6 +502,33 @@ impl Subject {
         if !trusts.is_empty() {
             checks.ok("trusts", format!("winbind knows the domains {}.", trusts.join(", ")));
         }
+    }
+}
+
+/// Checks what a logon by NTLM needs of winbind: the name and the groups of a user. Every domain has
+/// the user 500, its administrator.
+fn check_winbind(checks: &mut Checks) {
+    let said = own_domain().map_err(|error| error.to_string()).and_then(|domain| {
+        let domain = domain.ok_or("winbind does not know its own domain")?;
+        let user = domain.sid.with_rid(500).ok_or("the SID of the domain is too long")?;
+        for question in ["--sid-to-name", "--user-sids"] {
+            wbinfo(&format!("{question}={user}")).map_err(|error| error.to_string())?;
+        }
+        Ok(domain.name)
+    });
+    match said {
+        Ok(domain) => checks.ok(
+            "winbind",
+            format!("winbind tells the groups of users of {domain}, as logons by NTLM need it."),
+        ),
+        Err(why) => checks.fault(
+            "winbind",
+            format!(
+                "Logons by NTLM fail, because winbind does not tell the groups of a user ({why}); \
+                 check that winbindd runs with ranges (idmap config) in its smb.conf, then run: net \
+                 cache flush"
+            ),
+        ),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use frevo_auth::Zeroizing;
+use frevo_config::{IdmapSection, Numbers};
 
 use super::arguments::Tool;
 use super::membership::{Membership, keytab_in};
@@ -54,6 +55,8 @@ fn search_path() -> String {
 pub(super) struct Calls<'a> {
     pub(super) member: &'a Membership,
     pub(super) state_dir: &'a Path,
+    /// The ranges of numbers that the configuration gives to domains.
+    pub(super) idmaps: &'a [IdmapSection],
 }
 
 impl Calls<'_> {
@@ -104,6 +107,9 @@ impl Calls<'_> {
         let what = "change the password of the machine account";
         match self.member.tool {
             Tool::Net => {
+                // A file of an earlier version may lack the ranges without which winbind lets no
+                // user of the domain log on.
+                self.write_smb_conf()?;
                 run(self.net(&["ads", "changetrustpw"]), None, what)?;
                 self.net_keytab()
             }
@@ -127,7 +133,7 @@ impl Calls<'_> {
     }
 
     /// Writes the keys of the account, beside older ones.
-    fn net_keytab(&self) -> Done {
+    pub(super) fn net_keytab(&self) -> Done {
         for call in [&["ads", "keytab", "create"][..], &["ads", "keytab", "add", "cifs"]] {
             let mut call = self.net(call);
             call.arg("--machine-pass");
@@ -163,16 +169,52 @@ impl Calls<'_> {
         let text = format!(
             "# Made by frevo domain join.\n[global]\n    security = ads\n    realm = {}\n    workgroup \
              = {}\n    netbios name = {}\n    kerberos method = dedicated keytab\n    dedicated \
-             keytab file = {}\n    log file = {}\n{}",
+             keytab file = {}\n    log file = {}\n{}{}",
             member.realm,
             member.domain,
             member.computer,
             self.keytab().display(),
             private.join("log").display(),
             directories.concat(),
+            id_ranges(&member.domain, self.idmaps),
         );
         crate::secret_file::replace(&dir.join(SMB_CONF), &text)
     }
+}
+
+/// Numbers of a range, where no `[[idmap]]` says which.
+const NUMBERS: u32 = 1_000_000;
+
+/// The ranges of numbers for winbind, which lets nobody log on without them: those of the only
+/// `[[idmap]]` for the domain, and others that no section has.
+fn id_ranges(domain: &str, idmaps: &[IdmapSection]) -> String {
+    // The first two whole millions that no section has; those below belong to users of hosts.
+    let block =
+        |block: u32| Numbers { first: block * NUMBERS, last: block * NUMBERS + NUMBERS - 1 };
+    let is_free = |numbers: Numbers| {
+        let taken = |idmap: &IdmapSection| {
+            let range = idmap.range.get_ref();
+            range.first <= numbers.last && numbers.first <= range.last
+        };
+        !idmaps.iter().any(taken)
+    };
+    let blocks = 1..u32::MAX / NUMBERS - 1;
+    let free = blocks.clone().find(|at| is_free(block(*at)) && is_free(block(*at + 1)));
+    let others = block(free.unwrap_or(blocks.start));
+    let own = match idmaps {
+        [only] => (*only.range.get_ref(), only.base_rid),
+        _ => (block(others.first / NUMBERS + 1), 0),
+    };
+    let (Numbers { first, last }, base_rid) = own;
+    let base = match base_rid {
+        0 => String::new(),
+        rid => format!("    idmap config {domain} : base_rid = {rid}\n"),
+    };
+    format!(
+        "    idmap config * : backend = tdb\n    idmap config * : range = {}-{}\n    idmap config \
+         {domain} : backend = rid\n    idmap config {domain} : range = {first}-{last}\n{base}",
+        others.first, others.last
+    )
 }
 
 /// The distinguished name of `Servers/Files` in a domain.
@@ -241,6 +283,30 @@ mod tests {
     #[test]
     fn units_are_named_from_the_inside() {
         assert_eq!(distinguished("Servers/Files", "A.Test"), "OU=Files,OU=Servers,DC=a,DC=test");
+    }
+
+    #[test]
+    fn winbind_has_ranges_that_fit() {
+        let of = |text: &str| {
+            let config = frevo_config::Config::parse(text).unwrap();
+            id_ranges("A", &config.idmaps)
+        };
+        let default = of("");
+        for line in
+            ["* : range = 1000000-1999999", "A : backend = rid", "A : range = 2000000-2999999"]
+        {
+            assert!(default.contains(&format!("    idmap config {line}\n")), "{default}");
+        }
+        let one = of("[[idmap]]\ndomain_sid = \"S-1-5-21-1-2-3\"\nrange = \"100000-1199999\"\n\
+                      base_rid = 1000");
+        for line in
+            ["* : range = 2000000-2999999", "A : range = 100000-1199999", "A : base_rid = 1000"]
+        {
+            assert!(one.contains(&format!("    idmap config {line}\n")), "{one}");
+        }
+        let end =
+            of("[[idmap]]\ndomain_sid = \"S-1-5-21-1-2-3\"\nrange = \"4000000000-4294967294\"");
+        assert!(end.contains("* : range = 1000000-1999999"), "{end}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! keytab. What they leave open winbind is asked.
 
 use std::io::{self, BufRead, Write as _};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use frevo_auth::Zeroizing;
@@ -16,8 +17,8 @@ use tokio::time::timeout;
 
 use super::ask_winbind::{hex, unhex};
 use super::confine::helpers;
-use super::wbinfo::wbinfo;
 use crate::exit::{Done, Failure};
+use crate::wbinfo::{self, OwnDomain, wbinfo, wbinfo_of};
 
 /// Time for an answer of the controllers of one domain.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -63,6 +64,8 @@ impl Sources {
     pub(super) fn ask_here(&self, question: &Question) -> io::Result<Answer> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answer = runtime.block_on(ask(&mut self.domains(), question));
+        // A thread of the runtime may wait for DNS much longer than the answer may take.
+        runtime.shutdown_background();
         Ok(self.with_winbind(question, answer))
     }
 
@@ -104,12 +107,15 @@ fn keytab_of(object: &Value) -> Option<Zeroizing<Vec<u8>>> {
 pub(super) enum Question {
     Names(Vec<String>),
     Sids(Vec<Sid>),
+    /// The domain that winbind is a member of.
+    Own,
 }
 
 impl Question {
     pub(super) fn object(&self, id: u64) -> Value {
         match self {
             Self::Names(names) => json!({ "id": id, "names": names }),
+            Self::Own => json!({ "id": id, "own": true }),
             Self::Sids(sids) => {
                 let sids: Vec<String> = sids.iter().map(ToString::to_string).collect();
                 json!({ "id": id, "sids": sids })
@@ -126,6 +132,9 @@ impl Question {
         if let Some(names) = texts("names") {
             return Some((id, Self::Names(names.into_iter().map(String::from).collect())));
         }
+        if object.get("own").is_some() {
+            return Some((id, Self::Own));
+        }
         let sids: Option<Vec<Sid>> = texts("sids")?.iter().map(|sid| sid.parse().ok()).collect();
         Some((id, Self::Sids(sids?)))
     }
@@ -133,6 +142,7 @@ impl Question {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Names(names) => names.len(),
+            Self::Own => 1,
             Self::Sids(sids) => sids.len(),
         }
     }
@@ -145,6 +155,7 @@ impl Question {
         }
         match self {
             Self::Names(names) => Self::Names(open(names, answers)),
+            Self::Own => Self::Own,
             Self::Sids(sids) => Self::Sids(open(sids, answers)),
         }
     }
@@ -324,6 +335,13 @@ impl Domain {
         let kerberos = kerberos.map_err(|error| error.to_string())?;
         let mut reason = format!("no controller of {realm} is known");
         for (host, _) in hosts.iter().take(CONTROLLERS) {
+            if host.parse::<IpAddr>().is_ok() {
+                reason = format!(
+                    "krb5.conf names the controller by its address ({host}), and there are no tickets \
+                     for addresses; write its full name there"
+                );
+                continue;
+            }
             let options = Options::default().recover_for(Duration::ZERO).channels(1);
             let client = Client::new(options);
             let credentials = Credentials::kerberos(kerberos.clone());
@@ -347,6 +365,8 @@ async fn entries(
             session.lookup_names(&names).await?
         }
         Question::Sids(sids) => sids.iter().map(|sid| sid.to_string().parse().ok()).collect(),
+        // Only winbind is asked for its own domain.
+        Question::Own => vec![None],
     };
     let known: Vec<_> = sids.iter().flatten().copied().collect();
     let mut accounts = session.lookup_sids(&known).await?.into_iter();
@@ -369,6 +389,7 @@ fn ask_winbind(question: &Question, mut answer: Answer) -> Answer {
     let asked: io::Result<Vec<Option<Entry>>> = match &left {
         Question::Names(names) => names.iter().map(|name| by_name(name)).collect(),
         Question::Sids(sids) => sids.iter().map(by_sid).collect(),
+        Question::Own => own_domain().map(|domain| vec![domain]),
     };
     match asked {
         Ok(found) => {
@@ -386,13 +407,13 @@ fn ask_winbind(question: &Question, mut answer: Answer) -> Answer {
     answer
 }
 
-/// Runs `wbinfo` with a question that may have no answer.
-fn wbinfo_of(argument: &str) -> io::Result<Option<String>> {
-    match wbinfo(argument) {
-        Ok(said) => Ok(Some(said)),
-        Err(error) if error.kind() == io::ErrorKind::Other => Ok(None),
-        Err(error) => Err(error),
-    }
+/// The domain that winbind is a member of. Its DNS name stands in place of the entry's name.
+fn own_domain() -> io::Result<Option<Entry>> {
+    let entry = |domain: OwnDomain| {
+        let OwnDomain { name, dns_name, sid } = domain;
+        Entry { sid, domain: name, name: dns_name, is_group: false }
+    };
+    Ok(wbinfo::own_domain()?.map(entry))
 }
 
 fn by_name(name: &str) -> io::Result<Option<Entry>> {
@@ -453,6 +474,7 @@ mod tests {
         for question in [
             Question::Names(vec!["A\\b\nc".into(), String::new()]),
             Question::Sids(vec![entry(7).sid, Sid::EVERYONE]),
+            Question::Own,
         ] {
             let line = question.object(9).to_string();
             assert!(!line.contains('\n') && keytab_of(&question.object(9)).is_none());

@@ -13,8 +13,8 @@ use frevo_auth::Zeroizing;
 use serde_json::{Value, json};
 
 use super::confine::helpers;
-use super::wbinfo::{command, wbinfo};
 use crate::exit::Done;
+use crate::wbinfo::{command, wbinfo};
 
 /// Time for an answer of `ntlm_auth`: a controller that does not answer is given up by winbind.
 const PATIENCE: Duration = Duration::from_secs(14);

@@ -9,29 +9,35 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frevo_auth::Zeroizing;
 use frevo_auth::kerberos::Principal;
-use frevo_config::{Config, ShareSection, Who};
-use frevo_server::domain_names::{self, DomainDirectory, Lookup, Use};
+use frevo_config::{Config, Who};
+use frevo_server::domain_names::{self, DomainDirectory, DomainSids, JoinedDomain, Lookup, Use};
 use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
 
 use super::ask_directory::{Answer, DOMAINS, Entry, Machine, Question, Sources, fill, new_keytab};
 use super::plan::Plan;
 use crate::domain::membership::Membership;
 use crate::exit::Failure;
-use crate::{keytab, state};
+use crate::{keytab, secret_file, state};
 
+/// The file of SIDs in the state directory.
+const KEPT: &str = "domain-sids.json";
 /// Names of one question.
 const NAMES: usize = 256;
 
 /// Time for an answer. An abandoned one is passed over when it comes.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Time for all answers to `frevo check`.
+const CHECK_PATIENCE: Duration = Duration::from_secs(3);
 /// Longest answer, bytes.
 const ANSWER_BYTES: u64 = 1 << 20;
 
@@ -40,8 +46,12 @@ const ANSWER_BYTES: u64 = 1 << 20;
 pub(super) struct Directory {
     /// Asks controllers.
     controllers: Option<Mutex<Process>>,
+    /// The names of the machine accounts, with their realms before them: `a.test\nas$`.
+    machines: Vec<String>,
     /// Is asked for what controllers left open.
     winbind: Option<Mutex<Process>>,
+    /// The file of SIDs for a later run. None for a server without state.
+    kept: Option<PathBuf>,
     /// The keytab that the process which asks controllers is to have next.
     keytab: Mutex<Option<Zeroizing<Vec<u8>>>>,
 }
@@ -67,9 +77,14 @@ impl Directory {
         let winbind = sources.winbind.then(|| start(&winbind)).transpose();
         let controllers = Sources { winbind: false, ..sources };
         let has_machines = !controllers.machines.is_empty();
+        let name =
+            |machine: &Machine| fold_name(&format!("{}\\{}", machine.realm, machine.account));
+        let machines = controllers.machines.iter().map(name).collect();
         let controllers = has_machines.then(|| start(&controllers)).transpose();
         Ok(Some(Arc::new(Self {
             controllers: controllers.map_err(failed("controllers"))?,
+            machines,
+            kept: plan.has_state.then(|| state::dir_of(&plan.config).join(KEPT)),
             winbind: winbind.map_err(failed("winbind"))?,
             keytab: Mutex::default(),
         })))
@@ -165,8 +180,7 @@ fn machines(config: &Config, has_state: bool) -> Result<Vec<Machine>, Failure> {
 /// Asks for the names of domains in rules of shares. Returns those that are not resolved, with the
 /// reason; none when the configuration names no server to ask, which is a fault of its own.
 pub(crate) fn unresolved(config: &Config) -> Vec<(String, String)> {
-    let mut names: Vec<String> =
-        config.shares.iter().flat_map(ShareSection::names_of_domains).map(name_of).collect();
+    let mut names: Vec<String> = config.names_of_domains().map(name_of).collect();
     names.sort_unstable();
     names.dedup();
     // A fault of the keytab is reported elsewhere; here it only means that no names can be looked
@@ -175,12 +189,10 @@ pub(crate) fn unresolved(config: &Config) -> Vec<(String, String)> {
         return Vec::new();
     };
     let mut found = Vec::new();
+    let end = Instant::now() + CHECK_PATIENCE;
+    let sources = Arc::new(sources);
     for names in names.chunks(NAMES) {
-        let question = Question::Names(names.to_vec());
-        let answer = sources.ask_here(&question).unwrap_or_else(|error| Answer {
-            entries: vec![None; names.len()],
-            silent: Some(error.to_string()),
-        });
+        let answer = ask_until(&sources, Question::Names(names.to_vec()), end);
         let reason = answer.silent.unwrap_or_else(|| String::from("its domain has no such name"));
         let open = names.iter().zip(&answer.entries).filter(|(_, entry)| entry.is_none());
         found.extend(open.map(|(name, _)| (name.clone(), reason.clone())));
@@ -188,9 +200,50 @@ pub(crate) fn unresolved(config: &Config) -> Vec<(String, String)> {
     found
 }
 
+/// Asks on a thread of its own, and abandons the answer at `end`.
+fn ask_until(sources: &Arc<Sources>, question: Question, end: Instant) -> Answer {
+    let count = question.len();
+    let (sender, answer) = std::sync::mpsc::channel();
+    let sources = Arc::clone(sources);
+    let asking = std::thread::Builder::new().spawn(move || {
+        // The send fails if nobody waits any more.
+        let _ = sender.send(sources.ask_here(&question));
+    });
+    let answer = asking.map_err(|error| error.to_string()).and_then(|_| {
+        let left = end.saturating_duration_since(Instant::now());
+        let late = |_| String::from("the controllers do not answer in time");
+        answer.recv_timeout(left).map_err(late)?.map_err(|error| error.to_string())
+    });
+    answer.unwrap_or_else(|why| nobody(count, &why))
+}
+
 /// The name in an entry of a list, without the mark of groups.
 pub(crate) fn name_of(who: &Who) -> String {
     fold_name(who.group().unwrap_or(who.as_str()))
+}
+
+/// SIDs as the file keeps them.
+fn kept_object(sids: &DomainSids) -> Value {
+    let names: Map<String, Value> =
+        sids.by_name().map(|(name, sid)| (name.to_owned(), json!(sid.to_string()))).collect();
+    let joined = sids
+        .joined()
+        .iter()
+        .map(|domain| json!([domain.name, domain.dns_name, domain.sid.to_string()]));
+    json!({ "names": names, "joined": joined.collect::<Vec<_>>() })
+}
+
+fn parse_kept(text: &str) -> Option<DomainSids> {
+    let object: Value = serde_json::from_str(text).ok()?;
+    let names = object.get("names")?.as_object()?.iter();
+    let name = |(name, sid): (&String, &Value)| Some((name.clone(), sid.as_str()?.parse().ok()?));
+    let domain = |of: &Value| {
+        let text = |at: usize| of.get(at)?.as_str();
+        let (name, dns_name) = (text(0)?.to_owned(), text(1)?.to_owned());
+        Some(JoinedDomain { name, dns_name, sid: text(2)?.parse().ok()? })
+    };
+    let joined = object.get("joined")?.as_array()?.iter().filter_map(domain).collect();
+    Some(names.filter_map(name).collect::<DomainSids>().with_joined(joined))
 }
 
 /// Starts this program again as a process that asks.
@@ -230,7 +283,7 @@ impl Process {
         }
     }
 
-    fn tell(&mut self, line: &serde_json::Value) -> io::Result<()> {
+    fn tell(&mut self, line: &Value) -> io::Result<()> {
         let line = Zeroizing::new(line.to_string());
         writeln!(self.socket.get_mut(), "{}", *line)
     }
@@ -270,6 +323,43 @@ impl DomainDirectory for Directory {
         let found = answer.entries.into_iter().map(principal).collect();
         Lookup { found, silent: answer.silent }
     }
+
+    fn kept(&self) -> DomainSids {
+        // A file that is missing or damaged is as good as none: controllers are asked anyway.
+        let text = self.kept.as_deref().and_then(|path| secret_file::read(path).ok().flatten());
+        text.as_deref().and_then(|text| parse_kept(text)).unwrap_or_default()
+    }
+
+    fn keep(&self, sids: &DomainSids) {
+        let Some(path) = &self.kept else { return };
+        if let Err(failure) = secret_file::replace(path, &kept_object(sids).to_string()) {
+            tracing::warn!(target: "frevo::server", %failure,
+                "the SIDs of names in rules are not kept for the next start");
+        }
+    }
+
+    /// The domains of the machine accounts. Without a keytab winbind tells its own.
+    fn joined(&self) -> Lookup<JoinedDomain> {
+        let answer = match self.machines.is_empty() {
+            false => self.ask(&Question::Names(self.machines.clone())),
+            true => match &self.winbind {
+                Some(winbind) => winbind.lock().answer(&Question::Own),
+                None => return Lookup { found: Vec::new(), silent: None },
+            },
+        };
+        let is_account = !self.machines.is_empty();
+        let domain = |(at, entry): (usize, Option<Entry>)| {
+            let Entry { sid, domain, name, .. } = entry?;
+            // The realm of a machine account is the DNS name of its domain. Winbind tells that in
+            // place of a name.
+            let realm = self.machines.get(at).and_then(|machine| machine.split_once('\\'));
+            let dns_name = realm.map_or(name, |(realm, _)| realm.to_owned());
+            let sid = if is_account { sid.split_rid()?.0 } else { sid };
+            Some(JoinedDomain { name: domain, dns_name, sid })
+        };
+        let found = answer.entries.into_iter().enumerate().map(domain).collect();
+        Lookup { found, silent: answer.silent }
+    }
 }
 
 #[cfg(test)]
@@ -279,11 +369,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sids_are_kept() {
+        let sid = |text: &str| text.parse::<Sid>().unwrap();
+        let known = [(String::from("a\\staff"), sid("S-1-5-21-1-2-3-1108"))];
+        let (name, dns_name) = (String::from("A"), String::from("a.test"));
+        let joined = vec![JoinedDomain { name, dns_name, sid: sid("S-1-5-21-1-2-3") }];
+        let known = known.into_iter().collect::<DomainSids>().with_joined(joined);
+        let text = kept_object(&known).to_string();
+        assert_eq!(parse_kept(&text), Some(known));
+        for damaged in ["", "{}", "{\"names\":{}}", "[1]"] {
+            assert_eq!(parse_kept(damaged), None, "{damaged}");
+        }
+    }
+
+    #[test]
     fn each_answer_is_that_of_its_question() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let process = Process { socket: BufReader::new(ours), last: 4 };
         let directory = Directory {
             controllers: Some(Mutex::new(process)),
+            machines: Vec::new(),
+            kept: None,
             winbind: None,
             keytab: Mutex::default(),
         };
@@ -322,7 +428,9 @@ mod tests {
         let (controllers, _keeps) = process(&answer);
         let answer = format!("{{\"id\":1,\"entries\":[{}],\"silent\":null}}\n", entry(1109));
         let (winbind, asked) = process(&answer);
-        let directory = Directory { controllers, winbind, keytab: Mutex::default() };
+        let (machines, kept) = (Vec::new(), None);
+        let directory =
+            Directory { controllers, machines, kept, winbind, keytab: Mutex::default() };
         let Lookup { found, silent } = directory.sids(&["A\\n", "A\\m"].map(String::from));
         let sids: Vec<String> = found.into_iter().flatten().map(|sid| sid.to_string()).collect();
         assert_eq!(sids, ["S-1-5-21-1-2-3-1108", "S-1-5-21-1-2-3-1109"]);
@@ -341,8 +449,13 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let process = Process { socket: BufReader::new(ours), last: 0 };
         let controllers = Some(Mutex::new(process));
-        let directory =
-            Arc::new(Directory { controllers, winbind: None, keytab: Mutex::default() });
+        let directory = Arc::new(Directory {
+            controllers,
+            machines: Vec::new(),
+            kept: None,
+            winbind: None,
+            keytab: Mutex::default(),
+        });
         let question = directory.controllers.as_ref().unwrap().lock();
         for keytab in ["old", "new"] {
             std::fs::write(&path, keytab).unwrap();

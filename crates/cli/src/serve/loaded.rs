@@ -17,7 +17,7 @@ use crate::configured::folder;
 use crate::configured::identities::{Identities, identities};
 use crate::exit::{Done, Exit, Failure};
 use crate::keytab::{self, Keys};
-use crate::{accounts, config_checks, configured, machine_sid, state};
+use crate::{accounts, administrators, config_checks, configured, machine_sid, state};
 
 use super::live_accounts::LiveAccounts;
 use super::plan::Plan;
@@ -194,7 +194,10 @@ pub(super) fn warn(loaded: &Loaded) {
     for warning in config_checks::warnings(&loaded.plan.config) {
         tracing::warn!(target: "frevo::server", "{warning}");
     }
-    for share in &loaded.shares {
+    let joined = administrators::joined(&loaded.plan.config, loaded.kerberos.as_ref());
+    // A member of a domain finds SIDs of the domain in access lists.
+    let is_member = !joined.is_empty() || !loaded.plan.config.idmaps.is_empty();
+    for share in loaded.shares.iter().filter(|_| !is_member) {
         let name = share.section.name.get_ref().as_str();
         if let Some(warning) = machine_sid::foreign_lists(name, &*share.vfs, loaded.settings.sid())
         {
@@ -212,6 +215,8 @@ pub(super) fn warn(loaded: &Loaded) {
             tracing::warn!(target: "frevo::server", "{warning}");
         }
     }
+    let sentence = administrators::sentence(&loaded.plan.config, &loaded.logon.accounts, &joined);
+    tracing::info!(target: "frevo::server", "{sentence}");
     if loaded.logon.names().is_empty() && loaded.kerberos.is_none() {
         tracing::warn!(target: "frevo::server", "no user can log on; run frevo user add NAME");
     }

@@ -29,7 +29,6 @@ mod start_screen;
 mod take_over;
 #[cfg(feature = "traces")]
 mod traces;
-mod wbinfo;
 mod winbind;
 
 use frevo_posix::inherited::Inherited;

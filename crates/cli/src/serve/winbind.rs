@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use frevo_auth::kerberos::{LogonInfo, UserAccountControl};
-use frevo_auth::{DomainLogon, DomainQuestion, Reason, Zeroizing};
+use frevo_auth::{AccountFault, DomainLogon, DomainQuestion, Reason, Zeroizing};
 use frevo_server::domain_logons::DomainLogons;
 use frevo_wire::dtyp::Sid;
 use parking_lot::{Condvar, Mutex};
@@ -128,10 +128,42 @@ impl DomainLogons for Winbind {
         match answer.outcome {
             Outcome::Accepted { key, domain, user, sids } => logon(&key, domain, user, &sids)
                 .ok_or_else(|| Reason::DomainSilent(String::from("winbind's answer is malformed"))),
-            Outcome::Refused(why) => Err(Reason::DomainRefused(why)),
+            Outcome::Refused(why) => Err(refusal(why)),
             Outcome::Silent(why) => Err(Reason::DomainSilent(why)),
         }
     }
+}
+
+/// The reason of a refusal, from the words or the name of its status (MS-ERREF 2.3.1).
+fn refusal(why: String) -> Reason {
+    use AccountFault::{
+        Disabled, Expired, Hours, LockedOut, MustChange, PasswordExpired, Restriction, Workstation,
+    };
+    const WORDS: [(AccountFault, &str, &str); 8] = [
+        (Disabled, "ACCOUNT_DISABLED", "currently disabled"),
+        (Expired, "ACCOUNT_EXPIRED", "user account has expired"),
+        (PasswordExpired, "PASSWORD_EXPIRED", "password has expired"),
+        (MustChange, "PASSWORD_MUST_CHANGE", "password must be changed"),
+        (LockedOut, "ACCOUNT_LOCKED_OUT", "automatically locked"),
+        (Hours, "INVALID_LOGON_HOURS", "time restrictions"),
+        (Workstation, "INVALID_WORKSTATION", "source workstation"),
+        (Restriction, "ACCOUNT_RESTRICTION", "some user account restriction"),
+    ];
+    let said = why.to_lowercase();
+    let is_said =
+        |(_, name, words): &&(AccountFault, &str, &str)| why.contains(name) || said.contains(words);
+    if let Some((fault, ..)) = WORDS.iter().find(is_said) {
+        return Reason::DomainAccount(*fault);
+    }
+    let is_password = ["WRONG_PASSWORD", "LOGON_FAILURE"].iter().any(|name| why.contains(name))
+        || said.contains("current password is not correct")
+        || said.contains("bad username or authentication information");
+    let is_unknown = why.contains("NO_SUCH_USER") || said.contains("account does not exist");
+    Reason::DomainRefused(match (is_password, is_unknown) {
+        (true, _) => String::from("the password is wrong, or there is no such user"),
+        (_, true) => String::from("there is no such user"),
+        _ => why,
+    })
 }
 
 /// The logon of an answer. The first SID is the user's, the second that of the primary group.
@@ -166,6 +198,48 @@ fn logon(key: &str, domain: String, user: String, sids: &[String]) -> Option<Dom
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_have_sentences_of_their_own() {
+        use frevo_auth::Refusal;
+        use frevo_wire::Status;
+        let of = |why: &str| Refusal::new(refusal(why.to_owned()));
+        for (why, status) in [
+            (
+                "The referenced account is currently disabled and may not be logged on to.",
+                Status::ACCOUNT_DISABLED,
+            ),
+            ("NT_STATUS_ACCOUNT_EXPIRED", Status::ACCOUNT_EXPIRED),
+            ("The user account has expired.", Status::ACCOUNT_EXPIRED),
+            ("The user account password has expired.", Status::PASSWORD_EXPIRED),
+            (
+                "The user password must be changed before logging on the first time.",
+                Status::PASSWORD_MUST_CHANGE,
+            ),
+            (
+                "The user account has been automatically locked because too many",
+                Status::ACCOUNT_LOCKED_OUT,
+            ),
+            (
+                "The user account has time restrictions and may not be logged onto",
+                Status::INVALID_LOGON_HOURS,
+            ),
+            (
+                "When trying to update a password, ... as the current password is not correct.",
+                Status::LOGON_FAILURE,
+            ),
+            ("The specified account does not exist.", Status::LOGON_FAILURE),
+            ("Something else", Status::LOGON_FAILURE),
+        ] {
+            assert_eq!(of(why).status(), status, "{why}");
+        }
+        let wrong = of("NT_STATUS_WRONG_PASSWORD").to_string();
+        assert_eq!(
+            wrong,
+            "the domain refuses the user: the password is wrong, or there is no such user"
+        );
+        assert_eq!(of("Something else").to_string(), "the domain refuses the user: Something else");
+    }
 
     #[test]
     fn the_groups_of_a_machine_do_not_count() {

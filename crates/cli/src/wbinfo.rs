@@ -5,6 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use frevo_wire::dtyp::Sid;
+
 /// Time for one run.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two looks at a run.
@@ -13,14 +15,52 @@ const LOOK: Duration = Duration::from_millis(5);
 const OUTPUT_BYTES: u64 = 1 << 20;
 
 /// Runs `wbinfo` with one argument and returns what it says. A run that takes too long is ended.
-pub(super) fn wbinfo(argument: &str) -> io::Result<String> {
+pub(crate) fn wbinfo(argument: &str) -> io::Result<String> {
     let mut command = command("wbinfo");
     command.arg(argument).stdin(Stdio::null()).stdout(Stdio::piped());
     output(command.spawn()?, PATIENCE)
 }
 
+/// Runs `wbinfo` with a question that may have no answer.
+pub(crate) fn wbinfo_of(argument: &str) -> io::Result<Option<String>> {
+    match wbinfo(argument) {
+        Ok(said) => Ok(Some(said)),
+        Err(error) if error.kind() == io::ErrorKind::Other => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The domain that winbind is a member of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnDomain {
+    pub(crate) name: String,
+    /// The DNS name; empty where winbind does not tell it.
+    pub(crate) dns_name: String,
+    pub(crate) sid: Sid,
+}
+
+/// Asks winbind for its own domain.
+pub(crate) fn own_domain() -> io::Result<Option<OwnDomain>> {
+    let Some(name) = wbinfo_of("--own-domain")? else { return Ok(None) };
+    let name = name.trim().to_owned();
+    let said = wbinfo_of(&format!("--domain-info={name}"))?;
+    Ok(said.as_deref().and_then(|said| told_domain(said, name)))
+}
+
+/// Reads the lines `SID : S-1-5-21-...` and `Alt_Name : a.test` of `wbinfo --domain-info`.
+fn told_domain(said: &str, name: String) -> Option<OwnDomain> {
+    let lines = said.lines().filter_map(|line| line.split_once(':'));
+    let value = |wanted: &str| {
+        let mut lines = lines.clone();
+        lines.find(|(key, _)| key.trim() == wanted).map(|(_, value)| value.trim())
+    };
+    let sid = value("SID")?.parse().ok()?;
+    let dns_name = value("Alt_Name").unwrap_or_default().to_owned();
+    Some(OwnDomain { name, dns_name, sid })
+}
+
 /// A program of the system.
-pub(super) fn command(name: &str) -> Command {
+pub(crate) fn command(name: &str) -> Command {
     let mut command = Command::new(name);
     command.env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin").env("LC_ALL", "C");
     command.stderr(Stdio::piped());
@@ -74,6 +114,15 @@ mod tests {
     fn shell(script: &str) -> Child {
         let mut command = command("sh");
         command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn the_domain_of_winbind() {
+        let said = "Name              : A\nAlt_Name          : a.test\nSID               : \
+                    S-1-5-21-1-2-3\nActive Directory  : Yes\n";
+        let told = told_domain(said, "A".into()).unwrap();
+        assert_eq!((&*told.dns_name, told.sid.to_string()), ("a.test", "S-1-5-21-1-2-3".into()));
+        assert_eq!(told_domain("Could not get domain info\n", "A".into()), None);
     }
 
     #[test]
