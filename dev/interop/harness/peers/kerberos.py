@@ -156,6 +156,8 @@ WINBIND = [
     "wrong-password",
     "throttled",
     "disabled",
+    "must-change",
+    "status",
     "no-winbind",
     "winbind-again",
 ]
@@ -178,3 +180,12 @@ def member(ctx):
     """200 random triples of user, file and operation on three shares of a member: Frevo does as smbd on one tree."""
     needed = ["same-rights-on-one-tree", "client-at-member"]
     near_domain(ctx, "member-checks", VENV / "bin/python", needed=needed, timeout=200)
+
+
+ADMINISTRATORS = ["domain", "role", "names", "user-name", "members", "owner", "audit-list", "manages", "told"]
+
+
+@group("domain/administrators", full_only=True)
+def administrators(ctx):
+    """A domain with administrators: Frevo and smbd, both members, get the same calls of an administrator and of others."""
+    near_domain(ctx, "administrators-checks", needed=ADMINISTRATORS, timeout=200)
