@@ -228,7 +228,7 @@ fn whoever_keeps_something_is_told_when_the_session_was_lost() {
         assert_eq!(file.lease(), kept);
         let other = world.share().await;
         for session in world.server.sessions() {
-            world.server.close_session(&session);
+            world.server.close_session(&session, "a test");
         }
         // The client's session is closed and not renewed yet. This write by another client breaks
         // its lease, and the server closes its handle.

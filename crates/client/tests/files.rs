@@ -225,7 +225,7 @@ fn a_cut_connection_is_a_pause() {
                 // The server closes all sessions, so the next write needs a new session and a
                 // reconnected handle.
                 for session in world.server.sessions() {
-                    world.server.close_session(&session);
+                    world.server.close_session(&session, "a test");
                 }
             }
             file.write_all_at(&[round as u8; 10], round * 10).await.unwrap();

@@ -82,7 +82,7 @@ impl Volume {
 /// Ends all sessions of the server without a message.
 fn end_sessions(world: &World) {
     for session in world.server.sessions() {
-        world.server.close_session(&session);
+        world.server.close_session(&session, "a test");
     }
 }
 

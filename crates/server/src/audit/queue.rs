@@ -256,6 +256,7 @@ mod tests {
             token: Arc::new(Token::new(sid, sid, [], Privileges::EMPTY)),
             groups: Arc::default(),
             host: OnHost::Unknown,
+            administers_by: None,
             is_local: true,
         };
         Event::new(Kind::Open).by(Some(Arc::new(identity)))
