@@ -16,7 +16,6 @@ mod racing;
 mod reloads;
 mod sync;
 mod takeover;
-mod turns;
 
 #[path = "../../src/base/under_way.rs"]
 #[allow(dead_code, reason = "the model has no use for all of it")]
