@@ -187,5 +187,5 @@ ADMINISTRATORS = ["domain", "role", "names", "user-name", "members", "owner", "a
 
 @group("domain/administrators", full_only=True)
 def administrators(ctx):
-    """A domain with administrators: Frevo and smbd, both members, get the same calls of an administrator and of others."""
+    """A domain with administrators: Frevo and smbd as members, called alike by an administrator and by others."""
     near_domain(ctx, "administrators-checks", needed=ADMINISTRATORS, timeout=200)

@@ -183,7 +183,7 @@ for one, known_as in {
 
 @group("disks/fuse-below")
 def fuse_below(ctx):
-    """A folder of a share on exfat-fuse, which ignores case: names, long and private ones, in any spelling of the folder."""
+    """A folder of a share on exfat-fuse, which ignores case: long and private names, in any spelling."""
     if is_left_out(ctx):
         return
     with ctx.check("server-alive"), serving(ctx, exfat, "Below") as disk:
