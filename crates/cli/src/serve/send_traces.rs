@@ -50,7 +50,7 @@ impl Sender {
     }
 
     /// Sends a request and waits for its answer.
-    pub(super) fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    pub(super) fn exchange(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let mut socket = self.0.lock();
         let headers: Vec<Value> = request
             .headers()

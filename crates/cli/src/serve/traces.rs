@@ -150,7 +150,7 @@ struct Client {
 impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         // The SDK calls this method on a thread of its own, so it may block.
-        let answered = self.sender.exchange(request);
+        let answered = self.sender.exchange(&request);
         let refusal = match &answered {
             Ok(response) if response.status().is_success() => None,
             Ok(response) => Some(format!("it answered {}", response.status())),
