@@ -30,9 +30,10 @@ impl Actor {
             .delete_on_close(true)
             .share_mode(ShareMode::EMPTY)
             .lease(lease);
-        let Some(file) = self.open(options, &name).await else { return };
         let stage = Arc::clone(&self.stage);
-        stage.judge.lock().passing.made(&name, file.is_persistent());
+        let falls = stage.judge.lock().passing.falls();
+        let Some(file) = self.open(options, &name).await else { return };
+        stage.judge.lock().passing.made(&name, file.is_persistent(), falls);
         let is_well = self.keep(&file, &name).await;
         stage.judge.lock().passing.left(&name);
         if is_well {

@@ -43,26 +43,36 @@ impl One {
 
 /// All files with delete-on-close.
 #[derive(Debug, Default)]
-pub struct Passing(BTreeMap<String, One>);
+pub struct Passing {
+    all: BTreeMap<String, One>,
+    /// How often servers have fallen or given their shares away.
+    falls: u64,
+}
 
 impl Passing {
-    /// Records that `name` was made.
-    pub fn made(&mut self, name: &str, persistent: bool) {
+    /// Returns how often servers have fallen: asked before a file is made, for [`Self::made`].
+    pub fn falls(&self) -> u64 {
+        self.falls
+    }
+
+    /// Records that `name` was made; the maker asked for it after `falls`. If the server has fallen
+    /// between the request and its answer, the Open may be one of the server before.
+    pub fn made(&mut self, name: &str, persistent: bool, falls: u64) {
         let one = One {
             persistent,
             held: true,
             seen: Instant::now(),
             stable: false,
-            fell: false,
+            fell: self.falls != falls,
             crashed: false,
             excused: false,
         };
-        self.0.insert(name.to_owned(), one);
+        self.all.insert(name.to_owned(), one);
     }
 
     /// Records a use of the handle; `is_written`: with data on the disk.
     pub fn used(&mut self, name: &str, is_written: bool) {
-        if let Some(one) = self.0.get_mut(name) {
+        if let Some(one) = self.all.get_mut(name) {
             one.seen = Instant::now();
             one.stable |= is_written;
         }
@@ -70,28 +80,29 @@ impl Passing {
 
     /// Records that its maker closes it, or has lost it.
     pub fn left(&mut self, name: &str) {
-        if let Some(one) = self.0.get_mut(name) {
+        if let Some(one) = self.all.get_mut(name) {
             one.held = false;
         }
     }
 
     /// Returns true if the server has fallen since the file was made.
     pub fn has_fallen(&self, name: &str) -> bool {
-        self.0.get(name).is_some_and(|one| one.fell)
+        self.all.get(name).is_some_and(|one| one.fell)
     }
 
     /// Returns true if no other client may open the file.
     pub fn is_kept(&self, name: &str) -> bool {
-        self.0.get(name).is_some_and(One::is_kept)
+        self.all.get(name).is_some_and(One::is_kept)
     }
 
     /// Returns the files that are open now.
     pub fn held(&self) -> Vec<String> {
-        self.0.iter().filter(|(_, one)| one.held).map(|(name, _)| name.clone()).collect()
+        self.all.iter().filter(|(_, one)| one.held).map(|(name, _)| name.clone()).collect()
     }
 
     pub(super) fn on_fall(&mut self, how: Fall, contents: &[(String, Vec<u8>)], trace: &Trace) {
-        for (name, one) in &mut self.0 {
+        self.falls += 1;
+        for (name, one) in &mut self.all {
             one.fell = true;
             if how == Fall::Crash {
                 one.crashed = true;
@@ -106,7 +117,7 @@ impl Passing {
     /// Checks at the end that all files are gone, except those that a crash brought back and those
     /// whose handle was lost with its disposition.
     pub(super) fn at_the_end(&self, contents: &[(String, Vec<u8>)], trace: &Trace) {
-        for (name, one) in &self.0 {
+        for (name, one) in &self.all {
             let goes = !one.crashed && (one.persistent || !one.fell);
             if goes && contents.iter().any(|(found, _)| found == name) {
                 violation!(trace, "{name} was to be removed on close and is there");
@@ -123,8 +134,8 @@ mod tests {
     fn judged(test: impl FnOnce(&mut Passing, &Trace)) -> bool {
         let trace = Arc::new(Trace::new(Instant::now(), false));
         let mut passing = Passing::default();
-        passing.made("kept", true);
-        passing.made("not", false);
+        passing.made("kept", true, 0);
+        passing.made("not", false, 0);
         test(&mut passing, &trace);
         trace.is_violated()
     }
@@ -147,6 +158,18 @@ mod tests {
         assert!(!judged(|all, trace| {
             all.on_fall(Fall::Kill, &there(&["kept", "not"]), trace);
             all.at_the_end(&there(&["not"]), trace);
+        }));
+        // The server fell while the answer was on its way.
+        assert!(!judged(|all, trace| {
+            let falls = all.falls();
+            all.on_fall(Fall::Kill, &there(&["kept", "not"]), trace);
+            all.made("late", false, falls);
+            all.at_the_end(&there(&["late"]), trace);
+        }));
+        assert!(judged(|all, trace| {
+            all.on_fall(Fall::Kill, &there(&["kept", "not"]), trace);
+            all.made("late", false, all.falls());
+            all.at_the_end(&there(&["late"]), trace);
         }));
     }
 }
