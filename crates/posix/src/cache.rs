@@ -276,7 +276,14 @@ impl NameCache {
 
     /// Records that an entry which was told of was not there when it was used.
     pub(crate) fn missed(&self, key: FileKey, stored: &[u8]) {
-        let Ok(mut state) = self.write_soon() else { return };
+        // A core that cannot have the lock soon leaves the name, which the next look-up finds missing. It
+        // does not give up: the call goes on and may change something.
+        let state = if patience::is_short() {
+            self.state.try_write_for(CACHE_PATIENCE)
+        } else {
+            Some(self.state.write())
+        };
+        let Some(mut state) = state.map(|state| self.writing(state)) else { return };
         let Some(known) = state.directories.get(&key) else { return };
         // If no inotify watch covers the directory, the name is removed. Otherwise the name is only
         // marked as doubtful, because inotify will report what has happened to it.
@@ -288,7 +295,12 @@ impl NameCache {
 
     /// Returns the directory `key` without looking at it, if it is watched.
     pub(crate) fn watched(&self, key: FileKey) -> Option<Seen> {
-        let state = self.read_soon().ok()?;
+        // A core that cannot have the lock soon does not give up: the call goes on without the answer.
+        let state = if patience::is_short() {
+            self.state.try_read_for(CACHE_PATIENCE)?
+        } else {
+            self.state.read()
+        };
         let is_watched = matches!(state.directories.get(&key)?.trust, Trust::Watch(_));
         is_watched.then_some(Seen { key, times: None })
     }

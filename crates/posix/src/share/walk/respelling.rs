@@ -122,7 +122,8 @@ impl Share {
             }
             match self.folded(&dir, seen, component) {
                 Ok(Some(stored)) => *component = stored,
-                Err(fault @ Fault::Busy) => return Err(fault),
+                // A core has given up, so that the call is made again.
+                Err(fault @ (Fault::Busy | Fault::Leased)) => return Err(fault),
                 // The rest of the path is not changed, because the operation that uses the path
                 // reports what is wrong with it.
                 Ok(None) | Err(_) => break,
@@ -152,7 +153,7 @@ mod tests {
     use frevo_store::vfs::{OpenHow, Vfs as _};
 
     use super::*;
-    use crate::{PosixOptions, PosixVfs};
+    use crate::{PosixOptions, PosixVfs, patience};
 
     #[test]
     fn names_get_their_stored_spelling() {
@@ -183,6 +184,26 @@ mod tests {
         assert!(host.path().join("Folder/BELOW/File.txt").exists());
         let again = vfs.open(&Name::from_stored("FOLDER\\below".into()), &OpenHow::LOOK).unwrap();
         assert_eq!(again.name.path(), "Folder\\BELOW");
+    }
+
+    /// Tests that a path is not taken as it is when a core gives up in a large directory.
+    #[test]
+    fn a_core_that_gives_up_respells_nothing() {
+        let host = tempfile::tempdir().unwrap();
+        let large = host.path().join("large");
+        std::fs::create_dir(&large).unwrap();
+        (0..4_000).for_each(|at| std::fs::write(large.join(format!("{at:040}x")), "").unwrap());
+        let mut vfs = PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap();
+        vfs.pretend_to_ignore_case();
+        let name = |last: char| format!("{:040}{last}", 7).into_bytes();
+        let respelled = || {
+            let path = DiskPath::of_components(&[b"large".to_vec(), name('X')]);
+            vfs.share().respelled(path, Respelled::Whole, true)
+        };
+        let (on_core, gave_up) = patience::short(respelled);
+        assert_eq!((on_core.map(|_| ()), gave_up), (Err(Fault::Leased), true));
+        let stored = DiskPath::of_components(&[b"large".to_vec(), name('x')]);
+        assert_eq!(respelled().unwrap().as_bytes(), stored.as_bytes());
     }
 
     /// A share whose file system tells names by case, with one below that does not. `/dev/shm` is a
