@@ -122,7 +122,7 @@ pub const NAMING_LOCKS: usize = 64;
 /// accounts that have less than a quarter.
 pub const HOST_DIRECTORIES: usize = if cfg!(test) { 256 } else { 65_536 };
 
-/// Directories that are watched for one observation of a tree.
+/// Directories that are watched for one observation of a tree, and those that wait to be.
 pub const HOST_DIRECTORIES_PER_TREE: usize = if cfg!(test) { 16 } else { 8_192 };
 
 /// Directories whose watches begin or end together, some 0.5 ms; another thread does the others.

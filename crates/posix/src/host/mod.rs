@@ -56,8 +56,18 @@ struct State {
     /// Ended observations with marks that the thread has to remove.
     ended: Vec<Ended>,
     last_id: u64,
-    /// Directories whose subdirectories are to be marked: observation and path.
-    unscanned: Vec<(u64, Vec<u8>, Scan)>,
+    /// Directories whose subdirectories are to be marked: at most [`HOST_DIRECTORIES_PER_TREE`] of an
+    /// observation.
+    unscanned: Vec<Unscanned>,
+    /// Directories of `unscanned` that are not marked; freed without the lock, for which cores wait.
+    dropped: Vec<Unscanned>,
+}
+
+/// A directory whose subdirectories are to be marked.
+struct Unscanned {
+    id: u64,
+    path: Vec<u8>,
+    scan: Scan,
 }
 
 /// The position of a directory in an observation.
@@ -76,6 +86,8 @@ struct Observed {
     spelling: Spelling,
     /// The marked directories of this observation.
     handles: HashSet<Handle>,
+    /// Number of its directories in `State::unscanned`.
+    unscanned: usize,
     was_lost: bool,
     /// True once the account had no room.
     lacks_room: Arc<AtomicBool>,
@@ -172,11 +184,12 @@ pub(crate) fn observe(
     let handles = HashSet::from_iter([handle]);
     let lacks_room = Arc::new(AtomicBool::new(false));
     let guard = Guard { hub, id, lacks_room: Arc::clone(&lacks_room) };
+    let (unscanned, was_lost) = (usize::from(is_tree), false);
     let observed =
-        Observed { root, is_tree, observer, spelling, handles, was_lost: false, lacks_room };
+        Observed { root, is_tree, observer, spelling, handles, unscanned, was_lost, lacks_room };
     state.observed.insert(id, observed);
     if is_tree {
-        state.unscanned.push((id, Vec::new(), Scan::Old));
+        state.unscanned.push(Unscanned { id, path: Vec::new(), scan: Scan::Old });
     }
     drop(state);
     if is_tree {
@@ -298,15 +311,27 @@ impl Hub {
     /// pile up behind a large tree.
     fn scan(&self, reports: &mut DueReports) {
         self.remove_ended();
+        let dropped = std::mem::take(&mut self.state.lock().dropped);
+        drop(dropped);
         for _ in 0..HOST_DIRECTORIES_AT_ONCE {
             let mut state = self.state.lock();
-            let Some((id, path, scan)) = state.unscanned.pop() else { return };
+            let Some(Unscanned { id, path, scan }) = state.unscanned.pop() else { return };
+            if let Some(observed) = state.observed.get_mut(&id) {
+                observed.unscanned -= 1;
+            }
             let dir = state.mark(&self.group, id, &path, reports);
+            let dropped = std::mem::take(&mut state.dropped);
             // A core that waits has the lock before the next directory, which may be large.
             MutexGuard::unlock_fair(state);
+            drop(dropped);
             if let Some(dir) = dir {
-                let found = look_through(&dir, &path, scan);
-                self.state.lock().enter(id, found, scan, reports);
+                look_through(&dir, &path, scan, |found| {
+                    let mut state = self.state.lock();
+                    let goes_on = state.enter(id, found, scan, reports);
+                    MutexGuard::unlock_fair(state);
+                    tell(reports);
+                    goes_on
+                });
             }
             tell(reports);
         }
@@ -424,7 +449,7 @@ impl State {
             self.forget_below(group, id, path);
         }
         if is_directory && is_there {
-            self.add(id, path, event.is_own);
+            self.add(id, path, event.is_own, reports);
         }
     }
 
@@ -472,22 +497,44 @@ impl State {
             }
             if is_directory && !from_here {
                 // The whole directory was moved, so its entries are not reported as new.
-                self.add(*id, to, true);
+                self.add(*id, to, true, reports);
             }
         }
     }
 
     /// Adds a directory to an observation.
-    fn add(&mut self, id: u64, path: &[u8], is_old: bool) {
+    fn add(&mut self, id: u64, path: &[u8], is_old: bool, reports: &mut DueReports) {
         if self.observed.get(&id).is_some_and(|observed| observed.is_tree) {
             let scan = if is_old { Scan::Old } else { Scan::Added };
-            self.unscanned.push((id, path.to_vec(), scan));
+            self.queue(Unscanned { id, path: path.to_vec(), scan }, reports);
         }
+    }
+
+    /// Queues a directory to be marked. Returns false if so many are queued that not all can be: that is
+    /// reported.
+    fn queue(&mut self, directory: Unscanned, reports: &mut DueReports) -> bool {
+        let id = directory.id;
+        let Some(observed) = self.observed.get_mut(&id) else { return false };
+        if observed.unscanned >= HOST_DIRECTORIES_PER_TREE {
+            self.lost(id, reports);
+            return false;
+        }
+        observed.unscanned += 1;
+        self.unscanned.push(directory);
+        true
     }
 
     fn forget_below(&mut self, group: &Fanotify, id: u64, top: &[u8]) {
         if let Some(mut observed) = self.observed.remove(&id) {
             self.forget(group, id, &mut observed, |path| is_within(path, top));
+            if observed.unscanned > 0 {
+                let goes = |directory: &mut Unscanned| {
+                    directory.id == id && is_within(&directory.path, top)
+                };
+                let gone: Vec<_> = self.unscanned.extract_if(.., goes).collect();
+                observed.unscanned -= gone.len();
+                self.dropped.extend(gone);
+            }
             self.observed.insert(id, observed);
         }
     }
@@ -503,8 +550,8 @@ impl State {
             let members = self.directories.get_mut(handle).into_iter().flatten();
             members.filter(|member| member.id == id).for_each(|member| moved(&mut member.path));
         }
-        let waiting = self.unscanned.iter_mut().filter(|(other, ..)| *other == id);
-        waiting.for_each(|(_, path, _)| moved(path));
+        let waiting = self.unscanned.iter_mut().filter(|directory| directory.id == id);
+        waiting.for_each(|directory| moved(&mut directory.path));
     }
 
     /// Gives a directory its place in an observation.
@@ -598,7 +645,8 @@ impl State {
         let is_full = observed.handles.len() >= HOST_DIRECTORIES_PER_TREE;
         let place = place.filter(|_| !is_full && group.mark(dir.as_fd()).is_ok());
         let Some(place) = place else {
-            self.unscanned.retain(|(other, ..)| *other != id);
+            observed.unscanned = 0;
+            self.dropped.extend(self.unscanned.extract_if(.., |directory| directory.id == id));
             self.lost(id, reports);
             return None;
         };
@@ -607,20 +655,29 @@ impl State {
         Some(dir)
     }
 
-    /// Enters the entries of a directory of an observation, unless that has ended.
-    fn enter(&mut self, id: u64, found: Vec<ListedEntry>, scan: Scan, reports: &mut DueReports) {
+    /// Enters some entries of a directory of an observation. Returns false if the others are not needed:
+    /// it has ended, or so many directories are queued that not all can be marked.
+    fn enter(
+        &mut self,
+        id: u64,
+        found: &mut Vec<ListedEntry>,
+        scan: Scan,
+        reports: &mut DueReports,
+    ) -> bool {
         if !self.observed.contains_key(&id) {
-            return;
+            return false;
         }
-        for ListedEntry { path, is_directory } in found {
+        for ListedEntry { path, is_directory } in found.drain(..) {
             if scan == Scan::Added {
                 let come = Owned::Change(NotifyAction::ADDED, path.clone(), names(is_directory));
                 self.tell(id, come, reports);
             }
-            if is_directory {
-                self.unscanned.push((id, path, scan));
+            let is_queued = !is_directory || self.queue(Unscanned { id, path, scan }, reports);
+            if !is_queued && scan == Scan::Old {
+                return false;
             }
         }
+        true
     }
 }
 
@@ -631,9 +688,14 @@ struct ListedEntry {
     is_directory: bool,
 }
 
-/// Returns the directories in the directory at `path` of an observation, and its other entries if they
-/// are to be reported.
-fn look_through(dir: &OwnedFd, path: &[u8], scan: Scan) -> Vec<ListedEntry> {
+/// Tells the directories in the directory at `path` of an observation, and its other entries if they are
+/// to be reported, some at a time, until `tell` returns false.
+fn look_through(
+    dir: &OwnedFd,
+    path: &[u8],
+    scan: Scan,
+    mut tell: impl FnMut(&mut Vec<ListedEntry>) -> bool,
+) {
     let mut buffer = vec![std::mem::MaybeUninit::uninit(); LIST_BUFFER_BYTES];
     let mut entries = RawDir::new(dir, &mut buffer);
     let mut found = Vec::new();
@@ -644,8 +706,11 @@ fn look_through(dir: &OwnedFd, path: &[u8], scan: Scan) -> Vec<ListedEntry> {
         if is_wanted && !matches!(name, b"." | b"..") {
             found.push(ListedEntry { path: join(path, name), is_directory });
         }
+        if found.len() >= HOST_DIRECTORIES_AT_ONCE && !tell(&mut found) {
+            return;
+        }
     }
-    found
+    tell(&mut found);
 }
 
 fn reopen(root: &OwnedFd, path: &[u8]) -> Result<OwnedFd, Errno> {

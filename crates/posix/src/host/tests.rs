@@ -1,6 +1,5 @@
 //! Observations at n - 1, n and n + 1 of their limits.
 
-use std::collections::HashSet;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::process::Command;
@@ -9,9 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use frevo_store::{Fault, HostChange, HostPlaces, Observation, Observer};
+use hashbrown::HashSet;
 use parking_lot::Mutex;
 
-use super::{files, observe};
+use super::{DueReports, ListedEntry, Observed, Scan, State, files, observe};
 use crate::limits::{HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, HOST_FILES};
 use crate::names::Spelling;
 
@@ -66,6 +66,40 @@ fn so_many_directories_are_watched() {
     held.pop();
     held.push(watch(HOST_DIRECTORIES + 1).unwrap());
     assert_eq!(watch(HOST_DIRECTORIES + 2).map(drop), Err(Fault::NoMemory));
+}
+
+/// Tests that no more directories wait for their marks than a tree may have, and that what is beyond is
+/// reported once.
+#[test]
+fn so_many_directories_wait_for_marks() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = |count: usize| {
+        let path = |number: usize| number.to_string().into_bytes();
+        (0..count).map(|number| ListedEntry { path: path(number), is_directory: true }).collect()
+    };
+    let most = HOST_DIRECTORIES_PER_TREE;
+    for (count, queued, goes_on, losses) in
+        [(most - 1, most - 1, true, 0), (most, most, true, 0), (most + 1, most, false, 1)]
+    {
+        let mut state = State::default();
+        let observed = Observed {
+            root: opened(folder.path()),
+            is_tree: true,
+            observer: no_observer(),
+            spelling: Spelling::Bytes,
+            handles: HashSet::default(),
+            unscanned: 0,
+            was_lost: false,
+            lacks_room: Arc::default(),
+        };
+        state.observed.insert(1, observed);
+        let mut reports = DueReports::new();
+        let entered = state.enter(1, &mut entries(count), Scan::Old, &mut reports);
+        assert_eq!((entered, state.unscanned.len(), reports.len()), (goes_on, queued, losses));
+        state.add(1, b"more", true, &mut reports);
+        assert!(state.unscanned.len() <= most && reports.len() <= 1);
+        assert!(!state.enter(2, &mut entries(1), Scan::Old, &mut reports), "no such observation");
+    }
 }
 
 /// Trees within trees, each of which has a place for each of its directories, do not take the last
