@@ -58,6 +58,9 @@ pub const XATTR_VALUE_BYTES: usize = 65_536;
 /// Streams of one file that are shown, and those that it may have in the side folder.
 pub const STREAMS_SHOWN: usize = 4_096;
 
+/// Locks under which a file's directory in the side folder gets an entry.
+pub const SIDE_LOCKS: usize = 16;
+
 /// Bytes moved at a time when a stream changes its place.
 pub const STREAM_COPY_BYTES: usize = 256 * 1_024;
 
@@ -202,7 +205,7 @@ pub const RESERVED_ON_CORE: u64 = 256 << 20;
 /// 4 ms on ext4, whose directories do not shrink when their names are removed.
 pub const DIRECTORY_ON_CORE: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
-/// Time for which a core waits for another thread that changes the cache of names.
+/// Time for which a core waits for another thread that changes the cache of names or moves a stream.
 pub const CACHE_PATIENCE: Duration = Duration::from_millis(2);
 
 /// Snapshots of one share that are kept open without a user; the least recently used one makes room for

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Barrier;
+
 use common::{Share, create, either, how, name, read, share, share_with};
 use frevo_posix::{PosixOptions, Streams};
 use frevo_store::vfs::OpenHow;
@@ -107,6 +109,42 @@ fn large_streams_are_in_the_side_folder() {
     let key = s.vfs.stat(&name("f")).unwrap().key;
     s.vfs.remove(&name("f"), key).unwrap();
     assert!(!stored.exists() && !stored.parent().unwrap().exists());
+}
+
+/// Tests that streams of one file which move to the side folder at once keep their own data, also when
+/// two servers move them.
+#[test]
+fn streams_that_move_at_once_keep_their_data() {
+    const ROUNDS: usize = 200;
+    let s = share();
+    // Both servers know of the side folder.
+    s.file("first", "");
+    fill(&s, "first:large", &[1; 100_000]);
+    let other = frevo_posix::PosixVfs::open_root(s.dir.path(), PosixOptions::default()).unwrap();
+    for round in 0..ROUNDS {
+        let file = format!("f{round}");
+        s.file(&file, "");
+        let names = ["a", "b"].map(|text| format!("{file}:{text}"));
+        names.iter().for_each(|text| fill(&s, text, b"small"));
+        let second = if round % 2 == 0 { &s.vfs } else { &other };
+        let begin = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for ((text, vfs), byte) in names.iter().zip([&s.vfs, second]).zip([b'a', b'b']) {
+                let node = vfs.open(&stream(text), &either()).unwrap().node;
+                let begin = &begin;
+                scope.spawn(move || {
+                    begin.wait();
+                    node.write_at(5, &[byte; 100_000]).unwrap();
+                });
+            }
+        });
+        for (text, byte) in names.iter().zip([b'a', b'b']) {
+            let expected = [b"small".as_slice(), &[byte; 100_000]].concat();
+            assert!(content(&s, text) == Ok(expected), "{text}");
+        }
+        let entries = std::fs::read_dir(s.path(".frevo-streams")).unwrap();
+        assert_eq!(entries.count(), round + 2, "one directory for each file");
+    }
 }
 
 #[test]

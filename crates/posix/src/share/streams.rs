@@ -29,6 +29,7 @@ use body::Where;
 use layout::{allocation, attribute, attributes, stream_key};
 
 pub(crate) use table::Table;
+use table::alive;
 
 /// Gives up a call on a core that would look at so many streams: each takes several system calls.
 fn few_for_a_core(streams: usize) -> VfsResult<()> {
@@ -106,9 +107,13 @@ impl Share {
             // Its blocks are freed without the lock, for which cores wait.
             let kept = self.open_side(file, &name);
             let mut open = self.streams.lock_soon()?;
+            let stream = stream_key(key, &name);
+            let body = alive(&open, stream);
+            let mut state = body.as_ref().map(|body| body.lock_soon()).transpose()?;
             self.erase(file, &name)?;
-            let body = open.remove(&stream_key(key, &name)).and_then(|b| b.upgrade());
-            let ended = body.map(|body| body.end());
+            let ended = state.as_mut().map(|state| state.end());
+            drop(state);
+            open.remove(&stream);
             drop(open);
             drop((kept, ended));
         }

@@ -17,7 +17,7 @@ use crate::errno::fault_of;
 use crate::limits::XATTR_VALUE_BYTES;
 use crate::share::Share;
 use crate::share::streams::body::{Body, Where, beside_the_core, is_full, write_all};
-use crate::share::streams::layout::{attribute, stat_of, stream_key};
+use crate::share::streams::layout::{attribute, stat_of};
 use crate::sys;
 use crate::xattr::Handle;
 
@@ -48,7 +48,7 @@ impl StreamNode {
     }
 
     pub(super) fn size(&self) -> VfsResult<u64> {
-        self.body.lock().size(&self.handle)
+        self.body.lock_soon()?.size(&self.handle)
     }
 
     fn writable(&self) -> VfsResult<()> {
@@ -65,14 +65,10 @@ impl StreamNode {
         in_file: impl FnOnce(BorrowedFd<'_>) -> VfsResult<()>,
     ) -> VfsResult<()> {
         let _begun = self.body.begin_write()?;
-        let mut state = self.body.lock();
-        match &state.at {
+        let mut state = self.body.lock_soon()?;
+        let side = match &state.at {
             Where::Gone => return Err(Fault::Stale),
-            Where::Side(fd) => {
-                let fd = Arc::clone(fd);
-                drop(state);
-                in_file(fd.as_fd())?;
-            }
+            Where::Side(fd) => Arc::clone(fd),
             Where::Attribute => {
                 let mut value = state.value(&self.handle)?;
                 if extent < XATTR_VALUE_BYTES as u64 {
@@ -90,10 +86,15 @@ impl StreamNode {
                     }
                 }
                 beside_the_core()?;
-                let fd = self.share.move_to_side(&self.handle, &state.name, &value, in_file)?;
-                state.at = Where::Side(Arc::new(fd));
+                let fd = self.share.move_to_side(&self.handle, &state.name, &value)?;
+                let fd = Arc::new(fd);
+                state.at = Where::Side(Arc::clone(&fd));
+                fd
             }
-        }
+        };
+        // The data of the client may be large, so it is written without the lock.
+        drop(state);
+        in_file(side.as_fd())?;
         self.touch();
         Ok(())
     }
@@ -113,7 +114,7 @@ impl StreamNode {
 
 impl Node for StreamNode {
     fn key(&self) -> FileKey {
-        stream_key(self.file.key(), &self.body.lock().name)
+        FileKey { stream: self.body.id(), ..self.file.key().file() }
     }
 
     /// Returns None, because the data may move.
@@ -127,7 +128,7 @@ impl Node for StreamNode {
 
     fn stat(&self) -> VfsResult<Stat> {
         let file = self.file.stat()?;
-        let state = self.body.lock();
+        let state = self.body.lock_soon()?;
         Ok(stat_of(file, &state.name, state.size(&self.handle)?))
     }
 
@@ -157,7 +158,7 @@ impl Node for StreamNode {
 
     /// Makes attributes durable, together with all metadata of their file.
     fn sync(&self) -> VfsResult<()> {
-        let side = match &self.body.lock().at {
+        let side = match &self.body.lock_soon()?.at {
             Where::Side(fd) => Some(Arc::clone(fd)),
             Where::Attribute | Where::Gone => None,
         };
@@ -279,5 +280,66 @@ impl Node for StreamNode {
 
     fn host_access(&self) -> HostAccess {
         self.file.host_access()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frevo_store::Name;
+    use frevo_store::vfs::{Existence, Opened, Vfs as _};
+
+    use super::*;
+    use crate::{PosixOptions, PosixVfs, patience};
+
+    const LARGE: u64 = 100 << 10;
+
+    fn node_of(opened: &Opened) -> &StreamNode {
+        let node: &dyn Any = &*opened.node;
+        node.downcast_ref().unwrap()
+    }
+
+    /// Tests that a stream moves with its old data, and that the new data is written without the lock.
+    #[test]
+    fn the_first_large_write_holds_up_nobody() {
+        let host = tempfile::tempdir().unwrap();
+        let vfs = PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap();
+        let how =
+            OpenHow { existence: Existence::Either, read: true, write: true, ..OpenHow::LOOK };
+        let open = |stream: &str| {
+            let name = Name::from_stored("file".into()).with_stream(Some(stream));
+            let opened = vfs.open(&name, &how).unwrap();
+            opened.node.write_at(0, b"small").unwrap();
+            opened
+        };
+        let read = |opened: &Opened| {
+            let mut into = [0; 8];
+            let len = opened.node.read_at(0, &mut into).unwrap();
+            into[..len].to_vec()
+        };
+        let opened = open("a");
+        let node = node_of(&opened);
+        let changed = node.change(
+            LARGE,
+            |_| (),
+            |fd| {
+                assert_eq!(patience::short(|| node.size()), (Ok(5), false));
+                write_all(fd, 0, b"S")
+            },
+        );
+        assert_eq!(changed, Ok(()));
+        assert_eq!(read(&opened), b"Small");
+        // A write that fails leaves the old data, of which no copy is left in the attribute.
+        let opened = open("b");
+        let node = node_of(&opened);
+        assert_eq!(node.change(LARGE, |_| (), |_| Err(Fault::DiskFull)), Err(Fault::DiskFull));
+        assert_eq!(read(&opened), b"small");
+        assert_eq!(node.handle.value_len(&attribute("b").unwrap()), Err(rustix::io::Errno::NODATA));
+        drop(opened);
+        assert_eq!(
+            read(
+                &vfs.open(&Name::from_stored("file".into()).with_stream(Some("B")), &how).unwrap()
+            ),
+            b"small"
+        );
     }
 }

@@ -67,9 +67,15 @@ impl PosixVfs {
         side::check(&handle, how.read, how.write)?;
         let key = stream_key(file.stat.key, wanted);
         let mut open = share.streams.lock_soon()?;
-        let (body, created) = match alive(&open, key) {
+        let (body, stored, size) = match alive(&open, key) {
             Some(_) if how.existence == Existence::MustNotExist => return Err(Fault::Exists),
-            Some(body) => (body, false),
+            Some(body) => {
+                drop(open);
+                let state = body.lock_soon()?;
+                let (stored, size) = (state.name.clone(), Some(state.size(&handle)?));
+                drop(state);
+                (body, stored, size)
+            }
             None => {
                 let found = share.find_stream(&handle, wanted)?;
                 let (found, created) = match (found, how.existence) {
@@ -82,20 +88,22 @@ impl PosixVfs {
                         (StoredStream { name: wanted.to_owned(), at }, true)
                     }
                 };
+                let stored = found.name.clone();
                 let body = Arc::new(Body::new(found.name, found.at));
+                // A core that has made a stream does not wait for the lock, and must not give up.
+                let size = if created { None } else { Some(body.lock_soon()?.size(&handle)?) };
                 remember(&mut open, key, &body);
-                (body, created)
+                drop(open);
+                (body, stored, size)
             }
         };
-        drop(open);
-        let stored = body.lock().name.clone();
         let node = StreamNode::new(Arc::clone(share), Arc::clone(&file.node), handle, body, how);
-        let stat = stat_of(file.stat, &stored, node.size()?);
+        let stat = stat_of(file.stat, &stored, size.unwrap_or_default());
         let name = file.name.with_stream(Some(&stored));
         Ok(Opened {
             node: Arc::new(node),
             stat,
-            created,
+            created: size.is_none(),
             file_created: file.created,
             is_bare: false,
             name,
@@ -123,8 +131,12 @@ impl PosixVfs {
             // Its blocks are freed here.
             return Err(fault_of(patience::give_up()));
         }
+        let body = alive(&open, key);
+        let mut state = body.as_ref().map(|body| body.lock_soon()).transpose()?;
         share.erase(&file, &found.name)?;
-        let ended = open.remove(&key).and_then(|body| body.upgrade()).map(|body| body.end());
+        let ended = state.as_mut().map(|state| state.end());
+        drop(state);
+        open.remove(&key);
         // The last descriptor is closed without the lock, for which cores wait.
         drop(open);
         drop((found, ended));
@@ -153,7 +165,7 @@ impl PosixVfs {
         let mut open = share.streams.lock_soon()?;
         let found = share.find_stream(&file, old)?.ok_or(Fault::NotFound)?;
         let body = alive(&open, key).unwrap_or_else(|| Arc::new(Body::new(found.name, found.at)));
-        let mut state = body.lock();
+        let mut state = body.lock_soon()?;
         let Some(new) = to.stream() else {
             if !replace {
                 return Err(Fault::Exists);
@@ -175,11 +187,13 @@ impl PosixVfs {
                 return Err(Fault::Exists);
             }
             share.erase(&file, &target.name)?;
-            let ended = open.remove(&new_key).and_then(|body| body.upgrade()).map(|b| b.end());
+            let other = open.remove(&new_key).and_then(|body| body.upgrade());
+            let other = other.as_ref().map(|body| body.lock_soon()).transpose()?;
+            let ended = other.map(|mut state| state.end());
             replaced = Some((target, ended));
         }
         share.move_stream(&file, &mut state, new)?;
-        state.name = new.to_owned();
+        body.set_name(&mut state, new);
         drop(state);
         open.remove(&key);
         remember(&mut open, new_key, &body);
@@ -195,9 +209,10 @@ impl PosixVfs {
         let _unchanged = body.stop_writes();
         into_file(file, body)?;
         let mut open = share.streams.lock_soon()?;
-        let name = body.lock().name.clone();
-        share.erase(file, &name)?;
-        let ended = body.end();
+        let mut state = body.lock_soon()?;
+        share.erase(file, &state.name)?;
+        let ended = state.end();
+        drop(state);
         open.remove(&key);
         drop(open);
         drop(ended);

@@ -2,13 +2,14 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_store::Fault;
 use frevo_store::vfs::VfsResult;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 
-use super::layout::attribute;
+use super::layout::{attribute, stream_id};
 use crate::errno::fault_of;
 use crate::limits::CACHE_PATIENCE;
 use crate::patience;
@@ -31,6 +32,8 @@ pub(crate) enum Where {
 #[derive(Debug)]
 pub(crate) struct Body {
     state: Mutex<State>,
+    /// The number of the name in the state, which is read without the lock.
+    id: AtomicU64,
     /// Held by each change of the data; alone by a rename that makes it the file's own.
     writes: RwLock<()>,
 }
@@ -43,18 +46,36 @@ pub(crate) struct State {
 }
 
 impl Body {
-    pub(crate) const fn new(name: String, at: Where) -> Self {
-        Self { state: Mutex::new(State { name, at }), writes: RwLock::new(()) }
+    pub(crate) fn new(name: String, at: Where) -> Self {
+        let id = AtomicU64::new(stream_id(&name));
+        Self { state: Mutex::new(State { name, at }), id, writes: RwLock::new(()) }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+    /// Locks the state before anything is changed. A core waits for a limited time: another thread may
+    /// move the data to the side folder.
+    pub(crate) fn lock_soon(&self) -> VfsResult<MutexGuard<'_, State>> {
+        if !patience::is_short() {
+            return Ok(self.state.lock());
+        }
+        let locked = self.state.try_lock_for(CACHE_PATIENCE);
+        locked.ok_or_else(|| fault_of(patience::give_up()))
+    }
+
+    /// Returns the number of the stream's name.
+    pub(crate) fn id(&self) -> u64 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    /// Records another name; `state` is that of this stream.
+    pub(crate) fn set_name(&self, state: &mut State, name: &str) {
+        name.clone_into(&mut state.name);
+        self.id.store(stream_id(name), Ordering::Relaxed);
     }
 
     /// Reads data. A core reads none from a file.
     pub(crate) fn read(&self, file: &Handle, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
         let side = {
-            let state = self.lock();
+            let state = self.lock_soon()?;
             match &state.at {
                 Where::Attribute => return state.read_attribute(file, offset, into),
                 Where::Side(fd) => Arc::clone(fd),
@@ -78,12 +99,6 @@ impl Body {
     pub(crate) fn stop_writes(&self) -> RwLockWriteGuard<'_, ()> {
         self.writes.write()
     }
-
-    /// Records that the stream was removed. Returns its storage, whose blocks may be freed when it is
-    /// dropped: not under a lock for which cores wait.
-    pub(crate) fn end(&self) -> Where {
-        std::mem::replace(&mut self.lock().at, Where::Gone)
-    }
 }
 
 /// Gives up a call that moves data of a file, or makes one, if calls must not take long: it may wait for
@@ -99,6 +114,12 @@ pub(crate) const fn is_full(errno: Errno) -> bool {
 }
 
 impl State {
+    /// Records that the stream was removed. Returns its storage, whose blocks may be freed when it is
+    /// dropped: not under a lock for which cores wait.
+    pub(crate) const fn end(&mut self) -> Where {
+        std::mem::replace(&mut self.at, Where::Gone)
+    }
+
     /// Reads the data in the attribute, without the NUL behind it.
     pub(crate) fn value(&self, file: &Handle) -> VfsResult<Vec<u8>> {
         let attribute = attribute(&self.name).ok_or(Fault::NameTooLong)?;
@@ -181,7 +202,22 @@ mod tests {
             drop(copying);
             assert!(writer.join().unwrap());
         });
-        assert!(matches!(body.end(), Where::Attribute));
-        assert!(matches!(body.lock().at, Where::Gone));
+        assert!(matches!(body.lock_soon().unwrap().end(), Where::Attribute));
+        assert!(matches!(body.lock_soon().unwrap().at, Where::Gone));
+    }
+
+    /// Tests that a core does not wait for a thread that moves the data, and knows the name's number all
+    /// the same.
+    #[test]
+    fn a_core_does_not_wait_for_a_move() {
+        let body = Body::new(String::from("s"), Where::Attribute);
+        let locks = || patience::short(|| body.lock_soon().is_ok());
+        assert_eq!(locks(), (true, false));
+        let mut moving = body.lock_soon().unwrap();
+        assert_eq!(locks(), (false, true));
+        body.set_name(&mut moving, "t");
+        assert_eq!((body.id(), moving.name.as_str()), (stream_id("t"), "t"));
+        drop(moving);
+        assert_eq!(locks(), (true, false));
     }
 }

@@ -15,7 +15,12 @@ const PREFIX: &str = "user.DosStream.";
 const SUFFIX: &str = ":$DATA";
 
 pub(crate) fn stream_key(file: FileKey, stream: &str) -> FileKey {
-    FileKey { stream: Name::root().with_stream(Some(stream)).stream_id(), ..file.file() }
+    FileKey { stream: stream_id(stream), ..file.file() }
+}
+
+/// Returns the number of a stream's name, which is equal for all its spellings.
+pub(crate) fn stream_id(stream: &str) -> u64 {
+    Name::root().with_stream(Some(stream)).stream_id()
 }
 
 /// Returns the attribute that stores a stream, if the name fits.

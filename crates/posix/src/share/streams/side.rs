@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering;
 
 use frevo_store::Fault;
 use frevo_store::vfs::{Kind, VfsResult};
-use rustix::fs::{Access, AtFlags, Mode, OFlags, RawDir, RenameFlags, Statx};
+use parking_lot::MutexGuard;
+use rustix::fs::{Access, AtFlags, Mode, OFlags, RawDir, RenameFlags, Statx, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::body::write_all;
@@ -28,8 +29,8 @@ use crate::{patience, stat, sys};
 /// The attribute that names the file's directory.
 const MARK: &CStr = c"user.frevo.streams";
 
-/// The name of a data file until it is complete; no stream's name begins so.
-const UNFINISHED: &[u8] = b"new";
+/// The beginning of the name of a data file until it is complete; no stream's entry begins so.
+const UNFINISHED: &str = "new";
 
 /// Checks that the user that this thread acts as may read or write the file.
 pub(crate) fn check(file: &Handle, read: bool, write: bool) -> VfsResult<()> {
@@ -148,19 +149,45 @@ impl Share {
             return Ok(fd);
         }
         let folder = self.streams.side.make(self.root.as_fd())?;
+        let mark = match self.side_of(file) {
+            Some(mark) => mark,
+            None => self.set_mark(file)?,
+        };
+        match rustix::fs::mkdirat(folder, mark.0.as_slice(), Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(fault_of(errno)),
+        }
+        sys::open_beneath(folder, &mark.0, DIRECTORY, Mode::empty(), false).map_err(fault_of)
+    }
+
+    /// Gives a file a mark. Another server of the folder may give it one at the same time, which counts
+    /// then.
+    fn set_mark(&self, file: &Handle) -> VfsResult<Mark> {
         let inode = sys::stat_fd(file.fd()).map_err(fault_of)?.stx_ino;
+        let mark = format!("{inode:x}-{}", self.unique()).into_bytes();
+        match file.set_if(MARK, &mark, XattrFlags::CREATE) {
+            Ok(()) => return Ok(Mark(mark)),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(fault_of(errno)),
+        }
+        if let Some(present) = self.side_of(file) {
+            return Ok(present);
+        }
+        // The mark was copied from another file.
+        file.set(MARK, &mark).map_err(fault_of)?;
+        Ok(Mark(mark))
+    }
+
+    /// Returns a part of a name that no other thread and no other server of the folder uses.
+    fn unique(&self) -> String {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let count = self.streams.side.made.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("{inode:x}-{:x}-{:x}-{count:x}", now.tv_sec, now.tv_nsec);
-        rustix::fs::mkdirat(folder, mark.as_bytes(), Mode::RWXU).map_err(fault_of)?;
-        let fd = sys::open_beneath(folder, mark.as_bytes(), DIRECTORY, Mode::empty(), false);
-        match file.set(MARK, mark.as_bytes()) {
-            Ok(()) => fd.map_err(fault_of),
-            Err(errno) => {
-                let _ = rustix::fs::unlinkat(folder, mark.as_bytes(), AtFlags::REMOVEDIR);
-                Err(fault_of(errno))
-            }
-        }
+        format!("{:x}-{:x}-{count:x}", now.tv_sec, now.tv_nsec)
+    }
+
+    /// Keeps other threads from making entries for a file in the side folder.
+    fn making(&self, file: &Handle) -> VfsResult<MutexGuard<'_, ()>> {
+        self.streams.making(sys::stat_fd(file.fd()).map_err(fault_of)?.stx_ino)
     }
 
     /// Returns the streams that a file has in the side folder.
@@ -196,6 +223,7 @@ impl Share {
     /// Makes an empty stream in the side folder.
     pub(crate) fn make_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
         let _server = writes(file)?;
+        let _making = self.making(file)?;
         let dir = self.make_side_directory(file)?;
         has_room(dir.as_fd())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -204,30 +232,32 @@ impl Share {
         fd.inspect(|fd| belongs_to(fd.as_fd(), file)).map_err(fault_of)
     }
 
-    /// Moves a stream with the data `value` from its attribute to the side folder and changes it
-    /// there. On failure nothing has changed.
+    /// Moves a stream with the data `value` from its attribute to the side folder. On failure nothing
+    /// has changed.
     pub(crate) fn move_to_side(
         &self,
         file: &Handle,
         stream: &str,
         value: &[u8],
-        change: impl FnOnce(BorrowedFd<'_>) -> VfsResult<()>,
     ) -> VfsResult<OwnedFd> {
         let _server = writes(file)?;
+        let _making = self.making(file)?;
         let dir = self.make_side_directory(file)?;
         has_room(dir.as_fd())?;
         let path = entry(stream)?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+        remove_leftover(dir.as_fd());
+        // The name is unique, because another server of the folder may move a stream, too.
+        let unfinished = format!("{UNFINISHED}-{}", self.unique());
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
-        let fd = sys::open_beneath(dir.as_fd(), UNFINISHED, flags, mode, false);
+        let fd = sys::open_beneath(dir.as_fd(), unfinished.as_bytes(), flags, mode, false);
         let fd = fd.map_err(fault_of)?;
         belongs_to(fd.as_fd(), file);
-        let made = write_all(fd.as_fd(), 0, value).and_then(|()| change(fd.as_fd()));
-        let made = made.and_then(|()| {
-            rustix::fs::renameat(&dir, UNFINISHED, &dir, path.as_slice()).map_err(fault_of)
+        let made = write_all(fd.as_fd(), 0, value).and_then(|()| {
+            rustix::fs::renameat(&dir, unfinished.as_str(), &dir, path.as_slice()).map_err(fault_of)
         });
         if let Err(fault) = made {
-            let _ = rustix::fs::unlinkat(&dir, UNFINISHED, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&dir, unfinished.as_str(), AtFlags::empty());
             return Err(fault);
         }
         if let Some(attribute) = attribute(stream) {
@@ -267,6 +297,11 @@ impl Share {
         let Some(folder) = self.streams.side.get() else { return Ok(()) };
         retry_on_intr(|| rustix::fs::fsync(folder)).map_err(fault_of)
     }
+}
+
+/// Removes a data file that an earlier version has left unfinished.
+fn remove_leftover(dir: BorrowedFd<'_>) {
+    let _ = rustix::fs::unlinkat(dir, UNFINISHED, AtFlags::empty());
 }
 
 /// Checks that a file may have one more stream in its directory, which is read whole for each

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::body::Body;
 use crate::errno::fault_of;
-use crate::limits::CACHE_PATIENCE;
+use crate::limits::{CACHE_PATIENCE, SIDE_LOCKS};
 use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
 use crate::{patience, sys};
 
@@ -25,12 +25,25 @@ pub(crate) type OpenStreams = HashMap<FileKey, Weak<Body>>;
 pub(crate) struct Table {
     pub(crate) open: Mutex<OpenStreams>,
     pub(crate) side: Folder,
+    /// Held while an entry is made in the directory of a file in the side folder; by the file's number.
+    making: [Mutex<()>; SIDE_LOCKS],
 }
 
 impl Table {
     pub(crate) fn open(root: BorrowedFd<'_>, options: &PosixOptions) -> Self {
         let side = Folder::open(root, options);
-        Self { open: Mutex::default(), side }
+        Self { open: Mutex::default(), side, making: [const { Mutex::new(()) }; SIDE_LOCKS] }
+    }
+
+    /// Keeps other threads from making entries for this file in the side folder. A core waits for a
+    /// limited time: another thread may write data meanwhile.
+    pub(crate) fn making(&self, inode: u64) -> VfsResult<MutexGuard<'_, ()>> {
+        let making = &self.making[inode as usize % SIDE_LOCKS];
+        if !patience::is_short() {
+            return Ok(making.lock());
+        }
+        let locked = making.try_lock_for(CACHE_PATIENCE);
+        locked.ok_or_else(|| fault_of(patience::give_up()))
     }
 
     /// Locks the open streams. A core waits for a limited time: other threads copy and free streams
@@ -94,5 +107,24 @@ impl Folder {
         let fd =
             sys::open_beneath(root, path, DIRECTORY, Mode::empty(), false).map_err(fault_of)?;
         Ok(self.fd.get_or_init(|| fd).as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tests that a core does not wait for a thread that makes an entry of the same file.
+    #[test]
+    fn a_core_does_not_wait_for_an_entry() {
+        let host = tempfile::tempdir().unwrap();
+        let root = std::fs::File::open(host.path()).unwrap();
+        let table = Table::open(root.as_fd(), &PosixOptions::default());
+        let begins = |inode| patience::short(|| table.making(inode).is_ok());
+        let held = table.making(1).unwrap();
+        assert_eq!(begins(1), (false, true));
+        assert_eq!(begins(2), (true, false));
+        drop(held);
+        assert_eq!(begins(1), (true, false));
     }
 }
