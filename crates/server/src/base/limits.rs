@@ -449,6 +449,10 @@ pub const CLOSINGS_WAITING: usize = 64;
 /// Time for which a close beside the core waits for I/O that has the file.
 pub const CLOSING_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Time for which a close beside the core waits for such I/O in one turn. Then the next close of its
+/// account has its turn.
+pub const CLOSING_TURN: Duration = Duration::from_millis(100);
+
 /// Time for which a request that finds no space waits for files that are being closed.
 pub const SPACE_PATIENCE: Duration = Duration::from_secs(30);
 

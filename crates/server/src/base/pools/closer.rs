@@ -5,8 +5,7 @@
 //! turns. Each piece of work keeps its charge until it is done, which bounds how much waits. When the
 //! process ends the kernel closes the rest.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -44,23 +43,35 @@ pub(crate) async fn has_freed() -> bool {
 struct Closer {
     lanes: Mutex<Lanes>,
     threads: Arc<Threads>,
-    /// Number of closes that were given.
-    given: AtomicU64,
-    /// Number of closes that have ended.
-    ended: AtomicU64,
 }
 
 #[derive(Default)]
 struct Lanes {
+    /// The number of the next close.
+    next: u64,
+    /// The closes that have not ended. Those of different owners end in any order.
+    outstanding: BTreeSet<u64>,
     of_owners: HashMap<usize, Lane>,
     /// Owners whose next close may begin, in the order of their turns.
     turns: VecDeque<usize>,
 }
 
+/// A close and its number.
+struct Numbered {
+    number: u64,
+    job: Job,
+}
+
+/// A close whose turn it is.
+struct Taken {
+    owner: usize,
+    numbered: Numbered,
+}
+
 /// The closes of one owner.
 #[derive(Default)]
 struct Lane {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<Numbered>,
     /// One of them has begun, or waits for its turn.
     is_under_way: bool,
 }
@@ -68,17 +79,12 @@ struct Lane {
 impl Closer {
     fn new() -> Self {
         let threads = Threads::new("closing", CLOSING_THREADS, host::begin_thread);
-        Self {
-            lanes: Mutex::default(),
-            threads: Arc::new(threads),
-            given: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-        }
+        Self { lanes: Mutex::default(), threads: Arc::new(threads) }
     }
 
     async fn has_freed(&self) -> bool {
-        let given = self.given.load(Ordering::Acquire);
-        let is_done = || self.ended.load(Ordering::Acquire) >= given;
+        let given = self.lanes.lock().next;
+        let is_done = || self.lanes.lock().outstanding.first().is_none_or(|first| *first >= given);
         if is_done() {
             return false;
         }
@@ -90,11 +96,13 @@ impl Closer {
     }
 
     fn close(self: &Arc<Self>, owner: usize, job: Job) {
-        self.given.fetch_add(1, Ordering::AcqRel);
         {
             let mut lanes = self.lanes.lock();
+            let number = lanes.next;
+            lanes.next = number.wrapping_add(1);
+            lanes.outstanding.insert(number);
             let lane = lanes.of_owners.entry(owner).or_default();
-            lane.jobs.push_back(job);
+            lane.jobs.push_back(Numbered { number, job });
             if std::mem::replace(&mut lane.is_under_way, true) {
                 return;
             }
@@ -111,21 +119,22 @@ impl Closer {
     fn work(&self) {
         loop {
             let taken = self.lanes.lock().take();
-            let Some((owner, job)) = taken else { break };
+            let Some(Taken { owner, numbered: Numbered { number, job } }) = taken else { break };
             // A close that panics does not affect others.
             let _ = panics::contained(job);
-            self.ended.fetch_add(1, Ordering::AcqRel);
-            self.lanes.lock().end(owner);
+            let mut lanes = self.lanes.lock();
+            lanes.outstanding.remove(&number);
+            lanes.end(owner);
         }
     }
 }
 
 impl Lanes {
     /// Takes the first close of the owner whose turn it is.
-    fn take(&mut self) -> Option<(usize, Job)> {
+    fn take(&mut self) -> Option<Taken> {
         let owner = self.turns.pop_front()?;
-        let job = self.of_owners.get_mut(&owner)?.jobs.pop_front()?;
-        Some((owner, job))
+        let numbered = self.of_owners.get_mut(&owner)?.jobs.pop_front()?;
+        Some(Taken { owner, numbered })
     }
 
     /// Gives the owner another turn behind the others, if it has more to close.
@@ -178,8 +187,17 @@ mod tests {
             let closer = Arc::clone(&closer);
             async move { closer.has_freed().await }
         });
+        let (told, hears) = mpsc::channel();
+        for _ in 0..2 {
+            let told = told.clone();
+            closer.close(2, Box::new(move || told.send(()).unwrap()));
+            hears.recv_timeout(PATIENCE).unwrap();
+        }
         sleep(10 * SPACE_PAUSE).await;
-        assert!(!waiting.is_finished());
+        assert!(
+            !waiting.is_finished(),
+            "closes of others that came later have ended, not this one"
+        );
         drop(end);
         assert!(waiting.await.unwrap());
         assert!(!closer.has_freed().await);
