@@ -163,7 +163,6 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     let file_created = made.opened.file_created;
     if made.is_long_to_overwrite() {
         Box::pin(create.shorten(&made)).await?;
-        rq.still_served()?;
     }
     let (fresh, action, stat) = create.finish(made)?;
     let open = &fresh.open;

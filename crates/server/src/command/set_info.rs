@@ -14,7 +14,7 @@ mod streams;
 mod tests;
 mod writable;
 
-use frevo_store::{Fault, FileTable, Name};
+use frevo_store::{FileTable, Name};
 use frevo_wire::Status;
 use frevo_wire::command::change_notify::CompletionFilter;
 use frevo_wire::command::set_info::{self, InfoType};
@@ -33,7 +33,7 @@ use crate::objects::audited;
 use crate::objects::durable::record;
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::refusal::Outcome;
-use crate::objects::shortening::shorten;
+use crate::objects::shortening::{Shortened, shorten};
 use crate::objects::stable::{self, Change};
 use crate::objects::times::KeptTimes;
 
@@ -57,17 +57,15 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let names = request.info_type == InfoType::FILE
         && file::changes_names(FileInfoClass(request.file_info_class));
     let from = open.file().ok().filter(|_| names).map(FileOpen::name);
-    let mut kept = open.file().ok().and_then(|file| guarded(&request, file));
-    if let (InfoType::FILE, Ok(file)) = (request.info_type, open.file())
-        && let Some(end) =
-            file::long_cut(open, FileInfoClass(request.file_info_class), request.buffer)
-    {
-        let cut = Box::pin(shorten(&*file.node, end)).await.map_err(Fault::status);
-        if let (Some(kept), Err(_)) = (&mut kept, &cut) {
-            kept.was_refused();
-        }
-        cut?;
-        rq.still_served()?;
+    let long = long_cut(open, &request);
+    let mut kept = match (long, open.file()) {
+        (Some(_), Ok(file)) => Some(file.keep_times_of_write()),
+        (None, Ok(file)) => guarded(&request, file),
+        (_, Err(_)) => None,
+    };
+    let mut has_cut = false;
+    if let Some(end) = long {
+        has_cut = Box::pin(cut_in_steps(rq, open, &request, end, &mut kept)).await?;
     }
     if request.info_type == InfoType::QUOTA {
         quota::set(rq, open, request.buffer).await?;
@@ -82,7 +80,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             rq.still_served()?;
             applied = apply();
         }
-        if let (Some(kept), Err(_)) = (&mut kept, &applied) {
+        if let (Some(kept), Err(_), false) = (&mut kept, &applied, has_cut) {
             kept.was_refused();
         }
         applied.map_err(|status| {
@@ -103,6 +101,41 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     set_info::Response.encode(&mut out.writer());
     Ok(Status::SUCCESS)
+}
+
+/// Returns the new end of a file that is cut in steps first.
+fn long_cut(open: &Open, request: &set_info::Request<'_>) -> Option<u64> {
+    let class = FileInfoClass(request.file_info_class);
+    let is_file = request.info_type == InfoType::FILE;
+    is_file.then(|| file::long_cut(open, class, request.buffer)).flatten()
+}
+
+/// Cuts a file in steps, and breaks what others were granted to cache between them: the last cut, by
+/// [`apply`], follows. Returns true if data has gone; then times have moved, also if a later step fails.
+async fn cut_in_steps(
+    rq: &Request<'_>,
+    open: &Open,
+    request: &set_info::Request<'_>,
+    end: u64,
+    kept: &mut Option<KeptTimes<'_>>,
+) -> Result<bool, Status> {
+    let file = open.file()?;
+    let Shortened { has_cut, ended } = shorten(&*file.node, end).await;
+    if has_cut {
+        file.times_moved();
+    }
+    let ended = match ended {
+        Ok(()) => contention::contend(rq, open, request).await.and_then(|()| rq.still_served()),
+        Err(fault) => Err(fault.status()),
+    };
+    let is_allocation = FileInfoClass(request.file_info_class) == FileInfoClass::ALLOCATION;
+    if let (Some(kept), false) = (kept, has_cut)
+        && (ended.is_err() || is_allocation)
+    {
+        // An allocation looks itself at what it moves (`sizes`).
+        kept.was_refused();
+    }
+    ended.map(|()| has_cut)
 }
 
 /// Keeps the times that a request must leave, and the time of a new length. FileBasicInformation sets

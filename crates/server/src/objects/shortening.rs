@@ -3,35 +3,60 @@
 use std::time::Instant;
 
 use frevo_store::vfs::VfsResult;
-use frevo_store::{Fault, Node};
+use frevo_store::{Fault, Node, Stat};
 
 use crate::base::host;
 use crate::base::limits::{CUT_BYTES, CUT_TIME};
 
-/// True for a file with so much on the medium that it is cut in steps.
+/// The end of [`shorten`].
+#[derive(Debug)]
+pub(crate) struct Shortened {
+    /// Data has gone, also where a later step failed.
+    pub(crate) has_cut: bool,
+    pub(crate) ended: VfsResult<()>,
+}
+
+/// True for a file whose cut to `end` takes longer than a core has.
 pub(crate) fn is_long(node: &dyn Node, end: u64) -> bool {
-    let stat = node.stat_without_eas();
-    stat.is_ok_and(|stat| end < stat.end_of_file && host::is_long_to_free(stat.allocation))
+    node.stat_without_eas().is_ok_and(|stat| is_long_cut(&stat, end))
+}
+
+/// True if the cut may free more than a core can. All of the allocation counts, however little is cut,
+/// and if the end stays: a cut also frees what is reserved behind the end, and a file with holes does
+/// not tell how much of its allocation that is.
+const fn is_long_cut(stat: &Stat, end: u64) -> bool {
+    end <= stat.end_of_file && host::is_long_to_free(stat.allocation)
 }
 
 /// Cuts a file until its remaining cut to `end` takes no longer than a core has. Others of the account
 /// have their turn between the steps. The order among other changes of the file is that of the last
-/// step: the request is not answered before it.
+/// step: the request is not answered before it. What others were granted to cache between the steps
+/// is broken before the last one, by the caller.
 ///
-/// # Errors
-/// On a core, where it is refused before anything is cut; and the fault of a step.
-pub(crate) async fn shorten(node: &dyn Node, end: u64) -> VfsResult<()> {
+/// Fails on a core, where it is refused before anything is cut, and with the fault of a step.
+pub(crate) async fn shorten(node: &dyn Node, end: u64) -> Shortened {
+    let mut has_cut = false;
+    let ended = cut(node, end, &mut has_cut).await;
+    Shortened { has_cut, ended }
+}
+
+async fn cut(node: &dyn Node, end: u64, has_cut: &mut bool) -> VfsResult<()> {
     let mut step = CUT_BYTES;
     loop {
         let stat = node.stat_without_eas()?;
-        if stat.end_of_file <= end || !host::is_long_to_free(stat.allocation) {
+        if !is_long_cut(&stat, end) {
             return Ok(());
         }
         if host::gives_up_freeing(stat.allocation) {
             return Err(Fault::Leased);
         }
+        if stat.end_of_file == end {
+            // Only space behind the end is left. The last cut frees it in one call.
+            return Ok(());
+        }
         let began = Instant::now();
         node.set_end_of_file(stat.end_of_file.saturating_sub(step).max(end))?;
+        *has_cut = true;
         step = next_step(step, began.elapsed() < CUT_TIME);
         tokio::task::yield_now().await;
     }

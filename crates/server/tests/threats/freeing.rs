@@ -1,7 +1,7 @@
 //! Files and directories whose end, cut or listing takes the kernel long: none of it is done on a core.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -9,20 +9,22 @@ use crate::client::files::{close_draft, delete_draft, rename_draft, set_draft};
 use crate::client::queries::list_draft;
 use crate::client::world::over;
 use crate::client::*;
-use frevo_posix::limits::FREED_ON_CORE;
+use frevo_posix::limits::{FREED_ON_CORE, RESERVED_ON_CORE};
 use frevo_posix::patience;
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::internal::limits::CLOSINGS_WAITING;
 use frevo_server::internal::state::{Kind, Shares};
 use frevo_server::share::Share;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
+use frevo_store::name::Rules;
 use frevo_store::vfs::{
     BasicChange, Directory, HostAccess, OpenHow, Opened, Security, Space, VfsResult, Volume,
 };
 use frevo_store::{Fault, FileKey, Name, Node, Stat, Vfs};
-use frevo_wire::command::create::{CreateDisposition, CreateOptions};
+use frevo_wire::command::create::{self, CreateDisposition, CreateOptions, OplockLevel};
 use frevo_wire::command::query_directory::{self, QueryDirectoryFlags};
-use frevo_wire::dtyp::AccessMask;
+use frevo_wire::create_context::{CreateContext, CreateContexts};
+use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::{DirectoryEntries, FileInfoClass};
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
@@ -40,6 +42,10 @@ struct Calls {
     replaced: AtomicU64,
     /// No close ends while it is set.
     is_stuck: AtomicBool,
+    /// No cut of `large` ends while it is set.
+    is_cut_stuck: AtomicBool,
+    /// Cuts of `large` that succeed; those after them fail.
+    cuts: AtomicUsize,
     closed: Mutex<Vec<ThreadId>>,
     /// The names of the threads in `closed`.
     closers: Mutex<Vec<Option<String>>>,
@@ -63,6 +69,8 @@ impl Slow {
             is_gone: AtomicBool::new(false),
             replaced: AtomicU64::new(0),
             is_stuck: AtomicBool::new(false),
+            is_cut_stuck: AtomicBool::new(false),
+            cuts: AtomicUsize::new(usize::MAX),
             closed: Mutex::default(),
             closers: Mutex::default(),
             ends: Mutex::default(),
@@ -147,12 +155,21 @@ impl Node for SlowNode {
     }
 
     fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
+        if self.calls.ends.lock().len() >= self.calls.cuts.load(Ordering::Relaxed) {
+            return Err(Fault::Io(5));
+        }
         self.calls.ends.lock().push((thread::current().id(), end));
+        while self.calls.is_cut_stuck.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
         self.calls.bytes.store(end, Ordering::Relaxed);
         Ok(())
     }
 
     fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
+        if bytes > RESERVED_ON_CORE && patience::gives_up(usize::MAX) {
+            return Err(Fault::Leased);
+        }
         self.set_end_of_file(bytes)
     }
 
@@ -332,16 +349,18 @@ fn r6_a_large_file_is_cut_in_steps_beside_the_core() {
             assert_cut_in_steps(&calls, here);
         }
         // A file that grows, or loses little, is set in one short call.
-        calls.bytes.store(FREED_ON_CORE, Ordering::Relaxed);
-        for end in [2 * LARGE, 2 * LARGE] {
-            let set = set_draft(FileInfoClass::END_OF_FILE, large, &end.to_le_bytes());
-            ann.on(&mount, set).await.ok();
+        let set = |end: u64| set_draft(FileInfoClass::END_OF_FILE, large, &end.to_le_bytes());
+        for end in [2 * LARGE, 0] {
+            calls.bytes.store(FREED_ON_CORE, Ordering::Relaxed);
+            ann.on(&mount, set(end)).await.ok();
         }
-        calls.bytes.store(FREED_ON_CORE, Ordering::Relaxed);
-        let set = set_draft(FileInfoClass::END_OF_FILE, large, &[0; 8]);
-        ann.on(&mount, set).await.ok();
-        let expected = [(here, 2 * LARGE), (here, 2 * LARGE), (here, 0)];
+        let expected = [(here, 2 * LARGE), (here, 0)];
         assert_eq!(std::mem::take(&mut *calls.ends.lock()), expected);
+        // The same end frees what is reserved behind it, in one call.
+        calls.bytes.store(LARGE, Ordering::Relaxed);
+        ann.on(&mount, set(LARGE)).await.ok();
+        let ends = std::mem::take(&mut *calls.ends.lock());
+        assert!(matches!(ends[..], [(thread, LARGE)] if thread != here), "{ends:?}");
         ann.close(&mount, large).await;
 
         calls.bytes.store(LARGE, Ordering::Relaxed);
@@ -359,6 +378,114 @@ fn assert_cut_in_steps(calls: &Calls, core: ThreadId) {
     assert!(ends.len() > 2, "{ends:?}");
     assert!(ends.is_sorted_by(|(_, one), (_, next)| one > next), "{ends:?}");
     assert_eq!(ends.last().map(|(_, end)| *end), Some(0));
+}
+
+/// Waits until a step of a cut has begun.
+async fn cut_begun(calls: &Calls) {
+    let begun = async {
+        while calls.ends.lock().is_empty() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), begun).await.expect("the cut begins");
+}
+
+/// A client that was let in between the steps of a cut kept what it had cached of a length in between.
+#[test]
+fn r6_who_is_let_in_during_a_cut_caches_nothing_of_it() {
+    let (calls, vfs) = Slow::with_calls();
+    over(&vfs, async |world| {
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        let (mut bob, theirs) = world.session("bob", &Offer::default()).await;
+        let want = Want::file("large").access(AccessMask::FILE_ALL);
+        let large = ann.open_file(&mount, &want).await;
+        let caching = Want { oplock: OplockLevel::II, ..want.clone() };
+        let end = set_draft(FileInfoClass::END_OF_FILE, large, &[0; 8]);
+        let allocation = set_draft(FileInfoClass::ALLOCATION, large, &[0; 8]);
+        let overwrite = want.disposition(CreateDisposition::OVERWRITE).draft();
+        for cut in [end, allocation, overwrite] {
+            calls.ends.lock().clear();
+            calls.bytes.store(LARGE, Ordering::Relaxed);
+            calls.is_cut_stuck.store(true, Ordering::Relaxed);
+            let sent = ann.send(vec![mount.put(cut)], mount.via()).await;
+            cut_begun(&calls).await;
+            let opened = bob.create(&theirs, &caching).await;
+            let response = create::Response::parse(&opened.ok().message).unwrap();
+            assert_eq!(response.oplock_level, OplockLevel::II);
+            calls.is_cut_stuck.store(false, Ordering::Relaxed);
+            let told = timeout(Duration::from_secs(60), bob.reply()).await.expect("a break");
+            assert_eq!(told.header.command, Command::OPLOCK_BREAK);
+            ann.final_reply(sent[0]).await.ok();
+            bob.close(&theirs, response.file_id).await;
+        }
+    });
+}
+
+/// The times of a file moved with the first step of a cut, and were put back when a later one failed.
+#[test]
+fn r6_a_cut_that_fails_after_a_step_has_moved_times() {
+    let (calls, vfs) = Slow::with_calls();
+    over(&vfs, async |world| {
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        let want = Want::file("large").access(AccessMask::FILE_ALL);
+        let large = ann.open_file(&mount, &want).await;
+        let name = Name::parse("large", Rules::Windows).unwrap();
+        let cell = world.server.files.find(vfs.stat(&name).unwrap().key).unwrap();
+        for (steps, moves) in [(0, 0), (1, 1)] {
+            let before = cell.moves();
+            calls.ends.lock().clear();
+            calls.cuts.store(steps, Ordering::Relaxed);
+            let cut = set_draft(FileInfoClass::END_OF_FILE, large, &[0; 8]);
+            let failed = ann.on(&mount, cut).await;
+            assert_ne!(failed.status(), Status::SUCCESS);
+            assert_eq!(calls.ends.lock().len(), steps);
+            assert_eq!(cell.moves() - before, moves, "after {steps} steps");
+        }
+        drop(cell);
+    });
+}
+
+/// An overwrite that had emptied the file, and then gave up to be repeated beside the core, was
+/// refused for the READONLY attribute that it had set itself.
+#[test]
+fn r6_an_overwrite_that_is_repeated_has_changed_nothing() {
+    let read_only = |name| Want { attributes: FileAttributes::READONLY, ..Want::file(name) };
+    let dispositions = [CreateDisposition::OVERWRITE_IF, CreateDisposition::SUPERSEDE];
+    // A stream that is large has a file of its own, which is freed beside the core.
+    in_world(async |world| {
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        for (name, disposition) in ["f", "g"].into_iter().zip(dispositions) {
+            world.file(name, "content");
+            let stream = Want::file(&format!("{name}:s"));
+            let file = ann.open_file(&mount, &stream).await;
+            for at in 0..3 {
+                ann.write(&mount, file, at << 16, &vec![7; 1 << 16]).await;
+            }
+            ann.close(&mount, file).await;
+            let wanted = read_only(name).disposition(disposition);
+            let file = ann.open_file(&mount, &wanted).await;
+            ann.close(&mount, file).await;
+            assert!(world.content(name).is_empty());
+            let stream = ann.create(&mount, &Want::existing(&format!("{name}:s"))).await;
+            assert_eq!(stream.status(), Status::OBJECT_NAME_NOT_FOUND);
+        }
+    });
+    // Much space is reserved beside the core.
+    let (calls, vfs) = Slow::with_calls();
+    over(&vfs, async |world| {
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        calls.bytes.store(FREED_ON_CORE, Ordering::Relaxed);
+        let file = ann.open_file(&mount, &Want::file("large")).await;
+        ann.close(&mount, file).await;
+        let bytes = RESERVED_ON_CORE + (1 << 20);
+        let requests = [CreateContext::AllocationSize(bytes)];
+        let contexts = CreateContexts::from_requests(&requests).as_bytes().to_vec();
+        let wanted = read_only("large").disposition(CreateDisposition::OVERWRITE_IF);
+        let file = ann.open_file(&mount, &Want { contexts, ..wanted }).await;
+        ann.close(&mount, file).await;
+        let ends: Vec<_> = calls.ends.lock().iter().map(|(_, end)| *end).collect();
+        assert_eq!(ends, [0, bytes], "each once");
+    });
 }
 
 /// A directory that once had 200,000 names took 14 ms in each listing.

@@ -113,6 +113,11 @@ pub(crate) const fn gives_up_freeing(_bytes: u64) -> bool {
     false
 }
 
+/// Returns false: without a POSIX host no call gives up.
+pub(crate) const fn gives_up_reserving(_bytes: u64) -> bool {
+    false
+}
+
 /// Runs calls, and returns 0: nothing is known of the bytes that they free.
 pub(crate) fn freeing<T>(calls: impl FnOnce() -> T) -> (T, u64) {
     (calls(), 0)

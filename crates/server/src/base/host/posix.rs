@@ -14,6 +14,12 @@ pub(crate) use frevo_posix::patience::{
 
 pub(crate) use frevo_posix::{forget_remembered, remembered_bytes};
 
+/// Gives up a call that reserves so many bytes for a file and has changed nothing, if calls must not take
+/// long. Returns true if it gave up.
+pub(crate) fn gives_up_reserving(bytes: u64) -> bool {
+    bytes > frevo_posix::limits::RESERVED_ON_CORE && gives_up(usize::MAX)
+}
+
 /// The users of this host, as its name service knows them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PosixNames;

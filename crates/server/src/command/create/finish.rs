@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
-use frevo_store::lease::Granted;
+use frevo_store::lease::{Cause, Granted};
 use frevo_store::order::Ordered;
 use frevo_store::vfs::{BasicChange, EaChange, Kind, Opened, VfsResult};
 use frevo_store::{Fault, Node, Stat};
@@ -16,11 +16,13 @@ use frevo_wire::fscc::notify::NotifyAction;
 
 use super::creation::{Create, Fresh, Made};
 use super::{apple, contexts, lease, streams};
+use crate::base::host;
 use crate::base::pools::blocking_pool;
 use crate::command::response::Response;
 use crate::objects::archive::moment;
 use crate::objects::changes;
 use crate::objects::data;
+use crate::objects::lease::{self as breaks, Contender};
 use crate::objects::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::objects::shortening::shorten;
 use crate::objects::stable::{self, Change};
@@ -178,7 +180,8 @@ impl Create<'_> {
         let eas: Vec<EaChange<'_>> =
             eas.map(|ea| EaChange { name: &ea.name, value: &ea.value, need: ea.need }).collect();
         if !eas.is_empty() {
-            node.set_eas(&eas).map_err(Fault::status)?;
+            // Nobody repeats it on another thread: an overwritten file has lost its data by now.
+            host::long_patience(|| node.set_eas(&eas)).map_err(Fault::status)?;
         }
         let inherited = self.vfs.volume().compresses && before.contains(FileAttributes::COMPRESSED);
         // MS-FSA 2.1.5.1 phase 1: ENCRYPTED sets NO_COMPRESSION, although nothing is encrypted here.
@@ -204,12 +207,21 @@ impl Create<'_> {
         if is_whole {
             set_attributes(&**node, self.overwritten_attributes()).map_err(Fault::status)?;
         }
-        shorten(&**node, 0).await.map_err(|fault| {
+        self.cut_in_steps(made).await.inspect_err(|_| {
             if is_whole {
                 let _ = set_attributes(&**node, stat.attributes);
             }
-            fault.status()
         })
+    }
+
+    /// Cuts the file, and breaks what others were granted to cache between the steps: the last cut,
+    /// by [`Self::finish`], follows.
+    async fn cut_in_steps(&self, made: &Made<'_>) -> Result<(), Status> {
+        shorten(&*made.opened.node, 0).await.ended.map_err(Fault::status)?;
+        let cell = Arc::clone(&made.entered.cell);
+        let contender = Contender { cell, id: self.id(), cause: Cause::Overwrite };
+        breaks::contend(self.rq.server(), &self.rq.cancellation, contender).await?;
+        self.rq.still_served()
     }
 
     /// The attributes of a file that is overwritten.
@@ -222,14 +234,14 @@ impl Create<'_> {
         self.request.file_attributes.without(ignored) | FileAttributes::ARCHIVE
     }
 
-    /// Attributes first: of the two only they can be put back.
+    /// Attributes first, because only they can be put back; data last, because on a core the removal of
+    /// streams may give up, and the request is repeated on another thread.
     fn overwrite(&self, node: &dyn Node, before: FileAttributes) -> Result<(), Fault> {
         set_attributes(node, self.overwritten_attributes())?;
-        node.set_end_of_file(0).inspect_err(|_| {
-            let _ = set_attributes(node, before);
-        })?;
         // MS-FSA 2.1.5.1.2: an overwritten file loses its named streams.
-        node.clear_streams()
+        node.clear_streams().and_then(|()| node.set_end_of_file(0)).inspect_err(|_| {
+            let _ = set_attributes(node, before);
+        })
     }
 
     pub(super) fn respond(

@@ -337,7 +337,10 @@ impl Create<'_> {
         if guarded && self.posix.is_none() {
             return Err(Status::ACCESS_DENIED);
         }
-        if host::gives_up_freeing(opened.stat.allocation) {
+        // Asked before the file is emptied, because nothing may have changed when a request is repeated
+        // on another thread.
+        let reserved = self.wanted.allocation.unwrap_or(0);
+        if host::gives_up_freeing(opened.stat.allocation) || host::gives_up_reserving(reserved) {
             return Err(Fault::Leased.status());
         }
         Ok(if disposition == CreateDisposition::SUPERSEDE {
