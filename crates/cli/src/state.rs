@@ -22,6 +22,9 @@ pub(crate) const PERSISTENT_OPENS: &str = "persistent-opens";
 /// The file of durable handles that a stopped server leaves to the next.
 pub(crate) const HANDED_OVER_OPENS: &str = "handed-over-opens";
 
+/// The file of SIDs that domains have told, in a state directory.
+pub(crate) const DOMAIN_SIDS: &str = "domain-sids.json";
+
 /// Where the configuration of a system's server is.
 pub(crate) const DEFAULT_CONFIG: &str = "/etc/frevo/frevo.toml";
 

@@ -15,8 +15,9 @@ use client::{Offer, World};
 use frevo_auth::kerberos::forge::Forge;
 use frevo_auth::kerberos::{EncryptionType, InitiatorEntropy, PacPolicy, Policy, ServiceKeys};
 use frevo_auth::{Account, Accounts, Initiator, Membership, Target};
+use frevo_posix::{Said, UnixUser};
 use frevo_server::administrators::AdministratorRules;
-use frevo_server::ambient::{Ambient, Host};
+use frevo_server::ambient::{Ambient, Host, HostUser};
 use frevo_server::domain_names::{DomainDirectory, JoinedDomain, Lookup, Principal};
 use frevo_server::share::Share;
 use frevo_server::{Server, Settings};
@@ -27,7 +28,7 @@ use frevo_wire::dtyp::{AccessMask, FileTime, Sid};
 
 const START: FileTime = FileTime(133_500_000_000_000_000);
 
-/// A clock that stands still.
+/// A clock that stands still, on a host that has everybody in its group `staff`.
 #[derive(Debug)]
 struct Clock;
 
@@ -38,6 +39,11 @@ impl Ambient for Clock {
 
     fn random(&self, bytes: &mut [u8]) {
         Host.random(bytes);
+    }
+
+    fn host_user(&self, _: &str) -> Said<HostUser> {
+        let unix = UnixUser { uid: 4711, gid: 4711, groups: vec![4711] };
+        Ok(Some(HostUser { unix, groups: vec![String::from("staff")] }))
     }
 }
 
@@ -204,6 +210,22 @@ fn a_silent_controller_makes_nobody_an_administrator() {
         in_domain(rules, Controller { is_silent }, async |world| {
             let (mut peer, mount) = log_on(world, &[513, 512, 1_200], OWN).await;
             assert_eq!(standing(world, &mut peer, &mount).await.0.as_deref(), ground);
+        });
+    }
+}
+
+/// The host is asked for the groups of users when the rules have groups. The groups that the host
+/// gives to users of a domain make nobody an administrator.
+#[test]
+fn groups_of_the_host_are_for_accounts() {
+    for (rule, is_asked) in [("@staff", true), ("ann", false)] {
+        in_domain(AdministratorRules::new([rule], true), ANSWERS, async |world| {
+            assert_eq!(world.server.host_user("ann").await.is_known(), is_asked, "{rule}");
+            let (mut peer, mount) = log_on(world, &[513], OWN).await;
+            let identity = world.server.sessions().last().unwrap().identity().unwrap();
+            assert_eq!(identity.groups.contains(&String::from("staff")), is_asked);
+            let (ground, status) = standing(world, &mut peer, &mount).await;
+            assert_eq!((ground, status), (None, Status::PRIVILEGE_NOT_HELD), "{rule}");
         });
     }
 }

@@ -130,11 +130,19 @@ impl Membership {
         secret_file::replace(&dir.join(FACTS), &document.to_string())
     }
 
-    /// Forgets the membership: its directory and its keys.
+    /// Forgets the membership: its directory, its keys, and the SIDs that its domain has told.
     pub(crate) fn forget(&self, state_dir: &Path) -> Result<(), Failure> {
         let dir = Self::dir(state_dir, &self.realm);
         std::fs::remove_dir_all(&dir)
             .map_err(Failure::failed(format!("cannot remove {}", dir.display())))?;
+        // The file has the SIDs of other domains, too. A server asks for them again.
+        let sids = state_dir.join(state::DOMAIN_SIDS);
+        match std::fs::remove_file(&sids) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::failed(format!("cannot remove {}", sids.display()))(error));
+            }
+            _ => {}
+        }
         let path = keytab_in(state_dir);
         let failed = Failure::failed(format!("cannot change {}", path.display()));
         let Some(bytes) = secret_file::read_bytes(&path)? else { return Ok(()) };
@@ -226,7 +234,10 @@ mod tests {
         assert_eq!(only("C.TEST").unwrap_err().exit, Exit::NotFound);
         let keys = [&[5, 2], &record("A.TEST")[..], &record("B.TEST"), &record("A.TEST")].concat();
         secret_file::replace_bytes(&keytab_in(dir), &keys).unwrap();
+        let sids = dir.join(state::DOMAIN_SIDS);
+        std::fs::write(&sids, "{}").unwrap();
         member("A.TEST").forget(dir).unwrap();
+        assert!(!sids.exists());
         let left = std::fs::read(keytab_in(dir)).unwrap();
         assert_eq!(left, [&[5, 2], &record("B.TEST")[..]].concat());
         member("B.TEST").forget(dir).unwrap();

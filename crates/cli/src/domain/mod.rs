@@ -20,7 +20,7 @@ use self::arguments::{Administrator, Domain, DomainCommand, Join, Tool};
 use self::membership::{Membership, keytab_in, read_keytab};
 use self::status::{Check, Subject, Verdict};
 use self::tools::{Calls, Credentials};
-use crate::console::print_text;
+use crate::console::{print_text, tell_failure};
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
 use crate::{accounts, administrators, config_checks, keytab, passwords, state};
@@ -200,36 +200,34 @@ impl Home {
     }
 
     fn renew(&self, realm: Option<&Realm>, older_than: u32) -> Done {
-        let path = keytab_in(&self.state_dir);
         self.make_private()?;
-        for member in Membership::all(&self.state_dir, realm)? {
-            if self.is_accepted(&member)? == Some(false) {
-                self.repair(&member)?;
-                continue;
-            }
-            let age = read_keytab(&path)?.and_then(|keytab| {
-                let ours = keytab.entries.iter().filter(|e| e.key.principal.realm == member.realm);
-                let newest = ours.map(|entry| entry.written.to_unix().0).max()?;
-                u64::try_from(now().to_unix().0.saturating_sub(newest)).ok()
-            });
-            let days = age.map(|seconds| seconds / 86_400);
-            if let Some(days) = days.filter(|days| *days < u64::from(older_than)) {
-                let days = counted(days, "day");
-                let text =
-                    format!("{}: the password is {days} old; nothing to do.\n", member.realm);
-                print_text(&text)?;
-                continue;
-            }
-            let idmaps = self.idmaps();
-            Calls { member: &member, state_dir: &self.state_dir, idmaps }.renew()?;
-            self.give_to_server()?;
-            let text = format!(
-                "{}: the password of {}$ is new. A running server reads the keytab by itself.\n",
-                member.realm, member.computer
-            );
-            print_text(&text)?;
+        let members = Membership::all(&self.state_dir, realm)?;
+        each(&members, |member| self.renew_one(member, older_than))
+    }
+
+    /// Gives a machine account a new password, unless it is not old.
+    fn renew_one(&self, member: &Membership, older_than: u32) -> Done {
+        if self.is_accepted(member)? == Some(false) {
+            return self.repair(member);
         }
-        Ok(())
+        let age = read_keytab(&keytab_in(&self.state_dir))?.and_then(|keytab| {
+            let ours = keytab.entries.iter().filter(|e| e.key.principal.realm == member.realm);
+            let newest = ours.map(|entry| entry.written.to_unix().0).max()?;
+            u64::try_from(now().to_unix().0.saturating_sub(newest)).ok()
+        });
+        let days = age.map(|seconds| seconds / 86_400);
+        if let Some(days) = days.filter(|days| *days < u64::from(older_than)) {
+            let days = counted(days, "day");
+            let text = format!("{}: the password is {days} old; nothing to do.\n", member.realm);
+            return print_text(&text);
+        }
+        Calls { member, state_dir: &self.state_dir, idmaps: self.idmaps() }.renew()?;
+        self.give_to_server()?;
+        let text = format!(
+            "{}: the password of {}$ is new. A running server reads the keytab by itself.\n",
+            member.realm, member.computer
+        );
+        print_text(&text)
     }
 
     /// Asks a controller if it accepts the newest key of a membership.
@@ -310,6 +308,20 @@ impl Home {
     }
 }
 
+/// Does something for each membership, also after one for which it fails. Returns the first failure;
+/// the others are told.
+fn each(members: &[Membership], mut act: impl FnMut(&Membership) -> Done) -> Done {
+    let mut done = Ok(());
+    for member in members {
+        match (act(member), &done) {
+            (Err(failure), Ok(())) => done = Err(failure),
+            (Err(failure), Err(_)) => tell_failure(&failure),
+            (Ok(()), _) => {}
+        }
+    }
+    done
+}
+
 /// Refuses the name of a membership that other programs of this host use: a join sets a new
 /// password for the account.
 fn refuse_double(member: &Membership) -> Done {
@@ -366,4 +378,34 @@ fn short_name(realm: &str) -> String {
 fn now() -> FileTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     FileTime::from_unix(i64::try_from(since.as_secs()).unwrap_or(0), since.subsec_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A membership that fails leaves no later one out.
+    #[test]
+    fn each_membership_has_its_turn() {
+        let member = |realm: &str| Membership {
+            realm: realm.into(),
+            domain: "A".into(),
+            computer: "files".into(),
+            host: "files.a.test".into(),
+            controller: None,
+            tool: Tool::Adcli,
+        };
+        let members = ["A", "B", "C", "D"].map(member);
+        let mut seen = Vec::new();
+        let done = each(&members, |member| {
+            seen.push(member.realm.clone());
+            match &*member.realm {
+                "A" | "D" => Ok(()),
+                realm => Err(Failure::new(Exit::Failed, realm)),
+            }
+        });
+        assert_eq!(seen, ["A", "B", "C", "D"]);
+        assert_eq!(done.unwrap_err().message, "B");
+        assert!(each(&members, |_| Ok(())).is_ok());
+    }
 }

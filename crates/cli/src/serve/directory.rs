@@ -29,8 +29,6 @@ use crate::domain::membership::Membership;
 use crate::exit::Failure;
 use crate::{keytab, secret_file, state};
 
-/// The file of SIDs in the state directory.
-const KEPT: &str = "domain-sids.json";
 /// Names of one question.
 const NAMES: usize = 256;
 
@@ -48,6 +46,8 @@ pub(super) struct Directory {
     controllers: Option<Mutex<Process>>,
     /// The names of the machine accounts, with their realms before them: `a.test\nas$`.
     machines: Vec<String>,
+    /// The domains whose users log on by winbind: short names and DNS names, in lower case.
+    winbind_domains: Vec<String>,
     /// Is asked for what controllers left open.
     winbind: Option<Mutex<Process>>,
     /// The file of SIDs for a later run. None for a server without state.
@@ -80,11 +80,13 @@ impl Directory {
         let name =
             |machine: &Machine| fold_name(&format!("{}\\{}", machine.realm, machine.account));
         let machines = controllers.machines.iter().map(name).collect();
+        let domains = plan.config.server.winbind_domains.iter().flat_map(|list| list.get_ref());
         let controllers = has_machines.then(|| start(&controllers)).transpose();
         Ok(Some(Arc::new(Self {
             controllers: controllers.map_err(failed("controllers"))?,
             machines,
-            kept: plan.has_state.then(|| state::dir_of(&plan.config).join(KEPT)),
+            winbind_domains: domains.map(|domain| fold_name(domain)).collect(),
+            kept: plan.has_state.then(|| state::dir_of(&plan.config).join(state::DOMAIN_SIDS)),
             winbind: winbind.map_err(failed("winbind"))?,
             keytab: Mutex::default(),
         })))
@@ -129,6 +131,18 @@ impl Directory {
             answer.silent = silent;
         }
         answer
+    }
+
+    /// True for a domain that the server may still be a member of: one with a machine account, or,
+    /// without any, one of winbind. The administrators of a domain that was left are none here.
+    fn may_be_member(&self, domain: &JoinedDomain) -> bool {
+        let (name, dns_name) = (fold_name(&domain.name), fold_name(&domain.dns_name));
+        if self.machines.is_empty() {
+            let is_it = |known: &String| *known == name || *known == dns_name;
+            return self.winbind_domains.iter().any(is_it);
+        }
+        let mut realms = self.machines.iter().filter_map(|machine| machine.split_once('\\'));
+        realms.any(|(realm, _)| realm == dns_name)
     }
 }
 
@@ -327,7 +341,10 @@ impl DomainDirectory for Directory {
     fn kept(&self) -> DomainSids {
         // A file that is missing or damaged is as good as none: controllers are asked anyway.
         let text = self.kept.as_deref().and_then(|path| secret_file::read(path).ok().flatten());
-        text.as_deref().and_then(|text| parse_kept(text)).unwrap_or_default()
+        let kept = text.as_deref().and_then(|text| parse_kept(text)).unwrap_or_default();
+        let joined = kept.joined().iter().filter(|domain| self.may_be_member(domain));
+        let joined = joined.cloned().collect();
+        kept.with_joined(joined)
     }
 
     fn keep(&self, sids: &DomainSids) {
@@ -368,6 +385,49 @@ mod tests {
 
     use super::*;
 
+    /// A directory that nobody answers for.
+    fn idle() -> Directory {
+        Directory {
+            controllers: None,
+            machines: Vec::new(),
+            winbind_domains: Vec::new(),
+            kept: None,
+            winbind: None,
+            keytab: Mutex::default(),
+        }
+    }
+
+    /// The server was a member of A, and is one of another domain whose controllers are silent.
+    #[test]
+    fn a_domain_that_was_left_is_not_joined() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(state::DOMAIN_SIDS);
+        let sid = "S-1-5-21-1-2-3".parse().unwrap();
+        let (name, dns_name) = (String::from("A"), String::from("A.test"));
+        let joined = vec![JoinedDomain { name, dns_name, sid }];
+        let kept = DomainSids::default().with_joined(joined.clone());
+        let of = |machines: &[&str], winbind_domains: &[&str]| {
+            let texts = |of: &[&str]| of.iter().map(|text| String::from(*text)).collect();
+            let (machines, winbind_domains) = (texts(machines), texts(winbind_domains));
+            let directory =
+                Directory { machines, winbind_domains, kept: Some(path.clone()), ..idle() };
+            directory.keep(&kept);
+            directory.kept().joined().to_vec()
+        };
+        for (machines, winbind_domains) in [
+            (&["b.test\\nas$"][..], &[][..]),
+            (&["b.test\\nas$"], &["a"]),
+            (&[], &["b", "b.test"]),
+            (&[], &[]),
+        ] {
+            assert_eq!(of(machines, winbind_domains), [], "{machines:?} {winbind_domains:?}");
+        }
+        let both = &["b.test\\nas$", "a.test\\nas$"][..];
+        for (machines, winbind_domains) in [(both, &[][..]), (&[], &["a"]), (&[], &["a.test"])] {
+            assert_eq!(of(machines, winbind_domains), joined, "{machines:?} {winbind_domains:?}");
+        }
+    }
+
     #[test]
     fn sids_are_kept() {
         let sid = |text: &str| text.parse::<Sid>().unwrap();
@@ -389,6 +449,7 @@ mod tests {
         let directory = Directory {
             controllers: Some(Mutex::new(process)),
             machines: Vec::new(),
+            winbind_domains: Vec::new(),
             kept: None,
             winbind: None,
             keytab: Mutex::default(),
@@ -428,9 +489,7 @@ mod tests {
         let (controllers, _keeps) = process(&answer);
         let answer = format!("{{\"id\":1,\"entries\":[{}],\"silent\":null}}\n", entry(1109));
         let (winbind, asked) = process(&answer);
-        let (machines, kept) = (Vec::new(), None);
-        let directory =
-            Directory { controllers, machines, kept, winbind, keytab: Mutex::default() };
+        let directory = Directory { controllers, winbind, ..idle() };
         let Lookup { found, silent } = directory.sids(&["A\\n", "A\\m"].map(String::from));
         let sids: Vec<String> = found.into_iter().flatten().map(|sid| sid.to_string()).collect();
         assert_eq!(sids, ["S-1-5-21-1-2-3-1108", "S-1-5-21-1-2-3-1109"]);
@@ -452,6 +511,7 @@ mod tests {
         let directory = Arc::new(Directory {
             controllers,
             machines: Vec::new(),
+            winbind_domains: Vec::new(),
             kept: None,
             winbind: None,
             keytab: Mutex::default(),

@@ -246,6 +246,8 @@ impl Running<'_> {
             .accounts(new.accounts())
             .kerberos(new.kerberos.clone().map(|Keys { keys, policy, .. }| (keys, policy)))
             .limits(configured::limits(&new.plan.config.limits));
+        // A look at the keytab that begins after the reload is by the new configuration.
+        self.newer_keys.note(&new.plan.config);
         let reviewed = self.server.reload(change);
         for key in self.loaded.plan.needs_restart(&new.plan) {
             tracing::warn!(target: "frevo::server", key, "this key has changed; restart the server to apply it");
@@ -253,7 +255,6 @@ impl Running<'_> {
         warn(&new);
         self.discovery.tell(&new.plan);
         self.keytab_watch.note(keytab::path(&new.plan.config));
-        self.newer_keys.note(&new.plan.config);
         let before = std::mem::replace(&mut self.loaded, new);
         self.renew_keytab();
         self.accept_folders(&before.shares);

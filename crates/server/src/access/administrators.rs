@@ -50,6 +50,11 @@ impl AdministratorRules {
     pub(crate) fn of_domains(&self) -> impl Iterator<Item = &str> {
         self.named.iter().flat_map(|named| named.names.of_domains())
     }
+
+    /// True if the decision needs the groups of an account, also those of the host's user.
+    pub(crate) fn need_groups(&self) -> bool {
+        self.named.iter().any(|named| named.names.has_groups())
+    }
 }
 
 impl Default for AdministratorRules {
@@ -124,7 +129,9 @@ impl<'a> Administrators<'a> {
         let is_account = user.known_by == KnownBy::Accounts;
         let caller = Caller {
             user: user.user,
-            groups: user.groups,
+            // Groups by name are those of accounts. Users of a domain, whom the host may have in
+            // groups of its own, count by their SIDs alone.
+            groups: if is_account { user.groups } else { &[] },
             groups_are_known: true,
             token,
             domain_sids: self.domains,
@@ -294,6 +301,9 @@ mod tests {
         let in_file = of("bob", &[], &["S-1-5-32-544"], accounts);
         assert_eq!(in_file.as_deref(), Some("BUILTIN\\Administrators"));
         assert_eq!(of("bob", &[], &[], accounts), None);
+        // The host has users of domains in its own groups, too, and they are other users.
+        assert_eq!(of("A\\bob", &staff, &[], KnownBy::Domain), None);
+        assert!(rules.need_groups() && !AdministratorRules::new(["ann"], true).need_groups());
         // An account is no member of a domain's group.
         assert_eq!(of("bob", &[], &["S-1-5-21-1-2-3-512"], accounts), None);
     }

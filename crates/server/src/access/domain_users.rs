@@ -91,6 +91,12 @@ fn is_of_controller(sid: &Sid, machine: &Sid) -> bool {
     (is_of_domain && !is_of_machine) || sid.authority() == 18
 }
 
+/// True for a user whose SID is one of a domain. A controller may not say that its user is a group of
+/// this machine, such as Administrators, or an account of this server.
+pub(crate) fn has_own_sid(user: &LogonInfo, machine: &Sid) -> bool {
+    is_of_controller(&user.user, machine)
+}
+
 /// Returns the token of a user of a domain: the SIDs that its controller gives, and those of the
 /// host's user that operations run as. `machine` is the SID of this server.
 pub(crate) fn token(pac: &LogonInfo, host: Option<&HostUser>, machine: &Sid) -> Token {
@@ -101,7 +107,8 @@ pub(crate) fn token(pac: &LogonInfo, host: Option<&HostUser>, machine: &Sid) -> 
     let all = Token::WELL_KNOWN.into_iter().chain([Sid::USERS]);
     let given = pac.groups.iter().filter(|sid| is_of_controller(sid, machine));
     let all = all.chain(given.copied()).chain(unix);
-    Token::new(pac.user, pac.primary_group, all, Privileges::EMPTY)
+    let own = Some(pac.primary_group).filter(|sid| is_of_controller(sid, machine));
+    Token::new(pac.user, own.unwrap_or(pac.user), all, Privileges::EMPTY)
 }
 
 /// Returns the time at which a session ends. None for one that does not end by itself.
@@ -162,5 +169,32 @@ pub(crate) mod tests {
         let token = token(&pac, None, &sid("S-1-5-21-7-8-9"));
         let has = |sid: &Sid| token.groups().contains(sid);
         assert!(has(&group) && !has(&own) && !has(&builtin));
+    }
+
+    /// The RID of a primary group, below the SID of a domain that is none, makes no member of
+    /// Administrators or of a group of this machine.
+    #[test]
+    fn the_primary_group_is_of_the_domain() {
+        let sid = |text: &str| -> Sid { text.parse().unwrap() };
+        let machine = sid("S-1-5-21-7-8-9");
+        let of_domain = ann(sid("S-1-5-21-1-2-3"), Vec::new());
+        assert_eq!(*token(&of_domain, None, &machine).primary_group(), of_domain.primary_group);
+        for given in ["S-1-5-32-544", "S-1-5-21-7-8-9-513", "S-1-5-18"] {
+            let pac = LogonInfo { primary_group: sid(given), ..of_domain.clone() };
+            let token = token(&pac, None, &machine);
+            assert_eq!(*token.primary_group(), pac.user);
+            assert!(!token.contains(&sid(given)), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_user_has_a_sid_of_a_domain() {
+        let sid = |text: &str| -> Sid { text.parse().unwrap() };
+        let machine = sid("S-1-5-21-7-8-9");
+        for (domain, is_one) in
+            [("S-1-5-21-1-2-3", true), ("S-1-5-32", false), ("S-1-5-21-7-8-9", false)]
+        {
+            assert_eq!(has_own_sid(&ann(sid(domain), Vec::new()), &machine), is_one, "{domain}");
+        }
     }
 }

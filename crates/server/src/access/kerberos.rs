@@ -37,11 +37,38 @@ impl Replays for SharedReplays {
     }
 }
 
-/// The keys and rules in force. A reload replaces them; the memory stays.
+/// The keys and rules in force, with the memory, which stays when they change.
 #[derive(Debug, Default)]
-pub(crate) struct KerberosSlot {
+struct InForce {
     service: ArcSwapOption<Service>,
     replays: Arc<SharedReplays>,
+}
+
+impl InForce {
+    fn made(&self, keys: Arc<ServiceKeys>, policy: Policy) -> Arc<Service> {
+        let replays = Arc::clone(&self.replays) as Arc<dyn Replays>;
+        Arc::new(Service { keys, policy, replays })
+    }
+
+    /// Puts newer keys of `source` into force, unless a reload has set others since the look began:
+    /// those are of a newer configuration. True if there were newer ones.
+    fn look(&self, source: &dyn KeySource) -> bool {
+        let before = self.service.load_full();
+        let Some((keys, policy)) = source.newer() else { return false };
+        let newer = self.made(Arc::new(keys), policy);
+        let found = self.service.compare_and_swap(&before, Some(newer));
+        if found.as_ref().map(Arc::as_ptr) == before.as_ref().map(Arc::as_ptr) {
+            tracing::info!(target: "frevo::server",
+                "Kerberos: the keytab has new keys; they are in force");
+        }
+        true
+    }
+}
+
+/// The keys and rules in force, and the place of newer ones. A reload replaces them.
+#[derive(Debug, Default)]
+pub(crate) struct KerberosSlot {
+    in_force: Arc<InForce>,
     source: OnceLock<Arc<dyn KeySource>>,
     looks: tokio::sync::Mutex<Looks>,
 }
@@ -49,7 +76,7 @@ pub(crate) struct KerberosSlot {
 impl KerberosSlot {
     /// Returns what acceptors need; None while the server takes no tickets.
     pub(crate) fn service(&self) -> Option<Arc<Service>> {
-        self.service.load_full()
+        self.in_force.service.load_full()
     }
 
     /// Sets the place of newer keys. A second one is ignored.
@@ -59,8 +86,8 @@ impl KerberosSlot {
 
     /// Returns other keys than `used`, by which a ticket could not be opened. After a new password of
     /// the account clients have tickets for the new key before the keytab is written: if `waits`, this
-    /// waits for it. One client looks while the others wait; after keys that did not come nobody waits
-    /// for a while, and looks are limited in rate.
+    /// waits for it. One client looks while the others that wait do so; after keys that did not come
+    /// nobody waits for a while, and looks are limited in rate.
     pub(crate) async fn newer(
         &self,
         used: Option<&Arc<Service>>,
@@ -71,7 +98,14 @@ impl KerberosSlot {
             let service = self.service()?;
             used.is_none_or(|used| !Arc::ptr_eq(used, &service)).then_some(service)
         };
-        let mut looks = self.looks.lock().await;
+        let mut looks = match waits {
+            true => self.looks.lock().await,
+            // A client that looks may wait for long, and this one is not to wait.
+            false => match self.looks.try_lock() {
+                Ok(looks) => looks,
+                Err(_) => return other(),
+            },
+        };
         let end = Instant::now() + NEWER_KEYS_PATIENCE;
         loop {
             if let Some(service) = other() {
@@ -86,13 +120,11 @@ impl KerberosSlot {
                 None => {}
             }
             looks.next = Some(Instant::now() + NEWER_KEYS_LOOK);
-            let source = Arc::clone(source);
-            let found = run_blocking(move || source.newer()).await.ok().flatten();
-            if let Some((keys, policy)) = found {
+            // The thread puts the keys into force, because the client may go before the answer, and
+            // the source tells them once.
+            let (in_force, source) = (Arc::clone(&self.in_force), Arc::clone(source));
+            if run_blocking(move || in_force.look(&*source)).await.unwrap_or(false) {
                 looks.rest = None;
-                self.set(Some((Arc::new(keys), policy)));
-                tracing::info!(target: "frevo::server",
-                    "Kerberos: the keytab has new keys; they are in force");
                 continue;
             }
             if goes {
@@ -107,9 +139,8 @@ impl KerberosSlot {
 
     /// Replaces keys and rules.
     pub(crate) fn set(&self, keys: Option<(Arc<ServiceKeys>, Policy)>) {
-        let replays = || Arc::clone(&self.replays) as Arc<dyn Replays>;
-        let service = keys.map(|(keys, policy)| Service { keys, policy, replays: replays() });
-        self.service.store(service.map(Arc::new));
+        let service = keys.map(|(keys, policy)| self.in_force.made(keys, policy));
+        self.in_force.service.store(service);
     }
 }
 
@@ -175,6 +206,48 @@ mod tests {
         assert_eq!(begun.elapsed(), waited, "nobody waits");
         tokio::time::advance(NEWER_KEYS_REST + Duration::from_secs(1)).await;
         assert!(slot.newer(None, true).await.is_some(), "a client that used other keys");
+    }
+
+    /// A client that waits for keys, as one with a forged ticket may, holds up no other that does
+    /// not.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_wait_is_answered_at_once() {
+        let (slot, _) = slot(usize::MAX);
+        let used = slot.service().unwrap();
+        let (waiting, its) = (Arc::clone(&slot), Arc::clone(&used));
+        let waiting = tokio::spawn(async move { waiting.newer(Some(&its), true).await });
+        while slot.looks.try_lock().is_ok() {
+            tokio::task::yield_now().await;
+        }
+        let begun = Instant::now();
+        assert!(slot.newer(Some(&used), false).await.is_none());
+        assert!(slot.newer(None, false).await.is_some());
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert!(waiting.await.unwrap().is_none());
+    }
+
+    /// A keytab that a reload takes out of use while it is read.
+    #[derive(Debug, Default)]
+    struct Replaced(OnceLock<Arc<KerberosSlot>>);
+
+    impl KeySource for Replaced {
+        fn newer(&self) -> Option<(ServiceKeys, Policy)> {
+            let policy = Policy { clock_skew: 60, ..Policy::default() };
+            self.0.get()?.set(Some((Arc::default(), policy)));
+            Some((ServiceKeys::default(), Policy::default()))
+        }
+    }
+
+    #[tokio::test]
+    async fn newer_keys_undo_no_reload() {
+        let (slot, source) = (Arc::new(KerberosSlot::default()), Arc::<Replaced>::default());
+        slot.set(Some((Arc::default(), Policy::default())));
+        slot.set_source(Arc::<Replaced>::clone(&source));
+        source.0.set(Arc::clone(&slot)).unwrap();
+        let used = slot.service().unwrap();
+        let found = slot.newer(Some(&used), false).await.unwrap();
+        assert_eq!(found.policy.clock_skew, 60);
+        assert_eq!(slot.service().unwrap().policy.clock_skew, 60);
     }
 
     #[test]

@@ -94,12 +94,12 @@ pub(crate) async fn handle(
         Err(refusal) => {
             refused(rq, &refusal);
             // The user name is known only from the AUTHENTICATE_MESSAGE on (MS-NLMP). If it is
-            // known, the refusal counts as a failed logon.
-            if !refusal.account.is_empty() {
-                heed(rq, connection, &refusal.account, false).await;
-            }
+            // known, the refusal counts as a failed logon. Where the throttle lets nothing count,
+            // the status tells nothing of the controller's verdict on the password.
+            let counts =
+                refusal.account.is_empty() || heed(rq, connection, &refusal.account, false).await;
             abandon(rq, connection, &session, authentication.purpose);
-            Err(refusal.status().into())
+            Err(if counts { refusal.status() } else { Status::LOGON_FAILURE }.into())
         }
     }
 }
@@ -117,8 +117,13 @@ async fn judged(
     if let Step::Retry(_, refusal) = &step
         && refusal.needs_other_keys()
     {
+        let refusal = refusal.clone();
         let again = logon::with_other_keys(rq.server(), acceptor, token, step, accounts);
-        step = Box::pin(again).await?;
+        step = tokio::select! {
+            biased;
+            () = connection.ended() => return Err(refusal),
+            again = Box::pin(again) => again?,
+        };
     }
     let Step::Ask(question) = step else { return Ok(step) };
     let answer = tokio::select! {
@@ -411,6 +416,10 @@ fn finish(
         }
     }
     check_account(rq, session, accounts)?;
+    // A reload or new SIDs of rules after the decision about the user have not seen this session.
+    if let Some(identity) = session.identity() {
+        rq.server().renew(session, identity);
+    }
     if !is_nobody {
         connection.members.ticket.borrow_mut().take();
     }

@@ -233,8 +233,10 @@ impl Directory for Caller<'_> {
         let found = self.server.with_principals(find).or_else(|| {
             // The name of a domain, alone or as `DOMAIN\`.
             let name = name.strip_suffix('\\').unwrap_or(name);
+            // The DNS name of a domain may be empty, which is no name.
             self.joined(|domain| {
-                eq_ignore_case(&domain.name, name) || eq_ignore_case(&domain.dns_name, name)
+                let is_it = |known: &str| !name.is_empty() && eq_ignore_case(known, name);
+                is_it(&domain.name) || is_it(&domain.dns_name)
             })
         });
         found.or_else(|| self.of_domain(|names, until| names.find_name(name, until))).map(account)

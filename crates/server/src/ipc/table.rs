@@ -27,13 +27,21 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// The facts of its pipe.
+    /// The facts of its pipe. A client chooses at each call which interface of the pipe it calls, so
+    /// what is true of one of them is true of the pipe.
     pub(super) fn kind(&self) -> PipeKind {
         PipeKind {
             name: self.interface.pipes.first().copied().unwrap_or_default(),
-            asks_host: self.asks_host,
-            is_managed: self.is_managed,
+            asks_host: self.on_its_pipe().any(|row| row.asks_host),
+            is_managed: self.on_its_pipe().any(|row| row.is_managed),
         }
+    }
+
+    /// Returns the rows that are spoken on its pipe: those that share a name of a pipe with it, and
+    /// the row itself.
+    fn on_its_pipe(&self) -> impl Iterator<Item = &'static Self> {
+        let has_name = |pipe| self.interface.pipes.contains(pipe);
+        TABLE.iter().filter(move |row| row.interface.pipes.iter().any(has_name))
     }
 }
 
@@ -217,11 +225,9 @@ impl Association {
     /// Makes the server's end of a pipe, on which all interfaces are spoken that have a name of
     /// the pipe.
     pub(super) fn on_pipe(served: &Served, group: u32) -> Self {
-        let is_on_pipe = |one: &&'static Interface| {
-            let has_name = |pipe| served.interface.pipes.contains(pipe);
-            *one != served.interface && one.pipes.iter().any(has_name)
-        };
-        Self::new(Terms::of_pipe(served.interface, group).and(interfaces().filter(is_on_pipe)))
+        let others = served.on_its_pipe().map(|row| row.interface);
+        let others = others.filter(|interface| *interface != served.interface);
+        Self::new(Terms::of_pipe(served.interface, group).and(others))
     }
 
     /// Makes the server's end of a connection to the port of RPC. Calls below `least_level` are
@@ -295,5 +301,29 @@ impl Calls for Running<'_> {
 
     fn cancel(&mut self, call_id: u32) {
         self.unfinished.retain(|unfinished| unfinished.call_id != call_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The local security authority asks the host by whatever name of its pipe a client opens it.
+    #[test]
+    fn all_names_of_a_pipe_have_its_work() {
+        let asks_host = |pipe: &str| of_pipe(pipe).unwrap().kind().asks_host;
+        for pipe in ["lsarpc", "dssetup", "DSSETUP", "samr"] {
+            assert!(asks_host(pipe), "{pipe}");
+        }
+        for pipe in ["srvsvc", "wkssvc", "epmapper"] {
+            assert!(!asks_host(pipe), "{pipe}");
+        }
+        for served in &TABLE {
+            for pipe in served.interface.pipes {
+                let kind = of_pipe(pipe).unwrap().kind();
+                assert!(kind.asks_host || !served.asks_host, "{pipe}");
+                assert!(kind.is_managed || !served.is_managed, "{pipe}");
+            }
+        }
     }
 }

@@ -34,6 +34,12 @@ pub(crate) fn name_user(server: &ServerState, done: &mut Done) -> Result<(), Ref
     if let Some(user) = &done.identity.by_domain {
         done.identity.user = domain_users::name(user);
     }
+    let facts = domain_users::facts(&done.identity);
+    if facts.is_some_and(|user| !domain_users::has_own_sid(user, &server.machine_sid())) {
+        let why = String::from("the controller gives the user a SID that no domain has");
+        let (user, domain) = (done.identity.user.clone(), done.identity.domain.clone());
+        return Err(Refusal { user, domain, ..Refusal::new(Reason::NoAccount(why)) });
+    }
     Ok(())
 }
 

@@ -69,7 +69,7 @@ impl ServerState {
 
     /// Gives a session the present groups of its user, and the rights of an administrator or of
     /// another user.
-    fn renew(&self, session: &Session, identity: Arc<Identity>) -> Arc<Identity> {
+    pub(crate) fn renew(&self, session: &Session, identity: Arc<Identity>) -> Arc<Identity> {
         let Decided { token, ground } = self.decide_again(&identity);
         let groups = match identity.is_local {
             true => self.groups(&identity.user, identity.host.user()),

@@ -291,9 +291,13 @@ impl ServerState {
         groups.chain(host.into_iter().flat_map(|host| host.groups.iter().cloned())).collect()
     }
 
-    /// The host's user of an account, where a share needs it.
+    /// The host's user of an account, where a share or the rules of administrators need it.
     pub async fn host_user(&self, user: &str) -> OnHost {
-        if !self.shares().needs_host_users && !self.settings.load().has_host_sids {
+        let is_needed = {
+            let settings = self.settings.load();
+            settings.has_host_sids || settings.administrators.need_groups()
+        };
+        if !is_needed && !self.shares().needs_host_users {
             return OnHost::Unknown;
         }
         self.host_users.look_up(&self.ambient, user).await
