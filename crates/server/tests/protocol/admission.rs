@@ -1,18 +1,27 @@
 //! Limits and deadlines of connections, on a clock that moves only while all tasks wait.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::files::read_draft;
 use crate::client::logon::Exchange;
+use crate::client::world::{Users, in_own_world};
 use crate::client::*;
+use frevo_auth::{
+    AccountFault, Credentials, DomainLogon, DomainQuestion, Entropy, Initiator, Reason, Secret,
+    Target, Zeroizing,
+};
 use frevo_net::limits::SEND_STALL_TIMEOUT;
+use frevo_server::ambient::{Ambient as _, Host};
+use frevo_server::domain_logons::DomainLogons;
 use frevo_server::internal::limits::{
     AUTHENTICATE_DEADLINE, LOGON_DELAY, LOGON_DELAY_MAX, LOGON_PATIENCE, NEGOTIATE_DEADLINE,
     SESSIONS_BEFORE_AUTHENTICATION, SESSIONS_PER_CONNECTION, TREES_PER_SESSION,
     UNAUTHENTICATED_PER_56, UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
 use frevo_server::internal::state::Kind;
+use frevo_server::{Server, Settings};
 use frevo_wire::command::create::ShareAccess;
 use tokio::time::Instant;
 
@@ -301,6 +310,56 @@ fn guesses_at_once_are_answered_one_after_the_other() {
         }
         let heeded = world.server.throttle.guesses();
         assert!(heeded <= 2, "{heeded} guesses were heeded in {LOGON_PATIENCE:?}");
+    });
+}
+
+/// A controller that says of each user that the password must be changed.
+#[derive(Debug)]
+struct MustChange;
+
+impl DomainLogons for MustChange {
+    fn check(&self, _: &DomainQuestion) -> Result<DomainLogon, Reason> {
+        Err(Reason::DomainAccount(AccountFault::MustChange))
+    }
+}
+
+/// The status of a controller tells that the password is right, so it goes out for attempts that
+/// the throttle has let count, and for no others.
+#[test]
+fn the_status_of_a_controller_waits_for_its_turn() {
+    const ATTEMPTS: usize = 6;
+    let settings = Settings { passed_on: vec!["FREVO".into()], ..settings() };
+    let parts = Server::builder().settings(settings).accounts(Arc::new(Users));
+    let server = parts.domain_logons(Arc::new(MustChange)).cores(2).build().unwrap();
+    let world = World::of(server, tempfile::tempdir().unwrap());
+    in_own_world(true, &world, async |world| {
+        let mut peers = Vec::new();
+        for number in 0..ATTEMPTS {
+            let mut peer = world.connect_from(HERE).unwrap();
+            peer.negotiate(&Offer::default()).await;
+            let secret = Secret::Password(Zeroizing::new(String::from("secret")));
+            let (user, domain) = ("ann".into(), "FREVO".into());
+            let credentials = Credentials { user, domain, secret };
+            let challenge = [number as u8; 8];
+            let session_key = Zeroizing::new([number as u8; 16]);
+            let entropy = Entropy { client_challenge: challenge, session_key };
+            let initiator = Initiator::new(credentials, Target::default(), entropy);
+            let now = Host.now().0;
+            let mut exchange = Exchange::with(&peer, Setup::of("ann"), initiator, now);
+            exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
+            let draft = exchange.setup.draft(&exchange.token, exchange.session_id);
+            peer.send(vec![draft], Via::Plain).await;
+            peers.push(peer);
+        }
+        let mut told = 0;
+        for mut peer in peers {
+            match peer.reply().await.status() {
+                Status::PASSWORD_MUST_CHANGE => told += 1,
+                status => assert_eq!(status, Status::LOGON_FAILURE),
+            }
+        }
+        assert!(told >= 1 && told < ATTEMPTS, "{told}");
+        assert_eq!(world.server.throttle.guesses(), told as u64);
     });
 }
 
