@@ -104,6 +104,33 @@ fn streams_hold_the_link_that_they_were_opened_by() {
     });
 }
 
+/// A link is known by its stored spelling, whichever case a request spells it in.
+#[test]
+fn a_link_that_is_being_deleted_is_not_replaced_in_another_case() {
+    in_world(async |world| {
+        for (one, two, target) in [("One", "two", "ONE"), ("A", "a", "A")] {
+            world.file(one, b"data of both");
+            std::fs::hard_link(world.path(one), world.path(two)).unwrap();
+            let (mut ann, mine) = world.session("ann", &Offer::default()).await;
+            let first = ann.open_file(&mine, &Want::existing(one)).await;
+            let second = ann.open_file(&mine, &Want::existing(two)).await;
+            ann.on(&mine, delete_draft(first)).await.ok();
+            for class in [FileInfoClass::RENAME, FileInfoClass::LINK] {
+                let draft = rename_draft(class, second, target, true);
+                ann.on(&mine, draft).await.expect(Status::DELETE_PENDING);
+            }
+            ann.close(&mine, first).await;
+            assert!(!world.path(one).exists());
+            assert_eq!(world.content(two), b"data of both");
+            // The only link that is left may get another case.
+            let upper = two.to_uppercase();
+            ann.on(&mine, rename_draft(FileInfoClass::RENAME, second, &upper, true)).await.ok();
+            ann.close(&mine, second).await;
+            assert_eq!(world.content(&upper), b"data of both");
+        }
+    });
+}
+
 /// The close of a deleted link must not take the name that another link of the file got since.
 #[test]
 fn a_link_that_is_being_deleted_is_not_replaced_by_another_one() {

@@ -343,22 +343,22 @@ fn check_parent(
 struct Replaced {
     stat: Stat,
     /// The object, open: it stays until this is dropped.
-    node: Option<Arc<dyn Node>>,
+    node: Arc<dyn Node>,
     /// Its place among those that are closed beside the core; None for an object that is closed within
     /// the request.
     place: Option<ClosingPlace>,
 }
 
 impl Replaced {
-    const fn new(stat: Stat, node: Option<Arc<dyn Node>>) -> Self {
-        Self { stat, node, place: None }
+    fn new(there: Opened) -> Self {
+        Self { stat: there.stat, node: there.node, place: None }
     }
 
     /// Takes a place for an object that takes long to close. Fails on a core if the replacement takes
     /// long all the same: the object is closed within it, or the file system first writes back the new
     /// file, as ext4 does.
     fn prepare(&mut self, open: &Open, file: &FileOpen) -> Result<(), Status> {
-        if self.node.is_some() && host::is_long_to_free(self.stat.allocation) {
+        if host::is_long_to_free(self.stat.allocation) {
             self.place = open.closing_place();
         }
         let bytes = if self.place.is_some() { 0 } else { self.stat.allocation };
@@ -375,16 +375,29 @@ impl Replaced {
         if let Some(cell) = files.find(self.stat.key) {
             cell.note_slow_close();
         }
-        if let (Some(node), Some(place)) = (self.node, self.place) {
-            open.close_replaced(node, place);
+        if let Some(place) = self.place {
+            open.close_replaced(self.node, place);
         }
     }
 }
 
-/// True if the name `to`, other than `from`, is a link of the file that is about to be deleted.
-fn is_link_going(file: &FileOpen, from: Option<&Name>, to: &Name, links: u32) -> bool {
-    let is_same = from.is_some_and(|from| eq_ignore_case(from.path(), to.path()));
-    !is_same && file.cell.lock().is_name_going(file.folder_id(), to, links)
+/// True if the name `wanted` is a link of the file that is about to be deleted, other than `from`.
+/// The link has the name `there` in its directory: names are compared in their stored spelling, in
+/// which two links may differ in case alone.
+fn is_link_going(
+    file: &FileOpen,
+    from: Option<&Name>,
+    wanted: &Name,
+    there: &Opened,
+) -> Result<bool, Status> {
+    let (name, links) = (&there.name, there.stat.links);
+    if !file.cell.lock().is_name_going(file.folder_id(), name, links) {
+        return Ok(false);
+    }
+    let Some(from) = from else { return Ok(true) };
+    let is_same =
+        from.path() == name.path() || file.vfs.is_one_entry(from, wanted).map_err(Fault::status)?;
+    Ok(!is_same)
 }
 
 /// Fails when the file that has the name now must not be replaced, and returns it otherwise. Other
@@ -401,21 +414,21 @@ fn check_replaced(
     let there = match parent {
         Some(Opened { node, name, .. }) => {
             let parent = Parent { node: &**node, name };
-            let opened = file.vfs.open_in(parent, &wanted.name, &protection::LOOK);
-            opened.map(|there| Replaced::new(there.stat, Some(there.node)))
+            file.vfs.open_in(parent, &wanted.name, &protection::LOOK)
         }
-        None => file.vfs.stat(&wanted.name).map(|stat| Replaced::new(stat, None)),
+        None => file.vfs.open(&wanted.name, &protection::LOOK),
     };
     let there = match there {
-        Ok(there) if there.stat.key != file.key() => there,
-        // The target is another link of the file, which goes with its last Open: that close would
-        // take the new name away.
-        Ok(there) if is_link_going(file, from, &wanted.name, there.stat.links) => {
-            return Err(Status::DELETE_PENDING);
-        }
-        Ok(_) | Err(Fault::NotFound) => return Ok(None),
+        Ok(there) => there,
+        Err(Fault::NotFound) => return Ok(None),
         Err(fault) => return Err(fault.status()),
     };
+    if there.stat.key == file.key() {
+        // The target may be another link of the file, which goes with its last Open: that close
+        // would take the new name away.
+        let is_going = is_link_going(file, from, &wanted.name, &there)?;
+        return if is_going { Err(Status::DELETE_PENDING) } else { Ok(None) };
+    }
     // MS-FSA 2.1.5.15.12: if old and new name differ only in case, the new name finds the same
     // link, which is no collision.
     if let Some(from) = from.filter(|from| eq_ignore_case(from.path(), wanted.name.path()))
@@ -427,13 +440,13 @@ fn check_replaced(
         return Err(Status::OBJECT_NAME_COLLISION);
     }
     may_replace(open, file, wanted, &there.stat)?;
-    let Some(cell) = files.find(there.stat.key) else { return Ok(Some(there)) };
+    let Some(cell) = files.find(there.stat.key) else { return Ok(Some(Replaced::new(there))) };
     let state = cell.lock();
-    if state.is_name_going(file.folder_id(), &wanted.name, there.stat.links) {
+    if state.is_name_going(file.folder_id(), &there.name, there.stat.links) {
         return Err(Status::DELETE_PENDING);
     }
     if state.open_count() > 0 && !wanted.replace_open {
         return Err(Status::ACCESS_DENIED);
     }
-    Ok(Some(there))
+    Ok(Some(Replaced::new(there)))
 }
