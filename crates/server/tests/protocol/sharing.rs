@@ -1,7 +1,12 @@
 //! Share modes and deletion: MS-FSA 2.1.5.1.2.2, 2.1.5.5.
 
+use std::sync::Arc;
+
 use crate::client::files::set_draft;
+use crate::client::world::over;
 use crate::client::*;
+use frevo_posix::{NtAcls, PosixOptions, PosixVfs};
+use frevo_store::Vfs;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions, ShareAccess};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::fscc::FileInfoClass;
@@ -112,7 +117,13 @@ fn delete_on_close_waits_for_the_last_handle() {
 /// MS-FSA 2.1.5.1, phase 6: a component of the path that is about to be deleted is not entered.
 #[test]
 fn nothing_is_made_in_a_directory_that_is_being_deleted() {
-    in_world(async |world| {
+    let dir = tempfile::tempdir().unwrap();
+    // With and without security descriptors.
+    let share = |nt_acls| -> Arc<dyn Vfs> {
+        let options = PosixOptions { nt_acls, ..PosixOptions::default() };
+        Arc::new(PosixVfs::open_root(dir.path(), options).unwrap())
+    };
+    let test = async |world: &World| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let folder = peer.open_file(&mount, &Want::directory("d")).await;
         let delete = |pending: u8| set_draft(FileInfoClass::DISPOSITION, folder, &[pending]);
@@ -128,7 +139,10 @@ fn nothing_is_made_in_a_directory_that_is_being_deleted() {
             peer.close(&mount, file).await;
         }
         peer.on(&mount, delete(1)).await.expect(Status::DIRECTORY_NOT_EMPTY);
-    });
+        std::fs::remove_dir_all(dir.path().join("d")).unwrap();
+    };
+    over(&share(NtAcls::Xattr), test);
+    over(&share(NtAcls::Off), test);
 }
 
 /// Nothing is left of a new file that would have to be deleted and must not be.

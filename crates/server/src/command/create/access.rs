@@ -221,15 +221,15 @@ impl Nursery {
 /// Looks at the directory before anything is made in it: MS-FSA 2.1.5.1.1 wants
 /// FILE_ADD_FILE or FILE_ADD_SUBDIRECTORY there.
 pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
-    let stores = create.vfs.volume().descriptors;
     let makes = !matches!(
         create.request.create_disposition,
         CreateDisposition::OPEN | CreateDisposition::OVERWRITE
     );
-    if !makes || !stores {
+    if !makes {
         return Ok(Nursery::OPEN);
     }
-    if let Some(nursery) = of_stream(create)? {
+    let stores = create.vfs.volume().descriptors;
+    if stores && let Some(nursery) = of_stream(create)? {
         return Ok(nursery);
     }
     let parent = match protection::parent(&**create.vfs, &create.name) {
@@ -242,6 +242,9 @@ pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
     let above = create.rq.server().files.find(parent.stat.key);
     if above.is_some_and(|cell| cell.lock().is_delete_pending()) {
         return Err(Status::DELETE_PENDING);
+    }
+    if !stores {
+        return Ok(Nursery { parent: Some(parent), ..Nursery::OPEN });
     }
     let descriptor = protection::stored_of(&parent)?;
     let right = protection::adding(create.has(CreateOptions::DIRECTORY_FILE));

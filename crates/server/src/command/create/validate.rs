@@ -79,7 +79,9 @@ pub(super) fn parameters(request: &Request<'_>) -> Result<(), Status> {
 /// The name, as one in this share.
 pub(super) fn name(text: &str, options: CreateOptions, rules: Rules) -> Result<Name, Status> {
     let name = Name::parse(text, rules)?;
-    if text.ends_with('\\') && options.contains(CreateOptions::NON_DIRECTORY_FILE) {
+    // A backslash is a letter like others in a name of the POSIX extensions.
+    let separator = if rules == Rules::Posix { '/' } else { '\\' };
+    if text.ends_with(separator) && options.contains(CreateOptions::NON_DIRECTORY_FILE) {
         return Err(Status::OBJECT_NAME_INVALID);
     }
     Ok(name)
@@ -185,5 +187,13 @@ mod tests {
         assert!(name("a\\", CreateOptions::DIRECTORY_FILE, Rules::Windows).is_ok());
         let refused = name("a\\", CreateOptions::NON_DIRECTORY_FILE, Rules::Windows);
         assert_eq!(refused, Err(Status::OBJECT_NAME_INVALID));
+    }
+
+    #[test]
+    fn names_of_posix_clients_with_a_trailing_slash_are_directories() {
+        let file = CreateOptions::NON_DIRECTORY_FILE;
+        assert!(name("a/", CreateOptions::DIRECTORY_FILE, Rules::Posix).is_ok());
+        assert_eq!(name("a/", file, Rules::Posix), Err(Status::OBJECT_NAME_INVALID));
+        assert!(name("a\\", file, Rules::Posix).is_ok(), "the backslash is part of the name");
     }
 }
