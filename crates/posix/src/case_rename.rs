@@ -1,6 +1,6 @@
 //! Entries of file systems that ignore case, as FAT and exFAT do: two spellings of a name are one entry.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_store::vfs::VfsResult;
@@ -25,13 +25,17 @@ pub(crate) fn is_one_entry(dir: &Dir, one: &[u8], other: &[u8]) -> VfsResult<boo
     if [one, other].iter().any(|name| sys::stat_at(dir.fd(), name).is_err()) {
         return Ok(false);
     }
-    Ok(spellings(dir, one, NAMES_READ_ON_CORE)?.len() == 1)
+    Ok(spellings(dir.fd(), one, NAMES_READ_ON_CORE)?.len() == 1)
 }
 
 /// Returns the names in a directory that fold as `name`. A core reads `on_core` names.
-fn spellings(dir: &Dir, name: &[u8], on_core: usize) -> VfsResult<Vec<Vec<u8>>> {
+pub(crate) fn spellings(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    on_core: usize,
+) -> VfsResult<Vec<Vec<u8>>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let fd = sys::open_beneath(dir.fd(), b".", flags, Mode::empty(), false).map_err(fault_of)?;
+    let fd = sys::open_beneath(dir, b".", flags, Mode::empty(), false).map_err(fault_of)?;
     let (mut found, mut count) = (Vec::new(), 0_usize);
     let read = each_name(fd.as_fd(), |stored| {
         count += 1;
@@ -54,7 +58,7 @@ pub(crate) fn rename_case(dir: &Dir, stored: &[u8], wanted: &[u8]) -> VfsResult<
     rustix::fs::renameat(fd, stored, fd, wanted).map_err(fault_of)?;
     // The new name may be there already. Then the rename is complete, and no later error may undo
     // it.
-    if spellings(dir, wanted, usize::MAX)?.iter().any(|name| name == wanted) {
+    if spellings(dir.fd(), wanted, usize::MAX)?.iter().any(|name| name == wanted) {
         return Ok(());
     }
     // Linux ignores a rename between two names of one inode, so the entry is renamed to a temporary
@@ -121,7 +125,7 @@ mod tests {
         assert_eq!(is_one_entry(&dir, b"a", b"a"), Ok(false));
         std::fs::remove_file(host.path().join("A")).unwrap();
         rename_case(&dir, b"a", b"A").unwrap();
-        assert_eq!(spellings(&dir, b"a", 0), Ok(vec![b"A".to_vec()]));
+        assert_eq!(spellings(dir.fd(), b"a", 0), Ok(vec![b"A".to_vec()]));
     }
 
     /// Tests that entries set aside get names of their own, and that nothing is replaced.

@@ -17,6 +17,15 @@ pub(crate) fn alike(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
+/// Returns an entry's name without periods and spaces at its end, which FAT and exFAT drop: all
+/// spellings with them lead to one entry there.
+pub(crate) const fn without_tail(mut name: &[u8]) -> &[u8] {
+    while let [rest @ .., b'.' | b' '] = name {
+        name = rest;
+    }
+    name
+}
+
 /// A folded component, without allocation.
 pub(crate) struct Folded {
     // The upper-case form may have more bytes than the name, but never more UTF-16 units, so the

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::fold::without_tail;
 use crate::snapshot_folders::SnapshotFolders;
 
 /// The comparison of names.
@@ -40,9 +41,9 @@ pub enum Streams {
 /// The side folder, which clients cannot see or reach.
 pub(crate) const SIDE_FOLDER: &str = ".frevo-streams";
 
-/// True if an entry is the side folder, in any case.
+/// True if an entry is the side folder, in any case, on any file system.
 pub(crate) fn is_side(entry: &[u8]) -> bool {
-    entry.eq_ignore_ascii_case(SIDE_FOLDER.as_bytes())
+    without_tail(entry).eq_ignore_ascii_case(SIDE_FOLDER.as_bytes())
 }
 
 /// Options of a [`crate::PosixVfs`].

@@ -62,6 +62,13 @@ fn is_ntfs_3g(root: BorrowedFd<'_>) -> bool {
     rustix::fs::getxattr(path.as_c_str(), c"system.ntfs_attrib", &mut [0; 8]).is_ok()
 }
 
+/// True if a directory may find a file by a short name that it does not list. Programs behind FUSE may,
+/// as ntfs-3g.
+pub(crate) fn makes_aliases(dir: BorrowedFd<'_>) -> bool {
+    let kind = rustix::fs::fstatfs(dir).map_or(FUSE, |fs| fs.f_type as u64);
+    OF_WINDOWS.contains(&(kind & 0xFFFF_FFFF)) || kind == FUSE
+}
+
 /// True if an object is on FUSE.
 pub(crate) fn is_fuse(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == FUSE)

@@ -225,6 +225,38 @@ fn snapshots_of_other_shares_are_out_of_reach() {
     }
 }
 
+/// FAT and exFAT drop periods and spaces at the end of a name.
+#[test]
+fn periods_at_the_end_do_not_lead_to_hidden_names() {
+    let options = PosixOptions {
+        veto: vec![String::from("*.key"), String::from(".ssh")],
+        ..Default::default()
+    };
+    let s = share_of("@GMT-%Y.%m.%d-%H.%M.%S", "", options.clone());
+    let named = share_of(".snapshots/@GMT-%Y.%m.%d-%H.%M.%S", ".snapshots", options);
+    for tail in ["\u{F029}", "\u{F028}", ".\u{F029}", ". \u{F029}"] {
+        for path in ["x.key", "d\\.SSH", TOKEN, ".frevo-Streams"] {
+            for how in [how(), create(), create_dir()] {
+                let path = format!("{path}{tail}");
+                let refused = s.open(&path, &how).unwrap_err();
+                assert!(
+                    refused == Fault::AccessDenied || refused == Fault::NameInvalid,
+                    "{path:?} {refused:?}"
+                );
+            }
+            let f = s.open("f", &write()).unwrap();
+            let moved =
+                s.vfs.rename(&name("f"), f.node.key(), &name(&format!("{path}{tail}")), true);
+            assert!(moved.is_err(), "{path}");
+        }
+        for path in [format!(".snapshots{tail}"), format!(".snapshots{tail}\\{TOKEN}\\f")] {
+            assert_eq!(named.open(&path, &how()).unwrap_err(), Fault::AccessDenied, "{path:?}");
+            assert_eq!(named.open(&path, &create()).unwrap_err(), Fault::AccessDenied, "{path:?}");
+        }
+        s.open(&format!("d\\x.keys{tail}"), &create()).unwrap();
+    }
+}
+
 #[test]
 fn names_that_are_vetoed_are_out_of_reach() {
     let veto = vec![String::from("*.key"), String::from(".ssh")];

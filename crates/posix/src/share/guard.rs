@@ -14,13 +14,16 @@ use frevo_store::{Fault, vfs::VfsResult};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::fold;
+use crate::case_rename::spellings;
+use crate::fold::{self, without_tail};
+use crate::limits::NAMES_READ_ON_CORE;
 use crate::names;
 use crate::options::{PosixOptions, is_side};
 use crate::share::Share;
 use crate::snapshot_folders::SnapshotFolders;
 use crate::stat;
 use crate::sys::{self, ProcPath};
+use crate::volume;
 
 /// Entries of one directory that clients must not reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,10 +46,10 @@ enum Entry {
 impl Entry {
     fn has(&self, name: &[u8]) -> bool {
         match self {
-            Self::Named(guarded) => fold::alike(guarded, name),
-            Self::Matching(pattern) => {
+            Self::Named(guarded) => is_same(guarded, name),
+            Self::Matching(pattern) => [name, without_tail(name)].iter().any(|name| {
                 core::str::from_utf8(name).is_ok_and(|name| pattern.matches(name).is_some())
-            }
+            }),
         }
     }
 }
@@ -116,8 +119,14 @@ fn user_in(part: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((part.get(..at)?, part.get(at.saturating_add(USER.len())..)?))
 }
 
+/// True if two names may be those of one entry, on any file system.
+fn is_same(ours: &[u8], theirs: &[u8]) -> bool {
+    fold::alike(without_tail(ours), without_tail(theirs))
+}
+
 /// True if a client's component is that of a guard, for some user.
 fn is_part(ours: &[u8], theirs: &[u8]) -> bool {
+    let (ours, theirs) = (without_tail(ours), without_tail(theirs));
     let Some((head, tail)) = user_in(ours) else { return fold::alike(ours, theirs) };
     // Only ASCII is compared without case, because in other scripts the two cases of a letter may
     // differ in length.
@@ -200,6 +209,11 @@ fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&b| b == b'/').filter(|c| !matches!(*c, b"" | b"."))
 }
 
+/// True for a name of the form that short names have which a file system makes: `LONGNA~1.TXT`.
+fn may_be_alias(component: &[u8]) -> bool {
+    component.windows(2).any(|pair| pair[0] == b'~' && pair[1].is_ascii_digit())
+}
+
 /// The entries of a directory that listings leave out.
 #[derive(Debug, Default)]
 pub(crate) struct Unlisted(Vec<Entry>);
@@ -224,8 +238,32 @@ impl Share {
             if is_covered {
                 return Err(Fault::AccessDenied);
             }
+            self.admit_aliases(path)?;
         }
         self.check_way(path)
+    }
+
+    /// Refuses a name that the file system finds and does not list: the short name that FAT and NTFS
+    /// make for a longer one, which may be one that clients must not reach.
+    fn admit_aliases(&self, path: &[u8]) -> VfsResult<()> {
+        let mut above = b".".to_vec();
+        for component in components(path) {
+            if may_be_alias(component) {
+                let flags = OFlags::PATH | OFlags::DIRECTORY;
+                let dir = sys::open_beneath(self.root.as_fd(), &above, flags, Mode::empty(), false);
+                // The operation that uses the path reports what is wrong with it.
+                let Ok(dir) = dir else { return Ok(()) };
+                if volume::makes_aliases(dir.as_fd())
+                    && sys::stat_at(dir.as_fd(), component).is_ok()
+                    && spellings(dir.as_fd(), component, NAMES_READ_ON_CORE)?.is_empty()
+                {
+                    return Err(Fault::NotFound);
+                }
+            }
+            above.push(b'/');
+            above.extend_from_slice(component);
+        }
+        Ok(())
     }
 
     /// Refuses an entry of the directory with the path `stored`, which is admitted itself, if
@@ -241,8 +279,12 @@ impl Share {
     /// True for a name that clients must not reach in any directory.
     pub(crate) fn is_vetoed(&self, name: &[u8]) -> bool {
         !self.vetoed.is_empty() && {
-            let name = names::map(name, self.spelling);
-            self.vetoed.iter().any(|pattern| pattern.matches(&name))
+            let matches = |name: &[u8]| {
+                let name = names::map(name, self.spelling);
+                self.vetoed.iter().any(|pattern| pattern.matches(&name))
+            };
+            let short = without_tail(name);
+            matches(name) || short.len() < name.len() && matches(short)
         }
     }
 
