@@ -20,9 +20,12 @@ const PROBED_NAMES: usize = 1_000;
 const TRUSTED: Duration = Duration::from_secs(10);
 
 /// True if a file system of FUSE finds a name in another case than the stored one. An empty folder
-/// says nothing, so the family of FAT is known otherwise.
-pub(crate) fn ignores_case(root: BorrowedFd<'_>) -> bool {
-    volume::is_fuse(root) && (volume::is_fat_on_fuse(root) || finds_other_case(root))
+/// says nothing, which is None, so the family of FAT is known otherwise.
+pub(crate) fn ignores_case(root: BorrowedFd<'_>) -> Option<bool> {
+    if !volume::is_fuse(root) {
+        return Some(false);
+    }
+    if volume::is_fat_on_fuse(root) { Some(true) } else { finds_other_case(root) }
 }
 
 /// The file systems of a share that ignore case: its own, and those that are mounted below its root.
@@ -47,7 +50,8 @@ struct Known {
 impl Casing {
     /// Looks at the file system of a share's root.
     pub(crate) fn of(root: BorrowedFd<'_>) -> Self {
-        Self { home: ignores_case(root), below: AtomicBool::new(false), known: Mutex::default() }
+        let home = ignores_case(root).unwrap_or(false);
+        Self { home, below: AtomicBool::new(false), known: Mutex::default() }
     }
 
     /// True if a name may have to be looked up in its stored spelling.
@@ -55,13 +59,16 @@ impl Casing {
         self.home || self.below.load(Ordering::Relaxed)
     }
 
-    /// Returns the answer of a file system below the root, which `probe` looks at.
-    pub(crate) fn of_mount(&self, device: u64, probe: impl FnOnce() -> bool) -> bool {
-        let fresh = |known: &&Known| known.device == device && known.at.elapsed() < TRUSTED;
-        if let Some(known) = self.known.lock().iter().find(fresh) {
+    /// Returns the answer of a file system below the root, which `probe` looks at. Where that finds
+    /// none, the last answer holds, however old it is.
+    pub(crate) fn of_mount(&self, device: u64, probe: impl FnOnce() -> Option<bool>) -> bool {
+        let known = self.known.lock().iter().find(|known| known.device == device).copied();
+        if let Some(known) = known.filter(|known| known.at.elapsed() < TRUSTED) {
             return known.ignores_case;
         }
-        let ignores_case = probe();
+        let Some(ignores_case) = probe() else {
+            return known.is_some_and(|known| known.ignores_case);
+        };
         self.note(device, ignores_case);
         ignores_case
     }
@@ -85,9 +92,10 @@ impl Casing {
     }
 }
 
-pub(crate) fn finds_other_case(root: BorrowedFd<'_>) -> bool {
+/// True if a name of the folder is found in another case, too. None if no name tells it.
+pub(crate) fn finds_other_case(root: BorrowedFd<'_>) -> Option<bool> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let Ok(fd) = sys::open_beneath(root, b".", flags, Mode::empty(), false) else { return false };
+    let fd = sys::open_beneath(root, b".", flags, Mode::empty(), false).ok()?;
     let mut names = HashSet::new();
     // The error from the closure only ends the reading; the names that were read are kept.
     let _ = each_name(fd.as_fd(), |name| {
@@ -95,7 +103,11 @@ pub(crate) fn finds_other_case(root: BorrowedFd<'_>) -> bool {
         if names.len() < PROBED_NAMES { Ok(()) } else { Err(Errno::OVERFLOW) }
     });
     let other = names.iter().map(|name| swapped(name)).find(|other| !names.contains(other));
-    other.is_some_and(|other| sys::stat_at(root, &other).is_ok())
+    match sys::stat_at(root, &other?) {
+        Ok(_) => Some(true),
+        Err(Errno::NOENT) => Some(false),
+        Err(_) => None,
+    }
 }
 
 /// Returns the name with upper and lower case of ASCII letters exchanged.
@@ -119,7 +131,7 @@ mod tests {
     #[test]
     fn the_last_mounts_are_remembered() {
         let casing = Casing { home: false, below: AtomicBool::new(false), known: Mutex::default() };
-        let is_remembered = |device| casing.of_mount(device, || false);
+        let is_remembered = |device| casing.of_mount(device, || Some(false));
         casing.note(0, true);
         assert!(casing.respells() && is_remembered(0));
         for device in 1..CASED_MOUNTS as u64 {
@@ -132,15 +144,33 @@ mod tests {
     }
 
     #[test]
+    fn a_look_that_tells_nothing_keeps_the_last_answer() {
+        let casing = Casing { home: false, below: AtomicBool::new(false), known: Mutex::default() };
+        assert!(!casing.of_mount(1, || None));
+        assert!(casing.of_mount(1, || Some(true)), "the look before told nothing");
+        let grow_old = || {
+            for known in casing.known.lock().iter_mut() {
+                known.at = Instant::now().checked_sub(TRUSTED).unwrap();
+            }
+        };
+        grow_old();
+        assert!(casing.of_mount(1, || None), "as it was");
+        assert!(!casing.of_mount(1, || Some(false)));
+        grow_old();
+        assert!(!casing.of_mount(1, || None));
+    }
+
+    #[test]
     fn a_file_system_of_linux_finds_no_other_case() {
         let host = tempfile::tempdir().unwrap();
-        std::fs::write(host.path().join("a"), "").unwrap();
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let root = rustix::fs::openat(CWD, host.path(), flags, Mode::empty()).unwrap();
-        assert!(!finds_other_case(root.as_fd()));
+        assert_eq!(finds_other_case(root.as_fd()), None, "an empty folder");
+        std::fs::write(host.path().join("a"), "").unwrap();
+        assert_eq!(finds_other_case(root.as_fd()), Some(false));
         // Both spellings of the name exist, so it does not show whether case is ignored.
         std::fs::write(host.path().join("A"), "").unwrap();
-        assert!(!finds_other_case(root.as_fd()));
+        assert_eq!(finds_other_case(root.as_fd()), None);
         assert_eq!(swapped("aB.é1".as_bytes()), "Ab.é1".as_bytes());
     }
 }

@@ -49,7 +49,7 @@ impl Share {
         self.casing.of_mount(device, || {
             let flags = OFlags::PATH | OFlags::NOFOLLOW;
             let entry = sys::open_beneath(dir, name, flags, Mode::empty(), false);
-            entry.is_ok_and(|entry| self.is_below_one_that_ignores_case(entry.as_fd(), stx, dir))
+            is_below_one_that_ignores_case(entry.ok()?.as_fd(), stx, dir)
         })
     }
 
@@ -71,25 +71,8 @@ impl Share {
             let parent = path.get(..parent).filter(|parent| !parent.is_empty()).unwrap_or(b".");
             let flags = OFlags::PATH | OFlags::DIRECTORY;
             let parent = sys::open_beneath(root, parent, flags, Mode::empty(), false);
-            parent.is_ok_and(|dir| self.is_below_one_that_ignores_case(object, stx, dir.as_fd()))
+            is_below_one_that_ignores_case(object, stx, parent.ok()?.as_fd())
         })
-    }
-
-    /// Looks at the file system of `object`: by its names, if it is a directory, else by those of its
-    /// parent.
-    fn is_below_one_that_ignores_case(
-        &self,
-        object: BorrowedFd<'_>,
-        stx: &Statx,
-        parent: BorrowedFd<'_>,
-    ) -> bool {
-        if !volume::is_fuse(object) {
-            return false;
-        }
-        let is_directory = stat::kind_of(stx) == Kind::Directory;
-        volume::is_fat_on_fuse(object)
-            || finds_other_case(parent)
-            || is_directory && finds_other_case(object)
     }
 
     /// Returns the path in its stored spelling, as far as it exists. `folds` is false for a path of a
@@ -135,6 +118,28 @@ impl Share {
         }
         Ok(DiskPath::of_components(&components))
     }
+}
+
+/// Looks at the file system of `object`: by its names, if it is a directory that tells, else by those
+/// of its parent, if that is on the same one.
+fn is_below_one_that_ignores_case(
+    object: BorrowedFd<'_>,
+    stx: &Statx,
+    parent: BorrowedFd<'_>,
+) -> Option<bool> {
+    if !volume::is_fuse(object) {
+        return Some(false);
+    }
+    if volume::is_fat_on_fuse(object) {
+        return Some(true);
+    }
+    let is_directory = stat::kind_of(stx) == Kind::Directory;
+    let own = is_directory.then(|| finds_other_case(object)).flatten();
+    own.or_else(|| {
+        let above = sys::stat_fd(parent).ok()?;
+        let is_same = stat::key_of(&above).device == stat::key_of(stx).device;
+        is_same.then(|| finds_other_case(parent)).flatten()
+    })
 }
 
 /// Opens the directory `name` in `dir`.
