@@ -147,7 +147,11 @@ pub(crate) fn on_disk(fd: BorrowedFd<'_>, first: u64, limit: usize) -> VfsResult
     match map(fd, first, limit) {
         // The map is not to be had through an O_PATH descriptor, so the file is opened again.
         Err(Errno::BADF) => {
-            let file = sys::reopen(fd, OFlags::RDONLY).map_err(fault_of)?;
+            let file = sys::reopen(fd, OFlags::RDONLY).map_err(|errno| match errno {
+                // The user may not read it, or somebody else has a lease on it.
+                Errno::AGAIN | Errno::ACCESS | Errno::PERM => Fault::NotSupported,
+                errno => fault_of(errno),
+            })?;
             map(std::os::fd::AsFd::as_fd(&file), first, limit).map_err(fault)
         }
         found => found.map_err(fault),

@@ -194,6 +194,14 @@ fn clusters_are_told_in_pieces() {
         let (start, rest) = pointers(&output(reply.ok()));
         let last = rest.last().unwrap();
         assert_eq!((start, last.0), (from, 2 * pieces as i64));
+        // The hole at the end is an extent, too, and the only one from within it on.
+        let end = 2 * pieces as i64 + 3;
+        host.set_len(end as u64 * 4096).unwrap();
+        for from in [last.0, end - 1] {
+            let reply = ask(&mut peer, &mount, POINTERS, file, &asked(from), 64).await;
+            assert_eq!(pointers(&output(reply.ok())), (from, vec![(end, -1)]));
+        }
+        ask(&mut peer, &mount, POINTERS, file, &asked(end), 64).await.expect(Status::END_OF_FILE);
         // The data of a stream lies in attributes.
         let stream = peer.open_file(&mount, &Want::file("f:s")).await;
         peer.write(&mount, stream, 0, b"stream").await;
@@ -251,6 +259,17 @@ fn no_file_has_a_record_in_a_journal() {
             }
             peer.close(&mount, file).await;
         }
+        // Another program gives the name to another file: the record is still the open file's.
+        let file = peer.open_file(&mount, &Want::file("d\\moved")).await;
+        let id = query(&mut peer, &mount, FileInfoClass::INTERNAL, file).await;
+        let id = FileInternalInformation::parse(&id).unwrap().index_number;
+        std::fs::rename(world.path("d/moved"), world.path("d/away")).unwrap();
+        world.file("d/moved", b"another one");
+        let reply = ask(&mut peer, &mount, USN, file, &[], 4096).await;
+        let attributes = frevo_wire::dtyp::FileAttributes(0x20);
+        let references = UsnReferences::V2(id, parent);
+        let record = UsnRecord { references, usn: 0, attributes, name: "moved" };
+        assert_eq!(output(reply.ok()), bytes(|w| record.encode(w)));
         let root = peer.open_file(&mount, &Want::existing("")).await;
         let reply = ask(&mut peer, &mount, USN, root, &[], 4096).await;
         assert_eq!(output(reply.ok())[60..], [b'.', 0, 0, 0]);

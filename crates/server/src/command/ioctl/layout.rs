@@ -74,7 +74,8 @@ pub(super) async fn volume(call: &Call<'_>) -> Answer {
         volume_serial_number: file.vfs.volume().serial.into(),
         number_sectors: total.saturating_mul(unit.into()) / u64::from(SECTOR),
         total_clusters: total,
-        free_clusters: free,
+        // A quota limits all clusters; those that are free are counted for the whole volume.
+        free_clusters: free.min(total),
         total_reserved: 0,
         bytes_per_sector: SECTOR,
         bytes_per_cluster: unit,
@@ -120,9 +121,26 @@ pub(super) async fn retrieval_pointers(call: &Call<'_>) -> Answer {
         Fault::NotSupported => Status::INVALID_DEVICE_REQUEST,
         fault => fault.status(),
     })?;
-    let pointers = Pointers::of(&found, start, unit, limit);
+    let end = stat.end_of_file.div_ceil(unit);
+    let pointers = Pointers::of(&found, Asked { start, end, unit, limit });
+    if pointers.extents.is_empty() && !pointers.has_more {
+        // The clusters from here on have no data of the file, but facts about it.
+        return Err(Status::END_OF_FILE.into());
+    }
     let status = if pointers.has_more { Status::BUFFER_OVERFLOW } else { Status::SUCCESS };
     Ok((pointers.encode(), status))
+}
+
+/// The clusters that a client asks for.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    start: u64,
+    /// The cluster at which the file ends.
+    end: u64,
+    /// Bytes in a cluster.
+    unit: u64,
+    /// Number of extents for which there is room.
+    limit: usize,
 }
 
 /// Extents in clusters, with an extent for each hole.
@@ -133,7 +151,8 @@ struct Pointers {
 }
 
 impl Pointers {
-    fn of(found: &DiskExtents, start: u64, unit: u64, limit: usize) -> Self {
+    fn of(found: &DiskExtents, asked: Asked) -> Self {
+        let Asked { start, end, unit, limit } = asked;
         let first = found.extents.first().map_or(start, |extent| (extent.first / unit).min(start));
         let mut pointers =
             Self { starting_vcn: first, extents: Vec::new(), has_more: found.has_more };
@@ -145,17 +164,29 @@ impl Pointers {
             }
             let hole = (first > at).then_some((first, None));
             for (next, place) in hole.into_iter().chain([(next, *place)]) {
-                if pointers.extents.len() == limit {
-                    pointers.has_more = true;
+                if !pointers.has_taken(next, place.map(|place| place / unit), limit) {
                     return pointers;
                 }
-                let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-                let lcn = place.map_or(RetrievalPointer::UNALLOCATED, |place| number(place / unit));
-                pointers.extents.push(RetrievalPointer { next_vcn: number(next), lcn });
                 at = next;
             }
         }
+        // A file may end in a hole.
+        if !pointers.has_more && end > at {
+            pointers.has_taken(end, None, limit);
+        }
         pointers
+    }
+
+    /// Adds an extent up to the cluster `next`. False if there is no room for it.
+    fn has_taken(&mut self, next: u64, place: Option<u64>, limit: usize) -> bool {
+        if self.extents.len() == limit {
+            self.has_more = true;
+            return false;
+        }
+        let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let lcn = place.map_or(RetrievalPointer::UNALLOCATED, number);
+        self.extents.push(RetrievalPointer { next_vcn: number(next), lcn });
+        true
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -187,7 +218,11 @@ pub(super) fn usn_data(call: &Call<'_>) -> Answer {
         return Err(Status::BUFFER_TOO_SMALL.into());
     }
     let name = file.name().with_stream(None);
-    let of_file = file.vfs.stat(&name).map_err(Fault::status)?;
+    let of_file = match file.base {
+        // The open file itself: its name may be another one's by now.
+        None => file.stat()?,
+        Some(_) => file.vfs.stat(&name).map_err(Fault::status)?,
+    };
     let of_parent = file.vfs.stat(&name.parent()).map_err(Fault::status)?;
     let id = |id: u64| if file.apple { 0 } else { id };
     let references = match is_wide {
@@ -250,23 +285,32 @@ mod tests {
             extent(24_576, 25_000, Some(81_920)),
         ];
         let found = DiskExtents { extents, has_more: false };
-        let whole = Pointers::of(&found, 0, 4096, 10);
+        let asked = |start, end, limit| Asked { start, end, unit: 4096, limit };
+        let whole = Pointers::of(&found, asked(0, 7, 10));
         assert_eq!((whole.starting_vcn, whole.has_more), (0, false));
         assert_eq!(pairs(&whole), [(1, -1), (3, 10), (5, -1), (6, -1), (7, 20)]);
         // An answer begins with the extent that the first cluster is in.
-        let inside = Pointers::of(&found, 2, 4096, 10);
+        let inside = Pointers::of(&found, asked(2, 7, 10));
         assert_eq!((inside.starting_vcn, pairs(&inside)[0]), (1, (3, 10)));
-        let some = Pointers::of(&found, 0, 4096, 2);
+        let some = Pointers::of(&found, asked(0, 7, 2));
         assert_eq!((pairs(&some).len(), some.has_more), (2, true));
         assert_eq!(some.encode().len(), 16 + 2 * 16);
+        // A hole at the end is an extent, too, for which there may be no room.
+        let ends = Pointers::of(&found, asked(0, 9, 6));
+        assert_eq!(pairs(&ends)[..5], pairs(&whole));
+        assert_eq!((pairs(&ends)[5], ends.has_more), ((9, -1), false));
+        let full = Pointers::of(&found, asked(0, 9, 5));
+        assert_eq!((pairs(&full), full.has_more), (pairs(&whole), true));
         // An extent that is shorter than a cluster, behind one in the same cluster, adds nothing.
         let found = DiskExtents {
             extents: vec![extent(0, 100, Some(0)), extent(100, 4000, Some(512))],
             has_more: true,
         };
-        let small = Pointers::of(&found, 0, 4096, 10);
+        let small = Pointers::of(&found, asked(0, 9, 10));
         assert_eq!((pairs(&small), small.has_more), (vec![(1, 0)], true));
-        let none = Pointers::of(&DiskExtents::default(), 5, 4096, 10);
+        let hole = Pointers::of(&DiskExtents::default(), asked(5, 8, 10));
+        assert_eq!((hole.starting_vcn, pairs(&hole)), (5, vec![(8, -1)]));
+        let none = Pointers::of(&DiskExtents::default(), asked(5, 5, 10));
         assert_eq!((none.starting_vcn, pairs(&none).len(), none.encode().len()), (5, 0, 16));
     }
 }
