@@ -123,7 +123,8 @@ impl Share {
         let sets = 1 + usize::from(!parts.is_empty()) + usize::from(basic.is_some());
         let looked = answers.messages.get(sets..).unwrap_or_default();
         let found = answers.found(seen(looked, posix).during(operation, &url)?);
-        self.with_tag("look up", path, found).await
+        // The change is made, so a lost answer about the tag is no failure.
+        Ok(self.with_tag("look up", path, found).await.unwrap_or(found))
     }
 
     /// Creates a directory, as [`Self::create_dir`] with permission bits for a share with the POSIX
