@@ -358,7 +358,7 @@ fn the_status_of_a_controller_waits_for_its_turn() {
                 status => assert_eq!(status, Status::LOGON_FAILURE),
             }
         }
-        assert!(told >= 1 && told < ATTEMPTS, "{told}");
+        assert!((1..ATTEMPTS).contains(&told), "{told}");
         assert_eq!(world.server.throttle.guesses(), told as u64);
     });
 }
