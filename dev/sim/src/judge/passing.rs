@@ -28,6 +28,8 @@ struct One {
     stable: bool,
     /// True if the server has fallen since the file was made.
     fell: bool,
+    /// True if the server fell between the request to make the file and its answer.
+    fell_before: bool,
     /// True if the server's machine has crashed.
     crashed: bool,
     /// True if a crash came before the file was stable.
@@ -63,7 +65,8 @@ impl Passing {
             held: true,
             seen: Instant::now(),
             stable: false,
-            fell: self.falls != falls,
+            fell: false,
+            fell_before: self.falls != falls,
             crashed: false,
             excused: false,
         };
@@ -118,7 +121,7 @@ impl Passing {
     /// whose handle was lost with its disposition.
     pub(super) fn at_the_end(&self, contents: &[(String, Vec<u8>)], trace: &Trace) {
         for (name, one) in &self.all {
-            let goes = !one.crashed && (one.persistent || !one.fell);
+            let goes = !one.crashed && (one.persistent || !(one.fell || one.fell_before));
             if goes && contents.iter().any(|(found, _)| found == name) {
                 violation!(trace, "{name} was to be removed on close and is there");
             }
