@@ -14,4 +14,5 @@
 
 extern crate alloc;
 
+pub mod engine;
 pub mod types;
