@@ -128,6 +128,9 @@ pub const HOST_DIRECTORIES: usize = if cfg!(test) { 256 } else { 65_536 };
 /// Directories that are watched for one observation of a tree, and those that wait to be.
 pub const HOST_DIRECTORIES_PER_TREE: usize = if cfg!(test) { 16 } else { 8_192 };
 
+/// Bytes that a watched directory, or one that waits for it, takes beside its path.
+pub const HOST_DIRECTORY_BYTES: usize = 192;
+
 /// Directories whose watches begin or end together, some 0.5 ms; another thread does the others.
 pub const HOST_DIRECTORIES_AT_ONCE: usize = if cfg!(test) { 8 } else { 64 };
 

@@ -16,6 +16,7 @@
 mod fanotify;
 pub(crate) mod files;
 
+use std::ops::Deref;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,9 +33,10 @@ use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use crate::limits::{
-    HOST_DIRECTORIES, HOST_DIRECTORIES_AT_ONCE, HOST_DIRECTORIES_PER_TREE, HOST_OWN_PAUSE,
-    LIST_BUFFER_BYTES,
+    HOST_DIRECTORIES, HOST_DIRECTORIES_AT_ONCE, HOST_DIRECTORIES_PER_TREE, HOST_DIRECTORY_BYTES,
+    HOST_OWN_PAUSE, LIST_BUFFER_BYTES,
 };
+use crate::memory::Counted;
 use crate::names::{Spelling, client_name};
 use crate::sys;
 use fanotify::{Event, FAN_RENAME, Fanotify, Handle};
@@ -66,15 +68,42 @@ struct State {
 /// A directory whose subdirectories are to be marked.
 struct Unscanned {
     id: u64,
-    path: Vec<u8>,
+    path: CountedPath,
     scan: Scan,
+}
+
+/// A path from an observed directory, with `/` between components; empty for that directory. Its bytes
+/// are counted, since clients choose its length.
+struct CountedPath {
+    path: Vec<u8>,
+    counted: Counted,
+}
+
+impl CountedPath {
+    fn new(path: Vec<u8>) -> Self {
+        let counted = Counted::default();
+        counted.set(HOST_DIRECTORY_BYTES + path.len());
+        Self { path, counted }
+    }
+
+    fn replace(&mut self, path: Vec<u8>) {
+        self.counted.set(HOST_DIRECTORY_BYTES + path.len());
+        self.path = path;
+    }
+}
+
+impl Deref for CountedPath {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.path
+    }
 }
 
 /// The position of a directory in an observation.
 struct Member {
     id: u64,
-    /// Path from the observed directory, with `/` between components; empty for that directory.
-    path: Vec<u8>,
+    path: CountedPath,
     _place: HostPlace,
 }
 
@@ -180,7 +209,10 @@ pub(crate) fn observe(
     })?;
     state.last_id = state.last_id.wrapping_add(1);
     let id = state.last_id;
-    state.give_place(handle.clone(), Member { id, path: Vec::new(), _place: place });
+    state.give_place(
+        handle.clone(),
+        Member { id, path: CountedPath::new(Vec::new()), _place: place },
+    );
     let handles = HashSet::from_iter([handle]);
     let lacks_room = Arc::new(AtomicBool::new(false));
     let guard = Guard { hub, id, lacks_room: Arc::clone(&lacks_room) };
@@ -189,7 +221,7 @@ pub(crate) fn observe(
         Observed { root, is_tree, observer, spelling, handles, unscanned, was_lost, lacks_room };
     state.observed.insert(id, observed);
     if is_tree {
-        state.unscanned.push(Unscanned { id, path: Vec::new(), scan: Scan::Old });
+        state.unscanned.push(Unscanned { id, path: CountedPath::new(Vec::new()), scan: Scan::Old });
     }
     drop(state);
     if is_tree {
@@ -506,7 +538,7 @@ impl State {
     fn add(&mut self, id: u64, path: &[u8], is_old: bool, reports: &mut DueReports) {
         if self.observed.get(&id).is_some_and(|observed| observed.is_tree) {
             let scan = if is_old { Scan::Old } else { Scan::Added };
-            self.queue(Unscanned { id, path: path.to_vec(), scan }, reports);
+            self.queue(Unscanned { id, path: CountedPath::new(path.to_vec()), scan }, reports);
         }
     }
 
@@ -540,9 +572,9 @@ impl State {
     }
 
     fn move_below(&mut self, id: u64, from: &[u8], to: &[u8]) {
-        let moved = |path: &mut Vec<u8>| {
+        let moved = |path: &mut CountedPath| {
             if is_within(path, from) {
-                *path = [to, &path[from.len()..]].concat();
+                path.replace([to, &path[from.len()..]].concat());
             }
         };
         let Some(observed) = self.observed.get(&id) else { return };
@@ -651,7 +683,10 @@ impl State {
             return None;
         };
         observed.handles.insert(handle.clone());
-        self.give_place(handle, Member { id, path: path.to_vec(), _place: place });
+        self.give_place(
+            handle,
+            Member { id, path: CountedPath::new(path.to_vec()), _place: place },
+        );
         Some(dir)
     }
 
@@ -672,7 +707,8 @@ impl State {
                 let come = Owned::Change(NotifyAction::ADDED, path.clone(), names(is_directory));
                 self.tell(id, come, reports);
             }
-            let is_queued = !is_directory || self.queue(Unscanned { id, path, scan }, reports);
+            let is_queued = !is_directory
+                || self.queue(Unscanned { id, path: CountedPath::new(path), scan }, reports);
             if !is_queued && scan == Scan::Old {
                 return false;
             }

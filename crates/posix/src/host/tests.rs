@@ -11,8 +11,13 @@ use frevo_store::{Fault, HostChange, HostPlaces, Observation, Observer};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 
-use super::{DueReports, ListedEntry, Observed, Scan, State, files, observe};
-use crate::limits::{HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, HOST_FILES};
+use super::{
+    CountedPath, DueReports, Kind, ListedEntry, Member, Observed, Scan, State, fanotify, files,
+    observe,
+};
+use crate::limits::{
+    HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, HOST_DIRECTORY_BYTES, HOST_FILES,
+};
 use crate::names::Spelling;
 
 fn opened(path: &Path) -> OwnedFd {
@@ -100,6 +105,38 @@ fn so_many_directories_wait_for_marks() {
         assert!(state.unscanned.len() <= most && reports.len() <= 1);
         assert!(!state.enter(2, &mut entries(1), Scan::Old, &mut reports), "no such observation");
     }
+}
+
+/// Clients choose the paths that wait for marks and those that have them, and each is counted with its
+/// length, also after a move.
+#[test]
+fn paths_of_watched_directories_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let handle = fanotify::handle_of(opened(folder.path()).as_fd()).unwrap();
+    let mut state = State::default();
+    let observed = Observed {
+        root: opened(folder.path()),
+        is_tree: true,
+        observer: no_observer(),
+        spelling: Spelling::Bytes,
+        handles: HashSet::from_iter([handle.clone()]),
+        unscanned: 0,
+        was_lost: false,
+        lacks_room: Arc::default(),
+    };
+    let place = observed.observer.places().take(Kind::Directory, 0, HOST_DIRECTORIES).unwrap();
+    state.observed.insert(1, observed);
+    let path = CountedPath::new(b"a/marked".to_vec());
+    state.give_place(handle.clone(), Member { id: 1, path, _place: place });
+    let waiting = ListedEntry { path: b"a/waits".to_vec(), is_directory: true };
+    state.enter(1, &mut vec![waiting], Scan::Old, &mut DueReports::new());
+    let counted = |state: &State| {
+        [&state.directories[&handle][0].path, &state.unscanned[0].path]
+            .map(|path| path.counted.bytes() - HOST_DIRECTORY_BYTES)
+    };
+    assert_eq!(counted(&state), [b"a/marked".len(), b"a/waits".len()]);
+    state.move_below(1, b"a", &[b'b'; 200]);
+    assert_eq!(counted(&state), [200 + b"/marked".len(), 200 + b"/waits".len()]);
 }
 
 /// Trees within trees, each of which has a place for each of its directories, do not take the last
