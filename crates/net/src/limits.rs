@@ -8,7 +8,7 @@ pub const POOL_RETAINED_BYTES_MAX: usize = 32 << 20;
 
 /// Time between two searches for unused free buffers: the memory of a burst is returned within
 /// twice this time.
-pub const POOL_TRIM_INTERVAL: Duration = Duration::from_secs(2);
+pub const POOL_TRIM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Bytes of the largest block that a pool keeps; larger ones are made and freed each time.
 pub const POOLED_BLOCK_BYTES_MAX: usize = (8 << 20) + 4096;

@@ -14,7 +14,8 @@ pub(super) async fn give_back(server: Arc<ServerState>) {
     let mut looks = Looks::default();
     loop {
         sleep(GIVE_BACK_LOOK).await;
-        let used = server.ledger.bytes().max(budget::in_use());
+        let (ledger, cached) = (server.ledger.bytes(), server.ledger.cached_bytes());
+        let used = ledger.saturating_add(cached).max(budget::in_use());
         if looks.is_due(used, buffer::take_released()) {
             let _ = tokio::task::spawn_blocking(buffer::release_free_memory).await;
         }
