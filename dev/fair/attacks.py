@@ -25,6 +25,8 @@ class Attack:
     seconds = 5
     #: The numbers of connections of its rows.
     connections = (16, 128)
+    #: The largest number that makes sense.
+    most = 1000
     #: Milliseconds that others may wait: bob at the median, bob at the 99th percentile, a new client at
     #: the 99th percentile.
     goals = (("bob", 0.5, 5), ("bob", 0.99, 20), ("new", 0.99, 150))

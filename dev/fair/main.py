@@ -103,7 +103,8 @@ def measure(options, attack, connections):
 
 def page(options, lines, missed):
     goals = f"{len(missed)} goals are missed:" if missed else "All goals are met."
-    texts = [f"- **{attack.name}**: {attack.text}" for attack in ATTACKS]
+    measured = {line.split(" | ")[0].strip("| ") for line in lines}
+    texts = [f"- **{attack.name}**: {attack.text}" for attack in ATTACKS if attack.name in measured]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     return "\n".join(
         [
@@ -149,8 +150,8 @@ def main():
     for attack in ATTACKS:
         if not any(fnmatch.fnmatchcase(attack.name, pattern) for pattern in options.rows.split(",")):
             continue
-        numbers = options.connections.split(",") if options.connections else attack.connections
-        for connections in map(int, numbers):
+        numbers = map(int, options.connections.split(",")) if options.connections else attack.connections
+        for connections in sorted({min(number, attack.most) for number in numbers}):
             try:
                 more, faulty = measure(options, attack, connections)
             except (Exception, SystemExit) as fault:
