@@ -282,7 +282,7 @@ impl Mounted {
         self.volume.settle().await;
         let (outcome, before) = self.over.take().unwrap_or((Ok(()), 0));
         outcome?;
-        let lost = self.volume.unsent_and_lost().1 - before;
+        let lost = self.volume.not_saved(before);
         if lost > 0 {
             let what = format!("{lost} bytes that were written last did not get to the server");
             return Err(io::Error::other(what));
@@ -296,9 +296,11 @@ impl Mounted {
         self.over.is_some()
     }
 
-    /// Returns the bytes that were written and are not on the server yet.
-    pub fn unsent(&self) -> u64 {
-        self.volume.unsent_and_lost().0
+    /// Returns the bytes that were written and are not on the server: those that are unsent, and those
+    /// that were lost since the share was unmounted.
+    pub fn not_saved(&self) -> u64 {
+        let now = self.volume.unsent_and_lost().1;
+        self.volume.not_saved(self.over.as_ref().map_or(now, |(_, before)| *before))
     }
 
     /// Unmounts the share; [`Self::ended`] returns when all data is on the server. While the mount

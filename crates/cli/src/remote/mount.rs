@@ -95,7 +95,7 @@ async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
         }
         let folder = mounted.folder().display().to_string();
         if mounted.is_over() {
-            let lost = mounted.unsent();
+            let lost = mounted.not_saved();
             return Err(Failure::new(
                 Exit::Interrupted,
                 format!(

@@ -87,7 +87,7 @@ impl Volume {
 
     /// Sends all unsent data.
     pub(crate) async fn flush_all(&self) {
-        let nodes = futures_util::stream::iter(self.nodes.all());
+        let nodes = futures_util::stream::iter(self.all_nodes());
         let flush = async |node: Arc<Node>| {
             if let Err(error) = self.send(&node).await {
                 tracing::warn!(?node, ?error, "written data is lost");
@@ -96,9 +96,25 @@ impl Volume {
         nodes.for_each_concurrent(CLOSES_AT_ONCE, flush).await;
     }
 
+    /// Returns the nodes that the kernel knows, and those that it has forgotten while their files were
+    /// still open.
+    fn all_nodes(&self) -> Vec<Arc<Node>> {
+        let mut all = self.nodes.all();
+        all.extend(self.forgotten.lock().iter().cloned());
+        all
+    }
+
     /// Returns the bytes of all files that are not on the server yet, and those that are lost.
     pub(crate) fn unsent_and_lost(&self) -> (u64, u64) {
         (self.budget.unsent(), self.budget.lost())
+    }
+
+    /// Returns the written bytes that are not on the server: those that are unsent, and those lost
+    /// since `lost_before` were.
+    pub(crate) fn not_saved(&self, lost_before: u64) -> u64 {
+        // The lost bytes are read last: bytes that are lost meanwhile may count twice, but not never.
+        let unsent = self.budget.unsent();
+        unsent + self.budget.lost().saturating_sub(lost_before)
     }
 
     /// Sends and closes everything after an unmount. A server that does not answer closes the files
@@ -109,7 +125,7 @@ impl Volume {
             let handles: Vec<u64> = self.files.lock().keys().copied().collect();
             let handles = futures_util::stream::iter(handles);
             handles.for_each_concurrent(CLOSES_AT_ONCE, |one| self.release(one)).await;
-            let nodes = futures_util::stream::iter(self.nodes.all());
+            let nodes = futures_util::stream::iter(self.all_nodes());
             let let_go = async |node: Arc<Node>| self.let_go(&node).await;
             nodes.for_each_concurrent(CLOSES_AT_ONCE, let_go).await;
         };
@@ -138,6 +154,11 @@ impl Volume {
     /// open.
     pub(crate) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
         let is_busy = |node: &Arc<Node>| node.is_open() || node.directory.is_held();
-        self.nodes.forget(id, count).filter(is_busy)
+        let node = self.nodes.forget(id, count).filter(is_busy)?;
+        if node.is_open() {
+            // The end of the mount must still find the file, because its data may be unsent.
+            self.forgotten.lock().push(Arc::clone(&node));
+        }
+        Some(node)
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Volume {
     pub(crate) notifier: OnceLock<Notifier>,
     /// Idle files that stay open on the server.
     kept: Mutex<HashMap<u64, Arc<Node>>>,
+    /// Files that the kernel has forgotten and that are not closed yet.
+    forgotten: Mutex<Vec<Arc<Node>>>,
     /// Directories that are open under a lease, the oldest first.
     held: Mutex<VecDeque<Weak<Node>>>,
     /// Directories with a cached listing, the latest last.
@@ -83,6 +85,7 @@ impl Volume {
             settings,
             notifier: OnceLock::new(),
             kept: Mutex::default(),
+            forgotten: Mutex::default(),
             held: Mutex::default(),
             listed: Mutex::default(),
             holds_none: AtomicBool::new(false),

@@ -349,6 +349,7 @@ impl Volume {
                 tracing::warn!(%error, "a removed file remains under a hidden name");
             }
         }
+        self.not_forgotten(node);
     }
 
     /// Closes a node that no program uses.
@@ -358,6 +359,14 @@ impl Volume {
         }
         let _turn = self.turn(node).await;
         self.close_if_unused(node).await;
+        if !node.is_open() {
+            self.not_forgotten(node);
+        }
+    }
+
+    /// Drops a file that is closed from those that the kernel has forgotten before.
+    fn not_forgotten(&self, node: &Node) {
+        self.forgotten.lock().retain(|one| !std::ptr::eq(&**one, node));
     }
 
     /// As [`Self::let_go`], for a caller whose next request the Opens would hinder: the CLOSEs leave

@@ -123,3 +123,50 @@ fn who_syncs_without_writing_has_all_synced_that_was_written() {
         assert!(!node.is_open());
     });
 }
+
+/// The program that wrote was killed, and the kernel forgot the file while its data was being sent.
+#[test]
+fn what_of_a_forgotten_file_is_unsent_is_waited_for_and_told() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let handle = one.make("f").await;
+        let id = one.node_of("f").id;
+        one.write(handle, 0, b"late").await.unwrap();
+        // The server does not come back for a while, so the data stays unsent.
+        world.wire.down.store(true, std::sync::atomic::Ordering::SeqCst);
+        end_sessions(world);
+        let closing = Arc::clone(&one);
+        let released = tokio::task::spawn_local(async move { closing.release(handle).await });
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        one.forget_one(id);
+        assert_eq!(one.nodes.find(id).err(), Some(Errno::from_i32(libc::ESTALE)));
+        let settled = tokio::time::timeout(std::time::Duration::from_millis(100), one.settle());
+        assert!(settled.await.is_err(), "the end waits for the data");
+        assert_eq!(one.not_saved(0), 4);
+        world.wire.down.store(false, std::sync::atomic::Ordering::SeqCst);
+        one.settle().await;
+        assert_eq!(std::fs::read(world.path("f")).unwrap(), b"late");
+        assert_eq!(one.not_saved(0), 0);
+        released.await.unwrap();
+        assert!(one.forgotten.lock().is_empty(), "nothing keeps a closed file");
+    });
+}
+
+/// Data whose sending failed is neither unsent nor on the server: whoever does not wait for the end is
+/// told of it, too.
+#[test]
+fn what_was_lost_during_the_end_counts_as_not_saved() {
+    in_world(async |world| {
+        let one = plain(world).await;
+        let (told, lost) = (one.make("told").await, one.make("lost").await);
+        one.write(told, 0, b"told of").await.unwrap();
+        lose_opens(&one, "told").await;
+        assert!(one.flush(told, 0).await.is_err(), "the program is told");
+        let before = one.unsent_and_lost().1;
+        one.write(lost, 0, b"lost").await.unwrap();
+        assert_eq!(one.not_saved(before), 4, "it is unsent");
+        lose_opens(&one, "lost").await;
+        one.settle().await;
+        assert_eq!((one.unsent_and_lost(), one.not_saved(before)), ((0, 11), 4));
+    });
+}

@@ -160,7 +160,7 @@ def hung(ctx):
         here = mount.folder
         (here / "read").write_bytes(data)
         for signal_number in (signal.SIGKILL, signal.SIGTERM):
-            own.process.send_signal(signal.SIGSTOP)
+            stop(own.process)
             waiters = [
                 reading(here / "read"),
                 subprocess.Popen(["stat", here / "none"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL),
@@ -176,11 +176,11 @@ def hung(ctx):
         writer = subprocess.Popen(
             [sys.executable, "-c", HANGS, here / "unsent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        writer.stdout.readline()
-        own.process.send_signal(signal.SIGSTOP)
+        equal(writer.stdout.readline(), b"open\n", "the writer")
+        stop(own.process)
         writer.stdin.write(b"\n")
         writer.stdin.flush()
-        writer.stdout.readline()
+        equal(writer.stdout.readline(), b"written\n", "the writer")
         writer.kill()
         gone(writer)
         mount.process.terminate()
@@ -192,6 +192,7 @@ def hung(ctx):
         equal(mount.process.poll(), None, "it tries to send what was written")
         mount.process.terminate()
         gone(mount.process)
+        equal((own.folder / "share/unsent").read_bytes(), b"", "what the server has")
         said = mount.said.read_text()
         equal(mount.process.returncode, 130, "it was interrupted")
         if "4 bytes of written data could not be saved" not in said:
@@ -201,6 +202,18 @@ def hung(ctx):
         own.kill()
         if mount:
             mount.abandon()
+
+
+def stop(process):
+    """Stops a server. After the signal its threads go on until one of them has run and stopped them all."""
+    process.send_signal(signal.SIGSTOP)
+
+    def is_stopped():
+        states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
+        return all(state == "T" for state in states)
+
+    tasks = Path(f"/proc/{process.pid}/task")
+    until("the server is stopped", is_stopped, 30)
 
 
 HANGS = """
