@@ -10,30 +10,34 @@ use frevo_net::transport::{Dialer, Stream, Transport};
 
 use crate::url::ParseUrlError;
 
-/// A server: a host and a port.
+/// A server: a host, and perhaps a port.
 ///
 /// Its text form is `host`, `host:port`, `[address]` or `[address]:port`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerName {
     /// Name or address of the host; an IPv6 address without brackets.
     pub host: String,
-    /// TCP port; 445 is usual.
-    pub port: u16,
+    /// The port. None means the usual one of each transport: 445 for TCP, that of the device for SMB
+    /// Direct.
+    pub port: Option<u16>,
 }
 
 impl ServerName {
-    /// The port that SMB servers listen on.
-    pub const PORT: u16 = Transport::Tcp.facts().port;
-
     /// Returns the server on `host` at the usual port.
     pub fn new(host: impl Into<String>) -> Self {
-        Self { host: host.into(), port: Self::PORT }
+        Self { host: host.into(), port: None }
     }
 
     /// Returns the server on the same host at another port.
     #[must_use]
     pub fn at_port(self, port: u16) -> Self {
-        Self { port, ..self }
+        Self { port: Some(port), ..self }
+    }
+
+    /// Returns the port at which TCP reaches the server.
+    #[must_use]
+    pub fn tcp_port(&self) -> u16 {
+        self.port.unwrap_or(Transport::Tcp.facts().port)
     }
 }
 
@@ -41,10 +45,10 @@ impl fmt::Display for ServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let brackets = self.host.contains(':');
         match (brackets, self.port) {
-            (false, Self::PORT) => f.write_str(&self.host),
-            (true, Self::PORT) => write!(f, "[{}]", self.host),
-            (false, port) => write!(f, "{}:{port}", self.host),
-            (true, port) => write!(f, "[{}]:{port}", self.host),
+            (false, None) => f.write_str(&self.host),
+            (true, None) => write!(f, "[{}]", self.host),
+            (false, Some(port)) => write!(f, "{}:{port}", self.host),
+            (true, Some(port)) => write!(f, "[{}]:{port}", self.host),
         }
     }
 }
@@ -67,10 +71,10 @@ impl FromStr for ServerName {
             return Err(ParseUrlError::NoServer);
         }
         let port = match port {
-            Some(port) => port.parse().map_err(|_| ParseUrlError::Port(port.into()))?,
-            None => Self::PORT,
+            Some(port) => Some(port.parse().map_err(|_| ParseUrlError::Port(port.into()))?),
+            None => None,
         };
-        Ok(Self::new(name).at_port(port))
+        Ok(Self { port, ..Self::new(name) })
     }
 }
 

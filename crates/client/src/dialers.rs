@@ -2,15 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use frevo_net::transport::{Dialer, Stream, Transport};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::dial::{Dial, Dialing, ServerName};
-use crate::limits::{DIAL_AGAIN_AFTER, RDMA_DIAL};
-use crate::options::Rdma;
+use crate::limits::{DIAL_AGAIN_AFTER, PREFERRED_DIAL};
+use crate::options::{Options, Rdma};
 
 /// Dialers of several transports, the preferred one first. The next one is tried where one does not
 /// reach a server. Which did not is remembered for a while.
@@ -35,9 +34,9 @@ struct InVain {
     at: Instant,
 }
 
-/// Returns the dialers of a client with this choice.
-pub(crate) fn dialers(rdma: Rdma) -> Arc<dyn Dial> {
-    let order: &[Dialer] = match rdma {
+/// Returns the dialers of a client with these options.
+pub(crate) fn dialers(options: &Options) -> Arc<dyn Dial> {
+    let order: &[Dialer] = match options.rdma {
         Rdma::Off => &[Dialer::Tcp],
         Rdma::Auto => &[Dialer::Rdma, Dialer::Tcp],
         Rdma::Required => &[Dialer::Rdma],
@@ -110,32 +109,25 @@ impl Dialers {
 }
 
 impl Choice {
-    /// Connects, with the name of the transport in the error where it is not what everybody expects.
+    /// Connects, with the name of the transport in the error where not every server has it.
     async fn dial(&self, server: &ServerName) -> io::Result<Stream> {
-        let dialed = self.reach(server).await;
-        match self.transport {
-            Transport::Tcp | Transport::Memory => dialed,
-            Transport::Rdma => dialed.map_err(|error| {
-                let name = self.transport.facts().name;
-                io::Error::new(error.kind(), format!("{name} does not reach it: {error}"))
-            }),
-        }
+        let facts = self.transport.facts();
+        self.reach(server).await.map_err(|error| match facts.is_everywhere {
+            true => error,
+            false => {
+                io::Error::new(error.kind(), format!("{} does not reach it: {error}", facts.name))
+            }
+        })
     }
 
-    /// Connects, with the time limit of the transport.
+    /// Connects. An attempt over a transport that not every server has gets a time limit of its own.
     async fn reach(&self, server: &ServerName) -> io::Result<Stream> {
-        let Some(limit) = self.limit() else { return self.dial.dial(server).await };
-        match timeout(limit, self.dial.dial(server)).await {
+        if self.transport.facts().is_everywhere {
+            return self.dial.dial(server).await;
+        }
+        match timeout(PREFERRED_DIAL, self.dial.dial(server)).await {
             Ok(dialed) => dialed,
             Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
-        }
-    }
-
-    /// Returns the time limit of one attempt; None for that of the whole connection.
-    const fn limit(&self) -> Option<Duration> {
-        match self.transport {
-            Transport::Tcp | Transport::Memory => None,
-            Transport::Rdma => Some(RDMA_DIAL),
         }
     }
 }
@@ -152,10 +144,11 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = ServerName::new("127.0.0.1").at_port(listener.local_addr().unwrap().port());
         for rdma in [Rdma::Off, Rdma::Auto] {
-            let stream = dialers(rdma).dial(&server).await.unwrap();
+            let stream = dialers(&Options::new().rdma(rdma)).dial(&server).await.unwrap();
             assert_eq!(stream.transport(), Transport::Tcp);
         }
-        let error = dialers(Rdma::Required).dial(&server).await.err().unwrap();
+        let error =
+            dialers(&Options::new().rdma(Rdma::Required)).dial(&server).await.err().unwrap();
         assert!(error.to_string().starts_with("SMB Direct does not reach it"), "{error}");
     }
 
@@ -206,7 +199,7 @@ mod tests {
         direct.hangs.store(true, Ordering::Relaxed);
         let begun = Instant::now();
         auto.dial(&one).await.unwrap();
-        assert_eq!((counts(), begun.elapsed()), ((2, 1), RDMA_DIAL));
+        assert_eq!((counts(), begun.elapsed()), ((2, 1), PREFERRED_DIAL));
         direct.hangs.store(false, Ordering::Relaxed);
         auto.dial(&one).await.unwrap();
         assert_eq!(counts(), (2, 2), "it was in vain a moment ago");
@@ -235,7 +228,7 @@ mod tests {
     async fn further_channels_are_like_the_first() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = ServerName::new("127.0.0.1").at_port(listener.local_addr().unwrap().port());
-        let auto = dialers(Rdma::Auto);
+        let auto = dialers(&Options::new().rdma(Rdma::Auto));
         let error = auto.dial_further(&server, Transport::Rdma).await.err().unwrap();
         assert!(error.to_string().starts_with("SMB Direct does not reach it"), "{error}");
         let further = auto.dial_further(&server, Transport::Tcp).await.unwrap();

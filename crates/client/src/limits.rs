@@ -39,8 +39,9 @@ pub const SPOKEN_WITHIN: Duration = Duration::from_secs(2);
 pub const RDMA_FROM: u32 = 4096;
 /// Bytes of a message of SMB Direct beside its payload; Frevo's server leaves as many.
 pub const RDMA_MESSAGE_OVERHEAD: u32 = 64 << 10;
-/// Time limit of one attempt to connect by SMB Direct, before TCP is tried.
-pub const RDMA_DIAL: Duration = Duration::from_secs(4);
+/// Time limit of one attempt to connect over a transport that not every server has, before the next
+/// one is tried.
+pub const PREFERRED_DIAL: Duration = Duration::from_secs(4);
 /// Time without further attempts after a preferred transport could not reach a server.
 pub const DIAL_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Default of the time for which operations wait for a lost server.

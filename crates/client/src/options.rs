@@ -86,6 +86,10 @@ pub struct Options {
     /// True tells the server that this client requires signing, and means
     /// [`Signing::Always`]. Default: true.
     pub require_signing: bool,
+    /// True leaves encryption and signatures to a transport that encrypts by itself, if the server
+    /// does the same: DisableEncryptionOverSecureTransport of MS-SMB2 3.1.1.1. TCP and SMB Direct are
+    /// none. Default: true.
+    pub transport_security: bool,
     /// The messages that are signed. Default: all.
     pub sign: Signing,
     /// True accepts a logon that the server turns into a guest's. A guest's session has no
@@ -145,6 +149,7 @@ impl Default for Options {
             ],
             encryption: Encryption::AsServerAsks,
             require_signing: true,
+            transport_security: true,
             sign: Signing::Always,
             allow_guest: false,
             credits: limits::CREDITS,
@@ -190,6 +195,7 @@ impl Options {
         signing: Vec<SigningAlgorithm>,
         encryption: Encryption,
         require_signing: bool,
+        transport_security: bool,
         sign: Signing,
         allow_guest: bool,
         credits: u16,

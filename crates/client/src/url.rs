@@ -23,7 +23,7 @@ use crate::dial::ServerName;
 pub struct SmbUrl {
     /// The user, if the URL names one; `DOMAIN;user` names a domain too.
     pub user: Option<String>,
-    /// The host and the port of the server.
+    /// The host of the server, and its port if the URL names one.
     pub server: ServerName,
     /// The name of the share; empty if the URL names only a server.
     pub share: String,
@@ -184,8 +184,12 @@ mod tests {
         assert_eq!((&*found.share, &*found.path), ("photos", "100%/x"));
         assert_eq!(url("\\\\box\\photos\\x").path, "x");
         let found = url("smb://[2001:db8::1]:99/s");
-        assert_eq!((&*found.server.host, found.server.port), ("2001:db8::1", 99));
+        assert_eq!((&*found.server.host, found.server.port), ("2001:db8::1", Some(99)));
         assert_eq!(found.to_string(), "smb://[2001:db8::1]:99/s");
+        // A port that is named is meant, whatever the transport: TCP's is another one than QUIC's.
+        let (named, usual) = (url("smb://box:445/s").server, url("smb://box/s").server);
+        assert_eq!((named.port, named.tcp_port()), (Some(445), 445));
+        assert_eq!((usual.port, usual.tcp_port()), (None, 445));
         assert_eq!(url("SMB://box").share, "");
         for text in ["smb://box//s/x", "smb://box\\s\\x", "smb://A\\ann@box/s\\x", "//box//s/x"] {
             assert_eq!((&*url(text).share, &*url(text).path), ("s", "x"), "{text}");

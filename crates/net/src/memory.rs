@@ -45,6 +45,7 @@ pub struct MemoryStream {
     outgoing: Direction,
     local: SocketAddr,
     peer: SocketAddr,
+    is_secure: bool,
 }
 
 /// Makes a connected pair; each direction holds at most `capacity` bytes. `addresses` are those of
@@ -59,11 +60,26 @@ pub fn pair(capacity: usize, addresses: [SocketAddr; 2]) -> (MemoryStream, Memor
         outgoing: Arc::clone(outgoing),
         local,
         peer,
+        is_secure: false,
     };
     (end(&back, &there, first, second), end(&there, &back, second, first))
 }
 
 impl MemoryStream {
+    /// Returns this end as one of a transport that encrypts by itself. Both ends have to be of the
+    /// same kind.
+    #[must_use]
+    pub const fn secure_by_itself(mut self) -> Self {
+        self.is_secure = true;
+        self
+    }
+
+    /// True if this end stands for a transport that encrypts by itself.
+    #[must_use]
+    pub const fn is_secure_by_itself(&self) -> bool {
+        self.is_secure
+    }
+
     /// Returns this end's address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {

@@ -110,7 +110,7 @@ impl Stream {
     pub const fn transport(&self) -> Transport {
         match self {
             Self::Tcp(_) => Transport::Tcp,
-            Self::Memory(_) => Transport::Memory,
+            Self::Memory(stream) => memory_transport(stream),
             Self::Rdma(_) => Transport::Rdma,
         }
     }
@@ -286,6 +286,11 @@ impl Stream {
     }
 }
 
+/// Returns the transport that an end of a pair in memory stands for.
+const fn memory_transport(stream: &MemoryStream) -> Transport {
+    if stream.is_secure_by_itself() { Transport::SecureMemory } else { Transport::Memory }
+}
+
 /// Makes one non-blocking call that moves up to `asked` bytes. If it moves fewer, the socket is
 /// empty (or full): the runtime is told at once, which saves a call that would only return
 /// would-block. Nothing is lost: later bytes are a new edge, once there are as many as
@@ -338,7 +343,7 @@ impl Detached {
     pub const fn transport(&self) -> Transport {
         match self {
             Self::Tcp(_) => Transport::Tcp,
-            Self::Memory(_) => Transport::Memory,
+            Self::Memory(stream) => memory_transport(stream),
             Self::Rdma(_) => Transport::Rdma,
         }
     }

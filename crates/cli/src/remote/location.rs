@@ -145,7 +145,7 @@ impl Url {
 
     /// True when both URLs name the same share, ignoring case.
     pub(crate) fn is_in_share_of(&self, other: &Self) -> bool {
-        self.server.port == other.server.port
+        self.server.tcp_port() == other.server.tcp_port()
             && self.server.host.eq_ignore_ascii_case(&other.server.host)
             && fold_name(&self.share) == fold_name(&other.share)
     }

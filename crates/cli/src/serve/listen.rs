@@ -1,4 +1,4 @@
-//! Listening sockets: addresses, interfaces, the port.
+//! Listening sockets of TCP: addresses, interfaces, the port.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -7,12 +7,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use frevo_config::{Listen, ListenOn, nearest};
 use frevo_net::IpNetwork;
 use frevo_net::socket::{self, Interface, Listener};
+use frevo_net::transport::Transport;
 
 use super::service_manager;
 use crate::exit::{Exit, Failure};
 
-/// The port of SMB.
-pub(super) const SMB_PORT: u16 = 445;
+/// The port of SMB over TCP.
+pub(super) const SMB_PORT: u16 = Transport::Tcp.facts().port;
 
 /// The port for users who are not permitted to use [`SMB_PORT`].
 const PORT_WITHOUT_PRIVILEGE: u16 = 4450;

@@ -10,6 +10,7 @@ pub(crate) mod discovery;
 mod hello;
 mod keytab_watch;
 pub(crate) mod listen;
+mod listeners;
 mod live_accounts;
 mod loaded;
 mod mount_events;

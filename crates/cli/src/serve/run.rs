@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use frevo_net::transport::Listener;
 use frevo_posix::inherited::Inherited;
 use frevo_server::audit::Audit;
 use frevo_server::{DiskState, Limits, Server, ServerBuilder, panics};
@@ -22,11 +21,10 @@ use super::directory::Directory;
 use super::discovery::Discovery;
 use super::hello::Hello;
 use super::keytab_watch::{KeytabWatch, NewerKeys};
-use super::listen::ListeningSockets;
+use super::listeners::Listeners;
 use super::loaded::{Loaded, warn};
 use super::mount_events::MountList;
 use super::plan::Plan;
-use super::rdma;
 use super::rpc::RpcSockets;
 use super::run_accounts::given_names;
 use super::running::Running;
@@ -48,23 +46,22 @@ pub(super) async fn run(
     let guid = identity(arguments, &plan)?;
     let mut replaced = arguments.replace.map(Replaced::begin).transpose()?;
     let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
-    let doors = ListeningSockets::open(&plan.config.server.listen, sockets)?;
+    let mut doors = Listeners::prepare(&plan, sockets)?;
     if let Some(replaced) = replaced {
         // The new configuration is loaded first. The old server ends only if that succeeds.
         Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
         replaced.end(configured::limits(&plan.config.limits).drain)?;
     }
-    rdma::prepare(&plan)?;
-    let rpc = RpcSockets::open(&plan, &doors.addresses)?;
+    let rpc = RpcSockets::open(&plan, &doors.sockets.addresses)?;
     let admin = admin_interface::prepare(&plan)?;
-    let discovery = Discovery::start(&plan, &doors.addresses, guid);
+    let discovery = Discovery::start(&plan, &doors.sockets.addresses, guid);
     let domains = Domains { winbind: Winbind::start(&plan)?, directory: Directory::start(&plan)? };
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
     let (guards, mounts) = (ShareGuards::of(&plan.config), MountList::open());
     // The process still has one thread only, so threads that start later inherit the confinement.
     let confined = Confined::begin(&plan, arguments)?;
-    let rdma = rdma::listen(&plan, arguments, &doors.addresses)?;
+    let listeners = doors.open(&plan, arguments)?;
     let loaded = Loaded::new(plan, arguments, guid, None, Some(&guards))?;
     // An inherited descriptor may be the pipe with the password, which has been read now, so all
     // are closed.
@@ -84,9 +81,10 @@ pub(super) async fn run(
     let rpc_port = rpc.serve(&server)?;
     let (account_asking, account_reloads) = account_reloads::channel();
     let _admin_socket = admin.start(&server, logging, Arc::new(account_asking))?;
-    Hello { arguments, doors: &doors, rpc_port, confined: &confined }.say(&loaded, &server).await?;
-    let mut listeners: Vec<_> = doors.listeners.into_iter().map(Listener::from).collect();
-    listeners.extend(rdma.map(Listener::from));
+    let sockets = &doors.sockets;
+    Hello { arguments, doors: sockets, rpc_port, confined: &confined }
+        .say(&loaded, &server)
+        .await?;
     Running {
         arguments,
         logging,

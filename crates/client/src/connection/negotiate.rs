@@ -1,13 +1,14 @@
 //! NEGOTIATE: MS-SMB2 3.2.4.2.2.2 and 3.2.5.2.
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_net::transport::Facts;
 use frevo_proto::rdma_transform::RdmaTransforms;
 use frevo_proto::{Dialect, Negotiated};
 use frevo_wire::Command;
 use frevo_wire::command::negotiate::{self, GlobalCapabilities, SecurityMode};
 use frevo_wire::dtyp::Guid;
 use frevo_wire::negotiate_context::{
-    self as context, HashAlgorithm, NegotiateContext, RdmaTransformId,
+    self as context, HashAlgorithm, NegotiateContext, RdmaTransformId, TransportCapabilityFlags,
 };
 
 use super::{Call, Connection, Guard};
@@ -31,6 +32,8 @@ pub(crate) struct Agreed {
     pub(crate) offered: Vec<Dialect>,
     /// True if both sides have the POSIX extensions.
     pub(crate) posix: bool,
+    /// Connection.AcceptTransportSecurity: the transport encrypts, and SMB does not.
+    pub(crate) accepts_transport_security: bool,
     /// The server's first SPNEGO token.
     pub(crate) hint: Vec<u8>,
 }
@@ -64,8 +67,29 @@ impl Agreed {
         security_mode: SecurityMode::EMPTY,
         offered: Vec::new(),
         posix: false,
+        accepts_transport_security: false,
         hint: Vec::new(),
     };
+}
+
+/// The parts of an offer that depend on the transport.
+#[derive(Debug, Clone, Copy, Default)]
+struct TransportOffer {
+    /// The transforms of data that moves beside the messages; None on a transport without.
+    rdma_transforms: Option<RdmaTransforms>,
+    /// SMB2_ACCEPT_TRANSPORT_LEVEL_SECURITY is offered.
+    transport_security: bool,
+}
+
+impl TransportOffer {
+    /// Returns the offer over a transport with these facts.
+    fn over(facts: &Facts, options: &Options) -> Self {
+        Self {
+            rdma_transforms: facts.moves_data.then_some(RdmaTransforms::ALL),
+            // MS-SMB2 3.2.4.2.2.2: only a transport that encrypts by itself has the context.
+            transport_security: facts.is_secure && options.transport_security,
+        }
+    }
 }
 
 /// The SecurityMode of a client with these options.
@@ -84,7 +108,7 @@ impl Connection {
             return Err(Cause::Usage("the oldest dialect is newer than the newest one"));
         }
         let salt: [u8; 32] = random(&*options.ambient)?;
-        let offer = self.transport().facts().moves_data.then_some(RdmaTransforms::ALL);
+        let offer = TransportOffer::over(&self.transport().facts(), options);
         let request = negotiate::Request {
             security_mode: security_mode(options),
             capabilities: CAPABILITIES,
@@ -119,7 +143,7 @@ impl Connection {
 fn contexts<'a>(
     options: &Options,
     dialects: &[Dialect],
-    transforms: Option<RdmaTransforms>,
+    offer: TransportOffer,
     salt: &'a [u8],
 ) -> Vec<NegotiateContext<'a>> {
     if !dialects.contains(&Dialect::SMB_3_1_1) {
@@ -134,7 +158,11 @@ fn contexts<'a>(
     if !options.ciphers.is_empty() {
         contexts.push(NegotiateContext::Encryption(ciphers.collect()));
     }
-    if let Some(transforms) = transforms {
+    if offer.transport_security {
+        let flags = TransportCapabilityFlags::ACCEPT_TRANSPORT_LEVEL_SECURITY;
+        contexts.push(NegotiateContext::Transport(flags));
+    }
+    if let Some(transforms) = offer.rdma_transforms {
         contexts.push(NegotiateContext::RdmaTransform(transforms.ids()));
     }
     if !options.signing.is_empty() {
@@ -150,7 +178,7 @@ fn contexts<'a>(
 fn judge(
     options: &Options,
     offered: Vec<Dialect>,
-    transforms: Option<RdmaTransforms>,
+    offer: TransportOffer,
     response: &negotiate::Response<'_>,
 ) -> Result<Agreed, Cause> {
     let dialect = response.dialect_revision;
@@ -170,7 +198,7 @@ fn judge(
     let (cipher, signing_algorithm) = if dialect == Dialect::SMB_3_1_1 {
         let contexts = &response.negotiate_contexts;
         let (cipher, signing) = algorithms(options, contexts)?;
-        rdma_transforms = common_transforms(transforms, contexts, cipher, signing)?;
+        rdma_transforms = common_transforms(offer.rdma_transforms, contexts, cipher, signing)?;
         (cipher, signing)
     } else {
         // MS-SMB2 3.2.5.2: in SMB 3.0 and 3.0.2 AES-128-CCM is the only cipher.
@@ -178,7 +206,11 @@ fn judge(
             && options.ciphers.iter().any(|one| one.wire() == Cipher::Aes128Ccm);
         (can.then_some(Cipher::Aes128Ccm), Negotiated::default_signing_algorithm(dialect))
     };
-    if options.encryption == Encryption::Required && cipher.is_none() {
+    let accepts_transport_security = offer.transport_security
+        && dialect == Dialect::SMB_3_1_1
+        && response.negotiate_contexts.iter().any(is_acceptance);
+    if options.encryption == Encryption::Required && cipher.is_none() && !accepts_transport_security
+    {
         return Err(Cause::Security(
             "encryption is required, but the server supports none of the ciphers offered",
         ));
@@ -204,12 +236,20 @@ fn judge(
         posix: options.posix
             && dialect == Dialect::SMB_3_1_1
             && response.negotiate_contexts.iter().any(NegotiateContext::is_posix),
+        accepts_transport_security,
         capabilities: response.capabilities,
         server_guid: response.server_guid,
         security_mode: response.security_mode,
         offered,
         hint: response.security_buffer.to_vec(),
     })
+}
+
+/// Returns true for the context of a server that leaves encryption to the transport. MS-SMB2 3.2.5.2:
+/// over a transport that does not encrypt by itself, the client ignores it.
+const fn is_acceptance(context: &NegotiateContext<'_>) -> bool {
+    let accepted = TransportCapabilityFlags::ACCEPT_TRANSPORT_LEVEL_SECURITY;
+    matches!(context, NegotiateContext::Transport(flags) if flags.contains(accepted))
 }
 
 /// Reads the contexts of a 3.1.1 response: one hash, at most one cipher and one signing

@@ -240,6 +240,8 @@ impl Connection {
     }
 
     fn on_unasked(&self, message: &[u8], header: &Header, is_sealed: bool) -> Result<(), Cause> {
+        // A transport that encrypts in place of SMB proves the message as well.
+        let is_sealed = is_sealed || self.agreed().accepts_transport_security;
         if header.command != Command::OPLOCK_BREAK {
             // A notification of an unknown type is ignored, because it needs no answer.
             return Ok(());

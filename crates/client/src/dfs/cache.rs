@@ -16,8 +16,8 @@ use crate::limits::{REFERRAL_AT_LEAST, REFERRAL_FOR, REFERRALS_KEPT, TARGETS_TRI
 pub(super) struct Known {
     /// `\server\share\path` in lower case.
     pub(super) prefix: String,
-    /// TCP port of that server.
-    port: u16,
+    /// Port of that server, if it is not the usual one.
+    port: Option<u16>,
     /// The targets in the server's order, by priority and distance.
     pub(super) targets: Vec<Target>,
     /// TargetHint: the index of the target that worked.
@@ -96,7 +96,7 @@ impl Known {
     /// Returns the root or link that it is about.
     pub(super) fn place(&self) -> Option<DfsPath> {
         let mut parts = self.prefix.split('\\').filter(|part| !part.is_empty());
-        let server = ServerName::new(parts.next()?).at_port(self.port);
+        let server = ServerName { host: parts.next()?.to_owned(), port: self.port };
         let share = parts.next()?.to_owned();
         Some(DfsPath { server, share, path: parts.collect::<Vec<_>>().join("\\") })
     }
@@ -229,7 +229,7 @@ mod tests {
         assert!(all.find(&place("\\files\\dfs\\linked")).is_none());
         assert!(all.find(&place("\\files\\dfs")).is_none());
         let mut elsewhere = place("\\files\\dfs\\link");
-        elsewhere.server.port = 445;
+        elsewhere.server.port = None;
         assert!(all.find(&elsewhere).is_none(), "another server of that host");
         let mut deeper = found;
         deeper.prefix.push_str("\\y");

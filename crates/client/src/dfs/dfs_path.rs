@@ -28,8 +28,7 @@ impl DfsPath {
             return None;
         }
         let same = host.eq_ignore_ascii_case(&from.host);
-        let port = if same { from.port } else { ServerName::PORT };
-        let server = ServerName::new(host).at_port(port);
+        let server = ServerName { host: host.into(), port: from.port.filter(|_| same) };
         Some(Self { server, share: share.into(), path: path.join("\\") })
     }
 
@@ -75,9 +74,9 @@ mod tests {
         let from = ServerName::new("files").at_port(4450);
         let place = |unc| DfsPath::of_target(unc, &from);
         let found = place("\\Files\\data\\a\\b").unwrap();
-        assert_eq!((found.server.port, &*found.path), (4450, "a\\b"));
+        assert_eq!((found.server.port, &*found.path), (Some(4450), "a\\b"));
         assert_eq!(found.url(), "smb://Files:4450/data/a/b");
-        assert_eq!(place("\\\\two\\data").unwrap().server.port, 445);
+        assert_eq!(place("\\\\two\\data").unwrap().server.port, None);
         for odd in ["", "\\", "\\only", "\\a/b\\c", "\\a\\c\\..\\d", "\\a@b\\c", "\\a\u{1b}\\c"] {
             assert_eq!(place(odd), None, "{odd:?}");
         }

@@ -178,8 +178,10 @@ impl Live {
     /// Returns the largest payload of one READ or WRITE that the credits and the transports of all
     /// channels allow, bytes. Requests are encrypted in any case if `seal`.
     pub(crate) fn affordable(&self, seal: bool) -> u32 {
-        let protection = self.rule(true, seal, false).protection();
-        self.least(|connection| connection.most_moved(connection.affordable(), protection))
+        self.least(|connection| {
+            let protection = self.rule(connection, true, seal, false).protection();
+            connection.most_moved(connection.affordable(), protection)
+        })
     }
 
     /// Returns the largest payload of one message that the credits and the transports of all
@@ -209,7 +211,7 @@ impl Live {
         seal: bool,
         sign: bool,
     ) -> Result<Guard<'a>, Cause> {
-        let protection = self.rule(channel.signing.is_some(), seal, sign).protection();
+        let protection = self.rule_of(channel, seal, sign).protection();
         if protection == Protection::Sealed {
             #[cfg(feature = "plant")]
             if let Some(twin) = &self.security.twin
@@ -229,9 +231,27 @@ impl Live {
         })
     }
 
-    /// Returns the facts that decide on the protection of a request, and of its answer.
-    const fn rule(&self, has_signing_key: bool, seal: bool, sign: bool) -> send_policy::Request {
+    /// Returns true if the transport of every channel encrypts in place of SMB.
+    pub(crate) fn is_sealed_by_transport(&self) -> bool {
+        let channels = self.channels.read();
+        let seals = |channel: &Arc<Channel>| channel.connection.agreed().accepts_transport_security;
+        !channels.is_empty() && channels.iter().all(seals)
+    }
+
+    /// Returns the facts that decide on the protection of a request on a channel, and of its answer.
+    fn rule_of(&self, channel: &Channel, seal: bool, sign: bool) -> send_policy::Request {
+        self.rule(&channel.connection, channel.signing.is_some(), seal, sign)
+    }
+
+    fn rule(
+        &self,
+        connection: &Connection,
+        has_signing_key: bool,
+        seal: bool,
+        sign: bool,
+    ) -> send_policy::Request {
         send_policy::Request {
+            transport_seals: connection.agreed().accepts_transport_security,
             session_seals: self.security.seal,
             tree_seals: seal,
             session_signs: self.security.sign,
@@ -399,7 +419,7 @@ impl Live {
         sign: bool,
     ) -> Result<Message, Failure> {
         let status = message.status();
-        let request = self.rule(channel.signing.is_some(), seal, sign).protection();
+        let request = self.rule_of(channel, seal, sign).protection();
         let demand = self.answer(channel, &message, request).demand();
         let is_good = is_met(demand, channel, &mut message);
         if status == Status::NETWORK_SESSION_EXPIRED && self.note_expiry() {
@@ -431,7 +451,7 @@ impl Live {
 
     /// Checks the protection of an answer to a SESSION_SETUP of this session: success must be proved.
     pub(super) fn proved(&self, channel: &Channel, mut message: Message) -> Result<Message, Cause> {
-        let request = self.rule(channel.signing.is_some(), false, true).protection();
+        let request = self.rule_of(channel, false, true).protection();
         let status = message.header.status;
         let demand = self.answer(channel, &message, request).demand_of_logon(status);
         if is_met(demand, channel, &mut message) {

@@ -68,7 +68,8 @@ impl Logon<'_> {
     /// Makes a new session on `connection` in place of `previous`, which the server then ends.
     pub(super) async fn begin(&self, connection: Claim, previous: u64) -> Result<LoggedOn, Cause> {
         let mut end = self.rounds(&connection, Purpose::New(previous)).await?;
-        let terms = connection.agreed().terms;
+        let agreed = connection.agreed();
+        let (terms, transport_seals) = (agreed.terms, agreed.accepts_transport_security);
         let is_guest = end.flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL);
         if is_guest && !self.options.allow_guest {
             return Err(Cause::Security(
@@ -82,14 +83,14 @@ impl Logon<'_> {
                 let sealing = keys.sealing_key(Sender::Client).map(Arc::new);
                 let required = self.options.encryption == Encryption::Required;
                 let asked = end.flags.contains(SessionFlags::ENCRYPT_DATA);
-                if (required || asked) && sealing.is_none() {
+                if (required || asked) && sealing.is_none() && !transport_seals {
                     return Err(Cause::Security(
                         "encryption is required, but the server supports none of the ciphers offered",
                     ));
                 }
                 let must_sign = self.options.require_signing
                     || self.options.sign == Signing::Always
-                    || connection.agreed().security_mode.contains(SecurityMode::SIGNING_REQUIRED);
+                    || agreed.security_mode.contains(SecurityMode::SIGNING_REQUIRED);
                 let security = Security {
                     seal: required || asked,
                     sign: must_sign,
@@ -105,7 +106,7 @@ impl Logon<'_> {
                     "the server ended the logon without a proof that it knows the password",
                 ));
             }
-            _ if self.options.encryption == Encryption::Required => {
+            _ if self.options.encryption == Encryption::Required && !transport_seals => {
                 return Err(Cause::Security(
                     "encryption is required, but a guest's session cannot be encrypted",
                 ));

@@ -75,7 +75,7 @@ impl Client {
     /// # Panics
     /// Panics if the system has no random numbers.
     pub fn new(options: Options) -> Self {
-        let dial = dialers(options.rdma);
+        let dial = dialers(&options);
         Self::with_dialer(options, dial)
     }
 
@@ -263,8 +263,8 @@ impl Session {
             dialect: live.terms.dialect.into(),
             cipher: live.terms.cipher.map(Cipher::of_wire),
             signing: SigningAlgorithm::of_wire(live.terms.signing_algorithm),
-            encrypted: live.security.seal,
-            signed: live.security.sign,
+            encrypted: live.security.seal || live.is_sealed_by_transport(),
+            signed: live.security.sign && !live.is_sealed_by_transport(),
             kerberos: live.renewal.is_some(),
             channels,
             max_read: live.terms.max_read_size,

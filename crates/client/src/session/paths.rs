@@ -100,7 +100,7 @@ impl Path {
     /// Returns the server under this path's address.
     pub(super) fn server(&self, name: &ServerName) -> ServerName {
         match self.address {
-            Some(address) => ServerName::new(address.to_string()).at_port(name.port),
+            Some(address) => ServerName { host: address.to_string(), ..name.clone() },
             None => name.clone(),
         }
     }

@@ -301,7 +301,7 @@ impl Share {
                 && (response.capabilities.contains(ShareCapabilities::DFS)
                     || response.share_flags.intersects(ShareFlags::DFS | ShareFlags::DFS_ROOT)),
         };
-        if bound.seal && live.security.sealing.is_none() {
+        if bound.seal && live.security.sealing.is_none() && !live.is_sealed_by_transport() {
             let why = "the share requires encryption, but the server supports none of the ciphers offered";
             return Err(Cause::Security(why).into());
         }

@@ -30,6 +30,8 @@ pub struct Wire {
     ends: mpsc::UnboundedSender<MemoryStream>,
     pub down: AtomicBool,
     pub dialed: AtomicUsize,
+    /// New connections are of a transport that encrypts by itself.
+    pub is_secure: AtomicBool,
 }
 
 impl Dial for Wire {
@@ -41,6 +43,10 @@ impl Dial for Wire {
             self.dialed.fetch_add(1, Ordering::SeqCst);
             let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
             let (ours, theirs) = memory::pair(1 << 20, [at(50_000), at(445)]);
+            let (ours, theirs) = match self.is_secure.load(Ordering::SeqCst) {
+                true => (ours.secure_by_itself(), theirs.secure_by_itself()),
+                false => (ours, theirs),
+            };
             let _ = self.ends.send(theirs);
             Ok(Stream::Memory(ours))
         })
@@ -83,7 +89,12 @@ impl World {
         let embedded = change(builder).build().unwrap();
         let server = Arc::clone(embedded.state());
         let (ends, heard) = mpsc::unbounded_channel();
-        let wire = Wire { ends, down: AtomicBool::new(false), dialed: AtomicUsize::new(0) };
+        let wire = Wire {
+            ends,
+            down: AtomicBool::new(false),
+            dialed: AtomicUsize::new(0),
+            is_secure: AtomicBool::new(false),
+        };
         (Self { embedded, server, dir, wire: Arc::new(wire) }, heard)
     }
 

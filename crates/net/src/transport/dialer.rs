@@ -39,23 +39,28 @@ impl Dialer {
         }
     }
 
-    /// Connects to a port of `host`, a name or an address. The host resolves names of TCP and RDMA.
+    /// Connects to a port of `host`, a name or an address; to the usual port of the transport if
+    /// `port` is None. The host resolves names of TCP and RDMA.
     ///
     /// # Errors
     /// The error of the last address that was tried.
-    pub async fn dial(&self, host: &str, port: u16) -> io::Result<Stream> {
+    pub async fn dial(&self, host: &str, port: Option<u16>) -> io::Result<Stream> {
+        let at = port.unwrap_or(self.transport().facts().port);
         match self {
-            Self::Tcp => to_any_address(host, port, |at| socket::connect(at, None)).await,
+            Self::Tcp => to_any_address(host, at, |address| socket::connect(address, None)).await,
             Self::Rdma => {
                 check_rdma()?;
-                to_any_address(host, port, connect_rdma).await
+                match port {
+                    Some(port) => to_any_address(host, port, connect_rdma).await,
+                    None => to_any_address(host, at, connect_rdma_at_usual).await,
+                }
             }
-            Self::Memory(network) => network.connect(host, port).await,
+            Self::Memory(network) => network.connect(host, at).await,
         }
     }
 }
 
-/// Connects to the first address of `host` that answers.
+/// Connects to the first address of a host and its port that answers.
 async fn to_any_address(
     host: &str,
     port: u16,
@@ -82,11 +87,14 @@ fn check_rdma() -> io::Result<()> {
     Ok(())
 }
 
+/// Connects to the usual port of the device that leads to an address: MS-SMBD 1.9.
+async fn connect_rdma_at_usual(mut address: SocketAddr) -> io::Result<Stream> {
+    address.set_port(rdma::provider_towards(address).await?.port());
+    connect_rdma(address).await
+}
+
 /// Connects to an address, and waits until both sides have negotiated SMB Direct.
-async fn connect_rdma(mut address: SocketAddr) -> io::Result<Stream> {
-    if address.port() == Transport::Rdma.facts().port {
-        address.set_port(rdma::provider_towards(address).await?.port());
-    }
+async fn connect_rdma(address: SocketAddr) -> io::Result<Stream> {
     let endpoint = rdma::connect(address).await?;
     endpoint.established().await?;
     Ok(Stream::Rdma(Arc::new(endpoint)))

@@ -13,6 +13,8 @@ pub enum Transport {
     Rdma,
     /// Memory, for tests and the simulator.
     Memory,
+    /// Memory that stands for a transport which encrypts by itself, as QUIC does, for tests.
+    SecureMemory,
 }
 
 /// The facts of a transport.
@@ -20,12 +22,18 @@ pub enum Transport {
 pub struct Facts {
     /// The name in messages.
     pub name: &'static str,
-    /// The port that servers listen on unless they are told another one: MS-SMB2 1.9.
+    /// The port that servers listen on, and clients connect to, unless they are told another one:
+    /// MS-SMB2 1.9. For SMB Direct the device decides:
+    /// [`Provider::port`](crate::rdma::Provider::port).
     pub port: u16,
+    /// True if every server has the transport. A client names any other one in its errors, and tries
+    /// it for a short time only.
+    pub is_everywhere: bool,
     /// True if each connection has a descriptor of this process.
     pub has_descriptor: bool,
     /// True if the transport encrypts by itself, so that both sides may agree to leave it to the
-    /// transport (Connection.AcceptTransportSecurity, MS-SMB2 3.3.5.4).
+    /// transport (Connection.AcceptTransportSecurity, MS-SMB2 3.2.4.2.2.2 and 3.3.5.4). It must also
+    /// have proved to the client which server it speaks to.
     pub is_secure: bool,
     /// True if a connection may move to another core after its first frame.
     pub may_change_core: bool,
@@ -54,6 +62,7 @@ impl Transport {
         let tcp = Facts {
             name: "TCP",
             port: 445,
+            is_everywhere: true,
             has_descriptor: true,
             is_secure: false,
             may_change_core: true,
@@ -65,12 +74,22 @@ impl Transport {
             Self::Tcp => tcp,
             Self::Rdma => Facts {
                 name: "SMB Direct",
+                is_everywhere: false,
                 has_descriptor: false,
                 interface: InterfaceKind::Rdma,
                 moves_data: true,
                 ..tcp
             },
             Self::Memory => Facts { name: "memory", has_descriptor: false, ..tcp },
+            // MS-SMB2 1.9: SMB over QUIC is at UDP port 443, and QUIC encrypts.
+            Self::SecureMemory => Facts {
+                name: "secure memory",
+                port: 443,
+                is_everywhere: false,
+                has_descriptor: false,
+                is_secure: true,
+                ..tcp
+            },
         }
     }
 }

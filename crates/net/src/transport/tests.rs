@@ -168,7 +168,7 @@ async fn each_dialer_reaches_the_listener_of_its_transport() {
     for (listener, dialer, host) in
         [(Listener::from(tcp), Dialer::Tcp, "localhost"), (Listener::from(memory), network, "here")]
     {
-        let (dialed, accepted) = tokio::join!(dialer.dial(host, port), listener.accept());
+        let (dialed, accepted) = tokio::join!(dialer.dial(host, Some(port)), listener.accept());
         let (client, (server, peer)) = (dialed.unwrap(), accepted.unwrap());
         let server = server.attach().unwrap();
         assert_eq!(peer, client.local_addr().unwrap());
@@ -182,7 +182,7 @@ async fn each_dialer_reaches_the_listener_of_its_transport() {
             assert_eq!(stream.rdma().is_some(), transport.facts().moves_data);
         }
     }
-    let unbuilt = Dialer::Rdma.dial("127.0.0.1", port).await.err().unwrap();
+    let unbuilt = Dialer::Rdma.dial("127.0.0.1", Some(port)).await.err().unwrap();
     let is_built = crate::rdma::IS_BUILT;
     assert!(is_built || unbuilt.kind() == io::ErrorKind::Unsupported, "{unbuilt}");
 }
@@ -201,4 +201,45 @@ async fn a_listener_in_memory_refuses_what_it_does_not_accept() {
     assert!(dial("here").await.is_ok(), "there is room again");
     drop(listener);
     assert_eq!(dial("here").await.err().unwrap().kind(), io::ErrorKind::ConnectionRefused);
+}
+
+/// A network that remembers the port of the last connection.
+#[derive(Debug)]
+struct Ports(Transport, parking_lot::Mutex<u16>);
+
+impl Network for Ports {
+    fn connect<'a>(&'a self, _: &'a str, port: u16) -> Connecting<'a> {
+        *self.1.lock() = port;
+        Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) })
+    }
+
+    fn transport(&self) -> Transport {
+        self.0
+    }
+}
+
+#[tokio::test]
+async fn without_a_port_the_usual_one_of_the_transport_is_dialled() {
+    for (transport, usual) in [(Transport::Memory, 445), (Transport::SecureMemory, 443)] {
+        let network = Arc::new(Ports(transport, parking_lot::Mutex::default()));
+        let dialer = Dialer::Memory(Arc::clone(&network) as _);
+        for (port, dialled) in [(None, usual), (Some(445), 445), (Some(4450), 4450)] {
+            assert!(dialer.dial("here", port).await.is_err());
+            assert_eq!(*network.1.lock(), dialled, "{transport:?}");
+        }
+    }
+}
+
+#[test]
+fn an_end_says_which_transport_it_stands_for() {
+    let (plain, secure) = pair(1, addresses());
+    let secure = secure.secure_by_itself();
+    assert_eq!(Stream::Memory(plain).transport(), Transport::Memory);
+    let detached = Stream::Memory(secure).detach().unwrap();
+    assert_eq!(detached.transport(), Transport::SecureMemory);
+    let facts = detached.attach().unwrap().transport().facts();
+    assert_eq!((facts.is_secure, facts.port), (true, 443));
+    for transport in [Transport::Tcp, Transport::Rdma, Transport::Memory] {
+        assert!(!transport.facts().is_secure, "{transport:?}");
+    }
 }

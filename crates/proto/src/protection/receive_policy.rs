@@ -51,6 +51,8 @@ pub struct Request {
     pub protection: Protection,
     /// Connection.Dialect is 3.1.1.
     pub is_3_1_1: bool,
+    /// Connection.AcceptTransportSecurity: the transport encrypts in place of SMB.
+    pub transport_seals: bool,
 }
 
 impl Request {
@@ -89,12 +91,19 @@ impl Request {
         if matches!(self.rule, SignatureRule::Demanded) && self.is_3_1_1 && !session.is_anonymous {
             return Demand::Disconnect;
         }
-        if session.must_sign { Demand::Refusal(Status::ACCESS_DENIED) } else { Demand::Nothing }
+        // MS-SMB2 3.3.5.2.4: an encrypted request needs no signature. Encryption by the transport
+        // stands for that of SMB (MS-SMB2 2.2.3.1.5).
+        if session.must_sign && !self.transport_seals {
+            Demand::Refusal(Status::ACCESS_DENIED)
+        } else {
+            Demand::Nothing
+        }
     }
 }
 
 /// Returns the status with which a request in the clear is refused, if it is: MS-SMB2 3.3.5.2.9.
-/// `session_seals` is Session.EncryptData.
+/// `session_seals` is Session.EncryptData. Encryption by the transport stands for that of SMB: MS-SMB2
+/// 2.2.3.1.5.
 pub const fn refusal_by_session(
     is_sealed: bool,
     session_seals: bool,
@@ -171,7 +180,10 @@ mod tests {
     ];
 
     fn demands(protection: Protection, session: Option<SessionFacts>) -> [Demand; 4] {
-        ALL.map(|rule| Request { rule, protection, is_3_1_1: true }.demand(|| session))
+        ALL.map(|rule| {
+            let request = Request { rule, protection, is_3_1_1: true, transport_seals: false };
+            request.demand(|| session)
+        })
     }
 
     #[test]
@@ -203,8 +215,14 @@ mod tests {
             rule: SignatureRule::Demanded,
             protection: Protection::None,
             is_3_1_1: false,
+            transport_seals: false,
         };
         assert_eq!(older.demand(|| Some(SESSION)), Nothing);
+        // Encryption by the transport stands for that of SMB, but the TREE_CONNECT of 3.1.1 still
+        // proves the negotiation.
+        let secure = |rule| Request { rule, transport_seals: true, is_3_1_1: true, ..older };
+        assert_eq!(secure(SignatureRule::BySession).demand(|| Some(signs)), Nothing);
+        assert_eq!(secure(SignatureRule::Demanded).demand(|| Some(signs)), Disconnect);
     }
 
     #[test]

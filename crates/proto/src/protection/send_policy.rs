@@ -28,19 +28,22 @@ pub struct Request {
     pub must_sign: bool,
     /// There is a Channel.SigningKey. A guest has none.
     pub has_signing_key: bool,
+    /// Connection.AcceptTransportSecurity: the transport encrypts in place of SMB.
+    pub transport_seals: bool,
 }
 
 impl Request {
     /// Returns the protection of the request.
     pub const fn protection(&self) -> Protection {
         // MS-SMB2 3.2.4.1.8: a request is encrypted if the session or the tree connect demands
-        // encryption.
-        if self.session_seals || self.tree_seals {
+        // encryption. MS-SMB2 2.2.3.1.5: encryption by the transport stands for it.
+        if (self.session_seals || self.tree_seals) && !self.transport_seals {
             return Protection::Sealed;
         }
-        // MS-SMB2 3.2.4.1.1: a request is signed if the session signs all requests, or if this one
-        // must be signed.
-        if self.has_signing_key && (self.session_signs || self.must_sign) {
+        // MS-SMB2 3.2.4.1.1: a request is signed if the session signs all requests and it is not
+        // encrypted, or if this one must be signed.
+        let signs = self.session_signs && !self.transport_seals;
+        if self.has_signing_key && (signs || self.must_sign) {
             return Protection::Signed;
         }
         Protection::None
@@ -94,6 +97,8 @@ pub struct Response {
     pub is_binding: bool,
     /// The response stays without a signature, because its client has no key for it.
     pub is_unsigned: bool,
+    /// Connection.AcceptTransportSecurity: the transport encrypts in place of SMB.
+    pub transport_seals: bool,
 }
 
 impl Response {
@@ -106,7 +111,8 @@ impl Response {
             Answer::Notification(tree_seals) => self.session_seals || tree_seals,
             _ => self.session_seals && !self.answer.is_setup(),
         };
-        seals && self.is_smb3
+        // MS-SMB2 2.2.3.1.5: encryption by the transport stands for that of SMB.
+        seals && self.is_smb3 && !self.transport_seals
     }
 
     /// Returns the owner of the key that signs the message, if it is signed: MS-SMB2 3.3.4.1.1.
@@ -121,7 +127,7 @@ impl Response {
         // Clients that demand signatures ignore an unsigned refusal of a request that should have been
         // signed, so it is signed, too. smbd does the same.
         let is_asked = matches!(self.request, Protection::Signed)
-            || (self.session_signs && !self.answer.is_setup());
+            || (self.session_signs && !self.transport_seals && !self.answer.is_setup());
         if self.has_channel_key && (is_asked || is_granted) {
             return Some(Signer::Channel);
         }
@@ -154,6 +160,7 @@ mod tests {
         session_signs: false,
         must_sign: false,
         has_signing_key: true,
+        transport_seals: false,
     };
 
     #[test]
@@ -167,6 +174,12 @@ mod tests {
             (Request { session_seals: true, ..signed }, Protection::Sealed),
             (Request { tree_seals: true, ..signed }, Protection::Sealed),
             (Request { tree_seals: true, has_signing_key: false, ..REQUEST }, Protection::Sealed),
+            // Encryption by the transport stands for that of SMB, but a request that protects the
+            // negotiation is signed in any case.
+            (Request { transport_seals: true, session_seals: true, ..signed }, Protection::None),
+            (Request { transport_seals: true, tree_seals: true, ..REQUEST }, Protection::None),
+            (Request { transport_seals: true, ..signed }, Protection::None),
+            (Request { transport_seals: true, must_sign: true, ..signed }, Protection::Signed),
         ] {
             assert_eq!(request.protection(), protection, "{request:?}");
         }
@@ -182,6 +195,7 @@ mod tests {
         has_channel_key: true,
         is_binding: false,
         is_unsigned: false,
+        transport_seals: false,
     };
 
     #[test]
@@ -213,6 +227,13 @@ mod tests {
             (Response { answer: Answer::Notification(true), ..RESPONSE }, true),
             (Response { answer: Answer::Notification(false), ..seals }, true),
             (Response { answer: Answer::Notification(true), is_smb3: false, ..seals }, false),
+            (Response { transport_seals: true, ..seals }, false),
+            (
+                Response { answer: Answer::Notification(true), transport_seals: true, ..seals },
+                false,
+            ),
+            // An encrypted request is answered encrypted over any transport.
+            (Response { request: Protection::Sealed, transport_seals: true, ..RESPONSE }, true),
         ] {
             assert_eq!(response.is_sealed(), is_sealed, "{response:?}");
         }
@@ -235,6 +256,8 @@ mod tests {
             (Response { has_channel_key: false, ..must_sign }, None),
             (Response { is_unsigned: true, ..must_sign }, None),
             (Response { request: Protection::Sealed, ..must_sign }, None),
+            (Response { transport_seals: true, ..must_sign }, None),
+            (Response { transport_seals: true, ..asked }, Some(Signer::Channel)),
             (Response { answer: Answer::Interim, ..must_sign }, None),
             (Response { answer: Answer::Notification(false), ..must_sign }, None),
             (Response { session_signs: true, ..round }, None),
@@ -244,6 +267,7 @@ mod tests {
             (Response { request: Protection::Sealed, ..RESPONSE }, None),
             (ended, Some(Signer::Channel)),
             (Response { session_seals: true, ..ended }, Some(Signer::Channel)),
+            (Response { transport_seals: true, ..ended }, Some(Signer::Channel)),
             (round, None),
             (binding, Some(Signer::Session)),
             (Response { answer: logon(Status::ACCESS_DENIED), ..binding }, Some(Signer::Session)),

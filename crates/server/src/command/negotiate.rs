@@ -8,7 +8,9 @@ use frevo_proto::{Dialect, Negotiated as Terms};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::negotiate::{self, GlobalCapabilities as Capabilities, SecurityMode};
 use frevo_wire::dtyp::FileTime;
-use frevo_wire::negotiate_context::{self as context, NegotiateContext, NegotiateContextType};
+use frevo_wire::negotiate_context::{
+    self as context, NegotiateContext, NegotiateContextType, TransportCapabilityFlags,
+};
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 
 use crate::base::limits::MAX_IO_SINGLE_CREDIT;
@@ -47,7 +49,8 @@ pub(crate) fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respon
     // The server's RDMA counts for TCP connections as well, because a client uses the terms of its
     // first connection for all its connections to this server.
     let has_rdma = rq.connection.moves_data() || rq.server().listens_for_rdma();
-    let chosen = Chosen::from(settings, has_rdma, dialect, &request)
+    let transport = Capable { rdma: has_rdma, security: is_secure(rq.connection) };
+    let chosen = Chosen::from(settings, transport, dialect, &request)
         .inspect_err(|status| tell_refused(rq, *status))?;
     let negotiated = settle(rq.connection, dialect, &request, &chosen);
     let mut salt = [0; SALT];
@@ -59,6 +62,22 @@ pub(crate) fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respon
     }
     rq.connection.settle(negotiated);
     Ok(Status::SUCCESS)
+}
+
+/// The capabilities of the server that depend on transports.
+#[derive(Clone, Copy)]
+struct Capable {
+    /// IsRDMATransformSupported
+    rdma: bool,
+    /// IsTransportCapabilitiesSupported, DisableEncryptionOverSecureTransport, and a transport that
+    /// encrypts by itself.
+    security: bool,
+}
+
+/// True if the server leaves encryption to the transport of this connection. Over another transport
+/// it ignores SMB2_TRANSPORT_CAPABILITIES.
+fn is_secure(connection: &ConnectionInfo) -> bool {
+    connection.settings.transport_security && connection.transport.facts().is_secure
 }
 
 /// Writes a log line about a NEGOTIATE that breaks a rule of MS-SMB2 3.3.5.4.
@@ -95,16 +114,23 @@ struct Chosen {
     signing: Option<SigningAlgorithm>,
     /// The transforms in common, if the client knows of them.
     rdma_transforms: Option<RdmaTransforms>,
+    /// The answer to SMB2_TRANSPORT_CAPABILITIES, if it was processed.
+    transport: Option<TransportCapabilityFlags>,
     posix: bool,
 }
 
 impl Chosen {
-    const NOTHING: Self =
-        Self { encryption: None, signing: None, rdma_transforms: None, posix: false };
+    const NOTHING: Self = Self {
+        encryption: None,
+        signing: None,
+        rdma_transforms: None,
+        transport: None,
+        posix: false,
+    };
 
     fn from(
         settings: &Settings,
-        has_rdma: bool,
+        transport: Capable,
         dialect: Dialect,
         request: &negotiate::Request<'_>,
     ) -> Result<Self, Status> {
@@ -143,7 +169,12 @@ impl Chosen {
                     let common = settings.signing_algorithms.iter().find(offered).copied();
                     chosen.signing = Some(common.unwrap_or(SigningAlgorithm::AesCmac));
                 }
-                NegotiateContext::RdmaTransform(ids) if has_rdma => {
+                // MS-SMB2 3.3.5.4: Connection.AcceptTransportSecurity.
+                NegotiateContext::Transport(flags) if transport.security => {
+                    let accepted = TransportCapabilityFlags::ACCEPT_TRANSPORT_LEVEL_SECURITY;
+                    chosen.transport = Some(*flags & accepted);
+                }
+                NegotiateContext::RdmaTransform(ids) if transport.rdma => {
                     if ids.is_empty() {
                         return Err(Status::INVALID_PARAMETER);
                     }
@@ -169,6 +200,9 @@ impl Chosen {
         if let Some(cipher) = self.encryption {
             let id = cipher.map_or(context::Cipher::NONE, |c| context::Cipher(c.id()));
             contexts.push(NegotiateContext::Encryption(vec![id]));
+        }
+        if let Some(flags) = self.transport {
+            contexts.push(NegotiateContext::Transport(flags));
         }
         if let Some(transforms) = self.rdma_transforms {
             contexts.push(NegotiateContext::RdmaTransform(transforms.ids()));
@@ -265,6 +299,7 @@ fn settle(
         server_capabilities: capabilities,
         server_security_mode: security_mode(settings),
         posix: chosen.posix,
+        accepts_transport_security: chosen.transport.is_some_and(|flags| !flags.is_empty()),
     }
 }
 

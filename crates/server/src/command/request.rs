@@ -168,6 +168,11 @@ impl Request<'_> {
         lease::settled(&self.cancellation, cell, actor)
     }
 
+    /// True if nobody on the way can read the request: SMB or the transport has encrypted it.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.encrypted || self.connection.accepts_transport_security()
+    }
+
     /// True for a response without signature and seal: its file data may go to the socket
     /// without entering user space.
     pub(crate) fn response_is_bare(&self) -> bool {

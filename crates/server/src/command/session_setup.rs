@@ -213,10 +213,11 @@ fn abandon(rq: &Request<'_>, connection: &Connection, session: &Session, purpose
 /// MS-SMB2 3.3.5.5: a client that cannot encrypt is told at once.
 fn check_encryption(rq: &Request<'_>) -> Result<(), Status> {
     let negotiated = rq.connection.negotiated()?;
-    let able = negotiated.terms.is_smb3()
+    let seals = negotiated.terms.is_smb3()
         && negotiated.terms.cipher.is_some()
         && (negotiated.terms.is_3_1_1()
             || negotiated.client_capabilities.contains(Capabilities::ENCRYPTION));
+    let able = seals || negotiated.accepts_transport_security;
     if rq.connection.settings.encryption == Encryption::Required && !able {
         rq.tell(|left_out| {
             tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
@@ -252,7 +253,7 @@ fn find(
     // MS-SMB2 3.3.5.2.9: a session that encrypts refuses an unencrypted SESSION_SETUP, except one
     // that binds a channel.
     if channel.session.security().is_some_and(|security| security.encrypt_data)
-        && !rq.encrypted
+        && !rq.is_sealed()
         && rq.connection.is_smb3()
     {
         return Err(Status::ACCESS_DENIED.into());
@@ -433,6 +434,10 @@ fn finish(
             out.leave_unsigned();
             SessionFlags::IS_NULL
         }
+        // MS-SMB2 2.2.3.1.5: where the transport encrypts, SMB does not, so the client is not told
+        // to. Another connection of the session may be over another transport, so the session
+        // remembers the demand.
+        _ if rq.connection.accepts_transport_security() => SessionFlags::EMPTY,
         _ if session.security().is_some_and(|s| s.encrypt_data) => SessionFlags::ENCRYPT_DATA,
         _ => SessionFlags::EMPTY,
     };
@@ -484,7 +489,8 @@ fn establish(
         return Err(Status::USER_SESSION_DELETED);
     }
     let sealing_key = keys.sealing_key(Sender::Server).map(Arc::new);
-    let encrypt_data = settings.encryption == Encryption::Required && sealing_key.is_some();
+    let is_sealable = sealing_key.is_some() || negotiated.accepts_transport_security;
+    let encrypt_data = settings.encryption == Encryption::Required && is_sealable;
     let asked = negotiated.client_security_mode | request.security_mode;
     // Deviation: signing is never required of an anonymous session, because its client signs
     // nothing (MS-SMB2 3.2.5.3.1), and everyone knows its key.
@@ -595,10 +601,11 @@ fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
         Purpose::Renew => "renew",
         Purpose::Bind => "bind",
     };
-    let sealed = session.security().is_some_and(|s| s.encrypt_data);
+    let by_transport = negotiated.accepts_transport_security;
+    let sealed = by_transport || session.security().is_some_and(|s| s.encrypt_data);
     // Sealed and anonymous sessions sign nothing, and others what their client signs, if they need not.
     let signing = match session.security() {
-        Some(security) if security.signing_required => {
+        Some(security) if security.signing_required && !by_transport => {
             signing_name(negotiated.terms.signing_algorithm)
         }
         _ if sealed || session.is_anonymous() => "none",

@@ -15,6 +15,7 @@ use crate::base::pools::blocking_pool::BlockingPool;
 use crate::command::audited;
 use crate::command::request::Request;
 use crate::command::response::Response;
+use crate::objects::connection_info::Negotiated;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::objects::session::Identity;
 use crate::objects::settings::Encryption;
@@ -205,8 +206,8 @@ fn take_use(rq: &Request<'_>, share: &Share, identity: &Identity) -> Result<Use,
 /// MS-SMB2 3.3.5.7: ACCESS_DENIED, which only a caller who may use the share is told.
 fn check_encryption(rq: &Request<'_>, share: &Share) -> Result<(), Status> {
     let required = share.encrypt || rq.connection.settings.encryption == Encryption::Required;
-    let able = rq.connection.is_smb3()
-        && rq.connection.negotiated().is_ok_and(|n| n.terms.cipher.is_some());
+    let seals = |n: &Negotiated| n.terms.cipher.is_some() || n.accepts_transport_security;
+    let able = rq.connection.is_smb3() && rq.connection.negotiated().is_ok_and(seals);
     if required && !able {
         rq.tell(|left_out| {
             tracing::warn!(target: "frevo::tree", peer = %rq.connection.peer, share = %share.name,
@@ -228,7 +229,9 @@ fn share_flags(rq: &Request<'_>, share: &Share) -> ShareFlags {
         // As on Windows, the data of pipes must not be cached.
         Target::Pipes => ShareFlags::NO_CACHING,
     };
-    if share.encrypt && rq.connection.is_smb3() {
+    // MS-SMB2 2.2.3.1.5: where the transport encrypts, SMB does not.
+    let by_transport = rq.connection.accepts_transport_security();
+    if share.encrypt && rq.connection.is_smb3() && !by_transport {
         flags |= ShareFlags::ENCRYPT_DATA;
     }
     if share.hide_unreadable {

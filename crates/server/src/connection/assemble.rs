@@ -209,6 +209,7 @@ impl Assembly {
             has_channel_key: channel.is_some_and(|channel| channel.signing_key().is_some()),
             is_binding: out.binding().is_some(),
             is_unsigned: out.is_unsigned(),
+            transport_seals: connection.info.accepts_transport_security(),
         }
     }
 
@@ -418,6 +419,7 @@ pub(super) fn send_interim(
         has_channel_key: false,
         is_binding: false,
         is_unsigned: false,
+        transport_seals: connection.info.accepts_transport_security(),
     };
     let guard = match seal.filter(|_| rule.is_sealed()) {
         None => ReplyGuard::None,

@@ -51,6 +51,7 @@ impl Connection {
             has_channel_key: channel.signing_key().is_some(),
             is_binding: false,
             is_unsigned: false,
+            transport_seals: self.info.accepts_transport_security(),
         };
         let guard = if rule.is_sealed() { ReplyGuard::Sealed(&channel) } else { ReplyGuard::None };
         let frame = match self.protect_now(frame, guard) {

@@ -106,6 +106,7 @@ impl Connection {
             found.operations[0] = Some(operation);
         }
         if row.tree {
+            let sealed = sealed || self.info.accepts_transport_security();
             let looked = look_up_tree(&session, header, row, sealed, &mut found).and_then(|()| {
                 self.look_up_open(&session, message, header, row, inherited, &mut found)
             });

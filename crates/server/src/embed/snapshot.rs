@@ -290,8 +290,11 @@ fn session_status(session: &Session, entries: &[Entry]) -> SessionStatus {
     let algorithm = first.and_then(|entry| entry.connection.negotiated().ok());
     let algorithm = algorithm.map(|negotiated| signing_name(negotiated.terms.signing_algorithm));
     let security = session.security();
-    let is_signed = security.is_some_and(|security| security.signing_required);
+    let by_transport =
+        first.is_some() && sorted.iter().all(|entry| entry.connection.accepts_transport_security());
+    let is_signed = security.is_some_and(|security| security.signing_required) && !by_transport;
     let is_sealed = security.is_some_and(|security| security.encrypt_data);
+    let cipher = session.cipher.filter(|_| is_sealed).map(cipher_name);
     let idle = sorted.iter().map(|entry| entry.activity.idle(now)).min();
     SessionStatus {
         id: hex(session.id),
@@ -300,7 +303,7 @@ fn session_status(session: &Session, entries: &[Entry]) -> SessionStatus {
         }),
         dialect: dialect_name(session.dialect),
         signing: algorithm.filter(|_| is_signed),
-        encryption: session.cipher.filter(|_| is_sealed).map(cipher_name),
+        encryption: if by_transport { Some("transport") } else { cipher },
         expired: session.state() == State::Expired,
         since: sorted.iter().map(|entry| seconds(entry.since)).min().unwrap_or(0),
         idle_ms: u64::try_from(idle.unwrap_or(Duration::ZERO).as_millis()).unwrap_or(u64::MAX),

@@ -37,7 +37,7 @@ impl Peer {
         let client = rq.connection.negotiated().map_or_else(|_| Guid::default(), |n| n.client_guid);
         let Source { session, peer: address } = rq.source();
         let (server, local) = (Arc::clone(rq.server()), rq.connection.local);
-        Self { server, address, local, client, session, is_sealed: rq.encrypted }
+        Self { server, address, local, client, session, is_sealed: rq.is_sealed() }
     }
 
     /// A client of TCP.

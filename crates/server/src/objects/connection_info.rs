@@ -61,6 +61,8 @@ pub(crate) struct Negotiated {
     pub server_security_mode: SecurityMode,
     /// True when client and server use the POSIX extensions.
     pub posix: bool,
+    /// Connection.AcceptTransportSecurity: the transport encrypts, and SMB does not.
+    pub accepts_transport_security: bool,
 }
 
 /// Faults that a client may switch on when `Settings::test_hooks` is set.
@@ -151,6 +153,11 @@ impl ConnectionInfo {
     /// True for a dialect of the 3.x family.
     pub(crate) fn is_smb3(&self) -> bool {
         self.negotiated.get().is_some_and(|n| n.terms.is_smb3())
+    }
+
+    /// Connection.AcceptTransportSecurity: what must be encrypted or signed needs neither here.
+    pub(crate) fn accepts_transport_security(&self) -> bool {
+        self.negotiated.get().is_some_and(|n| n.accepts_transport_security)
     }
 
     /// Connection.SupportsMultiCredit

@@ -82,6 +82,9 @@ pub struct Settings {
     pub encryption: Encryption,
     /// Signing.
     pub signing: Signing,
+    /// A connection over a transport that encrypts by itself is neither encrypted nor signed again,
+    /// if the client wishes it: DisableEncryptionOverSecureTransport. TCP and SMB Direct are none.
+    pub transport_security: bool,
     /// Ciphers, best first.
     pub ciphers: Vec<Cipher>,
     /// Signing algorithms of 3.1.1, best first.
@@ -145,6 +148,8 @@ impl Default for Settings {
             max_dialect: Dialect::SMB_3_1_1,
             encryption: Encryption::Required,
             signing: Signing::Required,
+            // Windows: Windows 11 and Windows Server 2022 set it (MS-SMB2 3.1.3, note 95).
+            transport_security: true,
             ciphers: vec![
                 Cipher::Aes128Gcm,
                 Cipher::Aes256Gcm,

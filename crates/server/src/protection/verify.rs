@@ -45,7 +45,8 @@ pub(crate) fn verify(keys: &Keyring<'_>, claim: Claim<'_>) -> Result<(), Refusal
         false => Protection::None,
     };
     let is_3_1_1 = keys.info.dialect() == Dialect::SMB_3_1_1;
-    let request = receive_policy::Request { rule, protection, is_3_1_1 };
+    let transport_seals = keys.info.accepts_transport_security();
+    let request = receive_policy::Request { rule, protection, is_3_1_1, transport_seals };
     let mut channel = None;
     let demand = request.demand(|| {
         channel = keys.channel(header.session_id);
@@ -161,7 +162,8 @@ pub(crate) fn check_session(
         State::InProgress | State::Closed => return Err(Status::USER_SESSION_DELETED.into()),
     }
     let seals = session.security().is_some_and(|security| security.encrypt_data);
-    match receive_policy::refusal_by_session(sealed, seals, info.is_smb3()) {
+    let is_sealed = sealed || info.accepts_transport_security();
+    match receive_policy::refusal_by_session(is_sealed, seals, info.is_smb3()) {
         None => Ok(()),
         Some(status) => {
             tell_unsealed(info, session);

@@ -32,6 +32,8 @@ pub struct Offer {
     pub posix: bool,
     /// RDMATransformIds, if there are any.
     pub rdma_transforms: Vec<u16>,
+    /// Flags of SMB2_TRANSPORT_CAPABILITIES, if it is sent.
+    pub transport: Option<u32>,
 }
 
 impl Default for Offer {
@@ -44,6 +46,7 @@ impl Default for Offer {
             security_mode: SecurityMode::SIGNING_ENABLED,
             posix: false,
             rdma_transforms: Vec::new(),
+            transport: None,
         }
     }
 }
@@ -63,6 +66,10 @@ impl Offer {
             if !self.ciphers.is_empty() {
                 let ciphers = self.ciphers.iter().map(|id| context::Cipher(*id)).collect();
                 contexts.push(NegotiateContext::Encryption(ciphers));
+            }
+            if let Some(flags) = self.transport {
+                let flags = context::TransportCapabilityFlags(flags);
+                contexts.push(NegotiateContext::Transport(flags));
             }
             if !self.rdma_transforms.is_empty() {
                 let ids = self.rdma_transforms.iter().map(|id| context::RdmaTransformId(*id));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_auth::{Account, Accounts, NtHash};
-use frevo_net::memory;
+use frevo_net::memory::{self, MemoryStream};
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
 use frevo_posix::{PosixOptions, PosixVfs};
@@ -163,11 +163,19 @@ impl World {
         self.connect_from(Ipv4Addr::LOCALHOST.into()).expect("admitted")
     }
 
+    /// A new connection over a transport that encrypts by itself.
+    pub fn connect_securely(&self) -> Peer {
+        let (ours, theirs) = ends(Ipv4Addr::LOCALHOST.into());
+        self.serve(ours.secure_by_itself(), theirs.secure_by_itself()).expect("admitted")
+    }
+
     /// A new connection, as the listener would take or refuse it.
     pub fn connect_from(&self, address: IpAddr) -> Option<Peer> {
-        let client = SocketAddr::new(address, 50_000);
-        let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 445);
-        let (ours, theirs) = memory::pair(PIPE, [client, server]);
+        let (ours, theirs) = ends(address);
+        self.serve(ours, theirs)
+    }
+
+    fn serve(&self, ours: MemoryStream, theirs: MemoryStream) -> Option<Peer> {
         let connection = self.embedded.serve_connection(theirs).ok()?;
         self.tasks.borrow_mut().push(tokio::task::spawn_local(connection));
         let number = self.next_guid.get();
@@ -252,6 +260,13 @@ impl World {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
+}
+
+/// The ends of a connection from `address`.
+fn ends(address: IpAddr) -> (MemoryStream, MemoryStream) {
+    let client = SocketAddr::new(address, 50_000);
+    let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 445);
+    memory::pair(PIPE, [client, server])
 }
 
 /// An innocent user with a session, a file, and a handle with a lock.

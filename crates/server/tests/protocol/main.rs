@@ -20,6 +20,7 @@ mod logged;
 mod negotiation;
 mod off_core;
 mod protected;
+mod secure_transport;
 mod sessions;
 mod sharing;
 mod unbuffered;

@@ -1,0 +1,44 @@
+//! The listeners of a server over all transports.
+//!
+//! Each transport has its place in two steps, before and after the process is confined. Before, sockets
+//! are made, because a confined process makes none (ARCHITECTURE.md, decision 7). After, devices are
+//! opened whose driver takes calls only with the credentials with which they were opened: confinement
+//! changes those.
+
+use std::os::fd::OwnedFd;
+
+use frevo_net::transport::Listener;
+
+use super::listen::ListeningSockets;
+use super::plan::Plan;
+use super::rdma;
+use crate::arguments::Serve;
+use crate::exit::Failure;
+
+/// The listeners of all transports, of which some are not open yet.
+pub(super) struct Listeners {
+    /// The TCP sockets.
+    pub(super) sockets: ListeningSockets,
+}
+
+impl Listeners {
+    /// Makes what a confined process cannot make: sockets, of which those of an earlier server,
+    /// `replaced`, are used where their address is wanted, and code that has to be loaded.
+    pub(super) fn prepare(plan: &Plan, replaced: Vec<OwnedFd>) -> Result<Self, Failure> {
+        let sockets = ListeningSockets::open(&plan.config.server.listen, replaced)?;
+        rdma::prepare(plan)?;
+        Ok(Self { sockets })
+    }
+
+    /// Opens the devices, after the process was confined, and returns all listeners.
+    pub(super) fn open(
+        &mut self,
+        plan: &Plan,
+        arguments: &Serve,
+    ) -> Result<Vec<Listener>, Failure> {
+        let tcp = std::mem::take(&mut self.sockets.listeners);
+        let mut all: Vec<Listener> = tcp.into_iter().map(Listener::from).collect();
+        all.extend(rdma::listen(plan, arguments, &self.sockets.addresses)?.map(Listener::from));
+        Ok(all)
+    }
+}
