@@ -4,7 +4,7 @@
 //! simulator's model of etcd stand on the same values, and on the trait [`engine::Engine`].
 //! [`json`] is the coding of etcd's gateway, as bytes and values.
 //!
-//! This crate does no I/O.
+//! Without its features this crate does no I/O. The feature `client` adds the client of a real etcd.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -26,7 +26,11 @@
 )]
 
 extern crate alloc;
+#[cfg(feature = "client")]
+extern crate std;
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod engine;
 pub mod json;
 pub mod limits;
