@@ -8,6 +8,7 @@ mod arena;
 mod auth;
 mod choices;
 mod codec;
+mod compressed_data;
 mod compression;
 mod discovery;
 mod disk;
@@ -38,6 +39,7 @@ mod transforms;
 
 pub use auth::{acceptor, initiator};
 pub use codec::codec;
+pub use compressed_data::compressed_data;
 pub use compression::compression;
 pub use discovery::wsd;
 pub use disk::{afp_info, disk};

@@ -1,0 +1,205 @@
+//! Plain LZ77: MS-XCA 2.3 and 2.4.
+
+use crate::Malformed;
+use crate::cursor::{Expanded, Input, Output};
+use crate::matches::{Positions, Reach};
+
+/// The largest distance of a match, in bytes.
+const DISTANCE_MAX: usize = 8192;
+
+/// The shortest match that the format has, in bytes.
+const LENGTH_MIN: usize = 3;
+
+/// Bytes from which on nothing is compressed: positions are kept in 32 bits.
+pub const INPUT_BYTES_MAX: usize = 1 << 30;
+
+/// A compressor, with memory that it uses again.
+#[derive(Debug)]
+pub struct Compressor {
+    positions: Positions<13>,
+}
+
+impl Default for Compressor {
+    fn default() -> Self {
+        Self { positions: Positions::new() }
+    }
+}
+
+impl Compressor {
+    /// Compresses `input` into `output`. Returns the number of bytes written; None if they would be
+    /// more than `output` has, or if `input` has more than [`INPUT_BYTES_MAX`].
+    pub fn compress(&mut self, input: &[u8], output: &mut [u8]) -> Option<usize> {
+        if input.len() > INPUT_BYTES_MAX {
+            return None;
+        }
+        self.positions.clear();
+        let mut encoder = Encoder::new(output)?;
+        let mut done = 0usize;
+        let reach = Reach { begin: 0, end: input.len(), distance: DISTANCE_MAX };
+        while let Some(found) = self.positions.next(input, done, reach) {
+            encoder.literals(input, done, found.at.saturating_sub(done))?;
+            encoder.repeat(found.distance, found.length)?;
+            done = found.at.saturating_add(found.length);
+            self.positions.note(input, done.saturating_sub(2));
+        }
+        encoder.literals(input, done, input.len().saturating_sub(done))?;
+        encoder.finish()
+    }
+}
+
+/// The writer of the format. All methods return None when the output is full.
+struct Encoder<'a> {
+    output: Output<'a>,
+    /// A bit for each literal or match since `flags_at`, the last one lowest.
+    flags: u32,
+    count: u32,
+    /// The place for the flags.
+    flags_at: usize,
+    /// The byte whose upper half is free for a length.
+    half_at: Option<usize>,
+}
+
+impl<'a> Encoder<'a> {
+    fn new(output: &'a mut [u8]) -> Option<Self> {
+        let mut output = Output::new(output);
+        let flags_at = output.skip(4)?;
+        Some(Self { output, flags: 0, count: 0, flags_at, half_at: None })
+    }
+
+    /// Writes `count` bytes of `input` from `at` on as they are.
+    fn literals(&mut self, input: &[u8], mut at: usize, mut count: usize) -> Option<()> {
+        while count > 0 {
+            let room = 32u32.wrapping_sub(self.count);
+            let now = count.min(room as usize);
+            self.output.copy_few(input, at, now)?;
+            self.flags = self.flags.checked_shl(now as u32).unwrap_or(0);
+            self.count = self.count.wrapping_add(now as u32);
+            self.end_flags()?;
+            at = at.wrapping_add(now);
+            count = count.wrapping_sub(now);
+        }
+        Some(())
+    }
+
+    /// Writes a match of at least [`LENGTH_MIN`] bytes.
+    fn repeat(&mut self, distance: usize, length: usize) -> Option<()> {
+        let length = length.saturating_sub(LENGTH_MIN);
+        let word = (distance.saturating_sub(1) << 3 | length.min(7)) as u16;
+        self.output.put(word.to_le_bytes())?;
+        if let Some(more) = length.checked_sub(7) {
+            self.half(more.min(15) as u8)?;
+            if let Some(still) = more.checked_sub(15) {
+                self.long(still, length)?;
+            }
+        }
+        self.flags = self.flags << 1 | 1;
+        self.count = self.count.wrapping_add(1);
+        self.end_flags()
+    }
+
+    /// Writes four bits of a length: two of them share a byte.
+    fn half(&mut self, bits: u8) -> Option<()> {
+        match self.half_at.take() {
+            Some(at) => self.output.add_bits(at, bits << 4),
+            None => {
+                self.half_at = Some(self.output.at());
+                self.output.put([bits])
+            }
+        }
+    }
+
+    /// Writes the rest of a length that four bits do not hold.
+    fn long(&mut self, rest: usize, length: usize) -> Option<()> {
+        if rest < 255 {
+            return self.output.put([rest as u8]);
+        }
+        self.output.put([255])?;
+        match u16::try_from(length) {
+            Ok(short) => self.output.put(short.to_le_bytes()),
+            Err(_) => {
+                self.output.put([0, 0])?;
+                self.output.put(u32::try_from(length).ok()?.to_le_bytes())
+            }
+        }
+    }
+
+    /// Writes the flags if there are 32.
+    fn end_flags(&mut self) -> Option<()> {
+        if self.count == 32 {
+            self.output.set(self.flags_at, self.flags.to_le_bytes())?;
+            self.flags_at = self.output.skip(4)?;
+            (self.flags, self.count) = (0, 0);
+        }
+        Some(())
+    }
+
+    /// Writes the last flags, whose rest is ones. Returns the number of bytes.
+    fn finish(mut self) -> Option<usize> {
+        let rest = 32u32.wrapping_sub(self.count);
+        let ones = u32::MAX.checked_shr(self.count).unwrap_or(0);
+        let flags = self.flags.checked_shl(rest).unwrap_or(0) | ones;
+        self.output.set(self.flags_at, flags.to_le_bytes())?;
+        Some(self.output.at())
+    }
+}
+
+/// Expands `input` to exactly the bytes of `output`.
+///
+/// # Errors
+/// If `input` is not LZ77 of as many bytes.
+pub fn expand(input: &[u8], output: &mut [u8]) -> Result<(), Malformed> {
+    let (mut input, mut output) = (Input::new(input), Expanded::new(output));
+    let mut half = None;
+    loop {
+        let mut flags = input.u32()?;
+        let mut left = 32u32;
+        loop {
+            // Literals up to the next match, which may be none: to ask would cost more than it saves.
+            let literals = flags.leading_zeros().min(left);
+            output.copy_few(&mut input, literals as usize)?;
+            left = left.wrapping_sub(literals);
+            if left == 0 {
+                break;
+            }
+            flags = flags.wrapping_shl(literals);
+            if input.left() == 0 {
+                return if output.is_full() { Ok(()) } else { Err(Malformed) };
+            }
+            let word = usize::from(input.u16()?);
+            let length = match word & 7 {
+                7 => long_length(&mut input, &mut half)?,
+                short => short.wrapping_add(LENGTH_MIN),
+            };
+            output.repeat((word >> 3).wrapping_add(1), length)?;
+            flags <<= 1;
+            left = left.wrapping_sub(1);
+        }
+    }
+}
+
+/// Reads the length of a match whose three bits do not hold it.
+fn long_length(input: &mut Input<'_>, half: &mut Option<u8>) -> Result<usize, Malformed> {
+    let bits = match half.take() {
+        Some(upper) => upper,
+        None => {
+            let both = input.u8()?;
+            *half = Some(both >> 4);
+            both & 15
+        }
+    };
+    let length = match bits {
+        15 => match input.u8()? {
+            255 => {
+                let length = match input.u16()? {
+                    0 => input.u32()?,
+                    length => u32::from(length),
+                };
+                // The four bits and the byte hold what is shorter.
+                (length >= 15 + 7).then_some(length as usize).ok_or(Malformed)?
+            }
+            byte => usize::from(byte).saturating_add(15 + 7),
+        },
+        bits => usize::from(bits).saturating_add(7),
+    };
+    Ok(length.saturating_add(LENGTH_MIN))
+}
