@@ -12,6 +12,8 @@ mod asked_again;
 #[path = "leases/channels.rs"]
 mod channels;
 mod client;
+#[path = "leases/crowds.rs"]
+mod crowds;
 #[path = "leases/directories.rs"]
 mod directories;
 #[path = "leases/folders.rs"]
@@ -25,7 +27,7 @@ use client::files::{close_draft, write_draft};
 use client::peer::async_id;
 use client::world::EXCLUSIVE;
 use client::*;
-use frevo_server::internal::limits::WAITING_PER_CONNECTION;
+use frevo_server::internal::limits::{BREAKS_PASSED_ON, WAITING_PER_CONNECTION};
 use frevo_server::internal::state::client_id;
 use frevo_wire::command::create::{
     self, CreateDisposition, CreateOptions, OplockLevel, ShareAccess,

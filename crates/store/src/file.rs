@@ -7,6 +7,7 @@ use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 
 use crate::byte_range::ByteRanges;
+use crate::crowd::{Crowd, Keyed};
 use crate::lease::{
     self, Actor, Break, Cause, Contention, Granted, LeaseKey, LeaseOwner, LeaseState, Oplocks,
     Room, Route, Wish,
@@ -14,7 +15,7 @@ use crate::lease::{
 use crate::limits::OPENS_PER_FILE;
 use crate::name::{FolderId, Link, Name};
 use crate::open_id::OpenId;
-use crate::share_mode::{Claim, Sharing, Verdict};
+use crate::share_mode::{Claim, Claims, Sharing, Verdict};
 use crate::vfs::{FileKey, Vfs};
 
 /// A new Open's demands on its file.
@@ -71,6 +72,14 @@ struct Entry {
     unlinks: bool,
 }
 
+impl Keyed for Entry {
+    type Key = OpenId;
+
+    fn key(&self) -> OpenId {
+        self.id
+    }
+}
+
 /// A name that goes with the last close (Link.IsDeleted).
 #[derive(Debug)]
 struct Doomed {
@@ -106,14 +115,24 @@ pub(crate) struct Attached {
     pub(crate) holds: bool,
 }
 
+impl Keyed for Attached {
+    type Key = OpenId;
+
+    fn key(&self) -> OpenId {
+        self.id
+    }
+}
+
 /// The shared state of one open file.
 #[derive(Debug)]
 pub struct File {
     key: FileKey,
     first: Link,
-    opens: Vec<Entry>,
+    opens: Crowd<Entry>,
+    /// The claims of `opens`.
+    claims: Claims,
     /// Opens of the file's named streams, each of which also has a cell of its own.
-    pub(crate) streams: Vec<Attached>,
+    pub(crate) streams: Crowd<Attached>,
     doomed: Vec<Doomed>,
     retired: bool,
     /// The file's byte-range locks.
@@ -127,8 +146,9 @@ impl File {
         Self {
             key,
             first,
-            opens: Vec::new(),
-            streams: Vec::new(),
+            opens: Crowd::new(),
+            claims: Claims::NONE,
+            streams: Crowd::new(),
             doomed: Vec::new(),
             retired: false,
             ranges: ByteRanges::EMPTY,
@@ -154,11 +174,10 @@ impl File {
     }
 
     fn link_of(&self, id: OpenId) -> &Link {
-        if let Some(entry) = self.opens.iter().find(|e| e.id == id) {
+        if let Some(entry) = self.opens.find(id) {
             return entry.link.as_ref().unwrap_or(&self.first);
         }
-        let attached = self.streams.iter().find(|attached| attached.id == id);
-        attached.map_or(&self.first, |attached| &attached.link)
+        self.streams.find(id).map_or(&self.first, |attached| &attached.link)
     }
 
     /// Returns every name of the file that is stored here.
@@ -289,6 +308,7 @@ impl File {
         }
         let Admission { id, delete_on_close, lease, .. } = a;
         let claim = Claim { access: a.granted, ..claim };
+        self.claims.add(claim);
         self.opens.push(Entry { id, claim, lease, delete_on_close, link: other, unlinks: false });
         Ok((Admitted::In, contention))
     }
@@ -311,8 +331,9 @@ impl File {
         let owner = wish.owner();
         let others = self.opens.iter().filter(|e| e.id != id);
         let mut others = others.filter(|e| owner.is_none() || e.lease != owner);
-        let counts =
-            |e: &Entry| !lease::is_stat(e.claim.access, false) || self.oplocks.has_promise(e.id);
+        let counts = |e: &Entry| {
+            !lease::is_stat(e.claim.access, false) || self.oplocks.has_promise(e.id, e.lease)
+        };
         let room = Room {
             is_shared: others.any(counts),
             // MS-FSA 2.1.5.18: read caching is not granted if a byte range within the allocated
@@ -340,7 +361,7 @@ impl File {
 
     /// Returns the lease that an Open belongs to.
     pub fn lease_of(&self, id: OpenId) -> Option<LeaseOwner> {
-        self.opens.iter().find(|e| e.id == id).and_then(|e| e.lease)
+        self.opens.find(id).and_then(|e| e.lease)
     }
 
     /// Returns the Opens that belong to a lease.
@@ -361,11 +382,7 @@ impl File {
 
     /// Compares `claim` with the claims of all Opens except `except`.
     pub fn contender(&self, claim: Claim, except: Option<OpenId>) -> Verdict {
-        let clash = self
-            .opens
-            .iter()
-            .any(|e| Some(e.id) != except && e.claim.beside(claim) == Verdict::Violation);
-        if clash { Verdict::Violation } else { Verdict::Compatible }
+        self.claims.beside(claim, except.and_then(|id| self.claim_of(id)))
     }
 
     /// True if every Open but `id` that touches data shares deletion.
@@ -412,7 +429,7 @@ impl File {
 
     /// Clears FILE_DELETE_ON_CLOSE of `id`.
     pub fn forget_delete_on_close(&mut self, id: OpenId) {
-        if let Some(e) = self.opens.iter_mut().find(|e| e.id == id) {
+        if let Some(e) = self.opens.find_mut(id) {
             e.delete_on_close = false;
         }
     }
@@ -420,19 +437,19 @@ impl File {
     /// Returns whether closing `id` deletes its link, and whether this may be the close that it goes
     /// with.
     pub fn deletion_of(&self, id: OpenId) -> (bool, bool) {
-        let on_close = self.opens.iter().any(|e| e.id == id && e.delete_on_close);
+        let on_close = self.opens.find(id).is_some_and(|e| e.delete_on_close);
         (on_close, self.is_going(id))
     }
 
     /// Returns the access and sharing of `id` that share modes compare.
     pub fn claim_of(&self, id: OpenId) -> Option<Claim> {
-        self.opens.iter().find(|e| e.id == id).map(|e| e.claim)
+        self.opens.find(id).map(|e| e.claim)
     }
 
     /// Makes names that `id` deletes go when `id` closes, not with the last close: for POSIX
     /// clients, and for FILE_DISPOSITION_POSIX_SEMANTICS.
     pub fn unlinks_at_close(&mut self, id: OpenId) {
-        if let Some(e) = self.opens.iter_mut().find(|e| e.id == id) {
+        if let Some(e) = self.opens.find_mut(id) {
             e.unlinks = true;
         }
     }
@@ -457,8 +474,8 @@ impl File {
         let (lease, parent) = (self.lease_of(id), self.parent_lease(id));
         let link = self.link_of(id).clone();
         let (mut deletes, mut unlinks) = (false, false);
-        if let Some(at) = self.opens.iter().position(|e| e.id == id) {
-            let entry = self.opens.swap_remove(at);
+        if let Some(entry) = self.opens.take(id) {
+            self.claims.remove(entry.claim);
             (deletes, unlinks) = (entry.delete_on_close, entry.unlinks);
             if deletes {
                 self.doom(link.clone(), id, parent);
@@ -467,9 +484,9 @@ impl File {
                 doomed.remover = Some(Arc::clone(vfs));
             }
         }
-        self.streams.retain(|attached| attached.id != id);
+        self.streams.take(id);
         self.ranges.release(id);
-        self.oplocks.leave(id);
+        self.oplocks.leave(id, lease);
         let removed = self.removed_by(&link, unlinks || self.is_left_to_posix(&link, id));
         let mut breaks = Vec::new();
         if deletes && !unlinks && !self.oplocks.is_empty() {

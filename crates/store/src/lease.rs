@@ -12,15 +12,18 @@ pub mod queue;
 pub mod table;
 
 use alloc::vec::Vec;
+use core::mem;
 use core::task::Waker;
+use core::time::Duration;
 
 use frevo_wire::Status;
 pub use frevo_wire::command::create::OplockLevel;
 pub use frevo_wire::create_context::{LeaseKey, LeaseState};
 use frevo_wire::dtyp::{AccessMask, Guid};
 
+use crate::crowd::Crowd;
 use crate::open_id::OpenId;
-use grant::{Breaking, Grant, level, remains};
+use grant::{Grant, level, remains};
 
 const R: LeaseState = LeaseState::READ;
 const W: LeaseState = LeaseState::WRITE;
@@ -261,16 +264,35 @@ pub struct Room {
 /// The promises given for one file.
 #[derive(Debug, Default)]
 pub struct Oplocks {
-    grants: Vec<Grant>,
+    grants: Crowd<Grant>,
     waiting: Vec<Waker>,
+    /// The task that ends breaks whose time is over, while it waits.
+    timer: Option<Waker>,
+    /// True while there is such a task.
+    has_timer: bool,
     last_number: u64,
     no_level_two: bool,
 }
 
+/// The breaks whose time is over, and the time of the others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Overdue {
+    /// The holders that have not acknowledged in time.
+    pub owners: Vec<Owner>,
+    /// The end of the time of the next break. None if there is no further one: the timer has ended.
+    pub next: Option<Duration>,
+}
+
 impl Oplocks {
     /// A file without promises.
-    pub const EMPTY: Self =
-        Self { grants: Vec::new(), waiting: Vec::new(), last_number: 0, no_level_two: false };
+    pub const EMPTY: Self = Self {
+        grants: Crowd::new(),
+        waiting: Vec::new(),
+        timer: None,
+        has_timer: false,
+        last_number: 0,
+        no_level_two: false,
+    };
 
     /// True if there are no promises. READ and WRITE ask this first.
     pub const fn is_empty(&self) -> bool {
@@ -287,6 +309,7 @@ impl Oplocks {
     /// again after a change.
     pub fn contend(&mut self, actor: Actor, cause: Cause) -> Contention {
         let mut contention = Contention::default();
+        let mut idle = Vec::new();
         for grant in self.grants.iter_mut().filter(|grant| grant.minds(actor, cause)) {
             let lost = cause.takes(grant) & grant.caching;
             if lost.is_empty() {
@@ -308,10 +331,13 @@ impl Oplocks {
                     self.last_number = self.last_number.wrapping_add(1);
                     grant.count();
                     contention.breaks.push(grant.begin(to, self.last_number));
+                    idle.extend(grant.is_idle().then_some(grant.owner));
                 }
             }
         }
-        self.forget_idle();
+        for owner in idle {
+            self.grants.take(owner);
+        }
         contention
     }
 
@@ -329,8 +355,7 @@ impl Oplocks {
     /// UNSUCCESSFUL without a break to acknowledge, OBJECT_NAME_NOT_FOUND without such a promise,
     /// REQUEST_NOT_ACCEPTED if the client would keep more than it was told.
     pub fn acknowledge(&mut self, owner: Owner, state: LeaseState) -> Result<Acknowledged, Status> {
-        let grant = self.grants.iter_mut().find(|grant| grant.owner == owner);
-        let grant = grant.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+        let grant = self.grants.find_mut(owner).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
         let breaking = grant.breaking.ok_or(Status::UNSUCCESSFUL)?;
         if !breaking.told.contains(state) {
             return Err(Status::REQUEST_NOT_ACCEPTED);
@@ -348,6 +373,7 @@ impl Oplocks {
                 again.needed = breaking.needed;
             }
         }
+        self.forget_idle(owner);
         self.changed();
         Ok(Acknowledged { state: kept, next })
     }
@@ -356,13 +382,50 @@ impl Oplocks {
     /// and 3.3.6.5: nothing is left. `number` is the break's, so that a later break is not
     /// affected.
     pub fn expire(&mut self, owner: Owner, number: u64) {
-        let mut grants = self.grants.iter_mut();
-        let breaks = |b: Breaking| b.number == number;
-        let found = grants.find(|g| g.owner == owner && g.breaking.is_some_and(breaks));
-        if let Some(grant) = found {
+        let grant = self.grants.find_mut(owner);
+        let is_it = |grant: &&mut Grant| grant.breaking.is_some_and(|b| b.number == number);
+        if let Some(grant) = grant.filter(is_it) {
             (grant.caching, grant.breaking) = (NONE, None);
+            self.forget_idle(owner);
             self.changed();
         }
+    }
+
+    /// Sets the end of the time of breaks whose clients are told now; the caller decides from where
+    /// time is counted. Returns true if the caller has to begin a timer, which asks
+    /// [`Self::expire_by`] again and again. A file has one, however many breaks there are.
+    pub fn tell_until(&mut self, end: Duration) -> bool {
+        let breaks = self.grants.iter_mut().filter_map(|grant| grant.breaking.as_mut());
+        let mut is_told = false;
+        for breaking in breaks.filter(|breaking| breaking.ends.is_none()) {
+            (breaking.ends, is_told) = (Some(end), true);
+        }
+        is_told && !mem::replace(&mut self.has_timer, true)
+    }
+
+    /// Acknowledges the breaks whose time has ended by `now`, as [`Self::expire`] does.
+    pub fn expire_by(&mut self, now: Duration) -> Overdue {
+        let mut overdue = Overdue::default();
+        for grant in self.grants.iter_mut() {
+            let Some(end) = grant.breaking.and_then(|breaking| breaking.ends) else { continue };
+            if end <= now {
+                (grant.caching, grant.breaking) = (NONE, None);
+                overdue.owners.push(grant.owner);
+            } else {
+                overdue.next = Some(overdue.next.map_or(end, |next| next.min(end)));
+            }
+        }
+        self.expired(&overdue.owners);
+        self.has_timer = overdue.next.is_some();
+        self.timer = None;
+        overdue
+    }
+
+    /// True if no break is left. Else `waker`, which is the timer's, is called once that is so.
+    pub fn has_no_break(&mut self, waker: &Waker) -> bool {
+        let is_breaking = self.is_breaking_any();
+        self.timer = is_breaking.then(|| waker.clone());
+        !is_breaking
     }
 
     /// Acknowledges the breaks that `actor` waits for in place of their owners, as [`Self::expire`]
@@ -374,17 +437,23 @@ impl Oplocks {
             (grant.caching, grant.breaking) = (NONE, None);
             owners.push(grant.owner);
         }
+        self.expired(&owners);
+        owners
+    }
+
+    fn expired(&mut self, owners: &[Owner]) {
+        for owner in owners {
+            self.forget_idle(*owner);
+        }
         if !owners.is_empty() {
             self.changed();
         }
-        owners
     }
 
     /// Records that the client of the break `number` is away and was not told of it.
     pub fn not_told(&mut self, owner: Owner, number: u64) {
-        let mut breaks = self.grants.iter_mut().filter(|g| g.owner == owner);
-        let found = breaks.find_map(|g| g.breaking.as_mut().filter(|b| b.number == number));
-        if let Some(breaking) = found {
+        let breaking = self.grants.find_mut(owner).and_then(|grant| grant.breaking.as_mut());
+        if let Some(breaking) = breaking.filter(|breaking| breaking.number == number) {
             breaking.is_untold = true;
         }
     }
@@ -402,8 +471,8 @@ impl Oplocks {
 
     /// True if the break `number` waits to be acknowledged.
     pub fn is_breaking(&self, owner: Owner, number: u64) -> bool {
-        let mut breaks = self.grants.iter().filter(|g| g.owner == owner).flat_map(|g| g.breaking);
-        breaks.any(|breaking| breaking.number == number)
+        let breaking = self.grants.find(owner).and_then(|grant| grant.breaking);
+        breaking.is_some_and(|breaking| breaking.number == number)
     }
 
     /// Grants the largest part of a wish that `room` allows, MS-FSA 2.1.5.18, with the retries of
@@ -475,7 +544,7 @@ impl Oplocks {
         if has_oplocks {
             granted = granted.without(H);
         }
-        if let Some(grant) = self.grants.iter_mut().find(|grant| grant.owner == owner) {
+        if let Some(grant) = self.grants.find_mut(owner) {
             grant.opens.push((open, route));
             // MS-SMB2 3.3.5.9.8 and 3.3.5.9.11: a further request with the same key may add rights
             // to a lease, but never take rights away.
@@ -499,20 +568,18 @@ impl Oplocks {
     /// Returns the caching right that an Open has now; `lease` is the lease that it belongs to.
     pub fn held(&self, open: OpenId, lease: Option<LeaseOwner>) -> Granted {
         let owner = lease.map_or(Owner::Open(open), Owner::Lease);
-        let grant = self.grants.iter().find(|grant| grant.owner == owner);
-        grant.map_or(Granted::Nothing, Grant::granted)
+        self.grants.find(owner).map_or(Granted::Nothing, Grant::granted)
     }
 
     /// Returns the target state of an unacknowledged break of this Open's oplock.
     pub fn is_oplock_breaking(&self, open: OpenId) -> Option<LeaseState> {
-        let grant = self.grants.iter().find(|grant| grant.owner == Owner::Open(open))?;
+        let grant = self.grants.find(Owner::Open(open))?;
         grant.breaking.map(|_| grant.caching)
     }
 
     /// True for a lease with an unacknowledged break.
     pub fn is_lease_breaking(&self, lease: LeaseOwner) -> bool {
-        let owner = Owner::Lease(lease);
-        self.grants.iter().any(|grant| grant.owner == owner && grant.breaking.is_some())
+        self.grants.find(Owner::Lease(lease)).is_some_and(|grant| grant.breaking.is_some())
     }
 
     /// Changes the address for breaks of this Open: a durable Open was reconnected, or lost its
@@ -524,19 +591,22 @@ impl Oplocks {
 
     /// Removes the promises of a closed Open: its oplock, and its lease if it was the last Open of
     /// it.
-    pub(crate) fn leave(&mut self, open: OpenId) {
-        let held = |grant: &Grant| grant.opens.iter().any(|(id, _)| *id == open);
-        if self.grants.iter().any(held) {
-            self.grants.iter_mut().for_each(|grant| grant.opens.retain(|(id, _)| *id != open));
-            self.grants.retain(|grant| !grant.opens.is_empty());
+    pub(crate) fn leave(&mut self, open: OpenId, lease: Option<LeaseOwner>) {
+        let owner = lease.map_or(Owner::Open(open), Owner::Lease);
+        if let Some(grant) = self.grants.find_mut(owner) {
+            grant.opens.retain(|(id, _)| *id != open);
+            if grant.opens.is_empty() {
+                self.grants.take(owner);
+            }
         }
         // Requests that wait for caching or for a share mode are woken to look again.
         self.changed();
     }
 
-    /// True if this Open has an oplock, or belongs to a lease in whatever state.
-    pub(crate) fn has_promise(&self, open: OpenId) -> bool {
-        self.grants.iter().any(|grant| grant.opens.iter().any(|(id, _)| *id == open))
+    /// True if this Open has an oplock, or belongs to `lease` in whatever state.
+    pub(crate) fn has_promise(&self, open: OpenId, lease: Option<LeaseOwner>) -> bool {
+        let owner = lease.map_or(Owner::Open(open), Owner::Lease);
+        self.grants.find(owner).is_some_and(|grant| grant.opens.iter().any(|(id, _)| *id == open))
     }
 
     /// Wakes `waker` at the next acknowledgment, expired break or close.
@@ -563,14 +633,22 @@ impl Oplocks {
         others.fold(NONE, |held, grant| held | grant.caching)
     }
 
-    /// Removes oplocks that are broken to nothing. A lease stays for its Opens.
-    fn forget_idle(&mut self) {
-        self.grants.retain(|g| g.is_lease() || !g.caching.is_empty());
+    /// Removes an oplock that is broken to nothing. A lease stays for its Opens.
+    fn forget_idle(&mut self, owner: Owner) {
+        if self.grants.find(owner).is_some_and(Grant::is_idle) {
+            self.grants.take(owner);
+        }
     }
 
     fn changed(&mut self) {
-        self.forget_idle();
         self.waiting.drain(..).for_each(Waker::wake);
+        if self.timer.is_some() && !self.is_breaking_any() {
+            self.timer.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn is_breaking_any(&self) -> bool {
+        self.grants.iter().any(|grant| grant.breaking.is_some())
     }
 }
 

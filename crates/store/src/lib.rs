@@ -38,6 +38,7 @@ extern crate std;
 pub mod byte_range;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod crowd;
 pub mod file;
 pub mod file_cell;
 pub mod file_table;

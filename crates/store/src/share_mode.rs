@@ -60,6 +60,12 @@ impl Claim {
         }
     }
 
+    /// Returns for each kind of access if this Open has it and if it allows it to others.
+    fn parts(self) -> impl Iterator<Item = (bool, bool)> {
+        let Sharing { read, write, delete } = self.sharing;
+        KINDS.map(|kind| self.access.intersects(kind)).into_iter().zip([read, write, delete])
+    }
+
     const fn tolerates(self, access: AccessMask) -> bool {
         (self.sharing.read || !access.intersects(READS))
             && (self.sharing.write || !access.intersects(WRITES))
@@ -67,8 +73,64 @@ impl Claim {
     }
 }
 
+/// The claims of all Opens of a file, as counts: a comparison with all of them takes no longer than
+/// one with one of them. Opens that touch no data do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Claims {
+    /// Opens that read, that write, and that delete.
+    uses: [u32; 3],
+    /// Opens that do not share reading, writing and deletion.
+    denials: [u32; 3],
+}
+
+/// The kinds of access that share modes know.
+const KINDS: [AccessMask; 3] = [READS, WRITES, AccessMask::DELETE];
+
+impl Claims {
+    /// No claims.
+    pub(crate) const NONE: Self = Self { uses: [0; 3], denials: [0; 3] };
+
+    /// Counts the claim of a new Open.
+    pub(crate) fn add(&mut self, claim: Claim) {
+        self.change(claim, u32::saturating_add);
+    }
+
+    /// Counts the claim of an Open no more.
+    pub(crate) fn remove(&mut self, claim: Claim) {
+        self.change(claim, u32::saturating_sub);
+    }
+
+    fn change(&mut self, claim: Claim, by: impl Fn(u32, u32) -> u32) {
+        if !claim.contends() {
+            return;
+        }
+        let counts = self.uses.iter_mut().zip(&mut self.denials);
+        for ((uses, denials), (does, shares)) in counts.zip(claim.parts()) {
+            *uses = by(*uses, does.into());
+            *denials = by(*denials, (!shares).into());
+        }
+    }
+
+    /// Compares a new claim with all of these but `except`.
+    pub(crate) fn beside(mut self, claim: Claim, except: Option<Claim>) -> Verdict {
+        if !claim.contends() {
+            return Verdict::Compatible;
+        }
+        if let Some(except) = except {
+            self.remove(except);
+        }
+        let counts = self.uses.iter().zip(&self.denials);
+        let clashes = counts
+            .zip(claim.parts())
+            .any(|((uses, denials), (does, shares))| does && *denials > 0 || !shares && *uses > 0);
+        if clashes { Verdict::Violation } else { Verdict::Compatible }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -112,6 +174,29 @@ mod tests {
             let x = claim(a, s[0], s[1], s[2]);
             let y = claim(b, s[3], s[4], s[5]);
             prop_assert_eq!(x.beside(y), y.beside(x));
+        }
+
+        /// Tests that the counts say what a comparison with each claim says, also after some of them
+        /// have gone.
+        #[test]
+        fn counts_say_what_each_claim_says(
+            all in prop::collection::vec((any::<u32>(), any::<[bool; 3]>(), any::<bool>()), 0..12),
+            new in (any::<u32>(), any::<[bool; 3]>()),
+            except in any::<prop::sample::Index>(),
+        ) {
+            // Few bits, so that many claims do not touch data at all.
+            let of = |access: u32, s: [bool; 3]| claim(access & 0x1_0083, s[0], s[1], s[2]);
+            let mut counts = Claims::NONE;
+            all.iter().for_each(|(access, s, _)| counts.add(of(*access, *s)));
+            all.iter().filter(|one| one.2).for_each(|(access, s, _)| counts.remove(of(*access, *s)));
+            let left: Vec<Claim> =
+                all.iter().filter(|one| !one.2).map(|(access, s, _)| of(*access, *s)).collect();
+            let new = of(new.0, new.1);
+            let except = (!left.is_empty()).then(|| except.index(left.len()));
+            let others = left.iter().enumerate().filter(|(at, _)| Some(*at) != except);
+            let clash = others.into_iter().any(|(_, one)| one.beside(new) == Verdict::Violation);
+            let verdict = counts.beside(new, except.map(|at| left[at]));
+            prop_assert_eq!(verdict == Verdict::Violation, clash);
         }
     }
 }

@@ -271,9 +271,12 @@ impl EventLoop<'_> {
             && !connection.outgoing.replies.are_full(&connection.info.server)
         {
             // A long burst of requests must not delay notices, so notices are handled between the
-            // requests.
+            // requests. Of many, a part is handled now, and the rest when the loop goes on.
             while let Some(notice) = connection.try_next_notice() {
                 connection.heed(notice, self.stream);
+                if is_due() {
+                    break;
+                }
             }
             // The burst ends if other connections should run. It also ends after a CANCEL, so that
             // the cancelled request is answered before the client's later requests, as on Windows

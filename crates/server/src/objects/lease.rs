@@ -142,43 +142,58 @@ pub(crate) async fn settled(
         () = settled => Ok(()),
         () = cancellation.told() => Err(Status::CANCELLED),
         () = sleep_until(cancellation.patience_ends()) => {
-            let expired = cell.lock().oplocks.expire_for(actor);
-            expired.into_iter().for_each(tell_of_expiry);
+            tell_of_expiry(&cell.lock().oplocks.expire_for(actor));
             Ok(())
         }
     }
 }
 
-fn tell_of_expiry(owner: Owner) {
-    tracing::info!(target: "frevo::lease", ?owner, "a client did not acknowledge a break in time");
+/// Logs that breaks were not acknowledged: one line, however many holders a file has.
+fn tell_of_expiry(owners: &[Owner]) {
+    let Some((owner, others)) = owners.split_first() else { return };
+    tracing::info!(target: "frevo::lease", ?owner, others = others.len(),
+        "a client did not acknowledge a break in time");
 }
 
 impl ServerState {
-    /// Notifies clients of breaks. The time that they have to acknowledge begins now.
+    /// Notifies clients of breaks. The time that they have to acknowledge begins now. The file must not
+    /// be locked.
     pub fn announce_breaks(self: &Arc<Self>, cell: &Arc<FileCell>, breaks: Vec<Break>) {
-        for broken in breaks {
-            if let Some(number) = broken.number {
-                let deadline = Instant::now() + BREAK_TIMEOUT;
-                let expiring = expire(Arc::clone(cell), broken.owner, number, deadline);
-                tokio::spawn(Arc::clone(&self.watchdog).task("break timer", expiring));
+        if breaks.iter().any(|broken| broken.number.is_some()) {
+            let end = self.began.elapsed() + BREAK_TIMEOUT;
+            if cell.lock().oplocks.tell_until(end) {
+                let ending = end_overdue(Arc::clone(cell), self.began);
+                tokio::spawn(Arc::clone(&self.watchdog).task("break timer", ending));
             }
-            delivery::deliver(self, Parcel::new(cell, broken));
+        }
+        let parcels = breaks.into_iter().map(|broken| Parcel::new(cell, broken));
+        delivery::deliver_all(self, parcels.collect());
+    }
+}
+
+/// MS-SMB2 3.3.6.1, 3.3.6.5: what is not acknowledged in time is acknowledged for the client. One
+/// task does this for all breaks of a file, and ends with the last of them: a change of one of them
+/// must not wake a task for each of the others.
+async fn end_overdue(cell: Arc<FileCell>, began: Instant) {
+    loop {
+        let overdue = cell.lock().oplocks.expire_by(began.elapsed());
+        tell_of_expiry(&overdue.owners);
+        let Some(next) = overdue.next else { return };
+        tokio::select! {
+            biased;
+            () = none_is_left(&cell) => {}
+            () = sleep_until(began + next) => {}
         }
     }
 }
 
-/// MS-SMB2 3.3.6.1, 3.3.6.5: what is not acknowledged in time is acknowledged
-/// for the client.
-async fn expire(cell: Arc<FileCell>, owner: Owner, number: u64, deadline: Instant) {
-    let over = changed(&cell, |cell| !cell.lock().oplocks.is_breaking(owner, number));
-    tokio::select! {
-        biased;
-        () = over => {}
-        () = sleep_until(deadline) => {
-            tell_of_expiry(owner);
-            cell.lock().oplocks.expire(owner, number);
-        }
-    }
+/// Waits until all breaks of a file have ended.
+async fn none_is_left(cell: &FileCell) {
+    poll_fn(|cx| match cell.lock().oplocks.has_no_break(cx.waker()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
 }
 
 /// A place among those who wait for a file's oplocks, given up when dropped.

@@ -18,6 +18,7 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::access::administrators::{Administrators, Candidate, Decided, KnownBy};
 use crate::access::domain_logons::DomainLogonSlot;
@@ -100,6 +101,8 @@ pub struct ServerState {
     pub(crate) share_editor: OnceLock<Arc<dyn ShareEditor>>,
     /// When it started, for srvsvc and status.
     pub started: FileTime,
+    /// The same moment, from which the times of breaks are counted.
+    pub(crate) began: Instant,
     /// The addresses of its listeners, once it serves them.
     pub listening: OnceLock<Vec<Listening>>,
     /// The port of RPC over TCP, once it is served.
@@ -154,6 +157,7 @@ impl ServerState {
             next_connection: AtomicU64::new(1),
             share_editor: OnceLock::new(),
             started,
+            began: Instant::now(),
             listening: OnceLock::new(),
             rpc_port: OnceLock::new(),
         });

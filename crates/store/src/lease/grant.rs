@@ -1,10 +1,12 @@
 //! The promises that were given for one file.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::{
     ALL, Actor, Break, Cause, Granted, LeaseState, NONE, OplockLevel, Owner, R, Route, V2, W,
 };
+use crate::crowd::Keyed;
 use crate::open_id::OpenId;
 
 /// A break that the client has not acknowledged.
@@ -17,6 +19,8 @@ pub(super) struct Breaking {
     pub(super) needed: LeaseState,
     /// True while the client is away, and has to be told when it comes back.
     pub(super) is_untold: bool,
+    /// The end of the client's time, once it was told.
+    pub(super) ends: Option<Duration>,
 }
 
 /// A promise, with the Opens that it belongs to.
@@ -29,7 +33,20 @@ pub(super) struct Grant {
     pub(super) v2: Option<V2>,
 }
 
+impl Keyed for Grant {
+    type Key = Owner;
+
+    fn key(&self) -> Owner {
+        self.owner
+    }
+}
+
 impl Grant {
+    /// True for an oplock that is broken to nothing.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_lease() && self.caching.is_empty()
+    }
+
     pub(super) const fn is_lease(&self) -> bool {
         matches!(self.owner, Owner::Lease(_))
     }
@@ -79,7 +96,8 @@ impl Grant {
         let number = (from != R).then_some(number);
         match number {
             Some(number) => {
-                self.breaking = Some(Breaking { number, told: to, needed: to, is_untold: false });
+                let (told, needed, is_untold, ends) = (to, to, false, None);
+                self.breaking = Some(Breaking { number, told, needed, is_untold, ends });
             }
             None => (self.caching, self.breaking) = (to, None),
         }

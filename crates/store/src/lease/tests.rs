@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 use std::string::String;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
 
 use super::*;
 
@@ -267,9 +270,9 @@ fn a_break_expires_by_its_number_alone() {
     oplocks.request(OpenId(4), ROUTE, wish(1, ALL), FREE);
     let broken = oplocks.contend(actor(2, None), opened).breaks.remove(0);
     assert_eq!(broken.routes.len(), 2);
-    oplocks.leave(OpenId(3));
+    oplocks.leave(OpenId(3), Some(owner(1)));
     assert!(oplocks.would_wait(actor(2, None)));
-    oplocks.leave(OpenId(4));
+    oplocks.leave(OpenId(4), Some(owner(1)));
     assert!(!oplocks.would_wait(actor(2, None)) && oplocks.is_empty());
 }
 
@@ -287,9 +290,9 @@ fn what_others_wait_for_is_not_granted() {
         let room = Room { awaited, ..FREE };
         let got = oplocks.request(OpenId(1), ROUTE, wish(1, ALL), room);
         assert_eq!(state(got), letters(lease), "{awaited:?}");
-        oplocks.leave(OpenId(1));
+        oplocks.leave(OpenId(1), Some(owner(1)));
         assert_eq!(oplocks.request(OpenId(2), ROUTE, batch, room), oplock, "{awaited:?}");
-        oplocks.leave(OpenId(2));
+        oplocks.leave(OpenId(2), None);
     }
 }
 
@@ -306,4 +309,60 @@ fn an_actor_ends_the_breaks_that_it_waits_for() {
     assert!(!oplocks.would_wait(actor(2, Some(2))));
     assert_eq!(state(oplocks.held(OpenId(1), Some(owner(1)))), "-");
     assert!(oplocks.expire_for(actor(2, Some(2))).is_empty());
+}
+
+/// Tests that a file has one timer for all of its breaks, which ends those whose time is over, and ends
+/// itself when no break is left.
+#[test]
+fn one_timer_serves_all_breaks_of_a_file() {
+    let (now, later) = (Duration::from_secs(1), Duration::from_secs(2));
+    let count = u8::try_from(3 * crate::limits::INDEXED_FROM).unwrap();
+    let mut oplocks = Oplocks::default();
+    let mut told = 0;
+    for key in 0..count {
+        oplocks.request(OpenId(key.into()), ROUTE, wish(key, R | H), FREE);
+        let contention = oplocks.contend(actor(1_000, None), Cause::Delete);
+        assert_eq!(contention.breaks.len(), 1, "the others have been told");
+        let end = if key % 2 == 0 { now } else { later };
+        told += u32::from(oplocks.tell_until(end));
+        assert!(!oplocks.tell_until(later), "nobody is left to be told");
+    }
+    assert_eq!(told, 1, "the caller begins one timer");
+    assert_eq!(oplocks.expire_by(Duration::ZERO), Overdue { owners: Vec::new(), next: Some(now) });
+    let overdue = oplocks.expire_by(now);
+    let even = (0..count).filter(|key| key % 2 == 0).map(|key| Owner::Lease(owner(key)));
+    assert_eq!(overdue, Overdue { owners: even.collect(), next: Some(later) });
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(!oplocks.has_no_break(&waker));
+    for key in (0..count).rev().filter(|key| key % 2 == 1) {
+        assert!(!woken.is_called(), "lease {key} has not answered");
+        assert_eq!(oplocks.acknowledge(Owner::Lease(owner(key)), R).unwrap().next, None);
+    }
+    assert!(woken.is_called() && oplocks.has_no_break(&waker));
+    assert_eq!(oplocks.expire_by(later), Overdue::default());
+    // The timer has ended, so the next break needs another one.
+    oplocks.request(OpenId(0), ROUTE, wish(0, R | H), FREE);
+    assert_eq!(oplocks.contend(actor(1_000, None), Cause::Delete).breaks.len(), 1);
+    assert!(oplocks.tell_until(later));
+    assert!(!oplocks.has_no_break(&waker));
+    oplocks.leave(OpenId(0), Some(owner(0)));
+    assert!(woken.is_called(), "the Open that was asked has closed");
+}
+
+/// Counts the calls of a waker.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Woken {
+    /// True if it was called since the last question.
+    fn is_called(&self) -> bool {
+        self.0.swap(0, Ordering::Relaxed) > 0
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
