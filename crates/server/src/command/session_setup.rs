@@ -78,6 +78,8 @@ pub(crate) async fn handle(
                 Err(Status::USER_SESSION_DELETED.into())
             }
             Some(host) => {
+                // The account that has logged on is charged from here on.
+                drop(authentication.charge.take());
                 let client = Authenticated { done: &done, host, accounts: &accounts };
                 let finished = finish(rq, connection, &request, &authentication, client, out)
                     .inspect_err(|_| abandon(rq, connection, &session, Purpose::New))?;
@@ -239,7 +241,14 @@ fn find(
 ) -> Result<Authentication, Refusal> {
     let binding = request.flags.contains(SessionSetupFlags::BINDING);
     if rq.header.session_id == 0 {
-        return Ok(begin(rq, connection, Purpose::New, new_session(rq, connection)?));
+        // The account of the connection is charged for the session too, until the logon has
+        // succeeded: else an account could take all places of its network by logons that it never
+        // finishes.
+        let account = connection.members.account();
+        let charge = account.map(|account| account.charge(Kind::Session, EXCHANGE_BYTES));
+        let charge = charge.transpose().map_err(|_| too_many(rq))?;
+        let session = new_session(rq, connection)?;
+        return Ok(Authentication { charge, ..begin(rq, connection, Purpose::New, session) });
     }
     if binding {
         let session = binding::check(rq, connection, out)?;
@@ -532,13 +541,13 @@ fn charge_connection(
     connection: &Connection,
     holder: &Arc<Holder>,
 ) -> Result<(), Status> {
-    let mut charges = connection.members.charges.borrow_mut();
-    let is_account = matches!(holder.name(), Name::Account(_));
-    if is_account
-        && !charges.iter().any(|charge| matches!(charge.holder().name(), Name::Account(_)))
-    {
+    if matches!(holder.name(), Name::Account(_)) && connection.members.account().is_none() {
         check_descriptors(rq, holder)?;
-        charges.push(holder.charge(Kind::Connection, 0).map_err(|_| too_many(rq))?);
+        connection
+            .members
+            .charges
+            .borrow_mut()
+            .push(holder.charge(Kind::Connection, 0).map_err(|_| too_many(rq))?);
     }
     Ok(())
 }

@@ -33,8 +33,8 @@ pub(crate) struct Authentication {
     pub purpose: Purpose,
     /// The session that the exchange authenticates.
     pub session: Arc<Session>,
-    /// The charge of an exchange for an existing session; a new session has its own.
-    #[allow(dead_code, reason = "it is held for its effect")]
+    /// The charge of the exchange, to the account of the session or of the connection. A stranger's new
+    /// session has one of its own alone.
     pub charge: Option<Charge>,
 }
 

@@ -3,11 +3,12 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Authentications;
 use crate::objects::admission::Ticket;
 use crate::objects::channel::{Channel, Channels};
-use crate::objects::ledger::Charge;
+use crate::objects::ledger::{Charge, Holder, Name};
 
 /// Sessions on a connection.
 pub(crate) struct Members {
@@ -61,6 +62,13 @@ impl Members {
     /// Sessions on this connection.
     pub(crate) fn channel_count(&self) -> usize {
         self.channels.count()
+    }
+
+    /// The account that the connection is charged to, once one has logged on.
+    pub(crate) fn account(&self) -> Option<Arc<Holder>> {
+        let charges = self.charges.borrow();
+        let mut holders = charges.iter().map(Charge::holder);
+        holders.find(|holder| matches!(holder.name(), Name::Account(_))).cloned()
     }
 
     /// True while a session on the connection is Valid or Expired.

@@ -12,6 +12,7 @@ use frevo_wire::command::create::ShareAccess;
 use tokio::time::sleep;
 
 use crate::client::files::{close_draft, file_id, lock_draft, tree_connect_draft};
+use crate::client::logon::Exchange;
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 
@@ -139,6 +140,36 @@ fn r4_an_address_has_so_many_connections_and_sessions() {
             tokio::task::yield_now().await;
         }
         late.log_on("bob").await;
+    });
+}
+
+/// Logons on connections of one account that are never finished took all places of its network.
+#[test]
+fn r4_unfinished_logons_count_for_the_account_of_their_connection() {
+    in_world(async |world| {
+        let ledger = &world.server.ledger;
+        ledger.set_most(Kind::Session, Some(4), None);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let mut begun = Vec::new();
+        for _ in 1..4 {
+            let mut exchange = Exchange::new(&peer, Setup::of("bob"));
+            exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
+            begun.push(exchange);
+        }
+        let mut exchange = Exchange::new(&peer, Setup::of("ann"));
+        exchange.round(&mut peer).await.expect(Status::REQUEST_NOT_ACCEPTED);
+        let (_other, _) = world.session("bob", &Offer::default()).await;
+        // A session that has logged on is its own account's, and the place is free again.
+        let counts = || ["ann", "bob"].map(|user| ledger.account(user).count(Kind::Session));
+        let [anns, bobs] = counts();
+        begun.remove(0).round(&mut peer).await.ok();
+        assert_eq!(counts(), [anns - 1, bobs + 1]);
+        let mut exchange = Exchange::new(&peer, Setup::of("ann"));
+        exchange.round(&mut peer).await.expect(Status::MORE_PROCESSING_REQUIRED);
+        exchange.round(&mut peer).await.ok();
+        assert_eq!(counts(), [anns, bobs + 1]);
+        peer.open_file(&mount, &Want::file("f")).await;
+        ledger.set_most(Kind::Session, None, None);
     });
 }
 
