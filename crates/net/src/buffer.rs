@@ -27,8 +27,8 @@ mod pool;
 use crate::limits::BUF_BYTES_MAX;
 use pool::{Block, CLASSES, Freed, MAPPED_BYTES_MIN, POOL, class_for};
 pub use pool::{
-    PoolStats, pool_stats, release_free_memory, release_unused, set_pool_retained_max,
-    take_released, trim_pool,
+    PoolStats, note_released, pool_stats, release_free_memory, release_unused,
+    set_pool_retained_max, take_released, trim_pool,
 };
 
 /// Alignment of the payload in a new buffer.

@@ -252,7 +252,8 @@ impl Pool {
     }
 }
 
-/// Bytes of blocks that pools gave to the allocator because nobody used them; see [`take_released`].
+/// Bytes of blocks that pools gave to the allocator because nobody used them, and of other short-lived
+/// memory; see [`take_released`].
 static RELEASED: AtomicUsize = AtomicUsize::new(0);
 
 /// Frees blocks that nobody used, and counts them.
@@ -260,6 +261,12 @@ pub(super) fn release(blocks: Vec<Block>) {
     let small = blocks.iter().map(|block| block.capacity).filter(|&bytes| bytes < MAPPED_BYTES_MIN);
     RELEASED.fetch_add(small.sum(), Ordering::Relaxed);
     drop(blocks);
+}
+
+/// Counts bytes that something else than a pool frees now, or soon: short-lived memory that no client
+/// is charged for.
+pub fn note_released(bytes: usize) {
+    RELEASED.fetch_add(bytes, Ordering::Relaxed);
 }
 
 /// Returns the bytes that pools have given to the allocator since the last call: the allocator keeps

@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use frevo_auth::{Accounts, Membership};
 use frevo_crypto::sha256;
+use frevo_net::buffer;
 use frevo_store::security::{Privileges, Token};
 use frevo_wire::dtyp::{Guid, Sid};
 use frevo_wire::fscc::fold_name;
 
 use crate::base::host::HostNames;
-use crate::base::limits::ACCOUNTS_LISTED;
+use crate::base::limits::{ACCOUNT_LISTED_BYTES, ACCOUNTS_LISTED};
 pub(crate) use listing::Listing;
 
 /// Accounts that can be swapped for newer ones while the server runs.
@@ -208,16 +209,24 @@ impl Principals<'_> {
         unix("Unix User", user()).or_else(|| unix("Unix Group", group()))
     }
 
+    /// The accounts of the account file, which are looked through. Their memory, and that of what is
+    /// made of them, is free when the question is answered.
+    fn all(&self) -> Vec<Membership> {
+        let all = self.accounts.memberships(ACCOUNTS_LISTED);
+        buffer::note_released(all.len().saturating_mul(ACCOUNT_LISTED_BYTES));
+        all
+    }
+
     /// The users of the account file.
     pub fn users(&self) -> Vec<Principal> {
-        let all = self.accounts.memberships(ACCOUNTS_LISTED);
+        let all = self.all();
         all.iter().map(|membership| self.user(membership)).collect()
     }
 
     /// The groups that anybody of the account file is in and that are not built
     /// in.
     pub fn groups(&self) -> Vec<Principal> {
-        let all = self.accounts.memberships(ACCOUNTS_LISTED);
+        let all = self.all();
         let mut names: Vec<String> = all.into_iter().flat_map(|m| m.groups).collect();
         names.sort_by_key(|name| fold_name(name));
         names.dedup_by(|a, b| fold_name(a) == fold_name(b));
@@ -253,7 +262,7 @@ impl Principals<'_> {
     /// none.
     pub(crate) fn group_sids(&self, name: &str) -> Vec<Sid> {
         let folded = fold_name(name);
-        let all = self.accounts.memberships(ACCOUNTS_LISTED);
+        let all = self.all();
         let is_in = |of: &&Membership| of.groups.iter().any(|group| fold_name(group) == folded);
         let found: Vec<Sid> =
             all.iter().filter(is_in).map(|of| self.user_sid(&of.name, Some(of))).collect();
@@ -271,7 +280,7 @@ impl Principals<'_> {
         if *group == Sid::USERS {
             return vec![none];
         }
-        let all = self.accounts.memberships(ACCOUNTS_LISTED);
+        let all = self.all();
         let is_in = |of: &&Membership| {
             *group == none || of.groups.iter().any(|name| self.group_sid(name) == *group)
         };
@@ -283,7 +292,7 @@ impl Principals<'_> {
     pub fn memberships(&self, sids: &[Sid]) -> Vec<Sid> {
         let none = self.with_rid(USERS_RID);
         let mut found = Vec::new();
-        for of in self.accounts.memberships(ACCOUNTS_LISTED) {
+        for of in self.all() {
             if sids.contains(&self.user_sid(&of.name, Some(&of))) {
                 found.extend(of.groups.iter().map(|name| self.group_sid(name)));
                 found.push(Sid::USERS);
@@ -299,7 +308,7 @@ impl Principals<'_> {
 
     /// True for a user that may log on.
     pub fn is_enabled(&self, user: &Sid) -> bool {
-        let all = self.accounts.memberships(ACCOUNTS_LISTED);
+        let all = self.all();
         all.iter().any(|of| self.user_sid(&of.name, Some(of)) == *user && of.is_enabled)
     }
 

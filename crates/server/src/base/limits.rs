@@ -537,6 +537,9 @@ pub const SHARE_ACCESS_ENTRIES: usize = 100;
 /// Accounts that are looked at to find a name or SID, or are listed.
 pub const ACCOUNTS_LISTED: usize = 100_000;
 
+/// Estimate of the bytes that each of them takes meanwhile.
+pub const ACCOUNT_LISTED_BYTES: usize = 256;
+
 /// How long a client that waits for a range that another program has locked
 /// waits before that is asked again; doubled each time.
 pub const HOST_LOCK_PAUSE: Duration = Duration::from_millis(20);

@@ -13,6 +13,7 @@ use frevo_store::lease::{Actor, Cause};
 use frevo_wire::Header;
 use frevo_wire::Status;
 
+use crate::base::pools::blocking_pool::CallPermits;
 use crate::connection::Connection;
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
@@ -122,30 +123,44 @@ impl Request<'_> {
             // The request already runs on a thread of a blocking pool, so the call may block here.
             return Ok(call());
         }
-        let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-        let permit = self.server().blocking_pool.permit(&identity.user);
-        // The future is boxed, so that the requests that do not wait need no memory for its state.
-        let permit = Box::pin(self.cancellation.unless_told(permit));
-        let permit = permit.await.ok_or(Status::CANCELLED)??;
-        self.still_served()?;
+        let permits = self.call_permits().await?;
         let done = run_blocking(move || {
-            let _permit = permit;
+            let _permits = permits;
             call()
         });
         done.await.map_err(|error| data::status(&error))
+    }
+
+    /// Waits for the permits of a call that may take long, for the user of the session.
+    ///
+    /// # Errors
+    /// CANCELLED when the client cancels or has gone.
+    pub(crate) async fn call_permits(&self) -> Result<CallPermits, Status> {
+        let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+        let permits = self.server().blocking_pool.call_permits(&identity.user);
+        // The future is boxed, so that the requests that do not wait need no memory for its state.
+        let permits = Box::pin(self.cancellation.unless_told(permits));
+        let permits = permits.await.ok_or(Status::CANCELLED)??;
+        self.still_served()?;
+        Ok(permits)
     }
 
     /// Runs a lookup of the host's names on a thread that may wait, as
     /// [`HostUsers::naming`](crate::access::host_users::HostUsers::naming) does.
     ///
     /// # Errors
-    /// IO_TIMEOUT when the host does not answer; a lookup that has begun continues.
+    /// IO_TIMEOUT when the host does not answer, CANCELLED when the client cancels or has gone; a lookup
+    /// that has begun continues.
     pub(crate) async fn naming<T: Send + 'static>(
         &self,
         ask: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Status> {
         let identity = self.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-        self.server().host_users.naming(&identity.user, ask).await
+        let named = self.server().host_users.naming(&identity.user, ask);
+        // A client that has gone leaves its place in the line. The future is boxed, so that other
+        // requests need no memory for its state.
+        let named = Box::pin(self.cancellation.unless_told(named));
+        named.await.ok_or(Status::CANCELLED)?
     }
 
     /// Breaks what others cache of a file and `cause` is about to invalidate, and waits where

@@ -39,6 +39,8 @@ pub struct BlockingPool {
     closes: Arc<Semaphore>,
     /// The turns of long work; none where work waits rather than computes.
     turns: Option<Arc<UserPermits>>,
+    /// Permits of single long calls; none where work waits rather than computes.
+    calls: Option<UserPermits>,
     carried_out: AtomicU64,
 }
 
@@ -48,6 +50,12 @@ pub(crate) enum Permits {
     OfUser { _permit: UserPermit },
     /// One of the permits that are reserved for closing.
     Closing { _permit: OwnedSemaphorePermit },
+}
+
+/// The permits of a single long call.
+pub(crate) struct CallPermits {
+    _of_calls: Option<UserPermit>,
+    _of_requests: Permits,
 }
 
 // The flag is thread-local, because each blocking thread serves only one pool.
@@ -60,7 +68,8 @@ impl Default for BlockingPool {
         let requests = UserPermits::new(BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER);
         let closes = Arc::new(Semaphore::new(BLOCKING_CLOSES));
         let threads = Arc::new(Threads::new("blocking", BLOCKING_THREADS, begin_thread));
-        Self { threads, requests, closes, turns: None, carried_out: AtomicU64::new(0) }
+        let carried_out = AtomicU64::new(0);
+        Self { threads, requests, closes, turns: None, calls: None, carried_out }
     }
 }
 
@@ -71,6 +80,9 @@ impl BlockingPool {
         let of_user = (processors / LONG_WORK_USER_PART).clamp(1, all);
         let mut pool = Self::default();
         pool.turns = Some(Arc::new(UserPermits::new(all, of_user)));
+        // A call cannot give its turn back while it waits for a disk. So others have permits for
+        // calls whatever the number of processors is.
+        pool.calls = Some(UserPermits::new(BLOCKING_REQUESTS, of_user));
         pool
     }
 
@@ -92,6 +104,19 @@ impl BlockingPool {
     /// INSUFFICIENT_RESOURCES when the pool has ended.
     pub(crate) async fn permit(&self, user: &str) -> Result<Permits, Status> {
         Ok(Permits::OfUser { _permit: self.requests.take(user).await? })
+    }
+
+    /// Waits for the permits of a single long call for `user`, whose calls use no more processors than
+    /// its other long work.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES when the pool has ended.
+    pub(crate) async fn call_permits(&self, user: &str) -> Result<CallPermits, Status> {
+        let of_calls = match &self.calls {
+            Some(calls) => Some(calls.take(user).await?),
+            None => None,
+        };
+        Ok(CallPermits { _of_calls: of_calls, _of_requests: self.permit(user).await? })
     }
 
     /// Waits for a permit for a request that closes, of any user.
@@ -242,6 +267,25 @@ mod tests {
             BlockingPool::default().turns("ann").await,
         ];
         assert!(held.iter().all(|turns| turns.as_ref().is_ok_and(|turns| turns.0.is_none())));
+    }
+
+    /// Tests that calls of one account never have all processors, and that however many there are, others
+    /// have permits.
+    #[tokio::test(start_paused = true)]
+    async fn long_calls_of_one_account_leave_processors() {
+        for (processors, of_user) in [(1, 1), (2, 1), (4, 2), (16, 8)] {
+            let pool = BlockingPool::for_long_work(processors);
+            let mut of_all = Vec::new();
+            for user in ["ann", "bob"] {
+                let mut held = Vec::new();
+                let soon = || timeout(Duration::from_secs(1), pool.call_permits(user));
+                while let Ok(permits) = soon().await {
+                    held.push(permits.unwrap());
+                }
+                assert_eq!(held.len(), of_user, "{user} with {processors} processors");
+                of_all.extend(held);
+            }
+        }
     }
 
     /// Tests that accounts have turns one after the other, however much work one of them has.

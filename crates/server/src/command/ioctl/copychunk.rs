@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
+use frevo_net::file_io;
 use frevo_store::byte_range::Range;
 use frevo_store::lease::Cause;
 use frevo_store::{Fault, Node};
@@ -224,7 +225,11 @@ async fn copy(
     };
     let from = Arc::clone(from);
     let node = Arc::clone(&target.node);
+    // Copies in the page cache use a processor all the time.
+    let permits =
+        if file_io::stays() { None } else { Some(Box::pin(call.rq.call_permits()).await?) };
     let copied = into.run_blocking(move |into| {
+        let _permits = permits;
         // The copy runs as the user, so that the written blocks count for the user's quota.
         let _acting = match impersonation::act_for(&*node) {
             Ok(acting) => acting,
