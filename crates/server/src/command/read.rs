@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use frevo_net::file_io::Medium;
+use frevo_net::buffer::Buf;
+use frevo_net::file_io::{Caching, Medium};
 use frevo_store::byte_range::Range;
 use frevo_wire::Status;
 use frevo_wire::command::read::{self, ReadFlags, ReadResponseFlags};
@@ -64,7 +65,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let caching = data::demanded(open, request.flags.contains(ReadFlags::READ_UNBUFFERED));
     if let Some(ClientMemory { buffers, transform, .. }) = memory {
-        let bytes = data::read(file, request.offset, request.length, caching).await?;
+        let bytes = copied(rq, file, &request, caching).await?;
         let count = u32::try_from(bytes.len()).unwrap_or(request.length);
         if count == 0 || count < request.minimum_count {
             return Err(Status::END_OF_FILE.into());
@@ -75,7 +76,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let payload = match direct(rq, file, &request)? {
         Some(payload) => payload,
-        None => Payload::Buf(data::read(file, request.offset, request.length, caching).await?),
+        None => Payload::Buf(copied(rq, file, &request, caching).await?),
     };
     let count = u32::try_from(payload.len()).unwrap_or(request.length);
     if (count == 0 && request.length != 0) || count < request.minimum_count {
@@ -92,6 +93,17 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     out.set_payload(payload);
     Ok(Status::SUCCESS)
+}
+
+/// Reads the data into a buffer.
+fn copied(
+    rq: &Request<'_>,
+    file: &FileOpen,
+    request: &read::Request<'_>,
+    caching: Caching,
+) -> impl Future<Output = Result<Buf, Status>> {
+    let permits = async move || rq.call_permits().await;
+    data::read(file, request.offset, request.length, caching, permits)
 }
 
 /// The road without a copy, where it may be taken.

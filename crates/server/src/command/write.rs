@@ -102,10 +102,12 @@ async fn write_file(
     }
     file.before_write()?;
     let caching = data::demanded(open, request.flags.contains(WriteFlags::WRITE_UNBUFFERED));
-    let mut written = data::write(file, offset, request.data, caching).await;
+    let permits = async || rq.call_permits().await;
+    let mut written = data::write(file, offset, request.data, caching, permits).await;
     if written == Err(Status::DISK_FULL) && Box::pin(closer::has_freed()).await {
         rq.still_served()?;
-        written = Box::pin(data::write(file, offset, request.data, caching)).await;
+        let permits = async || rq.call_permits().await;
+        written = Box::pin(data::write(file, offset, request.data, caching, permits)).await;
     }
     // Even a failed write may have changed part of the data, so ARCHIVE is set first.
     file.set_archive();

@@ -14,6 +14,7 @@ use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 
 use crate::base::host;
+use crate::base::pools::blocking_pool::CallPermits;
 use crate::objects::open::{FileOpen, Open};
 use crate::shares::impersonation;
 use crate::shares::share::Share;
@@ -47,12 +48,13 @@ fn road(file: &FileOpen, caching: Caching) -> Option<Cow<'_, file_io::File>> {
 }
 
 /// Reads up to `length` bytes into a buffer that has room for the headers in
-/// front; fewer bytes mean the end of the file.
+/// front; fewer bytes mean the end of the file. Data that is not read on a core waits for `permits`.
 pub(crate) async fn read(
     file: &FileOpen,
     offset: u64,
     length: u32,
     caching: Caching,
+    permits: impl AsyncFnOnce() -> Result<CallPermits, Status>,
 ) -> Result<Buf, Status> {
     let length = length as usize;
     let mut buf = Buf::with_headroom(HEADROOM, length);
@@ -62,7 +64,9 @@ pub(crate) async fn read(
     let room = buf.append_zeroed(length);
     let (read, gave_up) = briefly(|| file.node.read_at(offset, room));
     match read {
-        Err(_) if gave_up => Box::pin(read_beside(Arc::clone(&file.node), offset, buf)).await,
+        Err(_) if gave_up => {
+            Box::pin(read_beside(Arc::clone(&file.node), offset, buf, permits)).await
+        }
         read => {
             buf.truncate(read.map_err(Fault::status)?);
             Ok(buf)
@@ -76,9 +80,17 @@ fn briefly<T>(call: impl FnOnce() -> VfsResult<T>) -> (VfsResult<T>, bool) {
     if file_io::stays() { (call(), false) } else { host::short_patience(call) }
 }
 
-/// Fills `buf` on a thread: the data is in a file of its own, beside its stream's file.
-async fn read_beside(node: Arc<dyn Node>, offset: u64, mut buf: Buf) -> Result<Buf, Status> {
+/// Fills `buf` on a thread: the data is in a file of its own, beside its stream's file. Waits for the
+/// permits of the account first, which has few such threads.
+async fn read_beside(
+    node: Arc<dyn Node>,
+    offset: u64,
+    mut buf: Buf,
+    permits: impl AsyncFnOnce() -> Result<CallPermits, Status>,
+) -> Result<Buf, Status> {
+    let permits = permits().await?;
     let read = move || {
+        let _permits = permits;
         let count = node.read_at(offset, &mut buf)?;
         buf.truncate(count);
         Ok(buf)
@@ -88,8 +100,17 @@ async fn read_beside(node: Arc<dyn Node>, offset: u64, mut buf: Buf) -> Result<B
 }
 
 /// Like [`read_beside`], for a write.
-async fn write_beside(node: Arc<dyn Node>, offset: u64, data: Buf) -> Result<(), Status> {
-    let write = move || node.write_at(offset, &data);
+async fn write_beside(
+    node: Arc<dyn Node>,
+    offset: u64,
+    data: Buf,
+    permits: impl AsyncFnOnce() -> Result<CallPermits, Status>,
+) -> Result<(), Status> {
+    let permits = permits().await?;
+    let write = move || {
+        let _permits = permits;
+        node.write_at(offset, &data)
+    };
     let written = file_io::run_blocking(write).await.map_err(|error| status(&error))?;
     written.map_err(Fault::status)
 }
@@ -101,6 +122,7 @@ pub(crate) async fn write(
     offset: u64,
     data: &[u8],
     caching: Caching,
+    permits: impl AsyncFnOnce() -> Result<CallPermits, Status>,
 ) -> Result<(), Status> {
     match road(file, caching) {
         Some(io) if impersonation::actor_of(&*file.node).is_some() => {
@@ -110,7 +132,7 @@ pub(crate) async fn write(
         None => match briefly(|| file.node.write_at(offset, data)) {
             (Err(_), true) => {
                 let (node, data) = (Arc::clone(&file.node), Buf::copy_of(data));
-                Box::pin(write_beside(node, offset, data)).await
+                Box::pin(write_beside(node, offset, data, permits)).await
             }
             (written, _) => written.map_err(Fault::status),
         },

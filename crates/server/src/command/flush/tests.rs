@@ -164,7 +164,8 @@ async fn after_a_loss_no_flush_succeeds() {
     sync(file).await.unwrap();
     let failure = sync(file).await.unwrap_err();
     for _ in 0..2 {
-        write(file, 0, b"more", Caching::Kept).await.unwrap();
+        let on_core = async || panic!("the data goes on the core");
+        write(file, 0, b"more", Caching::Kept, on_core).await.unwrap();
         assert_eq!(sync(file).await, Err(failure), "what was lost stays lost");
     }
     assert_eq!(syncs.load(Ordering::Relaxed), 2, "nobody asks again");

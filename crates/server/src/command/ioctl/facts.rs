@@ -19,9 +19,12 @@ pub(super) async fn snapshots(call: &Call<'_>) -> Answer {
     }
     let file = call.file()?;
     let (vfs, name) = (Arc::clone(&file.vfs), file.name().with_stream(None));
-    let listed = call.rq.beside_core(move || vfs.snapshots(&name)).await?;
-    let moments = listed.map_err(Fault::status)?;
-    let tokens: Vec<_> = moments.iter().map(|moment| utf16(&moment.to_string())).collect();
+    // There may be thousands of them.
+    let list = move || {
+        let moments = vfs.snapshots(&name)?;
+        Ok(moments.iter().map(|moment| utf16(&moment.to_string())).collect::<Vec<_>>())
+    };
+    let tokens = call.rq.beside_core(list).await?.map_err(Fault::status)?;
     let tokens = tokens.iter().map(|token| Utf16::new(token)).collect::<Result<_, _>>()?;
     let array = SnapshotArray::new(tokens, call.max_output);
     Ok((output(|w| array.encode(w)), Status::SUCCESS))
