@@ -4,11 +4,23 @@ connections as a row has, and a time at which it ends.
 A new one is a class with `name`, `text` and `run`, in the list ATTACKS at the end.
 """
 
-import select
 import struct
 import time
 
-from client import CLOSE, CREATE, ECHO, LOCK, QUERY_DIRECTORY, Gone, charge, close, create, lock, query_directory
+from client import (
+    CLOSE,
+    CREATE,
+    ECHO,
+    LOCK,
+    QUERY_DIRECTORY,
+    Gone,
+    charge,
+    close,
+    create,
+    lock,
+    query_directory,
+    readable,
+)
 
 LIST = 0x100081
 DIRECTORY = 1
@@ -19,6 +31,10 @@ class Attack:
 
     name = text = ""
     descriptors, settings, share, limits = 20000, "", "", ""
+    #: Number of accounts beside ann and bob.
+    accounts = 0
+    #: The file system of the share, on an image of its own; that of the directory of the run without one.
+    file_system = ""
     #: Number of empty files in the share's folder `many`.
     files = 0
     #: Duration of an attack in seconds.
@@ -65,7 +81,7 @@ def keep_busy(clients, end, requests, note=lambda client, status: None):
     for client in clients:
         go_on(client)
     while time.time() < end and sockets:
-        for ready in select.select(list(sockets), [], [], 0.2)[0]:
+        for ready in readable(sockets, 0.2):
             client = sockets[ready]
             try:
                 client.pump()

@@ -22,6 +22,14 @@ PASSWORDS = {"ann": "secret-1", "bob": "secret-2"}
 NAMES = {value & 0xFFFFFFFF: name for name, value in vars(NtStatus).items() if isinstance(value, int)}
 
 
+def readable(sockets, seconds):
+    """Returns those of the sockets that can be read within a time, whatever their numbers are."""
+    poll, known = select.poll(), {socket.fileno(): socket for socket in sockets}
+    for number in known:
+        poll.register(number, select.POLLIN)
+    return [known[number] for number, _ in poll.poll(seconds * 1000)]
+
+
 class Stoppable(smbprotocol.transport.Tcp):
     """A transport whose reading thread ends when this client takes the socket over."""
 
@@ -32,7 +40,7 @@ class Stoppable(smbprotocol.transport.Tcp):
         while len(data) < length:
             if self.stop or not self.connected:
                 return None, timeout
-            if not select.select([self._sock], [], [], 0.02)[0]:
+            if not readable([self._sock], 0.02):
                 continue
             if self.stop:
                 return None, timeout
@@ -69,9 +77,13 @@ class Client:
         tree = TreeConnect(session, rf"\\127.0.0.1\{share}")
         tree.connect()
         self.session_id, self.tree_id = session.session_id, tree.tree_connect_id
+        self.signing_key = session.signing_key
         self.seal_key = aead.AESGCM(session.encryption_key)
         self.unseal_key = aead.AESGCM(session.decryption_key)
-        # Stop the library's reader thread: from here on only this object reads the socket.
+        self.take_over()
+
+    def take_over(self):
+        """Stops the library's reader thread: from here on only this object reads the socket."""
         self.connection.transport.stop = True
         self.connection._t_worker.join(2)
         self.socket = self.connection.transport._sock
@@ -82,27 +94,40 @@ class Client:
         self.received, self.queued = bytearray(), bytearray()
         self.answers, self.pending, self.breaks, self.last = {}, {}, [], b""
 
-    def queue(self, command, body, charge=1, **header):
-        """Seals a request; `flush` sends it. Returns its MessageId."""
+    def queue(self, command, body, charge=1, plain=False, **header):
+        """Seals a request, unless it is to be `plain`; `flush` sends it. Returns its MessageId."""
         message_id = self.message_id
         self.message_id += max(charge, 1)
         self.credits -= max(charge, 1)
-        self.queued += self.sealed(self.header(command, message_id, charge, **header) + body)
+        message = self.header(command, message_id, charge, **header) + body
+        self.queued += framed(message) if plain else self.sealed(message)
         return message_id
 
-    def header(self, command, message_id, charge=1, flags=0, credits=512, async_id=None, tree_id=None):
-        start = struct.pack("<4sHHIHHIIQ", b"\xfeSMB", 64, charge, 0, command, credits, flags, 0, message_id)
+    def header(
+        self,
+        command,
+        message_id,
+        charge=1,
+        flags=0,
+        credits=512,
+        async_id=None,
+        tree_id=None,
+        session_id=None,
+        following=0,
+        signature=bytes(16),
+    ):
+        start = struct.pack("<4sHHIHHIIQ", b"\xfeSMB", 64, charge, 0, command, credits, flags, following, message_id)
         tree_id = self.tree_id if tree_id is None else tree_id
         route = struct.pack("<II", 0xFEFF, tree_id) if async_id is None else struct.pack("<Q", async_id)
-        return start + route + struct.pack("<Q", self.session_id) + bytes(16)
+        session_id = self.session_id if session_id is None else session_id
+        return start + route + struct.pack("<Q", session_id) + signature
 
     def sealed(self, message):
         self.nonce += 1
         nonce = struct.pack("<Q", self.nonce & (2**64 - 1)) + b"\1\2\3\4"
         head = nonce + bytes(4) + struct.pack("<IHHQ", len(message), 0, 1, self.session_id)
         text = self.seal_key.encrypt(nonce, message, head)
-        packet = b"\xfdSMB" + text[-16:] + head + text[:-16]
-        return struct.pack(">I", len(packet)) + packet
+        return framed(b"\xfdSMB" + text[-16:] + head + text[:-16])
 
     def flush(self):
         queued, self.queued = self.queued, bytearray()
@@ -118,7 +143,7 @@ class Client:
 
     def pump(self, timeout=0.0):
         """Takes the responses that come within `timeout`."""
-        if not select.select([self.socket], [], [], timeout)[0]:
+        if not readable([self.socket], timeout):
             return
         try:
             data = self.socket.recv(1 << 20)
@@ -182,6 +207,11 @@ class Client:
         self.socket.close()
 
 
+def framed(packet):
+    """Puts the length before a message, MS-SMB2 2.1."""
+    return struct.pack(">I", len(packet)) + packet
+
+
 def create(name, access=0x12019F, disposition=3, options=0, sharing=7, oplock=0, contexts=b""):
     """The body of CREATE, MS-SMB2 2.2.13."""
     name = name.encode("utf-16-le")
@@ -233,8 +263,8 @@ def query_directory(file_id, pattern="*", level=37, flags=0, length=65536):
     return struct.pack("<HBBI", 33, level, flags, 0) + file_id + struct.pack("<HHI", 96, len(pattern), length) + pattern
 
 
-def query_info(file_id, level, length=65536, kind=1):
-    return struct.pack("<HBBIHHIII", 41, kind, level, length, 0, 0, 0, 0, 0) + file_id
+def query_info(file_id, level, length=65536, kind=1, flags=0):
+    return struct.pack("<HBBIHHIII", 41, kind, level, length, 0, 0, 0, 0, flags) + file_id
 
 
 def set_info(file_id, level, data, kind=1):

@@ -16,8 +16,14 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import crowds
+import disks
 import floods
+import lists
+import logons
+import parts
 import refusals
+import rpc
 import slow_calls
 from client import Client
 from server import Server
@@ -25,7 +31,8 @@ from server import Server
 import attacks
 
 REST, RECOVERY = 2, 2
-ATTACKS = attacks.ATTACKS + floods.ATTACKS + refusals.ATTACKS + slow_calls.ATTACKS
+MODULES = attacks, floods, refusals, slow_calls, logons, rpc, lists, parts, crowds, disks
+ATTACKS = [attack for module in MODULES for attack in module.ATTACKS]
 #: MiB of memory that the server may keep after an attack.
 KEPT = 16
 #: Descriptors that it may keep: folders that it holds open for the next request, and a few of its own.
@@ -71,12 +78,15 @@ def faults(attack, before, during, after):
 
 def measure(options, attack, connections):
     """Returns the lines of one row, and the goals that it misses."""
-    data = options.dir / attack.name if not attack.files else options.dir / "files"
-    data.mkdir(parents=True, exist_ok=True)
+    with disks.folder(options.dir, attack) as data:
+        return measure_in(data, options, attack, connections)
+
+
+def measure_in(data, options, attack, connections):
     if attack.files:
         many_files(data, attack.files)
     attack.prepare(data)
-    how = {key: getattr(attack, key) for key in ("descriptors", "settings", "share", "limits")}
+    how = {key: getattr(attack, key) for key in ("descriptors", "settings", "share", "limits", "accounts")}
     server = Server(options.server, options.dir / "server", options.port, data, **how)
     try:
         server.start_probes()
@@ -154,6 +164,9 @@ def main():
         for connections in sorted({min(number, attack.most) for number in numbers}):
             try:
                 more, faulty = measure(options, attack, connections)
+            except disks.Absent as absent:
+                print(f"{attack.name} is left out: {absent}", file=sys.stderr)
+                continue
             except (Exception, SystemExit) as fault:
                 # The other rows are measured all the same.
                 more, faulty = [], [f"not measured: {type(fault).__name__}: {fault}"]

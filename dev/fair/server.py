@@ -49,10 +49,20 @@ class Figures:
         return f"{self.at(0.5):.1f} / {self.at(0.99):.1f} / {self.times[-1]:.0f}{faults}"
 
 
+def write_accounts(path, count):
+    """Writes an account file with users beside ann and bob, who cannot log on."""
+    hidden = "X" * 32
+    lines = (f"user{number:05}:{number}:{hidden}:{hidden}:[U          ]:LCT-65A1B2C3:\n" for number in range(count))
+    path.write_text("".join(lines))
+    path.chmod(0o600)
+
+
 class Server:
     """A server with default settings in a directory of its own, with the accounts ann and bob."""
 
-    def __init__(self, program, directory, port, data=None, descriptors=20000, settings="", share="", limits=""):
+    def __init__(
+        self, program, directory, port, data=None, descriptors=20000, settings="", share="", limits="", accounts=0
+    ):
         self.directory, self.port = directory, port
         shutil.rmtree(directory, ignore_errors=True)
         (directory / "state").mkdir(parents=True, mode=0o700)
@@ -60,6 +70,8 @@ class Server:
         data.mkdir(parents=True, exist_ok=True)
         self.data = data
         (data / "probe.bin").write_bytes(os.urandom(65536))
+        if accounts:
+            write_accounts(directory / "state" / "users", accounts)
         users, limits = "", limits.replace("STATE", str(directory / "state"))
         for user, password in PASSWORDS.items():
             file = directory / f"{user}.password"
