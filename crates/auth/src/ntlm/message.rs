@@ -343,12 +343,13 @@ fn field<'a>(
 
 /// Decodes a name of an AUTHENTICATE_MESSAGE (MS-NLMP 2.2.2.5): UTF-16LE, or characters of the
 /// client's code page. A message names no code page, so that only those are taken which all have.
+/// Deviation: a message with neither flag is UTF-16LE, because libraries send no flags in this
+/// message and Unicode names.
 fn name(bytes: &[u8], flags: Flags, what: &'static str) -> Parsed<String> {
-    if flags.contains(Flags::UNICODE) {
+    if flags.contains(Flags::UNICODE) || !flags.contains(Flags::OEM) {
         return text(bytes, MAX_NAME_UNITS, what);
     }
-    let is_known = flags.contains(Flags::OEM) || bytes.is_empty();
-    if !is_known || !bytes.is_ascii() || bytes.len() > MAX_NAME_UNITS {
+    if !bytes.is_ascii() || bytes.len() > MAX_NAME_UNITS {
         return Err(Malformed::new(what));
     }
     String::from_utf8(bytes.to_vec()).map_err(|_| Malformed::new(what))

@@ -139,16 +139,22 @@ fn a_client_without_ntlm_or_unicode_is_refused() {
 
 /// An NTLMv2 logon whose names are in the client's code page, as old libraries send it.
 fn oem_logon(user: &str, domain: &str) -> Result<Done, Refusal> {
-    let flags = Flags::OEM | Flags::NTLM | Flags::REQUEST_TARGET;
+    old_logon(Flags::OEM | Flags::NTLM | Flags::REQUEST_TARGET, None, user, domain)
+}
+
+/// An NTLMv2 logon without signatures. `last` is the flags of the last message, if they are others.
+fn old_logon(flags: Flags, last: Option<Flags>, user: &str, domain: &str) -> Result<Done, Refusal> {
     let negotiate = message::Negotiate { flags }.encode();
     let mut server = acceptor();
     let AcceptorStep::Continue(challenge) = server.step(&negotiate, NOW, &accounts())? else {
         panic!("no challenge")
     };
     let read = message::Challenge::parse(&challenge).unwrap();
-    assert!(read.flags.contains(Flags::OEM) && !read.flags.contains(Flags::UNICODE));
-    // The client did not offer Unicode, so the server's target name is in the OEM code page.
-    assert_eq!(challenge[56..61], *b"FILES");
+    if !flags.contains(Flags::UNICODE) {
+        assert!(read.flags.contains(Flags::OEM) && !read.flags.contains(Flags::UNICODE));
+        // The client did not offer Unicode, so the server's target name is in the OEM code page.
+        assert_eq!(challenge[56..61], *b"FILES");
+    }
     let mut temp = vec![1, 1, 0, 0, 0, 0, 0, 0];
     temp.extend(NOW.to_le_bytes());
     temp.extend(*b"clientch\0\0\0\0");
@@ -158,7 +164,7 @@ fn oem_logon(user: &str, domain: &str) -> Result<Done, Refusal> {
     let key = crate::ntlm::crypt::response_key(&hash, user, domain);
     let proof = crate::ntlm::crypt::proof(&key, &SERVER_CHALLENGE, &temp);
     let last = message::AuthenticateParts {
-        flags,
+        flags: last.unwrap_or(flags),
         lm_response: &[0; 24],
         nt_response: &[&proof[..], &temp].concat(),
         domain,
@@ -180,6 +186,15 @@ fn names_may_be_in_a_code_page() {
     assert_eq!(oem_logon("bob", "").unwrap_err().reason, Reason::UnknownUser);
     // The message does not name its code page, so the server accepts only ASCII.
     assert!(oem_logon("\u{e4}nn", "").unwrap_err().is_malformed());
+}
+
+/// Libraries for JavaScript send names in Unicode, and no flags in the last message.
+#[test]
+fn names_without_flags_are_unicode() {
+    let offered = Flags::UNICODE | Flags::NTLM | Flags::REQUEST_TARGET;
+    let done = old_logon(offered, Some(Flags::EMPTY), "ann", "").unwrap();
+    assert_eq!(done.identity.user, "Ann");
+    assert!(old_logon(offered, Some(Flags::OEM), "ann", "").is_ok(), "a code page");
 }
 
 /// RFC 4178 5: a mechListMIC is checked wherever it comes, and one that no key can have made is
