@@ -238,12 +238,16 @@ impl Connection {
     async fn judge(&mut self) -> Result<(), End> {
         let Some(token) = self.association()?.endpoint.token() else { return Ok(()) };
         let mut exchange = self.association()?.exchange.take();
+        let mut ahead = Vec::new();
         let judged = tokio::select! {
             biased;
             () = cores::stopping() => return Err(Some("the server stops")),
             () = evicted(self.ticket.as_ref()) => return Err(Some(EVICTED)),
             judged = logon::judge(&self.peer, &token, &mut exchange) => judged,
+            // A ticket may wait for newer keys, and a proof for a domain controller.
+            () = gone(&self.stream, &mut ahead) => return Err(None),
         };
+        self.input.extend(ahead);
         let verdict = match judged {
             logon::Judged::Verdict(verdict) => verdict,
             logon::Judged::LoggedOn(user, verdict) => {
@@ -363,6 +367,23 @@ async fn evicted(ticket: Option<&Ticket>) {
     match ticket {
         Some(ticket) => ticket.evicted().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Waits until the client has ended the connection. What it sends meanwhile is read once, into
+/// `ahead`; after that its end is seen when more is read.
+async fn gone(stream: &Stream, ahead: &mut Vec<u8>) {
+    let mut bytes = vec![0; ASSOCIATION_READ_BYTES];
+    while stream.readable().await.is_ok() {
+        match stream.try_read_vectored(&mut [IoSliceMut::new(&mut bytes)]) {
+            Ok(0) => return,
+            Ok(count) => {
+                ahead.extend_from_slice(bytes.get(..count).unwrap_or(&[]));
+                return std::future::pending().await;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
     }
 }
 
