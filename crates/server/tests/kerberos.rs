@@ -5,8 +5,8 @@
 mod client;
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use client::draft::pack;
 use client::files::{Want, close_draft, lock_draft, read_draft};
@@ -21,7 +21,7 @@ use frevo_auth::kerberos::{
 use frevo_auth::{Account, Accounts, Initiator, Membership, Target};
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::share::Share;
-use frevo_server::{KeySource, Server, Settings};
+use frevo_server::{KeySource, Reload, Server, Settings};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::command::lock::LockFlags;
 use frevo_wire::dtyp::FileTime;
@@ -363,19 +363,27 @@ fn tickets_that_are_refused() {
     });
 }
 
-/// A keytab that has the new key from the look with this number on.
+/// A keytab that has the new key from the look with this number on. Before that, a reload sets the old
+/// keys again.
 #[derive(Debug)]
 struct Renewed {
     looks: AtomicU64,
     from: u64,
     keys: ServiceKeys,
+    old: ServiceKeys,
+    server: OnceLock<Server>,
 }
 
 impl KeySource for Renewed {
     fn newer(&self) -> Option<(ServiceKeys, Policy)> {
         let look = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
-        let policy = Policy { pac: PacPolicy::Checked, ..Policy::default() };
-        (look == self.from).then(|| (self.keys.clone(), policy))
+        let policy = || Policy { pac: PacPolicy::Checked, ..Policy::default() };
+        if look + 1 == self.from
+            && let Some(server) = self.server.get()
+        {
+            server.reload(Reload::new().kerberos(Some((self.old.clone(), policy()))));
+        }
+        (look == self.from).then(|| (self.keys.clone(), policy()))
     }
 }
 
@@ -390,7 +398,13 @@ fn tickets_of_a_new_key_wait_for_the_keytab() {
     renewed.service.key = known_key(EncryptionType::Aes256Sha1, 9);
     renewed.kvno = Some(renewed.service.kvno);
     let keys = ServiceKeys::new(vec![renewed.service.clone(), old.clone()]).unwrap();
-    let source = Arc::new(Renewed { looks: AtomicU64::new(0), from: 3, keys });
+    let source = Arc::new(Renewed {
+        looks: AtomicU64::new(0),
+        from: 3,
+        keys,
+        old: ServiceKeys::new(vec![old.clone()]).unwrap(),
+        server: OnceLock::new(),
+    });
     let vfs = Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| FileTime(START))));
     let server = Server::builder()
         .settings(Settings { realms: vec!["FREVO.TEST".into()], ..settings() })
@@ -405,6 +419,7 @@ fn tickets_of_a_new_key_wait_for_the_keytab() {
         .cores(2)
         .build()
         .unwrap();
+    source.server.set(server.clone()).unwrap();
     let world = World::of(server, tempfile::tempdir().unwrap());
     in_own_world(false, &world, async |world| {
         for ticket in [&renewed, &forge(&clock), &renewed] {

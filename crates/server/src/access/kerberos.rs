@@ -9,7 +9,7 @@ use frevo_net::file_io::run_blocking;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-use crate::base::limits::{NEWER_KEYS_LOOK, NEWER_KEYS_PATIENCE, NEWER_KEYS_REST};
+use crate::base::limits::{NEWER_KEYS_LOOK, NEWER_KEYS_REST};
 
 /// A place of keys that may have newer ones than the server.
 pub trait KeySource: Send + Sync + fmt::Debug {
@@ -85,13 +85,13 @@ impl KerberosSlot {
     }
 
     /// Returns other keys than `used`, by which a ticket could not be opened. After a new password of
-    /// the account clients have tickets for the new key before the keytab is written: if `waits`, this
-    /// waits for it. One client looks while the others that wait do so; after keys that did not come
-    /// nobody waits for a while, and looks are limited in rate.
+    /// the account clients have tickets for the new key before the keytab is written: this waits for it
+    /// until `waits`, if that is given. One client looks while the others that wait do so; after keys
+    /// that did not come nobody waits for a while, and looks are limited in rate.
     pub(crate) async fn newer(
         &self,
         used: Option<&Arc<Service>>,
-        waits: bool,
+        waits: Option<Instant>,
     ) -> Option<Arc<Service>> {
         let source = self.source.get()?;
         let other = || {
@@ -99,42 +99,47 @@ impl KerberosSlot {
             used.is_none_or(|used| !Arc::ptr_eq(used, &service)).then_some(service)
         };
         let mut looks = match waits {
-            true => self.looks.lock().await,
+            Some(_) => self.looks.lock().await,
             // A client that looks may wait for long, and this one is not to wait.
-            false => match self.looks.try_lock() {
+            None => match self.looks.try_lock() {
                 Ok(looks) => looks,
                 Err(_) => return other(),
             },
         };
-        let end = Instant::now() + NEWER_KEYS_PATIENCE;
         loop {
             if let Some(service) = other() {
                 return Some(service);
             }
             let now = Instant::now();
             let is_resting = looks.rest.is_some_and(|rest| now < rest);
-            let goes = !waits || is_resting;
-            match looks.next.filter(|next| now < *next) {
-                Some(_) if goes => return None,
-                Some(next) => sleep_until(next).await,
-                None => {}
+            let Some(end) = waits.filter(|_| !is_resting) else {
+                return self.look_once(&mut looks, source).await.then(other).flatten();
+            };
+            if let Some(next) = looks.next {
+                sleep_until(next).await;
             }
-            looks.next = Some(Instant::now() + NEWER_KEYS_LOOK);
-            // The thread puts the keys into force, because the client may go before the answer, and
-            // the source tells them once.
-            let (in_force, source) = (Arc::clone(&self.in_force), Arc::clone(source));
-            if run_blocking(move || in_force.look(&*source)).await.unwrap_or(false) {
-                looks.rest = None;
-                continue;
-            }
-            if goes {
-                return None;
-            }
-            if Instant::now() >= end {
+            if !self.look_once(&mut looks, source).await && Instant::now() >= end {
                 looks.rest = Some(Instant::now() + NEWER_KEYS_REST);
                 return None;
             }
         }
+    }
+
+    /// Looks for newer keys, and puts them into force, unless the last look was just before. True if
+    /// there were newer ones.
+    async fn look_once(&self, looks: &mut Looks, source: &Arc<dyn KeySource>) -> bool {
+        if looks.next.is_some_and(|next| Instant::now() < next) {
+            return false;
+        }
+        looks.next = Some(Instant::now() + NEWER_KEYS_LOOK);
+        // The thread puts the keys into force, because the client may go before the answer, and the
+        // source tells them once.
+        let (in_force, source) = (Arc::clone(&self.in_force), Arc::clone(source));
+        let has_newer = run_blocking(move || in_force.look(&*source)).await.unwrap_or(false);
+        if has_newer {
+            looks.rest = None;
+        }
+        has_newer
     }
 
     /// Replaces keys and rules.
@@ -150,6 +155,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::base::limits::NEWER_KEYS_PATIENCE;
+
+    fn patience() -> Option<Instant> {
+        Some(Instant::now() + NEWER_KEYS_PATIENCE)
+    }
 
     /// A keytab that changes at the look with this number.
     #[derive(Debug)]
@@ -181,7 +191,7 @@ mod tests {
         let mut clients = tokio::task::JoinSet::new();
         for _ in 0..20 {
             let (slot, used) = (Arc::clone(&slot), Arc::clone(&used));
-            clients.spawn(async move { slot.newer(Some(&used), true).await });
+            clients.spawn(async move { slot.newer(Some(&used), patience()).await });
         }
         while let Some(found) = clients.join_next().await {
             assert!(!Arc::ptr_eq(&found.unwrap().unwrap(), &used));
@@ -195,17 +205,17 @@ mod tests {
         let (slot, keytab) = slot(usize::MAX);
         let used = slot.service().unwrap();
         let begun = Instant::now();
-        assert!(slot.newer(Some(&used), true).await.is_none());
+        assert!(slot.newer(Some(&used), patience()).await.is_none());
         let waited = begun.elapsed();
         assert!(waited >= NEWER_KEYS_PATIENCE && waited < NEWER_KEYS_PATIENCE * 2, "{waited:?}");
         let before = keytab.looks.load(Ordering::Relaxed);
         for _ in 0..1_000 {
-            assert!(slot.newer(Some(&used), true).await.is_none());
+            assert!(slot.newer(Some(&used), patience()).await.is_none());
         }
         assert!(keytab.looks.load(Ordering::Relaxed) <= before + 1);
         assert_eq!(begun.elapsed(), waited, "nobody waits");
         tokio::time::advance(NEWER_KEYS_REST + Duration::from_secs(1)).await;
-        assert!(slot.newer(None, true).await.is_some(), "a client that used other keys");
+        assert!(slot.newer(None, patience()).await.is_some(), "a client that used other keys");
     }
 
     /// A client that waits for keys, as one with a forged ticket may, holds up no other that does
@@ -215,13 +225,13 @@ mod tests {
         let (slot, _) = slot(usize::MAX);
         let used = slot.service().unwrap();
         let (waiting, its) = (Arc::clone(&slot), Arc::clone(&used));
-        let waiting = tokio::spawn(async move { waiting.newer(Some(&its), true).await });
+        let waiting = tokio::spawn(async move { waiting.newer(Some(&its), patience()).await });
         while slot.looks.try_lock().is_ok() {
             tokio::task::yield_now().await;
         }
         let begun = Instant::now();
-        assert!(slot.newer(Some(&used), false).await.is_none());
-        assert!(slot.newer(None, false).await.is_some());
+        assert!(slot.newer(Some(&used), None).await.is_none());
+        assert!(slot.newer(None, None).await.is_some());
         assert_eq!(begun.elapsed(), Duration::ZERO);
         assert!(waiting.await.unwrap().is_none());
     }
@@ -245,7 +255,7 @@ mod tests {
         slot.set_source(Arc::<Replaced>::clone(&source));
         source.0.set(Arc::clone(&slot)).unwrap();
         let used = slot.service().unwrap();
-        let found = slot.newer(Some(&used), false).await.unwrap();
+        let found = slot.newer(Some(&used), None).await.unwrap();
         assert_eq!(found.policy.clock_skew, 60);
         assert_eq!(slot.service().unwrap().policy.clock_skew, 60);
     }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use frevo_auth::{Acceptor, Done, Reason, Refusal, Step};
 use frevo_store::security::Token;
+use tokio::time::Instant;
 
 use crate::access::administrators::{Candidate, Decided, KnownBy};
 use crate::access::domain_users;
 use crate::access::host_users::OnHost;
 use crate::access::identity::Identity;
 use crate::access::principals::SharedAccounts;
+use crate::base::limits::NEWER_KEYS_PATIENCE;
 use crate::objects::server::ServerState;
 
 /// Gives a user of a KDC or of a domain the name that counts here.
@@ -55,13 +57,19 @@ pub(crate) async fn with_other_keys(
     refused: Step,
     accounts: &SharedAccounts,
 ) -> Result<Step, Refusal> {
-    let waits = matches!(&refused, Step::Retry(_, refusal) if refusal.needs_newer_keys());
-    let used = acceptor.service().cloned();
-    let Some(service) = server.kerberos.newer(used.as_ref(), waits).await else {
-        return Ok(refused);
-    };
-    acceptor.take_keys(service);
-    acceptor.step(token, server.ambient.now().0, &**accounts)
+    let end = Instant::now() + NEWER_KEYS_PATIENCE;
+    let mut step = refused;
+    // A reload sets keys that are no newer for this ticket, so newer ones may have to come still.
+    while let Step::Retry(_, refusal) = &step
+        && refusal.needs_other_keys()
+    {
+        let waits = refusal.needs_newer_keys().then_some(end);
+        let used = acceptor.service().cloned();
+        let Some(service) = server.kerberos.newer(used.as_ref(), waits).await else { break };
+        acceptor.take_keys(service);
+        step = acceptor.step(token, server.ambient.now().0, &**accounts)?;
+    }
+    Ok(step)
 }
 
 /// Returns the host's user that the map of ids gives to a user of a domain; None if the host is to
