@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use frevo_auth::Zeroizing;
@@ -12,6 +12,13 @@ use crate::exit::{Exit, Failure};
 
 /// Largest file that is read, bytes.
 const BYTES_MAX: u64 = 64 << 20;
+
+/// The user and the group that a file belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
 
 /// The permission bits of group and others.
 const NOT_OWNER: u32 = 0o077;
@@ -84,6 +91,11 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// Like [`replace`], for a file that is no text.
 pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    replace_for(path, bytes, None)
+}
+
+/// Like [`replace_bytes`]. The new file belongs to `owner`, if there is one, from its first moment.
+pub(crate) fn replace_for(path: &Path, bytes: &[u8], owner: Option<Owner>) -> Result<(), Failure> {
     let attempt = || -> io::Result<()> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let new = beside(path);
@@ -93,7 +105,8 @@ pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
             _ => {}
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        let given = owner.map_or(Ok(()), |Owner { uid, gid }| fchown(&file, Some(uid), Some(gid)));
+        let written = given.and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all());
         if let Err(error) = written.and_then(|()| std::fs::rename(&new, path)) {
             // Only the first error is reported, even if the new file cannot be removed either.
             let _ = std::fs::remove_file(&new);
@@ -110,9 +123,17 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Held while an account file is read, changed and written back.
+/// Held while a file is read, changed and written back.
 #[derive(Debug)]
-pub(crate) struct Lock(#[allow(dead_code, reason = "held for its lock")] File);
+pub(crate) struct Lock(File);
+
+impl Lock {
+    /// Lets programs that are started from now on hold the lock, too, so that it outlives this
+    /// process while one of them goes on.
+    pub(crate) fn share_with_programs(&self) -> io::Result<()> {
+        Ok(rustix::io::fcntl_setfd(&self.0, rustix::io::FdFlags::empty())?)
+    }
+}
 
 /// Waits until no other process changes the file at `path`.
 pub(crate) fn lock(path: &Path) -> Result<Lock, Failure> {

@@ -56,13 +56,33 @@ pub(crate) enum DomainCommand {
     /// Old keys stay in the keytab, so that tickets of before go on to work. A
     /// timer of systemd runs this: frevo-domain-renew.timer.
     #[command(after_help = EXIT_CODES)]
-    Renew {
-        /// Realm of the domain [default: all]
-        realm: Option<Realm>,
-        /// Change only a password that is older
-        #[arg(long, value_name = "DAYS", default_value_t = 30)]
-        older_than: u32,
-    },
+    Renew(Renew),
+}
+
+/// `frevo domain renew`
+#[derive(Debug, Args)]
+pub(crate) struct Renew {
+    /// Realm of the domain [default: all]
+    pub(crate) realm: Option<Realm>,
+
+    /// Change only a password that is older
+    #[arg(long, value_name = "DAYS", default_value_t = 30)]
+    pub(crate) older_than: u32,
+
+    /// User of the domain who sets a new password if that of this server is lost
+    #[arg(long, short = 'U', value_name = "NAME")]
+    user: Option<String>,
+
+    #[command(flatten)]
+    password: PasswordFrom,
+}
+
+impl Renew {
+    /// The user who may set a new password.
+    pub(crate) fn administrator(&self) -> Option<Administrator> {
+        let password = PasswordFrom { password_stdin: self.password.password_stdin };
+        Some(Administrator { user: self.user.clone()?, password })
+    }
 }
 
 /// `frevo domain join`

@@ -16,6 +16,8 @@ use crate::{secret_file, state};
 const MEMBERSHIPS: &str = "domain";
 /// The keytab of all memberships, in that directory.
 const KEYTAB: &str = "keytab";
+/// Bytes of a keytab before its first record.
+pub(super) const VERSION_LEN: usize = 2;
 /// The facts of one membership, in its directory.
 const FACTS: &str = "membership.toml";
 
@@ -31,6 +33,8 @@ pub(crate) struct Membership {
     pub(crate) host: String,
     /// The controller that the administrator named.
     pub(crate) controller: Option<String>,
+    /// The organisational unit that the administrator named, such as `Servers/Files`.
+    pub(crate) ou: Option<String>,
     /// The program that joined.
     pub(crate) tool: Tool,
 }
@@ -102,6 +106,7 @@ impl Membership {
             computer: needed("computer")?,
             host: needed("host")?,
             controller: text("controller"),
+            ou: text("ou"),
             tool: match &*needed("tool")? {
                 "net" => Tool::Net,
                 "adcli" => Tool::Adcli,
@@ -124,8 +129,10 @@ impl Membership {
         ] {
             document[key] = value(text);
         }
-        if let Some(controller) = &self.controller {
-            document["controller"] = value(&**controller);
+        for (key, text) in [("controller", &self.controller), ("ou", &self.ou)] {
+            if let Some(text) = text {
+                document[key] = value(&**text);
+            }
         }
         secret_file::replace(&dir.join(FACTS), &document.to_string())
     }
@@ -147,35 +154,49 @@ impl Membership {
         let failed = Failure::failed(format!("cannot change {}", path.display()));
         let Some(bytes) = secret_file::read_bytes(&path)? else { return Ok(()) };
         if !Self::all(state_dir, None)?.is_empty() {
-            return secret_file::replace_bytes(&path, &without_realm(&bytes, &self.realm));
+            let others = Parts::of(&bytes, &self.realm).others;
+            return secret_file::replace_bytes(&path, &others);
         }
         std::fs::remove_file(&path).map_err(failed)
     }
 }
 
-/// Returns a keytab without the keys of a realm. What cannot be read stays as it is.
-fn without_realm(keytab: &[u8], realm: &str) -> Zeroizing<Vec<u8>> {
-    let Some((version, mut rest)) = keytab.split_at_checked(2) else {
-        return Zeroizing::new(keytab.to_vec());
-    };
-    let mut kept = Zeroizing::new(version.to_vec());
-    while let Some((length, after)) = rest.split_first_chunk() {
-        // In a keytab the length of a deleted entry is negative; its record is skipped by the
-        // absolute value.
-        let size = usize::try_from(i32::from_be_bytes(*length).unsigned_abs()).unwrap_or(0);
-        let Some((record, after)) = after.split_at_checked(size) else { break };
-        rest = after;
-        let of_realm = || {
-            let (length, text) = record.get(2..)?.split_first_chunk()?;
-            text.get(..u16::from_be_bytes(*length).into())
+/// The bytes of a keytab in two keytabs: of one realm, and of all others.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// The keys of the realm.
+    pub(super) ours: Zeroizing<Vec<u8>>,
+    /// The keys of all other realms, and what cannot be read.
+    pub(super) others: Zeroizing<Vec<u8>>,
+}
+
+impl Parts {
+    pub(super) fn of(keytab: &[u8], realm: &str) -> Self {
+        let Some((version, mut rest)) = keytab.split_at_checked(VERSION_LEN) else {
+            return Self { ours: Zeroizing::default(), others: Zeroizing::new(keytab.to_vec()) };
         };
-        if i32::from_be_bytes(*length) > 0 && of_realm() != Some(realm.as_bytes()) {
-            kept.extend(length);
-            kept.extend(record);
+        let copy = || Zeroizing::new(version.to_vec());
+        let mut parts = Self { ours: copy(), others: copy() };
+        while let Some((length, after)) = rest.split_first_chunk() {
+            // In a keytab the length of a deleted entry is negative; its record is skipped by the
+            // absolute value.
+            let size = usize::try_from(i32::from_be_bytes(*length).unsigned_abs()).unwrap_or(0);
+            let Some((record, after)) = after.split_at_checked(size) else { break };
+            rest = after;
+            let of_realm = || {
+                let (length, text) = record.get(2..)?.split_first_chunk()?;
+                text.get(..u16::from_be_bytes(*length).into())
+            };
+            if i32::from_be_bytes(*length) > 0 {
+                let is_ours = of_realm() == Some(realm.as_bytes());
+                let part = if is_ours { &mut parts.ours } else { &mut parts.others };
+                part.extend(length);
+                part.extend(record);
+            }
         }
+        parts.others.extend(rest);
+        parts
     }
-    kept.extend(rest);
-    kept
 }
 
 /// Reads a keytab that only its owner can read. None where there is none.
@@ -198,6 +219,7 @@ mod tests {
             computer: "files".into(),
             host: "files.a.test".into(),
             controller: Some("dc \"1\"".into()),
+            ou: Some("Servers/Files".into()),
             tool: Tool::Adcli,
         }
     }
@@ -211,10 +233,11 @@ mod tests {
     #[test]
     fn a_keytab_that_cannot_be_read_stays() {
         for odd in [&[][..], &[5], &[5, 2, 0, 0, 0, 9, 1], &[5, 2, 0, 0]] {
-            assert_eq!(*without_realm(odd, "A"), odd);
+            assert_eq!(*Parts::of(odd, "A").others, odd);
         }
         let hole = [&[5, 2, 255, 255, 255, 254, 0, 0], &record("B")[..]].concat();
-        assert_eq!(*without_realm(&hole, "A"), [&[5, 2], &record("B")[..]].concat());
+        assert_eq!(*Parts::of(&hole, "A").others, [&[5, 2], &record("B")[..]].concat());
+        assert_eq!(*Parts::of(&hole, "B").ours, [&[5, 2], &record("B")[..]].concat());
     }
 
     #[test]

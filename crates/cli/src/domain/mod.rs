@@ -3,11 +3,12 @@
 pub(crate) mod arguments;
 mod kdc;
 pub(crate) mod membership;
+mod next_keytab;
+mod renewal;
 mod status;
 mod tools;
 
 use std::net::IpAddr;
-use std::os::unix::fs::{MetadataExt, chown};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,14 +17,14 @@ use frevo_client::internal::Kdcs;
 use frevo_config::{Config, IdmapSection, Realm, ServerName};
 use frevo_wire::dtyp::FileTime;
 
-use self::arguments::{Administrator, Domain, DomainCommand, Join, Tool};
+use self::arguments::{Administrator, Domain, DomainCommand, Join};
 use self::membership::{Membership, keytab_in, read_keytab};
+use self::next_keytab::NextKeytab;
 use self::status::{Check, Subject, Verdict};
-use self::tools::{Calls, Credentials};
+use self::tools::Credentials;
 use crate::console::{print_text, tell_failure};
 use crate::exit::{Done, Exit, Failure};
-use crate::plural::counted;
-use crate::{accounts, administrators, config_checks, keytab, passwords, state};
+use crate::{accounts, administrators, config_checks, keytab, passwords, secret_file, state};
 
 /// The keytab of the host, which other programs use.
 const HOST_KEYTAB: &str = "/etc/krb5.keytab";
@@ -44,7 +45,7 @@ pub(crate) fn run(domain: &Domain) -> Done {
         DomainCommand::Join(join) => home.join(join),
         DomainCommand::Leave { realm, administrator } => home.leave(realm.as_ref(), administrator),
         DomainCommand::Status { realm, .. } => home.status(realm.as_ref()),
-        DomainCommand::Renew { realm, older_than } => home.renew(realm.as_ref(), *older_than),
+        DomainCommand::Renew(renew) => home.renew(renew),
     }
 }
 
@@ -64,25 +65,28 @@ impl Home {
             computer: self.computer_name(join.computer_name.as_deref())?,
             host: self.host_name(join),
             controller: join.controller.clone(),
+            ou: join.ou.clone(),
             tool,
         };
         refuse_double(&member)?;
         refuse_address(&member)?;
         let password = ask_password(&join.administrator, &member.realm)?;
         self.make_private()?;
+        let _alone = self.lock()?;
         let dir = Membership::dir(&self.state_dir, &member.realm);
         let is_new = !dir.exists();
         state::make_dir(&dir)?;
         let by = Credentials { user: &join.administrator.user, password: &password };
-        let calls = Calls { member: &member, state_dir: &self.state_dir, idmaps: self.idmaps() };
-        calls.join(&by, join.ou.as_deref()).inspect_err(|_| {
+        let next = NextKeytab::begin(&member, &self.state_dir)?;
+        let joined = self.calls(&member, next.path()).join(&by, join.ou.as_deref());
+        joined.inspect_err(|_| {
             if is_new {
                 // The folder of a failed join is of no use, and would be taken for a membership.
                 let _ = std::fs::remove_dir_all(&dir);
             }
         })?;
         member.write(&self.state_dir)?;
-        self.give_to_server()?;
+        next.finish()?;
         print_text(&self.joined(&member))
     }
 
@@ -120,8 +124,8 @@ impl Home {
         };
         let password = ask_password(administrator, &member.realm)?;
         let by = Credentials { user: &administrator.user, password: &password };
-        let idmaps = self.idmaps();
-        Calls { member, state_dir: &self.state_dir, idmaps }.leave(&by)?;
+        let _alone = self.lock()?;
+        self.calls(member, &keytab_in(&self.state_dir)).leave(&by)?;
         member.forget(&self.state_dir)?;
         let text = format!(
             "Left {}. Remove the keytab from [kerberos] of the configuration, unless other realms use \
@@ -199,87 +203,23 @@ impl Home {
         Ok(members.iter().map(subject).collect())
     }
 
-    fn renew(&self, realm: Option<&Realm>, older_than: u32) -> Done {
-        self.make_private()?;
-        let members = Membership::all(&self.state_dir, realm)?;
-        each(&members, |member| self.renew_one(member, older_than))
-    }
-
-    /// Gives a machine account a new password, unless it is not old.
-    fn renew_one(&self, member: &Membership, older_than: u32) -> Done {
-        if self.is_accepted(member)? == Some(false) {
-            return self.repair(member);
-        }
-        let age = read_keytab(&keytab_in(&self.state_dir))?.and_then(|keytab| {
-            let ours = keytab.entries.iter().filter(|e| e.key.principal.realm == member.realm);
-            let newest = ours.map(|entry| entry.written.to_unix().0).max()?;
-            u64::try_from(now().to_unix().0.saturating_sub(newest)).ok()
-        });
-        let days = age.map(|seconds| seconds / 86_400);
-        if let Some(days) = days.filter(|days| *days < u64::from(older_than)) {
-            let days = counted(days, "day");
-            let text = format!("{}: the password is {days} old; nothing to do.\n", member.realm);
-            return print_text(&text);
-        }
-        Calls { member, state_dir: &self.state_dir, idmaps: self.idmaps() }.renew()?;
-        self.give_to_server()?;
-        let text = format!(
-            "{}: the password of {}$ is new. A running server reads the keytab by itself.\n",
-            member.realm, member.computer
-        );
-        print_text(&text)
-    }
-
-    /// Asks a controller if it accepts the newest key of a membership.
-    fn is_accepted(&self, member: &Membership) -> Result<Option<bool>, Failure> {
-        let path = keytab_in(&self.state_dir);
-        let Some(keytab) = read_keytab(&path)? else { return Ok(None) };
-        let policy =
-            self.config.as_ref().map(|config| config.kerberos.policy()).unwrap_or_default();
-        Ok(Subject::of_membership(member, path, keytab, policy).is_accepted(now))
-    }
-
-    /// Writes the keys of a password that the controller has and the keytab has not, as after a change
-    /// that was interrupted.
-    fn repair(&self, member: &Membership) -> Done {
-        let Membership { realm, computer, tool, .. } = member;
-        if *tool == Tool::Net {
-            Calls { member, state_dir: &self.state_dir, idmaps: self.idmaps() }.net_keytab()?;
-            self.give_to_server()?;
-        }
-        if self.is_accepted(member)? == Some(true) {
-            let text = format!(
-                "{realm}: an earlier change of the password of {computer}$ was interrupted; the keytab \
-                 has the new keys now.\n"
-            );
-            return print_text(&text);
-        }
-        let text = format!(
-            "{realm}: the controller does not accept the keys of {computer}$ in the keytab: a change of the \
-             password was interrupted, or another program changed it; join again: frevo domain join \
-             {realm} --computer-name {computer}"
-        );
-        Err(Failure::new(Exit::Failed, text))
-    }
-
     /// Has the programs make files that their owner alone can read.
     fn make_private(&self) -> Done {
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
         state::make_dir(&self.state_dir)
     }
 
-    /// Gives the keytab to the user of the server, to whom the state directory belongs.
-    fn give_to_server(&self) -> Done {
+    /// Waits until no other command changes keytabs. A program that a command has started holds the lock
+    /// until it ends, also when the command was killed.
+    fn lock(&self) -> Result<secret_file::Lock, Failure> {
         let keytab = keytab_in(&self.state_dir);
-        let given = || {
-            let owner = std::fs::metadata(&self.state_dir)?;
-            let (uid, gid) = (Some(owner.uid()), Some(owner.gid()));
-            if let Some(dir) = keytab.parent() {
-                chown(dir, uid, gid)?;
-            }
-            chown(&keytab, uid, gid)
-        };
-        given().map_err(Failure::failed(format!("cannot give {} to the server", keytab.display())))
+        if let Some(dir) = keytab.parent() {
+            state::make_dir(dir)?;
+        }
+        let lock = secret_file::lock(&keytab)?;
+        lock.share_with_programs()
+            .map_err(Failure::failed("cannot share the lock of the keytab"))?;
+        Ok(lock)
     }
 
     fn computer_name(&self, asked: Option<&str>) -> Result<String, Failure> {
@@ -382,6 +322,7 @@ fn now() -> FileTime {
 
 #[cfg(test)]
 mod tests {
+    use super::arguments::Tool;
     use super::*;
 
     /// A membership that fails leaves no later one out.
@@ -393,6 +334,7 @@ mod tests {
             computer: "files".into(),
             host: "files.a.test".into(),
             controller: None,
+            ou: None,
             tool: Tool::Adcli,
         };
         let members = ["A", "B", "C", "D"].map(member);

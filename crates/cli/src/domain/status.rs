@@ -52,6 +52,8 @@ pub(super) struct Subject {
     pub(super) account: Principal,
     pub(super) service: Principal,
     pub(super) controller: Option<String>,
+    /// True for a membership that `frevo domain` has made.
+    pub(super) is_membership: bool,
     /// The keytab that the server reads.
     pub(super) path: PathBuf,
     pub(super) keytab: Keytab,
@@ -75,6 +77,7 @@ impl Subject {
             account: member.principal(),
             service: member.service(),
             controller: member.controller.clone(),
+            is_membership: true,
             path,
             keytab,
             policy,
@@ -103,6 +106,7 @@ impl Subject {
                 account: machine.unwrap_or(service).clone(),
                 service: service.clone(),
                 controller: None,
+                is_membership: false,
                 path: path.to_owned(),
                 keytab: keytab.clone(),
                 policy: policy.clone(),
@@ -197,11 +201,11 @@ impl Subject {
         checks.0
     }
 
-    /// Asks the first controller that answers if it accepts the newest key of the account. None if
-    /// nobody answers, or there is no key.
+    /// Asks the first controller that answers if it accepts the newest key of the account: false
+    /// without a key, None if nobody answers.
     pub(super) fn is_accepted(&self, now: impl Fn() -> FileTime) -> Option<bool> {
         let newest = self.newest();
-        let proof = newest.first()?;
+        let Some(proof) = newest.first() else { return Some(false) };
         let controllers = kdc::find(&self.realm, self.controller.as_deref()).ok()?;
         let etypes = &self.policy.etypes;
         let answer = controllers.all.iter().find_map(|controller| {
@@ -227,9 +231,9 @@ impl Subject {
         let newest = self.newest();
         let Some(first) = newest.first() else {
             let text = format!(
-                "The keytab {shown} has no key of {} of an allowed encryption type; join again, or \
-                 export it again.",
-                self.realm
+                "The keytab {shown} has no key of {} of an allowed encryption type; {}.",
+                self.realm,
+                self.repair()
             );
             checks.fault("keytab", text);
             return false;
@@ -250,6 +254,14 @@ impl Subject {
         }
         checks.ok("keytab", text + ".");
         true
+    }
+
+    /// The advice for a keytab whose keys are not those of the account.
+    fn repair(&self) -> String {
+        match self.is_membership {
+            true => format!("run: frevo domain renew {}", self.realm),
+            false => String::from("export the keytab again"),
+        }
     }
 
     /// Checks that the server is called like its machine account.
@@ -422,10 +434,11 @@ impl Subject {
                 checks.fault(
                     "keys",
                     format!(
-                        "The controller does not accept version {} of the keys in {path}: the \
-                         password of {} was changed by another program; join again, or export the \
-                         keytab again.",
-                        proof.kvno, self.account
+                        "The controller does not accept version {} of the keys in {path}: a change of \
+                         the password of {} was interrupted, or another program made it; {}.",
+                        proof.kvno,
+                        self.account,
+                        self.repair()
                     ),
                 );
             }

@@ -55,6 +55,8 @@ fn search_path() -> String {
 pub(super) struct Calls<'a> {
     pub(super) member: &'a Membership,
     pub(super) state_dir: &'a Path,
+    /// The keytab that the programs read and write.
+    pub(super) keytab: &'a Path,
     /// The ranges of numbers that the configuration gives to domains.
     pub(super) idmaps: &'a [IdmapSection],
 }
@@ -77,7 +79,7 @@ impl Calls<'_> {
             }
             Tool::Adcli => {
                 let mut join = self.adcli("join");
-                join.arg(format!("--host-keytab={}", self.keytab().display()));
+                join.arg(format!("--host-keytab={}", self.keytab.display()));
                 join.arg(format!("--host-fqdn={}", member.host));
                 join.arg(format!("--computer-name={}", member.computer));
                 join.args(["--service-name=cifs", "--service-name=host", "--os-name=Frevo"]);
@@ -110,22 +112,20 @@ impl Calls<'_> {
                 // A file of an earlier version may lack the ranges without which winbind lets no
                 // user of the domain log on.
                 self.write_smb_conf()?;
-                run(self.net(&["ads", "changetrustpw"]), None, what)?;
+                let changed = run(self.net(&["ads", "changetrustpw"]), None, what);
+                // `net ads` refuses to go on with a change that was interrupted.
+                changed.or_else(|failure| self.finish_change_of_net().map_err(|_| failure))?;
                 self.net_keytab()
             }
             Tool::Adcli => {
                 let mut update = self.adcli("update");
-                update.arg(format!("--host-keytab={}", self.keytab().display()));
+                update.arg(format!("--host-keytab={}", self.keytab.display()));
                 update.arg(format!("--host-fqdn={}", self.member.host));
                 update.arg(format!("--computer-name={}", self.member.computer));
                 update.arg("--computer-password-lifetime=0");
                 run(update, None, what)
             }
         }
-    }
-
-    fn keytab(&self) -> PathBuf {
-        keytab_in(self.state_dir)
     }
 
     fn dir(&self) -> PathBuf {
@@ -142,9 +142,17 @@ impl Calls<'_> {
         Ok(())
     }
 
+    /// Ends a change of the password that was interrupted: `net` has kept the new one, and tries both with
+    /// the controller.
+    pub(super) fn finish_change_of_net(&self) -> Done {
+        let what = "change the password of the machine account";
+        run(self.net(&["rpc", "changetrustpw"]), None, what)
+    }
+
     fn net(&self, words: &[&str]) -> Command {
         let mut command = command(Tool::Net.name());
         command.args(words).arg("--configfile").arg(self.dir().join(SMB_CONF));
+        command.arg(format!("--option=dedicated keytab file={}", self.keytab.display()));
         if let Some(controller) = &self.member.controller {
             command.args(["--server", controller]);
         }
@@ -160,7 +168,7 @@ impl Calls<'_> {
         command
     }
 
-    fn write_smb_conf(&self) -> Done {
+    pub(super) fn write_smb_conf(&self) -> Done {
         let (dir, member) = (self.dir(), self.member);
         let private = dir.join("private");
         crate::state::make_dir(&private)?;
@@ -169,11 +177,11 @@ impl Calls<'_> {
         let text = format!(
             "# Made by frevo domain join.\n[global]\n    security = ads\n    realm = {}\n    workgroup \
              = {}\n    netbios name = {}\n    kerberos method = dedicated keytab\n    dedicated \
-             keytab file = {}\n    log file = {}\n{}{}",
+             keytab file = {}\n    machine password timeout = 0\n    log file = {}\n{}{}",
             member.realm,
             member.domain,
             member.computer,
-            self.keytab().display(),
+            keytab_in(self.state_dir).display(),
             private.join("log").display(),
             directories.concat(),
             id_ranges(&member.domain, self.idmaps),

@@ -1,0 +1,177 @@
+//! The next keytab of a membership: a copy of its keys that a program changes. It takes their place in
+//! the keytab when it is whole. A server never reads half of a change, and a change that is killed
+//! leaves the old keys; the new ones may be in the copy.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::membership::{Membership, Parts, VERSION_LEN, keytab_in, read_keytab};
+use crate::exit::{Done, Failure};
+use crate::secret_file::{self, Owner};
+use crate::state;
+
+/// The copy in the directory of a membership.
+const NEXT: &str = "keytab.next";
+
+/// The copy of one membership.
+#[derive(Debug)]
+pub(super) struct NextKeytab<'a> {
+    member: &'a Membership,
+    state_dir: &'a Path,
+    path: PathBuf,
+}
+
+impl<'a> NextKeytab<'a> {
+    /// Returns the copy that an earlier change may have left.
+    pub(super) fn left(member: &'a Membership, state_dir: &'a Path) -> Self {
+        let path = Membership::dir(state_dir, &member.realm).join(NEXT);
+        Self { member, state_dir, path }
+    }
+
+    /// Begins a change: copies the keys of the membership.
+    pub(super) fn begin(member: &'a Membership, state_dir: &'a Path) -> Result<Self, Failure> {
+        let next = Self::left(member, state_dir);
+        match secret_file::read_bytes(&keytab_in(state_dir))? {
+            Some(bytes) => {
+                secret_file::replace_bytes(&next.path, &Parts::of(&bytes, &member.realm).ours)?
+            }
+            None => next.remove()?,
+        }
+        Ok(next)
+    }
+
+    /// The path, for the program that makes the change.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// True if the newest keys of the copy have each name and encryption type that the newest keys of the
+    /// keytab have: the program was not killed before it had written all of them.
+    pub(super) fn is_whole(&self) -> Result<bool, Failure> {
+        let (Some(before), Some(next)) =
+            (read_keytab(&keytab_in(self.state_dir))?, read_keytab(&self.path)?)
+        else {
+            return Ok(false);
+        };
+        let newest = |keytab: frevo_auth::kerberos::Keytab| {
+            let mut keys = keytab.into_keys();
+            keys.retain(|key| key.principal.realm == self.member.realm);
+            let newest = keys.iter().map(|key| key.kvno).max();
+            keys.retain(|key| Some(key.kvno) == newest);
+            keys
+        };
+        let next = newest(next);
+        Ok(newest(before).iter().all(|before| {
+            next.iter().any(|key| {
+                key.principal == before.principal && key.key.etype() == before.key.etype()
+            })
+        }))
+    }
+
+    /// Puts the keys of the copy into the keytab in one step, and gives it to the user of the server, to
+    /// whom the state directory belongs.
+    pub(super) fn finish(self) -> Done {
+        let keytab = keytab_in(self.state_dir);
+        let failed = |error| Failure::failed(format!("cannot write {}", keytab.display()))(error);
+        let realm = &self.member.realm;
+        let next = secret_file::read_bytes(&self.path)?.unwrap_or_default();
+        let next = Parts::of(&next, realm).ours;
+        let mut all = match secret_file::read_bytes(&keytab)? {
+            Some(bytes) => Parts::of(&bytes, realm).others,
+            None => Default::default(),
+        };
+        let from = if all.len() < VERSION_LEN { 0 } else { VERSION_LEN };
+        all.extend(next.get(from..).unwrap_or_default());
+        let owner = std::fs::metadata(self.state_dir).map_err(failed)?;
+        let owner = Owner { uid: owner.uid(), gid: owner.gid() };
+        if let Some(dir) = keytab.parent() {
+            state::make_dir(dir)?;
+            std::os::unix::fs::chown(dir, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
+        }
+        secret_file::replace_for(&keytab, &all, Some(owner))?;
+        self.remove()
+    }
+
+    fn remove(&self) -> Done {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::failed(format!("cannot remove {}", self.path.display()))(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::Tool;
+    use super::*;
+
+    fn member(realm: &str) -> Membership {
+        Membership {
+            realm: realm.into(),
+            domain: "A".into(),
+            computer: "FILES".into(),
+            host: "files.a.test".into(),
+            controller: None,
+            ou: None,
+            tool: Tool::Adcli,
+        }
+    }
+
+    /// A record of a keytab: a key of AES-128 for a name of one part.
+    fn record(realm: &str, name: &str, kvno: u8) -> Vec<u8> {
+        let text = |text: &str| [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat();
+        let body = [
+            &[0, 1][..],
+            &text(realm),
+            &text(name),
+            &[0, 0, 0, 1, 0, 0, 0, 9, kvno, 0, 17, 0, 16],
+            &[kvno; 16],
+        ]
+        .concat();
+        [&(body.len() as u32).to_be_bytes()[..], &body].concat()
+    }
+
+    fn keytab(records: &[Vec<u8>]) -> Vec<u8> {
+        [&[5, 2][..], &records.concat()].concat()
+    }
+
+    #[test]
+    fn a_change_touches_the_keys_of_its_realm_at_the_end_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, member) = (folder.path(), member("A.TEST"));
+        member.write(dir).unwrap();
+        let other = record("B.TEST", "FILES$", 7);
+        let before = keytab(&[record("A.TEST", "FILES$", 1), other.clone()]);
+        secret_file::replace_bytes(&keytab_in(dir), &before).unwrap();
+        let next = NextKeytab::begin(&member, dir).unwrap();
+        assert_eq!(std::fs::read(next.path()).unwrap(), keytab(&[record("A.TEST", "FILES$", 1)]));
+        let both = [record("A.TEST", "FILES$", 1), record("A.TEST", "FILES$", 2)];
+        secret_file::replace_bytes(next.path(), &keytab(&both)).unwrap();
+        assert_eq!(std::fs::read(keytab_in(dir)).unwrap(), before, "before the end");
+        assert!(next.is_whole().unwrap());
+        let path = next.path().to_owned();
+        next.finish().unwrap();
+        let after = std::fs::read(keytab_in(dir)).unwrap();
+        assert_eq!(after, keytab(&[vec![other], both.to_vec()].concat()));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_first_keytab_and_half_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, member) = (folder.path(), member("A.TEST"));
+        member.write(dir).unwrap();
+        let next = NextKeytab::begin(&member, dir).unwrap();
+        assert!(!next.path().exists() && !next.is_whole().unwrap());
+        let names = [record("A.TEST", "FILES$", 1), record("A.TEST", "host", 1)];
+        secret_file::replace_bytes(next.path(), &keytab(&names)).unwrap();
+        next.finish().unwrap();
+        assert_eq!(std::fs::read(keytab_in(dir)).unwrap(), keytab(&names));
+        let next = NextKeytab::begin(&member, dir).unwrap();
+        let half = [names.to_vec(), vec![record("A.TEST", "FILES$", 2)]].concat();
+        secret_file::replace_bytes(next.path(), &keytab(&half)).unwrap();
+        assert!(!NextKeytab::left(&member, dir).is_whole().unwrap());
+    }
+}
