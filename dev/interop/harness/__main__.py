@@ -28,6 +28,7 @@ from .peers import (  # noqa: F401
     libsmb2_examples,
     links,
     mount,
+    node,
     odd_disks,
     outage,
     pair,

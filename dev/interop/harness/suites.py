@@ -42,6 +42,8 @@ SMB_RS_WAKES = "this.notify_fetch_next.notify_waiters() //"
 JAVA_SOURCES = HERE / "peers/java"
 JAVA = OUT / "java"
 
+NODE = OUT / "node"
+
 LIBSMB2_VERSION = "6.2+dfsg-2+deb13u1"
 LIBSMB2 = OUT / "libsmb2"
 LIBSMB2_TAG, LIBSMB2_COMMIT = "libsmb2-6.2", "d67e213a5c4e7e4969fd81f0b95e4ca5831fbba1"
@@ -179,6 +181,26 @@ def java():
     call("javac", "-cp", f"{JAVA}/jars/*", "-d", JAVA / "classes", *sources)
 
 
+def node():
+    """Fetches the clients of npm, without scripts of theirs."""
+    npm = shutil.which("npm")
+    if not npm or not shutil.which("node"):
+        note("npm or node", "the clients in JavaScript")
+        return
+    package = HERE / "peers/node/package.json"
+    wanted = package.read_text()
+    if stamped(NODE, wanted):
+        return
+    shutil.rmtree(NODE, ignore_errors=True)
+    NODE.mkdir(parents=True)
+    shutil.copyfile(package, NODE / "package.json")
+    flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]
+    if subprocess.run([npm, "install", "--silent", *flags], cwd=NODE, check=False).returncode:
+        note("answer of npm's registry", "the clients in JavaScript")
+        return
+    stamp(NODE, wanted)
+
+
 def libsmb2_source():
     """Fetches the source of libsmb2, whose examples no package has; LIBSMB2_GIT names a copy of its repository."""
     source = LIBSMB2 / "source"
@@ -242,6 +264,8 @@ def wanted_by(groups):
         smb_rs()
     if any(n.startswith("java/") or n == "kerberos/clients" for n in names):
         java()
+    if any(n.startswith("npm/") for n in names):
+        node()
     if any(n.startswith("clients/libsmb2") for n in names):
         libsmb2()
     if names & {"clients/pysmb", "clients/demanded"}:

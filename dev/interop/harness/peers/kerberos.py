@@ -148,6 +148,25 @@ def controller(ctx):
     near_domain(ctx, "controller-checks", needed=["no-address", "joins", "status", "named", "resolved"])
 
 
+def renewal(ctx, renewals, kills, timeout):
+    """Runs peers/renewal-checks with each program that can change a password."""
+    for tool in ["net", "adcli"]:
+        needed = [f"{tool}-no-refusals", f"{tool}-killed"]
+        near_domain(ctx, "renewal-checks", tool, renewals, kills, needed=needed, timeout=timeout)
+
+
+@group("domain/renewal", full_only=True, seconds=240)
+def renewal_short(ctx):
+    """A server whose account gets 10 new passwords under 20 clients that log on, and renewals that are killed."""
+    renewal(ctx, 10, 8, 300)
+
+
+@group("domain/renewal-long", named_only=True)
+def renewal_long(ctx):
+    """As domain/renewal, with 100 new passwords, and killed at each system call that can change anything."""
+    renewal(ctx, 100, "all", 7200)
+
+
 WINBIND = [
     "logs-on",
     "principal-name",
