@@ -8,6 +8,8 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::errno::fault_of;
+use crate::limits::RESERVED_ON_CORE;
+use crate::patience;
 use crate::sys;
 
 /// True if files of the file system can share extents. Tests it with two files without names,
@@ -15,6 +17,46 @@ use crate::sys;
 pub(crate) fn can_share(root: BorrowedFd<'_>) -> bool {
     let (Ok(one), Ok(other)) = (nameless(root), nameless(root)) else { return false };
     rustix::fs::ioctl_ficlone(&one, &other).is_ok()
+}
+
+/// Refuses to take more space than there is. A file system takes all of it before it finds that there
+/// is too little, and meanwhile nobody else has any.
+pub(crate) fn check_room(fd: BorrowedFd<'_>, more: u64) -> VfsResult<()> {
+    if more == 0 {
+        return Ok(());
+    }
+    let free = rustix::fs::fstatvfs(fd).map_err(fault_of)?;
+    let has_room = more <= free.f_bavail.saturating_mul(free.f_frsize);
+    if has_room { Ok(()) } else { Err(Fault::DiskFull) }
+}
+
+/// Reserves space behind the end of a file, so that it has `bytes` in all. MS-FSA 2.1.5.15.1:
+/// DISK_FULL where there is no such space.
+pub(crate) fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> VfsResult<()> {
+    let end = sys::stat_fd(fd).map_err(fault_of)?.stx_size;
+    let more = bytes.saturating_sub(end);
+    if more == 0 {
+        return Ok(());
+    }
+    check_room(fd, more)?;
+    if more > RESERVED_ON_CORE && patience::is_short() {
+        return Err(fault_of(patience::give_up()));
+    }
+    // Space is reserved only after the end of the file, so holes in it stay holes.
+    let flags = FallocateFlags::KEEP_SIZE;
+    match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {
+        // If the file system cannot reserve space, the request succeeds nevertheless, because
+        // writes work without it.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(Errno::BADF) => Err(Fault::AccessDenied),
+        Err(errno) => {
+            // Truncating to the present length frees what was reserved before the failure. The
+            // length is read again, because data may have been appended meanwhile.
+            let end = sys::stat_fd(fd).map_or(end, |stx| stx.stx_size);
+            let _ = retry_on_intr(|| rustix::fs::ftruncate(fd, end));
+            Err(fault_of(errno))
+        }
+    }
 }
 
 /// Makes a file without a name, which ends with its descriptor.

@@ -180,3 +180,40 @@ fn streams_may_all_be_beside_or_not_at_all() {
     assert_eq!(listed(&s, "f"), []);
     assert_eq!(s.vfs.stat(&name("f")).unwrap().ea_size, 0);
 }
+
+/// Tests Stream.AllocationSize (MS-FSA 2.1.5.15.1): a stream in the side folder is a file, in which
+/// space can be reserved. For one in an attribute none can, and none is told.
+#[test]
+fn space_is_reserved_where_a_stream_is_a_file() {
+    const RESERVED: u64 = 1 << 20;
+    let s = share();
+    s.file("f", "");
+    let told = |stream: &str| {
+        let node = s.vfs.open(&name("f"), &how()).unwrap().node;
+        node.streams().unwrap().into_iter().find(|s| s.name == stream).unwrap().allocation
+    };
+    fill(&s, "f:large", &[b'a'; 100 << 10]);
+    let large = s.vfs.open(&stream("f:large"), &either()).unwrap().node;
+    assert!(large.stat().unwrap().allocation < RESERVED);
+    large.set_allocation(RESERVED).unwrap();
+    let stat = large.stat().unwrap();
+    assert_eq!(stat.end_of_file, 100 << 10);
+    assert!(stat.allocation >= RESERVED, "{}", stat.allocation);
+    assert_eq!(told("large"), stat.allocation);
+    let opened = s.vfs.open(&stream("f:large"), &read()).unwrap();
+    assert_eq!(opened.stat.allocation, stat.allocation);
+    assert_eq!(large.set_allocation(1 << 60), Err(Fault::DiskFull));
+    assert_eq!(content(&s, "f:large").unwrap(), [b'a'; 100 << 10]);
+    large.set_allocation(4096).unwrap();
+    assert_eq!(content(&s, "f:large").unwrap(), [b'a'; 4096]);
+    fill(&s, "f:small", b"small");
+    let small = s.vfs.open(&stream("f:small"), &either()).unwrap().node;
+    small.set_allocation(RESERVED).unwrap();
+    let stat = small.stat().unwrap();
+    assert_eq!((stat.end_of_file, stat.allocation, told("small")), (5, 8, 8));
+    assert_eq!(get(&s, "f", "user.DosStream.small:$DATA").unwrap(), b"small\0");
+    small.set_allocation(2).unwrap();
+    assert_eq!(content(&s, "f:small").unwrap(), b"sm");
+    let reader = s.vfs.open(&stream("f:large"), &read()).unwrap().node;
+    assert_eq!(reader.set_allocation(RESERVED), Err(Fault::AccessDenied));
+}

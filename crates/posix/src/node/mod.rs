@@ -18,7 +18,7 @@ use frevo_store::vfs::{
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, StatVfsMountFlags, Statx};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, Statx};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::compression;
@@ -28,7 +28,6 @@ use crate::dosattrib::DosAttrib;
 use crate::errno::fault_of;
 use crate::extents;
 use crate::facts::Version;
-use crate::limits::RESERVED_ON_CORE;
 use crate::locks;
 use crate::patience;
 use crate::quota;
@@ -221,17 +220,6 @@ impl PosixNode {
     }
 }
 
-/// Refuses to take more space than there is. A file system takes all of it before it finds that there
-/// is too little, and meanwhile nobody else has any.
-fn check_room(fd: BorrowedFd<'_>, more: u64) -> VfsResult<()> {
-    if more == 0 {
-        return Ok(());
-    }
-    let free = rustix::fs::fstatvfs(fd).map_err(fault_of)?;
-    let has_room = more <= free.f_bavail.saturating_mul(free.f_frsize);
-    if has_room { Ok(()) } else { Err(Fault::DiskFull) }
-}
-
 impl Node for PosixNode {
     fn key(&self) -> FileKey {
         self.successor.lock().as_ref().map_or(self.key, |now| now.key)
@@ -356,7 +344,7 @@ impl Node for PosixNode {
         if self.share.fills_holes {
             let now = sys::stat_fd(fd).map_err(fault_of)?.stx_size;
             let more = end.saturating_sub(now);
-            check_room(fd, more)?;
+            extents::check_room(fd, more)?;
             // The file system writes the zeros within the call.
             if patience::gives_up_freeing(more) {
                 return Err(fault_of(Errno::AGAIN));
@@ -372,33 +360,10 @@ impl Node for PosixNode {
 
     fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
         let fd = self.data()?;
-        let end = sys::stat_fd(fd).map_err(fault_of)?.stx_size;
-        if bytes < end {
+        if bytes < sys::stat_fd(fd).map_err(fault_of)?.stx_size {
             return self.set_end_of_file(bytes);
         }
-        let more = bytes - end;
-        if more == 0 {
-            return Ok(());
-        }
-        check_room(fd, more)?;
-        if more > RESERVED_ON_CORE && patience::is_short() {
-            return Err(fault_of(patience::give_up()));
-        }
-        // Space is reserved only after the end of the file, so holes in it stay holes.
-        let flags = FallocateFlags::KEEP_SIZE;
-        match retry_on_intr(|| rustix::fs::fallocate(fd, flags, end, more)) {
-            // If the file system cannot reserve space, the request succeeds nevertheless, because
-            // writes work without it.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(Errno::BADF) => Err(Fault::AccessDenied),
-            Err(errno) => {
-                // Truncating to the present length frees what was reserved before the failure. The
-                // length is read again, because data may have been appended meanwhile.
-                let end = sys::stat_fd(fd).map_or(end, |stx| stx.stx_size);
-                let _ = retry_on_intr(|| rustix::fs::ftruncate(fd, end));
-                Err(fault_of(errno))
-            }
-        }
+        extents::reserve(fd, bytes)
     }
 
     fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {

@@ -26,7 +26,7 @@ use crate::share::Share;
 use crate::sys;
 use crate::xattr::Handle;
 use body::Where;
-use layout::{allocation, attribute, attributes, stream_key};
+use layout::{Extent, attribute, attributes, stream_key};
 
 pub(crate) use table::Table;
 use table::alive;
@@ -68,8 +68,8 @@ impl Share {
         let mut names: HashSet<_> = beside.iter().map(|name| upcase_name(name)).collect();
         let mut found = Vec::new();
         for name in beside {
-            let size = self.side_size(file, &name)?;
-            found.push(StreamStat { name, size, allocation: allocation(size) });
+            let Extent { size, allocation } = self.side_extent(file, &name)?;
+            found.push(StreamStat { name, size, allocation });
         }
         for name in inside {
             if !names.insert(upcase_name(&name)) {
@@ -78,8 +78,9 @@ impl Share {
             let Some(attribute) = attribute(&name) else { continue };
             match file.value_len(&attribute) {
                 Ok(len) => {
-                    let size = (len as u64).saturating_sub(1);
-                    found.push(StreamStat { name, size, allocation: allocation(size) });
+                    let Extent { size, allocation } =
+                        Extent::of_attribute((len as u64).saturating_sub(1));
+                    found.push(StreamStat { name, size, allocation });
                 }
                 // The attribute was removed after the names were listed, so the stream is left out.
                 Err(Errno::NODATA) => {}

@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FallocateFlags, OFlags, Timespec, Timestamps};
 use rustix::io::retry_on_intr;
 
 use crate::errno::fault_of;
+use crate::extents;
 use crate::limits::XATTR_VALUE_BYTES;
 use crate::share::Share;
 use crate::share::streams::body::{Body, Where, beside_the_core, is_full, write_all};
@@ -48,7 +49,7 @@ impl StreamNode {
     }
 
     pub(super) fn size(&self) -> VfsResult<u64> {
-        self.body.lock_soon()?.size(&self.handle)
+        Ok(self.body.lock_soon()?.extent(&self.handle)?.size)
     }
 
     fn writable(&self) -> VfsResult<()> {
@@ -129,7 +130,7 @@ impl Node for StreamNode {
     fn stat(&self) -> VfsResult<Stat> {
         let file = self.file.stat()?;
         let state = self.body.lock_soon()?;
-        Ok(stat_of(file, &state.name, state.size(&self.handle)?))
+        Ok(stat_of(file, &state.name, state.extent(&self.handle)?))
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
@@ -181,10 +182,21 @@ impl Node for StreamNode {
         self.change(end, in_memory, |fd| rustix::fs::ftruncate(fd, end).map_err(fault_of))
     }
 
-    /// Cuts a longer stream. Attributes cannot be reserved: a write that does not fit fails.
+    /// Cuts a longer stream, and reserves space for one in the side folder. Deviation from MS-FSA
+    /// 2.1.5.15.1: for a stream in an attribute no space can be reserved, and AllocationSize stays that
+    /// of its data.
     fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
         self.writable()?;
-        if bytes < self.size()? { self.set_end_of_file(bytes) } else { Ok(()) }
+        if bytes < self.size()? {
+            return self.set_end_of_file(bytes);
+        }
+        let _begun = self.body.begin_write()?;
+        let side = match &self.body.lock_soon()?.at {
+            Where::Side(fd) => Arc::clone(fd),
+            Where::Attribute => return Ok(()),
+            Where::Gone => return Err(Fault::Stale),
+        };
+        extents::reserve(side.as_fd(), bytes)
     }
 
     fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {

@@ -67,14 +67,14 @@ impl PosixVfs {
         side::check(&handle, how.read, how.write)?;
         let key = stream_key(file.stat.key, wanted);
         let mut open = share.streams.lock_soon()?;
-        let (body, stored, size) = match alive(&open, key) {
+        let (body, stored, extent) = match alive(&open, key) {
             Some(_) if how.existence == Existence::MustNotExist => return Err(Fault::Exists),
             Some(body) => {
                 drop(open);
                 let state = body.lock_soon()?;
-                let (stored, size) = (state.name.clone(), Some(state.size(&handle)?));
+                let (stored, extent) = (state.name.clone(), Some(state.extent(&handle)?));
                 drop(state);
-                (body, stored, size)
+                (body, stored, extent)
             }
             None => {
                 let found = share.find_stream(&handle, wanted)?;
@@ -91,19 +91,19 @@ impl PosixVfs {
                 let stored = found.name.clone();
                 let body = Arc::new(Body::new(found.name, found.at));
                 // A core that has made a stream does not wait for the lock, and must not give up.
-                let size = if created { None } else { Some(body.lock_soon()?.size(&handle)?) };
+                let extent = if created { None } else { Some(body.lock_soon()?.extent(&handle)?) };
                 remember(&mut open, key, &body);
                 drop(open);
-                (body, stored, size)
+                (body, stored, extent)
             }
         };
         let node = StreamNode::new(Arc::clone(share), Arc::clone(&file.node), handle, body, how);
-        let stat = stat_of(file.stat, &stored, size.unwrap_or_default());
+        let stat = stat_of(file.stat, &stored, extent.unwrap_or_default());
         let name = file.name.with_stream(Some(&stored));
         Ok(Opened {
             node: Arc::new(node),
             stat,
-            created: size.is_none(),
+            created: extent.is_none(),
             file_created: file.created,
             is_bare: false,
             name,

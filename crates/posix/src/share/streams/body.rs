@@ -9,7 +9,7 @@ use frevo_store::vfs::VfsResult;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 
-use super::layout::{attribute, stream_id};
+use super::layout::{Extent, attribute, stream_id};
 use crate::errno::fault_of;
 use crate::limits::CACHE_PATIENCE;
 use crate::patience;
@@ -135,17 +135,18 @@ impl State {
         }
     }
 
-    pub(crate) fn size(&self, file: &Handle) -> VfsResult<u64> {
+    /// Returns the size of the data, and the space that it takes.
+    pub(crate) fn extent(&self, file: &Handle) -> VfsResult<Extent> {
         match &self.at {
             Where::Attribute => {
                 let attribute = attribute(&self.name).ok_or(Fault::NameTooLong)?;
                 match file.value_len(&attribute) {
-                    Ok(len) => Ok((len as u64).saturating_sub(1)),
+                    Ok(len) => Ok(Extent::of_attribute((len as u64).saturating_sub(1))),
                     Err(Errno::NODATA) => Err(Fault::Stale),
                     Err(errno) => Err(fault_of(errno)),
                 }
             }
-            Where::Side(fd) => Ok(sys::stat_fd(fd.as_fd()).map_err(fault_of)?.stx_size),
+            Where::Side(fd) => Ok(Extent::of_side(&sys::stat_fd(fd.as_fd()).map_err(fault_of)?)),
             Where::Gone => Err(Fault::Stale),
         }
     }

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use frevo_store::vfs::{Kind, VfsResult};
 use frevo_store::{FileKey, Name, Stat};
 use frevo_wire::dtyp::FileAttributes;
+use rustix::fs::Statx;
 
 use crate::errno::fault_of;
 use crate::limits::XATTR_NAME_BYTES;
@@ -41,8 +42,30 @@ pub(crate) fn attributes(file: &Handle) -> VfsResult<Vec<String>> {
     Ok(names.iter().filter_map(|n| stream_of(n.as_bytes())).map(str::to_owned).collect())
 }
 
+/// The size of a stream, and the space that it takes, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Stream.Size
+    pub(crate) size: u64,
+    /// Stream.AllocationSize
+    pub(crate) allocation: u64,
+}
+
+impl Extent {
+    /// Returns that of a stream in an attribute: as on NTFS, which keeps small streams in the file's
+    /// record.
+    pub(crate) const fn of_attribute(size: u64) -> Self {
+        Self { size, allocation: size.next_multiple_of(8) }
+    }
+
+    /// Returns that of a stream in the side folder, whose file is in this state.
+    pub(crate) const fn of_side(stx: &Statx) -> Self {
+        Self { size: stx.stx_size, allocation: stx.stx_blocks.saturating_mul(512) }
+    }
+}
+
 /// Returns the file's state with a stream's identity and size.
-pub(crate) fn stat_of(file: Stat, stream: &str, size: u64) -> Stat {
+pub(crate) fn stat_of(file: Stat, stream: &str, extent: Extent) -> Stat {
     let mut attributes = file.attributes.without(FileAttributes::DIRECTORY);
     if attributes.is_empty() {
         attributes = FileAttributes::NORMAL;
@@ -50,14 +73,9 @@ pub(crate) fn stat_of(file: Stat, stream: &str, size: u64) -> Stat {
     Stat {
         key: stream_key(file.key, stream),
         kind: Kind::File,
-        end_of_file: size,
-        allocation: allocation(size),
+        end_of_file: extent.size,
+        allocation: extent.allocation,
         attributes,
         ..file
     }
-}
-
-/// Returns the allocation size, as on NTFS, which keeps small streams in the file's record.
-pub(crate) const fn allocation(size: u64) -> u64 {
-    size.next_multiple_of(8)
 }

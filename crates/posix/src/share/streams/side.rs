@@ -17,7 +17,7 @@ use rustix::fs::{Access, AtFlags, Mode, OFlags, RawDir, RenameFlags, Statx, Xatt
 use rustix::io::{Errno, retry_on_intr};
 
 use super::body::write_all;
-use super::layout::attribute;
+use super::layout::{Extent, attribute};
 use super::table::DIRECTORY;
 use crate::credentials::{self, Assumed};
 use crate::errno::fault_of;
@@ -202,10 +202,11 @@ impl Share {
         Ok(entries.into_iter().filter_map(name).collect())
     }
 
-    pub(crate) fn side_size(&self, file: &Handle, stream: &str) -> VfsResult<u64> {
+    /// Returns the size of a stream in the side folder, and the space that it takes.
+    pub(crate) fn side_extent(&self, file: &Handle, stream: &str) -> VfsResult<Extent> {
         let _server = credentials::as_server();
         let dir = self.side_directory(file)?.ok_or(Fault::Stale)?;
-        Ok(sys::stat_at(dir.as_fd(), &entry(stream)?).map_err(fault_of)?.stx_size)
+        Ok(Extent::of_side(&sys::stat_at(dir.as_fd(), &entry(stream)?).map_err(fault_of)?))
     }
 
     pub(crate) fn open_side(&self, file: &Handle, stream: &str) -> VfsResult<OwnedFd> {
