@@ -183,6 +183,8 @@ pub struct Acceptor {
     channel_bindings: Option<[u8; 16]>,
     /// True for DCE RPC.
     is_dce: bool,
+    /// True to refuse SPNEGO.
+    is_bare: bool,
     state: State,
 }
 
@@ -244,7 +246,8 @@ impl Acceptor {
     pub const fn new(config: Arc<AcceptorConfig>, server_challenge: [u8; 8]) -> Self {
         let state = State::AwaitsFirst;
         let (kerberos, channel_bindings) = (None, None);
-        Self { config, server_challenge, kerberos, channel_bindings, is_dce: false, state }
+        let (is_dce, is_bare) = (false, false);
+        Self { config, server_challenge, kerberos, channel_bindings, is_dce, is_bare, state }
     }
 
     /// Accepts Kerberos too.
@@ -284,6 +287,14 @@ impl Acceptor {
         self
     }
 
+    /// Refuses SPNEGO: the messages of a mechanism come as they are, since the peers have agreed on the
+    /// mechanism in another way.
+    #[must_use]
+    pub const fn without_spnego(mut self) -> Self {
+        self.is_bare = true;
+        self
+    }
+
     /// Returns the token for the NEGOTIATE response: NegTokenInit2 that offers the mechanisms.
     pub fn initial_token(kerberos: bool, ntlm: bool) -> Vec<u8> {
         let offered: &[Oid] = match (kerberos, ntlm) {
@@ -315,6 +326,7 @@ impl Acceptor {
             {
                 self.on_ap_req(token, None, None, now)
             }
+            State::AwaitsFirst if self.is_bare => Err(Reason::NoCommonMechanism.into()),
             State::AwaitsFirst => self.on_init(token, now),
             State::AwaitsToken(envelope) => {
                 let message = NegTokenResp::parse(token)?;

@@ -96,7 +96,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// The client's side of one logon: Kerberos or NTLM in SPNEGO.
+/// The client's side of one logon: Kerberos or NTLM in SPNEGO, or Kerberos alone.
 ///
 /// With both, Kerberos comes first. NTLM is used only if the server chooses it, in a way that both
 /// ends prove to each other by mechListMIC, or if it offers nothing else.
@@ -110,6 +110,8 @@ pub struct Initiator {
     needs_mic: bool,
     /// True for DCE RPC.
     is_dce: bool,
+    /// True for Kerberos without SPNEGO.
+    is_bare: bool,
     proved_by: Option<Mechanism>,
     /// True if both ends have sent a mechListMIC.
     has_mic: bool,
@@ -209,6 +211,7 @@ impl Initiator {
             mechanisms,
             needs_mic: false,
             is_dce: false,
+            is_bare: false,
             proved_by: None,
             has_mic: false,
             state,
@@ -219,6 +222,15 @@ impl Initiator {
     #[must_use]
     pub const fn with_dce_style(mut self) -> Self {
         self.is_dce = true;
+        self
+    }
+
+    /// Sends the messages of Kerberos as they are, since the server knows the mechanism already. After
+    /// the three messages of DCE RPC the server has nothing more to say: the last
+    /// [`Step::Continue`] is the end of the logon.
+    #[must_use]
+    pub const fn without_spnego(mut self) -> Self {
+        self.is_bare = true;
         self
     }
 
@@ -270,6 +282,13 @@ impl Initiator {
                 negotiate
             }
         };
+        if self.is_bare {
+            return if self.kerberos.is_some() {
+                Ok(first)
+            } else {
+                Err(Reason::NoCommonMechanism.into())
+            };
+        }
         let init = NegTokenInit {
             mechanisms: self.mechanisms.clone(),
             token: (!self.needs_mic).then_some(&*first),
@@ -286,6 +305,9 @@ impl Initiator {
     pub fn step(&mut self, token: &[u8], now: u64) -> Result<Step, Refusal> {
         match mem::replace(&mut self.state, State::Ended) {
             State::Fresh | State::Done(_) | State::Ended => Err(Reason::OutOfTurn.into()),
+            State::AwaitsProof(sent, is_second) if self.is_bare => {
+                self.on_bare_proof(token, &sent, is_second)
+            }
             State::AwaitsProof(sent, is_second) => self.on_proof(token, &sent, is_second, now),
             State::AwaitsChallenge(negotiate) => self.on_challenge(token, negotiate, now),
             State::AwaitsEnd(established) => self.on_end(token, established),
@@ -342,6 +364,32 @@ impl Initiator {
         }
     }
 
+    /// Handles the answer to an AP-REQ without SPNEGO.
+    fn on_bare_proof(
+        &mut self,
+        token: &[u8],
+        sent: &Sent,
+        is_second: bool,
+    ) -> Result<Step, Refusal> {
+        match sent.answer(token).map_err(Reason::Kerberos)? {
+            Answer::Proven(context) => {
+                let proof = match (&self.kerberos, sent.is_dce()) {
+                    (Some(own), true) => {
+                        let [_, confounder] = &own.entropy.confounders;
+                        Some(sent.proof(&context, confounder))
+                    }
+                    _ => None,
+                };
+                let done = self.done(Established::Kerberos(context));
+                Ok(proof.map_or(done, Step::Continue))
+            }
+            Answer::Skewed(_) if is_second => {
+                Err(Reason::Kerberos(Fault::Peer(ErrorCode::SKEW.0)).into())
+            }
+            Answer::Skewed(time) => self.request_again(time),
+        }
+    }
+
     /// Sends a second AP-REQ with the server's time, after the server reported that the clocks
     /// differ: MS-KILE 3.2.5.8.
     fn request_again(&mut self, time: FileTime) -> Result<Step, Refusal> {
@@ -349,6 +397,9 @@ impl Initiator {
         let form = self.form(true);
         let (token, sent) = initiate::request(&own.ticket, &own.entropy, form, time);
         self.state = State::AwaitsProof(sent, true);
+        if self.is_bare {
+            return Ok(Step::Continue(token));
+        }
         Ok(Step::Continue(NegTokenResp { token: Some(&token), ..NegTokenResp::default() }.encode()))
     }
 

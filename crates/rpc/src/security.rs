@@ -97,7 +97,7 @@ pub(crate) struct Security {
 enum State {
     /// The last token has not come.
     Exchanging,
-    /// Requests and responses are protected.
+    /// Requests and responses are protected, from the level of integrity on.
     Established(Protection),
     Refused,
 }
@@ -155,8 +155,16 @@ impl Security {
     /// Returns a PDU whose stub data begins at `plain` in the clear and without its verifier. None
     /// if it is not protected as agreed.
     pub(crate) fn open(&mut self, header: Header, pdu: &[u8], plain: usize) -> Option<Vec<u8>> {
+        if self.level == AuthLevel::CONNECT && header.auth_length == 0 {
+            // MS-RPCE 3.3.1.5.2.2: at this level the calls of an authenticated client are as they are.
+            return self.is_established().then(|| pdu.to_vec());
+        }
         let verifier = Verifier::parse(header, pdu).ok()?;
         let is_own = self.is_own(&verifier);
+        if self.level == AuthLevel::CONNECT {
+            let is_whole = self.is_established() && is_own && plain <= verifier.body.len();
+            return is_whole.then(|| verifier.body.to_vec());
+        }
         let State::Established(protection) = &mut self.state else { return None };
         let body_end = verifier.body.len().checked_add(verifier.padding)?;
         let is_sealed = self.level == AuthLevel::PRIVACY;
@@ -178,6 +186,9 @@ impl Security {
 
     /// Protects a PDU whose stub data begins at `plain`.
     pub(crate) fn protect(&mut self, mut pdu: Vec<u8>, plain: usize) -> Option<Vec<u8>> {
+        if self.level == AuthLevel::CONNECT {
+            return self.is_established().then_some(pdu);
+        }
         let is_sealed = self.level == AuthLevel::PRIVACY;
         let State::Established(protection) = &mut self.state else { return None };
         let stub = pdu.len().checked_sub(plain)?;
@@ -214,6 +225,7 @@ impl Security {
     /// Bytes that a protected fragment has more than its stub data.
     pub(crate) const fn overhead(&self) -> usize {
         let token = match &self.state {
+            State::Established(_) if self.level.0 == AuthLevel::CONNECT.0 => return 0,
             State::Established(protection) => {
                 protection.token_len(self.level.0 == AuthLevel::PRIVACY.0)
             }

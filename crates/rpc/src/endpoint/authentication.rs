@@ -3,6 +3,7 @@
 
 use super::Endpoint;
 use super::token::{Judged, Signed, Token, Verdict};
+use crate::interface::Carrier;
 use crate::pdu::{Header, PduFlags, PduKind, RejectReason, Request, Response};
 use crate::security::{AuthLevel, AuthType, Security, Verifier};
 use alloc::borrow::Cow;
@@ -48,10 +49,18 @@ impl Endpoint {
 
     /// True if the carrier offers the authentication that a client asks for.
     pub(super) fn offers(&self, verifier: &Verifier<'_>) -> bool {
-        let is_known = matches!(verifier.kind, AuthType::NEGOTIATE | AuthType::NTLM);
+        let is_known = match verifier.kind {
+            AuthType::NEGOTIATE | AuthType::NTLM => true,
+            AuthType::KERBEROS => self.terms.takes_kerberos,
+            _ => false,
+        };
         // Deviation: authentication levels below integrity do not protect the data, so they are
-        // refused.
-        let is_safe = matches!(verifier.level, AuthLevel::INTEGRITY | AuthLevel::PRIVACY);
+        // refused. On a pipe SMB protects the data, so that the client may leave it at a logon.
+        let is_safe = match verifier.level {
+            AuthLevel::INTEGRITY | AuthLevel::PRIVACY => true,
+            AuthLevel::CONNECT => self.terms.carrier == Carrier::Pipe,
+            _ => false,
+        };
         self.terms.authenticates && is_known && is_safe
     }
 

@@ -59,6 +59,8 @@ pub struct Terms {
     pub least_level: AuthLevel,
     /// True if clients may authenticate over RPC.
     pub authenticates: bool,
+    /// True if they may authenticate with Kerberos without SPNEGO: the carrier has keys for tickets.
+    pub takes_kerberos: bool,
 }
 
 impl Terms {
@@ -71,6 +73,7 @@ impl Terms {
             carrier: Carrier::Pipe,
             least_level: AuthLevel::NONE,
             authenticates: true,
+            takes_kerberos: false,
         }
     }
 
@@ -78,6 +81,13 @@ impl Terms {
     #[must_use]
     pub fn and(mut self, further: impl IntoIterator<Item = &'static Interface>) -> Self {
         self.interfaces.extend(further);
+        self
+    }
+
+    /// These terms, with Kerberos without SPNEGO if the carrier has keys for tickets.
+    #[must_use]
+    pub const fn with_kerberos(mut self, takes_kerberos: bool) -> Self {
+        self.takes_kerberos = takes_kerberos;
         self
     }
 
@@ -90,6 +100,7 @@ impl Terms {
             carrier: Carrier::Tcp,
             least_level: AuthLevel::NONE,
             authenticates: true,
+            takes_kerberos: false,
         }
     }
 }

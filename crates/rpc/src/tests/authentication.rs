@@ -240,6 +240,38 @@ fn calls_are_signed_and_sealed_both_ways() {
     }
 }
 
+/// At the level of connect the client proves who it is, and its calls are as they are.
+#[test]
+fn on_a_pipe_a_logon_may_be_all() {
+    let mut peer = Peer::new(AuthLevel::CONNECT, 0, "secret");
+    let mut end = accepted(&mut peer);
+    let stub = change().encode("\\\\box");
+    let request = Request { alloc_hint: 0, context_id: 0, opnum: CHANGE_PASSWORD2, stub: &stub };
+    let mut pdu = request.encode(PduFlags::WHOLE, 2);
+    end.write(&pdu, &fixture()).unwrap();
+    let (call, _) = end.changes.pop().unwrap();
+    assert_eq!((call.id, call.level), (2, AuthLevel::CONNECT));
+    end.complete(2, Ok(vec![1, 2, 3, 4]));
+    let (header, answer) = next(&mut end);
+    assert_eq!((header.kind, header.auth_length), (PduKind::RESPONSE, 0));
+    assert_eq!(answer[24..], [1, 2, 3, 4]);
+    // Some clients send a verifier that verifies nothing.
+    pdu[12] = 3;
+    peer.trailer(&mut pdu, 4, 16);
+    pdu.extend([0; 16]);
+    end.write(&pdu, &fixture()).unwrap();
+    assert_eq!(end.changes.pop().unwrap().0.id, 3);
+    end.complete(3, Ok(Vec::new()));
+    next(&mut end);
+    // Before the end of the logon no call is answered.
+    let mut other = Peer::new(AuthLevel::CONNECT, 0, "wrong");
+    let (mut end, mut judge) = asking(&mut other, PduKind::AUTH3);
+    let token = end.token().unwrap();
+    let verdict = judge.judge(&token);
+    end.judge(verdict);
+    is_denied(end, &request.encode(PduFlags::WHOLE, 2));
+}
+
 /// The fragments of a long answer stay within the client's limit with their tokens.
 #[test]
 fn a_long_answer_is_protected_in_fragments() {
@@ -347,13 +379,12 @@ fn the_next_pdu_waits_for_the_verdict() {
     assert!(end.is_closed());
 }
 
-/// Only integrity and privacy are offered, with SPNEGO and NTLM, and only where the carrier wants
-/// it. The client may try without.
+/// Integrity and privacy are offered, on a pipe also a logon alone, with SPNEGO and NTLM, with Kerberos
+/// where there are keys for tickets, and only where the carrier wants it. The client may try without.
 #[test]
 fn other_levels_and_providers_are_refused() {
-    let refused = |kind, level, authenticates| {
+    let refused_on = |kind, level, terms| {
         let peer = Peer { kind, ..Peer::new(level, 0, "secret") };
-        let terms = Terms { authenticates, ..Terms::of_pipe(&crate::samr::INTERFACE, 1) };
         let mut end = End::on(terms);
         end.write(&peer.carrying(PduKind::BIND, b"token"), &fixture()).unwrap();
         if end.token().is_some() {
@@ -365,10 +396,18 @@ fn other_levels_and_providers_are_refused() {
         assert!(!end.is_closed());
         true
     };
+    let pipe = || Terms::of_pipe(&crate::samr::INTERFACE, 1);
+    let port = || Terms::of_port(vec![&crate::samr::INTERFACE], 49_152, 1);
+    let refused =
+        |kind, level, authenticates| refused_on(kind, level, Terms { authenticates, ..pipe() });
     for level in (0..10).map(AuthLevel) {
-        let is_offered = matches!(level, AuthLevel::INTEGRITY | AuthLevel::PRIVACY);
+        let protects = matches!(level, AuthLevel::INTEGRITY | AuthLevel::PRIVACY);
+        let is_offered = protects || level == AuthLevel::CONNECT;
         assert_eq!(refused(AuthType::NEGOTIATE, level, true), !is_offered, "{level}");
+        assert_eq!(refused_on(AuthType::NEGOTIATE, level, port()), !protects, "{level}");
         assert!(refused(AuthType::NEGOTIATE, level, false));
+        let with_keys = pipe().with_kerberos(true);
+        assert_eq!(refused_on(AuthType::KERBEROS, level, with_keys), !is_offered, "{level}");
     }
     assert!(!refused(AuthType::NTLM, AuthLevel::PRIVACY, true));
     for kind in [0, 1, 14, 16, 68, 255].map(AuthType) {

@@ -1,5 +1,5 @@
-//! The authentication of a client over RPC: NTLM, and Kerberos in SPNEGO. On a pipe only the user
-//! of the session may authenticate.
+//! The authentication of a client over RPC: NTLM and Kerberos, each alone or in SPNEGO. On a pipe only
+//! the user of the session may authenticate.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Exchange {
         let server = &peer.server;
         let (settings, ambient) = (server.settings(), &server.ambient);
         let mut config = AcceptorConfig::standalone(&settings.server_name);
-        config.ntlm = settings.ntlm || kind == AuthType::NTLM;
+        config.ntlm = settings.ntlm && kind != AuthType::KERBEROS;
         config.require_mic = settings.require_mic;
         config.passed_on.clone_from(&settings.passed_on);
         if let Some(domain) = settings.passed_on.first() {
@@ -33,6 +33,14 @@ impl Exchange {
         let mut challenge = [0; 8];
         ambient.random(&mut challenge);
         let acceptor = Acceptor::new(Arc::new(config), challenge).with_dce_style();
+        // MS-RPCE 2.2.1.1.7: RPC_C_AUTHN_GSS_NEGOTIATE alone is SPNEGO.
+        let acceptor = match kind {
+            AuthType::NEGOTIATE => acceptor,
+            _ => acceptor.without_spnego(),
+        };
+        if kind == AuthType::NTLM {
+            return Self { acceptor };
+        }
         let Some(service) = server.kerberos.service() else { return Self { acceptor } };
         let mut entropy =
             AcceptorEntropy { subkey: [0; 32], confounder: [0; 16], sequence: [0; 4] };

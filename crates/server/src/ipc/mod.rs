@@ -89,7 +89,8 @@ pub(crate) fn create(
     // The client only sends this number back, so any value except zero is valid.
     let association = (file_id.volatile as u32).max(1);
     let charge = session.holder().charge(Kind::Pipe, PIPE_BYTES)?;
-    let end = Box::new(Association::on_pipe(served, association));
+    let has_keys = rq.server().kerberos.service().is_some();
+    let end = Box::new(Association::on_pipe(served, association, has_keys));
     let target = OpenTarget::Pipe(Mutex::new(Pipe::new(served.kind(), end, slot, charge)));
     let sequence = rq.header.channel_sequence();
     let charge = session.holder().charge(Kind::Open, OPEN_BYTES)?;

@@ -224,16 +224,19 @@ pub(super) struct Association {
 impl Association {
     /// Makes the server's end of a pipe, on which all interfaces are spoken that have a name of
     /// the pipe.
-    pub(super) fn on_pipe(served: &Served, group: u32) -> Self {
+    /// `has_keys` is true if the server has keys for tickets of Kerberos.
+    pub(super) fn on_pipe(served: &Served, group: u32, has_keys: bool) -> Self {
         let others = served.on_its_pipe().map(|row| row.interface);
         let others = others.filter(|interface| *interface != served.interface);
-        Self::new(Terms::of_pipe(served.interface, group).and(others))
+        Self::new(Terms::of_pipe(served.interface, group).and(others).with_kerberos(has_keys))
     }
 
     /// Makes the server's end of a connection to the port of RPC. Calls below `least_level` are
-    /// refused, whatever their interface demands.
-    pub(super) fn on_port(port: u16, group: u32, least_level: AuthLevel) -> Self {
-        Self::new(Terms { least_level, ..Terms::of_port(on_tcp().collect(), port, group) })
+    /// refused, whatever their interface demands. `has_keys` is true if the server has keys for
+    /// tickets of Kerberos.
+    pub(super) fn on_port(port: u16, group: u32, least_level: AuthLevel, has_keys: bool) -> Self {
+        let terms = Terms::of_port(on_tcp().collect(), port, group).with_kerberos(has_keys);
+        Self::new(Terms { least_level, ..terms })
     }
 
     /// Makes the server's end of a connection to the port of the endpoint mapper.

@@ -16,6 +16,7 @@ use frevo_wire::ndr::NdrWriter;
 use tokio::time::Instant;
 
 use super::rpc_peer::{RpcPeer, bind_of, header};
+use crate::client::logon::initiator;
 use crate::client::world::{in_frozen_world, in_world, in_world_with, password};
 use crate::client::*;
 
@@ -83,8 +84,8 @@ fn a10_nobody_calls_without_a_logon() {
             let denied = Err(FaultStatus::ACCESS_DENIED);
             assert_eq!(called(&mut peer, interface).await, denied);
         }
-        // The first two levels do not protect the data, and Kerberos is not offered, so each bind
-        // is refused.
+        // The first two levels do not protect the data, and the server has no keys for tickets, so
+        // each bind is refused.
         for (kind, level) in [
             (AuthType::NTLM, AuthLevel::CONNECT),
             (AuthType::NTLM, AuthLevel::PACKET),
@@ -103,6 +104,24 @@ fn a10_nobody_calls_without_a_logon() {
             let mut peer = RpcPeer::connect(world, RpcPort::Interfaces);
             peer.log_on(SyntaxId::SAMR, user, &password("carol")).await;
             assert!(!peer.is_logged_on(), "{user}");
+        }
+    });
+}
+
+/// A server that takes tickets only has no second door for passwords.
+#[test]
+fn a10_ntlm_that_is_off_is_off_over_rpc() {
+    in_world(async |world| {
+        let settings = Settings { ntlm: false, ..(*world.server.settings()).clone() };
+        world.embedded.reload(Reload::new().settings(settings));
+        let negotiate = [b"NTLMSSP\0\x01\0\0\0\x97\x82\x08\xe2".as_slice(), &[0; 24]].concat();
+        let in_spnego = initiator("ann", &password("ann")).initial_token(&[], 0).unwrap();
+        for (kind, token) in [(AuthType::NTLM, negotiate), (AuthType::NEGOTIATE, in_spnego)] {
+            let mut peer = RpcPeer::connect(world, RpcPort::Interfaces);
+            peer.kind = kind;
+            let answer = peer.ask(&peer.carrying(PduKind::BIND, SyntaxId::SAMR, &token)).await;
+            let reason = parse_bind_nak(&answer[16..]);
+            assert_eq!(reason, Ok(RejectReason::NOT_SPECIFIED), "{kind:?}");
         }
     });
 }

@@ -94,14 +94,15 @@ def impacket(ctx):
 
 @group("rpc/kerberos", profile="rpc")
 def kerberos(ctx):
-    """rpcclient with a ticket of MIT's KDC, on pipes and over TCP: signed and sealed."""
+    """rpcclient with a ticket of MIT's KDC, on pipes and over TCP: signed and sealed, in SPNEGO and without."""
     if ctx.server.kind != "frevo":
         with ctx.check("pipe-sign"):
             raise Skip("smbd serves RPC over TCP as a domain controller only")
         return
     command = with_realm(ctx.server, "[rpc]", "enabled = true", sections=[r"account_listing = \"users\""])
     _, output = ctx.command(*command, HERE / "peers/rpc-kerberos", timeout=120)
-    needed = ["pipe-sign", "pipe-seal", "tcp-sign", "tcp-seal", "samr-sealed", "bare-refused", "logged"]
+    needed = ["pipe-sign", "pipe-seal", "tcp-sign", "tcp-seal", "samr-sealed", "logged"]
+    needed += ["bare-pipe-sign", "bare-pipe-seal", "bare-tcp-sign", "bare-tcp-seal", "bare-samr-sealed", "bare-pipe-connect"]
     ctx.report(output, needed=needed)
 
 

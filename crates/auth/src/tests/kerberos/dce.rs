@@ -42,6 +42,47 @@ fn three_messages_authenticate_and_protect() {
     assert!(!server.unseal(&mut message, &parts, &token), "the header is signed");
 }
 
+/// RPC_C_AUTHN_GSS_KERBEROS: the three messages without SPNEGO around them.
+#[test]
+fn three_messages_need_no_spnego() {
+    let bare = |initiator: Initiator| initiator.with_dce_style().without_spnego();
+    let server = || acceptor(service()).with_dce_style().without_spnego();
+    let (mut client, mut server_end) = (bare(initiator(forge().issue())), server());
+    let first = client.initial_token(&[], NOW).unwrap();
+    assert_eq!(first.first(), Some(&0x6E), "an AP-REQ");
+    let step = server_end.step(&first, NOW, &accounts());
+    let Ok(AcceptorStep::Continue(answer)) = step else { panic!("{step:?}") };
+    assert_eq!(answer.first(), Some(&0x6F), "an AP-REP");
+    let step = client.step(&answer, NOW);
+    let Ok(InitiatorStep::Continue(proof)) = step else { panic!("{step:?}") };
+    let step = server_end.step(&proof, NOW, &accounts());
+    let Ok(AcceptorStep::Done(done)) = step else { panic!("{step:?}") };
+    assert!(done.token.is_empty() && !done.has_mic);
+    let (mut client, mut server_end) =
+        (client.protection([1; 16]).unwrap(), done.protection([2; 16]).unwrap());
+    let parts = Parts { body: 8..24, with_surroundings: true };
+    let mut message = *b"the headthe body of it 1trailer.";
+    let token = client.seal(&mut message, &parts).unwrap();
+    assert!(server_end.unseal(&mut message, &parts, &token));
+    let token = server_end.sign(&message, &parts).unwrap();
+    assert!(client.verify(&message, &parts, &token));
+    // SPNEGO is another provider, and a changed proof is refused.
+    let mut other = initiator(forge().issue()).with_dce_style();
+    let first = other.initial_token(&[], NOW).unwrap();
+    let refusal = server().step(&first, NOW, &accounts()).unwrap_err();
+    assert_eq!(refusal.reason, Reason::NoCommonMechanism);
+    let (mut client, mut server_end) = (bare(initiator(forge().issue())), server());
+    let first = client.initial_token(&[], NOW).unwrap();
+    let Ok(AcceptorStep::Continue(answer)) = server_end.step(&first, NOW, &accounts()) else {
+        panic!("refused")
+    };
+    let Ok(InitiatorStep::Continue(mut proof)) = client.step(&answer, NOW) else {
+        panic!("no proof")
+    };
+    *proof.last_mut().unwrap() ^= 1;
+    assert!(server_end.step(&proof, NOW, &accounts()).is_err());
+}
+
 /// SMB has no use for the form of DCE RPC.
 #[test]
 fn only_rpc_takes_three_messages() {

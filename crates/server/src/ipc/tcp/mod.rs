@@ -106,7 +106,7 @@ fn association_of(server: &ServerState, local: SocketAddr, port: Port) -> Associ
                 Encryption::Required => AuthLevel::PRIVACY,
                 _ => AuthLevel::INTEGRITY,
             };
-            Association::on_port(local.port(), group, least)
+            Association::on_port(local.port(), group, least, server.kerberos.service().is_some())
         }
     }
 }
