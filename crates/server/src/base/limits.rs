@@ -169,6 +169,17 @@ pub const ASSOCIATION_BYTES: usize = 16_384;
 /// Bytes of one look at what a client of RPC over TCP has sent.
 pub const ASSOCIATION_READ_BYTES: usize = 8_192;
 
+/// Calls of RPC that wait for an event, of one account, over all its pipes and connections.
+/// `MAX_PENDING` of `frevo-rpc` bounds those of one association.
+pub const RPC_WAITS_PER_USER: usize = 256;
+
+/// Bytes that a call of RPC is charged with while it waits for an event.
+pub const RPC_WAIT_BYTES: usize = 2_048;
+
+/// Time between looks at the user of a connection whose calls wait for events: the account may have
+/// changed, and the ticket may have ended.
+pub const RPC_WAIT_LOOK: Duration = Duration::from_secs(30);
+
 /// A PDU of RPC over TCP, and a call in fragments, must have come whole within this time.
 pub const RPC_MESSAGE_DEADLINE: Duration = Duration::from_secs(30);
 

@@ -15,6 +15,9 @@ mod services;
 mod share_changes;
 mod table;
 pub(crate) mod tcp;
+#[cfg(feature = "test-hooks")]
+mod test_events;
+mod waits;
 mod writing;
 
 pub(crate) use info::{peek, pipe_info, set_pipe_info};
@@ -184,8 +187,8 @@ pub(crate) async fn write(rq: &Request<'_>, open: &Arc<Open>, data: &[u8]) -> Re
 /// FSCTL_PIPE_TRANSCEIVE, MS-SMB2 3.3.5.15.3: writes, then reads up to
 /// `max_output` bytes of the answer.
 ///
-/// It never waits: what a whole request causes is there once it is written,
-/// and a part of one causes nothing, which is PIPE_EMPTY.
+/// It waits only for a call that waits for an event. What another whole request causes is there once
+/// it is written, and a part of one causes nothing, which is PIPE_EMPTY.
 pub(crate) async fn transceive(
     rq: &Request<'_>,
     open: &Arc<Open>,
@@ -195,15 +198,50 @@ pub(crate) async fn transceive(
     open.require(AccessMask::READ_DATA)?;
     // The pipe's turn, which only one request has at a time, is held until the answer is read, so
     // that the answer is not mixed with answers to other requests.
-    let (_, _turn) = Box::pin(writing::put(rq, open, input)).await?;
-    let mut pipe = open.pipe()?.lock();
+    let (_, turn) = Box::pin(writing::put(rq, open, input)).await?;
     let max_len = usize::try_from(max_output).unwrap_or(usize::MAX);
-    let (data, goes_on) = pipe.take(max_len).ok_or(if pipe.is_closed() {
-        Status::PIPE_DISCONNECTED
-    } else {
-        Status::PIPE_EMPTY
-    })?;
+    let taken = {
+        let mut pipe = open.pipe()?.lock();
+        let waits = !pipe.completes && rq.alone && pipe.has_pending();
+        match pipe.take(max_len) {
+            None if waits => None,
+            None if pipe.is_closed() => return Err(Status::PIPE_DISCONNECTED.into()),
+            None => return Err(Status::PIPE_EMPTY.into()),
+            taken => taken,
+        }
+    };
+    // The answer to a call that waits needs the turn.
+    drop(turn);
+    let (data, goes_on) = match taken {
+        Some(taken) => taken,
+        None => Box::pin(awaited(open, max_len)).await?,
+    };
     Ok((data, read_status(goes_on)))
+}
+
+/// Waits for an answer, until CANCEL or the end of the pipe, and takes up to `max_len` bytes of it.
+async fn awaited(open: &Open, max_len: usize) -> Result<(Vec<u8>, bool), Status> {
+    let pipe = open.pipe()?;
+    let filled = Arc::clone(&pipe.lock().filled);
+    loop {
+        // `filled` is registered before the look, so that an answer in between is not missed.
+        let mut filled = pin!(filled.notified());
+        filled.as_mut().enable();
+        {
+            let mut pipe = pipe.lock();
+            if let Some(taken) = pipe.take(max_len) {
+                return Ok(taken);
+            }
+            if pipe.is_closed() {
+                return Err(Status::PIPE_DISCONNECTED);
+            }
+        }
+        tokio::select! {
+            biased;
+            () = open.closed() => return Err(Status::PIPE_BROKEN),
+            () = filled => {}
+        }
+    }
 }
 
 /// FSCTL_PIPE_WAIT, MS-SMB2 3.3.5.15.10: a pipe that exists always has a free

@@ -12,6 +12,9 @@ use frevo_rpc::{
 
 use super::authentication::Exchange;
 use super::services::Caller;
+#[cfg(feature = "test-hooks")]
+use super::test_events::{self, Started, TestEvents};
+use super::waits::{Event, PipeWaits};
 use crate::objects::pipe::{PipeEnd, PipeKind};
 
 /// An interface that this server answers.
@@ -46,7 +49,7 @@ impl Served {
 }
 
 /// All interfaces.
-static TABLE: [Served; 6] = [
+static TABLE: &[Served] = &[
     Served {
         interface: &srvsvc::INTERFACE,
         open: || Box::new(Stateless(|call, caller| srvsvc::call(call.opnum, &call.stub, caller))),
@@ -87,6 +90,13 @@ static TABLE: [Served; 6] = [
         asks_host: false,
         is_managed: false,
     },
+    #[cfg(feature = "test-hooks")]
+    Served {
+        interface: &test_events::INTERFACE,
+        open: || Box::new(TestEvents),
+        asks_host: false,
+        is_managed: false,
+    },
 ];
 
 /// Returns all interfaces.
@@ -107,11 +117,22 @@ pub(super) fn of_pipe(name: &str) -> Option<&'static Served> {
     TABLE.iter().find(|row| row.interface == found)
 }
 
-/// Work that a call leaves for the server: its answer waits for other threads.
-#[derive(Debug)]
+/// Work that a call leaves for the server.
 pub(super) enum Work {
-    /// The change of the caller's own password.
+    /// The change of the caller's own password: its answer waits for other threads.
     ChangePassword(PasswordChange),
+    /// The answer comes when something happens.
+    #[cfg_attr(not(feature = "test-hooks"), expect(dead_code, reason = "no interface waits yet"))]
+    Await(Event),
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ChangePassword(_) => "ChangePassword",
+            Self::Await(_) => "Await",
+        })
+    }
 }
 
 /// The outcome of the start of a call.
@@ -177,6 +198,19 @@ impl Answers for Epm {
     }
 }
 
+#[cfg(feature = "test-hooks")]
+impl Answers for TestEvents {
+    fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun {
+        if !caller.server.settings().test_hooks {
+            return Begun::Ended(Err(FaultStatus::OP_RNG_ERROR));
+        }
+        match self.call(call.opnum, &call.stub) {
+            Started::Ended(answer) => Begun::Ended(answer),
+            Started::Waits(event) => Begun::Later(Work::Await(event)),
+        }
+    }
+}
+
 /// The interfaces of an association that were called, each with its state.
 #[derive(Debug, Default)]
 struct States(Vec<(&'static Interface, Box<dyn Answers>)>);
@@ -217,6 +251,8 @@ pub(super) struct Association {
     states: States,
     /// The calls whose work has not begun.
     pub(super) unfinished: Vec<Unfinished>,
+    /// The calls that wait for events, on a pipe.
+    pub(super) waits: PipeWaits,
     /// The authentication of the client, while it is under way.
     pub(super) exchange: Option<Box<Exchange>>,
 }
@@ -245,8 +281,13 @@ impl Association {
     }
 
     fn new(terms: Terms) -> Self {
-        let (states, unfinished) = (States::default(), Vec::new());
-        Self { endpoint: Endpoint::new(terms), states, unfinished, exchange: None }
+        Self {
+            endpoint: Endpoint::new(terms),
+            states: States::default(),
+            unfinished: Vec::new(),
+            waits: PipeWaits::default(),
+            exchange: None,
+        }
     }
 
     /// Handles bytes of the client, as [`Endpoint::write`] does.
@@ -255,8 +296,11 @@ impl Association {
         bytes: &'a [u8],
         caller: &Caller<'_>,
     ) -> Result<&'a [u8], frevo_rpc::PipeError> {
-        let Self { endpoint, states, unfinished, .. } = self;
-        endpoint.write(bytes, &mut Running { states, unfinished, caller })
+        let Self { endpoint, states, unfinished, waits, .. } = self;
+        let written = endpoint.write(bytes, &mut Running { states, unfinished, caller });
+        // A cancelled call waits no longer.
+        waits.keep(|call_id| endpoint.pending().any(|id| id == call_id));
+        written
     }
 
     /// Takes the association out of a pipe, which has no other ends.
@@ -321,7 +365,7 @@ mod tests {
         for pipe in ["srvsvc", "wkssvc", "epmapper"] {
             assert!(!asks_host(pipe), "{pipe}");
         }
-        for served in &TABLE {
+        for served in TABLE {
             for pipe in served.interface.pipes {
                 let kind = of_pipe(pipe).unwrap().kind();
                 assert!(kind.asks_host || !served.asks_host, "{pipe}");

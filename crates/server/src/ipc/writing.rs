@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use frevo_rpc::{PipeError, Token};
+use frevo_rpc::{Answer, PipeError, Token};
 use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::AbortHandle;
 
 use super::authentication::Exchange;
 use super::peer::Peer;
 use super::services::{CallEnds, Caller};
 use super::table::{Association, Unfinished, Work};
-use super::{authentication, manage, password};
+use super::waits::Event;
+use super::{authentication, manage, password, waits};
 use crate::base::limits::HOST_LOOKUP_TIMEOUT;
 use crate::command::request::Request;
 use crate::objects::open::Open;
@@ -101,7 +103,7 @@ fn asked(open: &Open) -> Result<Option<Asked>, Status> {
 /// Returns true after a verdict: the bytes that were not taken are to be written again.
 async fn settle(
     rq: &Request<'_>,
-    open: &Open,
+    open: &Arc<Open>,
     identity: &Arc<Identity>,
     asked: Asked,
 ) -> Result<bool, Status> {
@@ -112,9 +114,17 @@ async fn settle(
         None => None,
     };
     let mut answers = Vec::with_capacity(unfinished.len());
+    let mut begun = Vec::new();
     for Unfinished { call_id, level, work } in unfinished {
-        let Work::ChangePassword(change) = work;
-        answers.push((call_id, password::answer(&peer, identity, level, change).await));
+        match work {
+            Work::ChangePassword(change) => {
+                answers.push((call_id, password::answer(&peer, identity, level, change).await));
+            }
+            Work::Await(event) => match waits::charge(rq.session()?.holder()) {
+                Ok(charge) => begun.push((call_id, event, charge)),
+                Err(fault) => answers.push((call_id, Err(fault))),
+            },
+        }
     }
     let mut pipe = open.pipe()?.lock();
     let mut association = taken(&mut pipe)?;
@@ -126,7 +136,40 @@ async fn settle(
     for (call_id, answer) in answers {
         association.endpoint.complete(call_id, answer);
     }
+    for (call_id, event, charge) in begun {
+        let task = wait_for(open, call_id, event);
+        association.waits.add(call_id, task, charge);
+    }
     pipe.put_back(association, Ok(has_judged))
+}
+
+/// Waits for the answer to a call, in a task on the core of the connection whose WRITE began the call:
+/// any connection of the session may read the answer.
+fn wait_for(open: &Arc<Open>, call_id: u32, event: Event) -> AbortHandle {
+    // The pipe owns the task. So the task must not own the pipe.
+    let open = Arc::downgrade(open);
+    let task = tokio::spawn(async move {
+        let answer = event.await;
+        if let Some(open) = open.upgrade() {
+            // A pipe that was closed meanwhile needs no answer.
+            let _ = complete(&open, call_id, answer).await;
+        }
+    });
+    task.abort_handle()
+}
+
+/// Puts the answer to a call into its pipe.
+async fn complete(open: &Open, call_id: u32, answer: Answer) -> Result<(), Status> {
+    let turns = Arc::clone(&open.pipe()?.lock().turn);
+    // A WRITE that is answered on another thread has taken the association out of the pipe. It holds
+    // the turn meanwhile.
+    let _turn = turns.acquire_owned().await.map_err(|_| Status::PIPE_DISCONNECTED)?;
+    let mut pipe = open.pipe()?.lock();
+    let mut association = taken(&mut pipe)?;
+    association.endpoint.complete(call_id, answer);
+    // This ends the present task, which waits for nothing any more.
+    association.waits.keep(|id| id != call_id);
+    pipe.put_back(association, Ok(()))
 }
 
 /// A write on another thread: the bytes that were not taken, and the turn, until whose end nothing

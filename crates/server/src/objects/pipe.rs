@@ -122,6 +122,11 @@ impl Pipe {
         if is_refused { Err(Status::INSUFFICIENT_RESOURCES) } else { written }
     }
 
+    /// True while a call waits for its answer.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.waiting().is_some_and(|end| end.pending().next().is_some())
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.waiting().is_some_and(Endpoint::is_closed)
     }

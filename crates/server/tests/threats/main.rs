@@ -26,5 +26,7 @@ mod programs;
 mod rpc;
 mod rpc_logons;
 mod rpc_peer;
+#[cfg(feature = "test-hooks")]
+mod rpc_waits;
 mod seals;
 mod time;

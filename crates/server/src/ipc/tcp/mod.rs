@@ -22,7 +22,7 @@ use super::services::{CallEnds, Caller};
 use super::table::Association;
 use crate::base::limits::{
     ASSOCIATION_BYTES, ASSOCIATION_READ_BYTES, AUTHENTICATE_DEADLINE, RPC_ANSWER_DEADLINE,
-    RPC_IDLE, RPC_MAPPER_IDLE, RPC_MESSAGE_DEADLINE,
+    RPC_IDLE, RPC_MAPPER_IDLE, RPC_MESSAGE_DEADLINE, RPC_WAIT_LOOK,
 };
 use crate::objects::admission::{EVICTED, Ticket};
 use crate::objects::audited;
@@ -154,12 +154,14 @@ impl Connection {
             () = cores::stopping() => return Err(Some("the server stops")),
             () = evicted(self.ticket.as_ref()) => return Err(Some(EVICTED)),
             (call_id, answer) = self.works.next() => {
+                // The connection was not idle while the call waited.
+                self.since = Instant::now();
                 self.association()?.endpoint.complete(call_id, answer);
                 self.settle()?;
                 return self.flush().await;
             }
             readable = self.stream.readable() => readable.map_err(|_| None)?,
-            () = until => return Err(Some(deadline.why)),
+            () = until => return deadline.why.map_or_else(|| self.check_user(), |why| Err(Some(why))),
         }
         let mut bytes = [0; ASSOCIATION_READ_BYTES];
         match self.stream.try_read_vectored(&mut [IoSliceMut::new(&mut bytes)]) {
@@ -232,6 +234,11 @@ impl Connection {
         };
         self.association = Some(association);
         written.map_err(|_| None)
+    }
+
+    /// Ends the connection of a user who may call no longer, also while calls wait for their answers.
+    fn check_user(&self) -> Result<(), End> {
+        self.user.as_ref().map_or(Ok(()), |user| user.check(&self.peer))
     }
 
     /// Judges the token that the client has sent, if there is one.
@@ -337,18 +344,23 @@ impl Connection {
     fn deadline(&self, began: Instant) -> Deadline {
         let midway = self.midway_since.map(|since| Deadline {
             at: since + RPC_MESSAGE_DEADLINE,
-            why: "did not send the rest of a call in time",
+            why: Some("did not send the rest of a call in time"),
         });
         let idle = match (self.port, &self.user) {
             (Port::Interfaces, None) => {
-                Deadline { at: began + AUTHENTICATE_DEADLINE, why: "did not log on in time" }
+                Deadline { at: began + AUTHENTICATE_DEADLINE, why: Some("did not log on in time") }
             }
-            (Port::Mapper, _) => Deadline { at: self.since + RPC_MAPPER_IDLE, why: "was idle" },
-            // While a call waits for its answer, the connection does not count as idle.
+            (Port::Mapper, _) => {
+                Deadline { at: self.since + RPC_MAPPER_IDLE, why: Some("was idle") }
+            }
+            // While a call waits for its answer, the connection does not count as idle. The keep-alive
+            // of TCP ends the connection of a client that has gone.
             (Port::Interfaces, Some(_)) if !self.works.is_empty() => {
-                Deadline { at: Instant::now() + RPC_IDLE, why: "was idle" }
+                Deadline { at: Instant::now() + RPC_WAIT_LOOK, why: None }
             }
-            (Port::Interfaces, Some(_)) => Deadline { at: self.since + RPC_IDLE, why: "was idle" },
+            (Port::Interfaces, Some(_)) => {
+                Deadline { at: self.since + RPC_IDLE, why: Some("was idle") }
+            }
         };
         match midway {
             Some(midway) if midway.at < idle.at => midway,
@@ -357,10 +369,10 @@ impl Connection {
     }
 }
 
-/// The time of the end of a connection, and the reason.
+/// The time of the end of a connection, and the reason; without a reason, of a look at its user.
 struct Deadline {
     at: Instant,
-    why: &'static str,
+    why: Option<&'static str>,
 }
 
 async fn evicted(ticket: Option<&Ticket>) {

@@ -1,6 +1,6 @@
 //! The calls of a connection whose answers come later.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,6 +10,8 @@ use frevo_rpc::Answer;
 use crate::ipc::password;
 use crate::ipc::peer::Peer;
 use crate::ipc::table::{Unfinished, Work};
+use crate::ipc::waits;
+use crate::objects::ledger::Charge;
 use crate::objects::session::Identity;
 
 /// Bytes that a call which waits for its answer is charged with.
@@ -19,6 +21,8 @@ const WORK_BYTES: usize = 2_048;
 struct UnderWay {
     call_id: u32,
     answer: Pin<Box<dyn Future<Output = Answer>>>,
+    /// The charge of a call that waits for an event.
+    wait: Option<Charge>,
 }
 
 /// The calls under way; the endpoint bounds their number.
@@ -30,9 +34,10 @@ impl Works {
         self.0.is_empty()
     }
 
-    /// Bytes that the calls hold.
-    pub(super) const fn bytes(&self) -> usize {
-        self.0.len().saturating_mul(WORK_BYTES)
+    /// Bytes that the calls hold; those that wait for events have charges of their own.
+    pub(super) fn bytes(&self) -> usize {
+        let works = self.0.iter().filter(|under_way| under_way.wait.is_none());
+        works.count().saturating_mul(WORK_BYTES)
     }
 
     /// Ends the calls that `is_wanted` does not name.
@@ -45,11 +50,19 @@ impl Works {
         let Unfinished { call_id, level, work } = unfinished;
         // A cancelled call may have used this number, so its work is dropped.
         self.0.retain(|under_way| under_way.call_id != call_id);
-        let answer = Box::pin(async move {
-            let Work::ChangePassword(change) = work;
-            password::answer(&peer, &identity, level, change).await
-        });
-        self.0.push(UnderWay { call_id, answer });
+        let (answer, wait): (Pin<Box<dyn Future<Output = Answer>>>, _) = match work {
+            Work::ChangePassword(change) => {
+                let answer = async move { password::answer(&peer, &identity, level, change).await };
+                (Box::pin(answer), None)
+            }
+            Work::Await(event) => {
+                match waits::charge(&peer.server.ledger.account(&identity.user)) {
+                    Ok(charge) => (event, Some(charge)),
+                    Err(fault) => (Box::pin(ready(Err(fault))), None),
+                }
+            }
+        };
+        self.0.push(UnderWay { call_id, answer, wait });
     }
 
     /// Waits for the end of a call; for ever while there is none.

@@ -2,7 +2,8 @@
 
 use crate::base::limits::{
     ASSOCIATIONS_PER_ADDRESS, ASSOCIATIONS_PER_USER, CONNECTIONS_PER_ADDRESS, CONNECTIONS_PER_USER,
-    LOCKS_PER_USER, OPENS_PER_USER, SESSIONS_PER_ADDRESS, SESSIONS_PER_USER, TREES_PER_USER,
+    LOCKS_PER_USER, OPENS_PER_USER, RPC_WAITS_PER_USER, SESSIONS_PER_ADDRESS, SESSIONS_PER_USER,
+    TREES_PER_USER,
 };
 
 /// The kinds of things that are charged.
@@ -33,6 +34,8 @@ pub enum Kind {
     Offload,
     /// An association of RPC over TCP, with all that it holds.
     Association,
+    /// A call of RPC that waits for an event.
+    RpcWait,
     /// Request frames that are being received or served.
     Frame,
     /// Replies that the client has not taken.
@@ -40,7 +43,7 @@ pub enum Kind {
 }
 
 /// The number of kinds.
-pub(crate) const KINDS: usize = 14;
+pub(crate) const KINDS: usize = 15;
 
 /// Objects of each kind that one account, and one client network before logon, may
 /// have. They are in the order of [`Kind`].
@@ -57,6 +60,7 @@ pub(super) const LIMITS: [(Kind, usize, usize); KINDS] = [
     (Kind::Pipe, usize::MAX, usize::MAX),
     (Kind::Offload, usize::MAX, usize::MAX),
     (Kind::Association, ASSOCIATIONS_PER_USER, ASSOCIATIONS_PER_ADDRESS),
+    (Kind::RpcWait, RPC_WAITS_PER_USER, 0),
     (Kind::Frame, usize::MAX, usize::MAX),
     (Kind::Reply, usize::MAX, usize::MAX),
 ];
@@ -76,6 +80,7 @@ impl Kind {
         Self::Pipe,
         Self::Offload,
         Self::Association,
+        Self::RpcWait,
         Self::Frame,
         Self::Reply,
     ];
