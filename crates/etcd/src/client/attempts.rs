@@ -81,7 +81,7 @@ impl Shared {
             };
             self.judge(miss, request.repeat, &mut tries)?;
             // Pauses when all endpoints have failed in turn.
-            let is_round = tries.failed > 0 && tries.at == self.endpoints.preferred();
+            let is_round = tries.failed > 0 && tries.failed.is_multiple_of(self.endpoints.count());
             if let Some(moment) = Instant::now().checked_add(PAUSE).filter(|_| is_round) {
                 sleep_until(moment.min(deadline)).await;
             }

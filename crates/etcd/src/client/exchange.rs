@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
 use super::connection::{Connection, words};
@@ -103,6 +103,9 @@ fn request(member: &Member, sending: &Sending<'_>) -> Result<Request<Full<Bytes>
     let heads = request.headers_mut();
     heads.insert(HOST, member.host.clone());
     heads.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // By this head a member knows requests of its gateway, which shows the member's own certificate:
+    // without it, the name in that certificate counts as the account of a request without a token.
+    heads.insert(ACCEPT, HeaderValue::from_static("application/json"));
     // A member tells its state and its list of members also without a leader.
     if !matches!(sending.call, Call::Status | Call::Members) {
         heads.insert(HAS_LEADER, HeaderValue::from_static("true"));
@@ -123,6 +126,10 @@ async fn refused(answer: &mut Response<Incoming>) -> Miss {
         // A proxy, or a program that is no etcd.
         Err(_) if status == StatusCode::NOT_FOUND => {
             Miss::End(Fault::Refused("it has no interface of version 3".into()))
+        }
+        // etcd's gateway has some refusals in words alone.
+        Err(_) if matches!(status.as_u16(), 400 | 401 | 403) => {
+            Miss::End(Fault::Refused(json::plain_reason(&body)))
         }
         Err(_) => Miss::Unknown(alloc::format!("the answer is {status}")),
     }

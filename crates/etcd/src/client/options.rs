@@ -110,6 +110,10 @@ impl fmt::Display for Endpoint {
 }
 
 /// Certificates and keys of TLS 1.3, as PEM.
+///
+/// A member that asks for certificates also asks its own gateway for one, which shows the member's:
+/// that must be good for servers and for clients. Where etcd has accounts too, its gateway refuses
+/// clients whose certificate has a common name.
 #[derive(Clone)]
 pub struct Tls {
     /// The certificates of the authorities that sign those of the members.

@@ -25,8 +25,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(options: Options, runtime: Handle) -> Result<Self, BadOptions> {
+    pub(super) fn new(mut options: Options, runtime: Handle) -> Result<Self, BadOptions> {
         let endpoints = Endpoints::new(&options)?;
+        // The endpoints have what they need of it. The key is erased here.
+        options.tls = None;
         Ok(Self {
             options,
             endpoints,

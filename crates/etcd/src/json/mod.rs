@@ -18,7 +18,7 @@ pub use answers::{
     LeaseAnswer, Member, Status, kept_answer, lease_answer, members_answer, range_answer,
     revision_answer, status_answer, token_answer, txn_answer,
 };
-pub use refusal::{Refusal, Verdict, refusal};
+pub use refusal::{Refusal, Verdict, plain_reason, refusal};
 pub use requests::{authenticate, empty, grant, lease, range, txn, watch};
 pub use stream::{Lines, TOO_LONG};
 pub use watched::{WatchLine, watch_line};

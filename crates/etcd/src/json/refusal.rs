@@ -41,6 +41,12 @@ pub fn refusal(body: &[u8]) -> Parsed<Refusal> {
     Ok(refusal)
 }
 
+/// The reason in the body of a refusal that is a text: at most [`REASON_BYTES`].
+pub fn plain_reason(body: &[u8]) -> String {
+    let start = body.get(..REASON_BYTES).unwrap_or(body);
+    shortened(&String::from_utf8_lossy(start))
+}
+
 impl Refusal {
     /// Reads an error: that of a request, and that within a stream, which older gateways write with
     /// other names.

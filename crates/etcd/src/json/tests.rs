@@ -9,7 +9,10 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::{ANSWER_BYTES, KEY_BYTES, MEMBERS, NESTING, OPERATIONS, REASON_BYTES, VALUES};
+use crate::limits::{
+    ANSWER_BYTES, KEY_BYTES, MEMBERS, NAME_BYTES, NESTING, OPERATIONS, REASON_BYTES, TOKEN_BYTES,
+    TTL_SECONDS, VALUES,
+};
 use crate::types::{
     Change, Compare, Fact, KeyValue, LeaseId, Op, OpAnswer, Range, Relation, Revision, Txn,
     WatchAnswer,
@@ -353,6 +356,20 @@ fn answers_have_limits() {
         let keys: Vec<_> = (0..count).map(|at| key(&format!("b{at:05}"), "1", "1", "1")).collect();
         let read = range_answer(&answer_of(&keys), &prefix("b", 0));
         assert_eq!(read.is_ok(), is_good, "{count}");
+    }
+    for (bytes, is_good) in [(NAME_BYTES - 1, true), (NAME_BYTES, true), (NAME_BYTES + 1, false)] {
+        let body = format!(r#"{{"version":"{}"}}"#, "3".repeat(bytes));
+        assert_eq!(status_answer(body.as_bytes()).is_ok(), is_good, "{bytes}");
+    }
+    for (bytes, is_good) in [(TOKEN_BYTES - 1, true), (TOKEN_BYTES, true), (TOKEN_BYTES + 1, false)]
+    {
+        let body = format!(r#"{{"token":"{}"}}"#, "t".repeat(bytes));
+        assert_eq!(token_answer(body.as_bytes()).is_ok(), is_good, "{bytes}");
+    }
+    for (seconds, is_good) in [(0, false), (1, true), (TTL_SECONDS, true), (TTL_SECONDS + 1, false)]
+    {
+        let body = format!(r#"{{"ID":"1","TTL":"{seconds}"}}"#);
+        assert_eq!(lease_answer(body.as_bytes()).is_ok(), is_good, "{seconds}");
     }
     let mut lines = Lines::default();
     let mut take = |bytes: usize, end: &[u8]| {

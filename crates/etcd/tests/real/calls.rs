@@ -104,7 +104,7 @@ async fn a_long_range_comes_in_parts_of_one_revision() {
 async fn a_lease_ends_after_its_time_and_a_late_owner_changes_nothing() {
     let Some(cluster) = Cluster::start(1).await else { return };
     let client = cluster.client();
-    let granted = grant(&client, 1).await.unwrap();
+    let granted = grant(&client, 2).await.unwrap();
     let own = Txn {
         compares: vec![made_at("owner", Revision(0))],
         success: vec![put("owner", "node1", granted.lease)],
@@ -119,8 +119,8 @@ async fn a_lease_ends_after_its_time_and_a_late_owner_changes_nothing() {
     assert!(txn(&client, record("early")).await.unwrap().succeeded);
     // Kept alive, it lives on: longer than its time.
     let mut kept = granted;
-    for _ in 0..4 {
-        tokio::time::sleep(granted.ttl / 2).await;
+    for _ in 0..6 {
+        tokio::time::sleep(granted.ttl / 4).await;
         let before = now();
         kept = keep_alive(&client, granted.lease).await.unwrap();
         assert!(kept.sent >= before && kept.sent <= now());
@@ -163,13 +163,13 @@ async fn a_revoked_lease_takes_its_keys_along() {
 async fn a_lease_is_kept_alive_until_it_ends() {
     let Some(cluster) = Cluster::start(1).await else { return };
     let client = cluster.client();
-    let granted = grant(&client, 1).await.unwrap();
+    let granted = grant(&client, 2).await.unwrap();
     let (send, mut told) = mpsc::unbounded_channel();
     let tell = Box::new(move |end| drop(send.send(end)));
     let keeping = client.keep(granted.lease, granted.ttl / 4, tell);
     let mut last = granted.sent;
-    // Twice the time of the lease.
-    for _ in 0..8 {
+    // One and a half times the time of the lease.
+    for _ in 0..6 {
         let kept = told.recv().await.unwrap().unwrap();
         assert!(kept.sent > last, "one request at a time");
         last = kept.sent;

@@ -2,19 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use frevo_etcd::types::{Fault, Revision, Txn};
+use frevo_etcd::client::{Client, Options};
+use frevo_etcd::types::{Fault, Op, OpAnswer, Revision, Txn};
 
 use crate::support::{
-    Cluster, PATIENCE, grant, keep_alive, made_at, one, put, range, set, txn, watch,
+    Cluster, PATIENCE, client, grant, keep_alive, made_at, one, put, range, set, txn, watch,
 };
 
-/// Writes until a change is acknowledged, as a caller does: after a lost answer it compares.
-async fn write_on(cluster: &Cluster, key: &str) -> Duration {
-    let (client, begun) = (cluster.client(), Instant::now());
-    let make = Txn { compares: vec![made_at(key, Revision(0))], ..set(key, "v") };
+/// Makes a key, as a caller does: after a lost answer it compares. Returns the revision of the key.
+async fn make(client: &Client, key: &str) -> Revision {
+    let begun = Instant::now();
+    let make = Txn {
+        compares: vec![made_at(key, Revision(0))],
+        failure: vec![Op::Range(one(key))],
+        ..set(key, "v")
+    };
     loop {
-        match txn(&client, make.clone()).await {
-            Ok(_) => return begun.elapsed(),
+        match txn(client, make.clone()).await {
+            Ok(answer) => match &answer.answers[..] {
+                [OpAnswer::Range { values, .. }] => return values[0].create_revision,
+                _ => return answer.revision,
+            },
             Err(Fault::Unavailable(why)) => assert!(begun.elapsed() < PATIENCE, "{why}"),
             Err(fault) => panic!("{fault}"),
         }
@@ -25,37 +33,35 @@ async fn write_on(cluster: &Cluster, key: &str) -> Duration {
 async fn requests_go_on_when_one_of_three_is_killed() {
     let Some(mut cluster) = Cluster::start(3).await else { return };
     let client = cluster.client();
-    let first = txn(&client, set("w/a", "1")).await.unwrap().revision;
+    let first = make(&client, "w/a").await;
     let (mut told, _watching) = watch(&client, "w/", first);
     let lease = grant(&client, 10).await.unwrap().lease;
     // The client and its watch are at the first member.
     cluster.kill(0);
     let read = range(&client, one("w/a")).await.expect("a range may be sent again");
-    assert_eq!(read.values[0].value, b"1");
+    assert_eq!(read.values[0].value, b"v");
     keep_alive(&client, lease).await.expect("a lease may be kept alive again");
-    write_on(&cluster, "w/b").await;
-    let wanted = range(&client, one("w/b")).await.unwrap().values[0].mod_revision;
+    let wanted = make(&client, "w/b").await;
     assert_eq!(told.revisions(1).await, [wanted.0], "the watch goes on at another member");
     // The member comes back, and the others go in turn.
     cluster.start_member(0);
     cluster.answers(&cluster.client()).await;
     cluster.kill(1);
     cluster.answers(&client).await;
-    write_on(&cluster, "w/c").await;
-    let wanted = range(&client, one("w/c")).await.unwrap().values[0].mod_revision;
+    let wanted = make(&client, "w/c").await;
     assert_eq!(told.revisions(1).await, [wanted.0]);
 }
 
 #[tokio::test]
 async fn without_a_majority_requests_fail_in_time_and_go_on_by_themselves() {
     let Some(mut cluster) = Cluster::start(3).await else { return };
-    let client = cluster.client();
-    let first = txn(&client, set("w/a", "1")).await.unwrap().revision;
+    let whole = Duration::from_secs(3);
+    let client = client(Options { whole, ..cluster.options() });
+    let first = make(&client, "w/a").await;
     let (mut told, _watching) = watch(&client, "w/", first);
     cluster.kill(0);
     cluster.kill(2);
-    let whole = cluster.options().whole;
-    for _ in 0..3 {
+    for _ in 0..2 {
         let begun = Instant::now();
         let read = range(&client, one("w/a")).await;
         assert!(matches!(read, Err(Fault::Unavailable(_))), "{read:?}");
@@ -72,8 +78,7 @@ async fn without_a_majority_requests_fail_in_time_and_go_on_by_themselves() {
     assert_eq!(state.leader, 0);
     cluster.start_member(0);
     cluster.answers(&client).await;
-    write_on(&cluster, "w/b").await;
-    let wanted = range(&client, one("w/b")).await.unwrap().values[0].mod_revision;
+    let wanted = make(&client, "w/b").await;
     let lost = range(&client, one("w/lost")).await.unwrap().values;
     // A lost change may have happened: then the watch tells it as well.
     let count = 1 + lost.first().map_or(0, |value| usize::try_from(value.version).unwrap());
@@ -84,7 +89,7 @@ async fn without_a_majority_requests_fail_in_time_and_go_on_by_themselves() {
 async fn a_stopped_member_is_left_after_one_attempt() {
     let Some(cluster) = Cluster::start(3).await else { return };
     let client = cluster.client();
-    let first = txn(&client, set("w/a", "1")).await.unwrap().revision;
+    let first = make(&client, "w/a").await;
     let (mut told, _watching) = watch(&client, "w/", first);
     let lease = grant(&client, 10).await.unwrap();
     // Its connections stay open, and it says nothing.
@@ -98,8 +103,7 @@ async fn a_stopped_member_is_left_after_one_attempt() {
         }
     };
     assert!(kept.sent > lease.sent);
-    write_on(&cluster, "w/b").await;
-    let wanted = range(&client, one("w/b")).await.unwrap().values[0].mod_revision;
+    let wanted = make(&client, "w/b").await;
     assert_eq!(told.revisions(1).await, [wanted.0], "the watch leaves the silent member");
     // The client does not return to it: each request is quick.
     let begun = Instant::now();
@@ -108,8 +112,7 @@ async fn a_stopped_member_is_left_after_one_attempt() {
     }
     assert!(begun.elapsed() < PATIENCE / 2);
     cluster.signal(0, "CONT");
-    write_on(&cluster, "w/c").await;
-    let wanted = range(&client, one("w/c")).await.unwrap().values[0].mod_revision;
+    let wanted = make(&client, "w/c").await;
     assert_eq!(told.revisions(1).await, [wanted.0], "each change once");
 }
 

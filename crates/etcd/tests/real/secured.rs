@@ -21,8 +21,9 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Makes an authority, and certificates that it signs: of members for the name etcd.test, and of a
-/// client. Another authority signs a second client's.
+/// Makes an authority, and certificates that it signs: of members for the name etcd.test, one of which
+/// is also called root, and of two clients, one without a common name. Another authority signs a third
+/// client's.
 fn certificates(folder: &Path) {
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
     for authority in ["ca", "other"] {
@@ -31,10 +32,15 @@ fn certificates(folder: &Path) {
     }
     std::fs::write(folder.join("member.ext"), "subjectAltName=DNS:etcd.test\n").unwrap();
     std::fs::write(folder.join("client.ext"), "extendedKeyUsage=clientAuth\n").unwrap();
-    for (name, authority, kind) in
-        [("member", "ca", "member"), ("client", "ca", "client"), ("stranger", "other", "client")]
-    {
-        openssl(folder, &format!("req {key} -keyout {name}.key -out {name}.csr -subj /CN={name}"));
+    for (name, authority, kind) in [
+        ("member", "ca", "member"),
+        ("root", "ca", "member"),
+        ("client", "ca", "client"),
+        ("unnamed", "ca", "client"),
+        ("stranger", "other", "client"),
+    ] {
+        let subject = if name == "unnamed" { "/O=frevo".into() } else { format!("/CN={name}") };
+        openssl(folder, &format!("req {key} -keyout {name}.key -out {name}.csr -subj {subject}"));
         let signer = format!("-CA {authority}.pem -CAkey {authority}.key -CAcreateserial");
         let files = format!("-in {name}.csr -out {name}.pem -extfile {kind}.ext");
         openssl(folder, &format!("x509 -req {files} {signer} -days 2"));
@@ -51,6 +57,17 @@ fn tls(folder: &Path, own: Option<&str>) -> Tls {
     }
 }
 
+/// Arguments of a member that has a certificate and asks clients for theirs.
+fn with_certificates(folder: &Path, name: &str) -> Vec<String> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let (certificate, key) = (file(&format!("{name}.pem")), file(&format!("{name}.key")));
+    let pairs =
+        [("--cert-file", certificate), ("--key-file", key), ("--trusted-ca-file", file("ca.pem"))];
+    let mut more = vec!["--client-cert-auth".into()];
+    more.extend(pairs.into_iter().flat_map(|(name, value)| [name.into(), value]));
+    more
+}
+
 #[tokio::test]
 async fn both_sides_show_their_certificates() {
     if crate::support::program().is_none() {
@@ -58,16 +75,8 @@ async fn both_sides_show_their_certificates() {
     }
     let folder = tempfile::tempdir().unwrap();
     certificates(folder.path());
-    let file = |name: &str| folder.path().join(name).display().to_string();
-    let mut more = vec!["--client-cert-auth".into()];
-    for (key, name) in [
-        ("--cert-file", "member.pem"),
-        ("--key-file", "member.key"),
-        ("--trusted-ca-file", "ca.pem"),
-    ] {
-        more.extend([key.into(), file(name)]);
-    }
     let path = folder.path().to_path_buf();
+    let more = with_certificates(&path, "member");
     let Some(cluster) = Cluster::start_with(1, "https", folder, more) else { return };
     let with = |tls| client(Options { tls: Some(tls), ..cluster.options() });
     let good = with(tls(&path, Some("client")));
@@ -141,14 +150,7 @@ async fn a_name_and_a_password_are_shown_and_the_token_is_renewed() {
     let good = with("secret");
     // As long as etcd asks nobody for a name, one does no harm.
     txn(&good, set("w/a", "1")).await.unwrap();
-    for (path, body) in [
-        ("user/add", r#"{"name":"root","password":"secret"}"#),
-        ("role/add", r#"{"name":"root"}"#),
-        ("user/grant", r#"{"user":"root","role":"root"}"#),
-        ("enable", "{}"),
-    ] {
-        cluster.post(&format!("/v3/auth/{path}"), body).await;
-    }
+    cluster.enable_accounts().await;
     let first = txn(&good, set("w/a", "2")).await.unwrap().revision;
     let (mut told, _watching) = watch(&good, "w/", first);
     for at in 0..3 {
@@ -168,4 +170,30 @@ async fn a_name_and_a_password_are_shown_and_the_token_is_renewed() {
     assert!(told.is_over().await);
     let words = format!("{good:?}");
     assert!(words.contains("root") && !words.contains("secret"), "{words}");
+}
+
+/// The gateway shows the member's certificate to its member. The name in it is no account: a request
+/// without a token is nobody's.
+#[tokio::test]
+async fn the_name_in_a_members_certificate_is_no_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_path_buf();
+    let Some(mut cluster) = Cluster::start_with(1, "http", folder, Vec::new()) else { return };
+    cluster.answers(&cluster.client()).await;
+    cluster.enable_accounts().await;
+    certificates(&path);
+    cluster.restart_with("https", with_certificates(&path, "root"));
+    let account = || Account { name: "root".into(), password: Zeroizing::new("secret".into()) };
+    let secure = |own| Options { tls: Some(tls(&path, Some(own))), ..cluster.options() };
+    let with_account = |own| client(Options { account: Some(account()), ..secure(own) });
+    let good = with_account("unnamed");
+    cluster.answers(&good).await;
+    txn(&good, set("w/a", "1")).await.unwrap();
+    let nameless = client(secure("unnamed"));
+    let refused = Fault::Refused("it wants a name and a password".into());
+    assert_eq!(range(&nameless, one("w/a")).await, Err(refused.clone()));
+    assert_eq!(txn(&nameless, set("w/a", "2")).await, Err(refused));
+    // etcd's gateway refuses clients whose certificate has a common name.
+    let read = range(&with_account("client"), one("w/a")).await;
+    assert!(matches!(&read, Err(Fault::Refused(why)) if why.contains("CommonName")), "{read:?}");
 }
