@@ -1,0 +1,108 @@
+//! The rules over all nodes, judged by the true time.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::interface::{Record, RecordChange};
+use crate::names::ShareName;
+use crate::{Epoch, RecordId};
+
+/// The changes of one record, from the last one on that is known to be there.
+#[derive(Debug, Default)]
+struct History {
+    /// The states after each change: none if it is removed.
+    states: Vec<Option<Vec<u8>>>,
+    /// The first state that may still be the present one.
+    acknowledged: usize,
+}
+
+/// A change of a record that was sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    id: RecordId,
+    state: usize,
+}
+
+/// The facts that the rules are about.
+#[derive(Debug, Default)]
+pub(super) struct Judge {
+    pub(super) violations: Vec<String>,
+    records: BTreeMap<(ShareName, RecordId), History>,
+    /// The latest ownership that was started, for each share.
+    pub(super) started: BTreeMap<ShareName, Epoch>,
+    generations: BTreeSet<u32>,
+    pub(super) starts: u64,
+    pub(super) stops: u64,
+    pub(super) acknowledged: u64,
+    pub(super) pauses: u64,
+    pub(super) moves: u64,
+}
+
+impl Judge {
+    pub(super) fn violation(&mut self, what: String) {
+        self.violations.push(what);
+    }
+
+    pub(super) fn generation(&mut self, generation: u32) {
+        if !self.generations.insert(generation) {
+            self.violation(format!("the generation {generation} was given twice"));
+        }
+    }
+
+    pub(super) fn start(&mut self, share: &ShareName, epoch: Epoch) {
+        self.starts += 1;
+        let before = self.started.insert(share.clone(), epoch);
+        if before.is_some_and(|before| before >= epoch) {
+            self.violation(format!("{share} was started as {epoch} after {before:?}"));
+        }
+    }
+
+    pub(super) fn sent(&mut self, share: &ShareName, change: &RecordChange) -> Sent {
+        let id = change.id();
+        let history = self.records.entry((share.clone(), id)).or_default();
+        if history.states.is_empty() {
+            history.states.push(None);
+        }
+        history.states.push(match change {
+            RecordChange::Put(_, bytes) => Some(bytes.clone()),
+            RecordChange::Remove(_) => None,
+        });
+        Sent { id, state: history.states.len() - 1 }
+    }
+
+    pub(super) fn acknowledged(&mut self, share: &ShareName, sent: Sent) {
+        self.acknowledged += 1;
+        if let Some(history) = self.records.get_mut(&(share.clone(), sent.id)) {
+            history.acknowledged = history.acknowledged.max(sent.state);
+        }
+    }
+
+    /// Compares the records that a new owner has read with those that were acknowledged.
+    pub(super) fn loaded(&mut self, share: &ShareName, epoch: Epoch, records: &[Record]) {
+        let mut found: BTreeMap<RecordId, Vec<u8>> = BTreeMap::new();
+        for record in records {
+            if found.insert(record.id, record.bytes.clone()).is_some() {
+                self.violation(format!("{share} has the record {:?} twice", record.id));
+            }
+        }
+        for ((of, id), history) in &mut self.records {
+            if of != share {
+                continue;
+            }
+            let value = found.remove(id);
+            if !history.states[history.acknowledged..].contains(&value) {
+                self.violations.push(format!(
+                    "{share}, {epoch}: the record {id:?} is {value:?}, but {:?} was acknowledged",
+                    history.states[history.acknowledged]
+                ));
+            }
+            history.states = [value].into();
+            history.acknowledged = 0;
+        }
+        if let Some(id) = found.keys().next() {
+            self.violation(format!("{share} has the record {id:?}, which nobody has put"));
+        }
+    }
+}

@@ -1,0 +1,487 @@
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use frevo_etcd::types::{Keys, LeaseId, Op, Revision, Txn, WatchAnswer};
+
+use super::*;
+use crate::Epoch;
+use crate::fence::Fence;
+use crate::interface::{Answer, Command, CommandFault, LoadPart, Request, RequestId, StopReason};
+use crate::keys::ControlKey;
+use crate::limits::{COMMAND_PATIENCE, COMMANDS};
+use crate::model::Etcd;
+use crate::names::{ClusterName, NodeName};
+use crate::settings::{ShareSettings, Storage, Timing};
+use crate::values::Reason;
+
+const TICK: Duration = Duration::from_millis(10);
+
+/// A machine with a server that does at once what it is told.
+struct Node {
+    machine: Machine,
+    watch: Option<(RequestId, Revision)>,
+    fence: Fence,
+    orders: Vec<Order>,
+    events: Vec<Event>,
+    ends: Vec<(CommandId, Result<(), CommandFault>)>,
+    lease: LeaseId,
+    is_up: bool,
+    drains: bool,
+    /// The last request.
+    last: Option<Request>,
+}
+
+struct Cluster {
+    etcd: Etcd,
+    now: Moment,
+    nodes: Vec<Node>,
+}
+
+fn name(n: usize) -> NodeName {
+    NodeName::new(&format!("n{n}")).unwrap()
+}
+
+fn share(n: usize) -> ShareName {
+    ShareName::new(&format!("share{n}")).unwrap()
+}
+
+fn settings(node: usize, shares: usize) -> Settings {
+    let shares = (0..shares).map(|n| ShareSettings { name: share(n), weight: 1 });
+    Settings {
+        cluster: ClusterName::new("c").unwrap(),
+        node: name(node),
+        timing: Timing::default(),
+        addresses: Vec::new(),
+        weight: 1,
+        software: "test".into(),
+        shares: shares.collect(),
+        predecessor: None,
+        grace: Duration::from_secs(10),
+    }
+}
+
+impl Cluster {
+    fn new(nodes: usize, shares: usize) -> Self {
+        let now = Moment(Duration::from_secs(100));
+        let mut etcd = Etcd::default();
+        etcd.pass(now);
+        let mut cluster = Self { etcd, now, nodes: Vec::new() };
+        for node in 0..nodes {
+            let connection = u32::try_from(node).unwrap();
+            cluster.join(settings(node, shares), Fence::Fuse { connection });
+        }
+        cluster.pass(Duration::from_secs(3));
+        cluster
+    }
+
+    fn join(&mut self, settings: Settings, fence: Fence) {
+        let shares: Vec<_> = settings.shares.iter().map(|share| share.name.clone()).collect();
+        let node = Node {
+            machine: Machine::new(settings, self.now),
+            watch: None,
+            fence,
+            orders: Vec::new(),
+            events: Vec::new(),
+            ends: Vec::new(),
+            lease: LeaseId(0),
+            is_up: true,
+            drains: true,
+            last: None,
+        };
+        self.nodes.push(node);
+        for share in shares {
+            self.ready(self.nodes.len() - 1, share);
+        }
+        self.settle();
+    }
+
+    fn ready(&mut self, node: usize, share: ShareName) {
+        let storage = Storage { fence: self.nodes[node].fence.clone() };
+        self.say(node, Statement::Ready { share, storage });
+    }
+
+    fn say(&mut self, node: usize, statement: Statement) {
+        self.input(node, Input::Statement(statement));
+    }
+
+    fn input(&mut self, node: usize, input: Input) {
+        self.nodes[node].machine.handle(self.now, input);
+    }
+
+    fn command(&mut self, node: usize, id: u64, command: Command) {
+        self.input(node, Input::Command { id: CommandId(id), command });
+        self.settle();
+    }
+
+    /// Lets time pass.
+    fn pass(&mut self, time: Duration) {
+        let end = after(self.now, time);
+        while self.now < end {
+            self.now = after(self.now, TICK);
+            self.etcd.pass(self.now);
+            for node in 0..self.nodes.len() {
+                if self.nodes[node].is_up {
+                    self.input(node, Input::Time);
+                }
+            }
+            self.settle();
+        }
+    }
+
+    /// Carries out all outputs, without time passing.
+    fn settle(&mut self) {
+        let mut is_quiet = false;
+        let mut rounds = 0;
+        while !is_quiet {
+            is_quiet = true;
+            rounds += 1;
+            let last = self.nodes.iter().map(|node| (&node.last, node.orders.last()));
+            assert!(rounds < 1_000, "no rest: {:?}", last.collect::<Vec<_>>());
+            for node in 0..self.nodes.len() {
+                if !self.nodes[node].is_up {
+                    continue;
+                }
+                let mut outputs = 0;
+                while let Some(output) = self.nodes[node].machine.poll() {
+                    is_quiet = false;
+                    outputs += 1;
+                    assert!(outputs < 2_000, "no rest: {output:?}, {:?}", self.nodes[node].last);
+                    self.carry_out(node, output);
+                }
+                if self.tell(node) {
+                    is_quiet = false;
+                }
+            }
+        }
+    }
+
+    /// Tells a watch what has changed. Returns false if nothing has.
+    fn tell(&mut self, node: usize) -> bool {
+        let Some((id, told)) = self.nodes[node].watch else { return false };
+        if told == self.etcd.revision() {
+            return false;
+        }
+        let prefix = self.nodes[node].machine.layout.control_prefix();
+        let Ok(answer) = self.etcd.watch(&prefix, told) else { return false };
+        self.nodes[node].watch = match &answer {
+            WatchAnswer::Changes { revision, .. } => Some((id, *revision)),
+            WatchAnswer::Compacted { .. } => None,
+        };
+        self.input(node, Input::Watched { id, answer: Ok(answer) });
+        true
+    }
+
+    fn carry_out(&mut self, node: usize, output: Output) {
+        match output {
+            Output::Request(id, Request::Watch { after, .. }) => {
+                self.nodes[node].watch = Some((id, after));
+            }
+            Output::Request(id, request) => {
+                let answer = self.etcd.call(&request);
+                self.nodes[node].last = Some(request);
+                if let Ok(Answer::Confirmed(lease)) = &answer {
+                    self.nodes[node].lease = lease.lease;
+                }
+                self.input(node, Input::Answer { id, answer });
+            }
+            Output::Order(order) => {
+                self.nodes[node].orders.push(order.clone());
+                self.follow(node, order);
+            }
+            Output::Loaded(Ticket(ticket), LoadPart::End) => {
+                let started = self.nodes[node].orders.iter().rev().find_map(|order| match order {
+                    Order::Start { share, epoch, .. } if epoch.0 == ticket => Some(share.clone()),
+                    _ => None,
+                });
+                let (share, epoch) = (started.unwrap(), Epoch(ticket));
+                self.say(node, Statement::Restored { share, epoch });
+            }
+            Output::Event(event) => self.nodes[node].events.push(event),
+            Output::CommandDone(id, end) => self.nodes[node].ends.push((id, end)),
+            Output::Loaded(..) | Output::RecordDone(..) => {}
+        }
+    }
+
+    fn follow(&mut self, node: usize, order: Order) {
+        match order {
+            Order::Fence { share, lease, .. } => self.say(node, Statement::Fenced { share, lease }),
+            Order::Start { share, epoch, .. } => {
+                self.input(node, Input::Load { share, epoch, ticket: Ticket(epoch.0) });
+            }
+            Order::Drain { share, epoch, .. } if self.nodes[node].drains => {
+                self.say(node, Statement::Drained { share, epoch });
+            }
+            Order::Stop { share, epoch, .. } => {
+                self.say(node, Statement::Stopped { share: share.clone(), epoch });
+                self.ready(node, share);
+            }
+            _ => {}
+        }
+    }
+
+    /// The node that owns a share, by the keys.
+    fn owner(&self, n: usize) -> Option<NodeName> {
+        let view = self.nodes.iter().find(|node| node.is_up).unwrap().machine.view().unwrap();
+        view.owner(&share(n)).cloned()
+    }
+
+    /// The index of the node that owns a share.
+    fn owner_index(&self, n: usize) -> usize {
+        let owner = self.owner(n).unwrap();
+        (0..self.nodes.len()).find(|node| name(*node) == owner).unwrap()
+    }
+
+    fn forget_orders(&mut self) {
+        for node in &mut self.nodes {
+            node.orders.clear();
+            node.ends.clear();
+        }
+    }
+}
+
+/// Orders other than limits.
+fn main_orders(node: &Node) -> Vec<&Order> {
+    node.orders.iter().filter(|order| !matches!(order, Order::ServeUntil(_))).collect()
+}
+
+#[test]
+fn a_planned_move_takes_no_time_of_its_own() {
+    let mut cluster = Cluster::new(2, 1);
+    let from = cluster.owner_index(0);
+    let to = 1 - from;
+    cluster.forget_orders();
+    cluster.command(to, 7, Command::Move { share: share(0), to: name(to) });
+    assert_eq!(cluster.owner(0), Some(name(to)));
+    assert_eq!(cluster.nodes[to].ends, [(CommandId(7), Ok(()))]);
+    let given = main_orders(&cluster.nodes[from]);
+    assert!(matches!(given[..], [Order::Drain { .. }, Order::Left { .. }]), "{given:?}");
+    let taken = main_orders(&cluster.nodes[to]);
+    let reason = Reason::Given(name(from));
+    assert!(
+        matches!(&taken[..], [Order::Start { reason: of, .. }, Order::Serve { grace: Some(_), .. }]
+            if *of == reason),
+        "{taken:?}"
+    );
+    // A second command finds it where it is to be.
+    cluster.command(from, 8, Command::Move { share: share(0), to: name(to) });
+    assert_eq!(cluster.nodes[from].ends, [(CommandId(8), Ok(()))]);
+}
+
+#[test]
+fn a_command_waits_for_its_effect() {
+    let mut cluster = Cluster::new(2, 1);
+    let from = cluster.owner_index(0);
+    let to = 1 - from;
+    cluster.nodes[from].drains = false;
+    cluster.forget_orders();
+    let other = Command::Move { share: share(0), to: name(5) };
+    cluster.command(from, 1, other);
+    let no_owner = Command::Move { share: share(5), to: name(to) };
+    cluster.command(from, 2, no_owner);
+    let faults =
+        [(CommandId(1), Err(CommandFault::NodeCannot)), (CommandId(2), Err(CommandFault::NoOwner))];
+    assert_eq!(cluster.nodes[from].ends, faults);
+    cluster.forget_orders();
+    let order = Command::Move { share: share(0), to: name(to) };
+    for id in 0..=COMMANDS as u64 {
+        cluster.command(from, id, order.clone());
+    }
+    let last = CommandId(COMMANDS as u64);
+    assert_eq!(cluster.nodes[from].ends, [(last, Err(CommandFault::Busy))]);
+    cluster.forget_orders();
+    cluster.pass(COMMAND_PATIENCE + TICK);
+    assert_eq!(cluster.nodes[from].ends.len(), COMMANDS);
+    assert!(cluster.nodes[from].ends.iter().all(|(_, end)| *end == Err(CommandFault::TimedOut)));
+    // The server says that it cannot: the next command has an end at once.
+    cluster.forget_orders();
+    cluster.command(from, 0, order);
+    let epoch = cluster.nodes[from].machine.view().unwrap().owners[&share(0)].epoch;
+    cluster.say(from, Statement::NotDrained { share: share(0), epoch });
+    cluster.settle();
+    assert_eq!(cluster.nodes[from].ends, [(CommandId(0), Err(CommandFault::NotGiven))]);
+    assert_eq!(cluster.owner(0), Some(name(from)));
+}
+
+#[test]
+fn a_former_owner_is_fenced_before_its_records_are_read() {
+    let mut cluster = Cluster::new(2, 1);
+    let from = cluster.owner_index(0);
+    let to = 1 - from;
+    cluster.nodes[from].is_up = false;
+    cluster.forget_orders();
+    cluster.pass(Duration::from_millis(2_100));
+    let orders = main_orders(&cluster.nodes[to]);
+    let [Order::Fence { node, fence, .. }, Order::Start { reason, .. }, Order::Serve { .. }] =
+        &orders[..]
+    else {
+        panic!("{orders:?}")
+    };
+    assert_eq!((node, fence), (&name(from), &cluster.nodes[from].fence));
+    assert_eq!(*reason, Reason::Failover(name(from)));
+}
+
+#[test]
+fn without_a_fence_the_lease_and_its_margin_pass_once_more() {
+    let mut cluster = Cluster::new(0, 0);
+    for node in 0..2 {
+        cluster.join(settings(node, 1), Fence::None);
+    }
+    cluster.pass(Duration::from_secs(3));
+    let from = cluster.owner_index(0);
+    let to = 1 - from;
+    cluster.nodes[from].is_up = false;
+    cluster.forget_orders();
+    cluster.pass(Duration::from_millis(1_500) + Timing::default().wait());
+    assert!(main_orders(&cluster.nodes[to]).is_empty());
+    cluster.pass(Duration::from_millis(600));
+    let orders = main_orders(&cluster.nodes[to]);
+    assert!(matches!(orders[..], [Order::Start { .. }, Order::Serve { .. }]), "{orders:?}");
+    let event = Event::TakenWithoutFence(share(0), name(from));
+    assert!(cluster.nodes[to].events.contains(&event));
+}
+
+#[test]
+fn nodes_pause_without_etcd_and_go_on_by_themselves() {
+    let mut cluster = Cluster::new(2, 4);
+    cluster.forget_orders();
+    cluster.etcd.set_majority(false);
+    cluster.pass(Duration::from_millis(1_820));
+    for node in &cluster.nodes {
+        assert!(matches!(node.orders.last(), Some(Order::Pause)), "{:?}", node.orders);
+        assert!(node.machine.status().is_paused);
+    }
+    cluster.pass(Duration::from_secs(60));
+    for node in &cluster.nodes {
+        assert!(!node.machine.status().etcd_answers);
+    }
+    cluster.forget_orders();
+    cluster.etcd.set_majority(true);
+    cluster.pass(Duration::from_millis(1_500));
+    for node in &cluster.nodes {
+        let orders = main_orders(node);
+        assert!(matches!(orders[..], [Order::Resume(_)]), "the same owners: {orders:?}");
+        assert!(node.machine.status().etcd_answers);
+    }
+}
+
+#[test]
+fn an_owner_whose_key_was_deleted_stops_and_may_take_again() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.forget_orders();
+    let key = cluster.nodes[0].machine.layout.control(&ControlKey::Owner(share(0)));
+    let success = vec![Op::Delete(Keys::One(key))];
+    cluster.etcd.call(&Request::Txn(Txn { success, ..Txn::default() })).unwrap();
+    cluster.settle();
+    cluster.pass(TICK);
+    let orders = main_orders(&cluster.nodes[0]);
+    let [Order::Stop { why, .. }, Order::Start { .. }, Order::Serve { .. }] = &orders[..] else {
+        panic!("{orders:?}")
+    };
+    assert_eq!(*why, StopReason::KeyGone);
+}
+
+#[test]
+fn a_damaged_key_keeps_a_share_from_being_taken() {
+    let mut cluster = Cluster::new(2, 1);
+    let from = cluster.owner_index(0);
+    let key = cluster.nodes[0].machine.layout.control(&ControlKey::Last(share(0)));
+    let put = Op::Put { key, value: b"x".to_vec(), lease: LeaseId(0) };
+    cluster.etcd.call(&Request::Txn(Txn { success: vec![put], ..Txn::default() })).unwrap();
+    cluster.nodes[from].is_up = false;
+    cluster.pass(Duration::from_secs(10));
+    assert_eq!(cluster.owner(0), None);
+    let events = &cluster.nodes[1 - from].events;
+    assert_eq!(events.iter().filter(|e| **e == Event::Unreadable(share(0))).count(), 1);
+}
+
+#[test]
+fn an_earlier_process_that_has_ended_is_inherited() {
+    let mut cluster = Cluster::new(1, 3);
+    let lease = cluster.nodes[0].lease;
+    cluster.nodes.clear();
+    let again = Settings { predecessor: Some(lease), ..settings(0, 3) };
+    cluster.join(again, Fence::Fuse { connection: 0 });
+    cluster.pass(TICK);
+    assert_eq!(cluster.owner(0), Some(name(0)), "without waiting for the lease");
+    assert!(cluster.nodes[0].machine.generation > Generation(1));
+    let orders = main_orders(&cluster.nodes[0]);
+    assert!(!orders.iter().any(|order| matches!(order, Order::Fence { .. })));
+}
+
+#[test]
+fn a_name_is_used_once() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.join(settings(0, 1), Fence::Fuse { connection: 9 });
+    cluster.pass(Duration::from_secs(5));
+    assert!(cluster.nodes[1].events.contains(&Event::NameTaken));
+    assert!(!cluster.nodes[1].machine.status().is_registered);
+    cluster.nodes[0].is_up = false;
+    cluster.pass(Duration::from_secs(5));
+    assert!(cluster.nodes[1].machine.status().is_registered);
+}
+
+#[test]
+fn the_shares_of_a_node_that_dies_are_spread_over_the_others() {
+    let mut cluster = Cluster::new(3, 100);
+    let count = |cluster: &Cluster, node: usize| {
+        (0..100).filter(|n| cluster.owner(*n) == Some(name(node))).count()
+    };
+    let before: Vec<_> = (0..3).map(|node| count(&cluster, node)).collect();
+    assert!(before.iter().all(|shares| (32..=35).contains(shares)), "{before:?}");
+    cluster.nodes[2].is_up = false;
+    cluster.forget_orders();
+    cluster.pass(Duration::from_secs(3));
+    let later: Vec<_> = (0..2).map(|node| count(&cluster, node)).collect();
+    assert_eq!(later.iter().sum::<usize>(), 100);
+    assert!(later.iter().all(|shares| (49..=51).contains(shares)), "{later:?}");
+    for node in &cluster.nodes[..2] {
+        let is_move = |order: &&&Order| matches!(order, Order::Drain { .. } | Order::Stop { .. });
+        assert_eq!(main_orders(node).iter().filter(is_move).count(), 0, "the others stay");
+    }
+}
+
+#[test]
+fn a_drained_node_has_no_shares_and_gets_none() {
+    let mut cluster = Cluster::new(3, 9);
+    cluster.command(0, 1, Command::Drain(name(1)));
+    cluster.pass(Duration::from_millis(100));
+    assert_eq!(cluster.nodes[0].ends, [(CommandId(1), Ok(()))]);
+    let has = |cluster: &Cluster| (0..9).filter(|n| cluster.owner(*n) == Some(name(1))).count();
+    assert_eq!(has(&cluster), 0);
+    cluster.nodes[2].is_up = false;
+    cluster.pass(Duration::from_secs(4));
+    assert_eq!(has(&cluster), 0);
+    assert!((0..9).all(|n| cluster.owner(n) == Some(name(0))));
+    cluster.command(0, 2, Command::Undrain(name(1)));
+    cluster.pass(Duration::from_secs(4));
+    assert_eq!(has(&cluster), 0, "shares do not move back");
+}
+
+#[test]
+fn a_node_leaves_when_others_have_its_shares() {
+    let mut cluster = Cluster::new(2, 5);
+    cluster.command(0, 3, Command::Leave);
+    cluster.pass(Duration::from_millis(100));
+    assert_eq!(cluster.nodes[0].ends, [(CommandId(3), Ok(()))]);
+    cluster.nodes[0].is_up = false;
+    cluster.settle();
+    assert!((0..5).all(|n| cluster.owner(n) == Some(name(1))));
+    assert_eq!(cluster.nodes[1].machine.status().nodes.len(), 1);
+    // The last node leaves its shares to nobody.
+    cluster.command(1, 4, Command::Leave);
+    cluster.pass(Duration::from_millis(100));
+    assert_eq!(cluster.nodes[1].ends.last(), Some(&(CommandId(4), Ok(()))));
+}
+
+#[test]
+fn a_new_generation_comes_on_command() {
+    let mut cluster = Cluster::new(1, 1);
+    let before = cluster.nodes[0].machine.generation;
+    cluster.forget_orders();
+    cluster.command(0, 1, Command::NewGeneration);
+    assert_eq!(cluster.nodes[0].ends, [(CommandId(1), Ok(()))]);
+    let next = Generation(before.0 + 1);
+    assert!(cluster.nodes[0].orders.contains(&Order::Generation(next)));
+}
