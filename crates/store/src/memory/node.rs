@@ -416,7 +416,8 @@ impl Node for MemoryNode {
         self.pass(Operation::SetBasic)?;
         self.alter(|inode, now| {
             let is_directory = inode.kind() == Kind::Directory;
-            if inode.kind() == Kind::Symlink {
+            let names_others = change.lists.is_some_and(HostAcl::names_others);
+            if inode.kind() == Kind::Symlink || names_others {
                 return Err(Fault::NotSupported);
             }
             let meta = &mut inode.meta;

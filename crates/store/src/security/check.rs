@@ -68,25 +68,41 @@ fn rights(descriptor: &SecurityDescriptor, token: &Token) -> AccessMask {
     // A descriptor without a DACL grants all rights; one with an empty DACL grants none.
     let Some(dacl) = &descriptor.dacl else { return AccessMask::FILE_ALL };
     let owns = descriptor.owner.as_ref().is_some_and(|owner| token.contains(owner));
-    let mut granted = AccessMask::EMPTY;
-    let mut denied = AccessMask::EMPTY;
+    let mut decided = Decided::default();
     if owns && !dacl.aces.iter().any(speaks_of_owners) {
-        granted |= OWNER;
+        decided.decide(OWNER, true);
     }
     for ace in dacl.aces.iter().filter(|ace| !ace.flags.contains(AceFlags::INHERIT_ONLY)) {
         let Some((sid, mask, allows)) = effect(ace) else { continue };
-        let applies = token.contains(sid) || (owns && *sid == Sid::OWNER_RIGHTS);
-        if !applies {
-            continue;
-        }
-        let mask = map_generic(mask);
-        if allows {
-            granted |= mask.without(denied);
-        } else {
-            denied |= mask.without(granted);
+        if token.contains(sid) || (owns && *sid == Sid::OWNER_RIGHTS) {
+            decided.decide(map_generic(mask), allows);
         }
     }
-    granted & AccessMask::FILE_ALL
+    decided.granted & AccessMask::FILE_ALL
+}
+
+/// Rights that the entries of a list have decided about so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Decided {
+    pub(super) granted: AccessMask,
+    pub(super) denied: AccessMask,
+}
+
+impl Decided {
+    /// Takes an entry: it decides about the rights that no entry before it has named.
+    pub(super) fn decide(&mut self, mask: AccessMask, allows: bool) {
+        let undecided = mask.without(self.all());
+        if allows {
+            self.granted |= undecided;
+        } else {
+            self.denied |= undecided;
+        }
+    }
+
+    /// Returns the rights that are decided, either way.
+    pub(super) fn all(&self) -> AccessMask {
+        self.granted | self.denied
+    }
 }
 
 fn speaks_of_owners(ace: &Ace) -> bool {
@@ -98,7 +114,7 @@ fn speaks_of_owners(ace: &Ace) -> bool {
 ///
 /// Files have no object types, so entries for an object type never apply. Conditions are not
 /// evaluated: an unknown condition grants nothing and denies everything (MS-DTYP 2.4.4.17.5).
-const fn effect(ace: &Ace) -> Option<(&Sid, AccessMask, bool)> {
+pub(super) const fn effect(ace: &Ace) -> Option<(&Sid, AccessMask, bool)> {
     let (sid, mask) = match &ace.body {
         AceBody::Plain { mask, sid, .. } => (sid, *mask),
         AceBody::Object { mask, object_type: None, sid, .. } => (sid, *mask),

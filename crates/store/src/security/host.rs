@@ -45,6 +45,15 @@ pub struct HostAcl {
     pub default: Vec<HostEntry>,
 }
 
+impl HostAcl {
+    /// True if a list names users or groups beside the owner and the group of the object, which
+    /// permission bits cannot express.
+    pub fn names_others(&self) -> bool {
+        let names = |list: &[HostEntry]| list.iter().any(|entry| entry.whose == Whose::Mask);
+        names(&self.access) || names(&self.default)
+    }
+}
+
 /// Owner, group and permissions of an object of the host.
 #[derive(Debug, Clone, Copy)]
 pub struct Owned {

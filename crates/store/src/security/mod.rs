@@ -7,6 +7,7 @@
 pub mod check;
 pub mod host;
 pub mod inherit;
+pub mod posix_lists;
 pub mod set;
 mod share_entry;
 #[cfg(test)]

@@ -26,6 +26,10 @@ pub struct SecurityChange<'a> {
     /// New permission bits, of which the lowest nine count. The sticky bit and set-group-ID of a
     /// directory are not changed; set-user-ID and set-group-ID of a file are cleared.
     pub mode: Option<u32>,
+    /// The host's POSIX lists, which take the place of the present ones and of `mode` where they have
+    /// entries; None leaves the present ones. A file system without such lists takes lists without
+    /// named users and groups, and refuses others: [`Fault::NotSupported`](crate::Fault::NotSupported).
+    pub lists: Option<&'a HostAcl>,
 }
 
 /// The access of this process to one object under the host's permissions.
