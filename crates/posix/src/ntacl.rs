@@ -171,7 +171,7 @@ fn pack(permissions: &Permissions<'_>) -> Vec<u8> {
 }
 
 /// Returns the list that the mode of a file without one means.
-fn of_mode(mode: u32) -> [HostEntry; 3] {
+pub(crate) fn of_mode(mode: u32) -> [HostEntry; 3] {
     let entry = |whose, shift: u32| HostEntry { whose, bits: (mode >> shift & 7) as u8 };
     [entry(Whose::Owner, 6), entry(Whose::OwningGroup, 3), entry(Whose::Other, 0)]
 }
@@ -231,6 +231,27 @@ pub(crate) fn parse_list(value: &[u8]) -> Option<Vec<HostEntry>> {
         .collect()
 }
 
+/// Encodes a POSIX list as [`parse_list`] reads it. Its entries are in the order of the kernel.
+pub(crate) fn encode_list(list: &[HostEntry]) -> Vec<u8> {
+    /// ACL_UNDEFINED_ID
+    const NO_ID: u32 = u32::MAX;
+    let mut value = vec![2, 0, 0, 0];
+    for entry in list {
+        let (tag, id): (u16, u32) = match entry.whose {
+            Whose::Owner => (0x01, NO_ID),
+            Whose::User(uid) => (0x02, uid),
+            Whose::OwningGroup => (0x04, NO_ID),
+            Whose::Group(gid) => (0x08, gid),
+            Whose::Mask => (0x10, NO_ID),
+            Whose::Other => (0x20, NO_ID),
+        };
+        value.extend_from_slice(&tag.to_le_bytes());
+        value.extend_from_slice(&u16::from(entry.bits).to_le_bytes());
+        value.extend_from_slice(&id.to_le_bytes());
+    }
+    value
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,6 +308,12 @@ mod tests {
         let acl = HostAcl { access: list.clone(), default: list };
         let hash = host_hash(&permissions(&acl, 0o40_777, true));
         assert_eq!(hash[..32], bytes(DIRECTORY_HASH));
+    }
+
+    #[test]
+    fn lists_are_written_as_they_are_read() {
+        let list = bytes(LIST);
+        assert_eq!(encode_list(&parse_list(&list).unwrap()), list);
     }
 
     #[test]

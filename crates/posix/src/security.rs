@@ -143,7 +143,11 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     if change.uid.is_some() || change.gid.is_some() {
         chown(handle, change.uid, change.gid)?;
     }
-    if let Some(mode) = change.mode {
+    let has_list = match change.lists {
+        Some(lists) => set_lists(handle, kind, lists, change.mode)?,
+        None => false,
+    };
+    if let Some(mode) = change.mode.filter(|_| !has_list) {
         // The special bits of the mode may have changed since the caller read them, so they are
         // read again.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
@@ -165,6 +169,51 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
         Ok(()) => drop_older(share, handle),
         Err(Errno::RANGE | Errno::TOOBIG) => Err(Fault::DiskFull),
         Err(errno) => Err(fault_of(errno)),
+    }
+}
+
+/// Replaces the host's lists where they differ, as the user that this thread acts as: the kernel
+/// takes them from the owner and from a process with CAP_FOWNER. Returns true if the list of the
+/// object says what `mode` would.
+fn set_lists(handle: &Handle, kind: Kind, lists: &HostAcl, mode: Option<u32>) -> VfsResult<bool> {
+    let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+    let present = host_acl(handle, &stx)?;
+    if kind == Kind::Directory && lists.default != present.default {
+        set_default(handle, lists)?;
+    }
+    if lists.access.is_empty() && present.access.is_empty() {
+        return Ok(false);
+    }
+    let of_mode = ntacl::of_mode(mode.unwrap_or_else(|| u32::from(stx.stx_mode)));
+    // The kernel removes a list that says no more than permission bits.
+    let access = if lists.access.is_empty() { &of_mode[..] } else { &lists.access };
+    if access != present.access {
+        handle.set(ntacl::ACCESS, &ntacl::encode_list(access)).map_err(list_fault)?;
+    }
+    Ok(true)
+}
+
+/// Replaces the list of new objects in a directory. A file system without lists makes them with
+/// permission bits, which is as good where these say the same.
+fn set_default(handle: &Handle, lists: &HostAcl) -> VfsResult<()> {
+    let done = if lists.default.is_empty() {
+        handle.remove(ntacl::DEFAULT)
+    } else {
+        handle.set(ntacl::DEFAULT, &ntacl::encode_list(&lists.default))
+    };
+    match done {
+        Ok(()) | Err(Errno::NODATA) => Ok(()),
+        Err(Errno::OPNOTSUPP) if !lists.names_others() => Ok(()),
+        Err(errno) => Err(list_fault(errno)),
+    }
+}
+
+/// Returns the fault for a list that the kernel does not take. One that is longer than the file
+/// system has room for is as a full disk.
+fn list_fault(errno: Errno) -> Fault {
+    match errno {
+        Errno::RANGE | Errno::TOOBIG => Fault::DiskFull,
+        errno => fault_of(errno),
     }
 }
 

@@ -98,7 +98,7 @@ fn a_descriptor_that_is_set_is_seen() {
         std::thread::sleep(SETTLED);
         assert_eq!([stored(), stored()], [None, None]);
         let opened = share.vfs.open(&name("f"), &how()).unwrap();
-        let change = SecurityChange { descriptor: Some(bytes), uid: None, gid: None, mode: None };
+        let change = SecurityChange { descriptor: Some(bytes), ..SecurityChange::default() };
         opened.node.set_security(&change).unwrap();
         assert_eq!(opened.node.stored_security().unwrap().as_deref(), Some(bytes));
         assert_eq!(stored().as_deref(), Some(bytes));
@@ -149,8 +149,7 @@ fn a_descriptor_of_a_new_file_is_seen() {
     for round in 0..50 {
         let file = format!("f{round}");
         let opened = share.vfs.open(&name(&file), &make).unwrap();
-        let change =
-            SecurityChange { descriptor: Some(&[1; 60]), uid: None, gid: None, mode: None };
+        let change = SecurityChange { descriptor: Some(&[1; 60]), ..SecurityChange::default() };
         opened.node.set_security(&change).unwrap();
         let attribute = ["security.NTACL", "user.NTACL"].into_iter().find_map(|attribute| {
             let mut value = vec![0; 4_096];

@@ -51,8 +51,11 @@ fn descriptors_are_kept_where_every_user_may() {
         assert!(share.vfs.volume().descriptors);
         let wanted = descriptor();
         let file = share.vfs.open(&name("f"), &create()).unwrap();
-        let change =
-            SecurityChange { descriptor: Some(&wanted), uid: None, gid: None, mode: Some(0o640) };
+        let change = SecurityChange {
+            descriptor: Some(&wanted),
+            mode: Some(0o640),
+            ..SecurityChange::default()
+        };
         file.node.set_security(&change).unwrap();
         let path = share.dir.path().join("f");
         let mut value = [0; 1024];

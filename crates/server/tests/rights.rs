@@ -23,6 +23,8 @@ mod lists;
 mod owners;
 #[path = "rights/paths.rs"]
 mod paths;
+#[path = "rights/posix_lists.rs"]
+mod posix_lists;
 #[path = "rights/probe.rs"]
 mod probe;
 #[path = "rights/quotas.rs"]

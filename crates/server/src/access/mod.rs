@@ -11,6 +11,7 @@ pub mod administrators;
 pub mod domain_logons;
 pub mod domain_names;
 pub(crate) mod domain_users;
+pub(crate) mod host_ids;
 pub(crate) mod host_users;
 pub mod id_map;
 pub(crate) mod identity;

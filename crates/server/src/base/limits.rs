@@ -565,6 +565,12 @@ pub const HOST_USER_FRESH: Duration = Duration::from_secs(5);
 /// Users of the host remembered; the oldest is forgotten first.
 pub const HOST_USERS_REMEMBERED: usize = 4_096;
 
+/// Lifetime of an answer about the host's number of a SID.
+pub const HOST_IDS_FRESH: Duration = Duration::from_secs(300);
+
+/// SIDs in access lists whose numbers on the host are remembered.
+pub const HOST_IDS_REMEMBERED: usize = 8_192;
+
 /// Questions to the host's name service at one time: it may hang, and each takes
 /// a thread.
 pub const HOST_LOOKUPS: usize = 4;

@@ -30,6 +30,7 @@ pub(crate) mod write;
 #[doc(hidden)]
 pub(crate) mod audited;
 pub(crate) mod handled;
+mod host_lists;
 mod refused;
 mod spelling;
 mod table;

@@ -23,6 +23,7 @@ use frevo_wire::fscc::notify::NotifyAction;
 use frevo_wire::fscc::{FileInfoClass, FsInfoClass};
 
 use self::writable::writable;
+use super::host_lists::Identities;
 use super::query_info::security;
 use crate::access::domain_names::DomainNames;
 use crate::base::pools::closer;
@@ -71,7 +72,13 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         quota::set(rq, open, request.buffer).await?;
         open.tree().record_privilege("quota", &open.file()?.name());
     } else {
-        let apply = || apply(open, &rq.server().files, &rq.server().domain_names, &request);
+        let known = if request.info_type == InfoType::SECURITY {
+            Box::pin(security::identities(rq, open, request.buffer)).await?
+        } else {
+            None
+        };
+        let known = known.as_deref();
+        let apply = || apply(open, &rq.server().files, &rq.server().domain_names, &request, known);
         let mut applied = apply();
         if applied == Err(Status::DISK_FULL)
             && changed(open, open.file()?, None, &request) == Some(Change::Size)
@@ -183,6 +190,7 @@ fn apply(
     files: &FileTable,
     names: &DomainNames,
     request: &set_info::Request<'_>,
+    known: Option<&Identities<'_>>,
 ) -> Result<(), Status> {
     let class = request.file_info_class;
     match request.info_type {
@@ -191,7 +199,7 @@ fn apply(
         InfoType::SECURITY => {
             writable(open)?;
             let asked = request.security_information();
-            security::set(open, asked, request.buffer)?;
+            security::set(open, asked, request.buffer, known)?;
             audited::protected(open, asked, request.buffer, names, Ok(()));
             if !open.file()?.is_directory {
                 // MS-FSA 2.1.5.17: after a change of the security descriptor, the file gets ARCHIVE

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::access::administrators::{Administrators, Candidate, Decided, KnownBy};
 use crate::access::domain_logons::DomainLogonSlot;
 use crate::access::domain_names::DomainNames;
+use crate::access::host_ids::HostIds;
 use crate::access::host_users::{HostUsers, OnHost};
 use crate::access::kerberos::KerberosSlot;
 use crate::access::principals::Principals;
@@ -72,6 +73,8 @@ pub struct ServerState {
     pub clients: ClientTable,
     /// Users of the host.
     pub host_users: HostUsers,
+    /// Users and groups of the host that SIDs in access lists stand for.
+    pub(crate) host_ids: HostIds,
     /// Delays answers after failed logons.
     pub throttle: LogonThrottle,
     /// Accounting of what clients make the server keep.
@@ -141,6 +144,7 @@ impl ServerState {
             durables: Arc::default(),
             clients: ClientTable::default(),
             host_users: HostUsers::default(),
+            host_ids: HostIds::default(),
             throttle: LogonThrottle::default(),
             ledger: Ledger::default(),
             lines: Lines::default(),

@@ -1,6 +1,7 @@
 //! The rights on a file, by its security descriptor or else by the host: MS-FSA 2.1.5.1.2.1,
 //! 2.1.5.14 and 2.1.5.17.
 
+use frevo_store::security::posix_lists::Nearest;
 use frevo_store::security::{HostAcl, Token, host, maximal};
 use frevo_store::vfs::{HostAccess, Kind, Node, OpenHow, Opened, Security, SecurityChange, Vfs};
 use frevo_store::{Fault, Name, Stat};
@@ -159,26 +160,30 @@ pub(crate) fn may_remove(vfs: &dyn Vfs, name: &Name, token: &Token) -> Result<()
 /// Stores a descriptor, and as the host's permissions what comes nearest. Where
 /// descriptors are not stored those are all that is set.
 ///
-/// The server's own user keeps what it needs to serve the file.
+/// On a share that acts as its users these are POSIX lists too, `nearest`. Elsewhere the server's own
+/// user keeps what it needs to serve the file.
 ///
 /// # Errors
-/// INVALID_ACL for lists that are too long, and what the file system says.
+/// INVALID_ACL for lists that are too long, and what the file system says: NOT_SUPPORTED where it has
+/// no POSIX lists and `nearest` names others than owner and group.
 pub(crate) fn store(
     vfs: &dyn Vfs,
     node: &dyn Node,
     stat: &Stat,
     descriptor: &SecurityDescriptor,
+    nearest: Option<&Nearest>,
 ) -> Result<(), Status> {
     let mut bytes = Vec::new();
     descriptor.encode(&mut bytes).map_err(|_| Status::INVALID_ACL)?;
     let needed = if stat.kind == Kind::Directory { 0o700 } else { 0o600 };
-    let mode = host::mode(descriptor) | needed;
+    let mode = nearest.map_or_else(|| host::mode(descriptor) | needed, |nearest| nearest.mode);
     let stores = vfs.volume().descriptors;
     let change = SecurityChange {
         descriptor: stores.then_some(&bytes[..]),
         uid: None,
         gid: None,
         mode: Some(mode),
+        lists: nearest.map(|nearest| &nearest.lists),
     };
     node.set_security(&change).map_err(Fault::status)
 }

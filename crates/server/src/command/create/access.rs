@@ -2,8 +2,9 @@
 //! before a file is made, emptied or given a place among its Opens.
 
 use frevo_store::security::inherit::new_object;
+use frevo_store::security::posix_lists::Nearest;
 use frevo_store::security::set::Refused;
-use frevo_store::security::{Privileges, Token, check, maximal as maximal_of};
+use frevo_store::security::{HostAcl, Privileges, Token, check, maximal as maximal_of};
 use frevo_store::vfs::{Kind, Opened};
 use frevo_store::{Fault, Node, Stat};
 use frevo_wire::Status;
@@ -12,6 +13,7 @@ use frevo_wire::dtyp::{AccessMask, FileAttributes, SecurityDescriptor};
 
 use super::creation::Create;
 use super::timewarp;
+use crate::command::host_lists::{self, Identities, are_needed};
 use crate::shares::protection::{self, WRITES};
 use crate::shares::visibility;
 
@@ -203,24 +205,52 @@ pub(super) fn maximal(
 }
 
 /// The rules of a new file's directory.
-pub(super) struct Nursery {
+pub(super) struct Nursery<'a> {
     /// True when the user may make a file of the wanted kind here.
     pub(super) may_add: bool,
     /// The directory's descriptor, when one is stored.
     descriptor: Option<SecurityDescriptor>,
+    /// The SIDs of the new file's list on the host, on a share that acts as its users.
+    known: Option<Box<Identities<'a>>>,
     /// A stream is made of a file that is there: it keeps its protection.
     is_protected: bool,
     /// The directory, until the first attempt to make the file in it.
     pub(super) parent: Option<Opened>,
 }
 
-impl Nursery {
-    const OPEN: Self = Self { may_add: true, descriptor: None, is_protected: false, parent: None };
+impl<'a> Nursery<'a> {
+    const OPEN: Self =
+        Self { may_add: true, descriptor: None, known: None, is_protected: false, parent: None };
+
+    /// Looks up the SIDs of the list that a new file gets, where the kernel must know it. While the
+    /// host does not answer, those of its directory give nothing on the host.
+    ///
+    /// # Errors
+    /// IO_TIMEOUT when the host does not answer, for a list of the request.
+    pub(super) async fn identify(&mut self, create: &Create<'a>) -> Result<(), Status> {
+        let has_list = self.descriptor.is_some() || create.wanted.security.is_some();
+        if !has_list || self.is_protected || !create.rq.tree().is_ok_and(|tree| are_needed(tree)) {
+            return Ok(());
+        }
+        // The future is boxed, so that requests for other shares need no memory for its state.
+        self.known = Some(Box::pin(self.identities(create)).await?);
+        Ok(())
+    }
+
+    async fn identities(&self, create: &Create<'a>) -> Result<Box<Identities<'a>>, Status> {
+        let given = create.wanted.security.as_ref();
+        let lists: Vec<_> = given.into_iter().chain(&self.descriptor).collect();
+        let found = match host_lists::identities(create.rq, &lists).await {
+            Err(_) if given.is_none() => Identities::unknown(create.rq),
+            found => found?,
+        };
+        Ok(Box::new(found))
+    }
 }
 
 /// Looks at the directory before anything is made in it: MS-FSA 2.1.5.1.1 wants
 /// FILE_ADD_FILE or FILE_ADD_SUBDIRECTORY there.
-pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
+pub(super) fn nursery<'a>(create: &Create<'a>) -> Result<Nursery<'a>, Status> {
     let makes = !matches!(
         create.request.create_disposition,
         CreateDisposition::OPEN | CreateDisposition::OVERWRITE
@@ -251,7 +281,7 @@ pub(super) fn nursery(create: &Create<'_>) -> Result<Nursery, Status> {
     let may_add = descriptor
         .as_ref()
         .is_none_or(|descriptor| maximal_of(descriptor, &create.token()).contains(right));
-    Ok(Nursery { may_add, descriptor, is_protected: false, parent: Some(parent) })
+    Ok(Nursery { may_add, descriptor, parent: Some(parent), ..Nursery::OPEN })
 }
 
 /// True when the directory's descriptor, or the host, lets the user add the file.
@@ -264,7 +294,7 @@ pub(super) fn may_add(create: &Create<'_>, token: &Token) -> bool {
 
 /// A stream of a file that is there is made in the file: that takes the right to
 /// write it.
-fn of_stream(create: &Create<'_>) -> Result<Option<Nursery>, Status> {
+fn of_stream<'a>(create: &Create<'a>) -> Result<Option<Nursery<'a>>, Status> {
     if create.name.stream().is_none() {
         return Ok(None);
     }
@@ -278,7 +308,7 @@ fn of_stream(create: &Create<'_>) -> Result<Option<Nursery>, Status> {
     let may_add = stored.is_none_or(|descriptor| {
         maximal_of(&descriptor, &create.token()).contains(AccessMask::WRITE_DATA)
     });
-    Ok(Some(Nursery { may_add, descriptor: None, is_protected: true, parent: None }))
+    Ok(Some(Nursery { may_add, is_protected: true, ..Nursery::OPEN }))
 }
 
 /// Gives a new file the descriptor that came with the request or that its
@@ -286,7 +316,7 @@ fn of_stream(create: &Create<'_>) -> Result<Option<Nursery>, Status> {
 pub(super) fn protect(
     create: &Create<'_>,
     opened: &Opened,
-    nursery: &Nursery,
+    nursery: &Nursery<'_>,
 ) -> Result<(), Status> {
     let given = create.wanted.security.as_ref();
     if !opened.created || nursery.is_protected {
@@ -302,12 +332,41 @@ pub(super) fn protect(
     let is_directory = opened.stat.kind == Kind::Directory;
     let parent = nursery.descriptor.clone().unwrap_or_default();
     let made = new_object(&parent, given, &token, is_directory).map_err(refused)?;
-    match protection::store(&**create.vfs, &*opened.node, &opened.stat, &made) {
-        // The file system stores no security descriptors. The CREATE still succeeds, because a
-        // client that copies a file cannot change that.
-        Err(Status::NOT_SUPPORTED) => Ok(()),
-        other => other,
+    let Some(known) = nursery.known.as_deref() else {
+        return or_unsupported(protection::store(
+            &**create.vfs,
+            &*opened.node,
+            &opened.stat,
+            &made,
+            None,
+        ));
+    };
+    let nearest = known.nearest(&*opened.node, &opened.stat, &made, &token);
+    let path = create.name.path();
+    if let Some(given) = given {
+        known.check(path, &nearest, given.dacl.as_ref(), parent.dacl.as_ref())?;
     }
+    let store = |nearest: &Nearest| {
+        protection::store(&**create.vfs, &*opened.node, &opened.stat, &made, Some(nearest))
+    };
+    match store(&nearest) {
+        Err(Status::NOT_SUPPORTED) if nearest.lists.names_others() => {
+            if given.is_some() {
+                known.tell_no_lists(path);
+                return Err(Status::NOT_SUPPORTED);
+            }
+            // Nobody has asked for the list of the directory, so the file is made with the permission
+            // bits that give no more.
+            or_unsupported(store(&Nearest { lists: HostAcl::default(), ..nearest }))
+        }
+        stored => or_unsupported(stored),
+    }
+}
+
+/// Accepts a file system that stores no security descriptors. The CREATE still succeeds, because a
+/// client that copies a file cannot change that.
+fn or_unsupported(stored: Result<(), Status>) -> Result<(), Status> {
+    stored.or_else(|status| if status == Status::NOT_SUPPORTED { Ok(()) } else { Err(status) })
 }
 
 /// The status that refuses a security descriptor.

@@ -62,6 +62,7 @@ impl Create<'_> {
         // to undo.
         let (charge, promise) = self.charges()?;
         let mut nursery = access::nursery(self)?;
+        nursery.identify(self).await?;
         let mut attempts = 0;
         let mut waits_before = Waits::default();
         let mut lease_patience = host_lease::Patience::new();
@@ -186,7 +187,7 @@ impl Create<'_> {
     fn grant(
         &self,
         opened: &Opened,
-        nursery: &Nursery,
+        nursery: &Nursery<'_>,
         charge: &Charge,
     ) -> Result<(AccessMask, CreateAction), Refusal> {
         if !self.has(CreateOptions::OPEN_REPARSE_POINT) {

@@ -13,6 +13,8 @@ use frevo_wire::dtyp::{
 
 use super::Output;
 use crate::command::create::refused;
+use crate::command::host_lists::{self, Identities};
+use crate::command::request::Request;
 use crate::objects::audited;
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::refusal::Refusal;
@@ -59,7 +61,14 @@ const EVERYTHING: Asked = Asked(Asked::OWNER.0 | Asked::GROUP.0 | Asked::DACL.0 
 /// 3.3.5.21.3 says. Where none can be kept one that changes nothing is accepted.
 /// Deviation: smbd without ACLs says SUCCESS to every descriptor and keeps none. A client that
 /// sets one to protect a file must learn that the file is not protected: NOT_SUPPORTED.
-pub(in crate::command) fn set(open: &Open, asked: Asked, bytes: &[u8]) -> Result<(), Status> {
+///
+/// `known` are the SIDs of its list on the host, on a share that acts as its users.
+pub(in crate::command) fn set(
+    open: &Open,
+    asked: Asked,
+    bytes: &[u8],
+    known: Option<&Identities<'_>>,
+) -> Result<(), Status> {
     for (part, right) in [
         (Asked::SACL | Asked::SCOPE | Asked::BACKUP, AccessMask::ACCESS_SYSTEM_SECURITY),
         (Asked::DACL | Asked::ATTRIBUTE | Asked::BACKUP, AccessMask::WRITE_DAC),
@@ -74,18 +83,42 @@ pub(in crate::command) fn set(open: &Open, asked: Asked, bytes: &[u8]) -> Result
     if file.apple && asked.contains(Asked::DACL) {
         let mode = nfs_aces::take(&mut new);
         let asked = if new.dacl.is_none() { asked.without(Asked::DACL) } else { asked };
-        store(open, file, asked, &new)?;
+        store(&Setting { open, file, known }, asked, &new)?;
         return nfs_aces::set_mode(&*file.node, &file.stat()?, mode);
     }
-    store(open, file, asked, &new)
+    store(&Setting { open, file, known }, asked, &new)
 }
 
-fn store(
+/// Looks up the SIDs of a list that a client sets, where the kernel must know it.
+///
+/// # Errors
+/// IO_TIMEOUT when the host does not answer.
+pub(in crate::command) async fn identities<'a>(
+    rq: &'a Request<'a>,
     open: &Open,
-    file: &FileOpen,
-    asked: Asked,
-    new: &SecurityDescriptor,
-) -> Result<(), Status> {
+    bytes: &[u8],
+) -> Result<Option<Box<Identities<'a>>>, Status> {
+    if !host_lists::are_needed(&open.tree()) {
+        return Ok(None);
+    }
+    let Ok(new) = SecurityDescriptor::parse(bytes) else { return Ok(None) };
+    let file = open.file()?;
+    // Parts that the client does not set stay, so their SIDs are needed too.
+    let mut old = protection::descriptor(&*file.node, &file.stat()?, &open.tree().token())?;
+    open.tree().share.id_map.show(&mut old);
+    let found = host_lists::identities(rq, &[&new, &old]).await?;
+    Ok(Some(Box::new(found)))
+}
+
+/// A descriptor that is set, and the parties.
+struct Setting<'a> {
+    open: &'a Open,
+    file: &'a FileOpen,
+    known: Option<&'a Identities<'a>>,
+}
+
+fn store(setting: &Setting<'_>, asked: Asked, new: &SecurityDescriptor) -> Result<(), Status> {
+    let Setting { open, file, known } = *setting;
     let token = open.tree().token();
     let as_set;
     let new = if open.tree().share.inherited_as_set {
@@ -95,7 +128,8 @@ fn store(
         new
     };
     let mut left = parts(asked);
-    if protection::stored(&*file.node)?.is_none() {
+    let is_stored = protection::stored(&*file.node)?.is_some();
+    if !is_stored {
         left = set_numbers(open, asked, new, &token)?;
     }
     let stat = file.stat()?;
@@ -104,10 +138,23 @@ fn store(
     // descriptor again changes nothing.
     open.tree().share.id_map.show(&mut old);
     let merged = merge(&old, new, left, &token).map_err(refused)?;
-    if merged == old {
+    let nearest = known.map(|known| known.nearest(&*file.node, &stat, &merged, &token));
+    // The same descriptor again is written to the host's lists, which another version of the server may
+    // have left out.
+    if merged == old && (nearest.is_none() || !is_stored) {
         return Ok(());
     }
-    protection::store(&*file.vfs, &*file.node, &stat, &merged)?;
+    if let (Some(known), Some(nearest)) = (known, &nearest) {
+        let given = merged.dacl.as_ref().filter(|_| left.contains(Asked::DACL));
+        known.check(file.name().path(), nearest, given, old.dacl.as_ref())?;
+    }
+    let stored = protection::store(&*file.vfs, &*file.node, &stat, &merged, nearest.as_ref());
+    if let (Some(known), Some(nearest), Err(Status::NOT_SUPPORTED)) = (known, nearest, stored)
+        && nearest.lists.names_others()
+    {
+        known.tell_no_lists(file.name().path());
+    }
+    stored?;
     if let Some(owner) = merged.owner.filter(|owner| old.owner != Some(*owner)) {
         audited::gave(open, &owner, &token);
     }

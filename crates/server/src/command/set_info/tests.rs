@@ -40,7 +40,7 @@ fn send(
     let file_id = FileId::ALL_ONES;
     let request =
         Request { info_type, file_info_class: class, additional_information, file_id, buffer };
-    apply(open, files, &DomainNames::default(), &request)
+    apply(open, files, &DomainNames::default(), &request, None)
 }
 
 fn rename_to(name: &str, replace_if_exists: bool) -> Vec<u8> {
@@ -673,6 +673,7 @@ fn a_descriptor_is_kept_or_refused_where_none_can_be() {
             file_id: FileId::ALL_ONES,
             buffer: &[7; 20],
         },
+        None,
     );
     assert_eq!(junk, Err(Status::INVALID_SECURITY_DESCR));
 }

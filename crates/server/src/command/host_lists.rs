@@ -1,0 +1,146 @@
+//! The host's POSIX lists of files on shares with `run_as = "user"`: there the kernel decides too, so
+//! an access list of a client must be on the disk in its terms.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use frevo_store::security::Token;
+use frevo_store::security::posix_lists::{self, Identity, Nearest, Protected};
+use frevo_store::vfs::Kind;
+use frevo_store::{Node, Stat};
+use frevo_wire::Status;
+use frevo_wire::dtyp::{Acl, SecurityDescriptor, Sid};
+
+use crate::access::host_ids::{Asked, could_have_number};
+use crate::access::throttle::shortened;
+use crate::command::request::Request;
+use crate::objects::server::ServerState;
+use crate::objects::tree_connect::TreeConnect;
+use crate::shares::impersonation;
+use crate::shares::share::RunAs;
+
+/// The users and groups of the host that the SIDs of access lists in a request stand for.
+pub(in crate::command) struct Identities<'a> {
+    rq: &'a Request<'a>,
+    known: HashMap<Sid, Identity>,
+}
+
+/// True for a share whose access lists the kernel must know.
+pub(in crate::command) fn are_needed(tree: &TreeConnect) -> bool {
+    matches!(tree.share.run_as, RunAs::User)
+}
+
+/// Looks up the SIDs of access lists, on a thread that may wait where some are not known.
+///
+/// # Errors
+/// IO_TIMEOUT when the host does not answer.
+pub(in crate::command) async fn identities<'a>(
+    rq: &'a Request<'a>,
+    lists: &[&SecurityDescriptor],
+) -> Result<Identities<'a>, Status> {
+    let server = rq.server();
+    let mut found = HashMap::new();
+    let mut unknown = Vec::new();
+    for sid in lists.iter().flat_map(|list| sids(list)) {
+        if found.contains_key(sid) {
+            continue;
+        }
+        let known = server.host_ids.known(sid);
+        found.insert(*sid, known.unwrap_or(Identity::Unknown));
+        if known.is_none() {
+            unknown.push(*sid);
+        }
+    }
+    if !unknown.is_empty() {
+        let asked = Arc::clone(server);
+        found.extend(rq.naming(move || ask(&asked, &unknown)).await?);
+    }
+    Ok(Identities { rq, known: found })
+}
+
+fn ask(server: &ServerState, sids: &[Sid]) -> Vec<(Sid, Identity)> {
+    let map = Arc::clone(&server.settings().id_map);
+    server.with_principals(|known| {
+        let (names, ambient) = (&server.domain_names, &*server.ambient);
+        server.host_ids.ask(sids, &Asked { map: &map, names, principals: *known, ambient })
+    })
+}
+
+fn sids(list: &SecurityDescriptor) -> impl Iterator<Item = &Sid> {
+    let aces = list.dacl.iter().flat_map(|dacl| &dacl.aces);
+    aces.filter_map(|ace| ace.sid()).chain(&list.owner)
+}
+
+impl<'a> Identities<'a> {
+    /// Makes identities of which none is known.
+    pub(in crate::command) fn unknown(rq: &'a Request<'a>) -> Self {
+        Self { rq, known: HashMap::new() }
+    }
+
+    /// Returns the host's lists nearest to a descriptor that a file gets. The user's own rights are
+    /// those of its token.
+    pub(in crate::command) fn nearest(
+        &self,
+        node: &dyn Node,
+        stat: &Stat,
+        descriptor: &SecurityDescriptor,
+        token: &Token,
+    ) -> Nearest {
+        let uid = impersonation::actor_of(node).map(|actor| actor.uid());
+        let object = Protected {
+            uid: stat.uid,
+            gid: stat.gid,
+            is_directory: stat.kind == Kind::Directory,
+            user: uid.map(|uid| (uid, token)),
+        };
+        posix_lists::nearest(descriptor, &object, &|sid| match uid {
+            Some(uid) if sid == token.user() => Identity::User(uid),
+            _ => self.known.get(sid).copied().unwrap_or(Identity::Unknown),
+        })
+    }
+
+    /// Checks that the host can give the rights that a client gives: not those of a SID without a
+    /// number. Entries that were there `before`, and those for groups that are built in, are taken.
+    ///
+    /// # Errors
+    /// NONE_MAPPED, after a line in the log. smbd answers ACCESS_DENIED, which does not tell the reason.
+    pub(in crate::command) fn check(
+        &self,
+        path: &str,
+        nearest: &Nearest,
+        given: Option<&Acl>,
+        before: Option<&Acl>,
+    ) -> Result<(), Status> {
+        let is_in = |list: Option<&Acl>, sid: &Sid| {
+            list.is_some_and(|list| list.aces.iter().any(|ace| ace.sid() == Some(sid)))
+        };
+        let is_new = |sid: &&Sid| is_in(given, sid) && !is_in(before, sid);
+        let mut unknown = nearest.unknown.iter().filter(|sid| could_have_number(sid));
+        let Some(sid) = unknown.find(is_new) else { return Ok(()) };
+        self.tell(path, &sid.to_string(), NO_NUMBER);
+        Err(Status::NONE_MAPPED)
+    }
+
+    /// Writes a line about a file system on which rights of others have no effect.
+    pub(in crate::command) fn tell_no_lists(&self, path: &str) {
+        self.tell(path, "", NO_LISTS);
+    }
+
+    fn tell(&self, path: &str, sid: &str, why: &str) {
+        let Ok(tree) = self.rq.tree() else { return };
+        self.rq.tell(|left_out| {
+            let user = tree.identity();
+            tracing::warn!(target: "frevo::access", peer = %self.rq.connection.peer, left_out,
+                user = %user.as_ref().map_or("", |user| &*user.user), share = %tree.share.name,
+                path = shortened(path), sid, "access list refused: {why}");
+        });
+    }
+}
+
+const NO_NUMBER: &str = "the share has `run_as = \"user\"`, and this host has no number for this user or \
+    group, so its rights would have no effect; give its domain a range in [[idmap]], add the user to the \
+    host, or set `run_as = \"server\"`";
+
+const NO_LISTS: &str = "the share has `run_as = \"user\"`, and its file system has no POSIX access lists, \
+    so rights of other users and groups would have no effect; use a file system that has them, or set \
+    `run_as = \"server\"`";

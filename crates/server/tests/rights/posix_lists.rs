@@ -1,0 +1,376 @@
+//! Access lists of clients on shares with `run_as = "user"`: the kernel decides by the POSIX lists on
+//! the disk, so these must say what the clients' lists say, or the client is told. It takes root.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use frevo_posix::{PosixOptions, PosixVfs, credentials};
+use frevo_server::id_map::{IdMap, IdRange};
+use frevo_server::share::{RunAs, Share};
+use frevo_server::vfs;
+use frevo_wire::command::query_info;
+use frevo_wire::command::set_info::InfoType;
+use frevo_wire::create_context::{CreateContext, CreateContexts};
+use frevo_wire::dtyp::{
+    AccessMask, Ace, AceFlags, SecurityDescriptor, SecurityInformation as Parts, Sid,
+};
+use frevo_wire::fscc::FileInfoClass;
+use rustix::fs::XattrFlags;
+
+use crate::calls::set_draft;
+use crate::client::files::close_draft;
+use crate::client::protection::{bytes, list, protect, protect_draft};
+use crate::client::queries::query_info_draft;
+use crate::client::settings;
+use crate::client::world::{in_own_world, serving};
+use crate::client::{Mount, Peer, Settings, Status, Want, World};
+use crate::impersonation::{TwoUsers, session, set_mode, status, uid};
+use crate::lists::accounts;
+
+const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
+const WRITE: AccessMask = AccessMask::FILE_GENERIC_WRITE;
+const ALL: AccessMask = AccessMask::FILE_ALL;
+const HERE: AceFlags = AceFlags::EMPTY;
+const BELOW: AceFlags = AceFlags(AceFlags::OBJECT_INHERIT.0 | AceFlags::CONTAINER_INHERIT.0);
+/// The group of both users.
+const BOTH: u32 = 61_100;
+
+/// Runs a test on ext4 or whatever the folder for temporary files is on, and on tmpfs: `data` and
+/// `memory` are used as who logs on, `plain` as the server.
+fn acting(name: &str, test: impl AsyncFn(&World)) {
+    if let Err(why) = credentials::check() {
+        println!("skipped: {name}: {why}");
+        return;
+    }
+    for parent in [std::env::temp_dir().as_path(), Path::new("/dev/shm")] {
+        let Ok(dir) = tempfile::tempdir_in(parent) else { continue };
+        if !takes_lists(dir.path()) {
+            println!("skipped: {name}: no POSIX lists in {}", parent.display());
+            continue;
+        }
+        set_mode(dir.path(), 0o777);
+        let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
+        let vfs: Arc<dyn frevo_store::Vfs> = Arc::new(vfs);
+        let domain = "S-1-5-21-1-2-3".parse().unwrap();
+        let range = IdRange { domain, first: 61_100, last: 61_199, base_rid: 100 };
+        let map = Arc::new(IdMap::new(vec![range]));
+        let share = |name: &str| Share::disk(name, Arc::clone(&vfs)).id_map(Arc::clone(&map));
+        let shares = [
+            share("data").run_as(RunAs::User),
+            share("plain"),
+            Share::disk("memory", vfs::memory(1 << 20)).run_as(RunAs::User),
+        ];
+        let settings = Settings { id_map: map, ..settings() };
+        let known = accounts(&[("ann", &["painters"]), ("bob", &[])]);
+        let server = serving(settings, shares, known, Arc::new(TwoUsers));
+        in_own_world(false, &World::of(server, dir), &test);
+    }
+}
+
+fn takes_lists(dir: &Path) -> bool {
+    let value = [
+        [2u8, 0, 0, 0].as_slice(),
+        &entry(1, 7, u32::MAX),
+        &entry(4, 7, u32::MAX),
+        &entry(0x20, 5, u32::MAX),
+    ];
+    rustix::fs::setxattr(dir, ACCESS, &value.concat(), XattrFlags::empty()).is_ok()
+}
+
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+fn entry(tag: u16, bits: u16, id: u32) -> [u8; 8] {
+    let mut entry = [0; 8];
+    entry[..2].copy_from_slice(&tag.to_le_bytes());
+    entry[2..4].copy_from_slice(&bits.to_le_bytes());
+    entry[4..].copy_from_slice(&id.to_le_bytes());
+    entry
+}
+
+/// A list on the disk, as getfacl has it; the mode without one.
+fn on_disk(world: &World, name: &str, which: &str) -> String {
+    let mut value = [0; 512];
+    let Ok(length) = rustix::fs::getxattr(world.path(name), which, &mut value) else {
+        use std::os::unix::fs::MetadataExt as _;
+        let mode = std::fs::metadata(world.path(name)).unwrap().mode();
+        return if which == ACCESS { format!("{:o}", mode & 0o777) } else { String::new() };
+    };
+    let entries = value[4..length].chunks(8).map(|entry| {
+        let number = |at: usize| u16::from_le_bytes([entry[at], entry[at + 1]]);
+        let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
+        let whose = match number(0) {
+            1 => "u".to_owned(),
+            2 => format!("u{id}"),
+            4 => "g".to_owned(),
+            8 => format!("g{id}"),
+            0x10 => "m".to_owned(),
+            _ => "o".to_owned(),
+        };
+        format!("{whose}:{}", number(2))
+    });
+    entries.collect::<Vec<_>>().join(" ")
+}
+
+fn domain(rid: u32) -> Sid {
+    Sid::new(5, &[21, 1, 2, 3, rid]).unwrap()
+}
+
+/// The SID of an account of the server.
+fn account(world: &World, name: &str) -> Sid {
+    world.server.with_principals(|known| known.find_name(name)).unwrap().sid
+}
+
+fn owner() -> Ace {
+    Ace::allow(HERE, ALL, Sid::unix_user(uid("ann")))
+}
+
+fn to_change(name: &str) -> Want {
+    Want::existing(name).access(AccessMask::WRITE_DAC | AccessMask::READ_CONTROL)
+}
+
+/// Sets a list, and returns the status.
+async fn set(peer: &mut Peer, mount: &Mount, name: &str, new: &SecurityDescriptor) -> Status {
+    let file = peer.open_file(mount, &to_change(name)).await;
+    let status = peer.on(mount, protect_draft(file, new)).await.status();
+    peer.on(mount, close_draft(file)).await.ok();
+    status
+}
+
+async fn shown(peer: &mut Peer, mount: &Mount, name: &str) -> Vec<Ace> {
+    let file = peer.open_file(mount, &to_change(name).access(AccessMask::READ_CONTROL)).await;
+    let reply = peer.on(mount, query_info_draft(file, InfoType::SECURITY, 0, Parts::DACL.0)).await;
+    let answer = query_info::Response::parse(&reply.ok().message).unwrap();
+    let found = SecurityDescriptor::parse(answer.output).unwrap();
+    peer.close(mount, file).await;
+    found.dacl.unwrap().aces
+}
+
+/// The status of an Open with this access, which is closed again.
+async fn may(peer: &mut Peer, mount: &Mount, name: &str, access: AccessMask) -> Status {
+    let reply = peer.create(mount, &Want::existing(name).access(access)).await;
+    if reply.status() == Status::SUCCESS {
+        peer.close(mount, crate::client::files::file_id(&reply)).await;
+    }
+    reply.status()
+}
+
+async fn make(peer: &mut Peer, mount: &Mount, want: &Want) {
+    let file = peer.open_file(mount, want).await;
+    peer.close(mount, file).await;
+}
+
+/// Whatever SID a user or group of the host has, the user gets what the list gives, and no more.
+#[test]
+fn a_list_lets_others_in() {
+    acting("a_list_lets_others_in", async |world| {
+        let (mut ann, hers) = session(world, "ann").await;
+        let (mut bob, his) = session(world, "bob").await;
+        make(&mut ann, &hers, &Want::file("f")).await;
+        let user = Sid::unix_user(uid("bob"));
+        for (sid, disk) in [
+            (user, "u:7 u61002:6 g:0 m:6 o:0"),
+            (account(world, "bob"), "u:7 u61002:6 g:0 m:6 o:0"),
+            (Sid::unix_group(BOTH), "u:7 g:0 g61100:6 m:6 o:0"),
+            // Nobody answers for this domain, so its number counts for both kinds.
+            (domain(100), "u:7 u61100:6 g:0 g61100:6 m:6 o:0"),
+        ] {
+            protect(&mut ann, &hers, &to_change("f"), &list(vec![owner()])).await;
+            assert_eq!(on_disk(world, "f", ACCESS), "700");
+            assert_eq!(may(&mut bob, &his, "f", READ).await, Status::ACCESS_DENIED);
+            let new = list(vec![owner(), Ace::allow(HERE, READ | WRITE, sid)]);
+            protect(&mut ann, &hers, &to_change("f"), &new).await;
+            assert_eq!(on_disk(world, "f", ACCESS), disk, "{sid}");
+            // Bob did not log on by the domain.
+            let is_bob = sid != domain(100);
+            let expected = if is_bob { Status::SUCCESS } else { Status::ACCESS_DENIED };
+            assert_eq!(may(&mut bob, &his, "f", READ | WRITE).await, expected, "{sid}");
+            let more = AccessMask::EXECUTE;
+            assert_eq!(may(&mut bob, &his, "f", more).await, Status::ACCESS_DENIED, "{sid}");
+            // The group's number is the domain's.
+            let as_shown = if sid == Sid::unix_group(BOTH) { domain(100) } else { sid };
+            let aces = [owner(), Ace::allow(HERE, READ | WRITE, as_shown)];
+            assert_eq!(shown(&mut ann, &hers, "f").await, aces, "{sid}");
+        }
+        // A denied user has an entry of its own, whatever others have.
+        let new =
+            list(vec![Ace::deny(HERE, WRITE, user), owner(), Ace::allow(HERE, ALL, Sid::EVERYONE)]);
+        protect(&mut ann, &hers, &to_change("f"), &new).await;
+        assert_eq!(on_disk(world, "f", ACCESS), "u:7 u61002:5 g:7 m:7 o:7");
+    });
+}
+
+/// Changes on the host count from then on, and are shown.
+#[test]
+fn changes_on_the_host_are_seen() {
+    acting("changes_on_the_host_are_seen", async |world| {
+        let (mut ann, hers) = session(world, "ann").await;
+        let (mut bob, his) = session(world, "bob").await;
+        make(&mut ann, &hers, &Want::file("f")).await;
+        let user = Sid::unix_user(uid("bob"));
+        let new = list(vec![owner(), Ace::allow(HERE, READ | WRITE, user)]);
+        protect(&mut ann, &hers, &to_change("f"), &new).await;
+        // setfacl -m u:bob:r, which leaves the mode's bits for group and others.
+        let value = [
+            [2u8, 0, 0, 0].as_slice(),
+            &entry(1, 7, u32::MAX),
+            &entry(2, 4, uid("bob")),
+            &entry(4, 0, u32::MAX),
+            &entry(0x10, 6, u32::MAX),
+            &entry(0x20, 0, u32::MAX),
+        ];
+        let path = world.path("f");
+        rustix::fs::setxattr(&path, ACCESS, &value.concat(), XattrFlags::empty()).unwrap();
+        let shown_bob = Ace::allow(HERE, READ, Sid::unix_user(uid("bob")));
+        let seen = shown(&mut ann, &hers, "f").await;
+        assert!(seen.contains(&shown_bob), "{seen:?}");
+        assert_eq!(may(&mut bob, &his, "f", READ).await, Status::SUCCESS);
+        assert_eq!(may(&mut bob, &his, "f", WRITE).await, Status::ACCESS_DENIED);
+        // The shown list can be set again: a client adds an entry to it.
+        let added = Ace::allow(HERE, READ, Sid::unix_group(BOTH));
+        let aces = seen.into_iter().chain([added]).collect();
+        assert_eq!(set(&mut ann, &hers, "f", &list(aces)).await, Status::SUCCESS);
+        assert_eq!(may(&mut bob, &his, "f", READ).await, Status::SUCCESS);
+        // chmod takes the rights of others away.
+        set_mode(&path, 0o700);
+        assert_eq!(may(&mut bob, &his, "f", READ).await, Status::ACCESS_DENIED);
+        assert!(on_disk(world, "f", ACCESS).contains("m:0"));
+    });
+}
+
+/// A new file has the list of its folder, made over the network or on the host.
+#[test]
+fn new_files_inherit() {
+    acting("new_files_inherit", async |world| {
+        let (mut ann, hers) = session(world, "ann").await;
+        let (mut bob, his) = session(world, "bob").await;
+        make(&mut ann, &hers, &Want::directory("d")).await;
+        let ann_sid = account(world, "ann");
+        let reads = READ | AccessMask::FILE_GENERIC_EXECUTE;
+        let new = list(vec![
+            Ace::allow(BELOW, ALL, ann_sid),
+            Ace::allow(BELOW, reads, account(world, "bob")),
+            Ace::allow(BELOW | AceFlags::INHERIT_ONLY, ALL, Sid::CREATOR_OWNER),
+            Ace::allow(BELOW, ALL, Sid::ADMINISTRATORS),
+            Ace::allow(BELOW, ALL, Sid::LOCAL_SYSTEM),
+        ]);
+        protect(&mut ann, &hers, &to_change("d"), &new).await;
+        assert_eq!(on_disk(world, "d", ACCESS), "u:7 u61002:5 g:0 m:5 o:0");
+        assert_eq!(on_disk(world, "d", DEFAULT), "u:7 u61001:7 u61002:5 g:0 m:7 o:0");
+
+        make(&mut ann, &hers, &Want::file("d\\f")).await;
+        make(&mut ann, &hers, &Want::directory("d\\e")).await;
+        make(&mut ann, &hers, &Want::file("d\\e\\f")).await;
+        assert_eq!(on_disk(world, "d/f", ACCESS), "u:7 u61002:5 g:0 m:5 o:0");
+        assert_eq!(on_disk(world, "d/e", DEFAULT), "u:7 u61001:7 u61002:5 g:0 m:7 o:0");
+        std::fs::write(world.path("d/host"), b"by the host").unwrap();
+        for name in ["d\\f", "d\\e\\f", "d\\host"] {
+            assert_eq!(may(&mut bob, &his, name, READ).await, Status::SUCCESS, "{name}");
+            assert_eq!(may(&mut bob, &his, name, WRITE).await, Status::ACCESS_DENIED, "{name}");
+            assert_eq!(may(&mut ann, &hers, name, READ | WRITE).await, Status::SUCCESS, "{name}");
+        }
+        assert_eq!(status(&mut bob, &his, &Want::file("d\\new")).await, Status::ACCESS_DENIED);
+
+        // A list for nothing but the folder takes the one for new files away.
+        protect(&mut ann, &hers, &to_change("d"), &list(vec![owner()])).await;
+        assert_eq!(on_disk(world, "d", ACCESS), "700");
+        assert_eq!(on_disk(world, "d", DEFAULT), "");
+    });
+}
+
+/// Where the host cannot give the rights, the client is told, and nothing changes.
+#[test]
+fn a_list_without_effect_is_refused() {
+    acting("a_list_without_effect_is_refused", async |world| {
+        let (mut ann, hers) = session(world, "ann").await;
+        make(&mut ann, &hers, &Want::file("f")).await;
+        let strangers = [
+            Sid::new(5, &[21, 7, 8, 9, 1_000]).unwrap(),
+            account(world, "painters"),
+            domain(1_000_000),
+        ];
+        protect(&mut ann, &hers, &to_change("f"), &list(vec![owner()])).await;
+        for stranger in strangers {
+            let new = list(vec![owner(), Ace::allow(HERE, READ, stranger)]);
+            assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::NONE_MAPPED, "{stranger}");
+            assert_eq!(shown(&mut ann, &hers, "f").await, [owner()]);
+            let given = bytes(&new);
+            let requests = [CreateContext::SecurityDescriptor(&given)];
+            let contexts = CreateContexts::from_requests(&requests).as_bytes().to_vec();
+            let want = Want { contexts, ..Want::file("g") };
+            assert_eq!(status(&mut ann, &hers, &want).await, Status::NONE_MAPPED, "{stranger}");
+            assert!(!world.path("g").exists());
+            // A denial takes rights from everybody who could be meant, and needs no number.
+            let new = list(vec![
+                Ace::deny(HERE, WRITE, stranger),
+                owner(),
+                Ace::allow(HERE, READ | WRITE, Sid::EVERYONE),
+            ]);
+            assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::SUCCESS);
+            // Ann is a painter, as her session knows.
+            let is_hers = stranger == account(world, "painters");
+            assert_eq!(on_disk(world, "f", ACCESS), if is_hers { "544" } else { "744" });
+            protect(&mut ann, &hers, &to_change("f"), &list(vec![owner()])).await;
+        }
+        // The server's share takes the entry. Then it is there, and the client may keep it.
+        let plain = ann.mount(&hers.logon, "plain").await;
+        let new = list(vec![owner(), Ace::allow(HERE, READ, strangers[0])]);
+        assert_eq!(set(&mut ann, &plain, "f", &new).await, Status::SUCCESS);
+        let more = Ace::allow(HERE, READ, Sid::unix_user(uid("bob")));
+        let mut aces = new.dacl.unwrap().aces;
+        aces.push(more.clone());
+        assert_eq!(set(&mut ann, &hers, "f", &list(aces)).await, Status::SUCCESS);
+        assert_eq!(on_disk(world, "f", ACCESS), "u:7 u61002:4 g:0 m:4 o:0");
+
+        // A file system without POSIX lists takes what a mode says.
+        let memory = ann.mount(&hers.logon, "memory").await;
+        make(&mut ann, &memory, &Want::file("f")).await;
+        let open = list(vec![Ace::allow(HERE, ALL, Sid::EVERYONE)]);
+        assert_eq!(set(&mut ann, &memory, "f", &open).await, Status::SUCCESS);
+        let others = list(vec![more, Ace::allow(HERE, ALL, Sid::EVERYONE)]);
+        assert_eq!(set(&mut ann, &memory, "f", &others).await, Status::NOT_SUPPORTED);
+        assert_eq!(shown(&mut ann, &memory, "f").await, open.dacl.unwrap().aces);
+    });
+}
+
+/// Lists of before, which were stored and had no effect, have one when they are set again.
+#[test]
+fn a_list_that_is_set_again_has_an_effect() {
+    acting("a_list_that_is_set_again_has_an_effect", async |world| {
+        let (mut ann, hers) = session(world, "ann").await;
+        let (mut bob, his) = session(world, "bob").await;
+        make(&mut ann, &hers, &Want::file("f")).await;
+        let plain = ann.mount(&hers.logon, "plain").await;
+        let new = list(vec![owner(), Ace::allow(HERE, READ, Sid::unix_user(uid("bob")))]);
+        protect(&mut ann, &plain, &to_change("f"), &new).await;
+        assert_eq!(on_disk(world, "f", ACCESS), "700");
+        assert_eq!(may(&mut bob, &his, "f", READ).await, Status::ACCESS_DENIED);
+        assert_eq!(shown(&mut ann, &hers, "f").await, new.dacl.clone().unwrap().aces);
+        protect(&mut ann, &hers, &to_change("f"), &new).await;
+        assert_eq!(may(&mut bob, &his, "f", READ).await, Status::SUCCESS);
+    });
+}
+
+/// The owner has what the list gives it, and sets attributes with an Open that may, as on Windows.
+#[test]
+fn the_owner_has_what_the_list_gives() {
+    acting("the_owner_has_what_the_list_gives", async |world| {
+        let (mut ann, hers) = session(world, "ann").await;
+        make(&mut ann, &hers, &Want::file("f")).await;
+        let file = ann.open_file(&hers, &Want::existing("f")).await;
+        let new = list(vec![Ace::allow(HERE, READ, account(world, "ann"))]);
+        ann.on(&hers, protect_draft(file, &new)).await.ok();
+        assert_eq!(on_disk(world, "f", ACCESS), "400");
+        let mut hidden = [0; 40];
+        hidden[32] = 2;
+        ann.on(&hers, set_draft(FileInfoClass::BASIC, file, &hidden)).await.ok();
+        ann.close(&hers, file).await;
+        assert_eq!(may(&mut ann, &hers, "f", READ).await, Status::SUCCESS);
+        assert_eq!(may(&mut ann, &hers, "f", WRITE).await, Status::ACCESS_DENIED);
+        // Its groups count for it: both users are in this one.
+        let new = list(vec![Ace::allow(HERE, ALL, Sid::unix_group(BOTH))]);
+        protect(&mut ann, &hers, &to_change("f"), &new).await;
+        assert_eq!(on_disk(world, "f", ACCESS), "u:7 g:0 g61100:7 m:7 o:0");
+        assert_eq!(may(&mut ann, &hers, "f", READ | WRITE).await, Status::SUCCESS);
+    });
+}
