@@ -176,7 +176,12 @@ WINBIND = [
     "throttled",
     "disabled",
     "must-change",
+    "expired",
+    "hours",
+    "workstation",
+    "locked",
     "status",
+    "no-controller",
     "no-winbind",
     "winbind-again",
 ]
@@ -185,7 +190,7 @@ WINBIND = [
 @group("kerberos/winbind", full_only=True)
 def winbind(ctx):
     """Users of Samba's domain log on by NTLM, which winbind judges; it goes away and comes back."""
-    near_domain(ctx, "winbind-checks", needed=WINBIND)
+    near_domain(ctx, "winbind-checks", needed=WINBIND, timeout=200)
 
 
 @group("kerberos/rights", full_only=True)
