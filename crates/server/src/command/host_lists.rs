@@ -102,8 +102,11 @@ impl<'a> Identities<'a> {
     /// Checks that the host can give the rights that a client gives: not those of a SID without a
     /// number. Entries that were there `before`, and those for groups that are built in, are taken.
     ///
+    /// Deviation: smbd takes such an entry, which then has no effect. A client that gives rights must
+    /// learn that nobody has got them.
+    ///
     /// # Errors
-    /// NONE_MAPPED, after a line in the log. smbd answers ACCESS_DENIED, which does not tell the reason.
+    /// NONE_MAPPED, after a line in the log.
     pub(in crate::command) fn check(
         &self,
         path: &str,

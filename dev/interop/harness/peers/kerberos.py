@@ -202,7 +202,7 @@ def rights(ctx):
 @group("kerberos/member", full_only=True)
 def member(ctx):
     """200 random triples of user, file and operation on three shares of a member: Frevo does as smbd on one tree."""
-    needed = ["same-rights-on-one-tree", "client-at-member"]
+    needed = ["same-rights-on-one-tree", "list-for-a-group", "list-for-a-stranger", "client-at-member"]
     near_domain(ctx, "member-checks", VENV / "bin/python", needed=needed, timeout=200)
 
 
