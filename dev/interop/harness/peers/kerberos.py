@@ -148,6 +148,16 @@ def controller(ctx):
     near_domain(ctx, "controller-checks", needed=["no-address", "joins", "status", "named", "resolved"])
 
 
+@group("domain/names", full_only=True)
+def names(ctx):
+    """Names of the domain in rules: frevo check with and without the controller, a reload, a krb5.conf with an address."""
+    if ctx.server.kind != "frevo":
+        return
+    command = [HERE / "with-domain", "-s", ADDRESS, "--", HERE / "peers/names-checks"]
+    _, output = ctx.command(*command, ctx.server.program, ADDRESS, timeout=150)
+    ctx.report(output, needed=["valid", "gone", "dropped", "reload", "by-address"])
+
+
 def renewal(ctx, renewals, kills, timeout):
     """Runs peers/renewal-checks with each program that can change a password."""
     for tool in ["net", "adcli"]:
