@@ -1,8 +1,9 @@
 //! The calls of MS-LSAT and MS-LSAD.
 
 use super::{
-    self as lsa, LookupNames, LookupReply, LookupSids, NamesForm, OpenPolicy, OpenPolicy3,
-    PolicyInformation, SidsForm, TranslatedName, TranslatedSid, UserName, UserNameReply,
+    self as lsa, Enumerate, LookupNames, LookupPrivilege, LookupReply, LookupSids, NamesForm,
+    OpenPolicy, OpenPolicy3, PolicyInformation, SidsForm, TranslatedName, TranslatedSid, UserName,
+    UserNameReply,
 };
 use crate::handles::{Granted, Handles, encode_handle_reply, granted};
 use crate::interface::Answer;
@@ -82,6 +83,30 @@ fn call(
         lsa::LOOKUP_NAMES => names(stub, NamesForm::Names, handles, services),
         lsa::LOOKUP_NAMES2 => names(stub, NamesForm::Names2, handles, services),
         lsa::LOOKUP_NAMES3 => names(stub, NamesForm::Names3, handles, services),
+        lsa::ENUMERATE_PRIVILEGES => {
+            let request = Enumerate::parse(stub)?;
+            let allowed = policy(&request.policy, VIEW_LOCAL_INFORMATION, handles)?;
+            Ok(request.encode_privileges(allowed))
+        }
+        // MS-LSAD 3.1.4.7.7 and .8: trusts are known to domain controllers; a member has none.
+        lsa::ENUMERATE_TRUSTED_DOMAINS | lsa::ENUMERATE_TRUSTED_DOMAINS_EX => {
+            let request = Enumerate::parse(stub)?;
+            let allowed = policy(&request.policy, VIEW_LOCAL_INFORMATION, handles)?;
+            Ok(request.encode_nothing(allowed.err().unwrap_or(Status::NO_MORE_ENTRIES)))
+        }
+        lsa::LOOKUP_PRIVILEGE_VALUE | lsa::LOOKUP_PRIVILEGE_DISPLAY_NAME => {
+            let request = LookupPrivilege::by_name(stub)?;
+            let allowed = policy(&request.policy, LOOKUP_NAMES, handles)?;
+            Ok(match opnum {
+                lsa::LOOKUP_PRIVILEGE_VALUE => request.encode_value(allowed),
+                _ => request.encode_shown(allowed),
+            })
+        }
+        lsa::LOOKUP_PRIVILEGE_NAME => {
+            let request = LookupPrivilege::by_value(stub)?;
+            let allowed = policy(&request.policy, LOOKUP_NAMES, handles)?;
+            Ok(request.encode_name(allowed))
+        }
         // MS-LSAT 3.1.4.5 and 3.1.4.9: only a domain controller answers these two calls, so here
         // they fail.
         lsa::LOOKUP_SIDS3 => {

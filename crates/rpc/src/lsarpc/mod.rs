@@ -4,6 +4,7 @@
 mod calls;
 mod lookup;
 mod policy;
+mod privileges;
 
 pub use calls::{Authority, Lsarpc};
 pub use lookup::{
@@ -12,6 +13,7 @@ pub use lookup::{
 pub use policy::{
     OpenPolicy, OpenPolicy3, PolicyInformation, UserName, UserNameReply, encode_information,
 };
+pub use privileges::{Enumerate, LookupPrivilege};
 
 use crate::SyntaxId;
 use crate::interface::Interface;
@@ -31,20 +33,32 @@ pub static INTERFACE: Interface = Interface {
 
 /// LsarClose, MS-LSAD 3.1.4.9.4.
 pub const CLOSE: u16 = 0;
+/// LsarEnumeratePrivileges, MS-LSAD 3.1.4.8.1.
+pub const ENUMERATE_PRIVILEGES: u16 = 2;
 /// LsarOpenPolicy, MS-LSAD 3.1.4.4.2.
 pub const OPEN_POLICY: u16 = 6;
 /// LsarQueryInformationPolicy, MS-LSAD 3.1.4.4.4.
 pub const QUERY_INFORMATION_POLICY: u16 = 7;
+/// LsarEnumerateTrustedDomains, MS-LSAD 3.1.4.7.8.
+pub const ENUMERATE_TRUSTED_DOMAINS: u16 = 13;
 /// LsarLookupNames, MS-LSAT 3.1.4.8.
 pub const LOOKUP_NAMES: u16 = 14;
 /// LsarLookupSids, MS-LSAT 3.1.4.11.
 pub const LOOKUP_SIDS: u16 = 15;
+/// LsarLookupPrivilegeValue, MS-LSAD 3.1.4.8.2.
+pub const LOOKUP_PRIVILEGE_VALUE: u16 = 31;
+/// LsarLookupPrivilegeName, MS-LSAD 3.1.4.8.3.
+pub const LOOKUP_PRIVILEGE_NAME: u16 = 32;
+/// LsarLookupPrivilegeDisplayName, MS-LSAD 3.1.4.8.4.
+pub const LOOKUP_PRIVILEGE_DISPLAY_NAME: u16 = 33;
 /// LsarOpenPolicy2, MS-LSAD 3.1.4.4.1.
 pub const OPEN_POLICY2: u16 = 44;
 /// LsarGetUserName, MS-LSAT 3.1.4.4.
 pub const GET_USER_NAME: u16 = 45;
 /// LsarQueryInformationPolicy2, MS-LSAD 3.1.4.4.3.
 pub const QUERY_INFORMATION_POLICY2: u16 = 46;
+/// LsarEnumerateTrustedDomainsEx, MS-LSAD 3.1.4.7.7.
+pub const ENUMERATE_TRUSTED_DOMAINS_EX: u16 = 50;
 /// LsarLookupSids2, MS-LSAT 3.1.4.10.
 pub const LOOKUP_SIDS2: u16 = 57;
 /// LsarLookupNames2, MS-LSAT 3.1.4.7.

@@ -173,6 +173,15 @@ fn call(opnum: u16, stub: &[u8], handles: &mut Handles<Object>, services: &dyn S
         samr::GET_DISPLAY_ENUMERATION_INDEX | samr::GET_DISPLAY_ENUMERATION_INDEX2 => {
             display::index(stub, handles, services)
         }
+        samr::GET_USER_DOMAIN_PASSWORD_INFORMATION => {
+            let request = OnHandle::parse(stub)?;
+            let found = account(&request.handle, AccessMask::EMPTY, SidNameUse::USER, handles)?;
+            Ok(samr::encode_password_information(status_of(&found)))
+        }
+        // The argument is ignored.
+        samr::GET_DOMAIN_PASSWORD_INFORMATION => {
+            Ok(samr::encode_password_information(Status::SUCCESS))
+        }
         samr::RID_TO_SID => rid_to_sid(OnHandle::parse_number(stub)?, handles),
         _ => Err(FaultStatus::OP_RNG_ERROR),
     }

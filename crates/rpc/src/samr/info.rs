@@ -83,6 +83,14 @@ pub struct DomainFacts<'a> {
     pub counts: [u32; 3],
 }
 
+/// USER_DOMAIN_PASSWORD_INFORMATION, MS-SAMR 2.2.7.17: as [`encode_domain`] tells the policy, a password
+/// may have any length, and no rule binds it.
+pub fn encode_password_information(status: Status) -> Vec<u8> {
+    let mut w = NdrWriter::new();
+    w.u16(0).u32(0).u32(status.0);
+    w.into_stub()
+}
+
 /// Facts about a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserFacts<'a> {

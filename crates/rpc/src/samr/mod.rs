@@ -14,7 +14,7 @@ pub use change::{ChangePassword, ChangePasswordAes, PasswordChange};
 pub use display::{Display, DisplayIndex, QueryDisplay, Shown, Totals, encode_display};
 pub use info::{
     AliasInformation, DomainFacts, DomainInformation, GroupInformation, UserFacts, UserInformation,
-    encode_alias, encode_domain, encode_group, encode_user,
+    encode_alias, encode_domain, encode_group, encode_password_information, encode_user,
 };
 pub use reply::{
     Entry, GROUP_ATTRIBUTES, encode_descriptor, encode_enumeration, encode_groups, encode_members,
@@ -88,6 +88,8 @@ pub const GET_GROUPS_FOR_USER: u16 = 39;
 pub const QUERY_DISPLAY_INFORMATION: u16 = 40;
 /// SamrGetDisplayEnumerationIndex, 3.1.5.3.5.
 pub const GET_DISPLAY_ENUMERATION_INDEX: u16 = 41;
+/// SamrGetUserDomainPasswordInformation, 3.1.5.13.3.
+pub const GET_USER_DOMAIN_PASSWORD_INFORMATION: u16 = 44;
 /// SamrQueryInformationDomain2, 3.1.5.5.1.
 pub const QUERY_INFORMATION_DOMAIN2: u16 = 46;
 /// SamrQueryInformationUser2, 3.1.5.5.5.
@@ -100,6 +102,8 @@ pub const GET_DISPLAY_ENUMERATION_INDEX2: u16 = 49;
 pub const QUERY_DISPLAY_INFORMATION3: u16 = 51;
 /// SamrUnicodeChangePasswordUser2, 3.1.5.10.3.
 pub const CHANGE_PASSWORD2: u16 = 55;
+/// SamrGetDomainPasswordInformation, 3.1.5.13.4.
+pub const GET_DOMAIN_PASSWORD_INFORMATION: u16 = 56;
 /// SamrConnect2, 3.1.5.1.3.
 pub const CONNECT2: u16 = 57;
 /// SamrConnect4, 3.1.5.1.2.

@@ -8,9 +8,10 @@ use crate::handles::{encode_handle, parse_handle_reply};
 use crate::limits::{MAX_HANDLES, MAX_LOOKUPS};
 use crate::lsarpc::*;
 use alloc::string::String;
+use alloc::vec::Vec;
 use frevo_wire::Status;
 use frevo_wire::dtyp::AccessMask;
-use frevo_wire::ndr::ContextHandle;
+use frevo_wire::ndr::{ContextHandle, NdrReader, NdrWriter};
 use proptest::prelude::*;
 
 /// LsarOpenPolicy of rpcclient, for lookups.
@@ -311,5 +312,91 @@ fn isolated_names_of_the_domain() {
         let reply = LookupReply::<TranslatedSid>::parse(&reply, NamesForm::Names3, 1).unwrap();
         let sid = reply.entries[0].sid.map(|sid| sid.to_string());
         assert_eq!(sid.as_deref(), is_found.then_some("S-1-5-21-6-6-6-1105"), "{name} {options:x}");
+    }
+}
+
+/// The privileges of MS-LSAD 3.1.1.2.1, whole and in parts, by name and by number.
+#[test]
+fn privileges_have_names_and_numbers() {
+    let mut ends = bound(&INTERFACE, &fixture());
+    let (policy, _) = opened(&mut ends, 0x801);
+    let enumerated = |ends: &mut (Client, End), policy: &ContextHandle, from: u32, length: u32| {
+        let stub = [&policy.0[..], &from.to_le_bytes(), &length.to_le_bytes()].concat();
+        let reply = asked(ends, ENUMERATE_PRIVILEGES, &stub).unwrap();
+        let mut r = NdrReader::new(&reply);
+        let (next, count) = (r.u32("").unwrap(), r.u32("").unwrap());
+        if !r.pointer("").unwrap() {
+            return (next, Vec::new(), Status(r.u32("").unwrap()));
+        }
+        assert_eq!(r.u32("").unwrap(), count);
+        let heads: Vec<_> = (0..count)
+            .map(|_| {
+                let head = r.unicode_head("").unwrap();
+                (head, r.u32("").unwrap(), r.u32("").unwrap())
+            })
+            .collect();
+        let all = heads.into_iter().map(|(head, low, high)| {
+            assert_eq!(high, 0);
+            (r.unicode(head, "").unwrap().decode().unwrap(), low)
+        });
+        let all: Vec<_> = all.collect();
+        (next, all, Status(r.u32("").unwrap()))
+    };
+    let (next, all, status) = enumerated(&mut ends, &policy, 0, u32::MAX);
+    assert_eq!((next, all.len(), status), (34, 34, Status::SUCCESS));
+    let (mut from, mut parts) = (0, Vec::new());
+    loop {
+        let (next, part, status) = enumerated(&mut ends, &policy, from, 100);
+        assert!(next > from && next == from + part.len() as u32);
+        parts.extend(part);
+        from = next;
+        if status == Status::SUCCESS {
+            break;
+        }
+        assert_eq!(status, Status::MORE_ENTRIES);
+    }
+    assert_eq!(parts, all);
+    let past = enumerated(&mut ends, &policy, 34, 100);
+    assert_eq!(past, (34, Vec::new(), Status::NO_MORE_ENTRIES));
+    let named = |name: &str| {
+        let mut w = NdrWriter::new();
+        w.handle(&policy).unicode_head(name, 0).unicode(name, 0).u16(0x0407).u16(0x0409);
+        w.into_stub()
+    };
+    for (name, luid) in &all {
+        let value = asked(&mut ends, LOOKUP_PRIVILEGE_VALUE, &named(name)).unwrap();
+        assert_eq!(value, [&luid.to_le_bytes()[..], &[0; 8]].concat());
+        let stub = [&policy.0[..], &luid.to_le_bytes(), &[0; 4]].concat();
+        let reply = asked(&mut ends, LOOKUP_PRIVILEGE_NAME, &stub).unwrap();
+        let mut r = NdrReader::new(&reply);
+        assert!(r.pointer("").unwrap());
+        let head = r.unicode_head("").unwrap();
+        assert_eq!(r.unicode(head, "").unwrap().decode().unwrap(), *name);
+    }
+    let shown =
+        asked(&mut ends, LOOKUP_PRIVILEGE_DISPLAY_NAME, &named("sebackupprivilege")).unwrap();
+    let mut r = NdrReader::new(&shown);
+    assert!(r.pointer("").unwrap());
+    let head = r.unicode_head("").unwrap();
+    let text = r.unicode(head, "").unwrap().decode().unwrap();
+    assert_eq!(text, "Back up files and directories");
+    assert_eq!((r.u16("").unwrap(), r.u32("").unwrap()), (0x0409, 0));
+    let unknown = asked(&mut ends, LOOKUP_PRIVILEGE_VALUE, &named("SeNothing")).unwrap();
+    assert_eq!(unknown[8..], Status::NO_SUCH_PRIVILEGE.0.to_le_bytes());
+    // The handle must be good for it.
+    let (narrow, _) = opened(&mut ends, 0x800);
+    assert_eq!(enumerated(&mut ends, &narrow, 0, 100).2, Status::ACCESS_DENIED);
+}
+
+/// MS-LSAD 3.1.4.7.7: a member knows no trusts.
+#[test]
+fn there_are_no_trusted_domains() {
+    let mut ends = bound(&INTERFACE, &fixture());
+    let (policy, _) = opened(&mut ends, 1);
+    let stub = [&policy.0[..], &[0; 4], &[255; 4]].concat();
+    for opnum in [ENUMERATE_TRUSTED_DOMAINS, ENUMERATE_TRUSTED_DOMAINS_EX] {
+        let reply = asked(&mut ends, opnum, &stub).unwrap();
+        assert_eq!(reply[..12], [0; 12]);
+        assert_eq!(reply[12..], Status::NO_MORE_ENTRIES.0.to_le_bytes());
     }
 }

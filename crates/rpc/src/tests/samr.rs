@@ -599,6 +599,21 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
 }
 
 /// Tests that calls which change accounts do not exist, but one for the caller's password.
+/// Programs ask for the rules before they set a password. There are none.
+#[test]
+fn the_rules_for_passwords() {
+    let mut ends = bound(&INTERFACE, &fixture());
+    let none = [0; 12];
+    assert_eq!(asked(&mut ends, GET_DOMAIN_PASSWORD_INFORMATION, &[0; 4]).unwrap(), none);
+    let on_domain = domain(&mut ends, machine());
+    let user = account(&mut ends, OPEN_USER, &on_domain, 1001);
+    let asked_of = |ends: &mut Ends, handle: &ContextHandle| {
+        asked(ends, GET_USER_DOMAIN_PASSWORD_INFORMATION, &numbers(handle, &[]))
+    };
+    assert_eq!(asked_of(&mut ends, &user).unwrap(), none);
+    assert_ne!(asked_of(&mut ends, &on_domain).ok(), Some(none.to_vec()));
+}
+
 #[test]
 fn nothing_can_be_changed() {
     let mut ends = bound(&INTERFACE, &fixture());
