@@ -2,11 +2,12 @@
 
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::ioctl::{self, CtlCode};
+use frevo_wire::command::lock::LockFlags;
 use frevo_wire::command::query_directory::QueryDirectoryFlags;
 use frevo_wire::fscc::FileInfoClass;
 
 use crate::client::draft::pack;
-use crate::client::files::{close_draft, file_id, read_draft};
+use crate::client::files::{close_draft, file_id, flush_draft, lock_draft, read_draft};
 use crate::client::*;
 
 /// Sends a CHANGE_NOTIFY and waits for its interim response.
@@ -93,5 +94,49 @@ fn every_answer_without_data_says_where_data_would_be() {
         let listed = peer.on(&mount, list(QueryDirectoryFlags::RESTART_SCANS)).await;
         listed.expect(Status::NO_SUCH_FILE);
         assert_eq!(fixed(&listed)[..8], [9, 0, 0, 0, 0, 0, 0, 0]);
+    });
+}
+
+/// Each end of an Open answers the requests that wait for changes of it: MS-SMB2 3.3.5.6, 3.3.5.8, 3.3.5.10.
+#[test]
+fn a_watch_is_cleaned_up_by_each_end_of_its_open() {
+    for command in [Command::TREE_DISCONNECT, Command::LOGOFF] {
+        in_world(async |world| {
+            let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+            let root = peer.open_file(&mount, &Want::existing("")).await;
+            let watching = watch(&mut peer, &mount, root, 4096).await;
+            let draft = Draft::empty(command);
+            let ended = peer.send(vec![mount.put(draft)], mount.via()).await[0];
+            let replies = peer.collect(&[watching, ended]).await;
+            assert_eq!(replies[0].status(), Status::NOTIFY_CLEANUP, "{command:?}");
+            assert_eq!(fixed(&replies[0]), NO_OUTPUT, "{command:?}");
+            assert_eq!(fixed(replies[1].ok()), NOTHING, "{command:?}");
+        });
+    }
+}
+
+/// The answer of a command that tells nothing: StructureSize 4 and Reserved.
+const NOTHING: [u8; 4] = [4, 0, 0, 0];
+
+/// MS-SMB2 2.2.8, 2.2.12, 2.2.18, 2.2.27, 2.2.29 and 2.2.40: answers without a variable part end with
+/// their fixed one.
+#[test]
+fn answers_that_tell_nothing_are_their_fixed_part() {
+    in_world(async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let lock = [(0, 1, LockFlags::EXCLUSIVE_LOCK | LockFlags::FAIL_IMMEDIATELY)];
+        let unlock = [(0, 1, LockFlags::UNLOCK)];
+        for (what, draft) in [
+            ("LOCK", lock_draft(file, &lock)),
+            ("unlock", lock_draft(file, &unlock)),
+            ("FLUSH", flush_draft(file)),
+            ("ECHO", Draft::empty(Command::ECHO)),
+            ("TREE_DISCONNECT", Draft::empty(Command::TREE_DISCONNECT)),
+            ("LOGOFF", Draft::empty(Command::LOGOFF)),
+        ] {
+            let reply = peer.on(&mount, draft).await;
+            assert_eq!(fixed(reply.ok()), NOTHING, "{what}");
+        }
     });
 }

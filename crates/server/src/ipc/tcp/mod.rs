@@ -409,3 +409,31 @@ async fn write_all(stream: &Stream, mut bytes: &[u8]) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use frevo_net::memory;
+
+    use super::*;
+
+    /// A client that goes while its logon waits is seen; one that sends more is heard, and waited for.
+    #[tokio::test]
+    async fn the_end_of_a_client_is_seen_while_its_logon_waits() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let (client, server) = memory::pair(4096, [address; 2]);
+        let (client, server) = (Stream::from(client), Stream::from(server));
+        let mut ahead = Vec::new();
+        drop(client);
+        gone(&server, &mut ahead).await;
+        assert!(ahead.is_empty());
+        let (client, server) = memory::pair(4096, [address; 2]);
+        let (client, server) = (Stream::from(client), Stream::from(server));
+        write_all(&client, b"more").await.unwrap();
+        tokio::select! {
+            biased;
+            () = gone(&server, &mut ahead) => panic!("the client is there"),
+            () = tokio::task::yield_now() => {}
+        }
+        assert_eq!(ahead, b"more");
+    }
+}
