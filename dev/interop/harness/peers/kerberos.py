@@ -216,7 +216,7 @@ def member(ctx):
     near_domain(ctx, "member-checks", VENV / "bin/python", needed=needed, timeout=200)
 
 
-ADMINISTRATORS = ["domain", "role", "names", "user-name", "members", "owner", "audit-list", "manages", "told"]
+ADMINISTRATORS = ["domain", "role", "names", "user-name", "members", "rules", "owner", "audit-list", "manages", "told"]
 
 
 @group("domain/administrators", full_only=True)
