@@ -150,7 +150,7 @@ def controller(ctx):
 
 @group("domain/names", full_only=True)
 def names(ctx):
-    """Names of the domain in rules: frevo check with and without the controller, a reload, a krb5.conf with an address."""
+    """Names of the domain in rules: `frevo check` with and without a controller, a reload, a controller by address."""
     if ctx.server.kind != "frevo":
         return
     command = [HERE / "with-domain", "-s", ADDRESS, "--", HERE / "peers/names-checks"]
