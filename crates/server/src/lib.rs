@@ -143,6 +143,8 @@ pub use objects::server::SharedAccounts;
 #[doc(inline)]
 pub use objects::settings::Settings;
 #[doc(inline)]
+pub use shares::life::ShareLife;
+#[doc(inline)]
 pub use shares::share::Share;
 #[doc(inline)]
 pub use vfs::Vfs;

@@ -115,7 +115,7 @@ fn share_status(share: &Share, counts: &ShareCounts) -> ShareStatus {
         hidden: share.hidden,
         connections,
         opens,
-        life: share.life.state().name(),
+        life: share.life.state().kind(),
         epoch: share.life.ownership().epoch.0,
     }
 }

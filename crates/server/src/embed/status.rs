@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::objects::activity::{BUCKETS, CLASSES, Class, Latencies, Totals, bucket_end};
+use crate::shares::life::ShareLife;
 
 /// The parts of a [`Status`] that are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,9 +223,8 @@ pub struct ShareStatus {
     pub connections: usize,
     /// The number of Opens.
     pub opens: usize,
-    /// The state of its life here: `starting`, `owned`, `draining`, `elsewhere` or `failed`. A share
-    /// that is owned can have a folder that cannot be opened.
-    pub life: &'static str,
+    /// The state of its life here. A share that is owned can have a folder that cannot be opened.
+    pub life: ShareLife,
     /// The number of its ownership; 0 while it has no records of persistent handles.
     pub epoch: u64,
 }

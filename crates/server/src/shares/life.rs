@@ -26,20 +26,95 @@ use std::sync::{Arc, OnceLock};
 use frevo_store::state::{Epoch, Ownership};
 use frevo_wire::Status;
 use parking_lot::Mutex;
+use serde::{Serialize, Serializer};
 
 /// Bits of the word for the kind of state; the others are the epoch.
 const KIND_BITS: u32 = 3;
+const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
 
-/// The kinds of states, in the low bits of the word.
-mod kind {
-    pub(super) const STARTING: u64 = 0;
-    pub(super) const OWNED: u64 = 1;
-    pub(super) const DRAINING: u64 = 2;
-    pub(super) const ELSEWHERE: u64 = 3;
-    pub(super) const FAILED: u64 = 4;
+/// Declares the states once, so that no list of them can lack one: the type, all its values, and the
+/// conversion from the word.
+macro_rules! states {
+    ($($(#[$about:meta])* $state:ident,)*) => {
+        /// A state in the life of a share, without the facts that belong to it.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum ShareLife {
+            $($(#[$about])* $state,)*
+        }
+
+        impl ShareLife {
+            /// All states.
+            pub const ALL: &[Self] = &[$(Self::$state),*];
+
+            /// The state in the low bits of `word`. All words are made by [`word`].
+            const fn of(word: u64) -> Self {
+                match word & KIND_MASK {
+                    $(kind if kind == Self::$state as u64 => Self::$state,)*
+                    _ => unreachable!(),
+                }
+            }
+        }
+    };
 }
 
-/// The state of a share.
+states! {
+    /// Its records are being loaded.
+    #[default]
+    Starting,
+    /// This server serves it.
+    Owned,
+    /// This server still owns it, and ends its use so that another one can take it.
+    Draining,
+    /// Another server owns it.
+    Elsewhere,
+    /// Its records could not be loaded.
+    Failed,
+}
+
+const _: () = assert!(ShareLife::ALL.len() <= 1 << KIND_BITS, "the word has room for all states");
+
+impl ShareLife {
+    /// The word for it in status, logs and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Owned => "owned",
+            Self::Draining => "draining",
+            Self::Elsewhere => "elsewhere",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// True while this server carries out and answers the requests of those who use the share.
+    #[must_use]
+    pub const fn is_served(self) -> bool {
+        match self {
+            Self::Owned | Self::Draining => true,
+            Self::Starting | Self::Elsewhere | Self::Failed => false,
+        }
+    }
+
+    /// True while new uses of the share may begin.
+    #[must_use]
+    pub const fn takes_new(self) -> bool {
+        match self {
+            Self::Owned => true,
+            Self::Starting | Self::Draining | Self::Elsewhere | Self::Failed => false,
+        }
+    }
+}
+
+impl Serialize for ShareLife {
+    /// Writes its [`name`](Self::name).
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// The state of a share, with its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LifeState {
     /// Its records are being loaded.
@@ -55,15 +130,20 @@ pub enum LifeState {
 }
 
 impl LifeState {
+    /// The state without its facts.
+    pub const fn kind(&self) -> ShareLife {
+        match self {
+            Self::Starting => ShareLife::Starting,
+            Self::Owned(_) => ShareLife::Owned,
+            Self::Draining(_) => ShareLife::Draining,
+            Self::Elsewhere(_) => ShareLife::Elsewhere,
+            Self::Failed(_) => ShareLife::Failed,
+        }
+    }
+
     /// The word for it in status, logs and metrics.
     pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Owned(_) => "owned",
-            Self::Draining(_) => "draining",
-            Self::Elsewhere(_) => "elsewhere",
-            Self::Failed(_) => "failed",
-        }
+        self.kind().name()
     }
 }
 
@@ -102,12 +182,8 @@ struct More {
     reason: String,
 }
 
-const fn word(kind: u64, epoch: Epoch) -> u64 {
-    epoch.0 << KIND_BITS | kind
-}
-
-const fn kind_of(word: u64) -> u64 {
-    word & ((1 << KIND_BITS) - 1)
+const fn word(kind: ShareLife, epoch: Epoch) -> u64 {
+    epoch.0 << KIND_BITS | kind as u64
 }
 
 const fn epoch_of(word: u64) -> Epoch {
@@ -121,12 +197,12 @@ fn is_since(word: u64, epoch: Epoch) -> bool {
 impl Life {
     /// A share that this server owns without records: epoch zero.
     pub fn owned(share: &str) -> Self {
-        Self::with(share, word(kind::OWNED, Epoch(0)))
+        Self::with(share, word(ShareLife::Owned, Epoch(0)))
     }
 
     /// A share that another server owns.
     pub fn elsewhere(share: &str) -> Self {
-        Self::with(share, word(kind::ELSEWHERE, Epoch(0)))
+        Self::with(share, word(ShareLife::Elsewhere, Epoch(0)))
     }
 
     fn with(share: &str, word: u64) -> Self {
@@ -145,15 +221,14 @@ impl Life {
 
     /// True while requests to the share may be carried out and answered.
     pub fn serves(&self) -> bool {
-        matches!(kind_of(self.present()), kind::OWNED | kind::DRAINING) || planted!(OldOwnerAnswers)
+        ShareLife::of(self.present()).is_served() || planted!(OldOwnerAnswers)
     }
 
     /// True while a use that began under `epoch` may go on: a share that was lost and taken again has
     /// new users. Uses that began before the records were loaded, under epoch zero, go on under any.
     pub fn serves_since(&self, epoch: Epoch) -> bool {
         let word = self.present();
-        let is_served = matches!(kind_of(word), kind::OWNED | kind::DRAINING);
-        is_served && is_since(word, epoch) || planted!(OldOwnerAnswers)
+        ShareLife::of(word).is_served() && is_since(word, epoch) || planted!(OldOwnerAnswers)
     }
 
     /// True while new uses of the share may begin.
@@ -164,7 +239,7 @@ impl Life {
     /// True while new requests may begin of a use that began under `epoch`.
     pub fn takes_new_since(&self, epoch: Epoch) -> bool {
         let word = self.present();
-        kind_of(word) == kind::OWNED && is_since(word, epoch) || planted!(OldOwnerAnswers)
+        ShareLife::of(word).takes_new() && is_since(word, epoch) || planted!(OldOwnerAnswers)
     }
 
     /// The epoch of the last load.
@@ -174,7 +249,7 @@ impl Life {
 
     /// True if the records of the share were not loaded yet.
     pub fn is_without_records(&self) -> bool {
-        self.present() == word(kind::OWNED, Epoch(0))
+        self.present() == word(ShareLife::Owned, Epoch(0))
     }
 
     /// The right to change its records, with the epoch of the last load, also of a share that was
@@ -189,19 +264,19 @@ impl Life {
     pub fn state(&self) -> LifeState {
         let more = self.more.lock();
         let word = self.present();
-        match kind_of(word) {
-            kind::STARTING => LifeState::Starting,
-            kind::OWNED => LifeState::Owned(epoch_of(word)),
-            kind::DRAINING => LifeState::Draining(epoch_of(word)),
-            kind::ELSEWHERE => LifeState::Elsewhere(more.addresses.clone()),
-            _ => LifeState::Failed(more.reason.clone()),
+        match ShareLife::of(word) {
+            ShareLife::Starting => LifeState::Starting,
+            ShareLife::Owned => LifeState::Owned(epoch_of(word)),
+            ShareLife::Draining => LifeState::Draining(epoch_of(word)),
+            ShareLife::Elsewhere => LifeState::Elsewhere(more.addresses.clone()),
+            ShareLife::Failed => LifeState::Failed(more.reason.clone()),
         }
     }
 
     /// The status of a TREE_CONNECT to the share while it is not served to new users.
     ///
     /// MS-SMB2 3.3.5.7 names SERVER_UNAVAILABLE among the status codes of TREE_CONNECT: it is for a
-    /// share whose records are being loaded. BAD_NETWORK_NAME is the status by which a client is sent
+    /// share whose records are being loaded, or could not be loaded. BAD_NETWORK_NAME is the status by which a client is sent
     /// to the owner of the share (2.2.2.2.2), where that is known.
     ///
     /// None where the share has just left this server: the connection ends, and the client finds the
@@ -210,11 +285,15 @@ impl Life {
     pub fn refusal(&self) -> Option<Status> {
         let more = self.more.lock();
         let word = self.present();
-        match kind_of(word) {
-            kind::DRAINING => None,
-            kind::ELSEWHERE if more.addresses.is_empty() && epoch_of(word) != Epoch(0) => None,
-            kind::ELSEWHERE => Some(Status::BAD_NETWORK_NAME),
-            _ => Some(Status::SERVER_UNAVAILABLE),
+        match ShareLife::of(word) {
+            ShareLife::Draining => None,
+            ShareLife::Elsewhere if more.addresses.is_empty() && epoch_of(word) != Epoch(0) => None,
+            ShareLife::Elsewhere => Some(Status::BAD_NETWORK_NAME),
+            // A share that is owned was taken again since the client was refused: the client may
+            // try once more.
+            ShareLife::Starting | ShareLife::Failed | ShareLife::Owned => {
+                Some(Status::SERVER_UNAVAILABLE)
+            }
         }
     }
 
@@ -222,14 +301,14 @@ impl Life {
     fn change(
         &self,
         transition: &'static str,
-        from: &[u64],
+        from: &[ShareLife],
         to: impl FnOnce(Epoch) -> u64,
         more: More,
     ) -> Result<(), WrongState> {
         {
             let mut kept = self.more.lock();
             let before = self.present();
-            if !from.contains(&kind_of(before)) {
+            if !from.contains(&ShareLife::of(before)) {
                 drop(kept);
                 return Err(WrongState { transition, state: self.state() });
             }
@@ -246,8 +325,8 @@ impl Life {
     /// # Errors
     /// If this server owns the share already, or loads it.
     pub fn start(&self) -> Result<(), WrongState> {
-        let from = [kind::ELSEWHERE, kind::FAILED];
-        self.change("start", &from, |epoch| word(kind::STARTING, epoch), More::default())
+        let from = [ShareLife::Elsewhere, ShareLife::Failed];
+        self.change("start", &from, |epoch| word(ShareLife::Starting, epoch), More::default())
     }
 
     /// Serves the share, whose records were loaded under `epoch` and are Opens again. A share without
@@ -256,9 +335,9 @@ impl Life {
     /// # Errors
     /// If its records are not being loaded.
     pub fn own(&self, epoch: Epoch) -> Result<(), WrongState> {
-        let served = self.is_without_records().then_some(kind::OWNED);
-        let from = [kind::STARTING, served.unwrap_or(kind::STARTING)];
-        self.change("own", &from, |_| word(kind::OWNED, epoch), More::default())
+        let served = self.is_without_records().then_some(ShareLife::Owned);
+        let from = [ShareLife::Starting, served.unwrap_or(ShareLife::Starting)];
+        self.change("own", &from, |_| word(ShareLife::Owned, epoch), More::default())
     }
 
     /// Notes that the records could not be loaded.
@@ -267,7 +346,7 @@ impl Life {
     /// If its records are not being loaded.
     pub fn fail(&self, reason: String) -> Result<(), WrongState> {
         let more = More { reason, ..More::default() };
-        self.change("fail", &[kind::STARTING], |epoch| word(kind::FAILED, epoch), more)
+        self.change("fail", &[ShareLife::Starting], |epoch| word(ShareLife::Failed, epoch), more)
     }
 
     /// Takes no new users: another server is to have the share.
@@ -275,7 +354,12 @@ impl Life {
     /// # Errors
     /// If this server does not own the share.
     pub fn drain(&self) -> Result<(), WrongState> {
-        self.change("drain", &[kind::OWNED], |epoch| word(kind::DRAINING, epoch), More::default())
+        self.change(
+            "drain",
+            &[ShareLife::Owned],
+            |epoch| word(ShareLife::Draining, epoch),
+            More::default(),
+        )
     }
 
     /// Gives the share up: another server may have it now, at these addresses.
@@ -284,7 +368,12 @@ impl Life {
     /// If the share is not draining.
     pub fn leave(&self, addresses: Vec<SocketAddr>) -> Result<(), WrongState> {
         let more = More { addresses, ..More::default() };
-        self.change("leave", &[kind::DRAINING], |epoch| word(kind::ELSEWHERE, epoch), more)
+        self.change(
+            "leave",
+            &[ShareLife::Draining],
+            |epoch| word(ShareLife::Elsewhere, epoch),
+            more,
+        )
     }
 
     /// Notes that another server owns the share since the one owned it that had `epoch`. Returns true
@@ -294,11 +383,10 @@ impl Life {
         let is_fenced = {
             let mut kept = self.more.lock();
             let before = self.present();
-            let is_served = matches!(kind_of(before), kind::OWNED | kind::DRAINING);
-            let is_present = is_served && epoch_of(before) == epoch;
+            let is_present = ShareLife::of(before).is_served() && epoch_of(before) == epoch;
             if is_present {
                 *kept = More::default();
-                self.word.store(word(kind::ELSEWHERE, epoch), Ordering::Release);
+                self.word.store(word(ShareLife::Elsewhere, epoch), Ordering::Release);
             }
             is_present
         };
@@ -335,6 +423,27 @@ impl fmt::Debug for Life {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_has_a_state_and_an_epoch() {
+        for &kind in ShareLife::ALL {
+            let word = word(kind, Epoch(9));
+            assert_eq!((ShareLife::of(word), epoch_of(word)), (kind, Epoch(9)));
+            assert!(!kind.takes_new() || kind.is_served(), "{kind:?}");
+        }
+    }
+
+    /// Readers of the documents, and the metric of owned shares, know each state.
+    #[test]
+    fn the_documents_name_all_states() {
+        let names: Vec<_> = ShareLife::ALL.iter().map(|kind| kind.name()).collect();
+        let list = names.join(", ");
+        for page in ["ARCHITECTURE.md", "docs/glossary.md"] {
+            let path = format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).unwrap();
+            assert!(text.contains(&list), "{page} has: {list}");
+        }
+    }
 
     #[test]
     fn a_share_goes_from_owner_to_owner() {
