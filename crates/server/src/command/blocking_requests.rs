@@ -23,7 +23,7 @@ use crate::base::limits::CLOSED_ON_CORE;
 use crate::base::pools::blocking_pool::{BlockingPool, Turns};
 use crate::command::request::Request;
 use crate::command::response::Response;
-use crate::command::{self, OffCore, Row};
+use crate::command::{self, Handler, OffCore, Row};
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::open::{Open, OpenTarget};
@@ -33,7 +33,12 @@ use crate::shares::share::{Share, Target};
 
 /// Runs a handler on a thread of `pool`, and waits for it. Dropped before it began it does
 /// not run; once begun it is carried out.
-async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response) -> Outcome {
+async fn run(
+    pool: &BlockingPool,
+    rq: &Request<'_>,
+    row: &'static Row,
+    out: &mut Response,
+) -> Outcome {
     let (permit, turns) = if row.off_core.closes() {
         (pool.closing_permit().await?, Turns::not_needed())
     } else {
@@ -46,7 +51,7 @@ async fn run(pool: &BlockingPool, rq: &Request<'_>, row: Row, out: &mut Response
         };
         rq.cancellation.unless_told(entry).await.ok_or(Status::CANCELLED)??
     };
-    let moved = Moved::of(rq);
+    let moved = Moved::of(rq, row.handler);
     let signals = Arc::new(Signals::default());
     let told = Arc::clone(&signals);
     let (answer, mut answered) = oneshot::channel();
@@ -89,14 +94,14 @@ async fn passed_on(rq: &Request<'_>, signals: &Signals) {
 }
 
 /// Runs the handler of a request, on the core or on a thread of a blocking pool.
-pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> Outcome {
+pub(crate) async fn dispatch(rq: &Request<'_>, row: &'static Row, out: &mut Response) -> Outcome {
     if row.off_core == OffCore::Never {
-        return pin!(command::dispatch(rq, out)).await;
+        return pin!(command::dispatch(rq, row.handler, out)).await;
     }
     if row.off_core == OffCore::Connects {
         return match command::tree_connect::pool(rq).filter(|_| !file_io::stays()) {
             Some(pool) => Box::pin(run(&pool, rq, row, out)).await,
-            None => command::dispatch(rq, out).await,
+            None => command::dispatch(rq, row.handler, out).await,
         };
     }
     let pool = match pool_of(rq, row) {
@@ -115,13 +120,13 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: Row, out: &mut Response) -> 
 
 /// Runs the handler on the core. None where the file system gave up on an operation that
 /// takes long, a search through a directory of a million names for instance.
-async fn on_core(rq: &Request<'_>, row: Row, out: &mut Response) -> Option<Outcome> {
+async fn on_core(rq: &Request<'_>, row: &'static Row, out: &mut Response) -> Option<Outcome> {
     if !row.restarts || file_io::stays() {
-        return Some(pin!(command::dispatch(rq, out)).await);
+        return Some(pin!(command::dispatch(rq, row.handler, out)).await);
     }
     let mut gave_up = false;
     let outcome = {
-        let mut handler = pin!(command::dispatch(rq, out));
+        let mut handler = pin!(command::dispatch(rq, row.handler, out));
         poll_fn(|cx| {
             let (polled, has) = short_patience(|| handler.as_mut().poll(cx));
             gave_up |= has;
@@ -140,7 +145,7 @@ async fn on_core(rq: &Request<'_>, row: Row, out: &mut Response) -> Option<Outco
 }
 
 /// The blocking pool that a request has to go to.
-fn pool_of<'a>(rq: &'a Request<'_>, row: Row) -> Option<&'a BlockingPool> {
+fn pool_of<'a>(rq: &'a Request<'_>, row: &'static Row) -> Option<&'a BlockingPool> {
     if row.off_core == OffCore::Ends && ends_many(rq) {
         return Some(&rq.server().blocking_pool);
     }
@@ -165,14 +170,14 @@ fn ends_many(rq: &Request<'_>) -> bool {
 }
 
 /// True for the CLOSE of an Open with many locks, which are released beside the core.
-fn closes_long(rq: &Request<'_>, row: Row) -> bool {
+fn closes_long(rq: &Request<'_>, row: &'static Row) -> bool {
     let is_much = |open: &Arc<Open>| open.work_to_close() > CLOSED_ON_CORE;
     row.off_core == OffCore::Closes && rq.open.as_ref().is_some_and(is_much) && !file_io::stays()
 }
 
 /// True for a request whose length shows that it is much work: thousands of extended
 /// attributes, or of entries in an access list.
-fn is_long(rq: &Request<'_>, row: Row, share: &Share) -> bool {
+fn is_long(rq: &Request<'_>, row: &'static Row, share: &Share) -> bool {
     rq.message.len() > row.long_from_bytes
         && !file_io::stays()
         && matches!(share.target, Target::Disk(_))
@@ -194,6 +199,7 @@ fn asks_to_write(open: &Open) -> bool {
 
 /// A request on its way to another thread.
 struct Moved {
+    handler: Handler,
     connection: Arc<ConnectionInfo>,
     header: frevo_wire::Header,
     message: Vec<u8>,
@@ -206,8 +212,9 @@ struct Moved {
 }
 
 impl Moved {
-    fn of(rq: &Request<'_>) -> Self {
+    fn of(rq: &Request<'_>, handler: Handler) -> Self {
         Self {
+            handler,
             connection: Arc::clone(rq.connection),
             header: rq.header,
             message: rq.message.to_vec(),
@@ -243,7 +250,7 @@ impl Moved {
         let mut out = Response::reusing(Vec::new());
         let outcome = tokio::select! {
             biased;
-            outcome = served(&rq, &mut out) => outcome,
+            outcome = served(&rq, self.handler, &mut out) => outcome,
             () = cancelled(&rq, signals) => Err(Status::INTERNAL_ERROR.into()),
         };
         if let Some(open) = &rq.open
@@ -256,9 +263,9 @@ impl Moved {
 }
 
 /// Runs the handler, unless another server has got the share while the request waited for a thread.
-async fn served(rq: &Request<'_>, out: &mut Response) -> Outcome {
+async fn served(rq: &Request<'_>, handler: Handler, out: &mut Response) -> Outcome {
     rq.still_served()?;
-    command::dispatch(rq, out).await
+    command::dispatch(rq, handler, out).await
 }
 
 /// Tells the handler when its client has cancelled. Never ends.

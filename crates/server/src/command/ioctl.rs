@@ -99,7 +99,12 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 pub(super) fn guarded<'a>(row: &Row, file: &'a FileOpen) -> KeptTimes<'a> {
     match row.recorded {
         Recorded::Data => file.keep_times_of_write(),
-        _ => file.keep_times(),
+        Recorded::Nothing
+        | Recorded::Attributes(_)
+        | Recorded::Basic
+        | Recorded::Rename
+        | Recorded::Link
+        | Recorded::Removal => file.keep_times(),
     }
 }
 
@@ -117,13 +122,15 @@ pub(super) fn record_refused(rq: &Request<'_>, open: &Open, is_denial: bool, sta
     let request = ioctl::Request::parse(rq.message).ok();
     let Some(row) = request.and_then(|request| table::row(request.ctl_code)) else { return };
     match row.recorded {
-        Recorded::Attributes(parts)
-            if row.changes || is_denial || matches!(row.act, Act::Refuse(_)) =>
-        {
-            audited::attributes(open, parts, Err(status));
+        Recorded::Attributes(parts) => {
+            if row.changes || is_denial || matches!(row.act, Act::Refuse(_)) {
+                audited::attributes(open, parts, Err(status));
+            }
         }
         Recorded::Data => audited::write_refused(open, status),
-        _ => {}
+        Recorded::Nothing => {}
+        // These are for information classes; a test of the table refuses them.
+        Recorded::Basic | Recorded::Rename | Recorded::Link | Recorded::Removal => {}
     }
 }
 

@@ -36,43 +36,41 @@ mod spelling;
 mod table;
 
 pub use table::row;
-pub(crate) use table::{Ends, FileIdAt, NEGOTIATE, OffCore, Row, Waits};
+pub(crate) use table::{Ends, FileIdAt, Handler, NEGOTIATE, OffCore, Refusals, Row, Waits};
 
 use std::pin::pin;
-
-use frevo_wire::Command;
 
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 
-/// Runs the handler of a request whose row holds.
-pub(crate) async fn dispatch(rq: &Request<'_>, out: &mut Response) -> Outcome {
+/// Runs the handler of a request whose row, of which `handler` is a column, holds.
+pub(crate) async fn dispatch(rq: &Request<'_>, handler: Handler, out: &mut Response) -> Outcome {
     // The future is pinned before it is awaited, so that its state is not copied.
-    refused::outcome(rq, pin!(handle(rq, out)).await)
+    refused::outcome(rq, pin!(handle(rq, handler, out)).await)
 }
 
-async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
-    match rq.header.command {
-        Command::NEGOTIATE => negotiate::handle(rq, rq.owner()?, out),
+async fn handle(rq: &Request<'_>, handler: Handler, out: &mut Response) -> Outcome {
+    match handler {
+        Handler::Negotiate => negotiate::handle(rq, rq.owner()?, out),
         // The future is boxed, so that requests other than logons need no memory for its state.
-        Command::SESSION_SETUP => Box::pin(session_setup::handle(rq, rq.owner()?, out)).await,
-        Command::LOGOFF => logoff::handle(rq, out).await,
-        Command::TREE_CONNECT => tree_connect::handle(rq, out),
-        Command::TREE_DISCONNECT => tree_disconnect::handle(rq, out).await,
-        Command::CREATE => pin!(create::handle(rq, out)).await,
-        Command::CLOSE => close::handle(rq, out).await,
-        Command::FLUSH => flush::handle(rq, out).await,
-        Command::READ => read::handle(rq, out).await,
-        Command::WRITE => write::handle(rq, out).await,
-        Command::LOCK => lock::handle(rq, out).await,
-        Command::IOCTL => ioctl::handle(rq, out).await,
-        Command::ECHO => echo::handle(rq, out),
-        Command::QUERY_DIRECTORY => query_directory::handle(rq, out).await,
-        Command::CHANGE_NOTIFY => change_notify::handle(rq, out).await,
-        Command::QUERY_INFO => query_info::handle(rq, out).await,
-        Command::SET_INFO => set_info::handle(rq, out).await,
-        Command::OPLOCK_BREAK => oplock_break::handle(rq, out).await,
-        _ => Err(Refusal::Disconnect(Doom::Rule("no such command"))),
+        Handler::SessionSetup => Box::pin(session_setup::handle(rq, rq.owner()?, out)).await,
+        Handler::Logoff => logoff::handle(rq, out).await,
+        Handler::TreeConnect => tree_connect::handle(rq, out),
+        Handler::TreeDisconnect => tree_disconnect::handle(rq, out).await,
+        Handler::Create => pin!(create::handle(rq, out)).await,
+        Handler::Close => close::handle(rq, out).await,
+        Handler::Flush => flush::handle(rq, out).await,
+        Handler::Read => read::handle(rq, out).await,
+        Handler::Write => write::handle(rq, out).await,
+        Handler::Lock => lock::handle(rq, out).await,
+        Handler::Ioctl => ioctl::handle(rq, out).await,
+        Handler::Echo => echo::handle(rq, out),
+        Handler::QueryDirectory => query_directory::handle(rq, out).await,
+        Handler::ChangeNotify => change_notify::handle(rq, out).await,
+        Handler::QueryInfo => query_info::handle(rq, out).await,
+        Handler::SetInfo => set_info::handle(rq, out).await,
+        Handler::OplockBreak => oplock_break::handle(rq, out).await,
+        Handler::Connection => Err(Refusal::Disconnect(Doom::Rule("a CANCEL has no answer"))),
     }
 }

@@ -1,12 +1,15 @@
 //! The events of requests that were refused: a CREATE, a change, a limit that was met.
 
-use frevo_wire::command::create;
-use frevo_wire::{Command, Status};
+use std::sync::Arc;
 
-use super::{ioctl, set_info};
+use frevo_wire::Status;
+use frevo_wire::command::create;
+
+use super::{Refusals, ioctl, row, set_info};
 use crate::audit::{Event, Kind, Operations};
 use crate::command::request::Request;
 use crate::objects::audited::{self, access, limit, path_of};
+use crate::objects::open::Open;
 use crate::objects::refusal::Outcome;
 
 /// Passes an outcome on, and records a CREATE or a change that was refused, and a limit that was
@@ -19,13 +22,38 @@ pub(crate) fn outcome(rq: &Request<'_>, outcome: Outcome) -> Outcome {
         if matches!(status, Status::INSUFFICIENT_RESOURCES | Status::TOO_MANY_OPENED_FILES) {
             limit(rq.server(), rq.connection.peer, &format!("{:?}", rq.header.command));
         }
-        match rq.header.command {
-            Command::CREATE if is_denial(status) => open_refused(rq, status),
-            Command::WRITE | Command::SET_INFO | Command::IOCTL => change_refused(rq, status),
-            _ => {}
-        }
+        let refusals = row(rq.header.command).map_or(Refusals::Unrecorded, |row| row.refusals);
+        record(rq, refusals, status);
     }
     outcome
+}
+
+/// Records a refusal as the row of its command says.
+fn record(rq: &Request<'_>, refusals: Refusals, status: Status) {
+    let is_denial = is_denial(status);
+    match refusals {
+        Refusals::Unrecorded | Refusals::ByHandler => {}
+        Refusals::Open => {
+            if is_denial {
+                open_refused(rq, status);
+            }
+        }
+        Refusals::Write => {
+            if let Some(open) = audited_open(rq, status).filter(|_| is_denial) {
+                audited::write_refused(open, status);
+            }
+        }
+        Refusals::SetInfo => {
+            if let Some(open) = audited_open(rq, status) {
+                set_info::record_refused(rq, open, status);
+            }
+        }
+        Refusals::Ioctl => {
+            if let Some(open) = audited_open(rq, status) {
+                ioctl::record_refused(rq, open, is_denial, status);
+            }
+        }
+    }
 }
 
 /// True for a status that says that the client may not do what it asked for.
@@ -39,23 +67,15 @@ const fn is_denial(status: Status) -> bool {
     )
 }
 
-/// Records a change that an Open's client asked for and did not get.
-fn change_refused(rq: &Request<'_>, status: Status) {
+/// The Open whose client asked for a change and did not get it, if its share is audited and `status`
+/// is a refusal.
+fn audited_open<'a>(rq: &'a Request<'_>, status: Status) -> Option<&'a Arc<Open>> {
     // The client itself cancelled the request, or will send it to another server, so it is not a
     // refusal.
     if matches!(status, Status::CANCELLED | Status::SERVER_UNAVAILABLE) {
-        return;
+        return None;
     }
-    let Ok(open) = rq.open() else { return };
-    if open.tree().share.audit.is_none() {
-        return;
-    }
-    match rq.header.command {
-        Command::SET_INFO => set_info::record_refused(rq, open, status),
-        Command::IOCTL => ioctl::record_refused(rq, open, is_denial(status), status),
-        Command::WRITE if is_denial(status) => audited::write_refused(open, status),
-        _ => {}
-    }
+    rq.open().ok().filter(|open| open.tree().share.audit.is_some())
 }
 
 fn open_refused(rq: &Request<'_>, status: Status) {

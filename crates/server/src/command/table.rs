@@ -5,6 +5,11 @@ use frevo_proto::protection::receive_policy::SignatureRule;
 use frevo_wire::Command;
 
 use crate::base::limits::LONG_REQUEST;
+use crate::objects::activity::{Class, CountedAs};
+
+use CountedAs::{Timed, Untimed};
+use FileIdAt::{Needed, Optional};
+use Refusals::{ByHandler, Unrecorded};
 
 /// Where a request carries its FileId.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,9 +88,75 @@ impl OffCore {
     }
 }
 
+/// The handler of a command: `command::dispatch` calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Handler {
+    /// None: the connection itself does what a CANCEL asks for.
+    Connection,
+    /// `negotiate`
+    Negotiate,
+    /// `session_setup`
+    SessionSetup,
+    /// `logoff`
+    Logoff,
+    /// `tree_connect`
+    TreeConnect,
+    /// `tree_disconnect`
+    TreeDisconnect,
+    /// `create`
+    Create,
+    /// `close`
+    Close,
+    /// `flush`
+    Flush,
+    /// `read`
+    Read,
+    /// `write`
+    Write,
+    /// `lock`
+    Lock,
+    /// `ioctl`
+    Ioctl,
+    /// `echo`
+    Echo,
+    /// `query_directory`
+    QueryDirectory,
+    /// `change_notify`
+    ChangeNotify,
+    /// `query_info`
+    QueryInfo,
+    /// `set_info`
+    SetInfo,
+    /// `oplock_break`
+    OplockBreak,
+}
+
+/// The events of the audit log for requests that were refused. `command::refused` makes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusals {
+    /// None: the command changes nothing, or only what the client itself holds.
+    Unrecorded,
+    /// The handler makes them, because the reason is not in the status.
+    ByHandler,
+    /// `open`, when a right is missing.
+    Open,
+    /// `write`, when a right is missing.
+    Write,
+    /// The event of the information class, with each status.
+    SetInfo,
+    /// The event of the control code, with each status.
+    Ioctl,
+}
+
 /// The conditions that must hold before a handler runs, and the way in which it runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
+    /// Its handler.
+    pub handler: Handler,
+    /// Its class in the statistics, and if its time counts there.
+    pub counted: CountedAs,
+    /// The events of the audit log when it is refused.
+    pub refusals: Refusals,
     /// MS-SMB2 3.3.5.2.9
     pub session: bool,
     /// Processed although the session has expired.
@@ -121,7 +192,7 @@ pub struct Row {
 impl Row {
     /// The part of `message` that the command needs while it waits for others; none
     /// for one that needs its payload, or does not wait.
-    pub fn kept(self, message: &[u8]) -> Option<&[u8]> {
+    pub fn kept<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
         if self.carries_payload || matches!(self.waits, Waits::Never | Waits::Silent) {
             return None;
         }
@@ -129,102 +200,202 @@ impl Row {
     }
 }
 
-const BARE: Row = Row {
-    session: false,
-    when_expired: false,
-    tree: false,
-    signing: SignatureRule::BySession,
-    is_hashed: false,
-    ends: Ends::Nothing,
-    outlives_connection: false,
-    file_id: FileIdAt::Nowhere,
-    waits: Waits::Never,
-    off_core: OffCore::Never,
-    restarts: false,
-    long_from_bytes: usize::MAX,
-    carries_payload: false,
-    kept_bytes: usize::MAX,
-};
+/// Makes the row of a command that needs neither a session nor a tree connect. Each row says the
+/// columns that are arguments: they have no usual value.
+const fn bare(handler: Handler, counted: CountedAs, refusals: Refusals) -> Row {
+    Row {
+        handler,
+        counted,
+        refusals,
+        session: false,
+        when_expired: false,
+        tree: false,
+        signing: SignatureRule::BySession,
+        is_hashed: false,
+        ends: Ends::Nothing,
+        outlives_connection: false,
+        file_id: FileIdAt::Nowhere,
+        waits: Waits::Never,
+        off_core: OffCore::Never,
+        restarts: false,
+        long_from_bytes: usize::MAX,
+        carries_payload: false,
+        kept_bytes: usize::MAX,
+    }
+}
+
 /// The row of NEGOTIATE, which SMB1's has too.
-pub(crate) const NEGOTIATE: Row = Row { signing: SignatureRule::Never, is_hashed: true, ..BARE };
-const SESSION: Row = Row { session: true, ..BARE };
-const TREE: Row = Row { tree: true, ..SESSION };
-const SLOW: Row = Row { waits: Waits::Slow, off_core: OffCore::Asks, ..TREE };
-const PAYLOAD: Row = Row { carries_payload: true, ..SLOW };
-const SETTING: Row =
-    Row { long_from_bytes: LONG_REQUEST, waits: Waits::SlowUnannounced, ..PAYLOAD };
+pub(crate) static NEGOTIATE: Row = Row {
+    signing: SignatureRule::Never,
+    is_hashed: true,
+    ..bare(Handler::Negotiate, OTHER, Unrecorded)
+};
+
+/// Makes the row of a command in a session.
+const fn session(handler: Handler, counted: CountedAs, refusals: Refusals) -> Row {
+    Row { session: true, ..bare(handler, counted, refusals) }
+}
+
+/// Makes the row of a command in a tree connect.
+const fn tree(handler: Handler, counted: CountedAs, refusals: Refusals) -> Row {
+    Row { tree: true, ..session(handler, counted, refusals) }
+}
+
+/// Makes the row of a command in a tree connect whose I/O may be slow.
+const fn slow(handler: Handler, counted: CountedAs, refusals: Refusals) -> Row {
+    Row { waits: Waits::Slow, off_core: OffCore::Asks, ..tree(handler, counted, refusals) }
+}
+
+/// Makes the row of a slow command whose message has a payload.
+const fn payload(handler: Handler, counted: CountedAs, refusals: Refusals) -> Row {
+    Row { carries_payload: true, ..slow(handler, counted, refusals) }
+}
+
+const OTHER: CountedAs = Timed(Class::Other);
+
+static ECHO: Row = bare(Handler::Echo, OTHER, Unrecorded);
+
+/// The connection cancels requests of its sessions, also of those that have expired.
+static CANCEL: Row = Row { when_expired: true, ..bare(Handler::Connection, OTHER, Unrecorded) };
+
+/// The handler of SESSION_SETUP looks up the session itself, because new, bound and renewed sessions have
+/// different rules. It may wait for the logon throttle and the host's user database.
+static SESSION_SETUP: Row = Row {
+    signing: SignatureRule::ByHandler,
+    is_hashed: true,
+    waits: Waits::Silent,
+    ..bare(Handler::SessionSetup, OTHER, ByHandler)
+};
+
+static LOGOFF: Row = Row {
+    when_expired: true,
+    ends: Ends::Session,
+    waits: Waits::Slow,
+    off_core: OffCore::Ends,
+    ..session(Handler::Logoff, OTHER, Unrecorded)
+};
+
+static TREE_CONNECT: Row = Row {
+    signing: SignatureRule::Demanded,
+    waits: Waits::Slow,
+    off_core: OffCore::Connects,
+    ..session(Handler::TreeConnect, OTHER, ByHandler)
+};
+
+static TREE_DISCONNECT: Row = Row {
+    ends: Ends::TreeConnect,
+    off_core: OffCore::Ends,
+    ..slow(Handler::TreeDisconnect, OTHER, Unrecorded)
+};
+
+static CREATE: Row = Row {
+    file_id: FileIdAt::Made,
+    outlives_connection: true,
+    restarts: true,
+    long_from_bytes: LONG_REQUEST,
+    ..slow(Handler::Create, Timed(Class::Open), Refusals::Open)
+};
+
+static CLOSE: Row = Row {
+    file_id: Needed(72),
+    when_expired: true,
+    ends: Ends::Open,
+    off_core: OffCore::Closes,
+    ..slow(Handler::Close, Timed(Class::Close), Unrecorded)
+};
+
+static FLUSH: Row =
+    Row { file_id: Needed(72), ..slow(Handler::Flush, Timed(Class::Flush), Unrecorded) };
+
+static READ: Row = Row {
+    file_id: Needed(80),
+    // A READ from an empty pipe waits until the pipe has data, maybe for ever.
+    waits: Waits::SlowCancellable,
+    off_core: OffCore::Reads,
+    kept_bytes: 512,
+    ..tree(Handler::Read, Timed(Class::Read), Unrecorded)
+};
+
+static WRITE: Row = Row {
+    file_id: Needed(80),
+    off_core: OffCore::Writes,
+    ..payload(Handler::Write, Timed(Class::Write), Refusals::Write)
+};
+
+static LOCK: Row = Row {
+    file_id: Needed(72),
+    waits: Waits::Cancellable,
+    when_expired: true,
+    ..tree(Handler::Lock, Timed(Class::Lock), Unrecorded)
+};
+
+static IOCTL: Row =
+    Row { file_id: Optional(72), ..payload(Handler::Ioctl, OTHER, Refusals::Ioctl) };
+
+static QUERY_DIRECTORY: Row = Row {
+    file_id: Needed(72),
+    restarts: true,
+    ..slow(Handler::QueryDirectory, Timed(Class::List), Unrecorded)
+};
+
+/// The time of CHANGE_NOTIFY says nothing about the server: it waits until something changes.
+static CHANGE_NOTIFY: Row = Row {
+    file_id: Needed(72),
+    waits: Waits::Cancellable,
+    kept_bytes: 96,
+    ..tree(Handler::ChangeNotify, Untimed(Class::Other), Unrecorded)
+};
+
+static QUERY_INFO: Row = Row {
+    file_id: Needed(88),
+    restarts: true,
+    ..slow(Handler::QueryInfo, Timed(Class::Info), Unrecorded)
+};
+
+static SET_INFO: Row = Row {
+    file_id: Needed(80),
+    restarts: true,
+    long_from_bytes: LONG_REQUEST,
+    waits: Waits::SlowUnannounced,
+    ..payload(Handler::SetInfo, Timed(Class::Info), Refusals::SetInfo)
+};
+
+/// The handler of OPLOCK_BREAK itself distinguishes acknowledgments of oplocks and leases. It waits until
+/// the new state of a persistent Open is stored.
+static OPLOCK_BREAK: Row =
+    Row { waits: Waits::Silent, ..tree(Handler::OplockBreak, OTHER, Unrecorded) };
 
 /// The row of a command; none for those that MS-SMB2 does not have, which
 /// disconnect (3.3.5.2.6).
-pub const fn row(command: Command) -> Option<Row> {
-    use FileIdAt::{Needed, Optional};
+pub const fn row(command: Command) -> Option<&'static Row> {
     Some(match command {
-        Command::NEGOTIATE => NEGOTIATE,
-        Command::ECHO | Command::CANCEL => BARE,
-        // The handler looks up the session itself, because new, bound and renewed sessions have
-        // different rules. It may wait for the logon throttle and the host's user database.
-        Command::SESSION_SETUP => {
-            Row { signing: SignatureRule::ByHandler, is_hashed: true, waits: Waits::Silent, ..BARE }
-        }
-        Command::LOGOFF => Row {
-            when_expired: true,
-            ends: Ends::Session,
-            waits: Waits::Slow,
-            off_core: OffCore::Ends,
-            ..SESSION
-        },
-        Command::TREE_CONNECT => Row {
-            signing: SignatureRule::Demanded,
-            waits: Waits::Slow,
-            off_core: OffCore::Connects,
-            ..SESSION
-        },
-        Command::TREE_DISCONNECT => {
-            Row { ends: Ends::TreeConnect, off_core: OffCore::Ends, ..SLOW }
-        }
-        Command::CREATE => Row {
-            file_id: FileIdAt::Made,
-            outlives_connection: true,
-            restarts: true,
-            long_from_bytes: LONG_REQUEST,
-            ..SLOW
-        },
-        Command::CLOSE => Row {
-            file_id: Needed(72),
-            when_expired: true,
-            ends: Ends::Open,
-            off_core: OffCore::Closes,
-            ..SLOW
-        },
-        Command::FLUSH => Row { file_id: Needed(72), ..SLOW },
-        Command::READ => Row {
-            file_id: Needed(80),
-            // A READ from an empty pipe waits until the pipe has data, maybe for ever.
-            waits: Waits::SlowCancellable,
-            off_core: OffCore::Reads,
-            kept_bytes: 512,
-            ..TREE
-        },
-        Command::WRITE => Row { file_id: Needed(80), off_core: OffCore::Writes, ..PAYLOAD },
-        Command::LOCK => {
-            Row { file_id: Needed(72), waits: Waits::Cancellable, when_expired: true, ..TREE }
-        }
-        Command::IOCTL => Row { file_id: Optional(72), ..PAYLOAD },
-        Command::QUERY_DIRECTORY => Row { file_id: Needed(72), restarts: true, ..SLOW },
-        Command::CHANGE_NOTIFY => {
-            Row { file_id: Needed(72), waits: Waits::Cancellable, kept_bytes: 96, ..TREE }
-        }
-        Command::QUERY_INFO => Row { file_id: Needed(88), restarts: true, ..SLOW },
-        Command::SET_INFO => Row { file_id: Needed(80), restarts: true, ..SETTING },
-        // The handler itself distinguishes acknowledgments of oplocks and leases. It waits until
-        // the new state of a persistent Open is stored.
-        Command::OPLOCK_BREAK => Row { waits: Waits::Silent, ..TREE },
+        Command::NEGOTIATE => &NEGOTIATE,
+        Command::ECHO => &ECHO,
+        Command::CANCEL => &CANCEL,
+        Command::SESSION_SETUP => &SESSION_SETUP,
+        Command::LOGOFF => &LOGOFF,
+        Command::TREE_CONNECT => &TREE_CONNECT,
+        Command::TREE_DISCONNECT => &TREE_DISCONNECT,
+        Command::CREATE => &CREATE,
+        Command::CLOSE => &CLOSE,
+        Command::FLUSH => &FLUSH,
+        Command::READ => &READ,
+        Command::WRITE => &WRITE,
+        Command::LOCK => &LOCK,
+        Command::IOCTL => &IOCTL,
+        Command::QUERY_DIRECTORY => &QUERY_DIRECTORY,
+        Command::CHANGE_NOTIFY => &CHANGE_NOTIFY,
+        Command::QUERY_INFO => &QUERY_INFO,
+        Command::SET_INFO => &SET_INFO,
+        Command::OPLOCK_BREAK => &OPLOCK_BREAK,
         _ => return None,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     /// Columns that must fit each other, for every command number.
@@ -232,6 +403,8 @@ mod tests {
     fn rows_agree_with_themselves() {
         let rows: Vec<_> = (0..=u16::MAX).filter_map(|n| row(Command(n)).map(|r| (n, r))).collect();
         assert_eq!(rows.len(), 19, "MS-SMB2 2.2.1.2 has 19 commands");
+        let handlers: HashSet<_> = rows.iter().map(|(_, row)| row.handler).collect();
+        assert_eq!(handlers.len(), rows.len(), "each command has a handler of its own");
         for (number, row) in rows {
             let at_once = matches!(row.waits, Waits::Never | Waits::Silent);
             // Requests that are answered at once, or that are part of the preauthentication hash,
@@ -249,8 +422,13 @@ mod tests {
             // A tree connect is looked up in its session, and an Open in its tree connect, so the
             // row must ask for each of them.
             assert!(!row.tree || row.session, "{number}");
-            let is_named = matches!(row.file_id, FileIdAt::Needed(_) | FileIdAt::Optional(_));
+            let is_named = matches!(row.file_id, Needed(_) | Optional(_));
             assert!(!is_named || row.tree, "{number}");
+            // Only a message with a payload, or the name of a file, changes something whose refusal
+            // the audit log has.
+            let may_change = row.carries_payload || row.file_id == FileIdAt::Made;
+            let is_recorded = !matches!(row.refusals, Unrecorded | ByHandler);
+            assert_eq!(may_change, is_recorded, "{number}");
         }
     }
 

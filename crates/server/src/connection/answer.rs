@@ -9,8 +9,10 @@ use frevo_net::buffer::Buf;
 use frevo_net::watchdog::yield_if_due;
 use frevo_proto::compound::{Chain, FileOutcome, MixedStyles, Verdict, verdicts};
 use frevo_proto::replay::Counted;
+#[cfg(feature = "traces")]
+use frevo_wire::Command;
+use frevo_wire::Header;
 use frevo_wire::file_id::FileId;
-use frevo_wire::{Command, Header};
 use smallvec::SmallVec;
 
 use super::Connection;
@@ -22,6 +24,7 @@ use super::traces;
 use crate::base::limits::FRAME_KEPT_BYTES;
 use crate::base::panics;
 use crate::command;
+use crate::command::Handler;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::cancellation::Cancellation;
@@ -64,7 +67,7 @@ impl Connection {
             if at > 0 {
                 yield_if_due().await;
             }
-            if element.header.command == Command::CANCEL {
+            if element.row.handler == Handler::Connection {
                 self.cancel(element, &mut frame.opened);
                 continue;
             }

@@ -177,8 +177,8 @@ impl Assembly {
         }
         if let Some(channel) = counted {
             let sent = body.len() + payload.as_ref().map_or(0, Payload::len);
-            let (command, now) = (request.command, frevo_net::watchdog::mark());
-            channel.registered.count(command, status, &spent, received, sent, now);
+            let now = frevo_net::watchdog::mark();
+            channel.registered.count(row.counted, status, &spent, received, sent, now);
         }
         self.append(connection, body, payload, signer);
     }
@@ -450,7 +450,8 @@ impl Connection {
             spent: Spent::default(),
             received: 0,
         };
-        let element = Element { range: 0..0, header: *request, row: command::NEGOTIATE, charge: 1 };
+        let element =
+            Element { range: 0..0, header: *request, row: &command::NEGOTIATE, charge: 1 };
         assembly.push(self, request, &element, false, answer, out);
         assembly.send(self);
     }

@@ -46,7 +46,7 @@ impl Connection {
         &self,
         header: &mut Header,
         message: &[u8],
-        row: Row,
+        row: &'static Row,
         verdict: Verdict,
         chain: &mut Chain<FileId>,
     ) -> Result<Option<FileId>, Refusal> {
@@ -81,7 +81,7 @@ impl Connection {
         &self,
         message: &[u8],
         header: &Header,
-        row: Row,
+        row: &'static Row,
         sealed: bool,
         inherited: Option<FileId>,
     ) -> Result<Target, Refusal> {
@@ -127,7 +127,7 @@ impl Connection {
         session: &Session,
         message: &[u8],
         header: &Header,
-        row: Row,
+        row: &'static Row,
         inherited: Option<FileId>,
         found: &mut Target,
     ) -> Result<(), Refusal> {
@@ -168,7 +168,7 @@ impl Connection {
 fn look_up_tree(
     session: &Session,
     header: &Header,
-    row: Row,
+    row: &'static Row,
     sealed: bool,
     found: &mut Target,
 ) -> Result<(), Refusal> {
@@ -196,7 +196,11 @@ fn ended_with(session: &Session, status: Status) -> Status {
 }
 
 /// The FileId that a message is about: what it inherits, else what it says.
-fn file_id(message: &[u8], row: Row, inherited: Option<FileId>) -> Result<Option<FileId>, Refusal> {
+fn file_id(
+    message: &[u8],
+    row: &'static Row,
+    inherited: Option<FileId>,
+) -> Result<Option<FileId>, Refusal> {
     let id = named(message, row, inherited)?;
     let optional = matches!(row.file_id, FileIdAt::Optional(_));
     Ok(id.filter(|id| !optional || *id != FileId::ALL_ONES))
@@ -205,7 +209,7 @@ fn file_id(message: &[u8], row: Row, inherited: Option<FileId>) -> Result<Option
 /// Like [`file_id`], also for an id that is no Open's.
 pub(super) fn named(
     message: &[u8],
-    row: Row,
+    row: &'static Row,
     inherited: Option<FileId>,
 ) -> Result<Option<FileId>, Refusal> {
     let (FileIdAt::Needed(at) | FileIdAt::Optional(at)) = row.file_id else { return Ok(None) };
@@ -218,7 +222,7 @@ pub(super) fn named(
 /// The state that a message leaves to a related message after it.
 pub(super) fn ended(
     header: &Header,
-    row: Row,
+    row: &'static Row,
     outcome: &Outcome,
     out: &Response,
     file: FileOutcome<FileId>,

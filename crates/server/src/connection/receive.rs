@@ -24,7 +24,7 @@ use crate::protection::Checked;
 pub(super) struct Element {
     pub(super) range: Range<usize>,
     pub(super) header: Header,
-    pub(super) row: Row,
+    pub(super) row: &'static Row,
     /// The number of sequence numbers that the message has used up.
     pub(super) charge: u16,
 }

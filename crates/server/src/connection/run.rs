@@ -32,7 +32,7 @@ impl Connection {
     pub(super) async fn run(
         &self,
         rq: &Request<'_>,
-        row: Row,
+        row: &'static Row,
         is_last: bool,
         frame_bytes: &FrameBytes<'_>,
         out: &mut Response,
@@ -57,7 +57,7 @@ impl Connection {
     async fn run_on(
         &self,
         rq: &Request<'_>,
-        row: Row,
+        row: &'static Row,
         is_last: bool,
         frame_bytes: &FrameBytes<'_>,
         handler: Pin<&mut impl Future<Output = Outcome>>,
@@ -113,7 +113,7 @@ impl Connection {
     async fn wait(
         &self,
         rq: &Request<'_>,
-        row: Row,
+        row: &'static Row,
         async_id: u64,
         cancel: &Cancel,
         mut handler: Pin<&mut impl Future<Output = Outcome>>,
@@ -193,7 +193,7 @@ impl Connection {
             // may use this session.
             return;
         }
-        let row = Row { when_expired: true, ..element.row };
+        let row = element.row;
         let rule = row.signing;
         let claim = Claim { message, header, rule, is_sealed: sealed, checked: None, at: 0 };
         if verify(&self.keyring(), claim).is_ok()
@@ -206,7 +206,7 @@ impl Connection {
 }
 
 /// The time of a request that did not end at once but waited for `pending`.
-fn spent(rq: &Request<'_>, row: Row, pending: Duration) -> Spent {
+fn spent(rq: &Request<'_>, row: &'static Row, pending: Duration) -> Spent {
     let others = match row.waits {
         Waits::Cancellable => pending,
         _ => rq.cancellation.waited().min(pending),

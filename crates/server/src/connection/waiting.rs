@@ -52,7 +52,11 @@ impl Waiting {
     }
 
     /// Enters a request. None when too many wait already.
-    pub(super) fn enter(&mut self, header: &Header, row: Row) -> Option<(u64, Rc<Cancel>)> {
+    pub(super) fn enter(
+        &mut self,
+        header: &Header,
+        row: &'static Row,
+    ) -> Option<(u64, Rc<Cancel>)> {
         if self.entries.len() >= WAITING_PER_CONNECTION {
             return None;
         }

@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use frevo_net::watchdog::Moment;
-use frevo_wire::{Command, Status};
+use frevo_wire::Status;
 
 /// The classes of operations that are measured apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(usize)]
-pub(crate) enum Class {
+pub enum Class {
     /// CREATE
     Open,
     /// CLOSE
@@ -72,21 +72,15 @@ impl Class {
             Self::Other => "other",
         }
     }
+}
 
-    /// The class of a command.
-    pub(crate) const fn of(command: Command) -> Self {
-        match command {
-            Command::CREATE => Self::Open,
-            Command::CLOSE => Self::Close,
-            Command::READ => Self::Read,
-            Command::WRITE => Self::Write,
-            Command::FLUSH => Self::Flush,
-            Command::QUERY_DIRECTORY => Self::List,
-            Command::QUERY_INFO | Command::SET_INFO => Self::Info,
-            Command::LOCK => Self::Lock,
-            _ => Self::Other,
-        }
-    }
+/// The way in which requests of a command are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountedAs {
+    /// In this class, with their time.
+    Timed(Class),
+    /// In this class, without their time, which says nothing about the server.
+    Untimed(Class),
 }
 
 /// The number of buckets of a histogram.
@@ -214,17 +208,17 @@ impl Activity {
     /// Counts an answered request: of `received` bytes, answered by `sent` bytes at `now`.
     pub(crate) fn count(
         &self,
-        command: Command,
+        counted: CountedAs,
         status: Status,
         spent: &Spent,
         received: usize,
         sent: usize,
         now: Moment,
     ) {
-        let class = Class::of(command);
-        // CHANGE_NOTIFY waits until a change happens, so its time says nothing about the server and
-        // is not counted.
-        let spent = if command == Command::CHANGE_NOTIFY { &Spent::default() } else { spent };
+        let (class, spent) = match counted {
+            CountedAs::Timed(class) => (class, spent),
+            CountedAs::Untimed(class) => (class, &Spent::default()),
+        };
         if let Some(counts) = self.classes.get(class as usize) {
             let counts = counts.get_or_init(Box::default);
             let took = micros(spent.whole());
@@ -390,9 +384,9 @@ mod tests {
         let ms = Duration::from_millis;
         let spent = Spent { busy: ms(1), medium: ms(20), others: ms(300) };
         let now = activity.began.after(ms(5_000));
-        activity.count(Command::READ, Status::SUCCESS, &spent, 100, 4_096, now);
-        activity.count(Command::CREATE, Status::ACCESS_DENIED, &spent, 200, 73, now);
-        activity.count(Command::CHANGE_NOTIFY, Status::SUCCESS, &spent, 0, 0, now);
+        activity.count(CountedAs::Timed(Class::Read), Status::SUCCESS, &spent, 100, 4_096, now);
+        activity.count(CountedAs::Timed(Class::Open), Status::ACCESS_DENIED, &spent, 200, 73, now);
+        activity.count(CountedAs::Untimed(Class::Other), Status::SUCCESS, &spent, 0, 0, now);
         activity.stalled(Stall::Credits, ms(7));
         activity.stalled(Stall::Network, ms(8));
         let mut totals = activity.totals();

@@ -331,6 +331,8 @@ mod tests {
             let is_recorded = row.recorded != Recorded::Nothing;
             assert_eq!(is_recorded, row.changes || may_make || would, "{:?}", row.code);
             assert!(!would || matches!(row.act, Act::Refuse(_)), "{:?}", row.code);
+            let is_of_codes = matches!(row.recorded, Recorded::Nothing | Attributes(_) | Data);
+            assert!(is_of_codes, "{:?}", row.code);
         }
         // A further code that is not supported needs a decision. These read, or are about the handle
         // alone.

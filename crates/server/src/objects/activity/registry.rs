@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use frevo_net::watchdog::Moment;
+use frevo_wire::Status;
 use frevo_wire::dtyp::FileTime;
-use frevo_wire::{Command, Status};
 use parking_lot::Mutex;
 
 use super::errors::Errors;
-use super::{Activity, Spent, Totals, is_failure};
+use super::{Activity, CountedAs, Spent, Totals, is_failure};
 use crate::base::surplus::return_surplus;
 use crate::objects::connection_info::ConnectionInfo;
 
@@ -114,14 +114,14 @@ impl Registered {
     /// Counts an answered request: of `received` bytes, answered by `sent` bytes at `now`.
     pub(crate) fn count(
         &self,
-        command: Command,
+        counted: CountedAs,
         status: Status,
         spent: &Spent,
         received: usize,
         sent: usize,
         now: Moment,
     ) {
-        self.activity.count(command, status, spent, received, sent, now);
+        self.activity.count(counted, status, spent, received, sent, now);
         if is_failure(status) {
             self.registry.errors.count(status);
         }
