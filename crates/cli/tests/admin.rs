@@ -261,9 +261,12 @@ fn metrics_are_in_the_format_of_prometheus() {
         let family = names.into_iter().flatten().find(|family| families.contains_key(*family));
         drawn.insert(family.unwrap_or_else(|| panic!("{name} of the dashboard")));
     }
-    // The dashboard must draw every metric that the server has.
+    // The dashboard must draw every metric that the server has, and the document must name it.
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin.md");
+    let document = fs::read_to_string(document).unwrap();
     for family in families.keys() {
         assert!(drawn.contains(&**family), "{family} is not in the dashboard");
+        assert!(document.contains(&format!("`{family}")), "{family} is not in docs/admin.md");
     }
     assert!(body.contains("le=\"+Inf\"") && body.contains("class=\"list\""), "{body}");
 }

@@ -373,4 +373,24 @@ mod tests {
             }
         }
     }
+
+    /// The page that says to whom an interface is open has a row for each.
+    #[test]
+    fn the_document_has_each_interface() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rpc.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let rows: Vec<_> = page.lines().filter(|line| line.starts_with('|')).collect();
+        for interface in interfaces() {
+            // Tests alone call this one.
+            #[cfg(feature = "test-hooks")]
+            if *interface == test_events::INTERFACE {
+                continue;
+            }
+            let is_named = interface
+                .pipes
+                .iter()
+                .any(|pipe| rows.iter().any(|row| row.contains(&format!("`{pipe}`"))));
+            assert!(is_named || interface.pipes.is_empty(), "{}", interface.name);
+        }
+    }
 }
