@@ -11,7 +11,7 @@ mod giving_back;
 pub(crate) mod idle;
 
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,8 @@ use frevo_net::transport::{Detached, Facts, Listener, Listening, Stream};
 use frevo_proto::frame::Stage;
 use frevo_wire::command::negotiate;
 use frevo_wire::dtyp::Guid;
+use futures_util::FutureExt;
+use futures_util::future::Either;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -125,6 +127,9 @@ pub(crate) struct RpcListeners {
     /// The port of the interfaces.
     pub(crate) port: u16,
 }
+
+/// Bytes of the task of a connection, beside the state machine that serves it, to which it points.
+const CONNECTION_TASK_BYTES: usize = 440;
 
 /// The protocol of the connections of a listener.
 #[derive(Clone, Copy)]
@@ -232,48 +237,61 @@ impl Door {
         drop(place);
     }
 
-    /// Reads the first frame and hands the connection to the core for it.
-    async fn greet(
+    /// Reads the first frame, and serves the connection on the core for it.
+    ///
+    /// Not an `async fn`: the state that only the first frame needs is in a box, which is freed before
+    /// the connection is served.
+    fn greet(
+        self: Arc<Self>,
+        stream: Detached,
+        peer: SocketAddr,
+        ticket: Ticket,
+        place: CoreSlot,
+    ) -> impl Future<Output = ()> {
+        let greeted = Box::pin(self.accepted(stream, peer, ticket, place));
+        bounded(async move {
+            if let Some(served) = greeted.await {
+                served.await;
+            }
+        })
+    }
+
+    /// Reads the first frame. Returns the work of serving the connection, unless it ends, or another
+    /// core does that work.
+    async fn accepted(
         self: Arc<Self>,
         stream: Detached,
         peer: SocketAddr,
         ticket: Ticket,
         mut place: CoreSlot,
-    ) {
+    ) -> Option<impl Future<Output = ()>> {
         let facts = stream.transport().facts();
         let stream = match stream.attach() {
             Ok(stream) => stream,
             Err(error) if !facts.moves_data => {
                 tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
-                return;
+                return None;
             }
             Err(error) => {
                 self.refusals.note(|count| {
                     tracing::error!(target: "frevo::connection", %peer, %error, count,
                         "cannot accept an RDMA connection; perhaps `ulimit -l` is too small");
                 });
-                return;
+                return None;
             }
         };
         let limit = u32::try_from(Stage::New.frame_limit()).unwrap_or(u32::MAX);
         let mut reader = FrameReader::new(limit);
         reader.accept_session_request();
-        // The future is boxed, because the task's state exists as long as the connection and needs
-        // this part only once.
-        let Some(first) = Box::pin(self.first_frame(&stream, &mut reader, &ticket, peer)).await
-        else {
-            return;
-        };
+        let first = self.first_frame(&stream, &mut reader, &ticket, peer).await?;
         let from = place.core;
         place.choose(client_guid(&first), facts.may_change_core);
         let accepted = Accepted { stream, reader, first: Some(first), ticket };
         if place.core == from {
-            let server = Arc::clone(&self.server);
-            drop(self);
-            serve_one(server, accepted, peer, place).await;
-        } else {
-            self.hand_over(accepted, peer, place);
+            return Some(serve_one(Arc::clone(&self.server), accepted, peer, place));
         }
+        self.hand_over(accepted, peer, place);
+        None
     }
 
     fn hand_over(&self, accepted: Accepted, peer: SocketAddr, place: CoreSlot) {
@@ -287,16 +305,17 @@ impl Door {
             }
         };
         let server = Arc::clone(&self.server);
-        core.spawn(move || async move {
-            match detached.attach() {
+        core.spawn(move || {
+            bounded(match detached.attach() {
                 Ok(stream) => {
                     let accepted = Accepted { stream, reader, first, ticket };
-                    serve_one(server, accepted, peer, place).await;
+                    Either::Left(serve_one(server, accepted, peer, place))
                 }
                 Err(error) => {
                     tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
+                    Either::Right(ready(()))
                 }
-            }
+            })
         });
     }
 
@@ -345,20 +364,27 @@ impl Door {
     }
 }
 
-/// Serves a connection. Not an `async fn`, which would keep a copy of `accepted`.
+/// Returns the task of a connection, whose state exists as long as the connection.
+fn bounded<F: Future<Output = ()>>(task: F) -> F {
+    let bytes = size_of_val(&task);
+    debug_assert!(bytes <= CONNECTION_TASK_BYTES, "the task of a connection has {bytes} bytes");
+    task
+}
+
+/// Serves a connection. Not an `async fn`, which would keep copies of `accepted` and of the future that
+/// it awaits.
 fn serve_one(
     server: Arc<ServerState>,
     accepted: Accepted,
     peer: SocketAddr,
     place: CoreSlot,
 ) -> impl Future<Output = ()> {
-    let served = connection::run(server, accepted);
-    async move {
-        if let Err(error) = served.await {
+    connection::run(server, accepted).map(move |served| {
+        if let Err(error) = served {
             tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
         }
         drop(place);
-    }
+    })
 }
 
 /// The ClientGuid of a NEGOTIATE; none before 2.1, and in an SMB1 NEGOTIATE.

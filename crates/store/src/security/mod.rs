@@ -59,6 +59,8 @@ impl Token {
         groups.push(primary_group);
         groups.sort_unstable();
         groups.dedup();
+        // Each session has a token, as long as it lives.
+        groups.shrink_to_fit();
         Self { user, primary_group, groups, privileges }
     }
 
