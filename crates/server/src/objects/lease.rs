@@ -189,9 +189,9 @@ async fn end_overdue(cell: Arc<FileCell>, began: Instant) {
 
 /// Waits until all breaks of a file have ended.
 async fn none_is_left(cell: &FileCell) {
-    poll_fn(|cx| match cell.lock().oplocks.has_no_break(cx.waker()) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
+    poll_fn(|cx| {
+        let has_none = cell.lock().oplocks.has_no_break(cx.waker());
+        if has_none { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }
