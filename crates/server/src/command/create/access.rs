@@ -13,6 +13,7 @@ use frevo_wire::dtyp::{AccessMask, FileAttributes, SecurityDescriptor};
 
 use super::creation::Create;
 use super::timewarp;
+use crate::base::host;
 use crate::command::host_lists::{self, Identities, are_needed};
 use crate::shares::protection::{self, WRITES};
 use crate::shares::visibility;
@@ -277,6 +278,11 @@ pub(super) fn nursery<'a>(create: &Create<'a>) -> Result<Nursery<'a>, Status> {
         return Ok(Nursery { parent: Some(parent), ..Nursery::OPEN });
     }
     let descriptor = protection::stored_of(&parent)?;
+    // The new object gets as long a list, which some file systems write to the medium at once.
+    let list = descriptor.as_ref().and_then(|descriptor| descriptor.dacl.as_ref());
+    if host::gives_up(list.map_or(0, |list| list.aces.len())) {
+        return Err(Fault::Leased.status());
+    }
     let right = protection::adding(create.has(CreateOptions::DIRECTORY_FILE));
     let may_add = descriptor
         .as_ref()
