@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use frevo_net::buffer;
 use frevo_net::file_io::run_blocking;
 use frevo_wire::Status;
 use frevo_wire::fscc::fold_name;
@@ -17,6 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::access::actor::Actor;
+use crate::access::principals::take_listed;
 use crate::base::ambient::Ambient;
 use crate::base::host::{HostUser, Said};
 use crate::base::limits::{
@@ -143,7 +145,9 @@ impl HostUsers {
             let permit = self.naming.take(user).await?;
             let asked = run_blocking(move || {
                 let _permit = permit;
-                ask()
+                let answer = ask();
+                buffer::note_released(take_listed());
+                answer
             });
             asked.await.map_err(|_| Status::INTERNAL_ERROR)
         });

@@ -7,13 +7,13 @@
 
 mod listing;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use frevo_auth::{Accounts, Membership};
 use frevo_crypto::sha256;
-use frevo_net::buffer;
 use frevo_store::security::{Privileges, Token};
 use frevo_wire::dtyp::{Guid, Sid};
 use frevo_wire::fscc::fold_name;
@@ -21,6 +21,17 @@ use frevo_wire::fscc::fold_name;
 use crate::base::host::HostNames;
 use crate::base::limits::{ACCOUNT_LISTED_BYTES, ACCOUNTS_LISTED};
 pub(crate) use listing::Listing;
+
+thread_local! {
+    /// Bytes of accounts that were listed on this thread, and of what was made of them.
+    static LISTED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Returns the bytes of accounts that were listed on this thread since the last call. They are free when
+/// the questions have been answered.
+pub(super) fn take_listed() -> usize {
+    LISTED.take()
+}
 
 /// Accounts that can be swapped for newer ones while the server runs.
 pub type SharedAccounts = Arc<dyn Accounts + Send + Sync>;
@@ -209,11 +220,11 @@ impl Principals<'_> {
         unix("Unix User", user()).or_else(|| unix("Unix Group", group()))
     }
 
-    /// The accounts of the account file, which are looked through. Their memory, and that of what is
-    /// made of them, is free when the question is answered.
+    /// The accounts of the account file, which are looked through.
     fn all(&self) -> Vec<Membership> {
         let all = self.accounts.memberships(ACCOUNTS_LISTED);
-        buffer::note_released(all.len().saturating_mul(ACCOUNT_LISTED_BYTES));
+        let bytes = all.len().saturating_mul(ACCOUNT_LISTED_BYTES);
+        LISTED.set(LISTED.get().saturating_add(bytes));
         all
     }
 

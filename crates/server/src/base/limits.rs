@@ -496,6 +496,9 @@ pub const LONG_WORK_USER_PART: usize = 2;
 /// How long a thread of a blocking pool waits for more to do.
 pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(60);
 
+/// Time after which an idle thread of a blocking pool frees the buffers that it keeps.
+pub const BLOCKING_THREAD_TRIM: Duration = Duration::from_millis(500);
+
 /// Waiting time after a failed logon: of its account from its network, and of the
 /// address itself, where each further one doubles it.
 pub const LOGON_DELAY: Duration = Duration::from_secs(2);

@@ -5,10 +5,10 @@ use std::mem;
 use std::sync::Arc;
 use std::thread::Builder;
 
-use frevo_net::cores;
+use frevo_net::{buffer, cores};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::base::limits::BLOCKING_THREAD_IDLE;
+use crate::base::limits::{BLOCKING_THREAD_IDLE, BLOCKING_THREAD_TRIM};
 use crate::base::panics;
 
 /// The work of a thread.
@@ -109,7 +109,13 @@ impl Threads {
                 break;
             }
             waiting.idle += 1;
-            let timed_out = self.turn.wait_for(&mut waiting, BLOCKING_THREAD_IDLE).timed_out();
+            let mut timed_out = self.turn.wait_for(&mut waiting, BLOCKING_THREAD_TRIM).timed_out();
+            if timed_out && waiting.jobs.is_empty() {
+                MutexGuard::unlocked(&mut waiting, buffer::trim_pool);
+                timed_out = waiting.jobs.is_empty()
+                    && !waiting.is_over
+                    && self.turn.wait_for(&mut waiting, BLOCKING_THREAD_IDLE).timed_out();
+            }
             waiting.idle -= 1;
             if timed_out && waiting.jobs.is_empty() {
                 break;

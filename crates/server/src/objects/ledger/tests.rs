@@ -67,8 +67,10 @@ fn every_kind_has_a_cap_for_each_holder() {
             let mut held: Vec<_> = (0..most).map(|_| holder.charge(kind, 0).unwrap()).collect();
             assert_eq!(holder.charge(kind, 0).unwrap_err(), Status::INSUFFICIENT_RESOURCES);
             assert_eq!(holder.count(kind), most, "a refusal leaves nothing behind");
-            held.pop();
-            held.push(holder.charge(kind, 0).unwrap());
+            // A network has no place at all for some kinds.
+            if held.pop().is_some() {
+                held.push(holder.charge(kind, 0).unwrap());
+            }
             let other = ledger.account("bob").charge(kind, 0);
             assert!(other.is_ok(), "{kind:?}: another holder has its own");
         }
