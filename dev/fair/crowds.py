@@ -70,9 +70,9 @@ def many(clients, bodies, command=CREATE, each=64):
 class Leases(Attack):
     """Leases of one file that one request breaks."""
 
-    name, count = "lease-breaks", 13_000
-    text = "13,000 leases of one file, broken by a change of its size and acknowledged one after the other"
-    connections, seconds = (16,), 10
+    name, count = "lease-breaks", 12_000
+    text = "12,000 leases of one file, broken by a change of its size and acknowledged one after the other"
+    connections, most, seconds = (16,), 128, 10
 
     def run(self, clients, end):
         seconds = end - time.time()
@@ -101,9 +101,9 @@ class Leases(Attack):
 class Opens(Attack):
     """Opens of one file, and the end of the tree connects that they are in."""
 
-    name, count, descriptors = "opens-of-one", 60_000, 100_000
-    text = "60,000 opens of one file, which end by TREE_DISCONNECT of 250 each"
-    connections, seconds = (240,), 8
+    name, count = "opens-of-one", 12_000
+    text = "12,000 opens of one file, which end by TREE_DISCONNECT of 250 each"
+    connections, most, seconds = (48,), 128, 8
 
     def run(self, clients, end):
         seconds = end - time.time()
@@ -121,7 +121,7 @@ class Promises(Attack):
 
     name, count = "lease-crowd", 6_000
     text = "CREATE with a lease in a file that has 6,000 opens for attributes and 6,000 leases, on each connection"
-    connections = (16,)
+    connections, most = (16,), 128
 
     def run(self, clients, end):
         seconds = end - time.time()

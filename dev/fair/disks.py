@@ -4,9 +4,24 @@ import contextlib
 import itertools
 import pathlib
 import shutil
+import signal
+import struct
 import subprocess
+import threading
+import time
 
-from client import CLOSE, CREATE, QUERY_DIRECTORY, SET_INFO, close, create, query_directory, rename
+from client import (
+    CLOSE,
+    CREATE,
+    QUERY_DIRECTORY,
+    SET_INFO,
+    TREE_CONNECT,
+    close,
+    create,
+    query_directory,
+    rename,
+    tree_connect,
+)
 
 from attacks import DIRECTORY, LIST, Attack, keep_busy
 
@@ -15,6 +30,8 @@ DELETE_ON_CLOSE, RESTART = 0x1000, 1
 #: The commands that make the file systems.
 MAKERS = {"xfs": ["mkfs.xfs", "-q", "-f"], "btrfs": ["mkfs.btrfs", "-q", "-f"]}
 IMAGE_BYTES = 4 << 30
+#: The name of the share behind FUSE.
+SLOW = "slow"
 
 
 class Absent(Exception):
@@ -35,18 +52,19 @@ def folder(directory, attack):
         return
     place = directory / "mounted"
     place.mkdir(exist_ok=True)
-    mount = through_fuse if attack.file_system == "fuse" else on_image
-    with mount(attack.file_system, plain, place):
+    mount = through_fuse(plain, place, attack) if attack.file_system == "fuse" else on_image(plain, place, attack)
+    with mount as shared:
         try:
-            yield place
+            yield shared
         finally:
             # A server that has ended may have files open for a moment.
             run("umount", "--lazy", place)
 
 
 @contextlib.contextmanager
-def on_image(kind, plain, place):
-    """Mounts a new file system of a kind, on an image in `plain`."""
+def on_image(plain, place, attack):
+    """Mounts a new file system on an image in `plain`, and gives its folder."""
+    kind = attack.file_system
     kinds = pathlib.Path("/proc/filesystems").read_text().split()
     if kind not in kinds or not shutil.which(MAKERS[kind][0]) or not pathlib.Path("/dev/loop-control").exists():
         raise Absent(f"this machine has no {kind}, {MAKERS[kind][0]} or loop device")
@@ -59,17 +77,29 @@ def on_image(kind, plain, place):
         run("mount", "-o", "loop", image, place)
     except subprocess.CalledProcessError as fault:
         raise Absent(str(fault)) from fault
-    yield
+    yield place
     image.unlink()
 
 
 @contextlib.contextmanager
-def through_fuse(_, plain, place):
-    """Mounts a folder through a process, which delays each read."""
+def through_fuse(plain, place, attack):
+    """Mounts a folder below `plain` through a process, for a further share. Gives `plain`, whose share is as quick
+    as ever."""
     if not shutil.which("bindfs") or not pathlib.Path("/dev/fuse").exists():
         raise Absent("this machine has no bindfs or FUSE")
-    run("bindfs", "--read-rate=64k", plain, place)
-    yield
+    behind = plain / "behind"
+    behind.mkdir(exist_ok=True)
+    attack.process = subprocess.Popen(["bindfs", "-f", behind, place], stderr=subprocess.DEVNULL)
+    attack.share = f'[[share]]\nname = "{SLOW}"\npath = "{place}"'
+    for _ in range(100):
+        if place.is_mount():
+            break
+        time.sleep(0.05)
+    try:
+        yield plain
+    finally:
+        attack.process.kill()
+        attack.process.wait()
 
 
 class Elsewhere(Attack):
@@ -107,6 +137,24 @@ class Elsewhere(Attack):
         return f"{keep_busy(clients, end, again, note)} answers"
 
 
+class Stopped(Elsewhere):
+    """The same in a share behind FUSE, whose process stops for a while."""
+
+    name, file_system = "names-fuse", "fuse"
+    text = "files made, renamed, deleted and listed in a share behind FUSE, whose process stops for 2 s"
+
+    def prepare(self, data):
+        super().prepare(data / "behind")
+
+    def run(self, clients, end):
+        for client in clients:
+            _, message = client.call(TREE_CONNECT, tree_connect(rf"\\127.0.0.1\{SLOW}"), tree_id=0)
+            client.tree_id = struct.unpack_from("<I", message, 36)[0]
+        threading.Timer(1, self.process.send_signal, [signal.SIGSTOP]).start()
+        threading.Timer(3, self.process.send_signal, [signal.SIGCONT]).start()
+        return super().run(clients, end)
+
+
 def on(kind, text):
     """Returns these attacks on one file system."""
     attributes = {
@@ -117,4 +165,4 @@ def on(kind, text):
     return type(f"On{kind.title()}", (Elsewhere,), attributes)()
 
 
-ATTACKS = [on("xfs", "XFS"), on("btrfs", "Btrfs"), on("fuse", "a disk behind FUSE, whose process is slow")]
+ATTACKS = [on("xfs", "XFS"), on("btrfs", "Btrfs"), Stopped()]

@@ -125,7 +125,7 @@ class Channels(Reopenings):
     """Sessions of 32 channels each."""
 
     name, text = "channels", "sessions of 32 channels each, all of which open and close a file, one request at a time"
-    connections = (4, 32)
+    connections, most = (4, 32), 64
 
     def run(self, clients, end):
         channels, seconds = list(clients), end - time.time()
