@@ -165,6 +165,7 @@ pub enum Statement {
         epoch: Epoch,
     },
     /// The share cannot be started: nothing of it is used, and it is free for another node.
+    /// [`Order::Left`] follows, and [`Statement::Ready`] is wanted before this node takes it again.
     NotRestored {
         /// The share.
         share: ShareName,

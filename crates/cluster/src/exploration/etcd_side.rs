@@ -78,7 +78,11 @@ impl World {
         if self.nodes[from.node].loses_answers {
             return;
         }
-        let delay = self.delay(from.node);
+        let delay = if self.nodes[from.node].has_slow_answers {
+            self.dice.micros(500_000, 1_500_000)
+        } else {
+            self.delay(from.node)
+        };
         self.later(delay, Event::Input { to: from, input: Input::Answer { id, answer } });
     }
 

@@ -145,6 +145,13 @@ impl World {
                 self.at(end, Event::Majority);
             }
             Trouble::Slow => self.nodes[node].slow_until = end,
+            Trouble::Fading => {
+                self.nodes[node].has_slow_answers = true;
+                let cut = self.dice.micros(300_000, 2_500_000);
+                self.at((self.now + cut).min(self.calm), Event::Fade { node });
+                let end = (self.now + cut + Duration::from_secs(4)).min(self.calm);
+                self.at(end, Event::Mend { node });
+            }
             Trouble::Compaction => self.etcd.compact(),
             Trouble::DeletedOwner => self.delete_owner(),
             Trouble::RevokedLease => {

@@ -61,6 +61,7 @@ pub(super) enum Trouble {
     CutAnswers,
     NoMajority,
     Slow,
+    Fading,
     Compaction,
     DeletedOwner,
     RevokedLease,
@@ -72,7 +73,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Kill,
         Self::Pause,
         Self::CutBoth,
@@ -80,6 +81,7 @@ impl Trouble {
         Self::CutAnswers,
         Self::NoMajority,
         Self::Slow,
+        Self::Fading,
         Self::Compaction,
         Self::DeletedOwner,
         Self::RevokedLease,
@@ -118,6 +120,8 @@ pub(super) enum Event {
     Start { node: usize },
     /// Trouble begins.
     Begin(Trouble),
+    /// The requests of a node do not come to etcd any more.
+    Fade { node: usize },
     /// The way of a node to etcd is whole again.
     Mend { node: usize },
     /// etcd has a majority again.
@@ -167,6 +171,7 @@ pub(super) struct Node {
     pub(super) offset: Duration,
     pub(super) loses_requests: bool,
     pub(super) loses_answers: bool,
+    pub(super) has_slow_answers: bool,
     pub(super) slow_until: Duration,
     /// Its identity at the storage of each share.
     pub(super) connections: BTreeMap<ShareName, u32>,
@@ -237,6 +242,7 @@ impl World {
                 offset: world.dice.micros(0, 1_000_000_000),
                 loses_requests: false,
                 loses_answers: false,
+                has_slow_answers: false,
                 slow_until: Duration::ZERO,
                 connections: BTreeMap::new(),
                 predecessor: None,
@@ -339,7 +345,9 @@ impl World {
             Event::Continue { process } => self.go_on(process),
             Event::Start { node } => self.start(node),
             Event::Begin(trouble) => self.begin(trouble),
+            Event::Fade { node } => self.nodes[node].loses_requests = true,
             Event::Mend { node } => {
+                self.nodes[node].has_slow_answers = false;
                 self.nodes[node].loses_requests = false;
                 self.nodes[node].loses_answers = false;
             }

@@ -45,8 +45,8 @@ pub(super) struct Fencing {
     pub(super) node: NodeName,
     /// Its lease.
     pub(super) lease: LeaseId,
-    /// The revision of the key that names it.
-    pub(super) last: Revision,
+    /// The state of the share when it was ordered.
+    pub(super) free: Free,
     pub(super) attempt: Attempt,
 }
 
@@ -54,8 +54,8 @@ pub(super) struct Fencing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Taking {
     pub(super) take: TakeNumber,
-    /// The revision of the key `last` that must still be there; zero for none.
-    pub(super) last: Revision,
+    /// The state of the share when this began: its key `last` must still be as it was.
+    pub(super) free: Free,
     pub(super) reason: Reason,
     /// This node's identity that is written with it.
     pub(super) storage: Storage,

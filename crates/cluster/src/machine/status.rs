@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use frevo_etcd::engine::Moment;
+use frevo_etcd::types::LeaseId;
 
 use super::Machine;
 use crate::Epoch;
@@ -113,6 +114,12 @@ impl Machine {
             shares: shares.collect(),
             keys_ignored: view.map_or(0, |view| view.ignored),
         }
+    }
+
+    /// The lease of this node. The caller keeps it on disk, beside the lock of the process, for
+    /// [`Settings::predecessor`](crate::Settings::predecessor) of the next process. None without a lease.
+    pub fn lease(&self) -> Option<LeaseId> {
+        (self.lease != LeaseId(0)).then_some(self.lease)
     }
 
     /// The keys, as this node knows them. None before they were read.

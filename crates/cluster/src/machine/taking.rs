@@ -137,15 +137,15 @@ impl Machine {
             return;
         }
         match self.claim(&turn.share, free) {
-            Claim::Now(reason) => self.take(&turn.share, free.last, reason),
+            Claim::Now(reason) => self.take(&turn.share, free, reason),
             Claim::At(moment, _) if moment > self.now => self.wake(moment),
             Claim::At(_, reason) => {
                 if let Reason::Failover(node) = &reason {
                     self.note(Event::TakenWithoutFence(turn.share.clone(), node.clone()));
                 }
-                self.take(&turn.share, free.last, reason);
+                self.take(&turn.share, free, reason);
             }
-            Claim::Fence(former) => self.fence(&turn.share, free.last, former),
+            Claim::Fence(former) => self.fence(&turn.share, free, former),
             Claim::Never => self.note_unreadable(&turn.share),
         }
     }
@@ -185,16 +185,16 @@ impl Machine {
     }
 
     /// Orders a fence, if that is not under way.
-    fn fence(&mut self, name: &ShareName, last: Revision, former: LastValue) {
+    fn fence(&mut self, name: &ShareName, free: Free, former: LastValue) {
         let Some(share) = self.shares.get(name) else { return };
         if let Stage::Fencing(fencing) = &share.stage
-            && fencing.last == last
+            && fencing.free == free
             && !self.is_due(fencing.attempt)
         {
             return;
         }
         let attempt = Attempt::Pending;
-        let fencing = Fencing { lease: former.lease, node: former.node.clone(), last, attempt };
+        let fencing = Fencing { lease: former.lease, node: former.node.clone(), free, attempt };
         if let Some(share) = self.shares.get_mut(name) {
             share.stage = Stage::Fencing(fencing);
         }
@@ -206,8 +206,8 @@ impl Machine {
         let Some(share) = self.shares.get(name) else { return };
         let Stage::Fencing(fencing) = &share.stage else { return };
         if fencing.lease == lease {
-            let Fencing { node, last, .. } = fencing.clone();
-            self.take(name, last, Reason::Failover(node));
+            let Fencing { node, free, .. } = fencing.clone();
+            self.take(name, free, Reason::Failover(node));
         }
     }
 
@@ -222,7 +222,7 @@ impl Machine {
     }
 
     /// Begins to make the owner's key.
-    fn take(&mut self, name: &ShareName, last: Revision, reason: Reason) {
+    fn take(&mut self, name: &ShareName, free: Free, reason: Reason) {
         let under_way =
             self.shares.values().filter(|s| matches!(s.stage, Stage::Taking(_))).count();
         if under_way >= TAKES_AT_ONCE {
@@ -238,7 +238,7 @@ impl Machine {
         let attempt = Attempt::Due(self.now);
         let Some(share) = self.shares.get_mut(name) else { return };
         let Some(storage) = share.storage.clone() else { return };
-        share.stage = Stage::Taking(Taking { take, last, reason, storage, attempt });
+        share.stage = Stage::Taking(Taking { take, free, reason, storage, attempt });
         self.send_take(name);
     }
 
@@ -279,7 +279,7 @@ impl Machine {
         let txn = Txn {
             compares: vec![
                 equal(&owner_key, Fact::CreateRevision(Revision(0))),
-                equal(&last_key, Fact::ModRevision(taking.last)),
+                equal(&last_key, Fact::ModRevision(taking.free.last)),
             ],
             success: vec![
                 put(&owner_key, owner.to_bytes(), self.lease),
@@ -325,8 +325,8 @@ impl Machine {
             owner.filter(|_| is_own).map(|key| Epoch(key.create_revision.0))
         };
         let Some(epoch) = epoch else {
+            share.refused = Some(taking.free);
             share.stage = Stage::Away;
-            share.refused = share.free;
             return Ok(());
         };
         let (take, reason) = (taking.take, taking.reason.clone());

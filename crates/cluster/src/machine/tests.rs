@@ -8,7 +8,7 @@ use frevo_etcd::types::{Keys, LeaseId, Op, Revision, Txn, WatchAnswer};
 use super::*;
 use crate::Epoch;
 use crate::fence::Fence;
-use crate::interface::{Answer, Command, CommandFault, LoadPart, Request, RequestId, StopReason};
+use crate::interface::{Command, CommandFault, LoadPart, Request, RequestId, StopReason};
 use crate::keys::ControlKey;
 use crate::limits::{COMMAND_PATIENCE, COMMANDS};
 use crate::model::Etcd;
@@ -26,7 +26,6 @@ struct Node {
     orders: Vec<Order>,
     events: Vec<Event>,
     ends: Vec<(CommandId, Result<(), CommandFault>)>,
-    lease: LeaseId,
     is_up: bool,
     drains: bool,
     /// The last request.
@@ -85,7 +84,6 @@ impl Cluster {
             orders: Vec::new(),
             events: Vec::new(),
             ends: Vec::new(),
-            lease: LeaseId(0),
             is_up: true,
             drains: true,
             last: None,
@@ -181,9 +179,6 @@ impl Cluster {
             Output::Request(id, request) => {
                 let answer = self.etcd.call(&request);
                 self.nodes[node].last = Some(request);
-                if let Ok(Answer::Confirmed(lease)) = &answer {
-                    self.nodes[node].lease = lease.lease;
-                }
                 self.input(node, Input::Answer { id, answer });
             }
             Output::Order(order) => {
@@ -399,7 +394,7 @@ fn a_damaged_key_keeps_a_share_from_being_taken() {
 #[test]
 fn an_earlier_process_that_has_ended_is_inherited() {
     let mut cluster = Cluster::new(1, 3);
-    let lease = cluster.nodes[0].lease;
+    let lease = cluster.nodes[0].machine.lease().unwrap();
     cluster.nodes.clear();
     let again = Settings { predecessor: Some(lease), ..settings(0, 3) };
     cluster.join(again, Fence::Fuse { connection: 0 });
