@@ -9,13 +9,17 @@ use crate::interface::{Record, RecordChange};
 use crate::names::ShareName;
 use crate::{Epoch, RecordId};
 
-/// The changes of one record, from the last one on that is known to be there.
+/// The changes of one record.
 #[derive(Debug, Default)]
 struct History {
-    /// The states after each change: none if it is removed.
-    states: Vec<Option<Vec<u8>>>,
-    /// The first state that may still be the present one.
+    /// The states after changes that may still count, by their numbers: none if it is removed.
+    states: BTreeMap<usize, Option<Vec<u8>>>,
+    /// The number of the first state that may be the present one.
     acknowledged: usize,
+    /// The number of the next state.
+    next: usize,
+    /// The numbers of states that a new owner has not read: they may not be acknowledged any more.
+    lost: BTreeSet<usize>,
 }
 
 /// A change of a record that was sent.
@@ -62,20 +66,28 @@ impl Judge {
     pub(super) fn sent(&mut self, share: &ShareName, change: &RecordChange) -> Sent {
         let id = change.id();
         let history = self.records.entry((share.clone(), id)).or_default();
-        if history.states.is_empty() {
-            history.states.push(None);
+        if history.next == 0 {
+            history.states.insert(0, None);
+            history.next = 1;
         }
-        history.states.push(match change {
+        let state = history.next;
+        history.next += 1;
+        let value = match change {
             RecordChange::Put(_, bytes) => Some(bytes.clone()),
             RecordChange::Remove(_) => None,
-        });
-        Sent { id, state: history.states.len() - 1 }
+        };
+        history.states.insert(state, value);
+        Sent { id, state }
     }
 
+    /// A change was acknowledged. The answer can come later than the load of a new owner.
     pub(super) fn acknowledged(&mut self, share: &ShareName, sent: Sent) {
         self.acknowledged += 1;
-        if let Some(history) = self.records.get_mut(&(share.clone(), sent.id)) {
-            history.acknowledged = history.acknowledged.max(sent.state);
+        let Some(history) = self.records.get_mut(&(share.clone(), sent.id)) else { return };
+        history.acknowledged = history.acknowledged.max(sent.state);
+        if history.lost.contains(&sent.state) {
+            let id = sent.id;
+            self.violation(format!("{share}: a change of {id:?} was acknowledged, and is lost"));
         }
     }
 
@@ -92,14 +104,17 @@ impl Judge {
                 continue;
             }
             let value = found.remove(id);
-            if !history.states[history.acknowledged..].contains(&value) {
+            let mut states = history.states.range(history.acknowledged..).rev();
+            let Some((&state, _)) = states.find(|(_, state)| **state == value) else {
                 self.violations.push(format!(
                     "{share}, {epoch}: the record {id:?} is {value:?}, but {:?} was acknowledged",
-                    history.states[history.acknowledged]
+                    history.states.get(&history.acknowledged)
                 ));
-            }
-            history.states = [value].into();
-            history.acknowledged = 0;
+                continue;
+            };
+            history.lost.extend(history.states.split_off(&(state + 1)).into_keys());
+            history.states = [(state, value)].into();
+            history.acknowledged = state;
         }
         if let Some(id) = found.keys().next() {
             self.violation(format!("{share} has the record {id:?}, which nobody has put"));
