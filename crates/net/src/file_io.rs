@@ -25,8 +25,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
 use crate::buffer::Buf;
 use crate::limits::{BUF_BYTES_MAX, INLINE_WRITE_BYTES_MAX};
 use crate::send_queue::Segment;
@@ -228,28 +226,37 @@ impl File {
     /// # Panics
     /// If `len` is more than a [`Buf`] can hold.
     pub async fn read(&self, offset: u64, mut buf: Buf, len: usize) -> io::Result<Buf> {
-        assert!(len <= BUF_BYTES_MAX, "read beyond every limit");
-        // No file has bytes beyond the largest offset, so only bytes before it are requested.
+        let first = buf.len();
+        if self.try_read(offset, &mut buf, len)? {
+            return Ok(buf);
+        }
+        let done = buf.len() - first;
+        self.read_rest(offset + done as u64, buf, len - done).await
+    }
+
+    /// Reads like [`Self::read`] where [`Self::try_read`] has appended what is available: `offset` and
+    /// `len` are those of the rest.
+    ///
+    /// # Errors
+    /// The file system's error; the buffer then returns to its pool.
+    pub async fn read_rest(&self, offset: u64, mut buf: Buf, len: usize) -> io::Result<Buf> {
         let len = len.min(usize::try_from(before_last_offset(offset)).unwrap_or(usize::MAX));
         buf.reserve(len);
         let (first, goal) = (buf.len(), buf.len() + len);
-        let mut inline = true;
         while buf.len() < goal {
+            let at = offset + (buf.len() - first) as u64;
+            let (before, missing) = (buf.len(), goal - buf.len());
+            buf = self.read_off_core(at, buf, missing).await?;
+            if buf.len() == before {
+                break;
+            }
             let at = offset + (buf.len() - first) as u64;
             let missing = goal - buf.len();
             if let Attempt::Done = self.read_inline(at, &mut buf, missing)? {
                 break;
             }
-            inline = false;
-            let at = offset + (buf.len() - first) as u64;
-            let missing = goal - buf.len();
-            let before = buf.len();
-            buf = self.read_off_core(at, buf, missing).await?;
-            if buf.len() == before {
-                break;
-            }
         }
-        self.mount.count_read(inline);
+        self.mount.count_read(false);
         Ok(buf)
     }
 
@@ -258,7 +265,12 @@ impl File {
     ///
     /// # Errors
     /// The file system's error.
+    ///
+    /// # Panics
+    /// If `len` is more than a [`Buf`] can hold.
     pub fn try_read(&self, offset: u64, buf: &mut Buf, len: usize) -> io::Result<bool> {
+        assert!(len <= BUF_BYTES_MAX, "read beyond every limit");
+        // No file has bytes beyond the largest offset, so only bytes before it are requested.
         let len = len.min(usize::try_from(before_last_offset(offset)).unwrap_or(usize::MAX));
         buf.reserve(len);
         let done = matches!(self.read_inline(offset, buf, len)?, Attempt::Done);
@@ -305,7 +317,7 @@ impl File {
 
     async fn read_off_core(&self, offset: u64, buf: Buf, len: usize) -> io::Result<Buf> {
         if self.takes_ring() {
-            let permit = permit(&self.mount.ring_ops).await?;
+            let permit = self.mount.ring_ops.take().await;
             let mut flag = self.cache_flag();
             let (buf, outcome) = ring::read(&self.fd, offset, buf, len, flag, permit).await;
             let is_refused = self.is_refused(&mut flag, 0, &outcome);
@@ -437,7 +449,7 @@ impl File {
             if !self.takes_ring() {
                 return self.write_on_thread(offset, data, done).await;
             }
-            let permit = permit(&self.mount.blocking_calls).await?;
+            let permit = self.mount.blocking_calls.take().await;
             let at = offset + done as u64;
             let (back, outcome) = ring::write(&self.fd, at, data, done, flag, permit).await;
             let is_refused = self.is_refused(&mut flag, 0, &outcome);
@@ -486,7 +498,7 @@ impl File {
     /// after a failure means nothing: data may have been lost.
     pub async fn sync(&self, data_only: bool, failure: &SyncFailure) -> io::Result<()> {
         if self.takes_ring() {
-            let permit = permit(&self.mount.blocking_calls).await?;
+            let permit = self.mount.blocking_calls.take().await;
             match ring::sync(&self.fd, data_only, failure, permit).await {
                 Err(error) if gave_up(&error) => {}
                 outcome => return outcome,
@@ -515,7 +527,7 @@ impl File {
         F: FnOnce(BorrowedFd<'_>) -> io::Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        let permit = permit(&self.mount.blocking_calls).await?;
+        let permit = self.mount.blocking_calls.take().await;
         let fd = Arc::clone(&self.fd);
         run_blocking(move || {
             let _permit = permit;
@@ -537,10 +549,6 @@ fn gave_up(error: &io::Error) -> bool {
 
 fn lost() -> io::Error {
     io::Error::other("the ring lost its data")
-}
-
-async fn permit(semaphore: &Arc<Semaphore>) -> io::Result<OwnedSemaphorePermit> {
-    Arc::clone(semaphore).acquire_owned().await.map_err(io::Error::other)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("frevo-net speaks to Linux only");
 
+pub mod accounts;
 pub mod buffer;
 pub mod cores;
 pub mod file_io;
@@ -24,6 +25,7 @@ pub mod frame_reader;
 pub mod ip_network;
 pub mod limits;
 pub mod memory;
+pub mod permits;
 // A build without RDMA has a module with the same names, whose functions cannot connect.
 #[cfg_attr(not(feature = "rdma"), path = "rdma/absent.rs")]
 pub mod rdma;

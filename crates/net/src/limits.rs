@@ -99,6 +99,13 @@ pub const RING_OPS_PER_MOUNT_MAX: usize = 128;
 /// Calls of one mount at a time on threads, so that a stalled disk does not take every thread.
 pub const BLOCKING_CALLS_PER_MOUNT_MAX: usize = 32;
 
+/// The part of a mount's calls at a time that one account has while other accounts use the mount too, one
+/// nth: their calls have few others before them on the disk.
+pub const SHARED_PERMITS_PART: usize = 4;
+
+/// Time for which permits count as shared after two accounts have asked in a row.
+pub const SHARED_PERMITS: Duration = Duration::from_secs(1);
+
 /// Bytes of one write call on the core thread.
 pub const INLINE_WRITE_BYTES_MAX: usize = 1 << 20;
 

@@ -28,19 +28,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
+pub use crate::accounts::Account;
+use crate::accounts::{OfThread, work_for};
 use crate::file_io;
 use crate::limits::{TURN_SLICE, TURNS_PASSED_MAX};
 use crate::watchdog::{self, Moment, nanoseconds};
-
-/// An account's use of all cores.
-#[derive(Debug, Default)]
-pub struct Account {
-    /// Nanoseconds on all cores.
-    used: AtomicU64,
-}
 
 /// The accounts of one core.
 #[derive(Default)]
@@ -62,7 +57,7 @@ thread_local! {
 
 /// An account on one core.
 struct Lane {
-    account: Arc<Account>,
+    account: OfThread,
     /// Nanoseconds left of its slice.
     left: Cell<i64>,
     /// The time at which `left` was brought up to date.
@@ -132,6 +127,7 @@ impl Seat {
         if !lane.begins(&self.place, cx) {
             return Poll::Pending;
         }
+        let _working = work_for(Some(Rc::clone(&lane.account)));
         // The time of the poll is charged even if the poll panics, because `_turn` is dropped then.
         let _turn = Turn(&lane);
         watchdog::measured(|| poll(cx)).0
@@ -176,7 +172,7 @@ impl Lane {
                 return lane;
             }
             let lane = Rc::new(Self {
-                account: Arc::clone(account),
+                account: Rc::new(Arc::clone(account)),
                 left: Cell::new(signed(nanoseconds(TURN_SLICE))),
                 since: Cell::new(watchdog::mark()),
                 row: RefCell::default(),
@@ -298,7 +294,7 @@ impl Drop for Lane {
         // While the thread ends, its thread-local `CORE` may be dropped already.
         let _ = CORE.try_with(|core| {
             let mut lanes = core.lanes.borrow_mut();
-            let key = Arc::as_ptr(&self.account);
+            let key = Arc::as_ptr(&*self.account);
             if lanes.get(&key).is_some_and(|lane| lane.strong_count() == 0) {
                 lanes.remove(&key);
             }
@@ -324,7 +320,7 @@ impl Waiter {
 impl Core {
     /// Notes whose task is polled.
     fn note(&self, lane: &Lane) {
-        let account = Arc::as_ptr(&lane.account);
+        let account = Arc::as_ptr(&*lane.account);
         if self.last.replace(account) != account {
             watchdog::share_core();
         }

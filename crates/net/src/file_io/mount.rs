@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::fs::FileType;
-use tokio::sync::Semaphore;
 
 use crate::limits::{
     BLOCKING_CALLS_PER_MOUNT_MAX, INLINE_WRITE_AWAY_MAX, INLINE_WRITE_AWAY_MIN, INLINE_WRITE_STALL,
     INLINE_WRITES_WATCHED, MOUNTS_MAX, RING_OPS_PER_MOUNT_MAX,
 };
+use crate::permits::Permits;
 
 /// The result of trying a call on a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +82,8 @@ pub struct Mount {
     ever_away: AtomicBool,
     /// Number of writes on the core that are still watched closely.
     suspicion: AtomicU32,
-    pub(super) ring_ops: Arc<Semaphore>,
-    pub(super) blocking_calls: Arc<Semaphore>,
+    pub(super) ring_ops: Permits,
+    pub(super) blocking_calls: Permits,
     counters: Counters,
 }
 
@@ -171,10 +171,16 @@ impl Mount {
             away: Mutex::new(None),
             ever_away: AtomicBool::new(false),
             suspicion: AtomicU32::new(0),
-            ring_ops: Arc::new(Semaphore::new(RING_OPS_PER_MOUNT_MAX)),
-            blocking_calls: Arc::new(Semaphore::new(BLOCKING_CALLS_PER_MOUNT_MAX)),
+            ring_ops: Permits::new(RING_OPS_PER_MOUNT_MAX),
+            blocking_calls: Permits::new(BLOCKING_CALLS_PER_MOUNT_MAX),
             counters: Counters::default(),
         }
+    }
+
+    /// A mount with the same facts to learn, and calls of its own.
+    #[cfg(test)]
+    pub(super) fn like(other: &Self) -> Self {
+        Self::new(other.device, other.magic)
     }
 
     /// Returns the kind of storage.

@@ -24,12 +24,13 @@ use io_uring::{IoUring, opcode, types};
 use slab::Slab;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 use crate::buffer::Buf;
 use crate::file_io::prepared_rings::RestrictedRing;
 use crate::file_io::{FileFd, SyncFailure};
 use crate::limits::{RING_FAREWELL, RING_OPS_MAX};
+use crate::permits::{Permit, Permits};
 
 /// Kernel workers for this ring's blocking operations (buffered writes, fsync). The default is four
 /// for each processor, and then one stalled disk could delay the fsyncs of all others.
@@ -49,7 +50,7 @@ struct Ring {
     ring: IoUring,
     eventfd: OwnedFd,
     slots: Slab<Slot>,
-    permits: Arc<Semaphore>,
+    permits: Permits,
     submit: Arc<Notify>,
     /// True if a driver task runs on a runtime of this thread.
     driven: bool,
@@ -71,7 +72,7 @@ struct Slot {
     /// Open until the operation has been submitted, when the kernel takes a reference of its own.
     _file: FileFd,
     /// Returned when the kernel has finished.
-    permits: Option<[OwnedSemaphorePermit; 2]>,
+    permits: Option<[Permit; 2]>,
     progress: Progress,
 }
 
@@ -137,7 +138,7 @@ pub(super) async fn read(
     mut buf: Buf,
     len: usize,
     flags: libc::c_int,
-    mount: OwnedSemaphorePermit,
+    mount: Permit,
 ) -> (Buf, io::Result<usize>) {
     let (target, count) = {
         let room = &mut buf.memory_mut()[..len];
@@ -177,7 +178,7 @@ pub(super) async fn write<B>(
     data: Box<B>,
     skip: usize,
     flags: libc::c_int,
-    mount: OwnedSemaphorePermit,
+    mount: Permit,
 ) -> (Option<Box<B>>, io::Result<usize>)
 where
     B: AsRef<[u8]> + Send + 'static,
@@ -204,7 +205,7 @@ pub(super) async fn sync(
     file: &FileFd,
     data_only: bool,
     failure: &SyncFailure,
-    mount: OwnedSemaphorePermit,
+    mount: Permit,
 ) -> io::Result<()> {
     let fd = types::Fd(file.as_fd().as_raw_fd());
     let mut entry = opcode::Fsync::new(fd);
@@ -237,15 +238,15 @@ async unsafe fn start(
     entry: io_uring::squeue::Entry,
     held: KernelBuffer,
     file: &FileFd,
-    mount: OwnedSemaphorePermit,
+    mount: Permit,
 ) -> Result<Op, (KernelBuffer, io::Error)> {
     let gone = || io::Error::other("this thread's io_uring is gone");
     let permits = RING.with_borrow(|state| match state {
-        State::Ready(ring) => Some(Arc::clone(&ring.permits)),
+        State::Ready(ring) => Some(ring.permits.clone()),
         _ => None,
     });
     let Some(permits) = permits else { return Err((held, gone())) };
-    let Ok(permit) = permits.acquire_owned().await else { return Err((held, gone())) };
+    let permit = permits.take().await;
     let slot = Slot {
         held,
         _file: Arc::clone(file),
@@ -269,7 +270,7 @@ impl Ring {
             ring,
             eventfd,
             slots: Slab::new(),
-            permits: Arc::new(Semaphore::new(RING_OPS_MAX as usize)),
+            permits: Permits::new(RING_OPS_MAX as usize),
             submit: Arc::new(Notify::new()),
             driven: false,
         })

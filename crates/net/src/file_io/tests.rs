@@ -2,6 +2,7 @@ use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use super::*;
+use crate::permits::Permits;
 
 const ROADS: [RoadChoice; 4] = [
     RoadChoice { inline: true, ring: true },
@@ -245,7 +246,7 @@ async fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
     let (file, writer) = stalling_file();
     // Nothing is written to the pipe, so the read waits for ever.
     let waiting = {
-        let permit = permit(&file.mount.ring_ops).await.unwrap();
+        let permit = file.mount.ring_ops.take().await;
         let fd = Arc::clone(&file.fd);
         let mut buf = Buf::with_capacity(64 << 10);
         buf.reserve(64 << 10);
@@ -282,7 +283,7 @@ fn a_dying_thread_leaks_rather_than_frees() {
                 return None;
             }
             let (file, writer) = stalling_file();
-            let permit = permit(&file.mount.ring_ops).await.unwrap();
+            let permit = file.mount.ring_ops.take().await;
             let buf = Buf::with_capacity(4096);
             let read = ring::read(&file.fd, u64::MAX, buf, 4096, 0, permit);
             tokio::time::timeout(Duration::from_millis(10), read).await.unwrap_err();
@@ -333,16 +334,62 @@ async fn more_operations_than_slots_all_complete() {
 async fn a_stalled_mount_has_only_so_many_calls() {
     let (file, _raw) = disk_file(b"");
     let calls = crate::limits::BLOCKING_CALLS_PER_MOUNT_MAX;
-    let mount = Arc::new(Semaphore::new(calls));
+    let mount = Permits::new(calls);
     let mut held = Vec::new();
     for _ in 0..calls {
-        held.push(permit(&mount).await.unwrap());
+        held.push(mount.take().await);
     }
-    assert!(tokio::time::timeout(Duration::from_millis(5), permit(&mount)).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_millis(5), mount.take()).await.is_err());
     drop(held.pop());
-    assert!(tokio::time::timeout(Duration::from_secs(5), permit(&mount)).await.is_ok());
+    assert!(tokio::time::timeout(Duration::from_secs(5), mount.take()).await.is_ok());
     let size = file.run_blocking(|fd| Ok(rustix::fs::fstat(fd)?.st_size)).await.unwrap();
     assert_eq!(size, 0);
+}
+
+/// A file of a mount of its own, whose calls do not compete with those of other tests.
+fn alone_on_its_mount() -> File {
+    let (File { fd, mount, caching }, _raw) = disk_file(b"");
+    let mount = Arc::new(Mount::like(&mount));
+    File { fd, mount, caching }
+}
+
+/// Tests with calls that take long, as on a slow disk, that a call of another account begins when one
+/// of them has ended at the latest.
+#[tokio::test(flavor = "current_thread")]
+async fn a_slow_disk_serves_another_account_after_one_call() {
+    const SLOW: Duration = Duration::from_millis(20);
+    let (file, local) = (alone_on_its_mount(), tokio::task::LocalSet::new());
+    let [ann, bob] = [(); 2].map(|()| Arc::<crate::turns::Account>::default());
+    let ended = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let call = |account: &Arc<crate::turns::Account>| {
+        let (file, account, ended) = (file.clone(), Arc::clone(account), Arc::clone(&ended));
+        let slow = move |_: BorrowedFd<'_>| {
+            let before = ended.load(std::sync::atomic::Ordering::SeqCst);
+            std::thread::sleep(SLOW);
+            ended.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Ok(before)
+        };
+        let work = async move { file.run_blocking(slow).await.unwrap() };
+        let mut work = Box::pin(work);
+        tokio::task::spawn_local(std::future::poll_fn(move |cx| {
+            crate::accounts::for_account(Some(Arc::clone(&account)), || work.as_mut().poll(cx))
+        }))
+    };
+    local
+        .run_until(async {
+            let of_ann: Vec<_> = (0..500).map(|_| call(&ann)).collect();
+            tokio::time::sleep(3 * SLOW).await;
+            for _ in 0..5 {
+                let asked = ended.load(std::sync::atomic::Ordering::SeqCst);
+                let begun = call(&bob).await.unwrap();
+                // The threads end their calls together, and all of them may do so before bob's call
+                // asks how many have.
+                let turn = crate::limits::BLOCKING_CALLS_PER_MOUNT_MAX;
+                assert!(begun - asked <= 2 * turn, "{} calls before it", begun - asked);
+            }
+            of_ann.iter().for_each(tokio::task::JoinHandle::abort);
+        })
+        .await;
 }
 
 #[tokio::test]

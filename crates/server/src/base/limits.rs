@@ -641,8 +641,9 @@ pub const QUOTA_ENTRIES: usize = 1_024;
 /// Threads that sign, verify, seal and unseal large messages; one fewer than cores if that is less.
 pub const CRYPTO_THREADS: usize = 16;
 
-/// Messages that were given to them and are not done. Further ones wait in their connections.
-pub const CRYPTO_JOBS: usize = 64;
+/// Messages that were given to them and are not done, for each thread: one that it works on, and one for
+/// which it need not wait. Further ones wait in their connections, in turns by account.
+pub const CRYPTO_JOBS_PER_THREAD: usize = 2;
 
 /// Messages of one connection that are received before their turn, so that others check them, and
 /// replies that others protect, before no more requests are received.

@@ -40,7 +40,7 @@ async fn run(
     out: &mut Response,
 ) -> Outcome {
     let (permit, turns) = if row.off_core.closes() {
-        (pool.closing_permit().await?, Turns::not_needed())
+        (pool.closing_permit().await, Turns::not_needed())
     } else {
         let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
         // A CANCEL may end the request while it waits for the pool, because its handler has not yet

@@ -15,10 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use frevo_net::accounts;
 use frevo_net::file_io::{self, RoadChoice};
+use frevo_net::permits::{Permit as NetPermit, Permits as NetPermits};
 use frevo_wire::Status;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use crate::base::host;
@@ -26,7 +27,7 @@ use crate::base::limits::{
     BLOCKING_CLOSES, BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER, BLOCKING_THREADS,
     LONG_WORK_SPARES, LONG_WORK_USER_PART,
 };
-use crate::base::pools::permits::{UserPermit, UserPermits, acquire};
+use crate::base::pools::permits::{UserPermit, UserPermits};
 use crate::base::pools::threads::Threads;
 use crate::base::watchdog;
 
@@ -36,7 +37,7 @@ pub struct BlockingPool {
     requests: UserPermits,
     /// Closing has permits of its own: what waits for a lease to be given up must
     /// not keep the CLOSE out that gives it up.
-    closes: Arc<Semaphore>,
+    closes: NetPermits,
     /// The turns of long work; none where work waits rather than computes.
     turns: Option<Arc<UserPermits>>,
     /// Permits of single long calls; none where work waits rather than computes.
@@ -49,7 +50,7 @@ pub(crate) enum Permits {
     /// One of its user's permits.
     OfUser { _permit: UserPermit },
     /// One of the permits that are reserved for closing.
-    Closing { _permit: OwnedSemaphorePermit },
+    Closing { _permit: NetPermit },
 }
 
 /// The permits of a single long call.
@@ -66,7 +67,7 @@ thread_local! {
 impl Default for BlockingPool {
     fn default() -> Self {
         let requests = UserPermits::new(BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER);
-        let closes = Arc::new(Semaphore::new(BLOCKING_CLOSES));
+        let closes = NetPermits::new(BLOCKING_CLOSES);
         let threads = Arc::new(Threads::new("blocking", BLOCKING_THREADS, begin_thread));
         let carried_out = AtomicU64::new(0);
         Self { threads, requests, closes, turns: None, calls: None, carried_out }
@@ -119,12 +120,9 @@ impl BlockingPool {
         Ok(CallPermits { _of_calls: of_calls, _of_requests: self.permit(user).await? })
     }
 
-    /// Waits for a permit for a request that closes, of any user.
-    ///
-    /// # Errors
-    /// INSUFFICIENT_RESOURCES when the pool has ended.
-    pub(crate) async fn closing_permit(&self) -> Result<Permits, Status> {
-        Ok(Permits::Closing { _permit: acquire(&self.closes).await? })
+    /// Waits for a permit for a request that closes, in turns by account.
+    pub(crate) async fn closing_permit(&self) -> Permits {
+        Permits::Closing { _permit: self.closes.take().await }
     }
 
     /// Runs `job` on the next thread that is free, for the client that the calling thread works
@@ -134,8 +132,9 @@ impl BlockingPool {
     /// INSUFFICIENT_RESOURCES where there is no thread and none can be made.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Status> {
         self.carried_out.fetch_add(1, Ordering::Relaxed);
-        let client = watchdog::client();
-        let job = Box::new(move || watchdog::for_client(client, job));
+        let (client, account) = (watchdog::client(), accounts::current());
+        let job = move || watchdog::for_client(client, job);
+        let job = Box::new(move || accounts::for_account(account, job));
         self.threads.give(job).map_err(|_| Status::INSUFFICIENT_RESOURCES)
     }
 

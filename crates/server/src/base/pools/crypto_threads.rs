@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use frevo_net::permits::{Permit, Permits};
 use frevo_net::{cores, file_io};
 use frevo_proto::limits::CRYPTO_ELSEWHERE_BYTES_MIN;
 use frevo_proto::protection::{Algorithm, Pace, Site, Work};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::base::ambient::{Ambient, CryptoPlace};
 use crate::base::host;
-use crate::base::limits::{CRYPTO_JOBS, CRYPTO_LINED_UP, CRYPTO_THREADS};
-use crate::base::pools::permits::acquire;
+use crate::base::limits::{CRYPTO_JOBS_PER_THREAD, CRYPTO_LINED_UP, CRYPTO_THREADS};
 use crate::base::pools::threads::Threads;
 
 /// The place where a message is signed, verified, sealed or unsealed.
@@ -41,8 +41,8 @@ pub(crate) struct CryptoThreads {
     threads: Arc<Threads>,
     /// Threads at a time.
     most: usize,
-    /// Permits of messages that were given to the threads.
-    permits: Arc<Semaphore>,
+    /// Permits of messages that were given to the threads, in turns by account.
+    permits: Permits,
     /// The measured time of each algorithm.
     paces: [Pace; Algorithm::COUNT],
     carried_out: AtomicU64,
@@ -57,7 +57,7 @@ impl CryptoThreads {
             // that started it.
             threads: Arc::new(Threads::new("crypto", most, host::begin_thread)),
             most,
-            permits: Arc::new(Semaphore::new(CRYPTO_JOBS)),
+            permits: Permits::new(most * CRYPTO_JOBS_PER_THREAD),
             paces: std::array::from_fn(|_| Pace::new()),
             carried_out: AtomicU64::new(0),
         }
@@ -106,7 +106,8 @@ impl CryptoThreads {
 
     /// True if a thread, and a core for it, have nothing to do.
     fn is_free(&self) -> bool {
-        let busy = CRYPTO_JOBS.saturating_sub(self.permits.available_permits());
+        let jobs = self.most * CRYPTO_JOBS_PER_THREAD;
+        let busy = jobs.saturating_sub(self.permits.free());
         busy < self.most && cores::idle().is_none_or(|idle| busy < idle)
     }
 
@@ -160,16 +161,16 @@ impl CryptoThreads {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let begun = match Arc::clone(&self.permits).try_acquire_owned() {
-            Ok(permit) => Ok(self.give(permit, work)),
-            Err(_) => Err(work),
+        let begun = match self.permits.try_take() {
+            Some(permit) => Ok(self.give(permit, work)),
+            None => Err(work),
         };
         let threads = Arc::clone(self);
         async move {
             let answered = match begun {
                 Ok(answered) => answered,
                 Err(work) => {
-                    let permit = acquire(&threads.permits).await.ok()?;
+                    let permit = threads.permits.take().await;
                     threads.give(permit, work)
                 }
             };
@@ -180,7 +181,7 @@ impl CryptoThreads {
 
     fn give<T: Send + 'static>(
         &self,
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         self.carried_out.fetch_add(1, Ordering::Relaxed);
@@ -220,6 +221,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use frevo_crypto::Cipher;
+    use frevo_net::accounts::{self, Account};
     use frevo_proto::limits::CRYPTO_GAINS_BYTES_MIN;
 
     use super::*;
@@ -270,24 +272,59 @@ mod tests {
     fn as_many_are_given_as_there_are_permits_and_others_wait() {
         let threads = Arc::new(CryptoThreads::new(1));
         let (end, held) = hold(&threads);
-        let others: Vec<_> = (1..CRYPTO_JOBS).map(|at| threads.run(move || at)).collect();
-        assert_eq!(threads.carried_out(), CRYPTO_JOBS as u64);
-        let waiting = threads.run(|| CRYPTO_JOBS);
+        let others: Vec<_> =
+            (1..CRYPTO_JOBS_PER_THREAD).map(|at| threads.run(move || at)).collect();
+        assert_eq!(threads.carried_out(), CRYPTO_JOBS_PER_THREAD as u64);
+        let waiting = threads.run(|| CRYPTO_JOBS_PER_THREAD);
         let mut waiting = Box::pin(waiting);
         let cx = &mut Context::from_waker(Waker::noop());
         assert_eq!(waiting.as_mut().poll(cx), Poll::Pending);
-        assert_eq!(threads.carried_out(), CRYPTO_JOBS as u64, "it was not given");
+        assert_eq!(threads.carried_out(), CRYPTO_JOBS_PER_THREAD as u64, "it was not given");
         drop(end);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             held.await.unwrap();
-            assert_eq!(waiting.await, Some(CRYPTO_JOBS));
+            assert_eq!(waiting.await, Some(CRYPTO_JOBS_PER_THREAD));
             for (at, other) in others.into_iter().enumerate() {
                 assert_eq!(other.await, Some(at + 1));
             }
         });
-        assert_eq!(threads.carried_out(), CRYPTO_JOBS as u64 + 1);
-        assert_eq!(threads.permits.available_permits(), CRYPTO_JOBS);
+        assert_eq!(threads.carried_out(), CRYPTO_JOBS_PER_THREAD as u64 + 1);
+        assert_eq!(threads.permits.free(), CRYPTO_JOBS_PER_THREAD);
+    }
+
+    /// Tests that the message of another account waits for those that were given, however many of the
+    /// first one are in line.
+    #[test]
+    fn accounts_have_turns() {
+        let threads = Arc::new(CryptoThreads::new(2));
+        let accounts = [(); 2].map(|()| Arc::<Account>::default());
+        let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let local = tokio::task::LocalSet::new();
+        let (end, held) = hold(&threads);
+        let work = |of: usize| {
+            let (order, account) = (Arc::clone(&order), Arc::clone(&accounts[of]));
+            let threads = Arc::clone(&threads);
+            let mut done =
+                Box::pin(async move { threads.run(move || order.lock().push(of)).await });
+            local.spawn_local(std::future::poll_fn(move |cx| {
+                accounts::for_account(Some(Arc::clone(&account)), || done.as_mut().poll(cx))
+            }))
+        };
+        let all: Vec<_> = [0; 20].into_iter().chain([1, 1, 1]).map(work).collect();
+        runtime.block_on(local.run_until(async {
+            tokio::task::yield_now().await;
+            drop(end);
+            for one in all {
+                one.await.unwrap();
+            }
+            held.await.unwrap();
+        }));
+        let order = order.lock();
+        let first = order.iter().position(|of| *of == 1).unwrap();
+        assert!(first <= CRYPTO_JOBS_PER_THREAD, "{order:?}");
+        assert_eq!(order.len(), 23);
     }
 
     #[test]
@@ -299,7 +336,7 @@ mod tests {
             assert_eq!(lost.await, None);
             assert_eq!(threads.run(|| 7).await, Some(7));
         });
-        assert_eq!(threads.permits.available_permits(), CRYPTO_JOBS);
+        assert_eq!(threads.permits.free(), CRYPTO_JOBS_PER_THREAD);
     }
 
     #[test]
