@@ -1,19 +1,24 @@
 //! The memory that buffers of all connections hold: row R2 of the catalogue of
-//! faults, and what an authenticated client can do to others. One test: the
-//! count is the process's.
+//! faults, and what an authenticated client can do to others. One test runs at a
+//! time: the count is the process's.
 #![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
 
 #[path = "client/mod.rs"]
 mod client;
 
 use std::net::Ipv4Addr;
+use std::sync::Mutex;
+use std::time::Duration;
 
-use client::files::write_draft;
+use client::files::{read_draft, write_draft};
 use client::*;
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::budget::{self, Fullness};
 use frevo_server::{Limits, Reload};
 use frevo_wire::command::change_notify::{ChangeNotifyFlags, CompletionFilter, Request};
+
+/// Held by the test that runs.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// The credits that the answer to a request for 256 grants.
 async fn granted(peer: &mut Peer, mount: &Mount) -> u16 {
@@ -23,6 +28,7 @@ async fn granted(peer: &mut Peer, mount: &Mount) -> u16 {
 #[test]
 fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
     const LIMIT: usize = 64 << 20;
+    let _alone = ALONE.lock();
     in_world(async |world| {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         // A waiting request keeps only a part of its frame. With whole frames, 500 requests would
@@ -90,5 +96,80 @@ fn credits_shrink_as_memory_fills_and_nobody_new_comes_when_it_is_full() {
         assert!(budget::in_use() <= before + (2 << 20), "{} bytes", budget::in_use());
         assert!(granted(&mut peer, &mount).await > 1);
         assert!(world.connect_from(Ipv4Addr::LOCALHOST.into()).is_some());
+    });
+}
+
+/// Asks for 8 MiB several times, and takes no answer.
+async fn ask_for_much(peer: &mut Peer, mount: &Mount, file: FileId) {
+    for _ in 0..3 {
+        peer.send(vec![mount.put(read_draft(file, 0, 8 << 20))], mount.via()).await;
+    }
+}
+
+/// A client that has credits for large READs, with `f` open.
+async fn reader(world: &World, user: &str) -> (Peer, Mount, FileId) {
+    let (mut peer, mount) = world.session(user, &Offer::default()).await;
+    peer.asks = 512;
+    peer.expect_alive_in(&mount).await;
+    let file = peer.open_file(&mount, &Want::existing("f")).await;
+    (peer, mount, file)
+}
+
+/// The bytes of buffers, once they stay.
+async fn settled() -> usize {
+    let mut last = usize::MAX;
+    loop {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let now = budget::in_use();
+        if now == last {
+            return now;
+        }
+        last = now;
+    }
+}
+
+/// Tests that large READs of one account wait while the last quarter of the memory is left, that
+/// another account has it, and that they go on when there is room.
+#[test]
+fn r3_large_reads_of_one_account_leave_memory_to_others() {
+    const LIMIT: usize = 128 << 20;
+    /// A frame's buffer is a little longer than its data.
+    const READ: usize = (8 << 20) + 4096;
+    let _alone = ALONE.lock();
+    in_world(async |world| {
+        world.file("f", vec![7; 8 << 20]);
+        let limits = Limits { memory: LIMIT, ..Limits::default() };
+        world.embedded.reload(Reload::new().limits(limits));
+        // With scarce memory clients get few credits.
+        let (mut bob, mount, file) = reader(world, "bob").await;
+        let mut of_ann = Vec::new();
+        for _ in 0..12 {
+            of_ann.push(reader(world, "ann").await);
+        }
+        for (peer, mount, file) in &mut of_ann {
+            ask_for_much(peer, mount, *file).await;
+        }
+        let held = settled().await;
+        assert!(held <= LIMIT - LIMIT / 4, "{held} bytes for one account");
+        assert!(held > LIMIT / 2, "{held} bytes: it waits too early");
+        // It is another account's memory that is left.
+        for _ in 0..3 {
+            assert_eq!(bob.read(&mount, file, 0, 8 << 20).await.len(), 8 << 20);
+        }
+        assert!(budget::fullness() < Fullness::Dire);
+        drop(bob);
+        // The READs that wait are answered when their client takes answers.
+        for (peer, ..) in &mut of_ann {
+            for _ in 0..3 {
+                let reply = loop {
+                    let reply = peer.reply().await;
+                    if !reply.is_interim() {
+                        break reply;
+                    }
+                };
+                assert!(reply.message.len() > 8 << 20);
+            }
+            assert!(settled().await <= LIMIT - LIMIT / 4 + READ);
+        }
     });
 }

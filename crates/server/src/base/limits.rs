@@ -725,6 +725,14 @@ pub const LISTING_BYTES_PER_USER: usize = 64 << 20;
 pub const LISTING_BYTES_SHORT: usize = 64 << 10;
 
 /// Log lines about clients that one network may cause at once: 24 bits of an IPv4 address,
+/// The part of the memory that requests and replies of an account leave to accounts that have little, one
+/// nth. An account that has more than this part waits while all have the rest.
+pub const MEMORY_KEPT_PART: usize = 4;
+
+/// Bytes of requests and replies that an account has whatever others have: one large reply that is
+/// sent, and one that is built.
+pub const PASSING_BYTES_MIN: usize = 2 * MAX_IO as usize;
+
 /// 48 bits of an IPv6 address.
 pub const LINES_AT_ONCE_PER_NETWORK: u32 = 60;
 

@@ -65,7 +65,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let caching = data::demanded(open, request.flags.contains(ReadFlags::READ_UNBUFFERED));
     if let Some(ClientMemory { buffers, transform, .. }) = memory {
-        let bytes = copied(rq, file, &request, caching).await?;
+        let bytes = read(rq, file, &request, caching, out).await?;
         let count = u32::try_from(bytes.len()).unwrap_or(request.length);
         if count == 0 || count < request.minimum_count {
             return Err(Status::END_OF_FILE.into());
@@ -76,7 +76,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let payload = match direct(rq, file, &request)? {
         Some(payload) => payload,
-        None => Payload::Buf(copied(rq, file, &request, caching).await?),
+        None => Payload::Buf(read(rq, file, &request, caching, out).await?),
     };
     let count = u32::try_from(payload.len()).unwrap_or(request.length);
     if (count == 0 && request.length != 0) || count < request.minimum_count {
@@ -95,15 +95,19 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     Ok(Status::SUCCESS)
 }
 
-/// Reads the data into a buffer.
-fn copied(
+/// Reads into memory, which `out` charges to the account until it is sent.
+async fn read(
     rq: &Request<'_>,
     file: &FileOpen,
     request: &read::Request<'_>,
     caching: Caching,
-) -> impl Future<Output = Result<Buf, Status>> {
-    let permits = async move || rq.call_permits().await;
-    data::read(file, request.offset, request.length, caching, permits)
+    out: &mut Response,
+) -> Result<Buf, Status> {
+    let (holder, permits) = (rq.session()?.holder(), async move || rq.call_permits().await);
+    let (offset, length) = (request.offset, request.length);
+    let read = data::read(file, offset, length, caching, holder, permits).await?;
+    out.set_built(read.built);
+    Ok(read.buf)
 }
 
 /// The road without a copy, where it may be taken.

@@ -12,6 +12,7 @@ use frevo_wire::smbd::BufferDescriptor;
 
 use crate::base::limits::LONG_REPLY_BYTES;
 use crate::command::client_memory::DataTransform;
+use crate::objects::ledger::Built;
 use crate::objects::session::Session;
 
 // The space before a payload must hold all headers of a READ response: the frame's prefix, the
@@ -69,6 +70,8 @@ pub(crate) struct Response {
     /// Boxed: each request of a connection has room for this.
     remote_data: Option<Box<RemoteData>>,
     invalidates: Option<u32>,
+    /// The charge of the payload's memory, until it is in the send queue.
+    built: Option<Built>,
 }
 
 /// Ids that a handler has assigned. The header of the response and related requests use them.
@@ -98,11 +101,17 @@ impl Response {
         self.bytes.truncate(HEADER_LEN);
         self.payload = None;
         self.remote_data = None;
+        self.built = None;
     }
 
     /// Sets the data that goes into the client's memory.
     pub(crate) fn set_remote_data(&mut self, data: RemoteData) {
         self.remote_data = Some(Box::new(data));
+    }
+
+    /// Sets the charge of the memory that the response has.
+    pub(crate) fn set_built(&mut self, built: Option<Built>) {
+        self.built = built;
     }
 
     /// Takes the data that goes into the client's memory.
@@ -132,11 +141,15 @@ impl Response {
 
     /// True for a reply with so much in memory that protecting and sending it takes long.
     pub(crate) fn is_long(&self) -> bool {
-        let payload = match &self.payload {
+        self.payload_bytes().max(self.bytes.len()) >= LONG_REPLY_BYTES
+    }
+
+    /// Returns the bytes of the payload that are in memory.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        match &self.payload {
             Some(Payload::Buf(buf)) => buf.len(),
             Some(Payload::File { .. }) | None => 0,
-        };
-        payload.max(self.bytes.len()) >= LONG_REPLY_BYTES
+        }
     }
 
     /// Records the session that SESSION_SETUP has made or continues.

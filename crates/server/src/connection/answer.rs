@@ -223,6 +223,10 @@ impl Connection {
         };
         assembly.note_key(out);
         finish(&rq, found.counted);
+        if !place.last {
+            // Its data waits for the rest of the compound.
+            frame_bytes.change(frame_bytes.held().saturating_add(out.payload_bytes()));
+        }
         if out.is_long() {
             // Reading it took long, and so does sealing it.
             yield_if_due().await;

@@ -419,13 +419,18 @@ impl Connection {
     }
 
     /// True when there is no memory for more than what is under way here, or for a
-    /// holder that has much. Requests that wait for others are charged already.
+    /// holder that has much: the last quarter is for others. Requests that wait for others are charged already.
     fn is_short_of_memory(&self, fullness: Fullness, in_flight: usize) -> bool {
-        fullness == Fullness::Full
-            && (!self.outgoing.queue().is_empty()
-                || self.is_elsewhere()
-                || in_flight > self.waiting.borrow().len()
-                || self.tabs.is_large())
+        if fullness == Fullness::Ample {
+            return false;
+        }
+        if fullness != Fullness::Full {
+            return self.tabs.take_kept_memory();
+        }
+        !self.outgoing.queue().is_empty()
+            || self.is_elsewhere()
+            || in_flight > self.waiting.borrow().len()
+            || self.tabs.is_large()
     }
 
     /// False while there is no memory for a frame of this connection's holder, unless it is inside of
@@ -435,7 +440,12 @@ impl Connection {
             return true;
         }
         self.tally(held, in_flight);
-        is_inside || self.info.server.ledger.relieve() != Fullness::Full || !self.tabs.is_large()
+        is_inside
+            || match self.info.server.ledger.relieve() {
+                Fullness::Ample => true,
+                Fullness::Full => !self.tabs.is_large(),
+                Fullness::Scarce | Fullness::Dire => !self.tabs.take_kept_memory(),
+            }
     }
 
     /// Does what another core, or a request here, wants of the connection.

@@ -14,7 +14,9 @@ use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
 
 use crate::base::host;
+use crate::base::limits::LONG_REPLY_BYTES;
 use crate::base::pools::blocking_pool::CallPermits;
+use crate::objects::ledger::{Built, Holder};
 use crate::objects::open::{FileOpen, Open};
 use crate::shares::impersonation;
 use crate::shares::share::Share;
@@ -47,31 +49,59 @@ fn road(file: &FileOpen, caching: Caching) -> Option<Cow<'_, file_io::File>> {
     })
 }
 
-/// Reads up to `length` bytes into a buffer that has room for the headers in
-/// front; fewer bytes mean the end of the file. Data that is not read on a core waits for `permits`.
+/// Data that was read, and its charge: an account's replies count before their data is read.
+pub(crate) struct Read {
+    pub(crate) buf: Buf,
+    /// None for data that needed no wait, and soon counts as a reply of its connection.
+    pub(crate) built: Option<Built>,
+}
+
+/// Reads up to `length` bytes for `holder` into a buffer that has room for the headers in
+/// front; fewer bytes mean the end of the file. Waits for memory if the holder has much. Data that is
+/// not read on a core waits for `permits`.
 pub(crate) async fn read(
     file: &FileOpen,
     offset: u64,
     length: u32,
     caching: Caching,
+    holder: &Arc<Holder>,
     permits: impl AsyncFnOnce() -> Result<CallPermits, Status>,
-) -> Result<Buf, Status> {
+) -> Result<Read, Status> {
     let length = length as usize;
+    // The protection of a long reply waits for a turn, so that it is charged also without a disk.
+    let mut built =
+        if length >= LONG_REPLY_BYTES { Some(holder.build(length).await) } else { None };
     let mut buf = Buf::with_headroom(HEADROOM, length);
     if let Some(io) = road(file, caching) {
-        return io.read(offset, buf, length).await.map_err(|error| status(&error));
+        let is_done = io.try_read(offset, &mut buf, length).map_err(|error| status(&error))?;
+        if is_done {
+            return Ok(Read { buf, built });
+        }
+        if built.is_none() {
+            built = holder.try_build(length);
+        }
+        if built.is_none() {
+            // Others wait for memory already: this request waits without any.
+            drop(buf);
+            built = Some(holder.build(length).await);
+            buf = Buf::with_headroom(HEADROOM, length);
+        }
+        let (at, left) = (offset.saturating_add(buf.len() as u64), length - buf.len());
+        let read = io.read_rest(at, buf, left).await;
+        return Ok(Read { buf: read.map_err(|error| status(&error))?, built });
     }
     let room = buf.append_zeroed(length);
     let (read, gave_up) = briefly(|| file.node.read_at(offset, room));
-    match read {
+    let buf = match read {
         Err(_) if gave_up => {
-            Box::pin(read_beside(Arc::clone(&file.node), offset, buf, permits)).await
+            Box::pin(read_beside(Arc::clone(&file.node), offset, buf, permits)).await?
         }
         read => {
             buf.truncate(read.map_err(Fault::status)?);
-            Ok(buf)
+            buf
         }
-    }
+    };
+    Ok(Read { buf, built })
 }
 
 /// Makes a call of the file system for data, which may give up on a core. Returns true if it did.

@@ -27,9 +27,11 @@ use crate::base::limits::{LISTING_BYTES_PER_USER, RELIEF_PATIENCE, RELIEF_PAUSE}
 use crate::base::prefix::network;
 use crate::objects::notice::{ConnectionHandle, Notice};
 
+mod built;
 mod kind;
 mod tab;
 
+pub(crate) use built::Built;
 pub(crate) use kind::KINDS;
 pub use kind::Kind;
 use kind::LIMITS;
@@ -179,6 +181,7 @@ impl Ledger {
             registered: Arc::default(),
             turns: Arc::default(),
             host_places: Arc::default(),
+            line: built::Line::default(),
         });
         holders.insert(name, Arc::downgrade(&holder));
         holder
@@ -212,12 +215,12 @@ impl Ledger {
 
     /// Bytes of the cache.
     pub fn cached_bytes(&self) -> usize {
-        self.0.cache.get().map_or(0, |cache| (cache.bytes)())
+        self.0.cached_bytes()
     }
 
     /// Bytes that stay until a client lets go of them, and those of the cache.
     fn kept(&self) -> usize {
-        self.0.all.kept.load(Ordering::Relaxed).saturating_add(self.cached_bytes())
+        self.0.kept()
     }
 
     /// Sets how many bytes all holders may have.
@@ -253,11 +256,8 @@ impl Ledger {
             return true;
         }
         let limit = self.0.limit.load(Ordering::Relaxed).min(budget::limit());
-        let held = self.bytes();
-        let accounts = held.saturating_sub(self.0.of_networks.load(Ordering::Relaxed));
-        let held = held.saturating_add(self.cached_bytes());
-        let used = held.max(budget::in_use().saturating_add(self.kept()));
-        used.saturating_sub(accounts) < limit / 8
+        let accounts = self.bytes().saturating_sub(self.0.of_networks.load(Ordering::Relaxed));
+        self.0.used().saturating_sub(accounts) < limit / 8
     }
 
     /// True when the limit and the eighth beyond it are used up, by whomever.
@@ -337,6 +337,23 @@ impl Ledger {
     }
 }
 
+impl Books {
+    fn cached_bytes(&self) -> usize {
+        self.cache.get().map_or(0, |cache| (cache.bytes)())
+    }
+
+    /// See [`Ledger::kept`].
+    fn kept(&self) -> usize {
+        self.all.kept.load(Ordering::Relaxed).saturating_add(self.cached_bytes())
+    }
+
+    /// Bytes that are in use: those of the ledger, or of the process if buffers are not charged yet.
+    fn used(&self) -> usize {
+        let held = self.all.bytes().saturating_add(self.cached_bytes());
+        held.max(budget::in_use().saturating_add(self.kept()))
+    }
+}
+
 impl Sums {
     fn with_descriptors(&self) -> usize {
         let counts = [Kind::Connection, Kind::Open, Kind::Listing].map(|kind| self.count(kind));
@@ -362,6 +379,8 @@ pub struct Holder {
     /// Its places among the files and directories that are watched for changes by other programs,
     /// which have bounds of their own.
     pub host_places: Arc<frevo_store::HostPlaces>,
+    /// Its replies that wait for memory.
+    line: built::Line,
 }
 
 impl Holder {

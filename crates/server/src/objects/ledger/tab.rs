@@ -46,6 +46,11 @@ impl Tabs {
         self.holder.borrow().is_large()
     }
 
+    /// See [`Holder::takes_kept_memory`].
+    pub(crate) fn take_kept_memory(&self) -> bool {
+        self.holder.borrow().takes_kept_memory()
+    }
+
     /// Charges another holder from now on: an account has logged on.
     pub(crate) fn move_to(&self, holder: &Arc<Holder>) {
         let old = self.holder.replace(Arc::clone(holder));
