@@ -467,6 +467,14 @@ pub const CLOSING_TURN: Duration = Duration::from_millis(100);
 /// Time for which a request that finds no space waits for files that are being closed.
 pub const SPACE_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Time for which a query of the free space waits for deleted files of its account that are being
+/// closed: those who delete something see its space.
+pub const FREE_SPACE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Time for which the removal of a folder on a network or FUSE file system waits for removed files of
+/// its account that are being closed: they have names in it until then.
+pub const CLOSED_NAMES_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Bytes that a truncation beside the core cuts at first, and at least; further steps are as long as
 /// [`CUT_TIME`] allows.
 pub const CUT_BYTES: u64 = 1 << 20;
@@ -717,14 +725,6 @@ pub const WAITING_BYTES: usize = 512;
 /// charged anew.
 pub const TAB_STEP_BYTES: usize = 16 << 10;
 
-/// Bytes of requests and of replies that wait to be sent, of one account, beyond which its listings
-/// have short answers.
-pub const LISTING_BYTES_PER_USER: usize = 64 << 20;
-
-/// Bytes of such a short answer, where the client has room for more.
-pub const LISTING_BYTES_SHORT: usize = 64 << 10;
-
-/// Log lines about clients that one network may cause at once: 24 bits of an IPv4 address,
 /// The part of the memory that requests and replies of an account leave to accounts that have little, one
 /// nth. An account that has more than this part waits while all have the rest.
 pub const MEMORY_KEPT_PART: usize = 4;
@@ -733,6 +733,14 @@ pub const MEMORY_KEPT_PART: usize = 4;
 /// sent, and one that is built.
 pub const PASSING_BYTES_MIN: usize = 2 * MAX_IO as usize;
 
+/// Bytes of requests and of replies that wait to be sent, of one account, beyond which its listings
+/// have short answers.
+pub const LISTING_BYTES_PER_USER: usize = 64 << 20;
+
+/// Bytes of such a short answer, where the client has room for more.
+pub const LISTING_BYTES_SHORT: usize = 64 << 10;
+
+/// Log lines about clients that one network may cause at once: 24 bits of an IPv4 address,
 /// 48 bits of an IPv6 address.
 pub const LINES_AT_ONCE_PER_NETWORK: u32 = 60;
 

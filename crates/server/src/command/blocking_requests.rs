@@ -23,7 +23,7 @@ use crate::base::limits::CLOSED_ON_CORE;
 use crate::base::pools::blocking_pool::{BlockingPool, Turns};
 use crate::command::request::Request;
 use crate::command::response::Response;
-use crate::command::{self, Handler, OffCore, Row};
+use crate::command::{self, Handler, OffCore, Row, again};
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::open::{Open, OpenTarget};
@@ -93,8 +93,23 @@ async fn passed_on(rq: &Request<'_>, signals: &Signals) {
     std::future::pending().await
 }
 
-/// Runs the handler of a request, on the core or on a thread of a blocking pool.
-pub(crate) async fn dispatch(rq: &Request<'_>, row: &'static Row, out: &mut Response) -> Outcome {
+/// Runs the handler of a request, on the core or on a thread of a blocking pool; once more where files
+/// that were being closed were in its way.
+pub(crate) fn dispatch(
+    rq: &Request<'_>,
+    row: &'static Row,
+    out: &mut Response,
+) -> impl Future<Output = Outcome> {
+    attempt(rq, row, out, row.repeats)
+}
+
+/// Makes one attempt at a request, and another one if it `repeats`.
+pub(super) async fn attempt(
+    rq: &Request<'_>,
+    row: &'static Row,
+    out: &mut Response,
+    repeats: bool,
+) -> Outcome {
     if row.off_core == OffCore::Never {
         return pin!(command::dispatch(rq, row.handler, out)).await;
     }
@@ -104,18 +119,24 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: &'static Row, out: &mut Resp
             None => command::dispatch(rq, row.handler, out).await,
         };
     }
-    let pool = match pool_of(rq, row) {
-        Some(pool) => pool,
-        None => match pin!(on_core(rq, row, out)).await {
-            Some(outcome) => return outcome,
-            // A handler that would block the core thread for long returned None before changing
-            // anything, so it is run again on a blocking thread.
-            None => &rq.server().blocking_pool,
-        },
+    let pool = pool_of(rq, row);
+    let on_core = match pool {
+        Some(_) => None,
+        None => pin!(on_core(rq, row, out)).await,
     };
-    // The future is boxed, so that requests that run on the core thread need no memory for its
-    // state.
-    Box::pin(run(pool, rq, row, out)).await
+    let outcome = match on_core {
+        Some(outcome) => outcome,
+        // A handler that would block the core thread for long returned None before changing
+        // anything, so it is run again on a blocking thread. The future is boxed, so that requests
+        // that run on the core thread need no memory for its state.
+        None => Box::pin(run(pool.unwrap_or(&rq.server().blocking_pool), rq, row, out)).await,
+    };
+    match outcome {
+        Err(Refusal::Status(status)) if repeats && again::may_pass(rq, status) => {
+            again::again(rq, row, out, status).await
+        }
+        outcome => outcome,
+    }
 }
 
 /// Runs the handler on the core. None where the file system gave up on an operation that
@@ -135,13 +156,18 @@ async fn on_core(rq: &Request<'_>, row: &'static Row, out: &mut Response) -> Opt
         .await
     };
     if gave_up && outcome.is_err() {
-        if let (Some(id), Ok(session)) = (out.operation(), rq.session()) {
-            session.operations.take_back(id);
-        }
-        *out = Response::reusing(Vec::new());
+        start_over(rq, out);
         return None;
     }
     Some(outcome)
+}
+
+/// Prepares a request that has failed, and changed nothing, for another run of its handler.
+pub(super) fn start_over(rq: &Request<'_>, out: &mut Response) {
+    if let (Some(id), Ok(session)) = (out.operation(), rq.session()) {
+        session.operations.take_back(id);
+    }
+    *out = Response::reusing(Vec::new());
 }
 
 /// The blocking pool that a request has to go to.

@@ -27,6 +27,7 @@ pub(crate) mod tree_connect;
 pub(crate) mod tree_disconnect;
 pub(crate) mod write;
 
+pub(crate) mod again;
 #[doc(hidden)]
 pub(crate) mod audited;
 pub(crate) mod handled;

@@ -34,12 +34,13 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         return Err(Status::INVALID_PARAMETER.into());
     }
     rq.check_charge(length.max(u32::try_from(request.input.len()).unwrap_or(u32::MAX)))?;
-    fs::prepare(rq.open()?, &request).await;
+    let settled = fs::prepare(rq.open()?, &request).await;
     let mut output = Output::begin(out.bytes_mut(), length, rq.room);
     if request.info_type == InfoType::QUOTA {
         quota::query(rq, rq.open()?, &request, &mut output).await?;
     } else {
-        answer(rq.open()?, rq.dialect(), rq.shown, &request, &mut output)?;
+        let settled = settled.as_ref();
+        answer(rq.open()?, rq.dialect(), rq.shown, settled, &request, &mut output)?;
     }
     Ok(output.finish())
 }
@@ -48,12 +49,13 @@ fn answer(
     open: &Open,
     dialect: Dialect,
     shown: Option<&Shown>,
+    settled: Option<&fs::Settled>,
     request: &query_info::Request<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), Refusal> {
     match request.info_type {
         InfoType::FILE => file::query(open, dialect, shown, request, output),
-        InfoType::FILESYSTEM => Ok(fs::query(open, request.file_info_class, output)?),
+        InfoType::FILESYSTEM => Ok(fs::query(open, request.file_info_class, settled, output)?),
         InfoType::SECURITY => security::query(open, request.security_information(), output),
         _ => Err(Status::INVALID_PARAMETER.into()),
     }

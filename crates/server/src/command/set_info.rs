@@ -26,7 +26,6 @@ use self::writable::writable;
 use super::host_lists::Identities;
 use super::query_info::security;
 use crate::access::domain_names::DomainNames;
-use crate::base::pools::closer;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::command::spelling::Spelling;
@@ -77,16 +76,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         } else {
             None
         };
-        let known = known.as_deref();
-        let apply = || apply(open, &rq.server().files, &rq.server().domain_names, &request, known);
-        let mut applied = apply();
-        if applied == Err(Status::DISK_FULL)
-            && changed(open, open.file()?, None, &request) == Some(Change::Size)
-            && Box::pin(closer::has_freed()).await
-        {
-            rq.still_served()?;
-            applied = apply();
-        }
+        let (files, names) = (&rq.server().files, &rq.server().domain_names);
+        let applied = apply(open, files, names, &request, known.as_deref());
         if let (Some(kept), Err(_), false) = (&mut kept, &applied, has_cut) {
             kept.was_refused();
         }

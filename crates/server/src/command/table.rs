@@ -180,6 +180,9 @@ pub struct Row {
     pub off_core: OffCore,
     /// A handler that failed has changed nothing, and may run again.
     pub restarts: bool,
+    /// A handler that found no space has changed nothing that a second run does not change too: it runs
+    /// again once files that are being closed have given their space back.
+    pub repeats: bool,
     /// Bytes of a message from which the request is long work.
     pub long_from_bytes: usize,
     /// The message may be longer than 68 KiB where enough credits pay for it. The
@@ -218,6 +221,7 @@ const fn bare(handler: Handler, counted: CountedAs, refusals: Refusals) -> Row {
         waits: Waits::Never,
         off_core: OffCore::Never,
         restarts: false,
+        repeats: false,
         long_from_bytes: usize::MAX,
         carries_payload: false,
         kept_bytes: usize::MAX,
@@ -243,7 +247,8 @@ const fn tree(handler: Handler, counted: CountedAs, refusals: Refusals) -> Row {
 
 /// Makes the row of a command in a tree connect whose I/O may be slow.
 const fn slow(handler: Handler, counted: CountedAs, refusals: Refusals) -> Row {
-    Row { waits: Waits::Slow, off_core: OffCore::Asks, ..tree(handler, counted, refusals) }
+    let tree = tree(handler, counted, refusals);
+    Row { waits: Waits::Slow, off_core: OffCore::Asks, repeats: true, ..tree }
 }
 
 /// Makes the row of a slow command whose message has a payload.
@@ -285,6 +290,7 @@ static TREE_CONNECT: Row = Row {
 static TREE_DISCONNECT: Row = Row {
     ends: Ends::TreeConnect,
     off_core: OffCore::Ends,
+    repeats: false,
     ..slow(Handler::TreeDisconnect, OTHER, Unrecorded)
 };
 
@@ -301,11 +307,17 @@ static CLOSE: Row = Row {
     when_expired: true,
     ends: Ends::Open,
     off_core: OffCore::Closes,
+    // The Open is closed, also where its file could not be deleted.
+    repeats: false,
     ..slow(Handler::Close, Timed(Class::Close), Unrecorded)
 };
 
-static FLUSH: Row =
-    Row { file_id: Needed(72), ..slow(Handler::Flush, Timed(Class::Flush), Unrecorded) };
+static FLUSH: Row = Row {
+    file_id: Needed(72),
+    // A second sync says nothing of the data that the first one has lost.
+    repeats: false,
+    ..slow(Handler::Flush, Timed(Class::Flush), Unrecorded)
+};
 
 static READ: Row = Row {
     file_id: Needed(80),
@@ -319,6 +331,8 @@ static READ: Row = Row {
 static WRITE: Row = Row {
     file_id: Needed(80),
     off_core: OffCore::Writes,
+    // The handler repeats the call alone: data that came by RDMA is there once.
+    repeats: false,
     ..payload(Handler::Write, Timed(Class::Write), Refusals::Write)
 };
 
@@ -419,6 +433,8 @@ mod tests {
             // object's other requests.
             assert!(row.ends == Ends::Nothing || row.waits == Waits::Slow, "{number}");
             assert!(row.ends == Ends::Nothing || row.off_core.closes(), "{number}");
+            assert!(row.ends == Ends::Nothing || !row.repeats, "{number}");
+            assert!(!row.restarts || row.repeats, "{number}");
             // A tree connect is looked up in its session, and an Open in its tree connect, so the
             // row must ask for each of them.
             assert!(!row.tree || row.session, "{number}");

@@ -1,6 +1,6 @@
 //! Opens: MS-SMB2 3.3.1.10, the server's side of an open file or pipe.
 
-mod closing;
+pub(crate) mod closing;
 mod deletion;
 mod vanishing;
 

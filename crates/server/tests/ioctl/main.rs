@@ -9,6 +9,7 @@ mod calls;
 mod copies;
 mod extents;
 mod facts;
+mod full_disk;
 mod layout;
 mod leases;
 mod manage;

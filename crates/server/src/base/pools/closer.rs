@@ -25,7 +25,7 @@ static CLOSER: LazyLock<Arc<Closer>> = LazyLock::new(|| Arc::new(Closer::new()))
 
 /// Closes something on another thread, behind what `owner` has closed before. Owners are told apart by
 /// their numbers.
-pub(crate) fn close(owner: usize, job: Job) {
+pub fn close(owner: usize, job: Job) {
     CLOSER.close(owner, job);
 }
 
@@ -38,6 +38,34 @@ pub(crate) fn waiting(owner: usize) -> usize {
 /// Returns true if the call may find some now: a deletion that was answered has given its space back.
 pub(crate) async fn has_freed() -> bool {
     CLOSER.has_freed().await
+}
+
+/// Waits until what `owner` has closed so far is closed, for `patience` at most. Returns true if
+/// something was to be closed.
+pub(crate) async fn has_closed(owner: usize, patience: Duration) -> bool {
+    CLOSER.has_closed(owner, patience).await
+}
+
+/// Like [`has_closed`], on a thread that may block.
+pub(crate) fn has_closed_blocking(owner: usize, patience: Duration) -> bool {
+    CLOSER.has_closed_blocking(owner, patience)
+}
+
+/// Notes a close of `owner` on a thread of others, until the result is dropped.
+pub(crate) fn note(owner: usize) -> Noted {
+    Noted { number: CLOSER.lanes.lock().number(owner), owner }
+}
+
+/// A close that others carry out.
+pub(crate) struct Noted {
+    number: u64,
+    owner: usize,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        CLOSER.lanes.lock().ends(self.owner, self.number);
+    }
 }
 
 struct Closer {
@@ -72,6 +100,8 @@ struct Taken {
 #[derive(Default)]
 struct Lane {
     jobs: VecDeque<Numbered>,
+    /// The closes that have not ended, also those on threads of others.
+    outstanding: BTreeSet<u64>,
     /// One of them has begun, or waits for its turn.
     is_under_way: bool,
 }
@@ -80,6 +110,30 @@ impl Closer {
     fn new() -> Self {
         let threads = Threads::new("closing", CLOSING_THREADS, host::begin_thread);
         Self { lanes: Mutex::default(), threads: Arc::new(threads) }
+    }
+
+    async fn has_closed(&self, owner: usize, patience: Duration) -> bool {
+        let given = self.lanes.lock().next;
+        if self.lanes.lock().are_closed(owner, given) {
+            return false;
+        }
+        let until = Instant::now() + patience;
+        while !self.lanes.lock().are_closed(owner, given) && Instant::now() < until {
+            sleep(SPACE_PAUSE).await;
+        }
+        true
+    }
+
+    fn has_closed_blocking(&self, owner: usize, patience: Duration) -> bool {
+        let given = self.lanes.lock().next;
+        if self.lanes.lock().are_closed(owner, given) {
+            return false;
+        }
+        let until = Instant::now() + patience;
+        while !self.lanes.lock().are_closed(owner, given) && Instant::now() < until {
+            std::thread::sleep(SPACE_PAUSE);
+        }
+        true
     }
 
     async fn has_freed(&self) -> bool {
@@ -98,9 +152,7 @@ impl Closer {
     fn close(self: &Arc<Self>, owner: usize, job: Job) {
         {
             let mut lanes = self.lanes.lock();
-            let number = lanes.next;
-            lanes.next = number.wrapping_add(1);
-            lanes.outstanding.insert(number);
+            let number = lanes.number(owner);
             let lane = lanes.of_owners.entry(owner).or_default();
             lane.jobs.push_back(Numbered { number, job });
             if std::mem::replace(&mut lane.is_under_way, true) {
@@ -123,13 +175,39 @@ impl Closer {
             // A close that panics does not affect others.
             let _ = panics::contained(job);
             let mut lanes = self.lanes.lock();
-            lanes.outstanding.remove(&number);
             lanes.end(owner);
+            lanes.ends(owner, number);
         }
     }
 }
 
 impl Lanes {
+    /// Numbers a close that begins or waits.
+    fn number(&mut self, owner: usize) -> u64 {
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        self.outstanding.insert(number);
+        self.of_owners.entry(owner).or_default().outstanding.insert(number);
+        number
+    }
+
+    /// Notes the end of a close.
+    fn ends(&mut self, owner: usize, number: u64) {
+        self.outstanding.remove(&number);
+        if let Some(lane) = self.of_owners.get_mut(&owner) {
+            lane.outstanding.remove(&number);
+            if lane.outstanding.is_empty() && !lane.is_under_way {
+                self.of_owners.remove(&owner);
+            }
+        }
+    }
+
+    /// True if the closes of `owner` before the number `given` have ended.
+    fn are_closed(&self, owner: usize, given: u64) -> bool {
+        let first = self.of_owners.get(&owner).and_then(|lane| lane.outstanding.first());
+        first.is_none_or(|first| *first >= given)
+    }
+
     /// Takes the first close of the owner whose turn it is.
     fn take(&mut self) -> Option<Taken> {
         let owner = self.turns.pop_front()?;
@@ -139,11 +217,10 @@ impl Lanes {
 
     /// Gives the owner another turn behind the others, if it has more to close.
     fn end(&mut self, owner: usize) {
-        let has_more = self.of_owners.get(&owner).is_some_and(|lane| !lane.jobs.is_empty());
-        if has_more {
+        let Some(lane) = self.of_owners.get_mut(&owner) else { return };
+        lane.is_under_way = !lane.jobs.is_empty();
+        if lane.is_under_way {
             self.turns.push_back(owner);
-        } else {
-            self.of_owners.remove(&owner);
         }
     }
 }
@@ -201,6 +278,29 @@ mod tests {
         drop(end);
         assert!(waiting.await.unwrap());
         assert!(!closer.has_freed().await);
+    }
+
+    /// Tests that a query waits for the closes of its own account, those on threads of others among
+    /// them, and for a limited time.
+    #[tokio::test(start_paused = true)]
+    async fn an_account_waits_for_its_own_closes() {
+        let patience = Duration::from_secs(2);
+        let (own, other) = (usize::MAX - 1, usize::MAX - 2);
+        let of_other = note(other);
+        assert!(!has_closed(own, patience).await, "nothing of its own");
+        let noted = note(own);
+        let waiting = tokio::spawn(has_closed(own, patience));
+        sleep(Duration::from_secs(1)).await;
+        assert!(!waiting.is_finished());
+        drop(noted);
+        assert!(waiting.await.unwrap());
+        let hangs = note(own);
+        let began = Instant::now();
+        assert!(has_closed(own, patience).await);
+        assert!(began.elapsed() < patience + 2 * SPACE_PAUSE, "{:?}", began.elapsed());
+        drop((hangs, of_other));
+        let lanes = CLOSER.lanes.lock();
+        assert!([own, other].iter().all(|owner| !lanes.of_owners.contains_key(owner)));
     }
 
     /// Tests that a panic of one close ends neither the thread nor the owner's turns.

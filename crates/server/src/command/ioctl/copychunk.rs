@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use super::call::{Answer, Call, output};
 use super::copyfile;
 use crate::base::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
+use crate::base::pools::closer;
 use crate::objects::data;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::stable;
@@ -75,6 +76,21 @@ struct Progress {
 impl Progress {
     const fn failed(failure: Status) -> Self {
         Self { chunks: 0, chunk_bytes: 0, bytes: 0, failure: Some(failure) }
+    }
+
+    /// The progress with that of the rest, which began in the chunk where this one failed.
+    fn and(self, rest: Self) -> Self {
+        let of_first = if rest.chunks == 0 { self.chunk_bytes } else { 0 };
+        let chunk_bytes = match rest.failure {
+            None => 0,
+            Some(_) => of_first.saturating_add(rest.chunk_bytes),
+        };
+        Self {
+            chunks: self.chunks.saturating_add(rest.chunks),
+            chunk_bytes,
+            bytes: self.bytes.saturating_add(rest.bytes),
+            failure: rest.failure,
+        }
     }
 
     /// MS-SMB2 3.3.5.15.6.1: a failure says how far it came.
@@ -204,6 +220,7 @@ fn check_locks(
 }
 
 /// The source, target and chunks of a copy.
+#[derive(Clone)]
 struct Job {
     chunks: Vec<Chunk>,
     /// FILE_WRITE_DATA was granted, not just FILE_APPEND_DATA.
@@ -212,8 +229,25 @@ struct Job {
     max_size: u64,
 }
 
-/// Copies on another thread than the core's.
+/// Copies, and goes on behind a chunk that found no space once files that are being closed have given
+/// theirs back.
 async fn copy(
+    call: &Call<'_>,
+    job: Job,
+    source: &FileOpen,
+    target: &FileOpen,
+) -> Result<Progress, Status> {
+    let progress = attempt(call, job.clone(), source, target).await?;
+    if progress.failure != Some(Status::DISK_FULL) || !Box::pin(closer::has_freed()).await {
+        return Ok(progress);
+    }
+    call.rq.still_served()?;
+    let rest = job.behind(&progress);
+    Ok(progress.and(Box::pin(attempt(call, rest, source, target)).await?))
+}
+
+/// Copies on another thread than the core's.
+async fn attempt(
     call: &Call<'_>,
     job: Job,
     source: &FileOpen,
@@ -289,6 +323,20 @@ trait Pair {
 }
 
 impl Job {
+    /// The chunks that are left, the first one without what was copied of it.
+    fn behind(mut self, progress: &Progress) -> Self {
+        let done = (progress.chunks as usize).min(self.chunks.len());
+        drop(self.chunks.drain(..done));
+        if let Some(first) = self.chunks.first_mut() {
+            let copied = progress.chunk_bytes.min(first.length);
+            first.source_offset = first.source_offset.saturating_add(copied.into());
+            // A chunk for the end of the target goes on there.
+            first.target_offset = first.target_offset.saturating_add(copied.into());
+            first.length -= copied;
+        }
+        self
+    }
+
     fn run(&self, pair: &impl Pair) -> Progress {
         let mut progress = Progress::default();
         for chunk in &self.chunks {

@@ -13,6 +13,7 @@ use frevo_wire::command::ioctl::copychunk::Chunk;
 use super::call::Call;
 use super::copychunk::{Copied, copy_counted};
 use crate::base::limits::{COPY_CHUNK_BYTES, COPY_CHUNKS};
+use crate::base::pools::closer;
 use crate::objects::open::{FileOpen, Open};
 
 /// Copies `source` over `target`. Tells the bytes of its data, also of a copy that failed later.
@@ -51,7 +52,12 @@ pub(super) async fn copy(
             return Ok(Copied { failure: piece.failure, ..copied });
         }
     }
-    copied.failure = finish(call, source, target, size).await.err();
+    let mut finished = finish(call, source, target, size).await;
+    if finished == Err(Status::DISK_FULL) && Box::pin(closer::has_freed()).await {
+        call.rq.still_served()?;
+        finished = Box::pin(finish(call, source, target, size)).await;
+    }
+    copied.failure = finished.err();
     // An empty file gets ARCHIVE as well, because its attributes and streams were copied.
     target.set_archive();
     Ok(copied)

@@ -14,6 +14,8 @@ use frevo_wire::fscc::volume::{
 };
 
 use super::{Output, quota};
+use crate::base::limits::FREE_SPACE_PATIENCE;
+use crate::base::pools::closer;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::shares::impersonation;
 use crate::shares::posix;
@@ -46,14 +48,31 @@ pub(super) const fn min_size(class: FsInfoClass) -> Result<usize, Status> {
     })
 }
 
-/// Finds out what takes longer, off the core.
-pub(super) async fn prepare(open: &Open, request: &query_info::Request<'_>) {
+/// The space of a volume may be told: what takes longer was found out.
+#[derive(Debug)]
+pub(super) struct Settled(());
+
+/// Finds out what takes longer, off the core. None where nobody asks for space.
+pub(super) async fn prepare(open: &Open, request: &query_info::Request<'_>) -> Option<Settled> {
     let class = FsInfoClass(request.file_info_class);
     let asks = request.info_type == InfoType::FILESYSTEM
         && matches!(class, FsInfoClass::SIZE | FsInfoClass::FULL_SIZE | FsInfoClass::POSIX);
-    if asks {
-        count_backups(open).await;
+    if asks { Some(Box::pin(settle(open)).await) } else { None }
+}
+
+#[cfg(test)]
+impl Settled {
+    pub(super) const fn in_a_test() -> Self {
+        Self(())
     }
+}
+
+/// Waits for the deleted files of the account that are being closed, so that it sees their space, and
+/// counts backups.
+async fn settle(open: &Open) -> Settled {
+    closer::has_closed(open.closing_owner(), FREE_SPACE_PATIENCE).await;
+    count_backups(open).await;
+    Settled(())
 }
 
 /// Counts what backups take of a share that limits them.
@@ -66,13 +85,15 @@ async fn count_backups(open: &Open) {
 
 /// The space that a client has on the volume of an open file, with what takes longer to find out.
 pub(in crate::command) async fn volume_space(open: &Open) -> Result<Space, Status> {
-    count_backups(open).await;
-    space(open.file()?, &open.tree().share)
+    let settled = settle(open).await;
+    space(open.file()?, &open.tree().share, Some(&settled))
 }
 
 /// The space that a client has on the volume of the file (MS-FSA 2.1.5.13.3, 2.1.5.13.7:
 /// Open.File.Volume), which another file system may be mounted for below the share's root.
-fn space(file: &FileOpen, share: &Share) -> Result<Space, Status> {
+fn space(file: &FileOpen, share: &Share, settled: Option<&Settled>) -> Result<Space, Status> {
+    // `prepare` has settled it for all classes that ask.
+    let Settled(()) = settled.ok_or(Status::INTERNAL_ERROR)?;
     let space = match quota::space_below(file)? {
         Some(space) => space,
         None => quota::space(file, file.vfs.space().map_err(Fault::status)?)?,
@@ -81,7 +102,12 @@ fn space(file: &FileOpen, share: &Share) -> Result<Space, Status> {
 }
 
 /// Answers a query of the volume that `open` is on.
-pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(), Status> {
+pub(super) fn query(
+    open: &Open,
+    class: u8,
+    settled: Option<&Settled>,
+    output: &mut Output<'_>,
+) -> Result<(), Status> {
     let class = FsInfoClass(class);
     if class == FsInfoClass::POSIX && !open.is_posix() {
         return Err(Status::INVALID_INFO_CLASS);
@@ -112,8 +138,8 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
             label: share.name.as_str(),
         }
         .encode(w),
-        FsInfoClass::SIZE => size(&space(file, share)?).encode(w),
-        FsInfoClass::FULL_SIZE => full_size(&space(file, share)?).encode(w),
+        FsInfoClass::SIZE => size(&space(file, share, settled)?).encode(w),
+        FsInfoClass::FULL_SIZE => full_size(&space(file, share, settled)?).encode(w),
         FsInfoClass::DEVICE => device(read_only).encode(w),
         FsInfoClass::ATTRIBUTE => FsAttributeInformation {
             attributes: attributes(volume, read_only, has_exact_names(share))
@@ -126,7 +152,7 @@ pub(super) fn query(open: &Open, class: u8, output: &mut Output<'_>) -> Result<(
         FsInfoClass::OBJECT_ID => object_id(volume).encode(w),
         FsInfoClass::SECTOR_SIZE => sectors(volume).encode(w),
         FsInfoClass::POSIX => {
-            let space = space(file, share)?;
+            let space = space(file, share, settled)?;
             posix::file_system(&space, volume.serial).encode(w);
         }
         _ => return Err(Status::INVALID_INFO_CLASS),

@@ -28,7 +28,8 @@ const PLENTY: u32 = 4096;
 fn ask(open: &Open, dialect: Dialect, request: &Request<'_>) -> Result<(Status, Vec<u8>), Refusal> {
     let mut bytes = vec![0xAA; 64];
     let mut output = Output::begin(&mut bytes, request.output_buffer_length, 1 << 16);
-    answer(open, dialect, None, request, &mut output)?;
+    let settled = super::fs::Settled::in_a_test();
+    answer(open, dialect, None, Some(&settled), request, &mut output)?;
     let status = output.finish();
     let data = bytes.split_off(72);
     assert_eq!(bytes[64..], frevo_wire::command::output_head(data.len() as u32));

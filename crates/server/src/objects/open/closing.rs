@@ -40,6 +40,11 @@ impl Drop for Open {
 }
 
 impl Open {
+    /// The number by which the closer knows its account.
+    pub(crate) fn closing_owner(&self) -> usize {
+        owner_of(self.charge.get().map(Charge::holder))
+    }
+
     /// Returns a place for [`Self::close_replaced`]; None if the account has none left, or if all calls
     /// are made on this thread.
     pub(crate) fn closing_place(&self) -> Option<ClosingPlace> {
@@ -75,10 +80,14 @@ impl Open {
         let tree = self.tree();
         match tree.share.pool() {
             // A job that no thread can be made for is dropped here, and closes the file so.
-            Some(pool) => drop(pool.run(move || {
-                begin();
-                closing.close_alone(until);
-            })),
+            Some(pool) => {
+                let noted = closer::note(owner);
+                let _ = pool.run(move || {
+                    begin();
+                    closing.close_alone(until);
+                    drop(noted);
+                });
+            }
             None => closer::close(
                 owner,
                 Box::new(move || {
@@ -91,7 +100,7 @@ impl Open {
 }
 
 /// The number by which the closer knows an account.
-fn owner_of(holder: Option<&Arc<Holder>>) -> usize {
+pub(crate) fn owner_of(holder: Option<&Arc<Holder>>) -> usize {
     holder.map_or(0, |holder| Arc::as_ptr(holder).addr())
 }
 

@@ -11,7 +11,9 @@ use frevo_wire::dtyp::AccessMask;
 
 use super::{FileOpen, Open, OpenTarget};
 use crate::base::host::{freeing, is_long_to_free, long_patience, short_patience};
+use crate::base::limits::CLOSED_NAMES_PATIENCE;
 use crate::base::panics;
+use crate::base::pools::{blocking_pool, closer};
 
 /// The time that a search for a name may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +99,7 @@ impl Open {
                     Err(Fault::Busy)
                 }
             };
+            let remove = || self.unless_closes(remove);
             let ((removed, gave_up), bytes) = freeing(|| match patience {
                 Patience::Long => (long_patience(remove), false),
                 Patience::Short => short_patience(remove),
@@ -129,6 +132,19 @@ impl Open {
             self.tell_of_removal(file, files, by, attempted);
         }
         (!left.is_empty()).then_some(Deletion { cell, links: left, by })
+    }
+
+    /// Removes a name, once more if the folder may have been empty but for files that are being closed:
+    /// on network and FUSE file systems they have names (`.nfs*`, `.fuse_hidden*`) until then.
+    fn unless_closes(&self, remove: impl Fn() -> VfsResult<()>) -> VfsResult<()> {
+        let removed = remove();
+        let may_wait = removed == Err(Fault::NotEmpty)
+            && blocking_pool::is_here()
+            && self.tree().share.pool().is_some();
+        if may_wait && closer::has_closed_blocking(self.closing_owner(), CLOSED_NAMES_PATIENCE) {
+            return remove();
+        }
+        removed
     }
 
     /// Tells watches, leases and the client what has become of a name.
