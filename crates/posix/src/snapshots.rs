@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use frevo_store::snapshot::{Moment, Taken};
 use frevo_store::vfs::VfsResult;
-use frevo_store::{Fault, FileKey, Vfs};
+use frevo_store::{Fault, FileKey, HostPlace, HostPlaces, Observed, Vfs};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
@@ -56,7 +56,16 @@ struct Kept {
     taken: Moment,
     used: Instant,
     /// Open while this lasts.
-    _vfs: Arc<dyn Vfs>,
+    vfs: Arc<dyn Vfs>,
+    /// The place of the account that used it last.
+    place: HostPlace,
+}
+
+/// A snapshot that somebody asks for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) taken: Moment,
+    /// The places of the account that asks.
+    pub(crate) places: &'a Arc<HostPlaces>,
 }
 
 impl OpenSnapshots {
@@ -66,21 +75,60 @@ impl OpenSnapshots {
         self.all.get(&taken).filter(|known| known.key == key)?.vfs.upgrade()
     }
 
-    /// Keeps a snapshot open, which was used just now. Returns those that are kept no more.
-    fn keep(&mut self, taken: Moment, key: FileKey, vfs: &Arc<dyn Vfs>) -> Vec<Kept> {
+    /// Keeps a snapshot open, which was used just now, if its account may keep so many. Returns those
+    /// that are kept no more.
+    fn keep(&mut self, wanted: &Wanted<'_>, key: FileKey, vfs: &Arc<dyn Vfs>) -> Vec<Kept> {
+        let taken = wanted.taken;
         self.all.insert(taken, OpenSnapshot { key, vfs: Arc::downgrade(vfs) });
         let mut dropped = Vec::new();
         if let Some(at) = self.kept.iter().position(|kept| kept.taken == taken) {
-            dropped.extend(self.kept.remove(at));
+            let again = self.kept.remove(at);
+            let is_same =
+                |kept: &Kept| Arc::ptr_eq(&kept.vfs, vfs) && kept.place.is_of(wanted.places);
+            match again {
+                Some(kept) if is_same(&kept) => {
+                    self.kept.push_back(Kept { used: Instant::now(), ..kept });
+                    return dropped;
+                }
+                other => dropped.extend(other),
+            }
         }
-        self.kept.push_back(Kept { taken, used: Instant::now(), _vfs: Arc::clone(vfs) });
-        while self.kept.len() > KEPT_SNAPSHOTS {
-            dropped.extend(self.kept.pop_front());
+        let place = self.place_for(wanted.places, &mut dropped);
+        if let Some(place) = place {
+            let used = Instant::now();
+            self.kept.push_back(Kept { taken, used, vfs: Arc::clone(vfs), place });
         }
         if self.all.len() > 2 * KEPT_SNAPSHOTS {
             self.forget_closed();
         }
         dropped
+    }
+
+    /// Returns a place for a snapshot of an account. Without a free one its own least recently used
+    /// snapshot makes room; for an account that has few, that of an account with many, or the oldest.
+    fn place_for(
+        &mut self,
+        places: &Arc<HostPlaces>,
+        dropped: &mut Vec<Kept>,
+    ) -> Option<HostPlace> {
+        let take =
+            |kept: &VecDeque<Kept>| places.take(Observed::Snapshot, kept.len(), KEPT_SNAPSHOTS);
+        if let Some(place) = take(&self.kept) {
+            return Some(place);
+        }
+        let has_many = |places: &HostPlaces| places.count(Observed::Snapshot) >= KEPT_SNAPSHOTS / 4;
+        let goes = if has_many(places) {
+            self.kept.iter().position(|kept| kept.place.is_of(places))?
+        } else {
+            self.kept.iter().position(|kept| has_many(kept.place.places())).unwrap_or(0)
+        };
+        dropped.extend(self.kept.remove(goes));
+        let freed = dropped.last().filter(|kept| kept.place.is_of(places));
+        match freed {
+            // The place of its own that has just been freed; it is given back with `dropped`.
+            Some(_) => Some(places.retake(Observed::Snapshot)),
+            None => take(&self.kept),
+        }
     }
 
     /// Takes out the snapshots that nobody has used for a while.
@@ -235,9 +283,10 @@ impl Snapshots {
         &self,
         root: BorrowedFd<'_>,
         options: &PosixOptions,
-        taken: Moment,
+        wanted: &Wanted<'_>,
         begin: impl FnOnce(OwnedFd, PosixOptions, u64) -> std::io::Result<Arc<dyn Vfs>>,
     ) -> VfsResult<Arc<dyn Vfs>> {
+        let taken = wanted.taken;
         let folders = options.snapshots.as_ref().ok_or(Fault::NotFound)?;
         let folder = folders.open(root)?;
         let all = folders.find(folder.as_fd())?;
@@ -262,7 +311,7 @@ impl Snapshots {
         let mut open = self.open.lock();
         // Two threads may open it at one time: both use the first one's.
         let vfs = open.find(taken, key).unwrap_or(vfs);
-        let dropped = open.keep(taken, key, &vfs);
+        let dropped = open.keep(wanted, key, &vfs);
         let begins = !std::mem::replace(&mut open.is_looked_after, true);
         drop(open);
         // Snapshots are closed without the lock.
@@ -313,13 +362,16 @@ mod tests {
         let host = tempfile::tempdir().unwrap();
         let key = FileKey::of_file(1, 1);
         let mut open = OpenSnapshots::default();
+        // Four accounts with a quarter of the places each.
+        let places: [Arc<HostPlaces>; 4] = Default::default();
         let use_once = |second: u32, open: &mut OpenSnapshots| {
             let known = open.find(moment(second), key);
             let is_known = known.is_some();
             let vfs = known.unwrap_or_else(|| {
                 Arc::new(PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap())
             });
-            drop(open.keep(moment(second), key, &vfs));
+            let wanted = Wanted { taken: moment(second), places: &places[second as usize % 4] };
+            drop(open.keep(&wanted, key, &vfs));
             is_known
         };
         let most = u32::try_from(KEPT_SNAPSHOTS).unwrap();
@@ -328,9 +380,41 @@ mod tests {
         assert!(use_once(0, &mut open), "0 is the last one used now");
         assert!(!use_once(most, &mut open));
         assert!(use_once(0, &mut open));
-        assert!(!use_once(1, &mut open), "1 made room");
+        assert!(use_once(1, &mut open), "another account's");
+        assert!(!use_once(4, &mut open), "4 made room, the oldest one of its account");
         assert_eq!(open.kept.len(), KEPT_SNAPSHOTS);
         assert!(open.find(moment(0), FileKey::of_file(1, 2)).is_none(), "another folder");
+    }
+
+    /// Tests that one account leaves a quarter of the places to others, whose snapshots it does not close.
+    #[test]
+    fn an_account_leaves_kept_snapshots_to_others() {
+        let host = tempfile::tempdir().unwrap();
+        let key = FileKey::of_file(1, 1);
+        let mut open = OpenSnapshots::default();
+        let [ann, bob] = <[Arc<HostPlaces>; 2]>::default();
+        let use_once = |second: u32, places: &Arc<HostPlaces>, open: &mut OpenSnapshots| {
+            let vfs: Arc<dyn Vfs> =
+                Arc::new(PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap());
+            drop(open.keep(&Wanted { taken: moment(second), places }, key, &vfs));
+        };
+        let most = u32::try_from(KEPT_SNAPSHOTS).unwrap();
+        use_once(1_000, &bob, &mut open);
+        for second in 0..2 * most {
+            use_once(second, &ann, &mut open);
+        }
+        let count = |places: &Arc<HostPlaces>| places.count(Observed::Snapshot);
+        assert_eq!((count(&ann), count(&bob)), (KEPT_SNAPSHOTS * 3 / 4 - 1, 1));
+        assert!(open.find(moment(1_000), key).is_some(), "the other account's");
+        assert!(open.find(moment(2 * most - 1), key).is_some(), "its own latest");
+        assert!(open.find(moment(0), key).is_none(), "its own oldest made room");
+        for second in 1_001..1_000 + most {
+            use_once(second, &bob, &mut open);
+        }
+        assert_eq!(count(&bob), KEPT_SNAPSHOTS / 4);
+        assert_eq!(open.kept.len(), KEPT_SNAPSHOTS - 1, "one is left to accounts that have few");
+        open.kept.clear();
+        assert_eq!((count(&ann), count(&bob)), (0, 0));
     }
 
     /// Tests that a snapshot that nobody uses is closed in the end.
@@ -341,7 +425,8 @@ mod tests {
         let snapshots = Snapshots::default();
         let vfs: Arc<dyn Vfs> =
             Arc::new(PosixVfs::open_root(host.path(), PosixOptions::default()).unwrap());
-        drop(snapshots.open.lock().keep(moment(0), key, &vfs));
+        let wanted = Wanted { taken: moment(0), places: &Arc::default() };
+        drop(snapshots.open.lock().keep(&wanted, key, &vfs));
         snapshots.open.lock().is_looked_after = true;
         snapshots.begin_to_look_after();
         let weak = Arc::downgrade(&vfs);

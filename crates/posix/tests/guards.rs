@@ -4,6 +4,7 @@ mod common;
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
 
 use common::{Share, create, create_dir, either, how, name, read, share_with, write};
 use frevo_posix::{PosixOptions, PosixVfs};
@@ -64,7 +65,7 @@ fn snapshots_are_opened_by_their_time_alone() {
     assert_eq!(s.list("d"), [".snapshots"]);
     let moment = Moment::of_token(TOKEN).unwrap();
     assert_eq!(s.vfs.snapshots(&name("f")).unwrap(), [moment]);
-    let then = s.vfs.snapshot(moment).unwrap();
+    let then = s.vfs.snapshot(moment, &Arc::default()).unwrap();
     let old = then.open(&name("f"), &read()).unwrap();
     assert_eq!(common::content(&old.node), "before");
     assert_eq!(then.open(&name("f"), &write()).unwrap_err(), Fault::ReadOnly);

@@ -36,13 +36,13 @@ fn many_snapshots_are_not_searched_on_a_core() {
         let (s, taken) = snapshots(count);
         // On a core thread, opening a snapshot fails after STEPS_ON_CORE + 1 steps, and listing the
         // snapshots fails after STEPS_ON_CORE steps.
-        let opened = short(|| s.vfs.snapshot(taken[0]).map(drop));
+        let opened = short(|| s.vfs.snapshot(taken[0], &Arc::default()).map(drop));
         assert_eq!(opened.1, count > STEPS_ON_CORE + 1, "{count}");
         assert_eq!(opened.0.is_err(), opened.1, "{count}");
         let listed = short(|| s.vfs.snapshots(&Name::root()).map(|found| found.len()));
         assert_eq!(listed.1, count > STEPS_ON_CORE, "{count}");
         assert_eq!(listed.0.is_err(), listed.1, "{count}");
-        assert!(s.vfs.snapshot(taken[0]).is_ok());
+        assert!(s.vfs.snapshot(taken[0], &Arc::default()).is_ok());
         assert_eq!(s.vfs.snapshots(&Name::root()).unwrap().len(), count);
     }
 }

@@ -7,6 +7,7 @@ mod common;
 mod loops;
 
 use std::process::Command;
+use std::sync::Arc;
 
 use common::{content, name};
 use frevo_posix::{PosixOptions, PosixVfs};
@@ -35,7 +36,7 @@ fn subvolumes_are_snapshots() {
     let moment = Moment::of_token(token).unwrap();
     assert_eq!(vfs.snapshots(&Name::root()).unwrap(), [moment]);
     assert_eq!(vfs.snapshots(&name("none")).unwrap(), []);
-    let then = vfs.snapshot(moment).unwrap();
+    let then = vfs.snapshot(moment, &Arc::default()).unwrap();
     let old = then.open(&name("F"), &common::read()).unwrap();
     let new = vfs.open(&name("f"), &common::read()).unwrap();
     assert_eq!((content(&old.node), content(&new.node)), ("before".into(), "after".into()));
@@ -44,13 +45,10 @@ fn subvolumes_are_snapshots() {
     assert_ne!(old.stat.key.device, new.stat.key.device);
     assert_eq!(then.open(&name("f"), &common::write()).unwrap_err(), Fault::ReadOnly);
     // While the snapshot is in use, opening it once more must return the same object.
-    let again = vfs.snapshot(moment).unwrap();
-    assert!(std::ptr::eq(
-        std::sync::Arc::as_ptr(&then).cast::<()>(),
-        std::sync::Arc::as_ptr(&again).cast()
-    ));
+    let again = vfs.snapshot(moment, &Arc::default()).unwrap();
+    assert!(std::ptr::eq(Arc::as_ptr(&then).cast::<()>(), Arc::as_ptr(&again).cast()));
     btrfs(&["property", "set", "-ts", &to, "ro", "false"]);
     btrfs(&["subvolume", "delete", &to]);
-    assert_eq!(vfs.snapshot(moment).unwrap_err(), Fault::NotFound);
+    assert_eq!(vfs.snapshot(moment, &Arc::default()).unwrap_err(), Fault::NotFound);
     assert!(vfs.snapshots(&Name::root()).unwrap().is_empty());
 }

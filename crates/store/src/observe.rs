@@ -35,20 +35,23 @@ pub enum HostChange<'a> {
     Lost,
 }
 
-/// The kinds of objects that are observed, each with a limit of its own.
+/// The kinds of objects that the host keeps for an account, each with a limit of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Observed {
     /// A directory: the one that is watched, or one in its tree.
     Directory,
     /// Any other object.
     File,
+    /// A snapshot that stays open for a while after its last use.
+    Snapshot,
 }
 
-/// The places that one account has among all observed objects.
+/// The places that one account has among all observed objects, and among the snapshots that stay open.
 #[derive(Debug, Default)]
 pub struct HostPlaces {
     directories: AtomicUsize,
     files: AtomicUsize,
+    snapshots: AtomicUsize,
 }
 
 impl HostPlaces {
@@ -56,6 +59,7 @@ impl HostPlaces {
         match kind {
             Observed::Directory => &self.directories,
             Observed::File => &self.files,
+            Observed::Snapshot => &self.snapshots,
         }
     }
 
@@ -73,12 +77,32 @@ impl HostPlaces {
         if !is_free && (all >= room || self.count(kind) >= quarter) {
             return None;
         }
+        Some(self.retake(kind))
+    }
+
+    /// Takes a place in exchange for one of its own, which is dropped soon.
+    #[must_use]
+    pub fn retake(self: &Arc<Self>, kind: Observed) -> HostPlace {
         self.of(kind).fetch_add(1, Ordering::Relaxed);
-        Some(HostPlace { places: Arc::clone(self), kind })
+        HostPlace { places: Arc::clone(self), kind }
     }
 }
 
-/// A place among all observed objects, until it is dropped.
+impl HostPlace {
+    /// The places of its account.
+    #[must_use]
+    pub fn places(&self) -> &HostPlaces {
+        &self.places
+    }
+
+    /// True if `places` are those of its account.
+    #[must_use]
+    pub fn is_of(&self, places: &Arc<HostPlaces>) -> bool {
+        Arc::ptr_eq(&self.places, places)
+    }
+}
+
+/// A place among all these objects, until it is dropped.
 #[derive(Debug)]
 pub struct HostPlace {
     places: Arc<HostPlaces>,

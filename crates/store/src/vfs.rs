@@ -53,7 +53,7 @@ use core::any::Any;
 use core::fmt;
 
 use crate::name::{FolderId, Name};
-use crate::observe::{Observation, Observer};
+use crate::observe::{HostPlaces, Observation, Observer};
 use crate::snapshot::Moment;
 
 pub use change::{
@@ -210,9 +210,10 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
     }
 
     /// Returns the file system at the time of a snapshot, read-only; [`Fault::NotFound`] without a
-    /// snapshot of that second. Its file keys differ from all keys of this file system.
-    fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
-        let _ = taken;
+    /// snapshot of that second. Its file keys differ from all keys of this file system. If it stays
+    /// open after its last use, that takes one of the places of the account that asks.
+    fn snapshot(&self, taken: Moment, places: &Arc<HostPlaces>) -> VfsResult<Arc<dyn Vfs>> {
+        let _ = (taken, places);
         Err(Fault::NotFound)
     }
 

@@ -16,7 +16,7 @@ use frevo_store::vfs::{
     Existence, Kind, Node, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Space,
     UserQuota, Vfs, VfsResult, Volume,
 };
-use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
+use frevo_store::{Fault, FileKey, HostPlaces, Name, Observation, Observer, Stat};
 use frevo_wire::fscc::Pattern;
 use parking_lot::MutexGuard;
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Statx};
@@ -35,7 +35,7 @@ use crate::share::Share;
 use crate::share::reparse_way::Ways;
 use crate::share::streams::Table;
 use crate::share::walk::{Location, Respelled};
-use crate::snapshots::Snapshots;
+use crate::snapshots::{Snapshots, Wanted};
 use crate::stat;
 use crate::tunnels::Tunnels;
 use crate::xattr::DOSATTRIB;
@@ -548,11 +548,15 @@ impl Vfs for PosixVfs {
         Snapshots::of(self.share.root.as_fd(), folders, &path)
     }
 
-    fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
+    fn snapshot(&self, taken: Moment, places: &Arc<HostPlaces>) -> VfsResult<Arc<dyn Vfs>> {
         let share = &*self.share;
-        share.snapshots.at(share.root.as_fd(), &share.options, taken, |snapshot, options, mark| {
-            Ok(Arc::new(Self::of_root(snapshot, options, mark)?))
-        })
+        let wanted = Wanted { taken, places };
+        share.snapshots.at(
+            share.root.as_fd(),
+            &share.options,
+            &wanted,
+            |snapshot, options, mark| Ok(Arc::new(Self::of_root(snapshot, options, mark)?)),
+        )
     }
 
     fn shows_locks(&self) -> bool {

@@ -230,7 +230,7 @@ fn a_snapshot_is_not_watched() {
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("One"), "").unwrap();
     let vfs = PosixVfs::open_root(host.path(), options).unwrap();
-    let then = vfs.snapshot(Moment::of_token(token).unwrap()).unwrap();
+    let then = vfs.snapshot(Moment::of_token(token).unwrap(), &Arc::default()).unwrap();
     let any: &dyn Any = &*then;
     assert!(!any.downcast_ref::<PosixVfs>().unwrap().share.names.has_watches());
     assert!(vfs.share.names.has_watches());
@@ -246,7 +246,7 @@ fn a_snapshot_is_not_watched() {
     let weak = Arc::downgrade(&then);
     drop(then);
     assert!(weak.upgrade().is_some());
-    let again = vfs.snapshot(Moment::of_token(token).unwrap()).unwrap();
+    let again = vfs.snapshot(Moment::of_token(token).unwrap(), &Arc::default()).unwrap();
     assert_eq!(Arc::as_ptr(&again).addr(), address);
 }
 

@@ -122,7 +122,8 @@ fn choose(
     let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
     let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
     let text = Spelling::of(&tree.share, posix.is_some()).spell(text);
-    let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp)?;
+    let places = &rq.session()?.holder().host_places;
+    let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp, places)?;
     let is_past = !Arc::ptr_eq(&vfs, live);
     let (vfs, text) = quota::choose(vfs, text);
     let rules = if posix.is_some() { Rules::Posix } else { Rules::Windows };

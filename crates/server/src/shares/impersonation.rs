@@ -16,7 +16,7 @@ use frevo_store::vfs::{
     Node, ObjectId, ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement,
     Security, SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
 };
-use frevo_store::{Fault, FileKey, Name, Observation, Observer, Stat};
+use frevo_store::{Fault, FileKey, HostPlaces, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
 use frevo_wire::dtyp::FileTime;
 
@@ -250,9 +250,9 @@ impl Vfs for ActingVfs {
 
     /// A snapshot is opened once for all users, by the server; the rights of each user are
     /// checked at each use.
-    fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
+    fn snapshot(&self, taken: Moment, places: &Arc<HostPlaces>) -> VfsResult<Arc<dyn Vfs>> {
         let _server = host::as_server();
-        let inner = self.inner.snapshot(taken)?;
+        let inner = self.inner.snapshot(taken, places)?;
         Ok(Arc::new(Self { inner, whom: self.whom.clone() }))
     }
 

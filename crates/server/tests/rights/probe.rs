@@ -13,7 +13,7 @@ use frevo_store::vfs::{
     Node, ObjectId, ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement,
     Security, SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
 };
-use frevo_store::{FileKey, Name, Observation, Observer, Stat};
+use frevo_store::{FileKey, HostPlaces, Name, Observation, Observer, Stat};
 use frevo_wire::dtyp::FileTime;
 use parking_lot::{Condvar, Mutex};
 
@@ -218,9 +218,9 @@ impl Vfs for Probe {
         self.inner.snapshots(name)
     }
 
-    fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
+    fn snapshot(&self, taken: Moment, places: &Arc<HostPlaces>) -> VfsResult<Arc<dyn Vfs>> {
         self.seen.note("snapshot", Some(0));
-        self.inner.snapshot(taken)
+        self.inner.snapshot(taken, places)
     }
 
     fn shows_locks(&self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use frevo_store::name::{Name, Rules, parts};
 use frevo_store::snapshot::Moment;
-use frevo_store::{Fault, Vfs};
+use frevo_store::{Fault, HostPlaces, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions, Request};
 use frevo_wire::dtyp::{AccessMask, FileTime};
@@ -29,22 +29,29 @@ pub(super) fn choose<'a>(
     live: &Arc<dyn Vfs>,
     text: &'a str,
     timewarp: Option<FileTime>,
+    places: &Arc<HostPlaces>,
 ) -> Result<(Arc<dyn Vfs>, Cow<'a, str>), Status> {
     let found = token(text);
     let Some(time) = timewarp else {
         return match found {
-            Some((moment, rest)) if is_warped(live, text)? => Ok((snapshot(live, moment)?, rest)),
+            Some((moment, rest)) if is_warped(live, text)? => {
+                Ok((snapshot(live, moment, places)?, rest))
+            }
             _ => Ok((Arc::clone(live), Cow::Borrowed(text))),
         };
     };
     let moment = Moment::of(time).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
     // If the path and the create context both name a snapshot, it must be the same one.
     let rest = found.filter(|(same, _)| *same == moment).map(|(_, rest)| rest);
-    Ok((snapshot(live, moment)?, rest.unwrap_or(Cow::Borrowed(text))))
+    Ok((snapshot(live, moment, places)?, rest.unwrap_or(Cow::Borrowed(text))))
 }
 
-fn snapshot(live: &Arc<dyn Vfs>, moment: Moment) -> Result<Arc<dyn Vfs>, Status> {
-    live.snapshot(moment).map_err(|fault| match fault {
+fn snapshot(
+    live: &Arc<dyn Vfs>,
+    moment: Moment,
+    places: &Arc<HostPlaces>,
+) -> Result<Arc<dyn Vfs>, Status> {
+    live.snapshot(moment, places).map_err(|fault| match fault {
         Fault::PathNotFound | Fault::NotADirectory | Fault::PathNotDirectory => {
             Status::OBJECT_NAME_NOT_FOUND
         }

@@ -21,7 +21,7 @@ use frevo_store::vfs::{
     FileKey, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Space, Stat, UserQuota,
     VfsResult, Volume,
 };
-use frevo_store::{Fault, FolderId, Name, Node, Observation, Observer, Vfs};
+use frevo_store::{Fault, FolderId, HostPlaces, Name, Node, Observation, Observer, Vfs};
 use parking_lot::Mutex;
 
 use self::place::{FileSystem, Located, PlaceOpened, Unopened};
@@ -461,8 +461,8 @@ impl Vfs for ShareFolder {
         self.present()?.snapshots(name)
     }
 
-    fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
-        self.present()?.snapshot(taken)
+    fn snapshot(&self, taken: Moment, places: &Arc<HostPlaces>) -> VfsResult<Arc<dyn Vfs>> {
+        self.present()?.snapshot(taken, places)
     }
 
     fn shows_locks(&self) -> bool {

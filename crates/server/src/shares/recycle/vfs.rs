@@ -11,7 +11,7 @@ use frevo_store::vfs::{
     BasicChange, Existence, Kind, KindWanted, Node, OpenHow, Opened, Parent, QuotaLimits,
     QuotaState, Replacement, Space, Stat, UserQuota, VfsResult, Volume,
 };
-use frevo_store::{Fault, FileKey, Name, Observation, Observer, Vfs};
+use frevo_store::{Fault, FileKey, HostPlaces, Name, Observation, Observer, Vfs};
 use frevo_wire::fscc::eq_ignore_case;
 
 use super::RecycleBin;
@@ -428,9 +428,9 @@ impl Vfs for RecyclingVfs {
         self.inner.snapshots(name)
     }
 
-    fn snapshot(&self, taken: Moment) -> VfsResult<Arc<dyn Vfs>> {
+    fn snapshot(&self, taken: Moment, places: &Arc<HostPlaces>) -> VfsResult<Arc<dyn Vfs>> {
         Ok(Arc::new(Self {
-            inner: self.inner.snapshot(taken)?,
+            inner: self.inner.snapshot(taken, places)?,
             bin: Arc::clone(&self.bin),
             own: self.own.clone(),
             owner: self.owner,
