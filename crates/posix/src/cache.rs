@@ -267,7 +267,15 @@ impl NameCache {
         if !self.keeps_unwatched.load(Ordering::Relaxed) {
             return;
         }
-        let mut state = self.write();
+        // A core that cannot have the lock soon leaves the name out: the entry is made already, and the call
+        // cannot give up. The directory has another time now, and where times say nothing it is read
+        // before a name counts as absent.
+        let state = if patience::is_short() {
+            self.state.try_write_for(CACHE_PATIENCE)
+        } else {
+            Some(self.state.write())
+        };
+        let Some(mut state) = state.map(|state| self.writing(state)) else { return };
         if state.directories.get(&key).is_some_and(|known| known.trust.is_unwatched()) {
             state.update(key, Update::Insert(stored.into()));
             self.make_room(&mut state, 0, None);

@@ -591,6 +591,8 @@ fn a_core_does_not_wait_for_readers() {
     // Calls that go on without the lock have not given up, since they may change something.
     assert_eq!(patience::short(|| f.cache.watched(key).is_some()), (false, false));
     assert_eq!(patience::short(|| f.cache.missed(key, b"One")), ((), false));
+    f.cache.keeps_unwatched.store(true, Ordering::Relaxed);
+    assert_eq!(patience::short(|| f.cache.came(key, b"New")), ((), false));
     drop(held);
     // The notes that the call did not read are read by the next one.
     f.rename("One", "Two");
