@@ -30,3 +30,4 @@ mod rpc_peer;
 mod rpc_waits;
 mod seals;
 mod time;
+mod turns;

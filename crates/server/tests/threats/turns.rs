@@ -1,0 +1,117 @@
+//! R9: one account with many connections, through the whole server. Answers are counted, not
+//! milliseconds: the thread counts its work instead of time (`frevo_net::turns::simulate`), so that each
+//! run is like the last one.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use frevo_net::turns;
+use frevo_server::ambient::Host;
+use frevo_server::share::Share;
+use frevo_store::memory::{MemoryOptions, MemoryVfs};
+use frevo_store::vfs::{Existence, KindWanted, OpenHow};
+use frevo_store::{Name, Vfs};
+use frevo_wire::command::query_directory::QueryDirectoryFlags;
+use frevo_wire::dtyp::FileTime;
+use frevo_wire::fscc::FileInfoClass;
+
+use crate::client::files::{close_draft, file_id, read_draft};
+use crate::client::queries::list_draft;
+use crate::client::world::{Users, in_own_world, serving};
+use crate::client::*;
+
+/// Connections of the account that lists.
+const CONNECTIONS: usize = 64;
+/// Names of the folder that it lists: some slices of work.
+const NAMES: usize = 3_000;
+/// Files that the other account opens, reads and closes, one request after the other.
+const ROUNDS: usize = 20;
+
+fn full_folder() -> Arc<dyn Vfs> {
+    let vfs = MemoryVfs::new(MemoryOptions::default(), Arc::new(|| FileTime(1 << 57)));
+    let make = OpenHow { existence: Existence::MustNotExist, ..OpenHow::LOOK };
+    let folder = OpenHow { kind: KindWanted::Directory, ..make };
+    vfs.open(&Name::from_stored("many".into()), &folder).unwrap();
+    for number in 0..NAMES {
+        vfs.open(&Name::from_stored(format!("many\\file-{number}")), &make).unwrap();
+    }
+    Arc::new(vfs)
+}
+
+/// Lists again and again. Nothing is found.
+async fn list(mut peer: Peer, mount: Mount, folder: FileId, answers: Rc<Cell<usize>>) {
+    loop {
+        let (class, flags) = (FileInfoClass::DIRECTORY, QueryDirectoryFlags::RESTART_SCANS);
+        peer.on(&mount, list_draft(folder, class, flags, "*zzz*")).await;
+        answers.set(answers.get() + 1);
+    }
+}
+
+/// Returns how many answers ann's connections get while each of bob's requests is answered, where turns are
+/// given or not.
+fn answers_meanwhile(gives_turns: bool) -> Vec<usize> {
+    let counted = Rc::new(Cell::new(Vec::new()));
+    let share = Share::disk("data", full_folder());
+    let server = serving(settings(), [share], Arc::new(Users), Arc::new(Host));
+    let world = World::of(server, tempfile::tempdir().unwrap());
+    let counts = Rc::clone(&counted);
+    turns::simulate(true);
+    in_own_world(true, &world, async |world| {
+        if gives_turns {
+            // As a core does after each look for events.
+            tokio::task::spawn_local(async {
+                let never: std::convert::Infallible = poll_fn(|cx| turns::poll_give(cx)).await;
+                match never {}
+            });
+        }
+        let mut attackers = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+            let folder = peer.open_file(&mount, &Want::directory("many")).await;
+            attackers.push((peer, mount, folder));
+        }
+        let (mut bob, mount) = world.session("bob", &Offer::default()).await;
+        let file = bob.open_file(&mount, &Want::file("probe")).await;
+        bob.write(&mount, file, 0, &[7; 4096]).await;
+        let answers = Rc::new(Cell::new(0));
+        let listing = attackers.into_iter().map(|(peer, mount, folder)| {
+            tokio::task::spawn_local(list(peer, mount, folder, Rc::clone(&answers)))
+        });
+        let listing: Vec<_> = listing.collect();
+        while answers.get() < CONNECTIONS {
+            tokio::task::yield_now().await;
+        }
+        let mut counts_of_bob = Vec::new();
+        for _ in 0..ROUNDS {
+            answers.set(0);
+            let opened = bob.create(&mount, &Want::existing("probe")).await;
+            let file = file_id(opened.ok());
+            counts_of_bob.push(answers.get());
+            for draft in [read_draft(file, 0, 4096), close_draft(file)] {
+                answers.set(0);
+                bob.on(&mount, draft).await.ok();
+                counts_of_bob.push(answers.get());
+            }
+        }
+        listing.iter().for_each(tokio::task::JoinHandle::abort);
+        counts.set(counts_of_bob);
+    });
+    turns::simulate(false);
+    counted.take()
+}
+
+/// Tests that a request of another account waits for a slice of the attacker, which answers one listing at
+/// most, and not for a slice of each of its connections. Without turns it does.
+#[test]
+fn r9_one_account_lists_on_many_connections_and_others_wait_for_one_slice() {
+    let counts = answers_meanwhile(true);
+    println!("with turns: {counts:?}");
+    assert_eq!(counts.len(), 3 * ROUNDS);
+    assert!(counts.iter().all(|answers| *answers <= 4), "{counts:?}");
+    let without = answers_meanwhile(false);
+    println!("without: {without:?}");
+    let many = without.iter().filter(|answers| **answers >= CONNECTIONS / 4).count();
+    assert!(many > ROUNDS, "the attack is too weak to show anything: {without:?}");
+}
