@@ -24,8 +24,8 @@ use crate::client::*;
 
 /// Connections of the account that lists.
 const CONNECTIONS: usize = 64;
-/// Names of the folder that it lists: some slices of work.
-const NAMES: usize = 3_000;
+/// Names of the folder that it lists: most of a slice of work.
+const NAMES: usize = 100;
 /// Files that the other account opens, reads and closes, one request after the other.
 const ROUNDS: usize = 20;
 
