@@ -4,17 +4,19 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use frevo_net::turns;
+use frevo_net::transport::Stream;
+use frevo_net::{memory, turns, watchdog};
 use frevo_server::ambient::Host;
 use frevo_server::share::Share;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::vfs::{Existence, KindWanted, OpenHow};
 use frevo_store::{Name, Vfs};
 use frevo_wire::command::query_directory::QueryDirectoryFlags;
-use frevo_wire::dtyp::FileTime;
+use frevo_wire::dtyp::{FileTime, Guid};
 use frevo_wire::fscc::FileInfoClass;
 
 use crate::client::files::{close_draft, file_id, read_draft};
@@ -38,6 +40,21 @@ fn full_folder() -> Arc<dyn Vfs> {
         vfs.open(&Name::from_stored(format!("many\\file-{number}")), &make).unwrap();
     }
     Arc::new(vfs)
+}
+
+/// A client that has logged on. Each poll of its connection is measured, as on a core.
+async fn arrive(world: &World, user: &str, number: u8) -> (Peer, Mount) {
+    let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let (ours, theirs) = memory::pair(1 << 20, [at(50_000), at(445)]);
+    let mut connection = Box::pin(world.embedded.serve_connection(theirs).unwrap());
+    world.keep(tokio::task::spawn_local(poll_fn(move |cx| {
+        watchdog::measured(|| connection.as_mut().poll(cx)).0
+    })));
+    let mut peer = Peer::new(Stream::Memory(ours), Guid([number; 16]));
+    peer.negotiate(&Offer::default()).await;
+    let logon = peer.log_on(user).await;
+    let mount = peer.mount(&logon, "data").await;
+    (peer, mount)
 }
 
 /// Lists again and again. Nothing is found.
@@ -67,12 +84,12 @@ fn answers_meanwhile(gives_turns: bool) -> Vec<usize> {
             });
         }
         let mut attackers = Vec::new();
-        for _ in 0..CONNECTIONS {
-            let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for number in 1..=CONNECTIONS {
+            let (mut peer, mount) = arrive(world, "ann", number as u8).await;
             let folder = peer.open_file(&mount, &Want::directory("many")).await;
             attackers.push((peer, mount, folder));
         }
-        let (mut bob, mount) = world.session("bob", &Offer::default()).await;
+        let (mut bob, mount) = arrive(world, "bob", 0xBB).await;
         let file = bob.open_file(&mount, &Want::file("probe")).await;
         bob.write(&mount, file, 0, &[7; 4096]).await;
         let answers = Rc::new(Cell::new(0));
