@@ -37,7 +37,7 @@ const BOTH: u32 = 61_100;
 
 /// Runs a test on ext4 or whatever the folder for temporary files is on, and on tmpfs: `data` and
 /// `memory` are used as who logs on, `plain` as the server.
-fn acting(name: &str, test: impl AsyncFn(&World)) {
+fn acting(name: &str, test: &impl AsyncFn(&World)) {
     if let Err(why) = credentials::check() {
         println!("skipped: {name}: {why}");
         return;
@@ -63,7 +63,7 @@ fn acting(name: &str, test: impl AsyncFn(&World)) {
         let settings = Settings { id_map: map, ..settings() };
         let known = accounts(&[("ann", &["painters"]), ("bob", &[])]);
         let server = serving(settings, shares, known, Arc::new(TwoUsers));
-        in_own_world(false, &World::of(server, dir), &test);
+        in_own_world(false, &World::of(server, dir), test);
     }
 }
 
@@ -163,7 +163,7 @@ async fn make(peer: &mut Peer, mount: &Mount, want: &Want) {
 /// Whatever SID a user or group of the host has, the user gets what the list gives, and no more.
 #[test]
 fn a_list_lets_others_in() {
-    acting("a_list_lets_others_in", async |world| {
+    acting("a_list_lets_others_in", &async |world: &World| {
         let (mut ann, hers) = session(world, "ann").await;
         let (mut bob, his) = session(world, "bob").await;
         make(&mut ann, &hers, &Want::file("f")).await;
@@ -203,7 +203,7 @@ fn a_list_lets_others_in() {
 /// Changes on the host count from then on, and are shown.
 #[test]
 fn changes_on_the_host_are_seen() {
-    acting("changes_on_the_host_are_seen", async |world| {
+    acting("changes_on_the_host_are_seen", &async |world: &World| {
         let (mut ann, hers) = session(world, "ann").await;
         let (mut bob, his) = session(world, "bob").await;
         make(&mut ann, &hers, &Want::file("f")).await;
@@ -241,7 +241,7 @@ fn changes_on_the_host_are_seen() {
 /// A new file has the list of its folder, made over the network or on the host.
 #[test]
 fn new_files_inherit() {
-    acting("new_files_inherit", async |world| {
+    acting("new_files_inherit", &async |world: &World| {
         let (mut ann, hers) = session(world, "ann").await;
         let (mut bob, his) = session(world, "bob").await;
         make(&mut ann, &hers, &Want::directory("d")).await;
@@ -281,7 +281,7 @@ fn new_files_inherit() {
 /// Where the host cannot give the rights, the client is told, and nothing changes.
 #[test]
 fn a_list_without_effect_is_refused() {
-    acting("a_list_without_effect_is_refused", async |world| {
+    acting("a_list_without_effect_is_refused", &async |world: &World| {
         let (mut ann, hers) = session(world, "ann").await;
         make(&mut ann, &hers, &Want::file("f")).await;
         let strangers = [
@@ -336,7 +336,7 @@ fn a_list_without_effect_is_refused() {
 /// Lists of before, which were stored and had no effect, have one when they are set again.
 #[test]
 fn a_list_that_is_set_again_has_an_effect() {
-    acting("a_list_that_is_set_again_has_an_effect", async |world| {
+    acting("a_list_that_is_set_again_has_an_effect", &async |world: &World| {
         let (mut ann, hers) = session(world, "ann").await;
         let (mut bob, his) = session(world, "bob").await;
         make(&mut ann, &hers, &Want::file("f")).await;
@@ -354,7 +354,7 @@ fn a_list_that_is_set_again_has_an_effect() {
 /// The owner has what the list gives it, and sets attributes with an Open that may, as on Windows.
 #[test]
 fn the_owner_has_what_the_list_gives() {
-    acting("the_owner_has_what_the_list_gives", async |world| {
+    acting("the_owner_has_what_the_list_gives", &async |world: &World| {
         let (mut ann, hers) = session(world, "ann").await;
         make(&mut ann, &hers, &Want::file("f")).await;
         let file = ann.open_file(&hers, &Want::existing("f")).await;

@@ -305,7 +305,7 @@ fn of_mode(mode: u32) -> Vec<HostEntry> {
 }
 
 fn any_ace() -> impl Strategy<Value = Ace> {
-    let sids = vec![
+    let sids = [
         user(1),
         user(2),
         user(3),
@@ -320,7 +320,7 @@ fn any_ace() -> impl Strategy<Value = Ace> {
         Sid::LOCAL_SYSTEM,
         stranger(),
     ];
-    let masks = vec![
+    let masks = [
         ALL,
         READ,
         WRITE,
@@ -332,7 +332,7 @@ fn any_ace() -> impl Strategy<Value = Ace> {
         AccessMask::DELETE_CHILD,
         AccessMask::GENERIC_ALL,
     ];
-    let flags = vec![
+    let flags = [
         AceFlags::EMPTY,
         AceFlags::OBJECT_INHERIT,
         AceFlags::CONTAINER_INHERIT,
