@@ -91,6 +91,7 @@ impl World {
 
     /// A node begins to serve a share: nobody else may answer for it any more.
     pub(super) fn serve(&mut self, process: Process, share: &ShareName, epoch: Epoch) {
+        self.judge.serve(share, epoch);
         for node in 0..self.nodes.len() {
             let other = Process { node, start: self.nodes[node].start };
             if other == process {

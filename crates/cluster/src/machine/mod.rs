@@ -125,6 +125,8 @@ impl Machine {
     pub fn handle(&mut self, now: Moment, input: Input) {
         self.now = self.now.max(now);
         self.look_at_limit();
+        // An answer that comes after its time is given up, whatever it says: the world has gone on.
+        self.expire();
         match input {
             Input::Time => {}
             Input::Answer { id, answer } => self.on_answer(id, answer),
@@ -136,7 +138,6 @@ impl Machine {
             }
             Input::Load { share, epoch, ticket } => self.on_load(share, epoch, ticket),
         }
-        self.expire();
         let is_due = self.timer.is_some_and(|timer| timer <= self.now);
         if is_due {
             self.is_changed = true;
