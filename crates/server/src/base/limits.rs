@@ -700,6 +700,13 @@ pub const GIVE_BACK_BYTES: usize = 4 << 20;
 /// Looks after that one at which further free memory is given back, however little it is.
 pub const GIVE_BACK_LOOKS: u32 = 4;
 
+/// Looks after which free memory that nothing counts is given back under load, too.
+pub const GIVE_BACK_LOOKS_BUSY: u32 = 30;
+
+/// The part of the most processor time of a look, since memory was given back, at which the process
+/// counts as quiet: one in so many.
+pub const GIVE_BACK_QUIET_PART: u32 = 4;
+
 /// The part of the memory that the cores together keep as free buffers, one nth, unless
 /// configured otherwise.
 pub const POOL_SHARE: usize = 16;

@@ -1,25 +1,77 @@
 //! Gives the allocator's free memory back to the system after a burst.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use frevo_net::buffer::{self, budget};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::time::sleep;
 
-use crate::base::limits::{GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS};
+use crate::base::limits::{
+    GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS, GIVE_BACK_LOOKS_BUSY, GIVE_BACK_QUIET_PART,
+};
 use crate::objects::server::ServerState;
 
 /// Gives free memory back from time to time. It may take many milliseconds, so it is done beside the
 /// cores.
 pub(super) async fn give_back(server: Arc<ServerState>) {
+    let mut process = Process::begin();
     let mut looks = Looks::default();
     loop {
         sleep(GIVE_BACK_LOOK).await;
         let (ledger, cached) = (server.ledger.bytes(), server.ledger.cached_bytes());
         let used = ledger.saturating_add(cached).max(budget::in_use());
-        if looks.is_due(used, buffer::take_released()) {
+        let resident = process.resident();
+        let seen = Seen { used, released: buffer::take_released(), resident, work: process.work() };
+        if looks.is_due(seen) {
             let _ = tokio::task::spawn_blocking(buffer::release_free_memory).await;
+            looks.given_back(process.resident());
         }
     }
+}
+
+/// The memory and the processor time of this process, as the kernel counts them.
+struct Process {
+    /// `/proc/self/statm`; None where there is no `/proc`.
+    memory: Option<File>,
+    worked: Duration,
+}
+
+impl Process {
+    fn begin() -> Self {
+        Self { memory: File::open("/proc/self/statm").ok(), worked: Duration::ZERO }
+    }
+
+    /// Returns the resident bytes.
+    fn resident(&self) -> Option<usize> {
+        let mut text = [0; 128];
+        let count = self.memory.as_ref()?.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(text.get(..count)?).ok()?;
+        let pages: usize = text.split_whitespace().nth(1)?.parse().ok()?;
+        Some(pages.saturating_mul(rustix::param::page_size()))
+    }
+
+    /// Returns the processor time since the last call.
+    fn work(&mut self) -> Duration {
+        let now = clock_gettime(ClockId::ProcessCPUTime);
+        let now = Duration::try_from(now).unwrap_or_default();
+        now.saturating_sub(std::mem::replace(&mut self.worked, now))
+    }
+}
+
+/// What one look sees.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    /// Bytes that are known to be in use.
+    used: usize,
+    /// Bytes that pools have freed since the last look.
+    released: usize,
+    /// Bytes of the process, if the kernel tells them.
+    resident: Option<usize>,
+    /// Processor time since the last look.
+    work: Duration,
 }
 
 /// The memory in use at earlier looks.
@@ -34,12 +86,19 @@ struct Looks {
     /// Bytes that pools of buffers have freed since memory was given back. Nobody used them: they were
     /// not in `most` when they were freed.
     released: usize,
+    /// The bytes of the process when memory was last given back, and those that were in use then. None
+    /// before the first look.
+    after: Option<(usize, usize)>,
+    /// The most processor time of one look since then.
+    busiest: Duration,
+    /// The number of looks since then.
+    since: u32,
 }
 
 impl Looks {
-    /// Returns true if free memory is to be given back, where `used` bytes are in use and pools have
-    /// freed `released` bytes since the last look.
-    fn is_due(&mut self, used: usize, released: usize) -> bool {
+    /// Returns true if free memory is to be given back.
+    fn is_due(&mut self, seen: Seen) -> bool {
+        let Seen { used, released, .. } = seen;
         self.most = self.most.max(used);
         self.released = self.released.saturating_add(released);
         let is_much = self.most.saturating_sub(used) >= GIVE_BACK_BYTES;
@@ -47,12 +106,33 @@ impl Looks {
         let is_rest = self.left > 0 && (used < self.last || self.left == GIVE_BACK_LOOKS);
         self.left = if is_much { GIVE_BACK_LOOKS } else { self.left.saturating_sub(1) };
         self.last = used;
-        let is_due = is_much || is_rest || self.released >= GIVE_BACK_BYTES;
+        let is_due =
+            is_much || is_rest || self.released >= GIVE_BACK_BYTES || self.is_swollen(seen);
         if is_due {
             self.most = used;
             self.released = 0;
         }
         is_due
+    }
+
+    /// Returns true if the process has grown by more than what is in use, and does little now. Requests
+    /// take memory that nothing counts while they are carried out, and the allocator keeps it. To give
+    /// it back while they come would make them wait for the same memory again.
+    fn is_swollen(&mut self, seen: Seen) -> bool {
+        let Some(resident) = seen.resident else { return false };
+        self.since = self.since.saturating_add(1);
+        self.busiest = self.busiest.max(seen.work);
+        let (resident_after, used_after) = *self.after.get_or_insert((resident, seen.used));
+        let expected = resident_after.saturating_add(seen.used).saturating_sub(used_after);
+        let is_quiet = seen.work.saturating_mul(GIVE_BACK_QUIET_PART) <= self.busiest;
+        resident.saturating_sub(expected) >= GIVE_BACK_BYTES
+            && (is_quiet || self.since >= GIVE_BACK_LOOKS_BUSY)
+    }
+
+    /// Notes the bytes of the process after memory was given back.
+    fn given_back(&mut self, resident: Option<usize>) {
+        self.after = resident.map(|resident| (resident, self.last));
+        (self.busiest, self.since) = (Duration::ZERO, 0);
     }
 }
 
@@ -62,29 +142,70 @@ mod tests {
 
     const MUCH: usize = GIVE_BACK_BYTES;
 
+    /// A look that sees only what is counted.
+    fn counted(used: usize, released: usize) -> Seen {
+        Seen { used, released, ..Seen::default() }
+    }
+
+    fn with_process(used: usize, resident: usize, work_ms: u64) -> Seen {
+        let work = Duration::from_millis(work_ms);
+        Seen { used, resident: Some(resident), work, ..Seen::default() }
+    }
+
     /// Tests n - 1 and n bytes that are used no more, and the looks that follow.
     #[test]
     fn memory_of_a_burst_is_given_back_as_it_becomes_free() {
         let mut looks = Looks::default();
-        assert!(!looks.is_due(3 * MUCH, 0));
-        assert!(!looks.is_due(2 * MUCH + 1, 0));
-        assert!(looks.is_due(2 * MUCH, 0));
-        assert!(looks.is_due(2 * MUCH, 0), "the first look after it");
-        assert!(!looks.is_due(2 * MUCH, 0), "nothing became free");
-        assert!(looks.is_due(2 * MUCH - 1, 0), "a little became free");
-        assert!(!looks.is_due(2 * MUCH - 1, 0));
-        assert!(!looks.is_due(2 * MUCH - 2, 0), "the burst is over");
+        assert!(!looks.is_due(counted(3 * MUCH, 0)));
+        assert!(!looks.is_due(counted(2 * MUCH + 1, 0)));
+        assert!(looks.is_due(counted(2 * MUCH, 0)));
+        assert!(looks.is_due(counted(2 * MUCH, 0)), "the first look after it");
+        assert!(!looks.is_due(counted(2 * MUCH, 0)), "nothing became free");
+        assert!(looks.is_due(counted(2 * MUCH - 1, 0)), "a little became free");
+        assert!(!looks.is_due(counted(2 * MUCH - 1, 0)));
+        assert!(!looks.is_due(counted(2 * MUCH - 2, 0)), "the burst is over");
     }
 
     /// Tests n - 1 and n bytes that pools free long after they were used, in one look and in several.
     #[test]
     fn memory_that_pools_kept_is_given_back_too() {
         let mut looks = Looks::default();
-        assert!(!looks.is_due(0, MUCH - 1));
-        assert!(looks.is_due(0, 1));
-        assert!(!looks.is_due(0, MUCH - 1));
-        assert!(!looks.is_due(0, 0));
-        assert!(looks.is_due(0, MUCH));
-        assert!(!looks.is_due(0, 0));
+        assert!(!looks.is_due(counted(0, MUCH - 1)));
+        assert!(looks.is_due(counted(0, 1)));
+        assert!(!looks.is_due(counted(0, MUCH - 1)));
+        assert!(!looks.is_due(counted(0, 0)));
+        assert!(looks.is_due(counted(0, MUCH)));
+        assert!(!looks.is_due(counted(0, 0)));
+    }
+
+    /// Tests n - 1 and n bytes that nothing counts: they are given back when the process does little,
+    /// once.
+    #[test]
+    fn memory_that_nothing_counted_is_given_back_when_work_is_over() {
+        let mut looks = Looks::default();
+        assert!(!looks.is_due(with_process(0, 10 * MUCH, 0)));
+        assert!(!looks.is_due(with_process(0, 12 * MUCH, 800)), "requests come");
+        assert!(!looks.is_due(with_process(0, 12 * MUCH, 201)), "they still come");
+        assert!(!looks.is_due(with_process(0, 11 * MUCH - 1, 1)));
+        let (half, with_half) = (MUCH / 2, 11 * MUCH + MUCH / 2 - 1);
+        assert!(!looks.is_due(with_process(half, with_half, 1)), "some of it is in use");
+        assert!(looks.is_due(with_process(0, 12 * MUCH, 200)));
+        looks.given_back(Some(11 * MUCH));
+        for _ in 0..GIVE_BACK_LOOKS_BUSY {
+            assert!(!looks.is_due(with_process(0, 12 * MUCH - 1, 0)), "the rest stays");
+        }
+    }
+
+    /// Without a pause it is given back now and then.
+    #[test]
+    fn memory_that_nothing_counted_is_given_back_under_load_now_and_then() {
+        let mut looks = Looks::default();
+        let looks_until_due = |looks: &mut Looks| {
+            (1..).find(|_| looks.is_due(with_process(0, 20 * MUCH, 900))).unwrap()
+        };
+        assert!(!looks.is_due(with_process(0, 10 * MUCH, 900)));
+        assert_eq!(looks_until_due(&mut looks), GIVE_BACK_LOOKS_BUSY - 1);
+        looks.given_back(Some(10 * MUCH));
+        assert_eq!(looks_until_due(&mut looks), GIVE_BACK_LOOKS_BUSY);
     }
 }
