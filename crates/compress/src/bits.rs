@@ -76,6 +76,11 @@ impl<'a, 'i> BitReader<'a, 'i> {
         self.next >> 17
     }
 
+    /// True if the bits that were read ahead are zero.
+    pub(crate) const fn is_zero(&self) -> bool {
+        self.next == 0
+    }
+
     /// Takes `count` bits, at most 15. None of them are read after the end of the input.
     pub(crate) fn take(&mut self, count: u32) -> Result<u32, Malformed> {
         let taken = self.next.checked_shr(32u32.wrapping_sub(count)).unwrap_or(0);

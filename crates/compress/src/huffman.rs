@@ -160,25 +160,56 @@ impl Expander {
     /// If `input` is not LZ77+Huffman of as many bytes.
     pub fn expand(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Malformed> {
         let (mut input, mut output) = (Input::new(input), Expanded::new(output));
+        let mut is_ended = output.is_full() && input.left() == 0;
         while !output.is_full() {
-            let mut lengths = [0; SYMBOLS];
-            let table = input.take(TABLE)?;
-            for ([even, odd], both) in lengths.as_chunks_mut::<2>().0.iter_mut().zip(table) {
-                (*even, *odd) = (both & 15, both >> 4);
+            self.read_table(&mut input)?;
+            let end = output.at().saturating_add(BLOCK);
+            let mut bits = BitReader::new(&mut input)?;
+            self.block(&mut bits, &mut output, end)?;
+            if output.is_full() {
+                is_ended = match output.at() < end {
+                    true => self.is_at_end(&mut bits)?,
+                    // Nothing is read of a block after its last byte. The symbol for the end may follow,
+                    // here or in a block of its own.
+                    false => bits.input.left() < TABLE,
+                };
             }
-            self.decoder.set(&lengths)?;
-            self.block(&mut BitReader::new(&mut input)?, &mut output)?;
         }
-        // Not every compressor writes the symbol for the end, and nothing depends on it.
-        Ok(())
+        if !is_ended {
+            self.read_table(&mut input)?;
+            is_ended = self.is_at_end(&mut BitReader::new(&mut input)?)?;
+        }
+        if is_ended { Ok(()) } else { Err(Malformed) }
+    }
+
+    /// Reads the table of codes at the beginning of a block.
+    fn read_table(&mut self, input: &mut Input<'_>) -> Result<(), Malformed> {
+        let mut lengths = [0; SYMBOLS];
+        let table = input.take(TABLE)?;
+        for ([even, odd], both) in lengths.as_chunks_mut::<2>().0.iter_mut().zip(table) {
+            (*even, *odd) = (both & 15, both >> 4);
+        }
+        self.decoder.set(&lengths)
+    }
+
+    /// Returns true if nothing follows but the symbol for the end, which not every compressor writes, and
+    /// zeros up to the end of the last word.
+    fn is_at_end(&self, bits: &mut BitReader<'_, '_>) -> Result<bool, Malformed> {
+        let is_over = |bits: &BitReader<'_, '_>| bits.is_zero() && bits.input.left() == 0;
+        if is_over(bits) {
+            return Ok(true);
+        }
+        let (symbol, length) = self.decoder.symbol(bits.peek())?;
+        bits.take(length)?;
+        Ok(symbol == END && is_over(bits))
     }
 
     fn block(
         &self,
         bits: &mut BitReader<'_, '_>,
         output: &mut Expanded<'_>,
+        end: usize,
     ) -> Result<(), Malformed> {
-        let end = output.at().saturating_add(BLOCK);
         while output.at() < end && !output.is_full() {
             let (symbol, length) = self.decoder.symbol(bits.peek())?;
             bits.take(length)?;

@@ -168,7 +168,11 @@ pub fn expand(input: &[u8], output: &mut [u8]) -> Result<(), Malformed> {
         }
     }
     // A header of zero may mark the end, where there was room for it.
-    Ok(())
+    match input.left() {
+        0 => Ok(()),
+        _ if input.u16()? == 0 => Ok(()),
+        _ => Err(Malformed),
+    }
 }
 
 fn expand_chunk(

@@ -51,8 +51,11 @@ fn round_trip(input: &[u8]) {
         if !input.is_empty() {
             let half = &compressed[..compressed.len() / 2];
             assert!((codec.expand)(half, &mut output).is_err(), "{}", codec.name);
-            let mut longer = vec![0; input.len() + 1];
-            assert!((codec.expand)(&compressed, &mut longer).is_err(), "{}", codec.name);
+            for length in [0, input.len() - 1, input.len() + 1] {
+                let mut other = vec![0; length];
+                let name = codec.name;
+                assert!((codec.expand)(&compressed, &mut other).is_err(), "{name}, {length}");
+            }
         }
         if codec.name != "LZ4" && written > 0 {
             let mut less = vec![0; written - 1];
@@ -167,6 +170,16 @@ fn codes_stay_within_their_bits() {
         (one, other) = (other, one + other);
     }
     round_trip(&input);
+}
+
+/// What ends with a block of LZ77+Huffman or a chunk of LZNT1, and what begins with one.
+#[test]
+fn blocks_of_all_lengths_expand() {
+    for length in [4095, 4096, 4097, 8192, 65_535, 65_536, 65_537, 131_071, 131_072, 131_073] {
+        let mixed = (0..length).map(|at: usize| (at.wrapping_mul(2_654_435_761) >> 11) as u8);
+        round_trip(&mixed.collect::<Vec<_>>());
+        round_trip(&(0..length).map(|at| (at % 7) as u8).collect::<Vec<_>>());
+    }
 }
 
 /// Distances to the largest of each format, and one more.
