@@ -10,7 +10,7 @@ use frevo_rpc::{Client, SyntaxId};
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
 use parking_lot::{Condvar, Mutex};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::calls::*;
 use crate::client::world::Users;
@@ -86,7 +86,13 @@ fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
         let asked = peer.send(vec![ipc.put(draft)], ipc.via()).await[0];
         let is_announced = timeout(Duration::from_secs(5), peer.interim()).await;
         assert_eq!(is_announced.expect("announced").header.message_id, asked);
-        assert!(slow.state.lock().0, "the question is asked");
+        // Another thread asks, which may begin after the interim response.
+        let is_asked = async {
+            while !slow.state.lock().0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(10), is_asked).await.expect("the question is asked");
         // While the look-up of the first request waits, the connection serves other requests, even
         // for the same pipe.
         let file = peer.open_file(&data, &Want::file("f")).await;
