@@ -10,7 +10,7 @@
 //! A share is fenced against its former owner after the owner's key has gone and before the new owner
 //! makes its key. So the records that the new owner reads, and the files that they are about, are changed
 //! by nobody else. A fence that was carried out twice, or by a node that did not become the owner in the
-//! end, does no harm: the former owner's lease had ended.
+//! end, does no harm: a node that lives finds that out, and gets a new identity.
 //!
 //! A node whose storage was fenced gets a new identity before it says again that it can serve the share
 //! ([`Statement::Ready`](crate::Statement::Ready)): a new mount, a new connection or a new key of

@@ -131,7 +131,8 @@ impl RecordChange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Statement {
     /// The storage of a share can be used. It is said for each share at the start, and again after each
-    /// [`Order::Stop`] when the server has looked at the storage anew; after a fence with a new identity.
+    /// [`Order::Stop`] and [`Order::Renew`] when the server has looked at the storage anew; after a fence
+    /// with a new identity.
     Ready {
         /// The share.
         share: ShareName,
@@ -365,6 +366,13 @@ pub enum Order {
         epoch: Epoch,
         /// The reason.
         why: StopReason,
+    },
+    /// Looks at the storage of a share anew that this node does not have: another node has taken it over,
+    /// and storage may refuse this node since then. Ends with [`Statement::Ready`], with a new identity
+    /// where the old one is refused, or [`Statement::Unable`].
+    Renew {
+        /// The share.
+        share: ShareName,
     },
     /// New FileIds and SessionIds have this generation
     /// ([`IdSpace`](crate::ids::IdSpace)). It comes before the first `Start`.

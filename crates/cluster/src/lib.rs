@@ -36,7 +36,8 @@
 //!   ([`settings::Timing`]); its lease cannot end before. "Confirmed" is the moment before the requests
 //!   were sent, not the moment of their answers.
 //! - A share whose owner has gone without giving it away is taken after its storage refuses that owner
-//!   ([`fence`]), or where there is no fence after the lease's time plus the margin.
+//!   ([`fence`]), or where there is no fence after the lease's time plus the margin. An owner that is up and
+//!   whose key was deleted says when it has stopped the share; else both apply.
 //! - docs/adr/0006 has the reasons and what a cluster asks of etcd.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -59,8 +60,8 @@
 )]
 
 extern crate alloc;
-// Planted faults belong to a thread.
-#[cfg(any(test, feature = "plant"))]
+// Planted faults belong to a thread, and the model's engines share their etcd.
+#[cfg(any(test, feature = "plant", feature = "model"))]
 extern crate std;
 
 /// True where the exploration has planted this fault: never without the feature.

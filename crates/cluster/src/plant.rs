@@ -18,17 +18,20 @@ pub enum Plant {
     ServeBeforeFence,
     /// Changes that a watch could not tell are not read.
     WatchMissed,
+    /// A former owner whose node still counts as up is waited for, and not fenced.
+    UpWithoutFence,
 }
 
 impl Plant {
     /// All planted faults.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ConfirmedByAnswer,
         Self::MarginLeftOut,
         Self::RecordWithoutComparison,
         Self::BatchWithoutNumber,
         Self::ServeBeforeFence,
         Self::WatchMissed,
+        Self::UpWithoutFence,
     ];
 }
 

@@ -153,6 +153,15 @@ fn no_rule_is_violated() {
     assert!(acknowledged > 1000 && starts > 300 && stops > 50 && moves > 20 && pauses > 20);
 }
 
+/// An owner's key is deleted by hand, its process is stopped before it hears of that, and its node counts
+/// as up when the next owner takes the share.
+#[test]
+fn a_stopped_owner_of_a_deleted_key_writes_nothing() {
+    for seed in [242, 7_191] {
+        assert_eq!(explore(seed, false).violations, Vec::<String>::new(), "{seed}");
+    }
+}
+
 #[test]
 fn a_seed_has_one_outcome() {
     for seed in 0..5 {
@@ -192,4 +201,5 @@ planted_faults_are_found! {
     a_transaction_without_a_number_is_found: BatchWithoutNumber,
     serving_before_the_fence_is_found: ServeBeforeFence,
     a_missed_watch_is_found: WatchMissed,
+    a_missing_fence_of_a_node_that_is_up_is_found: UpWithoutFence,
 }

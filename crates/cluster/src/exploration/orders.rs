@@ -43,6 +43,10 @@ impl World {
                 let fence = Event::Fence { by: process, share, lease, connection, is_good };
                 self.later(delay, fence);
             }
+            Order::Renew { share } => {
+                let delay = self.dice.micros(100, 500_000);
+                self.later(delay, Event::Ready { by: process, share });
+            }
             Order::Start { share, epoch, .. } => {
                 self.judge.start(&share, epoch);
                 let Some(running) = self.running(process) else { return };

@@ -106,6 +106,8 @@ impl Machine {
             Purpose::ReadView => return self.on_view_part(answer),
             Purpose::Take(share) => return self.on_taken(&share, sent, answer),
             Purpose::Release(held) => self.on_released(&held),
+            // The watch tells it soon.
+            Purpose::Resign(share) => self.retry_resign(&share, self.again()),
             Purpose::DropMove(share) => self.on_move_dropped(&share),
             Purpose::Batch(held) => self.on_batch(&held, answer),
             Purpose::Load(ticket) => self.on_load_part(ticket, answer),
@@ -134,6 +136,7 @@ impl Machine {
             Purpose::ReadView => self.on_view_fault(again),
             Purpose::Take(share) => self.retry_take(&share, again),
             Purpose::Release(held) => self.retry_release(&held, again),
+            Purpose::Resign(share) => self.retry_resign(&share, again),
             Purpose::DropMove(share) => self.retry_move_drop(&share, again),
             Purpose::Batch(held) => self.on_batch_fault(&held, &fault, again),
             Purpose::Load(ticket) => self.on_load_fault(ticket, fault, again),

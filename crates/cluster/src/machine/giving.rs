@@ -32,6 +32,7 @@ impl Machine {
         let names: Vec<_> = self.shares.keys().cloned().collect();
         for name in &names {
             self.release(name);
+            self.resign(name);
             self.follow_plan(name);
         }
         let is_drained =
@@ -201,6 +202,42 @@ impl Machine {
         let held = Holding { share: name.clone(), epoch };
         self.send_txn(Purpose::Release(held.clone()), txn);
         self.retry_release(&held, Attempt::Pending);
+    }
+
+    /// Says in the key `last` that this node uses a share no longer whose owner's key has gone by another
+    /// hand. The next owner then neither waits nor has storage refuse this node.
+    fn resign(&mut self, name: &ShareName) {
+        let Some(share) = self.shares.get(name) else { return };
+        let (Stage::Away, Some(free)) = (&share.stage, share.free) else { return };
+        let attempt = share.resigning;
+        let last = self.view.as_ref().and_then(|view| view.last.get(name));
+        let Some(last) = last.filter(|last| last.revision == free.last) else { return };
+        let is_own = |value: &&LastValue| value.lease == self.lease && value.end == LastEnd::Open;
+        let Some(value) = last.value.as_ref().filter(is_own) else { return };
+        let value = LastValue { end: LastEnd::Given(None), ..value.clone() };
+        if !self.is_inside() || !self.is_due(attempt) {
+            return;
+        }
+        let owner = self.layout.control(&ControlKey::Owner(name.clone()));
+        let key = self.layout.control(&ControlKey::Last(name.clone()));
+        let equal =
+            |key: &[u8], fact| Compare { key: key.to_vec(), relation: Relation::Equal, fact };
+        let txn = Txn {
+            compares: vec![
+                equal(&owner, Fact::CreateRevision(Revision(0))),
+                equal(&key, Fact::ModRevision(free.last)),
+            ],
+            success: vec![Op::Put { key, value: value.to_bytes(), lease: LeaseId(0) }],
+            failure: Vec::new(),
+        };
+        self.send_txn(Purpose::Resign(name.clone()), txn);
+        self.retry_resign(name, Attempt::Pending);
+    }
+
+    pub(super) fn retry_resign(&mut self, name: &ShareName, attempt: Attempt) {
+        if let Some(share) = self.shares.get_mut(name) {
+            share.resigning = attempt;
+        }
     }
 
     pub(super) fn retry_release(&mut self, held: &Holding, again: Attempt) {

@@ -384,6 +384,7 @@ impl Machine {
             }
             if let Some(share) = self.shares.get_mut(&name) {
                 share.move_drop = Attempt::Due(self.now);
+                share.resigning = Attempt::Due(self.now);
                 match &mut share.stage {
                     Stage::Stopping { has_key, .. } => *has_key = false,
                     stage if stage.epoch().is_none() => *stage = Stage::Away,

@@ -19,6 +19,7 @@ impl Machine {
         for (held, why) in lost {
             self.lose(&held, why);
         }
+        self.renew_storage();
         if self.is_paused || self.until.is_none() {
             return;
         }
@@ -27,6 +28,32 @@ impl Machine {
         for Started { held, has_clients } in ready {
             let grace = has_clients.then(|| after(self.now, self.settings.grace));
             self.order(Order::Serve { share: held.share, epoch: held.epoch, grace });
+        }
+    }
+
+    /// Has the server look at the storage of shares anew that another node has taken from this one without
+    /// being given them: it may have had storage refuse this node.
+    fn renew_storage(&mut self) {
+        let Some(view) = &self.view else { return };
+        let node = &self.settings.node;
+        let mut refused = Vec::new();
+        for (name, share) in &mut self.shares {
+            let Some(owner) = view.owners.get(name) else { continue };
+            let is_from_here = owner.value.as_ref().is_some_and(|value| {
+                value.node != *node && value.reason == Reason::Failover(node.clone())
+            });
+            let can_refuse =
+                share.storage.as_ref().is_none_or(|storage| storage.fence.can_refuse());
+            let is_known = share.renewed >= owner.epoch || share.stage.is_held();
+            if is_from_here && can_refuse && !is_known {
+                share.renewed = owner.epoch;
+                share.storage = None;
+                refused.push(name.clone());
+            }
+        }
+        for share in refused {
+            self.is_changed = true;
+            self.order(Order::Renew { share });
         }
     }
 

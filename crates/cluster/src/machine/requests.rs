@@ -46,6 +46,7 @@ pub(super) enum Purpose {
     ReadView,
     Take(ShareName),
     Release(Holding),
+    Resign(ShareName),
     DropMove(ShareName),
     Batch(Holding),
     Load(Ticket),

@@ -130,6 +130,10 @@ pub(super) struct Share {
     pub(super) batch: Attempt,
     /// The deletion of a planned move that cannot be.
     pub(super) move_drop: Attempt,
+    /// The note in the key `last` that this node has stopped the share.
+    pub(super) resigning: Attempt,
+    /// The latest ownership of another node because of which the server was to look at the storage anew.
+    pub(super) renewed: Epoch,
     /// It is not given away again before this moment.
     pub(super) calm_until: Moment,
     /// True if it was said that its key `last` cannot be read.
@@ -149,6 +153,8 @@ impl Share {
             queue: None,
             batch: Attempt::Due(start),
             move_drop: Attempt::Due(start),
+            resigning: Attempt::Due(start),
+            renewed: Epoch(0),
             calm_until: start,
             is_unreadable: false,
         }

@@ -26,10 +26,10 @@ use crate::view::View;
 enum Claim {
     /// At once.
     Now(Reason),
-    /// From this moment on: the former owner cannot be fenced, or is up.
+    /// From this moment on: the former owner cannot be fenced.
     At(Moment, Reason),
-    /// When storage refuses the former owner.
-    Fence(LastValue),
+    /// When storage refuses the former owner, which is not asked for before this moment.
+    Fence(Moment, LastValue),
     /// Not at all: the key `last` cannot be read.
     Never,
 }
@@ -138,14 +138,16 @@ impl Machine {
         }
         match self.claim(&turn.share, free) {
             Claim::Now(reason) => self.take(&turn.share, free, reason),
-            Claim::At(moment, _) if moment > self.now => self.wake(moment),
+            Claim::At(moment, _) | Claim::Fence(moment, _) if moment > self.now => {
+                self.wake(moment);
+            }
             Claim::At(_, reason) => {
                 if let Reason::Failover(node) = &reason {
                     self.note(Event::TakenWithoutFence(turn.share.clone(), node.clone()));
                 }
                 self.take(&turn.share, free, reason);
             }
-            Claim::Fence(former) => self.fence(&turn.share, free, former),
+            Claim::Fence(_, former) => self.fence(&turn.share, free, former),
             Claim::Never => self.note_unreadable(&turn.share),
         }
     }
@@ -167,13 +169,14 @@ impl Machine {
         // refuse this one.
         let storage = self.shares.get(name).and_then(|share| share.storage.as_ref());
         let is_own = storage.is_some_and(|storage| storage.fence == last.fence);
-        if is_up || is_own || !last.fence.can_refuse() {
-            // The key was deleted and the node lives on, or storage cannot refuse it: it serves until
-            // its limit at the longest.
-            let timing = Timing::of(last.ttl).unwrap_or_default();
-            return Claim::At(after(free.since, timing.wait()), reason);
+        // It serves until its limit at the longest.
+        let limit = after(free.since, Timing::of(last.ttl).unwrap_or_default().wait());
+        if is_own || !last.fence.can_refuse() || (is_up && planted!(UpWithoutFence)) {
+            return Claim::At(limit, reason);
         }
-        Claim::Fence(last.clone())
+        // The key was deleted and the node lives on: it may still answer, which storage cannot refuse. If it
+        // has not said until its limit that it has stopped (`resign`), then its process may be a stopped one.
+        Claim::Fence(if is_up { limit } else { free.since }, last.clone())
     }
 
     fn note_unreadable(&mut self, name: &ShareName) {

@@ -28,6 +28,8 @@ struct Node {
     ends: Vec<(CommandId, Result<(), CommandFault>)>,
     is_up: bool,
     drains: bool,
+    /// True if its storage can be used.
+    is_able: bool,
     /// The last request.
     last: Option<Request>,
 }
@@ -86,6 +88,7 @@ impl Cluster {
             ends: Vec::new(),
             is_up: true,
             drains: true,
+            is_able: true,
             last: None,
         };
         self.nodes.push(node);
@@ -97,7 +100,9 @@ impl Cluster {
 
     fn ready(&mut self, node: usize, share: ShareName) {
         let storage = Storage { fence: self.nodes[node].fence.clone() };
-        self.say(node, Statement::Ready { share, storage });
+        let is_able = self.nodes[node].is_able;
+        let ready = Statement::Ready { share: share.clone(), storage };
+        self.say(node, if is_able { ready } else { Statement::Unable { share } });
     }
 
     fn say(&mut self, node: usize, statement: Statement) {
@@ -158,11 +163,11 @@ impl Cluster {
     /// Tells a watch what has changed. Returns false if nothing has.
     fn tell(&mut self, node: usize) -> bool {
         let Some((id, told)) = self.nodes[node].watch else { return false };
-        if told == self.etcd.revision() {
-            return false;
-        }
         let prefix = self.nodes[node].machine.layout.control_prefix();
         let Ok(answer) = self.etcd.watch(&prefix, told) else { return false };
+        if matches!(&answer, WatchAnswer::Changes { changes, .. } if changes.is_empty()) {
+            return false;
+        }
         self.nodes[node].watch = match &answer {
             WatchAnswer::Changes { revision, .. } => Some((id, *revision)),
             WatchAnswer::Compacted { .. } => None,
@@ -212,6 +217,7 @@ impl Cluster {
                 self.say(node, Statement::Stopped { share: share.clone(), epoch });
                 self.ready(node, share);
             }
+            Order::Renew { share } => self.ready(node, share),
             _ => {}
         }
     }
@@ -226,6 +232,13 @@ impl Cluster {
     fn owner_index(&self, n: usize) -> usize {
         let owner = self.owner(n).unwrap();
         (0..self.nodes.len()).find(|node| name(*node) == owner).unwrap()
+    }
+
+    /// Deletes the owner's key of a share by hand.
+    fn delete_owner(&mut self, n: usize) {
+        let key = self.nodes[0].machine.layout.control(&ControlKey::Owner(share(n)));
+        let success = vec![Op::Delete(Keys::One(key))];
+        self.etcd.call(&Request::Txn(Txn { success, ..Txn::default() })).unwrap();
     }
 
     fn forget_orders(&mut self) {
@@ -365,9 +378,7 @@ fn nodes_pause_without_etcd_and_go_on_by_themselves() {
 fn an_owner_whose_key_was_deleted_stops_and_may_take_again() {
     let mut cluster = Cluster::new(1, 1);
     cluster.forget_orders();
-    let key = cluster.nodes[0].machine.layout.control(&ControlKey::Owner(share(0)));
-    let success = vec![Op::Delete(Keys::One(key))];
-    cluster.etcd.call(&Request::Txn(Txn { success, ..Txn::default() })).unwrap();
+    cluster.delete_owner(0);
     cluster.settle();
     cluster.pass(TICK);
     let orders = main_orders(&cluster.nodes[0]);
@@ -375,6 +386,65 @@ fn an_owner_whose_key_was_deleted_stops_and_may_take_again() {
         panic!("{orders:?}")
     };
     assert_eq!(*why, StopReason::KeyGone);
+}
+
+/// The process of the former owner is stopped, and its lease lives on: it may go on with a change to a file.
+#[test]
+fn a_former_owner_that_is_up_is_fenced_after_its_limit() {
+    let mut cluster = Cluster::new(2, 1);
+    let from = cluster.owner_index(0);
+    let to = 1 - from;
+    let lease = cluster.nodes[from].machine.lease().unwrap();
+    let old = cluster.nodes[from].fence.clone();
+    cluster.nodes[from].is_up = false;
+    cluster.forget_orders();
+    cluster.delete_owner(0);
+    let deleted = cluster.now;
+    let mut taken = deleted;
+    while main_orders(&cluster.nodes[to]).is_empty() {
+        assert!(after(deleted, Duration::from_secs(10)) > taken, "nobody takes the share");
+        cluster.etcd.call(&Request::KeepAlive(lease)).unwrap();
+        cluster.pass(TICK);
+        taken = cluster.now;
+    }
+    assert!(taken >= after(deleted, Timing::default().wait()), "it may still answer");
+    let orders = main_orders(&cluster.nodes[to]);
+    let [Order::Fence { node, fence, .. }, Order::Start { .. }, Order::Serve { .. }] = &orders[..]
+    else {
+        panic!("{orders:?}")
+    };
+    assert_eq!((node, fence), (&name(from), &old));
+    // It learns that, and comes back with another identity.
+    cluster.nodes[from].is_up = true;
+    cluster.nodes[from].fence = Fence::Fuse { connection: 77 };
+    cluster.pass(TICK);
+    let orders = main_orders(&cluster.nodes[from]);
+    let is_renewed = |order: &&Order| matches!(order, Order::Renew { .. });
+    assert_eq!(orders.iter().filter(|order| is_renewed(order)).count(), 1, "{orders:?}");
+    cluster.command(to, 1, Command::Move { share: share(0), to: name(from) });
+    assert_eq!(cluster.nodes[to].ends, [(CommandId(1), Ok(()))]);
+    let view = cluster.nodes[from].machine.view().unwrap();
+    let last = view.last[&share(0)].value.clone().unwrap();
+    assert_eq!((last.node, last.fence), (name(from), cluster.nodes[from].fence.clone()));
+}
+
+#[test]
+fn a_former_owner_that_says_that_it_has_stopped_is_not_fenced() {
+    let mut cluster = Cluster::new(2, 1);
+    let from = cluster.owner_index(0);
+    let to = 1 - from;
+    cluster.nodes[from].is_able = false;
+    cluster.forget_orders();
+    cluster.delete_owner(0);
+    cluster.settle();
+    cluster.pass(TICK);
+    let orders = main_orders(&cluster.nodes[to]);
+    let [Order::Start { reason, .. }, Order::Serve { .. }] = &orders[..] else {
+        panic!("{orders:?}")
+    };
+    assert_eq!(*reason, Reason::Given(name(from)), "without a wait");
+    cluster.pass(Duration::from_secs(5));
+    assert!(!main_orders(&cluster.nodes[from]).iter().any(|o| matches!(o, Order::Renew { .. })));
 }
 
 #[test]
