@@ -98,8 +98,13 @@ impl Judge {
         }
     }
 
-    /// Compares the records that a new owner has read with those that were acknowledged.
+    /// Compares the records that a new owner has read with those that were acknowledged. The answer to a
+    /// former owner may come later than that to the next one: its records are those of an earlier moment,
+    /// and it serves nothing with them.
     pub(super) fn loaded(&mut self, share: &ShareName, epoch: Epoch, records: &[Record]) {
+        if self.started.get(share) != Some(&epoch) {
+            return;
+        }
         let mut found: BTreeMap<RecordId, Vec<u8>> = BTreeMap::new();
         for record in records {
             if found.insert(record.id, record.bytes.clone()).is_some() {
@@ -127,4 +132,23 @@ impl Judge {
             self.violation(format!("{share} has the record {id:?}, which nobody has put"));
         }
     }
+}
+
+#[test]
+fn a_late_load_of_a_former_owner_is_not_judged() {
+    let share = ShareName::new("share").unwrap();
+    let mut judge = Judge::default();
+    judge.start(&share, Epoch(1));
+    let put = |value: u8| RecordChange::Put(RecordId(7), alloc::vec![value]);
+    let first = judge.sent(&share, &put(1));
+    judge.acknowledged(&share, first);
+    judge.start(&share, Epoch(2));
+    let record = |value: u8| Record { id: RecordId(7), bytes: alloc::vec![value] };
+    judge.loaded(&share, Epoch(2), &[record(1)]);
+    let second = judge.sent(&share, &put(2));
+    judge.acknowledged(&share, second);
+    judge.loaded(&share, Epoch(1), &[record(1)]);
+    assert!(judge.violations.is_empty(), "{:?}", judge.violations);
+    judge.loaded(&share, Epoch(2), &[record(1)]);
+    assert_eq!(judge.violations.len(), 1, "the owner's load is judged");
 }
