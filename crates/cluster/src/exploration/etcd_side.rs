@@ -137,6 +137,10 @@ impl World {
             self.wake_watch(to, Duration::from_millis(100));
             return;
         }
+        // Nothing is told where nothing has changed, as with a real etcd.
+        if matches!(&answer, Ok(WatchAnswer::Changes { changes, .. }) if changes.is_empty()) {
+            return;
+        }
         if let Some(running) = self.running(to)
             && let Ok(answer) = &answer
         {

@@ -2,8 +2,11 @@
 //! history for watches, and a lost majority. Requests are carried out one after the other, so that the
 //! model is linearizable; who uses it lets requests and answers be slow or get lost on their way.
 //!
-//! [`table`] has the cases that the model and a real etcd must agree on.
+//! [`table`] has the cases that the model and a real etcd must agree on, [`subject`] runs them on any
+//! engine, and [`engine`] is the model as an engine.
 
+pub mod engine;
+pub mod subject;
 pub mod table;
 
 use alloc::collections::BTreeMap;
@@ -203,6 +206,7 @@ impl Etcd {
     }
 
     /// Returns the changes that a watch tells of keys that begin with `prefix`, after the revision `told`.
+    /// Without changes a real watch tells nothing; the revision is that of the moment then.
     ///
     /// # Errors
     /// If etcd has no majority.
@@ -223,7 +227,8 @@ impl Etcd {
             later.iter().filter(|change| key_and_revision(change).0).cloned().collect();
         let count = u64::try_from(changes.len()).unwrap_or(u64::MAX);
         self.counts.told = self.counts.told.saturating_add(count);
-        Ok(WatchAnswer::Changes { revision: self.revision, changes })
+        let newest = changes.last().map(|change| key_and_revision(change).1);
+        Ok(WatchAnswer::Changes { revision: newest.unwrap_or(self.revision), changes })
     }
 
     /// The present value of a key.
@@ -417,42 +422,27 @@ impl Etcd {
 
 #[cfg(test)]
 mod tests {
-    use super::table::{CASES, Subject};
+    use super::engine::SharedEtcd;
+    use super::subject::EngineSubject;
+    use super::table::CASES;
     use super::*;
-
-    struct Model {
-        etcd: Etcd,
-        prefix: Vec<u8>,
-    }
-
-    impl Subject for Model {
-        fn prefix(&self) -> Vec<u8> {
-            self.prefix.clone()
-        }
-
-        fn call(&mut self, request: Request) -> Result<Answer, Fault> {
-            self.etcd.call(&request)
-        }
-
-        fn changes(&mut self, prefix: &[u8], told: Revision, _: usize) -> WatchAnswer {
-            self.etcd.watch(prefix, told).unwrap()
-        }
-
-        fn wait(&mut self, time: Duration) {
-            self.etcd.pass(after(self.etcd.now, time));
-        }
-
-        fn compact(&mut self) {
-            self.etcd.compact();
-        }
-    }
+    use alloc::boxed::Box;
 
     #[test]
     fn the_model_is_an_etcd() {
-        let mut model = Model { etcd: Etcd::default(), prefix: Vec::new() };
+        let etcd = SharedEtcd::default();
+        let now = Moment(Duration::from_secs(1));
+        let engine = etcd.engine(move || now);
+        let one = etcd.clone();
+        let mut subject = EngineSubject {
+            engine: &engine,
+            prefix: Vec::new(),
+            wait: Box::new(move |time| one.change(|etcd| etcd.pass(after(etcd.now, time)))),
+            compact: Box::new(move || etcd.change(Etcd::compact)),
+        };
         for case in CASES {
-            model.prefix = alloc::format!("test/{}/", case.name).into_bytes();
-            if let Err(why) = (case.run)(&mut model) {
+            subject.prefix = alloc::format!("test/{}/", case.name).into_bytes();
+            if let Err(why) = (case.run)(&mut subject) {
                 panic!("{}: {why}", case.name);
             }
         }

@@ -186,10 +186,14 @@ impl Watch<'_> {
                 Ok(())
             }
             WatchLine::Answer(answer) => {
-                let WatchAnswer::Changes { revision, .. } = &answer else {
+                let WatchAnswer::Changes { revision, changes } = &answer else {
                     (self.tell)(Ok(answer));
                     return Err(End::Over);
                 };
+                // All of its changes were told before.
+                if changes.is_empty() && *revision == self.after {
+                    return Ok(());
+                }
                 self.after = *revision;
                 (self.tell)(Ok(answer));
                 Ok(())

@@ -72,6 +72,11 @@ pub fn lease(lease: LeaseId) -> Vec<u8> {
 
 /// The body that begins a watch of the changes behind `after`.
 ///
+/// It asks for those of `after`, too, which [`watch_line`](super::watch_line) leaves out. etcd says that
+/// changes are no longer kept if the first wanted revision is smaller than the compacted one. Of the
+/// compacted revision itself it tells no deletions (3.4.23 and others): a watch that begins there would
+/// miss the end of an owner's key for good.
+///
 /// # Errors
 /// [`Fault::Refused`] if the prefix is empty or longer than [`KEY_BYTES`].
 pub fn watch(prefix: &[u8], after: Revision) -> Result<Vec<u8>, Fault> {
@@ -79,7 +84,8 @@ pub fn watch(prefix: &[u8], after: Revision) -> Result<Vec<u8>, Fault> {
     let mut out = Vec::new();
     Object::new(&mut out).object("create_request", |create| {
         write_keys(&Interval::of(&Keys::Prefix(prefix.to_vec())), create);
-        create.number("start_revision", after.0.saturating_add(1));
+        // Zero stands for the revisions to come.
+        create.number("start_revision", after.0.max(1));
         create.yes("progress_notify");
     });
     Ok(out)

@@ -248,8 +248,10 @@ fn requests_are_the_gateways_json() {
         r#""failure":[{"request_delete_range":{"key":"Yf8=","range_end":"Yg=="}}]}"#,
     );
     assert_eq!(text(txn(&asked).unwrap()), wanted);
+    let all = text(watch(b"b", Revision(0)).unwrap());
+    assert!(all.contains(r#""start_revision":"1""#), "zero is not the beginning: {all}");
     let body = text(watch(b"b", Revision(4)).unwrap());
-    let wanted = r#"{"key":"Yg==","range_end":"Yw==","start_revision":"5","progress_notify":true}"#;
+    let wanted = r#"{"key":"Yg==","range_end":"Yw==","start_revision":"4","progress_notify":true}"#;
     assert_eq!(body, format!(r#"{{"create_request":{wanted}}}"#));
     assert_eq!(text(grant(2)), r#"{"TTL":"2"}"#);
     assert_eq!(text(lease(LeaseId(3))), r#"{"ID":"3"}"#);

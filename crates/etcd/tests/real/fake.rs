@@ -308,7 +308,8 @@ async fn so_many_requests_wait() {
     for _ in 0..REQUESTS {
         assert!(matches!(ends.recv().await.unwrap(), Err(Fault::Unavailable(_))));
     }
-    assert!(fake.requests() <= REQUESTS_AT_ONCE * 3, "{}", fake.requests());
+    // Three attempts of one second in three seconds; a fourth may begin in the last moment.
+    assert!(fake.requests() <= REQUESTS_AT_ONCE * 4, "{}", fake.requests());
 }
 
 /// A member that takes each name, gives a token, and then refuses the token.

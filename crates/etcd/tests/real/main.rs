@@ -6,6 +6,7 @@
 mod calls;
 mod fake;
 mod members;
+mod model;
 mod secured;
 mod support;
 mod watches;

@@ -152,6 +152,13 @@ impl Cluster {
         answer
     }
 
+    /// Compacts. The client has no such request: etcd's administrator does it.
+    pub(crate) async fn compact(&self, revision: Revision) {
+        let body = format!("{{\"revision\":\"{revision}\"}}");
+        let answer = self.post("/v3/kv/compaction", &body).await;
+        assert!(answer.contains(" 200 "), "{answer}");
+    }
+
     /// Options with short times, and all members in their order.
     pub(crate) fn options(&self) -> Options {
         let urls = (0..self.members.len()).map(|at| self.url(at));

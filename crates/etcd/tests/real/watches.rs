@@ -46,13 +46,6 @@ async fn a_watch_tells_the_end_of_a_lease() {
     assert!(matches!(&changes[..], [Change::Delete { revision, .. }] if *revision > epoch));
 }
 
-/// Compacts. The client has no such request: etcd's administrator does it.
-async fn compact(cluster: &Cluster, revision: Revision) {
-    let answer =
-        cluster.post("/v3/kv/compaction", &format!("{{\"revision\":\"{revision}\"}}")).await;
-    assert!(answer.contains(" 200 "), "{answer}");
-}
-
 #[tokio::test]
 async fn a_compaction_is_told_and_ends_the_watch() {
     let Some(cluster) = Cluster::start(1).await else { return };
@@ -65,7 +58,7 @@ async fn a_compaction_is_told_and_ends_the_watch() {
     // A watch that has told the changes already is not disturbed.
     let (mut early, _early_watching) = watch(&client, "w/", first);
     assert_eq!(early.revisions(5).await.last(), Some(&last.0));
-    compact(&cluster, last).await;
+    cluster.compact(last).await;
     let (mut told, _watching) = watch(&client, "w/", first);
     assert_eq!(told.next().await, Ok(WatchAnswer::Compacted { oldest: last }));
     assert!(told.is_over().await);
