@@ -7,6 +7,7 @@ mod allocation;
 mod arena;
 mod auth;
 mod choices;
+mod cluster;
 mod codec;
 mod compressed_data;
 mod compression;
@@ -38,6 +39,7 @@ mod tokens;
 mod transforms;
 
 pub use auth::{acceptor, initiator};
+pub use cluster::cluster_values;
 pub use codec::codec;
 pub use compressed_data::compressed_data;
 pub use compression::compression;
