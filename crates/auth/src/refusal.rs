@@ -1,6 +1,6 @@
 //! Reasons for refused logons, and the status for the peer.
 
-use crate::kerberos::Fault;
+use crate::kerberos::{Fault, SealedTicket};
 use alloc::string::String;
 use core::fmt;
 use frevo_wire::{Malformed, Status};
@@ -39,7 +39,13 @@ impl Refusal {
     pub const fn needs_other_keys(&self) -> bool {
         use Fault::{NoKey, NoKeyVersion, WrongKey};
         let Reason::Kerberos(fault) = &self.reason else { return false };
-        matches!(fault, NoKey { .. } | NoKeyVersion { .. } | WrongKey { .. })
+        matches!(fault, NoKey(_) | NoKeyVersion { .. } | WrongKey(_))
+    }
+
+    /// Returns the ticket that the server cannot use. None for other refusals.
+    pub const fn ticket(&self) -> Option<&SealedTicket> {
+        let Reason::Kerberos(fault) = &self.reason else { return None };
+        fault.ticket()
     }
 
     /// True for a ticket of a newer key than all that the server has: after a new password of its

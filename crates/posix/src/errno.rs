@@ -3,6 +3,8 @@
 use frevo_store::Fault;
 use rustix::io::Errno;
 
+use crate::denials;
+
 /// Returns the fault of an error number. An unknown one becomes `Io` with the number, for logs.
 pub fn fault_of(errno: Errno) -> Fault {
     match errno {
@@ -11,7 +13,10 @@ pub fn fault_of(errno: Errno) -> Fault {
         Errno::ISDIR => Fault::IsADirectory,
         Errno::EXIST => Fault::Exists,
         Errno::NOTEMPTY => Fault::NotEmpty,
-        Errno::ACCESS | Errno::PERM => Fault::AccessDenied,
+        Errno::ACCESS | Errno::PERM => {
+            denials::note();
+            Fault::AccessDenied
+        }
         Errno::ROFS => Fault::ReadOnly,
         Errno::NOSPC => Fault::DiskFull,
         Errno::DQUOT => Fault::QuotaExceeded,

@@ -19,6 +19,7 @@ mod case_rename;
 mod casing;
 mod compression;
 pub mod credentials;
+pub mod denials;
 mod dir;
 mod directory;
 pub mod dosattrib;

@@ -10,7 +10,7 @@ use super::message::{
 use super::pac::{self, Pac};
 use super::{
     DomainUser, EncryptionType, Fault, Key, KeyUsage, LogonInfo, PacPolicy, Principal, Replay,
-    Service, ServiceKey, TicketFlags, UserAccountControl,
+    SealedTicket, Service, ServiceKey, TicketFlags, UserAccountControl,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -165,8 +165,8 @@ impl Judge<'_> {
     fn check(&self, request: &ApReq<'_>, named: &mut Option<Principal>) -> Result<Proven, Fault> {
         let policy = &self.service.policy;
         let refused_type = |number| {
-            let server = Box::new(request.ticket.server.clone());
-            Fault::EncryptionType { server, number }
+            let ticket = Box::new(SealedTicket::of(&request.ticket));
+            Fault::EncryptionType { ticket, number }
         };
         let number = request.ticket.sealed.etype;
         let etype = EncryptionType::from_number(number)

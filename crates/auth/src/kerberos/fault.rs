@@ -1,9 +1,44 @@
 //! Reasons for which a Kerberos logon is refused.
 
-use super::message::ErrorCode;
+use super::message::{ErrorCode, Ticket};
 use super::{EncryptionType, Principal};
 use alloc::boxed::Box;
 use core::fmt;
+
+/// The part of a ticket that is not encrypted, RFC 4120 5.3.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedTicket {
+    /// The service that the client asked for.
+    pub server: Principal,
+    /// The assigned number of the encryption type.
+    pub etype: i32,
+    /// The version of the key. Keys need not have versions.
+    pub kvno: Option<u32>,
+}
+
+impl SealedTicket {
+    pub(super) fn of(ticket: &Ticket<'_>) -> Self {
+        let (etype, kvno) = (ticket.sealed.etype, ticket.sealed.kvno);
+        Self { server: ticket.server.clone(), etype, kvno }
+    }
+
+    /// Returns the name of the encryption type, or its number.
+    pub const fn etype(&self) -> impl fmt::Display + use<> {
+        NameOfType(self.etype)
+    }
+}
+
+/// Shows an encryption type by its name, or by its number if it has none here.
+struct NameOfType(i32);
+
+impl fmt::Display for NameOfType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match EncryptionType::from_number(self.0) {
+            Some(etype) => etype.fmt(f),
+            None => self.0.fmt(f),
+        }
+    }
+}
 
 /// The reason of a refused Kerberos logon. Its text is one line that tells what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,34 +48,24 @@ pub enum Fault {
     Malformed(&'static str),
     /// The ticket or its session key has an encryption type that the configuration does not allow.
     EncryptionType {
-        /// The service that the client asked for.
-        server: Box<Principal>,
+        /// The ticket.
+        ticket: Box<SealedTicket>,
         /// The assigned number of the encryption type.
         number: i32,
     },
     /// There is no key of the ticket's encryption type.
-    NoKey {
-        /// The service that the client asked for.
-        server: Box<Principal>,
-        /// The ticket's encryption type.
-        etype: EncryptionType,
-    },
+    NoKey(Box<SealedTicket>),
     /// There is no key of the ticket's version.
     NoKeyVersion {
-        /// The service that the client asked for.
-        server: Box<Principal>,
+        /// The ticket.
+        ticket: Box<SealedTicket>,
         /// The version that the ticket needs.
         kvno: u32,
         /// The newest version that is known.
         newest: u32,
     },
     /// A key of this version is known, but the ticket is encrypted with another key.
-    WrongKey {
-        /// The service that the client asked for.
-        server: Box<Principal>,
-        /// The version that the ticket names.
-        kvno: Option<u32>,
-    },
+    WrongKey(Box<SealedTicket>),
     /// The authenticator cannot be decrypted with the ticket's session key.
     WrongAuthenticator,
     /// The authenticator is of another client than the ticket.
@@ -92,6 +117,17 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Returns the ticket that the server cannot use. None for other faults.
+    pub const fn ticket(&self) -> Option<&SealedTicket> {
+        match self {
+            Self::EncryptionType { ticket, .. }
+            | Self::NoKey(ticket)
+            | Self::NoKeyVersion { ticket, .. }
+            | Self::WrongKey(ticket) => Some(ticket),
+            _ => None,
+        }
+    }
+
     /// Returns the code of the KRB-ERROR for a fault that the client can mend, by setting its clock
     /// or getting a new ticket. None for other faults.
     pub(super) const fn code(&self) -> Option<ErrorCode> {
@@ -101,9 +137,7 @@ impl Fault {
             Self::NotYetValid(_) => ErrorCode::TICKET_NOT_YET_VALID,
             // MS-KILE 3.4.5: each failure to decrypt the ticket is reported as MODIFIED, so that
             // Windows gets a new ticket.
-            Self::NoKey { .. } | Self::NoKeyVersion { .. } | Self::WrongKey { .. } => {
-                ErrorCode::MODIFIED
-            }
+            Self::NoKey(_) | Self::NoKeyVersion { .. } | Self::WrongKey(_) => ErrorCode::MODIFIED,
             _ => return None,
         })
     }
@@ -113,36 +147,38 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(what) => write!(f, "the Kerberos message is malformed: {what}"),
-            Self::EncryptionType { server, number } => {
-                write!(f, "the ticket for {server} uses the encryption type ")?;
-                match EncryptionType::from_number(*number) {
-                    Some(etype) => write!(f, "{etype}")?,
-                    None => write!(f, "{number}")?,
-                }
-                f.write_str(
-                    ", which is not allowed here; let the account of this server have AES keys \
-                     (msDS-SupportedEncryptionTypes), or allow the type in the configuration",
-                )
-            }
-            Self::NoKey { server, etype } => write!(
+            Self::EncryptionType { ticket, number } => write!(
                 f,
-                "the ticket for {server} needs a key of {etype}, which the keytab does not have; \
-                 export the keytab again"
+                "the ticket for {} uses the encryption type {}, which is not allowed here; let the \
+                 account of this server have AES keys (msDS-SupportedEncryptionTypes), or allow the \
+                 type in the configuration",
+                ticket.server,
+                NameOfType(*number)
             ),
-            Self::NoKeyVersion { server, kvno, newest } if kvno < newest => write!(
+            Self::NoKey(ticket) => write!(
                 f,
-                "the ticket for {server} is older than the password of this server: it needs key \
+                "the ticket for {} needs a key of {}, which the keytab does not have; export the \
+                 keytab again",
+                ticket.server,
+                ticket.etype()
+            ),
+            Self::NoKeyVersion { ticket, kvno, newest } if kvno < newest => write!(
+                f,
+                "the ticket for {} is older than the password of this server: it needs key \
                  version {kvno}, and the keytab has {newest}; the client has to get a new ticket \
-                 (klist purge, kdestroy), or another account has this name (setspn -Q)"
+                 (klist purge, kdestroy), or another account has this name (setspn -Q)",
+                ticket.server
             ),
-            Self::NoKeyVersion { server, kvno, newest } => write!(
+            Self::NoKeyVersion { ticket, kvno, newest } => write!(
                 f,
-                "the keytab is older than the password of this server: the ticket for {server} \
-                 needs key version {kvno}, and the keytab has {newest}; export the keytab again"
+                "the keytab is older than the password of this server: the ticket for {} needs key \
+                 version {kvno}, and the keytab has {newest}; export the keytab again",
+                ticket.server
             ),
-            Self::WrongKey { server, kvno } => {
+            Self::WrongKey(ticket) => {
+                let server = &ticket.server;
                 write!(f, "the ticket for {server} is encrypted with a key of another account")?;
-                if let Some(kvno) = kvno {
+                if let Some(kvno) = ticket.kvno {
                     write!(f, " (version {kvno})")?;
                 }
                 f.write_str(

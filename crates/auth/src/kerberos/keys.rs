@@ -1,7 +1,7 @@
 //! The keys of a service, and the search for the one that a ticket was encrypted with.
 
 use super::message::Ticket;
-use super::{EncryptionType, Fault, Key, KeyUsage, ServiceKey};
+use super::{EncryptionType, Fault, Key, KeyUsage, SealedTicket, ServiceKey};
 use crate::limits::{MAX_SERVICE_KEY_COUNT, MAX_SERVICE_KEYS_TRIED};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -64,14 +64,14 @@ impl ServiceKeys {
                 return Ok((known, part));
             }
         }
-        let server = Box::new(ticket.server.clone());
-        let (newest, kvno) = (of_type().map(|key| key.kvno).next(), ticket.sealed.kvno);
-        Err(match (newest, kvno) {
-            (None, _) => Fault::NoKey { server, etype },
+        let ticket = Box::new(SealedTicket::of(ticket));
+        let newest = of_type().map(|key| key.kvno).next();
+        Err(match (newest, ticket.kvno) {
+            (None, _) => Fault::NoKey(ticket),
             (Some(newest), Some(kvno)) if !of_type().any(|key| key.kvno == kvno) => {
-                Fault::NoKeyVersion { server, kvno, newest }
+                Fault::NoKeyVersion { ticket, kvno, newest }
             }
-            (Some(_), kvno) => Fault::WrongKey { server, kvno },
+            (Some(_), _) => Fault::WrongKey(ticket),
         })
     }
 }

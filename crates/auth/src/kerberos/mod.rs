@@ -24,7 +24,7 @@ pub(crate) mod wrap;
 pub use accept::AcceptorEntropy;
 pub use ccache::CredentialsCache;
 pub use credentials::{ClientSecret, ServiceKey, ServiceTicket, TicketFlags};
-pub use fault::Fault;
+pub use fault::{Fault, SealedTicket};
 pub use frevo_crypto::{EncryptionType, KerberosKey as Key, KeyUsage};
 pub use initiate::InitiatorEntropy;
 pub use key_check::{KdcErrorCode, KeyAnswer, KeyQuestion};

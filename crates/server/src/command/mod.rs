@@ -41,12 +41,14 @@ pub(crate) use table::{Ends, FileIdAt, Handler, NEGOTIATE, OffCore, Refusals, Ro
 
 use std::pin::pin;
 
+use crate::base::host::denials;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 
 /// Runs the handler of a request whose row, of which `handler` is a column, holds.
 pub(crate) async fn dispatch(rq: &Request<'_>, handler: Handler, out: &mut Response) -> Outcome {
+    denials::forget();
     // The future is pinned before it is awaited, so that its state is not copied.
     refused::outcome(rq, pin!(handle(rq, handler, out)).await)
 }

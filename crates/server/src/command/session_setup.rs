@@ -143,10 +143,13 @@ fn refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
     let settings = rq.server().settings();
     let takes_tickets = rq.server().kerberos.service().is_some() && settings.realms.is_empty();
     let hint = domain_users::hint(refusal, takes_tickets, &settings.server_name);
+    let ticket = refusal.ticket();
     rq.tell(|left_out| {
+        let etype = ticket.map(|ticket| ticket.etype().to_string());
         tracing::warn!(target: "frevo::session", peer = %rq.connection.peer,
-            user = %shortened(&refusal.user), reason = %refusal.reason, hint, left_out,
-            "logon refused");
+            user = %shortened(&refusal.user), reason = %refusal.reason, hint,
+            service = ticket.map(|ticket| display(&ticket.server)), etype,
+            kvno = ticket.and_then(|ticket| ticket.kvno), left_out, "logon refused");
     });
     audited::logon_refused(rq, refusal);
 }

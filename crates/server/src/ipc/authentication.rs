@@ -147,9 +147,13 @@ pub(super) async fn judge(
 
 /// Tells of a logon that was refused.
 pub(super) fn refused(peer: &Peer, refusal: &Refusal) {
+    let ticket = refusal.ticket();
     peer.tell(|left_out| {
+        let etype = ticket.map(|ticket| ticket.etype().to_string());
         tracing::warn!(target: "frevo::session", peer = %peer.address,
             user = %shortened(&refusal.user), reason = %refusal.reason,
+            service = ticket.map(|ticket| display(&ticket.server)), etype,
+            kvno = ticket.and_then(|ticket| ticket.kvno),
             left_out, "authentication over RPC refused");
     });
     audited::logon_refused(&peer.server, peer.address, refusal);

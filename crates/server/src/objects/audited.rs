@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use frevo_auth::Refusal;
+use frevo_auth::kerberos::SealedTicket;
 use frevo_store::{Name, security::Token};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateAction;
@@ -11,11 +12,13 @@ use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation, Sid}
 
 use crate::access::domain_names::DomainNames;
 use crate::audit::{Event, Kind, Operations};
+use crate::base::host;
 use crate::base::limits::AUDIT_VALUE_BYTES;
 use crate::base::quoted::cut;
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::server::ServerState;
 use crate::objects::tree_connect::TreeConnect;
+use crate::shares::share::RunAs;
 
 /// A client that met a limit.
 pub fn limit(server: &ServerState, peer: SocketAddr, reason: &str) {
@@ -31,13 +34,28 @@ pub fn limit(server: &ServerState, peer: SocketAddr, reason: &str) {
 pub(crate) fn logon_refused(server: &ServerState, peer: SocketAddr, refusal: &Refusal) {
     server.activity.count_failed_logon();
     server.audit.emit_limited(peer.ip(), || {
-        Event::new(Kind::Logon)
+        let event = Event::new(Kind::Logon)
             .status(refusal.status())
             .peer(peer)
             .with("user", cut(&refusal.user, AUDIT_VALUE_BYTES))
             .with("domain", cut(&refusal.domain, AUDIT_VALUE_BYTES))
-            .with("reason", refusal.reason.to_string())
+            .with("reason", refusal.reason.to_string());
+        match refusal.ticket() {
+            Some(ticket) => with_ticket(event, ticket),
+            None => event,
+        }
     });
+}
+
+/// The event with the part of a ticket that is in the clear. The user's name is not.
+fn with_ticket(event: Event, ticket: &SealedTicket) -> Event {
+    let event = event
+        .with("service", cut(&ticket.server.to_string(), AUDIT_VALUE_BYTES))
+        .with("etype", ticket.etype().to_string());
+    match ticket.kvno {
+        Some(kvno) => event.with("kvno", u64::from(kvno)),
+        None => event,
+    }
 }
 
 /// An answer to a logon that waits for `wait`; with `refused` it is a failure whatever
@@ -75,7 +93,12 @@ impl TreeConnect {
         if let Some(audit) = &self.share.audit
             && audit.operations.intersects(operation)
         {
-            audit.audit.emit(self.signed(event()));
+            let event = event();
+            let by_kernel = event.outcome() == Status::ACCESS_DENIED
+                && matches!(self.share.run_as, RunAs::User)
+                && host::denials::is_noted();
+            let event = if by_kernel { event.with("refused_by", "kernel") } else { event };
+            audit.audit.emit(self.signed(event));
         }
     }
 

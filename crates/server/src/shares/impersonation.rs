@@ -112,7 +112,11 @@ pub(crate) fn check_removal(vfs: &dyn Vfs, node: &dyn Node, name: &Name) -> Resu
     let is_kept = parent.stat.mode & STICKY != 0
         && parent.stat.uid != uid
         && node.stat_without_eas().map_err(Fault::status)?.uid != uid;
-    if access.write && access.execute && !is_kept { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+    if access.write && access.execute && !is_kept {
+        return Ok(());
+    }
+    host::denials::note();
+    Err(Status::ACCESS_DENIED)
 }
 
 /// A file system as somebody uses it.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kerberos::forge::{authorization_data, known_key};
-use crate::kerberos::{Principal, TicketFlags};
+use crate::kerberos::{Principal, SealedTicket, TicketFlags};
 use crate::limits::{MAX_PAC_SIDS, MAX_SERVICE_KEYS_TRIED};
 use alloc::boxed::Box;
 
@@ -24,8 +24,9 @@ fn key(kvno: u32, byte: u8, etype: EncryptionType) -> ServiceKey {
     ServiceKey { kvno, key: known_key(etype, byte), ..forge().service }
 }
 
-fn server() -> Box<Principal> {
-    Box::new(forge().service.principal)
+/// The part in the clear of a ticket for the server of `forge`.
+fn sealed(etype: i32) -> Box<SealedTicket> {
+    Box::new(SealedTicket { server: forge().service.principal, etype, kvno: Some(3) })
 }
 
 #[test]
@@ -33,10 +34,10 @@ fn tickets_that_no_key_opens() {
     let with = |keys| service_with(keys, realm());
     let ticket = || forge().issue();
     let other_type = key(3, 1, EncryptionType::Aes128Sha1);
-    let none = Fault::NoKey { server: server(), etype: AES };
+    let none = Fault::NoKey(sealed(18));
     assert_eq!(fault(ticket(), with(vec![other_type])), none);
     assert_eq!(fault(ticket(), with(vec![])), none);
-    let old = Fault::NoKeyVersion { server: server(), kvno: 3, newest: 5 };
+    let old = Fault::NoKeyVersion { ticket: sealed(18), kvno: 3, newest: 5 };
     assert_eq!(fault(ticket(), with(vec![key(4, 9, AES), key(5, 9, AES)])), old);
     assert_eq!(
         old.to_string(),
@@ -44,12 +45,17 @@ fn tickets_that_no_key_opens() {
          key version 3, and the keytab has 5; the client has to get a new ticket (klist purge, \
          kdestroy), or another account has this name (setspn -Q)"
     );
-    let new = Fault::NoKeyVersion { server: server(), kvno: 3, newest: 2 };
+    let new = Fault::NoKeyVersion { ticket: sealed(18), kvno: 3, newest: 2 };
     assert_eq!(fault(ticket(), with(vec![key(2, 9, AES)])), new);
     assert!(new.to_string().contains("the keytab is older than the password of this server"));
-    let wrong = Fault::WrongKey { server: server(), kvno: Some(3) };
+    let wrong = Fault::WrongKey(sealed(18));
     assert_eq!(fault(ticket(), with(vec![key(3, 9, AES)])), wrong);
     assert!(wrong.to_string().contains("cifs/files@FREVO.TEST"));
+    let said = wrong.ticket().unwrap();
+    assert_eq!(said.etype().to_string(), "aes256-cts-hmac-sha1-96");
+    let unknown = SealedTicket { etype: 99, ..said.clone() };
+    assert_eq!(unknown.etype().to_string(), "99");
+    assert_eq!(Fault::Replayed.ticket(), None);
 }
 
 #[test]
@@ -91,7 +97,7 @@ fn encryption_types_that_are_not_allowed() {
     let rc4 = Forge::new(EncryptionType::Rc4Hmac, FileTime(NOW));
     let strict = |forge: &Forge| service_with(vec![forge.service.clone()], realm());
     let refused = fault(rc4.issue(), strict(&rc4));
-    assert_eq!(refused, Fault::EncryptionType { server: server(), number: 23 });
+    assert_eq!(refused, Fault::EncryptionType { ticket: sealed(23), number: 23 });
     assert!(
         refused.to_string().contains("uses the encryption type rc4-hmac, which is not allowed")
     );
@@ -100,7 +106,7 @@ fn encryption_types_that_are_not_allowed() {
     let mut forge = forge();
     forge.session_key = known_key(EncryptionType::Rc4Hmac, 2);
     let refused = fault(forge.issue(), strict(&forge));
-    assert_eq!(refused, Fault::EncryptionType { server: server(), number: 23 });
+    assert_eq!(refused, Fault::EncryptionType { ticket: sealed(18), number: 23 });
 }
 
 #[test]
@@ -305,6 +311,7 @@ fn channel_bindings_are_those_of_the_connection() {
 
 #[test]
 fn a_name_in_a_ticket_forges_no_line() {
-    let server = Box::new(Principal::user("a\nb", "R"));
-    assert!(!Fault::WrongKey { server, kvno: None }.to_string().contains('\n'));
+    let server = Principal::user("a\nb", "R");
+    let ticket = Box::new(SealedTicket { server, etype: 18, kvno: None });
+    assert!(!Fault::WrongKey(ticket).to_string().contains('\n'));
 }

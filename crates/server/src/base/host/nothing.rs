@@ -128,6 +128,20 @@ pub(crate) const fn has_given_up() -> bool {
     false
 }
 
+/// Refusals of the kernel: there are none that count.
+pub(crate) mod denials {
+    /// Does nothing.
+    pub(crate) const fn note() {}
+
+    /// Does nothing.
+    pub(crate) const fn forget() {}
+
+    /// Returns false.
+    pub(crate) const fn is_noted() -> bool {
+        false
+    }
+}
+
 /// The fault that an error of the kernel is, of those that moving data meets.
 pub(crate) const fn fault_of(errno: Errno) -> Fault {
     match errno {

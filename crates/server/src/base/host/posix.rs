@@ -5,6 +5,7 @@ use super::names::{HostNames, Said};
 pub use frevo_posix::UnixUser;
 pub use frevo_posix::credentials::begin_thread;
 pub(crate) use frevo_posix::credentials::{Assumed, Credentials, Scope, as_server, server_ids};
+pub(crate) use frevo_posix::denials;
 pub(crate) use frevo_posix::fault_of;
 pub(crate) use frevo_posix::name_service::log_socket;
 pub(crate) use frevo_posix::patience::{

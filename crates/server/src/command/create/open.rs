@@ -6,6 +6,7 @@ use frevo_store::file::Admission;
 use frevo_store::lease::queue::Queued;
 use frevo_store::lease::{Actor, Contention, Wish};
 use frevo_store::name_locks::NamesLocked;
+use frevo_store::security::check;
 use frevo_store::vfs::{Kind, Opened};
 use frevo_store::{Admitted, Fault, FileCell, Sharing, Stat};
 use frevo_wire::Status;
@@ -18,10 +19,12 @@ use super::symlink::{self, Separator};
 use super::{apple, contexts, host_lease, streams, validate};
 use crate::base::host;
 use crate::base::limits::{BREAKS_AWAITED, LEASE_BYTES, OPEN_BYTES};
+use crate::command::host_lists::are_needed;
 use crate::objects::archive;
 use crate::objects::ledger::{self, Charge};
 use crate::objects::name_holds;
 use crate::objects::refusal::Refusal;
+use crate::objects::tree_connect::TreeConnect;
 use crate::shares::impersonation;
 use crate::shares::protection;
 use crate::shares::visibility;
@@ -89,6 +92,7 @@ impl Create<'_> {
                 }
                 Err(Fault::Symlink) => return Err(self.stopped()),
                 Err(Fault::NotFound) if !nursery.may_add => {
+                    host::denials::forget();
                     return Err(Status::ACCESS_DENIED.into());
                 }
                 other => other.map_err(|fault| self.open_failed(fault))?,
@@ -196,6 +200,7 @@ impl Create<'_> {
         contexts::check_knowledge(self, opened)?;
         let action = self.action(opened)?;
         let granted = access::grant(self, opened, action);
+        let granted = granted.inspect_err(|_| host::denials::forget());
         let granted = granted.and_then(|granted| {
             if self.has(CreateOptions::DELETE_ON_CLOSE) {
                 // MS-FSA 2.1.5.1.2.1: with DELETE_ON_CLOSE the file must be deletable, so the
@@ -301,8 +306,27 @@ impl Create<'_> {
                 };
                 if found.is_some_and(pending) { Status::DELETE_PENDING } else { fault.status() }
             }
+            Fault::AccessDenied => {
+                if self.list_refuses() {
+                    host::denials::forget();
+                }
+                fault.status()
+            }
             _ => fault.status(),
         }
+    }
+
+    /// True when the file's own list refuses the access, for the audit log. On a share that acts as its
+    /// users the kernel is asked first, which has the nearest list.
+    fn list_refuses(&self) -> bool {
+        let is_recorded = |tree: &Arc<TreeConnect>| tree.share.audit.is_some() && are_needed(tree);
+        if !self.rq.tree().is_ok_and(is_recorded) {
+            return false;
+        }
+        let Ok(there) = self.vfs.open(&self.name, &protection::LOOK) else { return false };
+        let Ok(Some(descriptor)) = protection::stored_of(&there) else { return false };
+        let asked = self.desired.without(AccessMask::MAXIMUM_ALLOWED);
+        check(&descriptor, &self.token(), asked).is_err()
     }
 
     /// MS-FSA 2.1.5.1.2: what becomes of what was found.
