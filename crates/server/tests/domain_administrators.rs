@@ -11,13 +11,14 @@ use client::files::{Mount, Want};
 use client::logon::{Exchange, Setup};
 use client::peer::Peer;
 use client::world::{in_own_world, settings};
-use client::{Offer, World};
+use client::{Offer, Via, World};
 use frevo_auth::kerberos::forge::Forge;
 use frevo_auth::kerberos::{EncryptionType, InitiatorEntropy, PacPolicy, Policy, ServiceKeys};
 use frevo_auth::{Account, Accounts, Initiator, Membership, Target};
 use frevo_posix::{Said, UnixUser};
 use frevo_server::administrators::AdministratorRules;
 use frevo_server::ambient::{Ambient, Host, HostUser};
+use frevo_server::audit::{Kind, Value};
 use frevo_server::domain_names::{DomainDirectory, JoinedDomain, Lookup, Principal};
 use frevo_server::share::Share;
 use frevo_server::{Server, Settings};
@@ -129,6 +130,15 @@ async fn log_on(world: &World, groups: &[u32], domain_sid: &str) -> (Peer, Mount
     (logon.groups, logon.domain_sid) = (groups.to_vec(), sid(domain_sid));
     let mut peer = world.connect();
     peer.negotiate(&Offer::default()).await;
+    let mut exchange = with_ticket(&peer, &forge);
+    assert_eq!(exchange.round(&mut peer).await.status(), Status::SUCCESS);
+    let logon = exchange.logon(&mut peer);
+    let mount = peer.mount(&logon, "data").await;
+    (peer, mount)
+}
+
+/// The logon of a user with a ticket.
+fn with_ticket<'a>(peer: &Peer, forge: &Forge) -> Exchange<'a> {
     let mut seed = [0; 16];
     Host.random(&mut seed);
     let entropy = InitiatorEntropy {
@@ -137,11 +147,7 @@ async fn log_on(world: &World, groups: &[u32], domain_sid: &str) -> (Peer, Mount
         sequence: [0; 4],
     };
     let initiator = Initiator::with_ticket(Arc::new(forge.issue()), Target::default(), entropy);
-    let mut exchange = Exchange::with(&peer, Setup::of("ann"), initiator, START.0);
-    assert_eq!(exchange.round(&mut peer).await.status(), Status::SUCCESS);
-    let logon = exchange.logon(&mut peer);
-    let mount = peer.mount(&logon, "data").await;
-    (peer, mount)
+    Exchange::with(peer, Setup::of("ann"), initiator, START.0)
 }
 
 /// The grounds of all sessions, and the status of an open that asks for the SACL.
@@ -228,6 +234,54 @@ fn groups_of_the_host_are_for_accounts() {
             assert_eq!((ground, status), (None, Status::PRIVILEGE_NOT_HELD), "{rule}");
         });
     }
+}
+
+/// Domain Users of the joined domain are in BUILTIN\\Users, and nobody of a trusted domain is.
+#[test]
+fn users_are_domain_users_of_the_joined_domain() {
+    for (groups, domain, is_silent, is_user) in [
+        (&[513][..], OWN, false, true),
+        // Domain Users is the primary group in the ticket.
+        (&[1_200], OWN, false, true),
+        (&[513], "S-1-5-21-6-6-6", false, false),
+        (&[513], OWN, true, false),
+    ] {
+        in_domain(AdministratorRules::default(), Controller { is_silent }, async |world| {
+            let (_peer, _mount) = log_on(world, groups, domain).await;
+            let identity = world.server.sessions().last().unwrap().identity().unwrap();
+            let found = identity.token.contains(&Sid::USERS);
+            assert_eq!(found, is_user, "{groups:?} {domain} {is_silent}");
+        });
+    }
+}
+
+/// The log and the audit log name the service, the key version and the encryption type of a ticket that
+/// no key opens.
+#[test]
+fn tickets_that_no_key_opens_are_named() {
+    let keys = Forge::new(EncryptionType::Aes128Sha1, START).service;
+    let (parts, mut events) = Server::builder()
+        .settings(settings())
+        .accounts(Arc::new(Nobody))
+        .kerberos(ServiceKeys::new(vec![keys]).unwrap(), Policy::default())
+        .ambient(Arc::new(Clock))
+        .events(8);
+    let server = parts.cores(2).build().unwrap();
+    let world = World::of(server, tempfile::tempdir().unwrap());
+    in_own_world(false, &world, async |world| {
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        let exchange = with_ticket(&peer, &forge());
+        let draft = exchange.setup.draft(&exchange.token, 0);
+        let reply = peer.ask(draft, Via::Plain).await;
+        assert_eq!(reply.status(), Status::MORE_PROCESSING_REQUIRED);
+        let (_, event) = events.next().await.unwrap();
+        assert_eq!((event.kind(), event.outcome()), (Kind::Logon, Status::LOGON_FAILURE));
+        let of = |name: &str| event.details().iter().find(|(known, _)| *known == name).unwrap();
+        assert_eq!(of("service").1, Value::from("cifs/files@FREVO.TEST"));
+        assert_eq!(of("etype").1, Value::from("aes256-cts-hmac-sha1-96"));
+        assert_eq!(of("kvno").1, Value::from(3));
+    });
 }
 
 #[test]

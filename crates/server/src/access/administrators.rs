@@ -1,9 +1,10 @@
-//! The users who administer the server: members of BUILTIN\Administrators.
+//! The users who administer the server: members of BUILTIN\Administrators. Also those of BUILTIN\Users.
 //!
 //! This module alone decides it, for privileges, for the services that manage the server, and for the
 //! lists of members over SAMR. Administrators are the members of the group Administrators of the
 //! account file, those that the configuration names, and Domain Admins of the joined domains. A name
-//! of a domain gives nothing until its SID is known.
+//! of a domain gives nothing until its SID is known. Users are the accounts of the server, and Domain
+//! Users of the joined domains.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::access::principals::Principals;
 /// DOMAIN_GROUP_RID_ADMINS of MS-SAMR 2.2.1.14.
 const DOMAIN_ADMINS: u32 = 512;
 /// DOMAIN_GROUP_RID_USERS of MS-SAMR 2.2.1.14.
-const DOMAIN_USERS: u32 = 513;
+pub(crate) const DOMAIN_USERS: u32 = 513;
 
 /// The users and groups that a configuration makes administrators.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,10 +105,15 @@ impl<'a> Administrators<'a> {
         Self { rules, domains }
     }
 
-    /// Returns the token of a user with BUILTIN\Administrators and its privileges, or without.
+    /// Returns the token of a user with BUILTIN\Administrators and its privileges, or without. The token
+    /// of a user of a domain has BUILTIN\Users if the joined domain makes the user a member.
     pub(crate) fn decide(&self, user: &Candidate<'_>, token: &Token) -> Decided {
         let is_account = user.known_by == KnownBy::Accounts;
-        let others = token.groups().iter().copied().filter(|sid| *sid != Sid::ADMINISTRATORS);
+        let is_builtin =
+            |sid: &Sid| *sid == Sid::ADMINISTRATORS || (*sid == Sid::USERS && !is_account);
+        let others = token.groups().iter().copied().filter(|sid| !is_builtin(sid));
+        let is_user = !is_account && self.joined_of(DOMAIN_USERS, token).is_some();
+        let others = others.chain(is_user.then_some(Sid::USERS));
         let with = |own: Option<Sid>, privileges| {
             let groups = others.clone().chain(own);
             Token::new(*token.user(), *token.primary_group(), groups, privileges)
@@ -141,14 +147,19 @@ impl<'a> Administrators<'a> {
         if let Some(named) = named {
             return Some(Arc::clone(&named.written));
         }
-        let admins = self.joined(DOMAIN_ADMINS).filter(|_| self.rules.domain_admins && !is_account);
-        // Domain Admins is a global group, so its members are users of its own domain. A trusted
-        // domain makes nobody a member, whatever its controller says.
-        let mut admins = admins.filter(|(domain, sid)| {
-            let is_own = token.user().split_rid().is_some_and(|(of, _)| of == domain.sid);
-            is_own && token.contains(sid)
-        });
-        admins.next().map(|(domain, _)| Arc::from(format!("{}\\Domain Admins", domain.name)))
+        let admins = self.joined_of(DOMAIN_ADMINS, token);
+        let admins = admins.filter(|_| self.rules.domain_admins && !is_account);
+        admins.map(|domain| Arc::from(format!("{}\\Domain Admins", domain.name)))
+    }
+
+    /// The joined domain that makes a user a member of its group with this RID. The group is a global
+    /// one, so its members are users of its own domain. A trusted domain makes nobody a member, whatever
+    /// its controller says.
+    fn joined_of(&self, rid: u32, token: &Token) -> Option<&'a JoinedDomain> {
+        let of_user = token.user().split_rid().map(|(domain, _)| domain);
+        let mut groups = self.joined(rid);
+        let found = groups.find(|(of, sid)| of_user == Some(of.sid) && token.contains(sid));
+        found.map(|(domain, _)| domain)
     }
 
     /// The groups with this RID of the joined domains.
@@ -244,6 +255,24 @@ mod tests {
         assert_eq!(token.holds(privileges()), ground.is_some());
         assert_eq!(token.privileges().is_empty(), ground.is_none());
         ground.map(|ground| ground.to_string())
+    }
+
+    #[test]
+    fn domain_users_of_the_joined_domain_are_users() {
+        let (rules, domains) = (AdministratorRules::default(), domains());
+        let judge = Administrators::new(&rules, &domains);
+        for (user, groups, known_by, is_user) in [
+            ("S-1-5-21-1-2-3-1105", &["S-1-5-21-1-2-3-513"][..], KnownBy::Domain, true),
+            // A guest of the domain, whose group is Domain Guests.
+            ("S-1-5-21-1-2-3-501", &["S-1-5-21-1-2-3-514", "S-1-5-32-545"], KnownBy::Domain, false),
+            ("S-1-5-21-9-9-9-1105", &["S-1-5-21-9-9-9-513"], KnownBy::Domain, false),
+            ("S-1-5-21-9-9-9-1105", &["S-1-5-21-1-2-3-513"], KnownBy::Domain, false),
+            ("S-1-5-21-7-8-9-1000", &["S-1-5-32-545"], KnownBy::Accounts, true),
+        ] {
+            let candidate = Candidate { user: "ann", groups: &[], known_by };
+            let decided = judge.decide(&candidate, &token(user, groups));
+            assert_eq!(decided.token.contains(&Sid::USERS), is_user, "{user} {groups:?}");
+        }
     }
 
     #[test]

@@ -98,15 +98,15 @@ pub(crate) fn has_own_sid(user: &LogonInfo, machine: &Sid) -> bool {
 }
 
 /// Returns the token of a user of a domain: the SIDs that its controller gives, and those of the
-/// host's user that operations run as. `machine` is the SID of this server.
+/// host's user that operations run as. `machine` is the SID of this server, whose built-in groups
+/// [`Administrators`](super::administrators::Administrators) gives.
 pub(crate) fn token(pac: &LogonInfo, host: Option<&HostUser>, machine: &Sid) -> Token {
     let unix: Vec<Sid> = host.map_or_else(Vec::new, |host| {
         let groups = host.unix.groups.iter().map(|gid| Sid::unix_group(*gid));
         [Sid::unix_user(host.unix.uid)].into_iter().chain(groups).collect()
     });
-    let all = Token::WELL_KNOWN.into_iter().chain([Sid::USERS]);
     let given = pac.groups.iter().filter(|sid| is_of_controller(sid, machine));
-    let all = all.chain(given.copied()).chain(unix);
+    let all = Token::WELL_KNOWN.into_iter().chain(given.copied()).chain(unix);
     let own = Some(pac.primary_group).filter(|sid| is_of_controller(sid, machine));
     Token::new(pac.user, own.unwrap_or(pac.user), all, Privileges::EMPTY)
 }
@@ -168,7 +168,7 @@ pub(crate) mod tests {
         let pac = ann(domain_sid, vec![own, builtin, group]);
         let token = token(&pac, None, &sid("S-1-5-21-7-8-9"));
         let has = |sid: &Sid| token.groups().contains(sid);
-        assert!(has(&group) && !has(&own) && !has(&builtin));
+        assert!(has(&group) && !has(&own) && !has(&builtin) && !has(&Sid::USERS));
     }
 
     /// The RID of a primary group, below the SID of a domain that is none, makes no member of
