@@ -112,11 +112,18 @@ impl FromIterator<(String, Sid)> for DomainSids {
     }
 }
 
+/// Nobody has answered: there may be such a user or group, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoAnswer;
+
+/// The user or group of a SID. None if nobody has the SID.
+pub(crate) type Told = Result<Option<Principal>, NoAnswer>;
+
 /// A question of a client, and the way of its answer.
 enum Question {
     /// The names of rules have changed.
     Rules,
-    Sid(Sid, SyncSender<Option<Principal>>),
+    Sid(Sid, SyncSender<Told>),
     Name(String, SyncSender<Option<Principal>>),
 }
 
@@ -215,39 +222,51 @@ impl DomainNames {
     /// Returns the user or group of a domain with this SID. It may wait until `deadline`, or for
     /// [`DOMAIN_NAMES_TIMEOUT`], so no core may call it.
     pub(crate) fn find_sid(&self, sid: &Sid, deadline: Instant) -> Option<Principal> {
+        self.look_up_sid(sid, deadline).ok().flatten()
+    }
+
+    /// Like [`Self::find_sid`], with the difference between nobody and no answer.
+    pub(crate) fn look_up_sid(&self, sid: &Sid, deadline: Instant) -> Told {
         if !is_of_domain(sid) {
-            return None;
+            return Ok(None);
         }
         let known = self.shared.cache.lock().by_sid(sid, Instant::now());
-        known.unwrap_or_else(|| self.ask(deadline, |answer| Question::Sid(*sid, answer)))
+        let ask = || self.ask(deadline, |answer| Question::Sid(*sid, answer));
+        known.map_or_else(|| ask().unwrap_or(Err(NoAnswer)), Ok)
+    }
+
+    /// True if there is somebody who can be asked.
+    pub(crate) fn has_directory(&self) -> bool {
+        self.questions.get().is_some()
     }
 
     /// Returns the user or group with a name such as `EXAMPLE\staff`, as [`Self::find_sid`] does.
     pub(crate) fn find_name(&self, name: &str, deadline: Instant) -> Option<Principal> {
         let name = normal(name)?;
         let known = self.shared.cache.lock().by_name(&name, Instant::now());
-        known.unwrap_or_else(|| self.ask(deadline, |answer| Question::Name(name, answer)))
+        let ask = || self.ask(deadline, |answer| Question::Name(name, answer));
+        known.unwrap_or_else(|| ask().flatten())
     }
 
-    fn ask(
+    /// Asks, and returns the answer. None when there is none in time.
+    fn ask<T>(
         &self,
         deadline: Instant,
-        question: impl FnOnce(SyncSender<Option<Principal>>) -> Question,
-    ) -> Option<Principal> {
+        question: impl FnOnce(SyncSender<T>) -> Question,
+    ) -> Option<T> {
         let patience = deadline.saturating_duration_since(Instant::now()).min(DOMAIN_NAMES_TIMEOUT);
         if patience.is_zero() || self.shared.is_down() {
             return None;
         }
         let (answer, answered) = sync_channel(1);
         self.questions.get()?.try_send(question(answer)).ok()?;
-        answered.recv_timeout(patience).unwrap_or_else(|_| {
-            // `patience` is the time that this request could still wait. If it was short, a missing
-            // answer does not show that the directory is down.
-            if patience > DOMAIN_NAMES_TIMEOUT / 2 {
-                *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
-            }
-            None
-        })
+        let answer = answered.recv_timeout(patience).ok();
+        // `patience` is the time that this request could still wait. If it was short, a missing answer
+        // does not show that the directory is down.
+        if answer.is_none() && patience > DOMAIN_NAMES_TIMEOUT / 2 {
+            *self.shared.down_until.lock() = Some(Instant::now() + DOMAIN_NAMES_DOWN);
+        }
+        answer
     }
 }
 
@@ -381,18 +400,22 @@ impl Asking {
         }
     }
 
-    fn by_sid(&mut self, sid: &Sid) -> Option<Principal> {
+    fn by_sid(&mut self, sid: &Sid) -> Told {
         let known = self.shared.cache.lock().by_sid(sid, Instant::now());
-        if known.is_some() || self.shared.is_down() {
-            return known.flatten();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        if self.shared.is_down() {
+            return Err(NoAnswer);
         }
         let answer = self.directory.principals(&[*sid]);
         let answers = self.note(answer, 1);
         let found = answers.found.into_iter().next().flatten();
-        if found.is_some() || answers.is_certain {
-            self.shared.cache.lock().learn_sid(*sid, found.clone(), Instant::now());
+        if found.is_none() && !answers.is_certain {
+            return Err(NoAnswer);
         }
-        found
+        self.shared.cache.lock().learn_sid(*sid, found.clone(), Instant::now());
+        Ok(found)
     }
 
     fn by_name(&mut self, name: &str) -> Option<Principal> {
@@ -403,7 +426,7 @@ impl Asking {
         let answer = self.directory.sids(&[name.to_owned()]);
         let answers = self.note(answer, 1);
         let sid = answers.found.into_iter().next().flatten().filter(is_of_domain);
-        let found = sid.and_then(|sid| self.by_sid(&sid));
+        let found = sid.and_then(|sid| self.by_sid(&sid).ok().flatten());
         if found.is_some() || (answers.is_certain && sid.is_none()) {
             self.shared.cache.lock().learn_name(name.to_owned(), found.clone(), Instant::now());
         }

@@ -11,7 +11,8 @@ use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
-use crate::access::domain_names::{DomainNames, is_of_domain};
+use crate::access::administrators::DOMAIN_USERS;
+use crate::access::domain_names::{DomainNames, NoAnswer, Told, is_of_domain};
 use crate::access::id_map::IdMap;
 use crate::access::principals::{Listing, Principal, Principals, Use};
 use crate::base::ambient::Ambient;
@@ -22,9 +23,12 @@ use crate::base::limits::{DOMAIN_NAMES_TIMEOUT, HOST_IDS_FRESH, HOST_IDS_REMEMBE
 pub(crate) struct HostIds(Mutex<HashMap<Sid, (Instant, Identity)>>);
 
 impl HostIds {
-    /// Returns the users of a SID. None when somebody must be asked.
-    pub(crate) fn known(&self, sid: &Sid) -> Option<Identity> {
-        told(sid).or_else(|| self.fresh(sid, Instant::now()))
+    /// Returns the users of a SID. None when somebody must be asked. `has_domain_users` tells that users
+    /// of domains log on to this server.
+    pub(crate) fn known(&self, sid: &Sid, has_domain_users: bool) -> Option<Identity> {
+        // Not all users of domains are in BUILTIN\Users.
+        let is_told = *sid != Sid::USERS || !has_domain_users;
+        told(sid).filter(|_| is_told).or_else(|| self.fresh(sid, Instant::now()))
     }
 
     fn fresh(&self, sid: &Sid, now: Instant) -> Option<Identity> {
@@ -63,13 +67,15 @@ impl HostIds {
 /// Returns the users of a SID that tells it itself.
 fn told(sid: &Sid) -> Option<Identity> {
     Some(match *sid {
-        // All accounts of the server, and all users of domains, are in these groups.
+        // All accounts of the server are in these groups.
         Sid::EVERYONE | Sid::NETWORK | Sid::AUTHENTICATED_USERS | Sid::USERS => Identity::Everyone,
         Sid::LOCAL_SYSTEM | Sid::ANONYMOUS | Sid::NULL => Identity::Nobody,
         _ => match (sid.authority(), sid.sub_authorities()) {
-            (22, [1 | 2, u32::MAX]) => Identity::Unknown,
+            // -1 is the number of nobody.
+            (22, [1 | 2, u32::MAX]) => Identity::Nobody,
             (22, [1, uid]) => Identity::User(*uid),
             (22, [2, gid]) => Identity::Group(*gid),
+            (22, _) => Identity::Nobody,
             _ if is_of_domain(sid) => return None,
             _ => Identity::Unknown,
         },
@@ -88,11 +94,17 @@ pub(crate) struct Asked<'a> {
     pub(crate) names: &'a DomainNames,
     pub(crate) principals: Principals<'a>,
     pub(crate) ambient: &'a dyn Ambient,
+    /// True if users of domains log on to this server.
+    pub(crate) has_domain_users: bool,
 }
 
 impl Asked<'_> {
-    /// Returns the users of a SID below S-1-5-21, and true if everybody has answered.
+    /// Returns the users of BUILTIN\Users or of a SID below S-1-5-21, and true if everybody has
+    /// answered.
     fn identity(&self, listing: &Listing, sid: &Sid, deadline: Instant) -> (Identity, bool) {
+        if *sid == Sid::USERS {
+            return self.users(listing, deadline);
+        }
         if let Some(number) = self.map.number(sid) {
             return match self.names.find_sid(sid, deadline).map(|found| found.kind) {
                 Some(Use::User) => (Identity::User(number), true),
@@ -101,17 +113,45 @@ impl Asked<'_> {
             };
         }
         let is_own = sid.split_rid().is_some_and(|(domain, _)| domain == self.principals.machine);
-        let found = if is_own {
-            self.principals.find_sid_in(listing, sid)
-        } else {
-            self.names.find_sid(sid, deadline)
-        };
+        let found = if is_own { self.own(listing, sid) } else { self.of_domain(sid, deadline) };
         match found {
-            Some(found) if found.kind == Use::User => self.user(&found, is_own),
+            Ok(Some(found)) if found.kind == Use::User => self.user(&found, is_own),
             // The host's group of the name has other members than one of the account file.
-            Some(found) if !is_own => self.group(&found),
-            Some(_) => (Identity::Unknown, true),
-            None => (Identity::Unknown, is_own),
+            Ok(Some(found)) if !is_own => self.group(&found),
+            Ok(Some(_)) => (Identity::Unknown, true),
+            // An entry for a SID that nobody has gives nothing to anybody.
+            Ok(None) => (Identity::Nobody, true),
+            Err(NoAnswer) => (Identity::Unknown, false),
+        }
+    }
+
+    /// The account or group of this server. More accounts than are listed may have any SID.
+    fn own(&self, listing: &Listing, sid: &Sid) -> Told {
+        match self.principals.find_sid_in(listing, sid) {
+            None if !listing.is_whole(&self.principals) => Err(NoAnswer),
+            found => Ok(found),
+        }
+    }
+
+    /// The user or group of a domain. Where no user of a domain logs on, nobody has such a SID.
+    fn of_domain(&self, sid: &Sid, deadline: Instant) -> Told {
+        match self.names.look_up_sid(sid, deadline) {
+            Err(NoAnswer) if !self.has_domain_users => Ok(None),
+            told => told,
+        }
+    }
+
+    /// The members of BUILTIN\Users: Domain Users of the joined domain, and the accounts of this
+    /// server, for whom a POSIX list has no entry.
+    fn users(&self, listing: &Listing, deadline: Instant) -> (Identity, bool) {
+        let sids = self.names.sids();
+        let joined = sids.joined().first().and_then(|domain| domain.sid.with_rid(DOMAIN_USERS));
+        let Some(group) = joined else { return (Identity::Unknown, false) };
+        match self.identity(listing, &group, deadline) {
+            (Identity::Group(gid) | Identity::Either(gid), is_certain) => {
+                (Identity::GroupAndMore(gid), is_certain)
+            }
+            (_, is_certain) => (Identity::Unknown, is_certain),
         }
     }
 
@@ -159,11 +199,13 @@ mod tests {
             ("S-1-5-80-1", Some(Identity::Unknown)),
             ("S-1-22-1-1000", Some(Identity::User(1_000))),
             ("S-1-22-2-1000", Some(Identity::Group(1_000))),
-            ("S-1-22-2-4294967295", Some(Identity::Unknown)),
-            ("S-1-22-3-1", Some(Identity::Unknown)),
+            ("S-1-22-2-4294967295", Some(Identity::Nobody)),
+            ("S-1-22-3-1", Some(Identity::Nobody)),
             ("S-1-5-21-1-2-3-500", None),
         ] {
-            assert_eq!(HostIds::default().known(&sid(text)), identity, "{text}");
+            assert_eq!(HostIds::default().known(&sid(text), false), identity, "{text}");
+            let on_member = identity.filter(|_| sid(text) != Sid::USERS);
+            assert_eq!(HostIds::default().known(&sid(text), true), on_member, "{text}");
         }
     }
 

@@ -9,7 +9,7 @@ use frevo_store::security::posix_lists::{self, Identity, Nearest, Protected};
 use frevo_store::vfs::Kind;
 use frevo_store::{Node, Stat};
 use frevo_wire::Status;
-use frevo_wire::dtyp::{Acl, SecurityDescriptor, Sid};
+use frevo_wire::dtyp::{Ace, Acl, SecurityDescriptor, Sid};
 
 use crate::access::host_ids::{Asked, could_have_number};
 use crate::access::throttle::shortened;
@@ -39,13 +39,14 @@ pub(in crate::command) async fn identities<'a>(
     lists: &[&SecurityDescriptor],
 ) -> Result<Identities<'a>, Status> {
     let server = rq.server();
+    let has_domain_users = server.has_domain_users();
     let mut found = HashMap::new();
     let mut unknown = Vec::new();
     for sid in lists.iter().flat_map(|list| sids(list)) {
         if found.contains_key(sid) {
             continue;
         }
-        let known = server.host_ids.known(sid);
+        let known = server.host_ids.known(sid, has_domain_users);
         found.insert(*sid, known.unwrap_or(Identity::Unknown));
         if known.is_none() {
             unknown.push(*sid);
@@ -62,7 +63,10 @@ fn ask(server: &ServerState, sids: &[Sid]) -> Vec<(Sid, Identity)> {
     let map = Arc::clone(&server.settings().id_map);
     server.with_principals(|known| {
         let (names, ambient) = (&server.domain_names, &*server.ambient);
-        server.host_ids.ask(sids, &Asked { map: &map, names, principals: *known, ambient })
+        let has_domain_users = server.has_domain_users();
+        let principals = *known;
+        let asked = Asked { map: &map, names, principals, ambient, has_domain_users };
+        server.host_ids.ask(sids, &asked)
     })
 }
 
@@ -99,11 +103,10 @@ impl<'a> Identities<'a> {
         })
     }
 
-    /// Checks that the host can give the rights that a client gives: not those of a SID without a
-    /// number. Entries that were there `before`, and those for groups that are built in, are taken.
-    ///
-    /// Deviation: smbd takes such an entry, which then has no effect. A client that gives rights must
-    /// learn that nobody has got them.
+    /// Checks that the host can give the rights that a client gives: not those of a user or group
+    /// without a number, nor those of a SID that nobody has told about. Entries that were there
+    /// `before`, and those for groups that are built in, are taken. So are entries for a SID that
+    /// nobody has, which have no effect: a copied file may have them of users who are gone.
     ///
     /// # Errors
     /// NONE_MAPPED, after a line in the log.
@@ -119,30 +122,46 @@ impl<'a> Identities<'a> {
         };
         let is_new = |sid: &&Sid| is_in(given, sid) && !is_in(before, sid);
         let mut unknown = nearest.unknown.iter().filter(|sid| could_have_number(sid));
-        let Some(sid) = unknown.find(is_new) else { return Ok(()) };
-        self.tell(path, &sid.to_string(), NO_NUMBER);
-        Err(Status::NONE_MAPPED)
+        if let Some(sid) = unknown.find(is_new) {
+            self.tell(path, &sid.to_string(), "access list refused", NO_NUMBER);
+            return Err(Status::NONE_MAPPED);
+        }
+        let aces = given.iter().flat_map(|list| &list.aces);
+        let mut nobodies = aces.filter_map(Ace::sid).filter(|sid| self.is_nobody(sid));
+        if let Some(sid) = nobodies.find(is_new) {
+            self.tell(path, &sid.to_string(), "entry of an access list without effect", NOBODY);
+        }
+        Ok(())
+    }
+
+    /// True for a SID that could be that of a user or group, and is nobody's.
+    fn is_nobody(&self, sid: &Sid) -> bool {
+        could_have_number(sid) && self.known.get(sid) == Some(&Identity::Nobody)
     }
 
     /// Writes a line about a file system on which rights of others have no effect.
     pub(in crate::command) fn tell_no_lists(&self, path: &str) {
-        self.tell(path, "", NO_LISTS);
+        self.tell(path, "", "access list refused", NO_LISTS);
     }
 
-    fn tell(&self, path: &str, sid: &str, why: &str) {
+    fn tell(&self, path: &str, sid: &str, event: &str, why: &str) {
         let Ok(tree) = self.rq.tree() else { return };
         self.rq.tell(|left_out| {
             let user = tree.identity();
             tracing::warn!(target: "frevo::access", peer = %self.rq.connection.peer, left_out,
                 user = %user.as_ref().map_or("", |user| &*user.user), share = %tree.share.name,
-                path = shortened(path), sid, "access list refused: {why}");
+                path = shortened(path), sid, "{event}: {why}");
         });
     }
 }
 
 const NO_NUMBER: &str = "the share has `run_as = \"user\"`, and this host has no number for this user or \
-    group, so its rights would have no effect; give its domain a range in [[idmap]], add the user to the \
+    group, or nobody has told who it is, so its rights would have no effect; give its domain a range in [[idmap]], add the user to the \
     host, or set `run_as = \"server\"`";
+
+const NOBODY: &str = "the share has `run_as = \"user\"`, and no user or group has this SID, so its entry \
+    gives and denies nothing; if users of its domain are to log on here, name the domain in \
+    winbind_domains or [[idmap]]";
 
 const NO_LISTS: &str = "the share has `run_as = \"user\"`, and its file system has no POSIX access lists, \
     so rights of other users and groups would have no effect; use a file system that has them, or set \

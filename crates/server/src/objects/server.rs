@@ -259,6 +259,13 @@ impl ServerState {
         self.domain_names.want(names);
     }
 
+    /// True if users of domains log on to this server.
+    pub(crate) fn has_domain_users(&self) -> bool {
+        let takes_their_tickets =
+            || self.kerberos.service().is_some() && self.settings.load().realms.is_empty();
+        self.domain_names.has_directory() || takes_their_tickets()
+    }
+
     /// Decides if a user administers the server. `token` is that of the user without the decision.
     pub(crate) fn decide(&self, user: &Candidate<'_>, token: &Token) -> Decided {
         let settings = self.settings.load();

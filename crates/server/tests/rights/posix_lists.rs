@@ -5,6 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frevo_posix::{PosixOptions, PosixVfs, credentials};
+use frevo_server::Server;
+use frevo_server::audit::{Kind, Operations, Value};
+use frevo_server::domain_names::{DomainDirectory, JoinedDomain, Lookup, Principal, Use};
 use frevo_server::id_map::{IdMap, IdRange};
 use frevo_server::share::{RunAs, Share};
 use frevo_server::vfs;
@@ -284,37 +287,23 @@ fn a_list_without_effect_is_refused() {
     acting("a_list_without_effect_is_refused", &async |world: &World| {
         let (mut ann, hers) = session(world, "ann").await;
         make(&mut ann, &hers, &Want::file("f")).await;
-        let strangers = [
-            Sid::new(5, &[21, 7, 8, 9, 1_000]).unwrap(),
-            account(world, "painters"),
-            domain(1_000_000),
-        ];
+        let painters = account(world, "painters");
         protect(&mut ann, &hers, &to_change("f"), &list(vec![owner()])).await;
-        for stranger in strangers {
-            let new = list(vec![owner(), Ace::allow(HERE, READ, stranger)]);
-            assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::NONE_MAPPED, "{stranger}");
-            assert_eq!(shown(&mut ann, &hers, "f").await, [owner()]);
-            let given = bytes(&new);
-            let requests = [CreateContext::SecurityDescriptor(&given)];
-            let contexts = CreateContexts::from_requests(&requests).as_bytes().to_vec();
-            let want = Want { contexts, ..Want::file("g") };
-            assert_eq!(status(&mut ann, &hers, &want).await, Status::NONE_MAPPED, "{stranger}");
-            assert!(!world.path("g").exists());
-            // A denial takes rights from everybody who could be meant, and needs no number.
-            let new = list(vec![
-                Ace::deny(HERE, WRITE, stranger),
-                owner(),
-                Ace::allow(HERE, READ | WRITE, Sid::EVERYONE),
-            ]);
-            assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::SUCCESS);
-            // Ann is a painter, as her session knows.
-            let is_hers = stranger == account(world, "painters");
-            assert_eq!(on_disk(world, "f", ACCESS), if is_hers { "544" } else { "744" });
-            protect(&mut ann, &hers, &to_change("f"), &list(vec![owner()])).await;
-        }
+        let new = list(vec![owner(), Ace::allow(HERE, READ, painters)]);
+        assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::NONE_MAPPED);
+        assert_eq!(shown(&mut ann, &hers, "f").await, [owner()]);
+        assert_eq!(make_with(&mut ann, &hers, "g", &new).await, Status::NONE_MAPPED);
+        assert!(!world.path("g").exists());
+        // A denial takes rights from everybody who could be meant, and needs no number. Ann is a
+        // painter, as her session knows.
+        let everyone = Ace::allow(HERE, READ | WRITE, Sid::EVERYONE);
+        let new = list(vec![Ace::deny(HERE, WRITE, painters), owner(), everyone]);
+        assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::SUCCESS);
+        assert_eq!(on_disk(world, "f", ACCESS), "544");
+        protect(&mut ann, &hers, &to_change("f"), &list(vec![owner()])).await;
         // The server's share takes the entry. Then it is there, and the client may keep it.
         let plain = ann.mount(&hers.logon, "plain").await;
-        let new = list(vec![owner(), Ace::allow(HERE, READ, strangers[0])]);
+        let new = list(vec![owner(), Ace::allow(HERE, READ, painters)]);
         assert_eq!(set(&mut ann, &plain, "f", &new).await, Status::SUCCESS);
         let more = Ace::allow(HERE, READ, Sid::unix_user(uid("bob")));
         let mut aces = new.dacl.unwrap().aces;
@@ -330,6 +319,208 @@ fn a_list_without_effect_is_refused() {
         let others = list(vec![more, Ace::allow(HERE, ALL, Sid::EVERYONE)]);
         assert_eq!(set(&mut ann, &memory, "f", &others).await, Status::NOT_SUPPORTED);
         assert_eq!(shown(&mut ann, &memory, "f").await, open.dacl.unwrap().aces);
+    });
+}
+
+/// A copied tree has entries of users who are gone. They are kept, and give and deny nothing.
+#[test]
+fn entries_for_nobody_are_left_out() {
+    acting("entries_for_nobody_are_left_out", &async |world: &World| {
+        let (mut ann, hers) = session(world, "ann").await;
+        make(&mut ann, &hers, &Want::file("f")).await;
+        let (machine, _) = account(world, "ann").split_rid().unwrap();
+        let nobodies = [
+            Sid::new(5, &[21, 7, 8, 9, 1_000]).unwrap(),
+            domain(1_000_000),
+            machine.with_rid(4_711).unwrap(),
+            Sid::unix_user(u32::MAX),
+        ];
+        for nobody in nobodies {
+            let new = list(vec![owner(), Ace::allow(BELOW, ALL, nobody)]);
+            assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::SUCCESS, "{nobody}");
+            assert_eq!(on_disk(world, "f", ACCESS), "700", "{nobody}");
+            assert_eq!(shown(&mut ann, &hers, "f").await, new.dacl.clone().unwrap().aces);
+            let name = format!("by {nobody}");
+            assert_eq!(make_with(&mut ann, &hers, &name, &new).await, Status::SUCCESS, "{nobody}");
+            assert_eq!(on_disk(world, &name, ACCESS), "700", "{nobody}");
+            let everyone = Ace::allow(HERE, READ | WRITE, Sid::EVERYONE);
+            let new = list(vec![Ace::deny(HERE, WRITE, nobody), owner(), everyone]);
+            assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::SUCCESS, "{nobody}");
+            assert_eq!(on_disk(world, "f", ACCESS), "766", "{nobody}");
+        }
+    });
+}
+
+/// Makes a file with a list of the request. Returns the status.
+async fn make_with(peer: &mut Peer, mount: &Mount, name: &str, new: &SecurityDescriptor) -> Status {
+    let given = bytes(new);
+    let requests = [CreateContext::SecurityDescriptor(&given)];
+    let contexts = CreateContexts::from_requests(&requests).as_bytes().to_vec();
+    status(peer, mount, &Want { contexts, ..Want::file(name) }).await
+}
+
+/// A controller of EXAMPLE, which knows one user, and may be silent.
+#[derive(Debug)]
+struct Controller {
+    is_silent: bool,
+}
+
+/// The SID of something in EXAMPLE, of which the RIDs from 500 to 599 have numbers.
+fn example(rid: u32) -> Sid {
+    Sid::new(5, &[21, 4, 5, 6, rid]).unwrap()
+}
+
+impl Controller {
+    fn lookup<T>(&self, found: Vec<Option<T>>) -> Lookup<T> {
+        Lookup { found, silent: self.is_silent.then(|| String::from("no answer")) }
+    }
+}
+
+impl DomainDirectory for Controller {
+    fn sids(&self, names: &[String]) -> Lookup<Sid> {
+        self.lookup(names.iter().map(|_| None).collect())
+    }
+
+    fn principals(&self, sids: &[Sid]) -> Lookup<Principal> {
+        let carl = |sid: &Sid| {
+            let is_it = *sid == example(1_001) && !self.is_silent;
+            let (domain, name) = (String::from("EXAMPLE"), String::from("carl"));
+            is_it.then_some(Principal { sid: *sid, domain, name, kind: Use::User })
+        };
+        self.lookup(sids.iter().map(carl).collect())
+    }
+
+    fn joined(&self) -> Lookup<JoinedDomain> {
+        let (sid, _) = example(1).split_rid().unwrap();
+        let (name, dns_name) = (String::from("EXAMPLE"), String::from("example.test"));
+        Lookup { found: vec![Some(JoinedDomain { name, dns_name, sid })], silent: None }
+    }
+}
+
+/// Runs a test on a member of EXAMPLE.
+fn on_member(name: &str, is_silent: bool, test: impl AsyncFnOnce(&World)) {
+    if let Err(why) = credentials::check() {
+        println!("skipped: {name}: {why}");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    if !takes_lists(dir.path()) {
+        println!("skipped: {name}: no POSIX lists in {}", dir.path().display());
+        return;
+    }
+    set_mode(dir.path(), 0o777);
+    let vfs = Arc::new(PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap());
+    let (domain, _) = example(1).split_rid().unwrap();
+    let range = IdRange { domain, first: 62_000, last: 62_099, base_rid: 500 };
+    let map = Arc::new(IdMap::new(vec![range]));
+    let share = Share::disk("data", vfs).run_as(RunAs::User).id_map(Arc::clone(&map));
+    let server = Server::builder()
+        .settings(Settings { id_map: map, ..settings() })
+        .shares([share])
+        .accounts(accounts(&[("ann", &[]), ("bob", &[])]))
+        .ambient(Arc::new(TwoUsers))
+        .domain_directory(Arc::new(Controller { is_silent }))
+        .cores(2)
+        .build()
+        .unwrap();
+    server.resolve_names();
+    in_own_world(false, &World::of(server, dir), test);
+}
+
+/// Nobody has a SID if the controller says so. While it is silent, somebody may.
+#[test]
+fn a_silent_controller_is_no_answer() {
+    for is_silent in [false, true] {
+        on_member("a_silent_controller_is_no_answer", is_silent, async |world| {
+            let (mut ann, hers) = session(world, "ann").await;
+            make(&mut ann, &hers, &Want::file("f")).await;
+            let nobody = if is_silent { Status::NONE_MAPPED } else { Status::SUCCESS };
+            for (sid, expected) in [
+                (example(1_000), nobody),
+                // Carl is a user without a number.
+                (example(1_001), Status::NONE_MAPPED),
+                (Sid::new(5, &[21, 7, 8, 9, 1_000]).unwrap(), nobody),
+                (example(505), Status::SUCCESS),
+            ] {
+                let new = list(vec![owner(), Ace::allow(HERE, READ, sid)]);
+                assert_eq!(set(&mut ann, &hers, "f", &new).await, expected, "{sid} {is_silent}");
+                // A denial for somebody who may be anybody is one for all.
+                let everyone = Ace::allow(HERE, READ | WRITE, Sid::EVERYONE);
+                let new = list(vec![Ace::deny(HERE, WRITE, sid), owner(), everyone]);
+                assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::SUCCESS, "{sid}");
+                let others = match (expected, sid) {
+                    (Status::NONE_MAPPED, _) => "744",
+                    (_, sid) if sid == example(505) => "u:7 u62005:4 g:4 g62005:4 m:4 o:6",
+                    _ => "766",
+                };
+                assert_eq!(on_disk(world, "f", ACCESS), others, "{sid} {is_silent}");
+            }
+        });
+    }
+}
+
+/// On a member the users in BUILTIN\Users are Domain Users and the accounts of the server.
+#[test]
+fn users_of_a_member_are_domain_users() {
+    on_member("users_of_a_member_are_domain_users", false, async |world| {
+        let (mut ann, hers) = session(world, "ann").await;
+        make(&mut ann, &hers, &Want::file("f")).await;
+        let new = list(vec![owner(), Ace::allow(HERE, READ, Sid::USERS)]);
+        assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::SUCCESS);
+        assert_eq!(on_disk(world, "f", ACCESS), "u:7 g:0 g62013:4 m:4 o:0");
+        // An account of the server, which is in Users, is no member of Domain Users.
+        let everyone = Ace::allow(HERE, ALL, Sid::EVERYONE);
+        let new = list(vec![Ace::deny(HERE, WRITE, Sid::USERS), everyone]);
+        assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::SUCCESS);
+        assert_eq!(on_disk(world, "f", ACCESS), "u:5 g:5 g62013:5 m:5 o:5");
+    });
+}
+
+/// The audit log tells refusals of the kernel from those of lists.
+#[test]
+fn refusals_of_the_kernel_are_told_apart() {
+    if let Err(why) = credentials::check() {
+        println!("skipped: refusals_of_the_kernel_are_told_apart: {why}");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    set_mode(dir.path(), 0o777);
+    let vfs = Arc::new(PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap());
+    let (parts, mut events) = Server::builder()
+        .settings(settings())
+        .shares([Share::disk("data", vfs).run_as(RunAs::User)])
+        .accounts(accounts(&[("ann", &[]), ("bob", &[])]))
+        .ambient(Arc::new(TwoUsers))
+        .audited(Operations::OPEN)
+        .events(64);
+    let server = parts.cores(2).build().unwrap();
+    in_own_world(false, &World::of(server, dir), async |world| {
+        let (mut ann, hers) = session(world, "ann").await;
+        let (mut bob, his) = session(world, "bob").await;
+        for name in ["listed", "own"] {
+            make(&mut ann, &hers, &Want::file(name)).await;
+        }
+        protect(&mut ann, &hers, &to_change("listed"), &list(vec![owner()])).await;
+        set_mode(&world.path("own"), 0o600);
+        std::fs::create_dir(world.path("roots")).unwrap();
+        for (want, by_kernel) in [
+            (Want::existing("listed").access(READ), false),
+            (Want::existing("own").access(READ), true),
+            (Want::file("roots\\new"), true),
+            (Want::existing("listed").access(WRITE), false),
+        ] {
+            assert_eq!(status(&mut bob, &his, &want).await, Status::ACCESS_DENIED);
+            let refused = loop {
+                let (_, event) = events.next().await.unwrap();
+                if event.kind() == Kind::Open && event.outcome() == Status::ACCESS_DENIED {
+                    break event;
+                }
+            };
+            let said = refused.details().iter().find(|(name, _)| *name == "refused_by");
+            let said = said.map(|(_, value)| value.clone());
+            let expected = by_kernel.then(|| Value::from("kernel"));
+            assert_eq!(said, expected, "{:?}", refused.details());
+        }
     });
 }
 

@@ -30,9 +30,11 @@ pub enum Identity {
     /// A user or a group with this number, which nobody has told apart: no other user or group of the
     /// host has the number.
     Either(u32),
+    /// The members of the group with this number, and further users whom the host does not know by one.
+    GroupAndMore(u32),
     /// All users.
     Everyone,
-    /// No user.
+    /// No user. Entries for nobody give and deny nothing.
     Nobody,
     /// Users whom the host does not know by a number.
     Unknown,
@@ -193,6 +195,10 @@ impl<'a> Evaluation<'a> {
             Identity::Group(gid) => {
                 self.one(Whose::Group(gid), mask, allows);
                 self.group_denies(mask, allows);
+            }
+            Identity::GroupAndMore(gid) => {
+                self.one(Whose::Group(gid), mask, allows);
+                self.apply(Identity::Unknown, mask, allows);
             }
             Identity::Either(number) => {
                 self.one(Whose::User(number), mask, allows);

@@ -233,7 +233,7 @@ fn a_directory_that_comes_back_is_asked_again() {
     let sids = names.sids();
     assert!(sids.find("a\\g1").is_some() && sids.find("a\\g2").is_none());
     let asked = *fake.asked.lock();
-    assert_eq!(asking.by_sid(&domain().with_rid(3).unwrap()), None);
+    assert_eq!(asking.by_sid(&domain().with_rid(3).unwrap()), Err(NoAnswer));
     assert_eq!(asking.by_name("a\\g3"), None);
     assert_eq!(*fake.asked.lock(), asked, "nobody is asked for a while");
     fake.set_down(false);

@@ -7,6 +7,7 @@ use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 
 use super::{Principal, Principals};
+use crate::base::limits::ACCOUNTS_LISTED;
 
 /// Users and groups by SID, and groups by name. The account file is read at the first question; one
 /// request may ask a thousand.
@@ -18,6 +19,8 @@ struct Listed {
     by_sid: HashMap<Sid, Principal>,
     /// SIDs of groups by name in lower case.
     groups: HashMap<String, Sid>,
+    /// True if these are all accounts.
+    is_whole: bool,
 }
 
 impl Listing {
@@ -26,17 +29,24 @@ impl Listing {
             let groups = of.groups();
             let names = groups.iter().map(|group| (fold_name(&group.name), group.sid)).collect();
             let mut by_sid = HashMap::new();
-            for principal in of.users().into_iter().chain(groups) {
+            let users = of.users();
+            let is_whole = users.len() < ACCOUNTS_LISTED;
+            for principal in users.into_iter().chain(groups) {
                 // If two principals have the same SID, the first one is used.
                 by_sid.entry(principal.sid).or_insert(principal);
             }
-            Listed { by_sid, groups: names }
+            Listed { by_sid, groups: names, is_whole }
         })
     }
 
     /// The user or group of this SID.
     pub(super) fn find_sid(&self, of: &Principals<'_>, sid: &Sid) -> Option<Principal> {
         self.listed(of).by_sid.get(sid).cloned()
+    }
+
+    /// True if nobody is left out: a SID that is not found is nobody's.
+    pub(crate) fn is_whole(&self, of: &Principals<'_>) -> bool {
+        self.listed(of).is_whole
     }
 
     /// The group of this name. Upper and lower case are one.
