@@ -198,7 +198,9 @@ impl SnapshotFolders {
                 keep_newest(&mut found);
             }
             let name = entry.map_err(|error| io_fault(&error))?.file_name();
-            let Some(taken) = name.to_str().and_then(|text| self.pattern.matches(text)) else {
+            // FAT may show a name in another case than the one that it was made with.
+            let Some(taken) = name.to_str().and_then(|text| self.pattern.matches_any_case(text))
+            else {
                 continue;
             };
             let path = Path::new(&name).join(&self.inner);

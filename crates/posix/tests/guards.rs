@@ -1,15 +1,21 @@
 //! Folders of snapshots and Frevo's own folders are out of the clients' reach.
 
+#![allow(clippy::print_stdout, unreachable_pub, reason = "tests")]
+
 mod common;
+#[path = "common/loops.rs"]
+mod loops;
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use common::{Share, create, create_dir, either, how, name, read, share_with, write};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_store::snapshot::Moment;
 use frevo_store::{Fault, Vfs as _};
+use loops::Mounted;
 
 const TOKEN: &str = "@GMT-2024.02.29-12.00.00";
 
@@ -105,6 +111,49 @@ fn snapshots_beside_files_are_out_of_reach() {
         assert_eq!(s.open(path, &either()).unwrap_err(), Fault::AccessDenied, "{path}");
     }
     s.open("@GMT-x", &create()).unwrap();
+    // Case does not matter, because some file systems ignore it.
+    let s = share_of("Daily-%Y%m%d", "", PosixOptions::default());
+    for path in ["Daily-20240229", "DAILY-20240229", "daily-20240229\\f"] {
+        assert_eq!(s.open(path, &either()).unwrap_err(), Fault::AccessDenied, "{path}");
+    }
+    s.open("daily-x", &create()).unwrap();
+}
+
+/// NTFS keeps a short name beside a long one, and finds the file by it without listing it.
+#[test]
+fn short_names_of_the_disk_do_not_lead_to_hidden_files() {
+    let Some(mounted) = Mounted::new("ntfs", 16, &["-F", "-q"], "noatime") else { return };
+    let root = mounted.path();
+    std::fs::create_dir(root.join("d")).unwrap();
+    for (long, short) in
+        [("secret folder.key", "SECRET~1.KEY"), ("an open file.txt", "ANOPEN~1.TXT")]
+    {
+        let path = root.join("d").join(long);
+        std::fs::write(&path, "content").unwrap();
+        let mut named = Command::new("setfattr");
+        let named = named.args(["-n", "system.ntfs_dos_name", "-v", short]).arg(&path).status();
+        if !named.is_ok_and(|status| status.success()) {
+            println!("left out: no short name can be set on NTFS");
+            return;
+        }
+        assert!(root.join("d").join(short).exists(), "the disk finds it");
+    }
+    std::fs::write(root.join("d/plain~1"), "").unwrap();
+    let options = PosixOptions { veto: vec![String::from("*folder*")], ..PosixOptions::default() };
+    let vfs = PosixVfs::open_root(&root, options).unwrap();
+    let open = |path: &str| vfs.open(&name(path), &read()).map(drop);
+    assert_eq!(open("d\\secret folder.key"), Err(Fault::AccessDenied));
+    // The pattern does not match these names, which the disk finds and does not list.
+    for path in ["d\\SECRET~1.KEY", "d\\ANOPEN~1.TXT", "d\\ANOPEN~1.TXT\\x"] {
+        assert_eq!(open(path), Err(Fault::NotFound), "{path}");
+    }
+    // A listed name of this form is reached, and one that does not exist can be made.
+    open("d\\plain~1").unwrap();
+    open("d\\an open file.txt").unwrap();
+    vfs.open(&name("d\\new~1"), &create()).unwrap();
+    // Without anything to hide, short names lead to their files.
+    let vfs = PosixVfs::open_root(&root, PosixOptions::default()).unwrap();
+    vfs.open(&name("d\\ANOPEN~1.TXT"), &read()).unwrap();
 }
 
 #[test]

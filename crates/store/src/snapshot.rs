@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use frevo_wire::dtyp::FileTime;
+use frevo_wire::fscc::upcase;
 
 /// A second of UTC in calendar form. It identifies a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,6 +124,17 @@ enum Field {
     Second,
 }
 
+/// Takes a prefix off a name, without regard to case.
+fn without_prefix<'n>(name: &'n str, prefix: &str) -> Option<&'n str> {
+    let mut rest = name.chars();
+    for expected in prefix.chars() {
+        if upcase(rest.next()?) != upcase(expected) {
+            return None;
+        }
+    }
+    Some(rest.as_str())
+}
+
 /// The time of a snapshot, as its name tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
@@ -193,11 +205,25 @@ impl Pattern {
     /// Returns the time if a folder of that name is a snapshot. Parts of the time that the pattern
     /// leaves out are zero.
     pub fn matches(&self, name: &str) -> Option<Taken> {
+        self.matches_by(name, |name, text| name.strip_prefix(text))
+    }
+
+    /// Like [`Self::matches`], without regard to case.
+    pub fn matches_any_case(&self, name: &str) -> Option<Taken> {
+        self.matches_by(name, without_prefix)
+    }
+
+    /// `strip` takes a part of the pattern's text off the front of a name.
+    fn matches_by<'n>(
+        &self,
+        name: &'n str,
+        strip: impl Fn(&'n str, &str) -> Option<&'n str>,
+    ) -> Option<Taken> {
         let mut rest = name;
         let mut moment = Moment { year: 0, month: 0, day: 0, hour: 0, minute: 0, second: 0 };
         for part in &self.0 {
             rest = match part {
-                Part::Text(text) => rest.strip_prefix(text.as_str())?,
+                Part::Text(text) => strip(rest, text)?,
                 Part::Number => {
                     let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit());
                     if digits.len() == rest.len() {
@@ -306,6 +332,15 @@ mod tests {
         {
             assert_eq!(daily.matches(name), None, "{name}");
         }
+        for name in ["Daily_2024-03-01", "DAILY_2024-03-01", "daily_2024-03-01"] {
+            assert_eq!(daily.matches_any_case(name), Some(Taken::At(day)), "{name}");
+        }
+        for name in ["daily2024-03-01", "Daily", "", "DAILY_2024-03-01x"] {
+            assert_eq!(daily.matches_any_case(name), None, "{name}");
+        }
+        let accents = Pattern::parse("é-%N").unwrap();
+        assert_eq!(accents.matches_any_case("É-1"), Some(Taken::Unsaid));
+        assert_eq!(accents.matches("É-1"), None);
         let number = Pattern::parse("%N").unwrap();
         assert_eq!(number.matches("17"), Some(Taken::Unsaid));
         assert_eq!(number.matches("x"), None);

@@ -48,7 +48,8 @@ impl Entry {
         match self {
             Self::Named(guarded) => is_same(guarded, name),
             Self::Matching(pattern) => [name, without_tail(name)].iter().any(|name| {
-                core::str::from_utf8(name).is_ok_and(|name| pattern.matches(name).is_some())
+                core::str::from_utf8(name)
+                    .is_ok_and(|name| pattern.matches_any_case(name).is_some())
             }),
         }
     }
