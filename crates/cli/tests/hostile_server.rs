@@ -413,6 +413,31 @@ fn one_bad_file_is_not_the_end_of_a_tree() {
     }
 }
 
+/// A server need not know the classes by which it tells the size of its file system.
+#[test]
+fn df_of_a_server_that_tells_no_size() {
+    const FILESYSTEM: u8 = 2;
+    let place = Sandbox::new();
+    for status in [Status::NOT_SUPPORTED, Status::NOT_IMPLEMENTED, Status::INVALID_INFO_CLASS] {
+        let script = move |asked: &Asked<'_>| match asked.header.command {
+            Command::QUERY_INFO if asked.message[66] == FILESYSTEM => Act::Refused(status),
+            _ => Act::Honest,
+        };
+        let url = format!("smb://ann@{}/data", start(listing(&[("known", false)]), script));
+        let sentence = "the server does not tell the size of its file system";
+        let told = run(&place, &["df", &url]);
+        told.fails(1, &[sentence]);
+        assert!(told.err.contains(&url) && !told.err.contains("STATUS"), "{told:?}");
+    }
+    // Another refusal is told as it is.
+    let script = |asked: &Asked<'_>| match asked.header.command {
+        Command::QUERY_INFO => Act::Refused(Status::ACCESS_DENIED),
+        _ => Act::Honest,
+    };
+    let url = format!("smb://ann@{}/data", start(listing(&[("known", false)]), script));
+    run(&place, &["df", &url]).fails(1, &["permission denied"]);
+}
+
 /// A server that is too old is told with what helps.
 #[test]
 fn old_servers_are_told_with_their_dialect() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use frevo_client::Metadata;
+use frevo_client::{Error, Metadata, Status};
 use serde_json::json;
 
 use super::arguments::Du;
@@ -34,7 +34,7 @@ pub(crate) async fn df(connection: &Connection, urls: &[Url], exact: bool) -> Do
 /// The line about the volume of one URL.
 async fn df_one(connection: &Connection, asked: &Url, exact: bool) -> Result<String, Failure> {
     let (share, url) = &connection.reach(asked).await?;
-    let room = share.disk_space(&url.path).await.map_err(failed)?;
+    let room = share.disk_space(&url.path).await.map_err(|error| not_told(error, asked))?;
     let bytes = |units: u64| units.saturating_mul(room.unit);
     let (size, free, available) = (bytes(room.total), bytes(room.free), bytes(room.available));
     let used = size.saturating_sub(free);
@@ -52,6 +52,20 @@ async fn df_one(connection: &Connection, asked: &Url, exact: bool) -> Result<Str
     let (size, used, available) = (shown(size), shown(used), shown(available));
     Ok(format!("{size:>8} {used:>8} {available:>8} {percent:>3}%  {asked}"))
 }
+
+/// The failure of a question about space. A server need not have the answer.
+fn not_told(error: Error, url: &Url) -> Failure {
+    let is_unknown = error.status().is_some_and(|status| UNKNOWN_CLASS.contains(&status));
+    let mut failure = failed(error);
+    if is_unknown {
+        failure.message = format!("{url}: the server does not tell the size of its file system");
+    }
+    failure
+}
+
+/// The statuses of servers that do not know a class of information.
+const UNKNOWN_CLASS: [Status; 3] =
+    [Status::NOT_SUPPORTED, Status::NOT_IMPLEMENTED, Status::INVALID_INFO_CLASS];
 
 /// The content of a directory, with all directories below it.
 #[derive(Debug, Clone, Copy, Default)]
