@@ -214,13 +214,14 @@ pub(crate) async fn transceive(
     drop(turn);
     let (data, goes_on) = match taken {
         Some(taken) => taken,
-        None => Box::pin(awaited(open, max_len)).await?,
+        None => Box::pin(awaited(rq, open, max_len)).await?,
     };
     Ok((data, read_status(goes_on)))
 }
 
-/// Waits for an answer, until CANCEL or the end of the pipe, and takes up to `max_len` bytes of it.
-async fn awaited(open: &Open, max_len: usize) -> Result<(Vec<u8>, bool), Status> {
+/// Waits for an answer, until CANCEL, the end of the connection or the end of the pipe, and takes up to
+/// `max_len` bytes of it.
+async fn awaited(rq: &Request<'_>, open: &Open, max_len: usize) -> Result<(Vec<u8>, bool), Status> {
     let pipe = open.pipe()?;
     let filled = Arc::clone(&pipe.lock().filled);
     loop {
@@ -239,6 +240,7 @@ async fn awaited(open: &Open, max_len: usize) -> Result<(Vec<u8>, bool), Status>
         tokio::select! {
             biased;
             () = open.closed() => return Err(Status::PIPE_BROKEN),
+            () = rq.cancellation.told() => return Err(Status::CANCELLED),
             () = filled => {}
         }
     }

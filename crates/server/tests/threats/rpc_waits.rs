@@ -1,20 +1,25 @@
 //! Calls whose answers come when something happens, hours later or never, over TCP and on pipes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_auth::smbpasswd::Entry;
+use frevo_auth::{AccountFile, NtHash};
 use frevo_rpc::limits::MAX_PENDING;
 use frevo_rpc::pdu::{Header, PduFlags, PduKind, Request, parse_fault};
 use frevo_rpc::{FaultStatus, SyntaxId};
 use frevo_server::RpcPort;
-use frevo_server::internal::limits::{RPC_IDLE, RPC_WAITS_PER_USER};
+use frevo_server::internal::limits::{RPC_IDLE, RPC_WAIT_LOOK, RPC_WAITS_PER_USER};
 use frevo_server::internal::state::Kind;
 use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::read;
 use frevo_wire::dtyp::Guid;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::rpc_peer::{RpcPeer, bind_of, header};
+use crate::client::draft::pack;
 use crate::client::files::{read_draft, write_draft};
+use crate::client::peer::async_id;
 use crate::client::world::password;
 use crate::client::*;
 
@@ -55,13 +60,19 @@ fn waiting(world: &World) -> usize {
 }
 
 async fn until_waiting(world: &World, count: usize) {
+    until_held(world, Kind::RpcWait, count).await;
+}
+
+/// Waits until ann holds so many of a kind.
+async fn until_held(world: &World, kind: Kind, count: usize) {
+    let held = || world.server.ledger.account("ann").count(kind);
     for _ in 0..500 {
-        if waiting(world) == count {
+        if held() == count {
             return;
         }
         sleep(Duration::from_millis(10)).await;
     }
-    panic!("{} calls wait, not {count}", waiting(world));
+    panic!("{} of {kind:?} are held, not {count}", held());
 }
 
 #[test]
@@ -103,6 +114,36 @@ fn a_waiting_call_is_cancelled_over_tcp() {
         waiter.send(&control(PduKind::ORPHANED, 8)).await;
         until_waiting(world, 0).await;
         assert_eq!(raise(&mut waiter, 9, 201).await, 201_u32.to_le_bytes());
+    });
+}
+
+/// Gives the running server these accounts.
+fn with_accounts(world: &World, names: &[&str]) {
+    let mut file = AccountFile::default();
+    for name in names {
+        let hash = NtHash::from_password(&password(name));
+        file.add(Entry::new(name, u32::MAX, hash, 0)).unwrap();
+    }
+    let settings = (*world.server.settings()).clone();
+    let shares = world.server.shares().as_ref().clone();
+    world.server.reload(settings, shares, Arc::new(file));
+}
+
+#[test]
+fn the_connection_of_a_removed_account_ends_while_its_call_waits() {
+    in_frozen_world(hooked(), async |world| {
+        // The accounts of other tests are in no file, so that a reload does not judge them.
+        with_accounts(world, &["ann", "bob"]);
+        let mut waiter = over_tcp(world).await;
+        wait(&mut waiter, 7, 151).await;
+        until_waiting(world, 1).await;
+        with_accounts(world, &["ann", "bob"]);
+        sleep(RPC_WAIT_LOOK * 2).await;
+        assert_eq!(waiting(world), 1, "the account is as it was");
+        with_accounts(world, &["bob"]);
+        let ended = timeout(RPC_WAIT_LOOK + Duration::from_secs(1), waiter.end()).await;
+        assert!(ended.expect("the end").is_empty(), "a fault");
+        assert_eq!(waiting(world), 0);
     });
 }
 
@@ -229,5 +270,62 @@ fn a_call_waits_for_hours_on_a_pipe() {
         until_waiting(world, 1).await;
         drop(peer);
         until_waiting(world, 0).await;
+    });
+}
+
+/// Begins a transaction on a pipe that waits, and returns its interim response.
+async fn transceive(peer: &mut Peer, mount: &Mount, pipe: FileId, event: u32) -> Reply {
+    let draft = mount.put(transceive_draft(pipe, &plain(2, AWAIT, event)));
+    peer.send(vec![draft], mount.via()).await;
+    peer.interim().await
+}
+
+/// MS-SMB2 3.3.5.16: CANCEL ends the transaction, and leaves its call.
+#[test]
+fn a_transaction_that_waits_is_cancelled() {
+    in_frozen_world(hooked(), async |world| {
+        let mut peer = world.connect();
+        peer.negotiate(&Offer::default()).await;
+        let logon = peer.log_on("ann").await;
+        let ipc = peer.mount(&logon, "IPC$").await;
+        let (pipe, other) = (on_pipe(&mut peer, &ipc).await, on_pipe(&mut peer, &ipc).await);
+        let interim = transceive(&mut peer, &ipc, pipe, 501).await;
+        sleep(RPC_IDLE).await;
+        assert_eq!(world.server.ledger.account("ann").count(Kind::Waiting), 1);
+        let asked = interim.header.message_id;
+        let cancel = Peer::cancel(asked, Some(async_id(&interim)), logon.id);
+        peer.send_frame(&pack(&[cancel], ipc.via())).await;
+        peer.final_reply(asked).await.expect(Status::CANCELLED);
+        until_held(world, Kind::Waiting, 0).await;
+        assert_eq!(waiting(world), 1);
+        peer.write(&ipc, other, 0, &plain(3, RAISE, 501)).await;
+        until_waiting(world, 0).await;
+        let answer = peer.read(&ipc, pipe, 0, 4280).await;
+        assert_eq!((header(&answer).call_id, &answer[24..]), (2, &501_u32.to_le_bytes()[..]));
+    });
+}
+
+/// The end of a channel ends the transactions that wait on it, and leaves the session with its pipes.
+#[test]
+fn a_transaction_that_waits_ends_with_its_channel() {
+    in_frozen_world(hooked(), async |world| {
+        let mut first = world.connect();
+        first.negotiate(&Offer::default()).await;
+        let logon = first.log_on("ann").await;
+        let ipc = first.mount(&logon, "IPC$").await;
+        let (pipe, other) = (on_pipe(&mut first, &ipc).await, on_pipe(&mut first, &ipc).await);
+        let mut second = world.connect();
+        second.guid = first.guid;
+        second.negotiate(&Offer::default()).await;
+        let bound = second.try_log_on(Setup::binding("ann", &logon)).await.expect("bound");
+        transceive(&mut second, &ipc.on(&bound), pipe, 601).await;
+        assert_eq!(world.server.ledger.account("ann").count(Kind::Waiting), 1);
+        drop(second);
+        until_held(world, Kind::Waiting, 0).await;
+        assert_eq!(waiting(world), 1);
+        first.write(&ipc, other, 0, &plain(3, RAISE, 601)).await;
+        until_waiting(world, 0).await;
+        let answer = first.read(&ipc, pipe, 0, 4280).await;
+        assert_eq!(header(&answer).call_id, 2);
     });
 }
