@@ -97,8 +97,9 @@ pub(crate) struct Security {
 enum State {
     /// The last token has not come.
     Exchanging,
-    /// Requests and responses are protected, from the level of integrity on.
-    Established(Protection),
+    /// Requests and responses are protected, from the level of integrity on. Below it the ends need not
+    /// have agreed on a protection.
+    Established(Option<Protection>),
     Refused,
 }
 
@@ -125,8 +126,13 @@ impl Security {
 
     /// Ends the authentication. False if the ends have not agreed on the level that the client asks
     /// for (MS-RPCE 3.3.1.5.2.2: this is an error of the provider).
-    pub(crate) fn establish(&mut self, protection: Protection) -> bool {
-        let is_enough = self.level != AuthLevel::PRIVACY || protection.can_seal();
+    pub(crate) fn establish(&mut self, protection: Option<Protection>) -> bool {
+        let is_enough = match (self.level, &protection) {
+            // MS-RPCE 3.3.1.5.2.2: at this level no call is protected.
+            (AuthLevel::CONNECT, _) => true,
+            (_, None) => false,
+            (level, Some(protection)) => level != AuthLevel::PRIVACY || protection.can_seal(),
+        };
         let is_due = matches!(self.state, State::Exchanging);
         self.state = match is_enough && is_due {
             true => State::Established(protection),
@@ -165,7 +171,7 @@ impl Security {
             let is_whole = self.is_established() && is_own && plain <= verifier.body.len();
             return is_whole.then(|| verifier.body.to_vec());
         }
-        let State::Established(protection) = &mut self.state else { return None };
+        let State::Established(Some(protection)) = &mut self.state else { return None };
         let body_end = verifier.body.len().checked_add(verifier.padding)?;
         let is_sealed = self.level == AuthLevel::PRIVACY;
         if !is_own
@@ -190,7 +196,7 @@ impl Security {
             return self.is_established().then_some(pdu);
         }
         let is_sealed = self.level == AuthLevel::PRIVACY;
-        let State::Established(protection) = &mut self.state else { return None };
+        let State::Established(Some(protection)) = &mut self.state else { return None };
         let stub = pdu.len().checked_sub(plain)?;
         let padding = stub.next_multiple_of(ALIGNMENT).saturating_sub(stub);
         pdu.resize(pdu.len().saturating_add(padding), 0);
@@ -226,10 +232,10 @@ impl Security {
     pub(crate) const fn overhead(&self) -> usize {
         let token = match &self.state {
             State::Established(_) if self.level.0 == AuthLevel::CONNECT.0 => return 0,
-            State::Established(protection) => {
+            State::Established(Some(protection)) => {
                 protection.token_len(self.level.0 == AuthLevel::PRIVACY.0)
             }
-            State::Exchanging | State::Refused => 0,
+            State::Established(None) | State::Exchanging | State::Refused => 0,
         };
         TRAILER.saturating_add(ALIGNMENT).saturating_add(token)
     }

@@ -108,7 +108,7 @@ fn exchange(endpoint: &mut Endpoint, acceptor: &mut Acceptor, pdu: &[u8]) -> Vec
         Accepted::Continue(answer) => Verdict::Continue(answer),
         Accepted::Done(done) => {
             let protection = done.protection([2; 16]).expect("both have agreed");
-            Verdict::Done(done.token, Box::new(protection))
+            Verdict::Done(done.token, Some(Box::new(protection)))
         }
         other => panic!("{other:?}"),
     };

@@ -22,7 +22,9 @@ impl Endpoint {
         };
         let token = match verdict {
             Verdict::Continue(token) => Some(token),
-            Verdict::Done(token, protection) => security.establish(*protection).then_some(token),
+            Verdict::Done(token, protection) => {
+                security.establish(protection.map(|protection| *protection)).then_some(token)
+            }
             Verdict::Refused => {
                 security.refuse();
                 None

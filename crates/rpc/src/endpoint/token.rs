@@ -24,8 +24,9 @@ pub struct Token {
 pub enum Verdict {
     /// Sends this token and expects another.
     Continue(Vec<u8>),
-    /// The client has proved its identity. The token, which may be empty, is the last.
-    Done(Vec<u8>, Box<Protection>),
+    /// The client has proved its identity. The token, which may be empty, is the last. Without a
+    /// protection, which the client need not ask for, it may only have asked for the level of connect.
+    Done(Vec<u8>, Option<Box<Protection>>),
     /// The client is refused.
     Refused,
 }

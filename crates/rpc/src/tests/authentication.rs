@@ -136,7 +136,8 @@ impl Judge {
         match self.0.step(&token.token, 1 << 57, &Ann) {
             Ok(acceptor::Step::Continue(answer)) => Verdict::Continue(answer),
             Ok(acceptor::Step::Done(done)) => {
-                Verdict::Done(done.token.clone(), Box::new(done.protection([3; 16]).unwrap()))
+                let protection = done.protection([3; 16]).map(Box::new);
+                Verdict::Done(done.token, protection)
             }
             _ => Verdict::Refused,
         }
@@ -161,6 +162,16 @@ fn asking(peer: &mut Peer, last: PduKind) -> (End, Judge) {
 }
 
 fn asking_on(peer: &mut Peer, last: PduKind, interface: &'static Interface) -> (End, Judge) {
+    asking_after(peer, last, interface, |_| {})
+}
+
+/// As [`asking_on`], of a client that sees the answer to its first token after this change.
+fn asking_after(
+    peer: &mut Peer,
+    last: PduKind,
+    interface: &'static Interface,
+    change: impl FnOnce(&mut [u8]),
+) -> (End, Judge) {
     let mut end = End::new(interface, 1);
     let mut judge = Judge::new();
     let first = peer.initiator.initial_token(&[], 1 << 57).unwrap();
@@ -171,7 +182,8 @@ fn asking_on(peer: &mut Peer, last: PduKind, interface: &'static Interface) -> (
     assert_eq!((token.kind, token.level), (AuthType::NEGOTIATE, peer.level));
     let verdict = judge.judge(&token);
     end.judge(verdict);
-    let (header, pdu) = next(&mut end);
+    let (header, mut pdu) = next(&mut end);
+    change(&mut pdu);
     assert_eq!(header.kind, PduKind::BIND_ACK);
     assert_eq!(header.flags.0 & HEADER_SIGN, peer.flags, "header signing is agreed on");
     let step = peer.initiator.step(token_of(header, &pdu), 1 << 57).unwrap();
@@ -270,6 +282,62 @@ fn on_a_pipe_a_logon_may_be_all() {
     let verdict = judge.judge(&token);
     end.judge(verdict);
     is_denied(end, &request.encode(PduFlags::WHOLE, 2));
+}
+
+/// Changes NTLM's CHALLENGE_MESSAGE (MS-NLMP 2.2.1.2) in a PDU so that its client asks neither for
+/// signing nor for sealing, and sends no MIC, which would tell of the change.
+fn weakened(pdu: &mut [u8]) {
+    let starts = |part: &[u8]| part == b"NTLMSSP\0";
+    let at = pdu.windows(8).position(starts).unwrap();
+    let message = &mut pdu[at..];
+    // NTLMSSP_NEGOTIATE_SIGN and NTLMSSP_NEGOTIATE_SEAL
+    message[20] &= !0x30;
+    let mut at = u32::from_le_bytes(message[44..48].try_into().unwrap()) as usize;
+    // MsvAvTimestamp becomes a pair that nobody knows.
+    while message[at] != 7 {
+        at += 4 + usize::from(message[at + 2]);
+    }
+    message[at] = 0x7F;
+}
+
+/// NTLM agrees on no protection with a client that asks neither for signing nor for sealing. For a logon
+/// alone, none is needed.
+#[test]
+fn a_logon_alone_needs_no_protection() {
+    let refused = |level, last| {
+        let mut peer = Peer::new(level, 0, "secret");
+        let (mut end, mut judge) = asking_after(&mut peer, last, &crate::samr::INTERFACE, weakened);
+        let verdict = judge.judge(&end.token().unwrap());
+        assert!(matches!(verdict, Verdict::Done(_, None)));
+        end.judge(verdict);
+        if last == PduKind::ALTER_CONTEXT {
+            let (header, _) = next(&mut end);
+            if header.kind == PduKind::FAULT {
+                assert!(end.is_closed());
+                return true;
+            }
+            assert_eq!(header.kind, PduKind::ALTER_CONTEXT_RESP);
+        }
+        let stub = change().encode("\\\\box");
+        let opnum = CHANGE_PASSWORD2;
+        let request = Request { alloc_hint: 0, context_id: 0, opnum, stub: &stub };
+        end.write(&request.encode(PduFlags::WHOLE, 2), &fixture()).unwrap();
+        let Some((call, _)) = end.changes.pop() else {
+            let (_, pdu) = next(&mut end);
+            assert_eq!(parse_fault(&pdu[16..]), Ok(FaultStatus::ACCESS_DENIED));
+            return true;
+        };
+        assert_eq!((call.id, call.level), (2, level));
+        end.complete(2, Ok(vec![1, 2, 3, 4]));
+        let (header, answer) = next(&mut end);
+        assert_eq!((header.kind, header.auth_length), (PduKind::RESPONSE, 0));
+        assert_eq!(answer[24..], [1, 2, 3, 4]);
+        false
+    };
+    for last in [PduKind::ALTER_CONTEXT, PduKind::AUTH3] {
+        assert!(!refused(AuthLevel::CONNECT, last), "{last}");
+        assert!(refused(AuthLevel::INTEGRITY, last) && refused(AuthLevel::PRIVACY, last), "{last}");
+    }
 }
 
 /// The fragments of a long answer stay within the client's limit with their tokens.

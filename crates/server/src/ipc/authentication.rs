@@ -113,15 +113,12 @@ pub(super) async fn prove(
     }
 }
 
-/// Returns the verdict that begins the protection of calls, or refuses where the ends have not
-/// agreed on one.
+/// Returns the verdict on a proof, with the protection of calls if the ends have agreed on one.
 pub(super) fn protected(peer: &Peer, done: Done) -> Verdict {
     let mut seed = [0; 16];
     peer.server.ambient.random(&mut seed);
-    match done.protection(seed) {
-        Some(protection) => Verdict::Done(done.token, Box::new(protection)),
-        None => Verdict::Refused,
-    }
+    let protection = done.protection(seed).map(Box::new);
+    Verdict::Done(done.token, protection)
 }
 
 /// Judges a token on a pipe of the user `identity`.

@@ -69,8 +69,9 @@ pub(super) async fn judge(
     };
     tell(peer, token.level, &done, &user);
     match authentication::protected(peer, *done) {
-        verdict @ Verdict::Done(..) => Judged::LoggedOn(Box::new(user), verdict),
-        verdict => Judged::Verdict(verdict),
+        verdict @ Verdict::Done(_, Some(_)) => Judged::LoggedOn(Box::new(user), verdict),
+        // Each level that is offered over TCP protects the calls.
+        _ => Judged::Verdict(Verdict::Refused),
     }
 }
 
