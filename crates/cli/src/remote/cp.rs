@@ -7,7 +7,7 @@ use super::arguments::Cp;
 use super::copy_plan::{CopyPlan, Selection};
 use super::failures::Failures;
 use super::get::download;
-use super::location::{Location, Url};
+use super::location::{Location, Url, is_same_server};
 use super::logon::failed;
 use super::name_collisions::Case;
 use super::overlap::Ends;
@@ -79,7 +79,7 @@ fn sources(from: &[Location]) -> Result<Sources<'_>, Failure> {
 async fn ends(cp: &Cp, from: &Url, to: &Url, count: usize) -> Result<Ends, Failure> {
     let connection = &cp.connection;
     let BothEnds { from, to } = connection.reach_both(from, to).await?;
-    if from.url.server != to.url.server && !connection.json {
+    if !is_same_server(&from.url.server, &to.url.server) && !connection.json {
         tell("source and target are on two servers; the data goes through this machine");
     }
     // The source is looked up before the target directory is made, so that a missing source leaves

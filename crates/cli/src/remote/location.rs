@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use frevo_client::{ParseUrlError, Share, SmbUrl};
+use frevo_client::{ParseUrlError, ServerName, Share, SmbUrl};
 use frevo_store::snapshot::Moment;
 
 use super::spelling;
@@ -145,8 +145,7 @@ impl Url {
 
     /// True when both URLs name the same share, ignoring case.
     pub(crate) fn is_in_share_of(&self, other: &Self) -> bool {
-        self.server.tcp_port() == other.server.tcp_port()
-            && self.server.host.eq_ignore_ascii_case(&other.server.host)
+        is_same_server(&self.server, &other.server)
             && fold_name(&self.share) == fold_name(&other.share)
     }
 
@@ -155,6 +154,17 @@ impl Url {
         let names = self.path.split('/').filter(|name| !name.is_empty());
         names.map(str::to_lowercase).collect()
     }
+}
+
+/// Returns the spelling of a server by which it is compared: `box`, `BOX` and `box:445` have the same.
+pub(crate) fn server_key(server: &ServerName) -> String {
+    let named = ServerName::new(server.host.to_lowercase());
+    named.at_port(server.tcp_port()).to_string()
+}
+
+/// True when both names mean the same server at the same port of TCP, however they are spelled.
+pub(crate) fn is_same_server(one: &ServerName, other: &ServerName) -> bool {
+    server_key(one) == server_key(other)
 }
 
 /// The first component of a path that is the token of a snapshot, and the path without it.
@@ -172,7 +182,7 @@ fn taken_out(path: &str) -> (Option<String>, String) {
 /// case.
 pub(crate) fn are_apart(urls: &[Url]) -> bool {
     let place = |url: &Url| {
-        let mut place = vec![url.server.to_string().to_lowercase(), url.share.to_lowercase()];
+        let mut place = vec![server_key(&url.server), url.share.to_lowercase()];
         place.extend(url.names());
         place
     };
@@ -243,6 +253,7 @@ mod tests {
         }
         assert!(url("smb://box/s/a//b").is_same_place(&url("smb://ann@Box/S/A/b")));
         assert!(!url("smb://box/s/a").is_same_place(&url("smb://box/s/ab")));
+        assert!(url("smb://box:445/s/a/b").is_inside(&url("smb://Box/s/a")));
     }
 
     #[test]
@@ -288,6 +299,18 @@ mod tests {
         };
         assert!(apart(&["a", "b", "a-b", "a b", "ab/c"]) && apart(&["a"]) && apart(&[]));
         assert!(!apart(&["x", "a/b/c", "A"]) && !apart(&["a", "a"]) && !apart(&["", "a"]));
+        let two = |one, other| are_apart(&[url(one), url(other)]);
+        assert!(!two("smb://box/s/d", "smb://BOX:445/s/d/x"));
+        assert!(!two("smb://[::1]:445/s/d", "smb://[::1]/s/d"));
+        assert!(two("smb://box/s/d", "smb://box:4450/s/d/x"));
+    }
+
+    #[test]
+    fn a_server_with_the_usual_port_is_the_one_without() {
+        let same =
+            |one: &str, other: &str| is_same_server(&one.parse().unwrap(), &other.parse().unwrap());
+        assert!(same("box", "box:445") && same("Box:445", "box") && same("[::1]:445", "[::1]"));
+        assert!(!same("box", "box:446") && !same("box", "other") && !same("[::1]", "[::2]"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 
 use super::ancestry::{BothEnds, RemoteEnd};
 use super::connection_options::{CipherName, Connection, DfsLinks, RdmaUse, SigningName};
-use super::location::Url;
+use super::location::{Url, is_same_server, server_key};
 use super::{saved, spelling};
 use crate::console::tell;
 use crate::exit::{During, Exit, Failure};
@@ -381,8 +381,9 @@ impl Connection {
         let (share, url) = self.reach(from).await?;
         let from = RemoteEnd { share, url };
         let session = from.share.session();
-        let same =
-            session.server() == &to.server && from.url.user == to.user && !to.share.is_empty();
+        let same = is_same_server(session.server(), &to.server)
+            && from.url.user == to.user
+            && !to.share.is_empty();
         let end = |share: Share| RemoteEnd { share: to.at_its_time(share), url: to.clone() };
         let known = reached(to, false).filter(|known| known.session().is_same(session));
         if let Some(target) = known {
@@ -490,7 +491,10 @@ impl Connection {
     fn place(&self, user: &str, url: &Url) -> String {
         // With --password-stdin one password is used for all servers, so its key does not name a
         // user and a server.
-        if self.password_stdin { String::new() } else { format!("{user}@{}", url.server) }
+        if self.password_stdin {
+            return String::new();
+        }
+        format!("{user}@{}", server_key(&url.server))
     }
 
     pub(super) fn kept_password(

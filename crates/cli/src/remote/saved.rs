@@ -11,10 +11,11 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 
 use frevo_auth::{NtHash, Zeroizing};
+use frevo_client::ServerName;
 use serde_json::{Value, json};
 
 use super::connection_options::Connection;
-use super::location::Url;
+use super::location::{Url, is_same_server};
 use super::output::line;
 use super::secret_service::SecretService;
 use crate::console::tell;
@@ -61,7 +62,7 @@ thread_local! {
 
 impl Saved {
     fn is_of(&self, url: &Url, user: Option<&str>) -> bool {
-        self.server.eq_ignore_ascii_case(&url.server.to_string())
+        self.server.parse().is_ok_and(|server| is_same_server(&server, &url.server))
             && user.is_none_or(|user| user.eq_ignore_ascii_case(&self.user))
     }
 
@@ -220,7 +221,7 @@ pub(crate) async fn login(
     // The logon comes before the storing, so that a wrong password is not saved.
     connection.keep_password(&user, url, password);
     connection.log_on(url).await?;
-    let server = url.server.to_string();
+    let server = saved_name(&url.server);
     let secret = keep(&server, &user, hash, store)?;
     let place = match secret {
         SavedSecret::Hash(_) => "",
@@ -236,6 +237,13 @@ pub(crate) async fn login(
         url.server, url.server
     ));
     Ok(())
+}
+
+/// Returns the name under which a server is saved: without a port that is the usual one.
+fn saved_name(server: &ServerName) -> String {
+    let bare = ServerName::new(&*server.host);
+    let is_usual = server.tcp_port() == bare.tcp_port();
+    if is_usual { bare.to_string() } else { server.to_string() }
 }
 
 /// Keeps a hash in the store that is asked for: without one in the Secret Service, if that answers.
@@ -331,6 +339,21 @@ mod tests {
         assert!(of("smb://box:4450/s", None) && of("smb://BOX:4450", Some("Ann")));
         assert!(!of("smb://box/s", None) && !of("smb://box:4450", Some("bob")));
         assert_eq!(Saved::read(&saved.to_json().to_string()).as_ref(), Some(&saved));
+        for (server, url, is_own) in [
+            ("box", "smb://Box:445/s", true),
+            ("Box:445", "smb://box/s", true),
+            ("[::1]", "smb://[::1]:445", true),
+            ("box", "smb://box:446", false),
+            ("box:446", "smb://box", false),
+        ] {
+            let saved = Saved { server: server.to_owned(), ..saved.clone() };
+            assert_eq!(saved.is_of(&url.parse().unwrap(), None), is_own, "{server}, {url}");
+        }
+        let kept = |server: &str| saved_name(&server.parse().unwrap());
+        assert_eq!(
+            [kept("Box:445"), kept("[::1]:445"), kept("box:446")],
+            ["Box", "[::1]", "box:446"]
+        );
         let there = json!({ "server": "box", "user": "ann", "store": SECRET_SERVICE }).to_string();
         let there = Saved::read(&there).unwrap();
         assert_eq!(there.secret, SavedSecret::SecretService);

@@ -10,7 +10,7 @@ use frevo_net::buffer::Buf;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::super::location::join;
+use super::super::location::{is_same_server, join};
 use super::super::{sparse, spelling};
 use super::parts::Part;
 use super::replace::{Replaced, put_in_place_later};
@@ -83,7 +83,8 @@ async fn fill(
     how: &CopyOptions,
 ) -> frevo_client::Result<()> {
     let len = metadata.len();
-    let same = source.share().session().server() == file.share().session().server();
+    let [from, to] = [source, file].map(|file| file.share().session().server());
+    let same = is_same_server(from, to);
     // The earlier run may have written pieces out of order, by at most STORE_WINDOW, so the copy
     // continues that far before the end of the partial copy.
     let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
