@@ -2,7 +2,8 @@
 //!
 //! They are in a row, which is searched while it is short. From [`INDEXED_FROM`] values on an index
 //! finds each of them: otherwise a client with as many Opens of one file as there may be would make
-//! each request about this file long, and the end of a session that has many of them longer still.
+//! each request about this file long, and the end of a session that has many of them longer still. The
+//! memory of many goes with most of them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -52,7 +53,7 @@ impl<V: Keyed> Crowd<V> {
         self.values.is_empty()
     }
 
-    /// Returns the values: in the order in which they came, while they are few.
+    /// Returns the values: in the order in which they came, as long as they have been few.
     pub(crate) fn iter(&self) -> slice::Iter<'_, V> {
         self.values.iter()
     }
@@ -95,11 +96,23 @@ impl<V: Keyed> Crowd<V> {
         if let Some(moved) = self.values.get(place) {
             places.insert(moved.key(), place);
         }
-        if self.values.is_empty() {
-            // The memory of a crowd goes with it.
-            *self = Self::new();
-        }
+        self.give_back();
         Some(taken)
+    }
+
+    /// Frees memory that more values have needed.
+    fn give_back(&mut self) {
+        let few = self.values.len();
+        if few < INDEXED_FROM / 2 {
+            self.places = None;
+            self.values.shrink_to_fit();
+        } else if few < self.values.capacity() / 4 {
+            let room = few.saturating_mul(2);
+            self.values.shrink_to(room);
+            if let Some(places) = &mut self.places {
+                places.shrink_to(room);
+            }
+        }
     }
 
     /// Returns the place of a value in the row.
@@ -151,8 +164,29 @@ mod tests {
         let numbers: Vec<u32> = crowd.iter().map(Numbered::key).collect();
         for number in numbers {
             assert_eq!(crowd.take(number), Some(Numbered(number)));
+            assert!(crowd.values.capacity() < INDEXED_FROM || crowd.places.is_some());
         }
-        assert!(crowd.is_empty() && crowd.places.is_none() && crowd.values.capacity() == 0);
+        assert!(crowd.is_empty() && crowd.places.is_none());
+    }
+
+    /// Tests that few values of a file that had many Opens have little memory.
+    #[test]
+    fn memory_of_many_goes_with_most_of_them() {
+        let count = u32::try_from(1_000 * INDEXED_FROM).unwrap();
+        let mut crowd = Crowd::new();
+        (0..count).for_each(|number| crowd.push(Numbered(number)));
+        for number in 0..count {
+            assert_eq!(crowd.take(number), Some(Numbered(number)));
+            let most = 4 * crowd.len() + INDEXED_FROM;
+            assert!(
+                crowd.values.capacity() <= most,
+                "{} of {}",
+                crowd.values.capacity(),
+                crowd.len()
+            );
+            let indexed = crowd.places.as_ref().map_or(0, |places| places.capacity());
+            assert!(indexed <= 2 * most, "{indexed} of {}", crowd.len());
+        }
     }
 
     #[test]
