@@ -64,6 +64,8 @@ struct Entry {
     id: OpenId,
     claim: Claim,
     lease: Option<LeaseOwner>,
+    /// It has joined its lease. An Open whose lease was not granted has not.
+    is_in_lease: bool,
     delete_on_close: bool,
     /// Open.Link, if it is not the file's first link.
     link: Option<Link>,
@@ -309,7 +311,8 @@ impl File {
         let Admission { id, delete_on_close, lease, .. } = a;
         let claim = Claim { access: a.granted, ..claim };
         self.claims.add(claim);
-        self.opens.push(Entry { id, claim, lease, delete_on_close, link: other, unlinks: false });
+        let (is_in_lease, link, unlinks) = (false, other, false);
+        self.opens.push(Entry { id, claim, lease, is_in_lease, delete_on_close, link, unlinks });
         Ok((Admitted::In, contention))
     }
 
@@ -332,7 +335,9 @@ impl File {
         let others = self.opens.iter().filter(|e| e.id != id);
         let mut others = others.filter(|e| owner.is_none() || e.lease != owner);
         let counts = |e: &Entry| {
-            !lease::is_stat(e.claim.access, false) || self.oplocks.has_promise(e.id, e.lease)
+            !lease::is_stat(e.claim.access, false)
+                || e.is_in_lease
+                || (e.lease.is_none() && self.oplocks.has_oplock(e.id))
         };
         let room = Room {
             is_shared: others.any(counts),
@@ -343,7 +348,13 @@ impl File {
             is_directory,
             awaited,
         };
-        self.oplocks.request(id, route, wish, room)
+        let granted = self.oplocks.request(id, route, wish, room);
+        if matches!(granted, Granted::Lease { .. })
+            && let Some(entry) = self.opens.find_mut(id)
+        {
+            entry.is_in_lease = true;
+        }
+        granted
     }
 
     /// Breaks the caching rights of others that conflict with `id`'s next action.

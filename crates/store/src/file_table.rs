@@ -448,6 +448,37 @@ mod tests {
         }
     }
 
+    /// Tests that an Open for attributes counts beside an oplock once it belongs to a lease, and not
+    /// where its lease was refused.
+    #[test]
+    fn an_open_whose_lease_was_refused_counts_beside_nobody() {
+        use crate::lease::{LeaseKey, LeaseOwner, LeaseState, LeaseWish, V2};
+        use frevo_wire::command::create::OplockLevel;
+        use frevo_wire::dtyp::Guid;
+
+        let table = FileTable::default();
+        let owner = LeaseOwner { client: Guid([9; 16]), key: LeaseKey([1; 16]) };
+        let open = |id, wish: Wish| {
+            let (access, lease) = (AccessMask::READ_ATTRIBUTES, wish.owner());
+            let ask = Admission { access, granted: access, lease, ..ask(id, Sharing::ALL, false) };
+            let cell = table.admit(KEY, &name("d"), ask).unwrap().cell;
+            let route = Route { session: 1, persistent: 2, sealed: false };
+            // A lease of version 1 is refused for a directory.
+            let shape = Shape { is_directory: lease.is_some(), allocation: 0 };
+            (table.grant(&cell, OpenId(id), shape, wish, route), cell)
+        };
+        let leased = |v2| Wish::Lease(LeaseWish { owner, state: LeaseState::READ, v2 });
+        let exclusive = Wish::Oplock(OplockLevel::EXCLUSIVE);
+        let (refused, cell) = open(1, leased(None));
+        assert_eq!(refused, Granted::Nothing);
+        assert_eq!(open(2, exclusive).0, Granted::Oplock(OplockLevel::EXCLUSIVE));
+        table.leave(&cell, OpenId(2), &vfs());
+        let joined = open(3, leased(Some(V2 { epoch: 0, parent: None }))).0;
+        assert!(matches!(joined, Granted::Lease { .. }), "{joined:?}");
+        assert_eq!(open(4, exclusive).0, Granted::Oplock(OplockLevel::II));
+        assert_eq!(open(5, exclusive).0, Granted::Oplock(OplockLevel::II), "beside an oplock");
+    }
+
     /// Tests that a name of another share is another name, even for one file.
     #[test]
     fn names_of_another_share_are_others() {

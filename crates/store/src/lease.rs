@@ -603,10 +603,9 @@ impl Oplocks {
         self.changed();
     }
 
-    /// True if this Open has an oplock, or belongs to `lease` in whatever state.
-    pub(crate) fn has_promise(&self, open: OpenId, lease: Option<LeaseOwner>) -> bool {
-        let owner = lease.map_or(Owner::Open(open), Owner::Lease);
-        self.grants.find(owner).is_some_and(|grant| grant.opens.iter().any(|(id, _)| *id == open))
+    /// True if this Open has an oplock.
+    pub(crate) fn has_oplock(&self, open: OpenId) -> bool {
+        self.grants.find(Owner::Open(open)).is_some()
     }
 
     /// Wakes `waker` at the next acknowledgment, expired break or close.
