@@ -84,6 +84,17 @@ impl Permits {
     /// Makes `count` permits.
     #[must_use]
     pub fn new(count: usize) -> Self {
+        Self::with_part(count, (count / SHARED_PERMITS_PART).max(1))
+    }
+
+    /// Makes `count` permits of which one account may have all, also while others ask: something else
+    /// bounds what each has.
+    #[must_use]
+    pub fn without_parts(count: usize) -> Self {
+        Self::with_part(count, count)
+    }
+
+    fn with_part(count: usize, part: usize) -> Self {
         let state = State {
             free: count,
             entries: HashMap::new(),
@@ -92,7 +103,6 @@ impl Permits {
             last: None,
             shared: None,
         };
-        let part = (count / SHARED_PERMITS_PART).max(1);
         Self(Arc::new(Shared { part, state: Mutex::new(state) }))
     }
 

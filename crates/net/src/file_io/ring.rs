@@ -270,7 +270,9 @@ impl Ring {
             ring,
             eventfd,
             slots: Slab::new(),
-            permits: Permits::new(RING_OPS_MAX as usize),
+            // The places of each mount are in parts by account. With parts here too, a mount that
+            // hangs would have the part of an account, whose other mounts would wait for it.
+            permits: Permits::without_parts(RING_OPS_MAX as usize),
             submit: Arc::new(Notify::new()),
             driven: false,
         })

@@ -151,3 +151,16 @@ async fn work_of_no_account_is_one_account() {
     drop(one);
     assert_eq!(permits.free(), 1);
 }
+
+/// Tests that calls of an account which hang hold up no others of it while there are free permits,
+/// where something else bounds them.
+#[tokio::test(start_paused = true)]
+async fn without_parts_free_permits_are_for_everybody() {
+    let (permits, who) = (Permits::without_parts(8), accounts(2));
+    let hang: Vec<_> = (0..4).flat_map(|_| granted(&mut vec![ask(&permits, &who[0])])).collect();
+    let of_bob = granted(&mut vec![ask(&permits, &who[1])]);
+    let of_ann = granted(&mut vec![ask(&permits, &who[0])]);
+    assert_eq!((hang.len(), of_bob.len(), of_ann.len()), (4, 1, 1));
+    drop((hang, of_bob, of_ann));
+    assert_eq!(permits.free(), 8);
+}
