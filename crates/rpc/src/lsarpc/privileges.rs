@@ -78,22 +78,25 @@ impl Enumerate {
         Ok(Self { policy, from, length: r.u32("Lsar enumeration PreferedMaximumLength")? })
     }
 
-    /// Stub data of the reply of LsarEnumeratePrivileges, MS-LSAD 3.1.4.8.1: as many privileges as the
-    /// length allows, and one at least.
+    /// Stub data of the reply of LsarEnumeratePrivileges, MS-LSAD 3.1.4.8.1: privileges until they have
+    /// the length, and one at least.
+    ///
+    /// Deviation: the reply with the last privilege is to have NO_MORE_ENTRIES. Here it has SUCCESS, as
+    /// smbd's: clients such as rpcclient take the other status for a failure and drop what they got.
     pub fn encode_privileges(self, allowed: Result<(), Status>) -> Vec<u8> {
         let from = usize::try_from(self.from).unwrap_or(usize::MAX);
         let rest = PRIVILEGES.get(from..).filter(|rest| !rest.is_empty() && allowed.is_ok());
         let Some(rest) = rest else {
             return self.encode_nothing(allowed.err().unwrap_or(Status::NO_MORE_ENTRIES));
         };
-        let mut left = self.length;
-        let fits = |privilege: &&Privilege| {
+        let mut length = 0u32;
+        let goes_on = |privilege: &&Privilege| {
+            let is_short = length < self.length;
             let units = u32::try_from(privilege.name.len()).unwrap_or(u32::MAX);
-            let after = left.checked_sub(units.saturating_mul(2).saturating_add(ENTRY_BYTES));
-            left = after.unwrap_or(0);
-            after.is_some()
+            length = length.saturating_add(units.saturating_mul(2)).saturating_add(ENTRY_BYTES);
+            is_short
         };
-        let count = rest.iter().take_while(fits).count().max(1);
+        let count = rest.iter().take_while(goes_on).count().max(1);
         let told = rest.get(..count).unwrap_or(rest);
         let status = if count < rest.len() { Status::MORE_ENTRIES } else { Status::SUCCESS };
         let count = u32::try_from(count).unwrap_or(u32::MAX);

@@ -356,6 +356,11 @@ fn privileges_have_names_and_numbers() {
         assert_eq!(status, Status::MORE_ENTRIES);
     }
     assert_eq!(parts, all);
+    // The names have 22 and 29 letters; the entry that reaches the length is the last one.
+    for (length, count) in [(0, 1), (60, 1), (61, 2), (134, 2), (135, 3)] {
+        let (next, part, status) = enumerated(&mut ends, &policy, 0, length);
+        assert_eq!((next, part.len(), status), (count, count as usize, Status::MORE_ENTRIES));
+    }
     let past = enumerated(&mut ends, &policy, 34, 100);
     assert_eq!(past, (34, Vec::new(), Status::NO_MORE_ENTRIES));
     let named = |name: &str| {

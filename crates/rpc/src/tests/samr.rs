@@ -598,7 +598,6 @@ fn handles_are_good_for_what_they_are_and_were_opened_for() {
     panic!("there is no limit");
 }
 
-/// Tests that calls which change accounts do not exist, but one for the caller's password.
 /// Programs ask for the rules before they set a password. There are none.
 #[test]
 fn the_rules_for_passwords() {
@@ -614,6 +613,7 @@ fn the_rules_for_passwords() {
     assert_ne!(asked_of(&mut ends, &on_domain).ok(), Some(none.to_vec()));
 }
 
+/// Tests that calls which change accounts do not exist, but one for the caller's password.
 #[test]
 fn nothing_can_be_changed() {
     let mut ends = bound(&INTERFACE, &fixture());
