@@ -20,15 +20,30 @@ pub(crate) struct Owner {
     pub(crate) gid: u32,
 }
 
+impl Owner {
+    /// Returns the owner of a file or directory.
+    pub(crate) fn of(metadata: &std::fs::Metadata) -> Self {
+        Self { uid: metadata.uid(), gid: metadata.gid() }
+    }
+}
+
 /// The permission bits of group and others.
 const NOT_OWNER: u32 = 0o077;
 
 /// Reads the text of a file that only its owner, who runs this or is root, may read or
 /// write. `None` when there is none.
 pub(crate) fn read(path: &Path) -> Result<Option<Zeroizing<String>>, Failure> {
-    let Some(mut bytes) = read_bytes(path)? else { return Ok(None) };
+    read_bytes(path)?.map(|bytes| text(path, bytes)).transpose()
+}
+
+/// Like [`read`], for a file below the state directory `folder`; see [`read_bytes_in`].
+pub(crate) fn read_in(folder: &Path, path: &Path) -> Result<Option<Zeroizing<String>>, Failure> {
+    read_bytes_in(folder, path)?.map(|bytes| text(path, bytes)).transpose()
+}
+
+fn text(path: &Path, mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, Failure> {
     match String::from_utf8(std::mem::take(&mut *bytes)) {
-        Ok(text) => Ok(Some(Zeroizing::new(text))),
+        Ok(text) => Ok(Zeroizing::new(text)),
         Err(error) => {
             drop(Zeroizing::new(error.into_bytes()));
             Err(Failure::new(Exit::Failed, format!("{} is not valid UTF-8", path.display())))
@@ -39,6 +54,24 @@ pub(crate) fn read(path: &Path) -> Result<Option<Zeroizing<String>>, Failure> {
 /// Reads a file that only its owner, who runs this or is root, may read or write. `None` when there
 /// is none.
 pub(crate) fn read_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Failure> {
+    read_bytes_of(path, None)
+}
+
+/// Like [`read_bytes`], for a file below the state directory `folder`. For root it may belong to the
+/// owner of the directory: the user of the server, who could replace every file there.
+pub(crate) fn read_bytes_in(
+    folder: &Path,
+    path: &Path,
+) -> Result<Option<Zeroizing<Vec<u8>>>, Failure> {
+    let server = match std::fs::metadata(folder) {
+        Ok(metadata) if rustix::process::geteuid().is_root() => Some(metadata.uid()),
+        // Without a directory there is no file below it, which the caller learns.
+        _ => None,
+    };
+    read_bytes_of(path, server)
+}
+
+fn read_bytes_of(path: &Path, server: Option<u32>) -> Result<Option<Zeroizing<Vec<u8>>>, Failure> {
     let shown = path.display();
     let file = match File::open(path) {
         Ok(file) => file,
@@ -49,7 +82,7 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Fail
     };
     let metadata = file.metadata().map_err(Failure::failed(format!("cannot read {shown}")))?;
     let me = rustix::process::geteuid().as_raw();
-    if metadata.uid() != me && metadata.uid() != 0 {
+    if metadata.uid() != me && metadata.uid() != 0 && Some(metadata.uid()) != server {
         return Err(Failure::new(
             Exit::Auth,
             format!(
@@ -152,9 +185,29 @@ pub(crate) fn lock(path: &Path) -> Result<Lock, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, chown};
 
     use super::*;
+
+    /// A server with a user of its own owns its state directory and the keytab in it. Root may read it.
+    #[test]
+    fn root_reads_files_of_the_servers_user() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: it takes root");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keytab");
+        replace_for(&path, b"keys", Some(Owner { uid: 61_001, gid: 61_001 })).unwrap();
+        let of_root = read_bytes_in(folder.path(), &path).unwrap_err();
+        assert!(of_root.message.contains("belongs to another user"), "{of_root}");
+        chown(folder.path(), Some(61_001), Some(61_001)).unwrap();
+        assert_eq!(**read_bytes_in(folder.path(), &path).unwrap().unwrap(), *b"keys");
+        chown(&path, Some(61_002), None).unwrap();
+        assert_eq!(read_bytes_in(folder.path(), &path).unwrap_err().exit, Exit::Auth);
+        chown(&path, Some(61_001), None).unwrap();
+        assert_eq!(read_bytes(&path).unwrap_err().exit, Exit::Auth);
+    }
 
     #[test]
     fn only_the_owner_may_read_it() {

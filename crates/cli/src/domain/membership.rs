@@ -10,7 +10,8 @@ use toml_edit::{DocumentMut, value};
 use super::arguments::Tool;
 use super::tools::SMB_CONF;
 use crate::exit::{Exit, Failure};
-use crate::{secret_file, state};
+use crate::secret_file::{self, Owner};
+use crate::state;
 
 /// The directory of all memberships in the state directory.
 const MEMBERSHIPS: &str = "domain";
@@ -74,7 +75,7 @@ impl Membership {
         files.sort();
         let mut found = Vec::new();
         for file in files {
-            found.extend(Self::read(&file)?);
+            found.extend(Self::read(state_dir, &file)?);
         }
         found.retain(|one| only.is_none_or(|realm| realm.as_str() == one.realm));
         if let Some(realm) = only.filter(|_| found.is_empty()) {
@@ -91,8 +92,8 @@ impl Membership {
         entries.flatten().any(|entry| entry.path().join(SMB_CONF).exists())
     }
 
-    fn read(file: &Path) -> Result<Option<Self>, Failure> {
-        let Some(text) = secret_file::read(file)? else { return Ok(None) };
+    fn read(state_dir: &Path, file: &Path) -> Result<Option<Self>, Failure> {
+        let Some(text) = secret_file::read_in(state_dir, file)? else { return Ok(None) };
         let damaged = || {
             let text = format!("{} is damaged; join the domain again", file.display());
             Failure::new(Exit::Config, text)
@@ -152,10 +153,11 @@ impl Membership {
         }
         let path = keytab_in(state_dir);
         let failed = Failure::failed(format!("cannot change {}", path.display()));
-        let Some(bytes) = secret_file::read_bytes(&path)? else { return Ok(()) };
+        let Some(bytes) = secret_file::read_bytes_in(state_dir, &path)? else { return Ok(()) };
         if !Self::all(state_dir, None)?.is_empty() {
             let others = Parts::of(&bytes, &self.realm).others;
-            return secret_file::replace_bytes(&path, &others);
+            let metadata = std::fs::metadata(state_dir).map_err(failed)?;
+            return secret_file::replace_for(&path, &others, Some(Owner::of(&metadata)));
         }
         std::fs::remove_file(&path).map_err(failed)
     }
@@ -199,9 +201,15 @@ impl Parts {
     }
 }
 
-/// Reads a keytab that only its owner can read. None where there is none.
-pub(crate) fn read_keytab(path: &Path) -> Result<Option<Keytab>, Failure> {
-    let Some(bytes) = secret_file::read_bytes(path)? else { return Ok(None) };
+/// Reads a keytab that only its owner can read, who runs this, is root or, below the state directory,
+/// its owner. None where there is none.
+pub(crate) fn read_keytab_in(state_dir: &Path, path: &Path) -> Result<Option<Keytab>, Failure> {
+    let bytes = if path.starts_with(state_dir) {
+        secret_file::read_bytes_in(state_dir, path)?
+    } else {
+        secret_file::read_bytes(path)?
+    };
+    let Some(bytes) = bytes else { return Ok(None) };
     Keytab::parse(&bytes).map(Some).map_err(|malformed| {
         let text = format!("the keytab {} is damaged: {malformed}", path.display());
         Failure::new(Exit::Config, text)

@@ -18,7 +18,7 @@ use frevo_config::{Config, IdmapSection, Realm, ServerName};
 use frevo_wire::dtyp::FileTime;
 
 use self::arguments::{Administrator, Domain, DomainCommand, Join};
-use self::membership::{Membership, keytab_in, read_keytab};
+use self::membership::{Membership, keytab_in, read_keytab_in};
 use self::next_keytab::NextKeytab;
 use self::status::{Check, Subject, Verdict};
 use self::tools::Credentials;
@@ -191,12 +191,12 @@ impl Home {
             Membership::all(&self.state_dir, None)?.into_iter().filter(is_member).collect();
         if members.is_empty() {
             let Some(path) = named else { return Ok(Vec::new()) };
-            let keytab = read_keytab(path)?.ok_or_else(missing)?;
+            let keytab = read_keytab_in(&self.state_dir, path)?.ok_or_else(missing)?;
             let mut subjects = Subject::of_keytab(path, &keytab, &policy);
             subjects.retain(|subject| realm.is_none_or(|realm| realm.as_str() == subject.realm));
             return Ok(subjects);
         }
-        let keytab = read_keytab(path)?.ok_or_else(missing)?;
+        let keytab = read_keytab_in(&self.state_dir, path)?.ok_or_else(missing)?;
         let subject = |member| {
             Subject::of_membership(member, path.to_owned(), keytab.clone(), policy.clone())
         };

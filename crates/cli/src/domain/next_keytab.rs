@@ -2,10 +2,9 @@
 //! the keytab when it is whole. A server never reads half of a change, and a change that is killed
 //! leaves the old keys; the new ones may be in the copy.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::membership::{Membership, Parts, VERSION_LEN, keytab_in, read_keytab};
+use super::membership::{Membership, Parts, VERSION_LEN, keytab_in, read_keytab_in};
 use crate::exit::{Done, Failure};
 use crate::secret_file::{self, Owner};
 use crate::state;
@@ -31,7 +30,7 @@ impl<'a> NextKeytab<'a> {
     /// Begins a change: copies the keys of the membership.
     pub(super) fn begin(member: &'a Membership, state_dir: &'a Path) -> Result<Self, Failure> {
         let next = Self::left(member, state_dir);
-        match secret_file::read_bytes(&keytab_in(state_dir))? {
+        match secret_file::read_bytes_in(state_dir, &keytab_in(state_dir))? {
             Some(bytes) => {
                 secret_file::replace_bytes(&next.path, &Parts::of(&bytes, &member.realm).ours)?
             }
@@ -48,8 +47,8 @@ impl<'a> NextKeytab<'a> {
     /// True if the newest keys of the copy have each name and encryption type that the newest keys of the
     /// keytab have: the program was not killed before it had written all of them.
     pub(super) fn is_whole(&self) -> Result<bool, Failure> {
-        let (Some(before), Some(next)) =
-            (read_keytab(&keytab_in(self.state_dir))?, read_keytab(&self.path)?)
+        let read = |path: &Path| read_keytab_in(self.state_dir, path);
+        let (Some(before), Some(next)) = (read(&keytab_in(self.state_dir))?, read(&self.path)?)
         else {
             return Ok(false);
         };
@@ -74,16 +73,16 @@ impl<'a> NextKeytab<'a> {
         let keytab = keytab_in(self.state_dir);
         let failed = |error| Failure::failed(format!("cannot write {}", keytab.display()))(error);
         let realm = &self.member.realm;
-        let next = secret_file::read_bytes(&self.path)?.unwrap_or_default();
+        let next = secret_file::read_bytes_in(self.state_dir, &self.path)?.unwrap_or_default();
         let next = Parts::of(&next, realm).ours;
-        let mut all = match secret_file::read_bytes(&keytab)? {
+        let mut all = match secret_file::read_bytes_in(self.state_dir, &keytab)? {
             Some(bytes) => Parts::of(&bytes, realm).others,
             None => Default::default(),
         };
         let from = if all.len() < VERSION_LEN { 0 } else { VERSION_LEN };
         all.extend(next.get(from..).unwrap_or_default());
         let owner = std::fs::metadata(self.state_dir).map_err(failed)?;
-        let owner = Owner { uid: owner.uid(), gid: owner.gid() };
+        let owner = Owner::of(&owner);
         if let Some(dir) = keytab.parent() {
             state::make_dir(dir)?;
             std::os::unix::fs::chown(dir, Some(owner.uid), Some(owner.gid)).map_err(failed)?;

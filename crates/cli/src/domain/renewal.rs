@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::arguments::{Renew, Tool};
-use super::membership::{Membership, keytab_in, read_keytab};
+use super::membership::{Membership, keytab_in, read_keytab_in};
 use super::next_keytab::NextKeytab;
 use super::status::Subject;
 use super::tools::{Calls, Credentials};
@@ -27,7 +27,7 @@ impl Home {
         if self.is_accepted(member, &keytab)? == Some(false) {
             return self.repair(member, renewal);
         }
-        let age = read_keytab(&keytab)?.and_then(|keytab| {
+        let age = read_keytab_in(&self.state_dir, &keytab)?.and_then(|keytab| {
             let ours = keytab.entries.iter().filter(|e| e.key.principal.realm == member.realm);
             let newest = ours.map(|entry| entry.written.to_unix().0).max()?;
             u64::try_from(now().to_unix().0.saturating_sub(newest)).ok()
@@ -56,7 +56,7 @@ impl Home {
     /// Asks a controller if it accepts the newest key of a membership in a keytab. None if no
     /// controller answers.
     fn is_accepted(&self, member: &Membership, keytab: &Path) -> Result<Option<bool>, Failure> {
-        let Some(keys) = read_keytab(keytab)? else { return Ok(Some(false)) };
+        let Some(keys) = read_keytab_in(&self.state_dir, keytab)? else { return Ok(Some(false)) };
         let policy =
             self.config.as_ref().map(|config| config.kerberos.policy()).unwrap_or_default();
         Ok(Subject::of_membership(member, keytab.to_owned(), keys, policy).is_accepted(now))
