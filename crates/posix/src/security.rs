@@ -143,6 +143,9 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     if change.uid.is_some() || change.gid.is_some() {
         chown(handle, change.uid, change.gid)?;
     }
+    if change.descriptor.is_some() {
+        check_owner(&sys::stat_fd(handle.fd()).map_err(fault_of)?)?;
+    }
     let has_list = match change.lists {
         Some(lists) => set_lists(handle, kind, lists, change.mode)?,
         None => false,
@@ -159,17 +162,20 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     let acl = host_acl(handle, &stx)?;
     let now = stat::coarse_clock();
     let value = ntacl::encode(descriptor, &permissions(&stx, &acl), now).ok_or(Fault::Invalid)?;
-    // The server writes the attribute with its own rights, so it must check itself that the user
-    // owns the file.
-    if credentials::acting().is_some_and(|user| user.uid() != stx.stx_uid) {
-        return Err(Fault::AccessDenied);
-    }
+    check_owner(&stx)?;
     let _server = credentials::as_server();
     match handle.set(share.ntacl, &value) {
         Ok(()) => drop_older(share, handle),
         Err(Errno::RANGE | Errno::TOOBIG) => Err(Fault::DiskFull),
         Err(errno) => Err(fault_of(errno)),
     }
+}
+
+/// Checks that the user that this thread acts as owns the file. The server writes descriptors with its
+/// own rights, so it must check that itself, before it changes anything and at the end.
+fn check_owner(stx: &Statx) -> VfsResult<()> {
+    let is_others = credentials::acting().is_some_and(|user| user.uid() != stx.stx_uid);
+    if is_others { Err(Fault::AccessDenied) } else { Ok(()) }
 }
 
 /// Replaces the host's lists where they differ, as the user that this thread acts as: the kernel

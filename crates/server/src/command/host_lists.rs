@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use frevo_store::security::Token;
+use frevo_store::security::host::SET_GROUP_ID;
 use frevo_store::security::posix_lists::{self, Identity, Nearest, Protected};
 use frevo_store::vfs::Kind;
 use frevo_store::{Node, Stat};
@@ -95,6 +96,7 @@ impl<'a> Identities<'a> {
             uid: stat.uid,
             gid: stat.gid,
             is_directory: stat.kind == Kind::Directory,
+            keeps_group: stat.kind == Kind::Directory && stat.mode & SET_GROUP_ID != 0,
             user: uid.map(|uid| (uid, token)),
         };
         posix_lists::nearest(descriptor, &object, &|sid| match uid {

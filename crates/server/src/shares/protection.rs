@@ -68,6 +68,7 @@ pub(crate) fn of_host(stat: &Stat, acl: &HostAcl, token: &Token, uid: u32) -> Se
         owner: if is_own { *token.user() } else { Sid::unix_user(stat.uid) },
         group: Sid::unix_group(stat.gid),
         is_directory: stat.kind == Kind::Directory,
+        uid: stat.uid,
     };
     host::descriptor(&owned, acl)
 }
@@ -173,17 +174,34 @@ pub(crate) fn store(
     descriptor: &SecurityDescriptor,
     nearest: Option<&Nearest>,
 ) -> Result<(), Status> {
-    let mut bytes = Vec::new();
-    descriptor.encode(&mut bytes).map_err(|_| Status::INVALID_ACL)?;
     let needed = if stat.kind == Kind::Directory { 0o700 } else { 0o600 };
     let mode = nearest.map_or_else(|| host::mode(descriptor) | needed, |nearest| nearest.mode);
+    let lists = nearest.map(|nearest| &nearest.lists);
+    let change = SecurityChange { mode: Some(mode), lists, ..SecurityChange::default() };
+    store_with(vfs, node, descriptor, change)
+}
+
+/// Stores a descriptor whose list says what the host's permissions do. These stay.
+///
+/// # Errors
+/// INVALID_ACL for lists that are too long, and what the file system says.
+pub(crate) fn store_beside(
+    vfs: &dyn Vfs,
+    node: &dyn Node,
+    descriptor: &SecurityDescriptor,
+) -> Result<(), Status> {
+    store_with(vfs, node, descriptor, SecurityChange::default())
+}
+
+fn store_with(
+    vfs: &dyn Vfs,
+    node: &dyn Node,
+    descriptor: &SecurityDescriptor,
+    change: SecurityChange<'_>,
+) -> Result<(), Status> {
+    let mut bytes = Vec::new();
+    descriptor.encode(&mut bytes).map_err(|_| Status::INVALID_ACL)?;
     let stores = vfs.volume().descriptors;
-    let change = SecurityChange {
-        descriptor: stores.then_some(&bytes[..]),
-        uid: None,
-        gid: None,
-        mode: Some(mode),
-        lists: nearest.map(|nearest| &nearest.lists),
-    };
+    let change = SecurityChange { descriptor: stores.then_some(&bytes[..]), ..change };
     node.set_security(&change).map_err(Fault::status)
 }

@@ -21,7 +21,7 @@ use frevo_wire::fscc::FileInfoClass;
 use rustix::fs::XattrFlags;
 
 use crate::calls::set_draft;
-use crate::client::files::close_draft;
+use crate::client::files::{close_draft, set_info_draft};
 use crate::client::protection::{bytes, list, protect, protect_draft};
 use crate::client::queries::query_info_draft;
 use crate::client::settings;
@@ -58,10 +58,12 @@ fn acting(name: &str, test: &impl AsyncFn(&World)) {
         let range = IdRange { domain, first: 61_100, last: 61_199, base_rid: 100 };
         let map = Arc::new(IdMap::new(vec![range]));
         let share = |name: &str| Share::disk(name, Arc::clone(&vfs)).id_map(Arc::clone(&map));
+        let memory = vfs::memory(1 << 20);
         let shares = [
             share("data").run_as(RunAs::User),
             share("plain"),
-            Share::disk("memory", vfs::memory(1 << 20)).run_as(RunAs::User),
+            Share::disk("memory", Arc::clone(&memory)).run_as(RunAs::User),
+            Share::disk("plain_memory", memory),
         ];
         let settings = Settings { id_map: map, ..settings() };
         let known = accounts(&[("ann", &["painters"]), ("bob", &[])]);
@@ -214,16 +216,8 @@ fn changes_on_the_host_are_seen() {
         let new = list(vec![owner(), Ace::allow(HERE, READ | WRITE, user)]);
         protect(&mut ann, &hers, &to_change("f"), &new).await;
         // setfacl -m u:bob:r, which leaves the mode's bits for group and others.
-        let value = [
-            [2u8, 0, 0, 0].as_slice(),
-            &entry(1, 7, u32::MAX),
-            &entry(2, 4, uid("bob")),
-            &entry(4, 0, u32::MAX),
-            &entry(0x10, 6, u32::MAX),
-            &entry(0x20, 0, u32::MAX),
-        ];
         let path = world.path("f");
-        rustix::fs::setxattr(&path, ACCESS, &value.concat(), XattrFlags::empty()).unwrap();
+        set_by_hand(world, "f", ACCESS, [7, 4, 0, 6, 0]);
         let shown_bob = Ace::allow(HERE, READ, Sid::unix_user(uid("bob")));
         let seen = shown(&mut ann, &hers, "f").await;
         assert!(seen.contains(&shown_bob), "{seen:?}");
@@ -238,6 +232,88 @@ fn changes_on_the_host_are_seen() {
         set_mode(&path, 0o700);
         assert_eq!(may(&mut bob, &his, "f", READ).await, Status::ACCESS_DENIED);
         assert!(on_disk(world, "f", ACCESS).contains("m:0"));
+    });
+}
+
+/// Sets a list as setfacl does: the bits of the owner, Bob, the group, the mask and others.
+fn set_by_hand(world: &World, name: &str, which: &str, bits: [u16; 5]) {
+    let [owner, bob, group, mask, other] = bits;
+    let value = [
+        [2u8, 0, 0, 0].as_slice(),
+        &entry(1, owner, u32::MAX),
+        &entry(2, bob, uid("bob")),
+        &entry(4, group, u32::MAX),
+        &entry(0x10, mask, u32::MAX),
+        &entry(0x20, other, u32::MAX),
+    ];
+    rustix::fs::setxattr(world.path(name), which, &value.concat(), XattrFlags::empty()).unwrap();
+}
+
+/// A user whom setfacl has denied what others may stays denied when clients change the list, or
+/// another part of the descriptor.
+#[test]
+fn denials_of_the_host_stay() {
+    acting("denials_of_the_host_stay", &async |world: &World| {
+        let (mut ann, hers) = session(world, "ann").await;
+        let (mut bob, his) = session(world, "bob").await;
+        make(&mut ann, &hers, &Want::file("f")).await;
+        set_by_hand(world, "f", ACCESS, [7, 0, 0, 0, 5]);
+        make(&mut ann, &hers, &Want::directory("d")).await;
+        set_by_hand(world, "d", ACCESS, [7, 0, 0, 5, 5]);
+        set_by_hand(world, "d", DEFAULT, [7, 0, 5, 5, 5]);
+
+        // A group without a number on the host is kept beside the host's lists.
+        let stranger = Sid::new(5, &[21, 7, 8, 9, 1_000]).unwrap();
+        let new = SecurityDescriptor { group: Some(stranger), ..SecurityDescriptor::default() };
+        for name in ["f", "d"] {
+            let before = [on_disk(world, name, ACCESS), on_disk(world, name, DEFAULT)];
+            let want = Want::existing(name).access(AccessMask::WRITE_OWNER);
+            let file = ann.open_file(&hers, &want).await;
+            let draft = set_info_draft(file, InfoType::SECURITY, 0, Parts::GROUP.0, &bytes(&new));
+            ann.on(&hers, draft).await.ok();
+            ann.close(&hers, file).await;
+            assert_eq!([on_disk(world, name, ACCESS), on_disk(world, name, DEFAULT)], before);
+        }
+
+        for (name, disk, default) in [
+            ("f", "u:7 u61002:0 g:0 g61100:4 m:4 o:5", ""),
+            ("d", "u:7 u61002:0 g:0 g61100:4 m:4 o:5", "u:7 u61002:0 g:5 m:5 o:5"),
+        ] {
+            let mut aces = shown(&mut ann, &hers, name).await;
+            aces.insert(1, Ace::allow(HERE, READ, Sid::unix_group(BOTH)));
+            assert_eq!(set(&mut ann, &hers, name, &list(aces)).await, Status::SUCCESS);
+            assert_eq!(on_disk(world, name, ACCESS), disk);
+            assert_eq!(on_disk(world, name, DEFAULT), default);
+            assert_eq!(may(&mut bob, &his, name, READ).await, Status::ACCESS_DENIED, "{name}");
+        }
+    });
+}
+
+/// A user with all rights who does not own a file may set the list that it has, and no other. So it is
+/// where a file system has no POSIX lists.
+#[test]
+fn the_same_list_again_is_taken() {
+    acting("the_same_list_again_is_taken", &async |world: &World| {
+        let (mut ann, hers) = session(world, "ann").await;
+        let (mut bob, his) = session(world, "bob").await;
+        make(&mut ann, &hers, &Want::file("f")).await;
+        let bobs = Ace::allow(HERE, ALL, Sid::unix_user(uid("bob")));
+        let new = list(vec![owner(), bobs]);
+        protect(&mut ann, &hers, &to_change("f"), &new).await;
+        assert_eq!(set(&mut bob, &his, "f", &new).await, Status::SUCCESS);
+        assert_eq!(on_disk(world, "f", ACCESS), "u:7 u61002:7 g:0 m:7 o:0");
+        let other = list(vec![owner()]);
+        assert_eq!(set(&mut bob, &his, "f", &other).await, Status::ACCESS_DENIED);
+        assert_eq!(on_disk(world, "f", ACCESS), "u:7 u61002:7 g:0 m:7 o:0");
+        assert_eq!(may(&mut bob, &his, "f", READ | WRITE).await, Status::SUCCESS);
+
+        let everyone = Ace::allow(HERE, ALL, Sid::EVERYONE);
+        let others = list(vec![Ace::allow(HERE, READ, Sid::unix_user(uid("bob"))), everyone]);
+        let plain = ann.mount(&hers.logon, "plain_memory").await;
+        let memory = ann.mount(&hers.logon, "memory").await;
+        make(&mut ann, &plain, &Want::file("f")).await;
+        assert_eq!(set(&mut ann, &plain, "f", &others).await, Status::SUCCESS);
+        assert_eq!(set(&mut ann, &memory, "f", &others).await, Status::SUCCESS);
     });
 }
 

@@ -65,7 +65,12 @@ pub struct Owned {
     pub group: Sid,
     /// True for a directory.
     pub is_directory: bool,
+    /// The owner's number on the host.
+    pub uid: u32,
 }
+
+/// The bit of a mode with which a directory gives its group to new objects in it.
+pub const SET_GROUP_ID: u32 = 0o2000;
 
 /// Returns the descriptor that expresses the host's permissions.
 pub fn descriptor(of: &Owned, acl: &HostAcl) -> SecurityDescriptor {
@@ -77,11 +82,14 @@ pub fn descriptor(of: &Owned, acl: &HostAcl) -> SecurityDescriptor {
         &acl.access
     };
     let mut aces = Vec::new();
-    entries(access, of, AceFlags::EMPTY, [of.owner, of.group], &mut aces);
+    let (owner, group) = (of.owner, of.group);
+    Shown { list: access, of, flags: AceFlags::EMPTY, owner, group }.add_to(&mut aces);
     if of.is_directory {
         let flags = AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT | AceFlags::INHERIT_ONLY;
-        let creators = [Sid::CREATOR_OWNER, Sid::CREATOR_GROUP];
-        entries(&acl.default, of, flags, creators, &mut aces);
+        let keeps_group = of.mode & SET_GROUP_ID != 0;
+        let group = if keeps_group { of.group } else { Sid::CREATOR_GROUP };
+        let owner = Sid::CREATOR_OWNER;
+        Shown { list: &acl.default, of, flags, owner, group }.add_to(&mut aces);
     }
     SecurityDescriptor {
         control: SdControl::SELF_RELATIVE | SdControl::DACL_PRESENT,
@@ -102,31 +110,78 @@ fn mode_entries(mode: u32) -> Vec<HostEntry> {
     ]
 }
 
-/// Returns entries that allow the permissions of a POSIX list. The mask bounds all entries except
-/// those of the owner and of others.
-fn entries(
-    list: &[HostEntry],
-    of: &Owned,
+/// A POSIX list, and the SIDs of its subjects.
+///
+/// In such a list a user with an entry has its bits, whatever groups and others have, and a member of
+/// groups with entries has the bits of any of them, whatever others have. So a user is denied at first
+/// what its entry lacks. A group is denied it behind the entries of all users and groups, which give
+/// their bits to members of several. That order is not canonical, and Windows tools offer to mend it.
+/// Users may then have less; without the entry, the group's members would have what others have.
+struct Shown<'a> {
+    list: &'a [HostEntry],
+    of: &'a Owned,
     flags: AceFlags,
-    [owner, group]: [Sid; 2],
-    into: &mut Vec<Ace>,
-) {
-    let mask = list.iter().find(|entry| entry.whose == Whose::Mask).map_or(7, |mask| mask.bits);
-    for entry in list {
-        let (sid, bits) = match entry.whose {
-            Whose::Owner => (owner, entry.bits),
-            Whose::User(uid) => (Sid::unix_user(uid), entry.bits & mask),
-            Whose::OwningGroup => (group, entry.bits & mask),
-            Whose::Group(gid) => (Sid::unix_group(gid), entry.bits & mask),
-            Whose::Other => (Sid::EVERYONE, entry.bits),
-            Whose::Mask => continue,
-        };
-        let rights = rights(bits, of.is_directory);
-        if !rights.is_empty() {
-            into.push(Ace::allow(flags, rights, sid));
-        }
+    owner: Sid,
+    group: Sid,
+}
+
+impl Shown<'_> {
+    /// Adds entries that say what the list does.
+    fn add_to(&self, aces: &mut Vec<Ace>) {
+        // The owner has the bits of the entry for owners.
+        let is_user = |whose| matches!(whose, Whose::User(uid) if uid != self.of.uid);
+        let is_group = |whose| matches!(whose, Whose::OwningGroup | Whose::Group(_));
+        let is_other = |whose| whose == Whose::Other;
+        let others = self.sum(&is_other);
+        self.deny(&is_user, others | self.sum(&is_group), aces);
+        self.allow(&|whose| !is_other(whose), aces);
+        self.deny(&is_group, others, aces);
+        self.allow(&is_other, aces);
+    }
+
+    /// Returns the entries of some subjects: SIDs with their rights. The mask bounds all entries except
+    /// those of the owner and of others.
+    fn of<'a>(
+        &'a self,
+        is_in: &'a dyn Fn(Whose) -> bool,
+    ) -> impl Iterator<Item = (Sid, AccessMask)> + 'a {
+        let mask = self.list.iter().find(|entry| entry.whose == Whose::Mask);
+        let mask = mask.map_or(7, |mask| mask.bits);
+        let entries = self.list.iter().filter(move |entry| is_in(entry.whose));
+        entries.filter_map(move |entry| {
+            let (sid, bits) = match entry.whose {
+                Whose::Owner => (self.owner, entry.bits),
+                Whose::User(uid) => (Sid::unix_user(uid), entry.bits & mask),
+                Whose::OwningGroup => (self.group, entry.bits & mask),
+                Whose::Group(gid) => (Sid::unix_group(gid), entry.bits & mask),
+                Whose::Other => (Sid::EVERYONE, entry.bits),
+                Whose::Mask => return None,
+            };
+            Some((sid, rights(bits, self.of.is_directory)))
+        })
+    }
+
+    fn sum(&self, is_in: &dyn Fn(Whose) -> bool) -> AccessMask {
+        self.of(is_in).fold(AccessMask::EMPTY, |sum, (_, rights)| sum | rights)
+    }
+
+    fn allow(&self, is_in: &dyn Fn(Whose) -> bool, aces: &mut Vec<Ace>) {
+        let given = self.of(is_in).filter(|(_, rights)| !rights.is_empty());
+        aces.extend(given.map(|(sid, rights)| Ace::allow(self.flags, rights, sid)));
+    }
+
+    /// Denies what these subjects lack of the rights of many.
+    fn deny(&self, is_in: &dyn Fn(Whose) -> bool, many: AccessMask, aces: &mut Vec<Ace>) {
+        let lacks = |(sid, rights)| (sid, many.without(rights).without(SEEN_BY_ALL));
+        let lacking = self.of(is_in).map(lacks).filter(|(_, lacks)| !lacks.is_empty());
+        aces.extend(lacking.map(|(sid, lacks)| Ace::deny(self.flags, lacks, sid)));
     }
 }
+
+/// Rights that the host takes from nobody.
+const SEEN_BY_ALL: AccessMask = AccessMask(
+    AccessMask::READ_CONTROL.0 | AccessMask::READ_ATTRIBUTES.0 | AccessMask::SYNCHRONIZE.0,
+);
 
 /// Returns the rights that three permission bits mean.
 pub fn rights(bits: u8, is_directory: bool) -> AccessMask {

@@ -8,6 +8,7 @@
 //! * Write on the host takes WRITE_DATA and APPEND_DATA. In a directory it includes the removal of
 //!   entries, so it also takes that DELETE_CHILD is not denied.
 //! * New objects inherit a right if files and directories both do, at every depth.
+//! * New objects in a directory that keeps its group are its group's, not their creators'.
 //!
 //! The owner's own rights are those of its token, where that is known.
 
@@ -49,8 +50,20 @@ pub struct Protected<'a> {
     pub gid: u32,
     /// True for a directory, which can have a list for new objects in it.
     pub is_directory: bool,
+    /// True for a directory that gives its group to new objects in it.
+    pub keeps_group: bool,
     /// A user with its number, whose token tells all groups of this user.
     pub user: Option<(u32, &'a Token)>,
+}
+
+impl Protected<'_> {
+    /// Returns a subject of new objects, their group by its number where that is known.
+    const fn heir(&self, whose: Whose) -> Whose {
+        match whose {
+            Whose::OwningGroup if self.keeps_group => Whose::Group(self.gid),
+            other => other,
+        }
+    }
 }
 
 /// The nearest permissions of the host.
@@ -279,7 +292,9 @@ fn default_list(
     inherited: &[Evaluation<'_>],
     object: &Protected<'_>,
 ) -> Vec<HostEntry> {
-    let named: Vec<Whose> = inherited.iter().flat_map(|kind| kind.own.keys().copied()).collect();
+    let group = object.heir(Whose::OwningGroup);
+    let all = inherited.iter().flat_map(|kind| kind.own.keys().copied());
+    let named: Vec<Whose> = all.filter(|whose| *whose != group).collect();
     let is_empty = |kind: &Evaluation<'_>| kind.many.all().is_empty() && kind.own.is_empty();
     if inherited.iter().all(is_empty) {
         return Vec::new();
@@ -288,7 +303,7 @@ fn default_list(
     let both =
         |subjects: &[Whose]| inherited.iter().fold(7, |bits, kind| bits & kind.bits_of(subjects));
     let mut entries: Bits = named.into_iter().map(|whose| (whose, both(&[whose]))).collect();
-    entries.insert(Whose::OwningGroup, both(&[Whose::OwningGroup]));
+    entries.insert(Whose::OwningGroup, both(&[group]));
     entries.insert(Whose::Other, both(&[Whose::Other]));
     let owner = creators(here, &entries, object)
         .iter()
@@ -307,10 +322,12 @@ fn creators(here: &Bits, default: &Bits, object: &Protected<'_>) -> Vec<Whose> {
         other => other,
     };
     let mut found: Vec<Whose> = here.iter().filter_map(writes).map(numbered).collect();
-    found.extend(default.iter().filter_map(writes).filter(|whose| *whose != Whose::Owner));
+    let makers = default.iter().filter_map(writes).filter(|whose| *whose != Whose::Owner);
+    found.extend(makers.map(|whose| object.heir(whose)));
     // A user with an entry for new objects alone may be in a group that makes them.
     if found.iter().any(|whose| !matches!(whose, Whose::User(_))) {
-        found.extend(default.keys().filter(|whose| matches!(whose, Whose::User(_))));
+        let is_new = |whose: &&Whose| matches!(whose, Whose::User(_)) && !here.contains_key(*whose);
+        found.extend(default.keys().filter(is_new));
     }
     found.sort_unstable();
     found.dedup();

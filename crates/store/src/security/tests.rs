@@ -366,7 +366,7 @@ fn a_posix_list_shows_with_its_mask_and_its_defaults() {
         default: vec![entry(Whose::Owner, 7), entry(Whose::Other, 4)],
     };
     let (owner, group) = (Sid::unix_user(1000), Sid::unix_group(1000));
-    let owned = Owned { mode: 0o740, owner, group, is_directory: true };
+    let owned = Owned { mode: 0o740, owner, group, is_directory: true, uid: 1000 };
     let flags = AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT | AceFlags::INHERIT_ONLY;
     assert_eq!(
         host::descriptor(&owned, &acl).dacl.unwrap().aces,
@@ -441,7 +441,8 @@ proptest! {
     #[test]
     fn modes_go_there_and_back(owner in 0u32..8, group in 0u32..8, other in 0u32..8, dir in any::<bool>()) {
         let mode = (owner | group | other) << 6 | (group | other) << 3 | other;
-        let owned = Owned { mode, owner: Sid::unix_user(1), group: Sid::unix_group(2), is_directory: dir };
+        let (owner, group) = (Sid::unix_user(1), Sid::unix_group(2));
+        let owned = Owned { mode, owner, group, is_directory: dir, uid: 1 };
         let descriptor = host::descriptor(&owned, &HostAcl::default());
         prop_assert_eq!(host::mode(&descriptor), mode);
     }

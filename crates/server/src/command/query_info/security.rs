@@ -2,10 +2,10 @@
 //!
 use std::sync::Arc;
 
-use frevo_store::Fault;
 use frevo_store::security::Token;
 use frevo_store::security::set::{merge, owner_allowed};
 use frevo_store::vfs::BasicChange;
+use frevo_store::{Fault, Stat};
 use frevo_wire::Status;
 use frevo_wire::dtyp::{
     AccessMask, SdControl, SecurityDescriptor, SecurityInformation as Asked, Sid,
@@ -69,15 +69,7 @@ pub(in crate::command) fn set(
     bytes: &[u8],
     known: Option<&Identities<'_>>,
 ) -> Result<(), Status> {
-    for (part, right) in [
-        (Asked::SACL | Asked::SCOPE | Asked::BACKUP, AccessMask::ACCESS_SYSTEM_SECURITY),
-        (Asked::DACL | Asked::ATTRIBUTE | Asked::BACKUP, AccessMask::WRITE_DAC),
-        (Asked::LABEL | Asked::GROUP | Asked::OWNER | Asked::BACKUP, AccessMask::WRITE_OWNER),
-    ] {
-        if asked.intersects(part) {
-            open.require(right)?;
-        }
-    }
+    require(open, asked)?;
     let mut new = SecurityDescriptor::parse(bytes).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
     let file = open.file()?;
     if file.apple && asked.contains(Asked::DACL) {
@@ -87,6 +79,20 @@ pub(in crate::command) fn set(
         return nfs_aces::set_mode(&*file.node, &file.stat()?, mode);
     }
     store(&Setting { open, file, known }, asked, &new)
+}
+
+/// Checks the rights to set these parts.
+fn require(open: &Open, asked: Asked) -> Result<(), Status> {
+    for (part, right) in [
+        (Asked::SACL | Asked::SCOPE | Asked::BACKUP, AccessMask::ACCESS_SYSTEM_SECURITY),
+        (Asked::DACL | Asked::ATTRIBUTE | Asked::BACKUP, AccessMask::WRITE_DAC),
+        (Asked::LABEL | Asked::GROUP | Asked::OWNER | Asked::BACKUP, AccessMask::WRITE_OWNER),
+    ] {
+        if asked.intersects(part) {
+            open.require(right)?;
+        }
+    }
+    Ok(())
 }
 
 /// Looks up the SIDs of a list that a client sets, where the kernel must know it.
@@ -138,27 +144,60 @@ fn store(setting: &Setting<'_>, asked: Asked, new: &SecurityDescriptor) -> Resul
     // descriptor again changes nothing.
     open.tree().share.id_map.show(&mut old);
     let merged = merge(&old, new, left, &token).map_err(refused)?;
-    let nearest = known.map(|known| known.nearest(&*file.node, &stat, &merged, &token));
     // The same descriptor again is written to the host's lists, which another version of the server may
     // have left out.
-    if merged == old && (nearest.is_none() || !is_stored) {
+    let is_same = merged == old;
+    if is_same && (known.is_none() || !is_stored) {
         return Ok(());
     }
-    if let (Some(known), Some(nearest)) = (known, &nearest) {
-        let given = merged.dacl.as_ref().filter(|_| left.contains(Asked::DACL));
-        known.check(file.name().path(), nearest, given, old.dacl.as_ref())?;
+    let sets_list = left.contains(Asked::DACL);
+    match known {
+        // The host's own lists, and who else is in them, stay as long as no client sets one.
+        Some(_) if !is_stored && !sets_list => {
+            protection::store_beside(&*file.vfs, &*file.node, &merged)?;
+        }
+        Some(known) => {
+            let both = BothLists { file, stat: &stat, old: &old, merged: &merged, sets_list };
+            match both.store(known, &token) {
+                // The stored list goes on to have the effect that it had.
+                Err(Status::ACCESS_DENIED | Status::NOT_SUPPORTED | Status::IO_TIMEOUT)
+                    if is_same =>
+                {
+                    return Ok(());
+                }
+                stored => stored?,
+            }
+        }
+        None => protection::store(&*file.vfs, &*file.node, &stat, &merged, None)?,
     }
-    let stored = protection::store(&*file.vfs, &*file.node, &stat, &merged, nearest.as_ref());
-    if let (Some(known), Some(nearest), Err(Status::NOT_SUPPORTED)) = (known, nearest, stored)
-        && nearest.lists.names_others()
-    {
-        known.tell_no_lists(file.name().path());
-    }
-    stored?;
     if let Some(owner) = merged.owner.filter(|owner| old.owner != Some(*owner)) {
         audited::gave(open, &owner, &token);
     }
     Ok(())
+}
+
+/// A descriptor to be stored with the nearest lists of the host.
+struct BothLists<'a> {
+    file: &'a FileOpen,
+    stat: &'a Stat,
+    old: &'a SecurityDescriptor,
+    merged: &'a SecurityDescriptor,
+    /// True if a client sets the list.
+    sets_list: bool,
+}
+
+impl BothLists<'_> {
+    fn store(&self, known: &Identities<'_>, token: &Token) -> Result<(), Status> {
+        let Self { file, stat, old, merged, sets_list } = *self;
+        let nearest = known.nearest(&*file.node, stat, merged, token);
+        let given = merged.dacl.as_ref().filter(|_| sets_list);
+        known.check(file.name().path(), &nearest, given, old.dacl.as_ref())?;
+        let stored = protection::store(&*file.vfs, &*file.node, stat, merged, Some(&nearest));
+        if stored == Err(Status::NOT_SUPPORTED) && nearest.lists.names_others() && merged != old {
+            known.tell_no_lists(file.name().path());
+        }
+        stored
+    }
 }
 
 /// A descriptor that asks for its lists to count as inherited wherever it says

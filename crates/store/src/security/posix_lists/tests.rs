@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::security::inherit::new_object;
-use crate::security::{Privileges, maximal};
+use crate::security::{Privileges, host, maximal};
 
 const READ: AccessMask = AccessMask::FILE_GENERIC_READ;
 const WRITE: AccessMask = AccessMask::FILE_GENERIC_WRITE;
@@ -65,10 +65,14 @@ fn of(owner: Sid, aces: Vec<Ace>) -> SecurityDescriptor {
     }
 }
 
+fn file_of(uid: u32, gid: u32, is_directory: bool) -> Protected<'static> {
+    Protected { uid, gid, is_directory, keeps_group: false, user: None }
+}
+
 /// The lists of an object of Ann, who sets them, as getfacl has them.
 fn lists(aces: Vec<Ace>, is_directory: bool) -> [alloc::string::String; 2] {
     let ann = token(ANN, &[GROUP]);
-    let object = Protected { uid: ANN, gid: GROUP, is_directory, user: Some((ANN, &ann)) };
+    let object = Protected { user: Some((ANN, &ann)), ..file_of(ANN, GROUP, is_directory) };
     let nearest = nearest(&of(user(ANN), aces), &object, &identify);
     [text(&nearest.lists.access, nearest.mode), text(&nearest.lists.default, 0)]
 }
@@ -168,6 +172,7 @@ fn directories_pass_the_nearest_list_on() {
             "u:7 g:0 g11:7 m:7 o:0",
             "u:0 u1:7 g:0 m:7 o:0",
         ),
+        // Bob can make nothing here, so the owner of what is new has all.
         (
             vec![
                 Ace::deny(BELOW | AceFlags::NO_PROPAGATE_INHERIT, WRITE, user(BOB)),
@@ -175,7 +180,7 @@ fn directories_pass_the_nearest_list_on() {
                 allow(ALL, Sid::EVERYONE),
             ],
             "u:7 u2:5 g:7 m:7 o:7",
-            "u:5 u1:7 u2:5 g:7 m:7 o:7",
+            "u:7 u1:7 u2:5 g:7 m:7 o:7",
         ),
         // Write would include the removal of entries.
         (
@@ -193,7 +198,7 @@ fn directories_pass_the_nearest_list_on() {
 
 #[test]
 fn without_a_list_everybody_has_all() {
-    let object = Protected { uid: ANN, gid: GROUP, is_directory: true, user: None };
+    let object = file_of(ANN, GROUP, true);
     let open = SecurityDescriptor { dacl: None, ..of(user(ANN), Vec::new()) };
     let nearest = nearest(&open, &object, &identify);
     assert_eq!(nearest, Nearest { mode: 0o777, ..Nearest::default() });
@@ -210,7 +215,7 @@ fn unknown_sids_and_owners() {
         Ace::allow(BELOW | AceFlags::INHERIT_ONLY, READ, stranger()),
         Ace::deny(HERE, RUN, Sid::ADMINISTRATORS),
     ];
-    let object = Protected { uid: ANN, gid: GROUP, is_directory: false, user: None };
+    let object = file_of(ANN, GROUP, false);
     let nearest = nearest(&of(user(ANN), aces), &object, &identify);
     assert_eq!(nearest.unknown, [stranger()]);
     assert_eq!(text(&nearest.lists.access, 0), "u:4 g:5 g11:0 m:5 o:0");
@@ -226,7 +231,7 @@ fn numbers_of_either_kind() {
         Identity::Unknown => Identity::Either(5),
         known => known,
     };
-    let object = Protected { uid: ANN, gid: GROUP, is_directory: false, user: None };
+    let object = file_of(ANN, GROUP, false);
     let list = |aces| text(&nearest(&of(user(ANN), aces), &object, &either).lists.access, 0);
     let own = || Ace::allow(HERE, ALL, user(ANN));
     assert_eq!(list(vec![own(), Ace::allow(HERE, READ, stranger())]), "u:7 u5:4 g:0 g5:4 m:4 o:0");
@@ -237,25 +242,71 @@ fn numbers_of_either_kind() {
 /// A list that was made by hand, shown to a client and set by it, stays as it is.
 #[test]
 fn lists_of_the_host_come_back() {
-    use crate::security::host::{Owned, descriptor};
-    let entry = |whose, bits| HostEntry { whose, bits };
-    let list = |bits: [u8; 6]| {
-        let [owner, bob, own, staff, mask, other] = bits;
-        vec![
-            entry(Whose::Owner, owner),
-            entry(Whose::User(BOB), bob),
-            entry(Whose::OwningGroup, own),
-            entry(Whose::Group(STAFF), staff),
-            entry(Whose::Mask, mask),
-            entry(Whose::Other, other),
-        ]
-    };
-    let acl = HostAcl { access: list([7, 5, 4, 7, 7, 0]), default: list([7, 5, 4, 7, 7, 0]) };
-    let owned = Owned { mode: 0o770, owner: user(ANN), group: group(GROUP), is_directory: true };
+    for bits in [
+        [7, 5, 4, 7, 7, 0],
+        // Some have less than others.
+        [7, 0, 5, 5, 5, 5],
+        [7, 0, 0, 4, 4, 5],
+        [6, 7, 4, 0, 7, 4],
+        [7, 4, 7, 0, 7, 7],
+        [7, 0, 7, 4, 7, 0],
+    ] {
+        comes_back(&HostAcl { access: by_hand(bits), default: Vec::new() }, false);
+        let access = by_hand([7, 5, 5, 5, 5, 5]);
+        comes_back(&HostAcl { access, default: by_hand(bits) }, true);
+    }
+    comes_back(&HostAcl { access: by_hand([7, 2, 0, 1, 3, 7]), default: Vec::new() }, false);
+    let same = [7, 0, 7, 5, 7, 5];
+    comes_back(&HostAcl { access: by_hand(same), default: by_hand(same) }, true);
+    let owner = HostEntry { whose: Whose::User(ANN), bits: 0 };
+    let access = by_hand([7, 5, 5, 5, 5, 5]).into_iter().chain([owner]).collect();
+    let acl = HostAcl { access, default: Vec::new() };
+    let shown = host::descriptor(&owned(0o775, false), &acl);
+    assert!(covers(&shown, &token(ANN, &[GROUP]), &[7]), "the entry for owners decides: {shown:?}");
+}
+
+fn by_hand(bits: [u8; 6]) -> Vec<HostEntry> {
+    let [owner, bob, own, staff, mask, other] = bits;
+    [
+        (Whose::Owner, owner),
+        (Whose::User(BOB), bob),
+        (Whose::OwningGroup, own),
+        (Whose::Group(STAFF), staff),
+        (Whose::Mask, mask),
+        (Whose::Other, other),
+    ]
+    .map(|(whose, bits)| HostEntry { whose, bits })
+    .to_vec()
+}
+
+fn owned(mode: u32, is_directory: bool) -> host::Owned {
+    host::Owned { mode, owner: user(ANN), group: group(GROUP), is_directory, uid: ANN }
+}
+
+fn comes_back(acl: &HostAcl, is_directory: bool) {
     let ann = token(ANN, &[GROUP]);
-    let object = Protected { uid: ANN, gid: GROUP, is_directory: true, user: Some((ANN, &ann)) };
-    let shown = descriptor(&owned, &acl);
-    assert_eq!(nearest(&shown, &object, &identify).lists, acl);
+    let object = Protected { user: Some((ANN, &ann)), ..file_of(ANN, GROUP, is_directory) };
+    let shown = host::descriptor(&owned(0o770, is_directory), acl);
+    let back = nearest(&shown, &object, &identify).lists;
+    assert_eq!(text(&back.access, 0), text(&acl.access, 0), "{shown:?}");
+    assert_eq!(text(&back.default, 0), text(&acl.default, 0), "{shown:?}");
+}
+
+/// A directory that gives its group to new objects is shown so, and their group has no more than the
+/// list gives its members.
+#[test]
+fn new_objects_of_the_directorys_group() {
+    let ann = token(ANN, &[GROUP]);
+    let object =
+        Protected { keeps_group: true, user: Some((ANN, &ann)), ..file_of(ANN, GROUP, true) };
+    let list = |aces| text(&nearest(&of(user(ANN), aces), &object, &identify).lists.default, 0);
+    let only = |mask, sid| Ace::allow(BELOW | AceFlags::INHERIT_ONLY, mask, sid);
+    let owner = || only(ALL, Sid::CREATOR_OWNER);
+    assert_eq!(list(vec![owner(), only(ALL, Sid::CREATOR_GROUP)]), "u:7 g:0 o:0");
+    assert_eq!(list(vec![owner(), only(READ, group(GROUP))]), "u:7 g:4 o:0");
+    let acl = HostAcl { access: Vec::new(), default: by_hand([7, 7, 6, 4, 7, 0]) };
+    let shown = host::descriptor(&owned(0o2700, true), &acl);
+    assert_eq!(list(shown.dacl.unwrap().aces), text(&acl.default, 0));
 }
 
 /// The host's check, acl(5): the first class that fits decides.
@@ -379,7 +430,7 @@ proptest! {
         let who = if who.0 == setter.0 { setter.clone() } else { who };
         let (uid, gid) = on_disk;
         let user = is_known.then_some((setter.0, &setter_token));
-        let object = Protected { uid, gid, is_directory, user };
+        let object = Protected { user, ..file_of(uid, gid, is_directory) };
         let descriptor = of(owner, aces);
         let nearest = nearest(&descriptor, &object, &identify);
         let who_token = token(who.0, &who.1);
@@ -396,6 +447,7 @@ proptest! {
         on_disk in (1u32..4, 10u32..13),
         is_known in any::<bool>(),
         is_open in any::<bool>(),
+        keeps_group in any::<bool>(),
         creators in [any_user(), any_user()],
         is_directory in any::<bool>(),
         who in any_user(),
@@ -406,7 +458,7 @@ proptest! {
         let who = if who.0 == first.0 { first.clone() } else if who.0 == second.0 { second.clone() } else { who };
         let tokens = [token(first.0, &first.1), token(second.0, &second.1)];
         let known = is_known.then_some((first.0, &tokens[0]));
-        let object = Protected { uid, gid, is_directory: true, user: known };
+        let object = Protected { keeps_group, user: known, ..file_of(uid, gid, true) };
         let everybody = is_open.then(|| Ace::allow(HERE, ALL, Sid::EVERYONE));
         let descriptor = of(user(uid), aces.into_iter().chain(everybody).collect());
         let nearest = nearest(&descriptor, &object, &identify);
@@ -417,14 +469,16 @@ proptest! {
         if default.is_empty() || !makes(&list_of(&nearest), uid, gid, &first) {
             return Ok(());
         }
+        let group_of =
+            |maker: &(u32, Vec<u32>)| if keeps_group { gid } else { maker.1[0] };
         let who_token = token(who.0, &who.1);
         let child = new_object(&descriptor, None, &tokens[0], is_directory).unwrap();
-        let granted = host_bits(default, first.0, first.1[0], who.0, &who.1);
+        let granted = host_bits(default, first.0, group_of(&first), who.0, &who.1);
         prop_assert!(covers(&child, &who_token, &granted), "child {nearest:?}");
         let folder = new_object(&descriptor, None, &tokens[0], true).unwrap();
-        if makes(default, first.0, first.1[0], &second) {
+        if makes(default, first.0, group_of(&first), &second) {
             let grandchild = new_object(&folder, None, &tokens[1], is_directory).unwrap();
-            let granted = host_bits(default, second.0, second.1[0], who.0, &who.1);
+            let granted = host_bits(default, second.0, group_of(&second), who.0, &who.1);
             prop_assert!(covers(&grandchild, &who_token, &granted), "grandchild {nearest:?}");
         }
     }
