@@ -4,7 +4,7 @@
 //! that may wait, and the answers are kept for a while: each new file in a folder asks again.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use frevo_store::security::posix_lists::Identity;
 use frevo_wire::dtyp::Sid;
@@ -16,11 +16,36 @@ use crate::access::domain_names::{DomainNames, NoAnswer, Told, is_of_domain};
 use crate::access::id_map::IdMap;
 use crate::access::principals::{Listing, Principal, Principals, Use};
 use crate::base::ambient::Ambient;
-use crate::base::limits::{DOMAIN_NAMES_TIMEOUT, HOST_IDS_FRESH, HOST_IDS_REMEMBERED};
+use crate::base::limits::{
+    DOMAIN_NAMES_TIMEOUT, HOST_IDS_FRESH, HOST_IDS_REMEMBERED, HOST_USER_FRESH,
+};
 
 /// The answers about SIDs that do not tell it themselves.
 #[derive(Debug, Default)]
-pub(crate) struct HostIds(Mutex<HashMap<Sid, (Instant, Identity)>>);
+pub(crate) struct HostIds(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    answers: HashMap<Sid, (Instant, Identity)>,
+    /// The number of configurations before the present one.
+    generation: u64,
+}
+
+/// An answer about a SID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) sid: Sid,
+    pub(crate) identity: Identity,
+    /// True if everybody who was asked has answered.
+    is_certain: bool,
+}
+
+impl Answer {
+    /// True if it tells the number, or that there is none.
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_certain || self.identity != Identity::Unknown
+    }
+}
 
 impl HostIds {
     /// Returns the users of a SID. None when somebody must be asked. `has_domain_users` tells that users
@@ -33,15 +58,34 @@ impl HostIds {
 
     fn fresh(&self, sid: &Sid, now: Instant) -> Option<Identity> {
         let known = self.0.lock();
-        let (since, identity) = known.get(sid)?;
-        (now.saturating_duration_since(*since) < HOST_IDS_FRESH).then_some(*identity)
+        let (since, identity) = known.answers.get(sid)?;
+        (now.saturating_duration_since(*since) < lifetime(*identity)).then_some(*identity)
     }
 
-    /// Keeps an answer. When there is no room, those that are not fresh go, or else all.
-    fn learn(&self, sid: Sid, identity: Identity, now: Instant) {
+    /// Returns the generation of the configuration, for [`Self::ask`].
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.lock().generation
+    }
+
+    /// Forgets all answers: there is another configuration, which may have other numbers.
+    pub(crate) fn forget(&self) {
         let mut known = self.0.lock();
+        known.answers.clear();
+        known.generation = known.generation.wrapping_add(1);
+    }
+
+    /// Keeps an answer, unless it belongs to another configuration. When there is no room, those that
+    /// are not fresh go, or else all.
+    fn learn(&self, sid: Sid, identity: Identity, generation: u64, now: Instant) {
+        let mut kept = self.0.lock();
+        if kept.generation != generation {
+            return;
+        }
+        let known = &mut kept.answers;
         if known.len() >= HOST_IDS_REMEMBERED && !known.contains_key(&sid) {
-            known.retain(|_, (since, _)| now.saturating_duration_since(*since) < HOST_IDS_FRESH);
+            known.retain(|_, (since, identity)| {
+                now.saturating_duration_since(*since) < lifetime(*identity)
+            });
             if known.len() >= HOST_IDS_REMEMBERED {
                 known.clear();
             }
@@ -49,19 +93,32 @@ impl HostIds {
         known.insert(sid, (now, identity));
     }
 
-    /// Asks about SIDs, which may wait.
-    pub(crate) fn ask(&self, sids: &[Sid], host: &Asked<'_>) -> Vec<(Sid, Identity)> {
+    /// Asks about SIDs, which may wait. `generation` is the one before the caller read the
+    /// configuration.
+    pub(crate) fn ask(&self, sids: &[Sid], generation: u64, host: &Asked<'_>) -> Vec<Answer> {
         let deadline = Instant::now() + DOMAIN_NAMES_TIMEOUT;
         let listing = Listing::default();
         let answer = |sid: &Sid| {
             let (identity, is_certain) = host.identity(&listing, sid, deadline);
-            if is_certain {
-                self.learn(*sid, identity, Instant::now());
+            // The account file tells about the server's own, and clients can invent as many of them as
+            // they like: only those with a number are kept.
+            if is_certain && (is_number(identity) || !host.is_own(sid)) {
+                self.learn(*sid, identity, generation, Instant::now());
             }
-            (*sid, identity)
+            Answer { sid: *sid, identity, is_certain }
         };
         sids.iter().map(answer).collect()
     }
+}
+
+/// True for users and groups with a number on the host.
+const fn is_number(identity: Identity) -> bool {
+    !matches!(identity, Identity::Unknown | Identity::Nobody)
+}
+
+/// The time for which an answer counts. An administrator who adds a user or group does not wait long.
+const fn lifetime(identity: Identity) -> Duration {
+    if is_number(identity) { HOST_IDS_FRESH } else { HOST_USER_FRESH }
 }
 
 /// Returns the users of a SID that tells it itself.
@@ -112,7 +169,7 @@ impl Asked<'_> {
                 None => (Identity::Either(number), false),
             };
         }
-        let is_own = sid.split_rid().is_some_and(|(domain, _)| domain == self.principals.machine);
+        let is_own = self.is_own(sid);
         let found = if is_own { self.own(listing, sid) } else { self.of_domain(sid, deadline) };
         match found {
             Ok(Some(found)) if found.kind == Use::User => self.user(&found, is_own),
@@ -121,7 +178,8 @@ impl Asked<'_> {
             Ok(Some(_)) => (Identity::Unknown, true),
             // An entry for a SID that nobody has gives nothing to anybody.
             Ok(None) => (Identity::Nobody, true),
-            Err(NoAnswer) => (Identity::Unknown, false),
+            // An account that is not listed, or a domain without anybody to ask, is never told.
+            Err(NoAnswer) => (Identity::Unknown, is_own || !self.names.has_directory()),
         }
     }
 
@@ -146,13 +204,18 @@ impl Asked<'_> {
     fn users(&self, listing: &Listing, deadline: Instant) -> (Identity, bool) {
         let sids = self.names.sids();
         let joined = sids.joined().first().and_then(|domain| domain.sid.with_rid(DOMAIN_USERS));
-        let Some(group) = joined else { return (Identity::Unknown, false) };
+        let Some(group) = joined else { return (Identity::Unknown, true) };
         match self.identity(listing, &group, deadline) {
             (Identity::Group(gid) | Identity::Either(gid), is_certain) => {
                 (Identity::GroupAndMore(gid), is_certain)
             }
             (_, is_certain) => (Identity::Unknown, is_certain),
         }
+    }
+
+    /// True for the SID of an account or group of this server.
+    fn is_own(&self, sid: &Sid) -> bool {
+        sid.split_rid().is_some_and(|(domain, _)| domain == self.principals.machine)
     }
 
     /// A user of a domain is called on the host as it logs on: `domain\name`.
@@ -167,6 +230,11 @@ impl Asked<'_> {
     }
 
     fn group(&self, found: &Principal) -> (Identity, bool) {
+        // The SID of a domain is in no list for its own sake, and a group of the host may have its name.
+        let is_group = matches!(found.kind, Use::Group | Use::Alias | Use::WellKnownGroup);
+        if !is_group || found.name.is_empty() || found.domain.is_empty() {
+            return (Identity::Unknown, true);
+        }
         let name = found.to_string();
         let host = self.ambient.names();
         let gid = match host.group_id(&name) {
@@ -213,17 +281,36 @@ mod tests {
     fn answers_are_bounded_in_number_and_time() {
         let ids = HostIds::default();
         let of = |rid: usize| sid("S-1-5-21-1-2-3").with_rid(u32::try_from(rid).unwrap()).unwrap();
+        let count = || ids.0.lock().answers.len();
         let start = Instant::now();
         for rid in 0..HOST_IDS_REMEMBERED {
-            ids.learn(of(rid), Identity::User(1), start);
+            ids.learn(of(rid), Identity::User(1), 0, start);
         }
-        assert_eq!(ids.0.lock().len(), HOST_IDS_REMEMBERED);
+        assert_eq!(count(), HOST_IDS_REMEMBERED);
         assert_eq!(ids.fresh(&of(0), start), Some(Identity::User(1)));
-        ids.learn(of(0), Identity::User(2), start);
-        assert_eq!(ids.0.lock().len(), HOST_IDS_REMEMBERED, "it was there");
-        ids.learn(of(HOST_IDS_REMEMBERED), Identity::User(3), start);
-        assert_eq!(ids.0.lock().len(), 1, "all were fresh");
+        ids.learn(of(0), Identity::User(2), 0, start);
+        assert_eq!(count(), HOST_IDS_REMEMBERED, "it was there");
+        ids.learn(of(HOST_IDS_REMEMBERED), Identity::User(3), 0, start);
+        assert_eq!(count(), 1, "all were fresh");
         let later = start + HOST_IDS_FRESH;
         assert_eq!(ids.fresh(&of(HOST_IDS_REMEMBERED), later), None);
+        // An administrator adds the user that was missed.
+        ids.learn(of(1), Identity::Unknown, 0, start);
+        assert_eq!(ids.fresh(&of(1), start), Some(Identity::Unknown));
+        assert_eq!(ids.fresh(&of(1), start + HOST_USER_FRESH), None);
+    }
+
+    #[test]
+    fn another_configuration_has_other_answers() {
+        let ids = HostIds::default();
+        let (sid, now) = (sid("S-1-5-21-1-2-3-500"), Instant::now());
+        let before = ids.generation();
+        ids.learn(sid, Identity::User(1), before, now);
+        ids.forget();
+        assert_eq!(ids.fresh(&sid, now), None);
+        ids.learn(sid, Identity::User(1), before, now);
+        assert_eq!(ids.fresh(&sid, now), None, "it was asked for before");
+        ids.learn(sid, Identity::User(2), ids.generation(), now);
+        assert_eq!(ids.fresh(&sid, now), Some(Identity::User(2)));
     }
 }

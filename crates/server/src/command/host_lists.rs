@@ -12,7 +12,7 @@ use frevo_store::{Node, Stat};
 use frevo_wire::Status;
 use frevo_wire::dtyp::{Ace, Acl, SecurityDescriptor, Sid};
 
-use crate::access::host_ids::{Asked, could_have_number};
+use crate::access::host_ids::{Answer, Asked, could_have_number};
 use crate::access::throttle::shortened;
 use crate::command::request::Request;
 use crate::objects::server::ServerState;
@@ -24,6 +24,9 @@ use crate::shares::share::RunAs;
 pub(in crate::command) struct Identities<'a> {
     rq: &'a Request<'a>,
     known: HashMap<Sid, Identity>,
+    /// SIDs about which nobody has answered.
+    unanswered: Vec<Sid>,
+    has_waited: bool,
 }
 
 /// True for a share whose access lists the kernel must know.
@@ -34,7 +37,8 @@ pub(in crate::command) fn are_needed(tree: &TreeConnect) -> bool {
 /// Looks up the SIDs of access lists, on a thread that may wait where some are not known.
 ///
 /// # Errors
-/// IO_TIMEOUT when the host does not answer.
+/// CANCELLED when the client cancels or has gone, USER_SESSION_DELETED without a session. Where the
+/// host does not answer [`Identities::nearest`] says so.
 pub(in crate::command) async fn identities<'a>(
     rq: &'a Request<'a>,
     lists: &[&SecurityDescriptor],
@@ -53,21 +57,33 @@ pub(in crate::command) async fn identities<'a>(
             unknown.push(*sid);
         }
     }
-    if !unknown.is_empty() {
-        let asked = Arc::clone(server);
-        found.extend(rq.naming(move || ask(&asked, &unknown)).await?);
+    let mut unanswered = Vec::new();
+    let has_waited = !unknown.is_empty();
+    if has_waited {
+        let (asked, sids) = (Arc::clone(server), unknown.clone());
+        match rq.naming(move || ask(&asked, &sids)).await {
+            Ok(answers) => {
+                let open = answers.iter().filter(|answer| !answer.is_told());
+                unanswered.extend(open.map(|answer| answer.sid));
+                found.extend(answers.into_iter().map(|answer| (answer.sid, answer.identity)));
+            }
+            Err(Status::IO_TIMEOUT) => unanswered = unknown,
+            Err(status) => return Err(status),
+        }
     }
-    Ok(Identities { rq, known: found })
+    Ok(Identities { rq, known: found, unanswered, has_waited })
 }
 
-fn ask(server: &ServerState, sids: &[Sid]) -> Vec<(Sid, Identity)> {
+fn ask(server: &ServerState, sids: &[Sid]) -> Vec<Answer> {
+    // The configuration is read behind it: answers by an old one are not kept.
+    let generation = server.host_ids.generation();
     let map = Arc::clone(&server.settings().id_map);
     server.with_principals(|known| {
         let (names, ambient) = (&server.domain_names, &*server.ambient);
         let has_domain_users = server.has_domain_users();
         let principals = *known;
         let asked = Asked { map: &map, names, principals, ambient, has_domain_users };
-        server.host_ids.ask(sids, &asked)
+        server.host_ids.ask(sids, generation, &asked)
     })
 }
 
@@ -77,20 +93,28 @@ fn sids(list: &SecurityDescriptor) -> impl Iterator<Item = &Sid> {
 }
 
 impl<'a> Identities<'a> {
-    /// Makes identities of which none is known.
-    pub(in crate::command) fn unknown(rq: &'a Request<'a>) -> Self {
-        Self { rq, known: HashMap::new() }
+    /// True if others may have changed something meanwhile.
+    pub(in crate::command) const fn has_waited(&self) -> bool {
+        self.has_waited
     }
 
     /// Returns the host's lists nearest to a descriptor that a file gets. The user's own rights are
     /// those of its token.
+    ///
+    /// # Errors
+    /// IO_TIMEOUT while nobody answers about a SID of the list: rights that it has would be left out,
+    /// and rights that it is denied would be taken from all.
     pub(in crate::command) fn nearest(
         &self,
         node: &dyn Node,
         stat: &Stat,
         descriptor: &SecurityDescriptor,
         token: &Token,
-    ) -> Nearest {
+    ) -> Result<Nearest, Status> {
+        let is_open = |sid: &Sid| self.unanswered.contains(sid) && sid != token.user();
+        if sids(descriptor).any(is_open) {
+            return Err(Status::IO_TIMEOUT);
+        }
         let uid = impersonation::actor_of(node).map(|actor| actor.uid());
         let object = Protected {
             uid: stat.uid,
@@ -99,16 +123,15 @@ impl<'a> Identities<'a> {
             keeps_group: stat.kind == Kind::Directory && stat.mode & SET_GROUP_ID != 0,
             user: uid.map(|uid| (uid, token)),
         };
-        posix_lists::nearest(descriptor, &object, &|sid| match uid {
+        Ok(posix_lists::nearest(descriptor, &object, &|sid| match uid {
             Some(uid) if sid == token.user() => Identity::User(uid),
             _ => self.known.get(sid).copied().unwrap_or(Identity::Unknown),
-        })
+        }))
     }
 
     /// Checks that the host can give the rights that a client gives: not those of a user or group
-    /// without a number, nor those of a SID that nobody has told about. Entries that were there
-    /// `before`, and those for groups that are built in, are taken. So are entries for a SID that
-    /// nobody has, which have no effect: a copied file may have them of users who are gone.
+    /// without a number. Entries that were there `before`, and those for groups that are built in, are
+    /// taken. So are entries for a SID that nobody has, which have no effect: a copied file may have them of users who are gone.
     ///
     /// # Errors
     /// NONE_MAPPED, after a line in the log.
@@ -141,6 +164,12 @@ impl<'a> Identities<'a> {
         could_have_number(sid) && self.known.get(sid) == Some(&Identity::Nobody)
     }
 
+    /// Writes a line about a list with a SID about which nobody has answered.
+    pub(in crate::command) fn tell_no_answer(&self, path: &str) {
+        let sid = self.unanswered.first().map_or_else(String::new, Sid::to_string);
+        self.tell(path, &sid, "access list refused", NO_ANSWER);
+    }
+
     /// Writes a line about a file system on which rights of others have no effect.
     pub(in crate::command) fn tell_no_lists(&self, path: &str) {
         self.tell(path, "", "access list refused", NO_LISTS);
@@ -158,12 +187,15 @@ impl<'a> Identities<'a> {
 }
 
 const NO_NUMBER: &str = "the share has `run_as = \"user\"`, and this host has no number for this user or \
-    group, or nobody has told who it is, so its rights would have no effect; give its domain a range in [[idmap]], add the user to the \
+    group, so its rights would have no effect; give its domain a range in [[idmap]], add the user to the \
     host, or set `run_as = \"server\"`";
 
 const NOBODY: &str = "the share has `run_as = \"user\"`, and no user or group has this SID, so its entry \
     gives and denies nothing; if users of its domain are to log on here, name the domain in \
     winbind_domains or [[idmap]]";
+
+const NO_ANSWER: &str = "the share has `run_as = \"user\"`, and neither a controller nor the name service of \
+    the host says who this user or group is, so its rights would be lost; try again when they answer";
 
 const NO_LISTS: &str = "the share has `run_as = \"user\"`, and its file system has no POSIX access lists, \
     so rights of other users and groups would have no effect; use a file system that has them, or set \

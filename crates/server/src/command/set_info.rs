@@ -72,7 +72,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         open.tree().record_privilege("quota", &open.file()?.name());
     } else {
         let known = if request.info_type == InfoType::SECURITY {
-            Box::pin(security::identities(rq, open, request.buffer)).await?
+            let asked = request.security_information();
+            Box::pin(security::identities(rq, open, asked, request.buffer)).await?
         } else {
             None
         };

@@ -223,7 +223,9 @@ impl ServerState {
         self.want_names(&settings, &shares);
         self.settings.store(Arc::new(settings));
         self.shares.store(Arc::new(shares));
-        self.accounts.swap(Arc::new(accounts))
+        let before = self.accounts.swap(Arc::new(accounts));
+        self.host_ids.forget();
+        before
     }
 
     /// SID of the machine, whose accounts have theirs below it.

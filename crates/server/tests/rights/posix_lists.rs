@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use frevo_posix::{PosixOptions, PosixVfs, credentials};
+use frevo_posix::{PosixOptions, PosixVfs, Said, credentials};
 use frevo_server::Server;
+use frevo_server::ambient::{Ambient, HostUser};
 use frevo_server::audit::{Kind, Operations, Value};
 use frevo_server::domain_names::{DomainDirectory, JoinedDomain, Lookup, Principal, Use};
 use frevo_server::id_map::{IdMap, IdRange};
@@ -15,10 +16,11 @@ use frevo_wire::command::query_info;
 use frevo_wire::command::set_info::InfoType;
 use frevo_wire::create_context::{CreateContext, CreateContexts};
 use frevo_wire::dtyp::{
-    AccessMask, Ace, AceFlags, SecurityDescriptor, SecurityInformation as Parts, Sid,
+    AccessMask, Ace, AceFlags, FileTime, SecurityDescriptor, SecurityInformation as Parts, Sid,
 };
 use frevo_wire::fscc::FileInfoClass;
 use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 
 use crate::calls::set_draft;
 use crate::client::files::{close_draft, set_info_draft};
@@ -66,9 +68,27 @@ fn acting(name: &str, test: &impl AsyncFn(&World)) {
             Share::disk("plain_memory", memory),
         ];
         let settings = Settings { id_map: map, ..settings() };
-        let known = accounts(&[("ann", &["painters"]), ("bob", &[])]);
-        let server = serving(settings, shares, known, Arc::new(TwoUsers));
+        let known = accounts(&[("ann", &["painters"]), ("bob", &[]), ("unanswered", &[])]);
+        let server = serving(settings, shares, known, Arc::new(SilentAboutOne));
         in_own_world(false, &World::of(server, dir), test);
+    }
+}
+
+/// The host of [`TwoUsers`], whose name service does not answer about one account.
+#[derive(Debug)]
+struct SilentAboutOne;
+
+impl Ambient for SilentAboutOne {
+    fn now(&self) -> FileTime {
+        TwoUsers.now()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        TwoUsers.random(bytes);
+    }
+
+    fn host_user(&self, name: &str) -> Said<HostUser> {
+        if name == "unanswered" { Err(Errno::AGAIN) } else { TwoUsers.host_user(name) }
     }
 }
 
@@ -317,6 +337,45 @@ fn the_same_list_again_is_taken() {
     });
 }
 
+/// While nobody says who a user is, no list is written without it.
+#[test]
+fn a_list_waits_for_answers() {
+    acting("a_list_waits_for_answers", &async |world: &World| {
+        let (mut ann, hers) = session(world, "ann").await;
+        let plain = ann.mount(&hers.logon, "plain").await;
+        let silent = Ace::allow(BELOW, READ, account(world, "unanswered"));
+        let bobs = Ace::allow(BELOW, READ, Sid::unix_user(uid("bob")));
+        let own = || Ace::allow(BELOW, ALL, Sid::unix_user(uid("ann")));
+        make(&mut ann, &hers, &Want::directory("d")).await;
+        protect(&mut ann, &hers, &to_change("d"), &list(vec![own(), bobs.clone()])).await;
+        let before = [on_disk(world, "d", ACCESS), on_disk(world, "d", DEFAULT)];
+        let new = list(vec![own(), bobs.clone(), silent.clone()]);
+        assert_eq!(set(&mut ann, &hers, "d", &new).await, Status::IO_TIMEOUT);
+        assert_eq!(make_with(&mut ann, &hers, "d\\g", &new).await, Status::IO_TIMEOUT);
+        assert!(!world.path("d/g").exists());
+        assert_eq!([on_disk(world, "d", ACCESS), on_disk(world, "d", DEFAULT)], before);
+
+        // It is there already: the list stays on the disk, and new files get the folder's.
+        protect(&mut ann, &plain, &to_change("d"), &new).await;
+        let before = [on_disk(world, "d", ACCESS), on_disk(world, "d", DEFAULT)];
+        assert_eq!(set(&mut ann, &hers, "d", &new).await, Status::SUCCESS);
+        let changed = list(vec![own(), silent]);
+        assert_eq!(set(&mut ann, &hers, "d", &changed).await, Status::IO_TIMEOUT);
+        assert_eq!([on_disk(world, "d", ACCESS), on_disk(world, "d", DEFAULT)], before);
+        make(&mut ann, &hers, &Want::file("d\\f")).await;
+        assert!(on_disk(world, "d/f", ACCESS).contains("u61002:4"));
+        let inherited = shown(&mut ann, &hers, "d\\f").await;
+        assert!(inherited.iter().any(|ace| ace.sid() == Some(&account(world, "unanswered"))));
+        // Without such a list of the folder, the file would have none.
+        rustix::fs::removexattr(world.path("d"), DEFAULT).unwrap();
+        protect(&mut ann, &plain, &to_change("d"), &changed).await;
+        assert_eq!(status(&mut ann, &hers, &Want::file("d\\e")).await, Status::IO_TIMEOUT);
+        assert!(!world.path("d/e").exists());
+        // A list without the user is written.
+        assert_eq!(set(&mut ann, &hers, "d", &list(vec![own(), bobs])).await, Status::SUCCESS);
+    });
+}
+
 /// A new file has the list of its folder, made over the network or on the host.
 #[test]
 fn new_files_inherit() {
@@ -510,19 +569,28 @@ fn a_silent_controller_is_no_answer() {
         on_member("a_silent_controller_is_no_answer", is_silent, async |world| {
             let (mut ann, hers) = session(world, "ann").await;
             make(&mut ann, &hers, &Want::file("f")).await;
-            let nobody = if is_silent { Status::NONE_MAPPED } else { Status::SUCCESS };
+            let (nobody, carl) = match is_silent {
+                true => (Status::IO_TIMEOUT, Status::IO_TIMEOUT),
+                // Carl is a user without a number.
+                false => (Status::SUCCESS, Status::NONE_MAPPED),
+            };
             for (sid, expected) in [
                 (example(1_000), nobody),
-                // Carl is a user without a number.
-                (example(1_001), Status::NONE_MAPPED),
+                (example(1_001), carl),
                 (Sid::new(5, &[21, 7, 8, 9, 1_000]).unwrap(), nobody),
                 (example(505), Status::SUCCESS),
             ] {
                 let new = list(vec![owner(), Ace::allow(HERE, READ, sid)]);
                 assert_eq!(set(&mut ann, &hers, "f", &new).await, expected, "{sid} {is_silent}");
-                // A denial for somebody who may be anybody is one for all.
+                // A denial for somebody without a number is one for all, who may be meant.
                 let everyone = Ace::allow(HERE, READ | WRITE, Sid::EVERYONE);
                 let new = list(vec![Ace::deny(HERE, WRITE, sid), owner(), everyone]);
+                if expected == Status::IO_TIMEOUT {
+                    let before = on_disk(world, "f", ACCESS);
+                    assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::IO_TIMEOUT, "{sid}");
+                    assert_eq!(on_disk(world, "f", ACCESS), before, "{sid}");
+                    continue;
+                }
                 assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::SUCCESS, "{sid}");
                 let others = match (expected, sid) {
                     (Status::NONE_MAPPED, _) => "744",

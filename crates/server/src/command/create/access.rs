@@ -5,7 +5,7 @@ use frevo_store::security::inherit::new_object;
 use frevo_store::security::posix_lists::Nearest;
 use frevo_store::security::set::Refused;
 use frevo_store::security::{HostAcl, Privileges, Token, check, maximal as maximal_of};
-use frevo_store::vfs::{Kind, Opened};
+use frevo_store::vfs::{Kind, Opened, Security};
 use frevo_store::{Fault, Node, Stat};
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateDisposition, CreateOptions};
@@ -223,31 +223,46 @@ impl<'a> Nursery<'a> {
     const OPEN: Self =
         Self { may_add: true, descriptor: None, known: None, is_protected: false, parent: None };
 
-    /// Looks up the SIDs of the list that a new file gets, where the kernel must know it. While the
-    /// host does not answer, those of its directory give nothing on the host.
+    /// Looks up the SIDs of the list that a new file gets, where the kernel must know it.
     ///
     /// # Errors
-    /// IO_TIMEOUT when the host does not answer, for a list of the request.
+    /// IO_TIMEOUT when the directory changes all the time, and what the directory says after a wait.
     pub(super) async fn identify(&mut self, create: &Create<'a>) -> Result<(), Status> {
-        let has_list = self.descriptor.is_some() || create.wanted.security.is_some();
-        if !has_list || self.is_protected || !create.rq.tree().is_ok_and(|tree| are_needed(tree)) {
+        if !self.needs_identities(create) {
             return Ok(());
         }
         // The future is boxed, so that requests for other shares need no memory for its state.
-        self.known = Some(Box::pin(self.identities(create)).await?);
-        Ok(())
+        Box::pin(self.identify_all(create)).await
     }
 
-    async fn identities(&self, create: &Create<'a>) -> Result<Box<Identities<'a>>, Status> {
-        let given = create.wanted.security.as_ref();
-        let lists: Vec<_> = given.into_iter().chain(&self.descriptor).collect();
-        let found = match host_lists::identities(create.rq, &lists).await {
-            Err(_) if given.is_none() => Identities::unknown(create.rq),
-            found => found?,
-        };
-        Ok(Box::new(found))
+    fn needs_identities(&self, create: &Create<'a>) -> bool {
+        let has_list = self.descriptor.is_some() || create.wanted.security.is_some();
+        has_list && !self.is_protected && create.rq.tree().is_ok_and(|tree| are_needed(tree))
+    }
+
+    /// Looks at the directory again after each wait, in which it may have got another list, or may have
+    /// been deleted.
+    async fn identify_all(&mut self, create: &Create<'a>) -> Result<(), Status> {
+        for _ in 0..LOOKS {
+            let lists: Vec<_> = create.wanted.security.iter().chain(&self.descriptor).collect();
+            let known = Box::new(host_lists::identities(create.rq, &lists).await?);
+            if !known.has_waited() {
+                self.known = Some(known);
+                return Ok(());
+            }
+            let now = nursery(create)?;
+            let is_same = now.descriptor == self.descriptor;
+            *self = Self { known: is_same.then_some(known), ..now };
+            if is_same || !self.needs_identities(create) {
+                return Ok(());
+            }
+        }
+        Err(Status::IO_TIMEOUT)
     }
 }
+
+/// Looks at a directory whose list has changed each time that its SIDs were looked up.
+const LOOKS: usize = 3;
 
 /// Looks at the directory before anything is made in it: MS-FSA 2.1.5.1.1 wants
 /// FILE_ADD_FILE or FILE_ADD_SUBDIRECTORY there.
@@ -347,8 +362,17 @@ pub(super) fn protect(
             None,
         ));
     };
-    let nearest = known.nearest(&*opened.node, &opened.stat, &made, &token);
     let path = create.name.path();
+    let nearest = match known.nearest(&*opened.node, &opened.stat, &made, &token) {
+        Ok(nearest) => nearest,
+        Err(_) if given.is_none() && has_list_of_directory(opened)? => {
+            return or_unsupported(protection::store_beside(&**create.vfs, &*opened.node, &made));
+        }
+        Err(status) => {
+            known.tell_no_answer(path);
+            return Err(status);
+        }
+    };
     if let Some(given) = given {
         known.check(path, &nearest, given.dacl.as_ref(), parent.dacl.as_ref())?;
     }
@@ -367,6 +391,13 @@ pub(super) fn protect(
         }
         stored => or_unsupported(stored),
     }
+}
+
+/// True if the kernel gave a new file a list with other users or groups. It was made from the list
+/// that the directory passes on, which is the nearest to the directory's descriptor.
+fn has_list_of_directory(opened: &Opened) -> Result<bool, Status> {
+    let security = opened.node.security().map_err(Fault::status)?;
+    Ok(matches!(security, Security::Host(lists) if lists.names_others()))
 }
 
 /// Accepts a file system that stores no security descriptors. The CREATE still succeeds, because a

@@ -95,16 +95,18 @@ fn require(open: &Open, asked: Asked) -> Result<(), Status> {
     Ok(())
 }
 
-/// Looks up the SIDs of a list that a client sets, where the kernel must know it.
+/// Looks up the SIDs of a list that a client sets, where the kernel must know it. None where [`set`]
+/// refuses the list in any case.
 ///
 /// # Errors
-/// IO_TIMEOUT when the host does not answer.
+/// CANCELLED when the client gives up, and what the file system says.
 pub(in crate::command) async fn identities<'a>(
     rq: &'a Request<'a>,
     open: &Open,
+    asked: Asked,
     bytes: &[u8],
 ) -> Result<Option<Box<Identities<'a>>>, Status> {
-    if !host_lists::are_needed(&open.tree()) {
+    if !host_lists::are_needed(&open.tree()) || require(open, asked).is_err() {
         return Ok(None);
     }
     let Ok(new) = SecurityDescriptor::parse(bytes) else { return Ok(None) };
@@ -190,6 +192,7 @@ impl BothLists<'_> {
     fn store(&self, known: &Identities<'_>, token: &Token) -> Result<(), Status> {
         let Self { file, stat, old, merged, sets_list } = *self;
         let nearest = known.nearest(&*file.node, stat, merged, token);
+        let nearest = nearest.inspect_err(|_| known.tell_no_answer(file.name().path()))?;
         let given = merged.dacl.as_ref().filter(|_| sets_list);
         known.check(file.name().path(), &nearest, given, old.dacl.as_ref())?;
         let stored = protection::store(&*file.vfs, &*file.node, stat, merged, Some(&nearest));
