@@ -172,7 +172,7 @@ fn codes_stay_within_their_bits() {
     round_trip(&input);
 }
 
-/// What ends with a block of LZ77+Huffman or a chunk of LZNT1, and what begins with one.
+/// Tests what ends with a block of LZ77+Huffman or a chunk of LZNT1, and what begins with one.
 #[test]
 fn blocks_of_all_lengths_expand() {
     for length in [4095, 4096, 4097, 8192, 65_535, 65_536, 65_537, 131_071, 131_072, 131_073] {

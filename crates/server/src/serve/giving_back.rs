@@ -61,7 +61,7 @@ impl Process {
     }
 }
 
-/// What one look sees.
+/// The memory and the work that one look sees.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     /// Bytes that are known to be in use.
