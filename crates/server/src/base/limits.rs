@@ -501,6 +501,13 @@ pub const LONG_WORK_SPARES: usize = 1;
 /// The part of the processors that long work of one account may use, one nth; at least one.
 pub const LONG_WORK_USER_PART: usize = 2;
 
+/// An account has all processors for its long work when no other account has asked for anything for so
+/// long.
+pub const ALONE_AFTER: Duration = Duration::from_secs(2);
+
+/// Time for which the server remembers which accounts have asked for something lately.
+pub const ALONE_KNOWN: Duration = Duration::from_millis(250);
+
 /// How long a thread of a blocking pool waits for more to do.
 pub const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(60);
 
@@ -739,6 +746,10 @@ pub const MEMORY_KEPT_PART: usize = 4;
 /// Bytes of requests and replies that an account has whatever others have: one large reply that is
 /// sent, and one that is built.
 pub const PASSING_BYTES_MIN: usize = 2 * MAX_IO as usize;
+
+/// The part of the memory that replies of one connection may take, one nth, while its account has no
+/// more than its part; beyond, [`PASSING_BYTES_MIN`].
+pub const MEMORY_CONNECTION_PART: usize = 16;
 
 /// Bytes of requests and of replies that wait to be sent, of one account, beyond which its listings
 /// have short answers.

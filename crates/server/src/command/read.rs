@@ -14,7 +14,7 @@ use crate::base::host;
 use crate::command::request::Request;
 use crate::command::response::{Payload, RemoteData, Response};
 use crate::ipc;
-use crate::objects::data;
+use crate::objects::data::{self, Payer};
 use crate::objects::open::{FileOpen, OpenTarget};
 use crate::objects::refusal::Outcome;
 use crate::shares::share::MAX_OFFSET;
@@ -103,9 +103,10 @@ async fn read(
     caching: Caching,
     out: &mut Response,
 ) -> Result<Buf, Status> {
-    let (holder, permits) = (rq.session()?.holder(), async move || rq.call_permits().await);
+    let payer = Payer { holder: rq.session()?.holder(), backlog: &rq.connection.backlog };
+    let permits = async move || rq.call_permits().await;
     let (offset, length) = (request.offset, request.length);
-    let read = data::read(file, offset, length, caching, holder, permits).await?;
+    let read = data::read(file, offset, length, caching, payer, permits).await?;
     out.set_built(read.built);
     Ok(read.buf)
 }

@@ -95,7 +95,10 @@ impl Connection {
     /// A connection that has received nothing yet.
     fn new(info: ConnectionInfo, notices: Notices, ticket: Ticket, seat: Rc<Seat>) -> Self {
         let network = info.server.ledger.network(info.peer.ip());
-        let tabs = Tabs::new(info.id, Some(info.handle.clone()), network);
+        let tabs = {
+            let (handle, backlog) = (info.handle.clone(), Arc::clone(&info.backlog));
+            Tabs::new(info.id, Some(handle), network, backlog)
+        };
         Self {
             #[cfg(feature = "traces")]
             span: traces::of_connection(info.id, info.peer),

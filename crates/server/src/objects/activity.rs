@@ -4,6 +4,7 @@
 //! counting is a relaxed load and store of memory that no other core writes. Readers add the
 //! channels up; the counts of a channel that has ended stay in the sum of the server.
 
+mod company;
 mod errors;
 mod registry;
 

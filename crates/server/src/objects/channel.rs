@@ -13,12 +13,13 @@ use crate::objects::session::{Session, State};
 /// A session as one connection uses it.
 #[derive(Debug)]
 pub(crate) struct Channel {
+    /// Place in the list of channels, with the channel's counts. It is dropped before the session, whose
+    /// account it notes.
+    pub(crate) registered: Registered,
     /// Session that the channel belongs to.
     pub session: Arc<Session>,
     /// Channel.SigningKey of a bound channel; the first channel uses the session's key.
     pub signing_key: Option<Arc<SigningKey>>,
-    /// Place in the list of channels, with the channel's counts.
-    pub(crate) registered: Registered,
 }
 
 impl Channel {
@@ -28,7 +29,7 @@ impl Channel {
         signing_key: Option<SigningKey>,
         connection: &Arc<ConnectionInfo>,
     ) -> Self {
-        let registered = connection.server.activity.enter(session.id, connection);
+        let registered = connection.server.activity.enter(session, connection);
         Self { session: Arc::clone(session), signing_key: signing_key.map(Arc::new), registered }
     }
 

@@ -11,6 +11,7 @@ use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, Securit
 use frevo_wire::dtyp::Guid;
 
 use super::notice::ConnectionHandle;
+use crate::objects::ledger::Backlog;
 use crate::objects::server::ServerState;
 use crate::objects::settings::Settings;
 
@@ -35,6 +36,8 @@ pub(crate) struct ConnectionInfo {
     pub transport: Transport,
     /// Sends notices to the core that owns the connection.
     pub handle: ConnectionHandle,
+    /// Its memory.
+    pub(crate) backlog: Arc<Backlog>,
     is_left: AtomicBool,
     /// Switches that smbtorture sets; see `command::ioctl::test_hooks`.
     #[cfg(feature = "test-hooks")]
@@ -104,6 +107,7 @@ impl ConnectionInfo {
             local,
             transport,
             handle,
+            backlog: Arc::default(),
             is_left: AtomicBool::new(false),
             #[cfg(feature = "test-hooks")]
             test_hooks: TestHooks::default(),

@@ -16,7 +16,7 @@ use frevo_wire::command::create::CreateOptions;
 use crate::base::host;
 use crate::base::limits::LONG_REPLY_BYTES;
 use crate::base::pools::blocking_pool::CallPermits;
-use crate::objects::ledger::{Built, Holder};
+use crate::objects::ledger::{Backlog, Built, Holder};
 use crate::objects::open::{FileOpen, Open};
 use crate::shares::impersonation;
 use crate::shares::share::Share;
@@ -56,6 +56,22 @@ pub(crate) struct Read {
     pub(crate) built: Option<Built>,
 }
 
+/// The account and the connection that are charged for the memory of a reply.
+#[derive(Clone, Copy)]
+pub(crate) struct Payer<'a> {
+    /// The account.
+    pub(crate) holder: &'a Arc<Holder>,
+    /// The memory of the connection.
+    pub(crate) backlog: &'a Arc<Backlog>,
+}
+
+impl Payer<'_> {
+    /// Waits for memory for a reply of `bytes`.
+    async fn build(&self, bytes: usize) -> Built {
+        self.holder.build(self.backlog, bytes).await
+    }
+}
+
 /// Reads up to `length` bytes for `holder` into a buffer that has room for the headers in
 /// front; fewer bytes mean the end of the file. Waits for memory if the holder has much. Data that is
 /// not read on a core waits for `permits`.
@@ -64,13 +80,12 @@ pub(crate) async fn read(
     offset: u64,
     length: u32,
     caching: Caching,
-    holder: &Arc<Holder>,
+    payer: Payer<'_>,
     permits: impl AsyncFnOnce() -> Result<CallPermits, Status>,
 ) -> Result<Read, Status> {
     let length = length as usize;
     // The protection of a long reply waits for a turn, so that it is charged also without a disk.
-    let mut built =
-        if length >= LONG_REPLY_BYTES { Some(holder.build(length).await) } else { None };
+    let mut built = if length >= LONG_REPLY_BYTES { Some(payer.build(length).await) } else { None };
     let mut buf = Buf::with_headroom(HEADROOM, length);
     if let Some(io) = road(file, caching) {
         let is_done = io.try_read(offset, &mut buf, length).map_err(|error| status(&error))?;
@@ -78,12 +93,12 @@ pub(crate) async fn read(
             return Ok(Read { buf, built });
         }
         if built.is_none() {
-            built = holder.try_build(length);
+            built = payer.holder.try_build(payer.backlog, length);
         }
         if built.is_none() {
             // Others wait for memory already: this request waits without any.
             drop(buf);
-            built = Some(holder.build(length).await);
+            built = Some(payer.build(length).await);
             buf = Buf::with_headroom(HEADROOM, length);
         }
         let (at, left) = (offset.saturating_add(buf.len() as u64), length - buf.len());

@@ -27,10 +27,12 @@ use crate::base::limits::{LISTING_BYTES_PER_USER, RELIEF_PATIENCE, RELIEF_PAUSE}
 use crate::base::prefix::network;
 use crate::objects::notice::{ConnectionHandle, Notice};
 
+mod backlog;
 mod built;
 mod kind;
 mod tab;
 
+pub(crate) use backlog::Backlog;
 pub(crate) use built::Built;
 pub(crate) use kind::KINDS;
 pub use kind::Kind;
@@ -129,7 +131,7 @@ struct Relief {
 struct Member {
     id: u64,
     handle: ConnectionHandle,
-    bytes: Arc<AtomicUsize>,
+    backlog: Arc<Backlog>,
 }
 
 /// All holders of a server.
@@ -324,7 +326,7 @@ impl Ledger {
             }
             return;
         }
-        let size = |member: &&Member| (member.bytes.load(Ordering::Relaxed), member.id);
+        let size = |member: &&Member| (member.backlog.all(), member.id);
         if let Some(member) = members.iter().max_by_key(size) {
             tracing::warn!(target: "frevo::memory", holder = %name, bytes,
                 "memory is full; closed a connection of the client that uses most");
@@ -332,7 +334,7 @@ impl Ledger {
             let _ = member.handle.send(Notice::Disconnect(why));
             // The memory of this connection counts as freed from now on, so that the next call
             // chooses another one even if it ends slowly.
-            member.bytes.store(0, Ordering::Relaxed);
+            member.backlog.forget();
         }
     }
 }

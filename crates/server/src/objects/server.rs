@@ -38,6 +38,7 @@ use crate::base::lines::Lines;
 use crate::base::panics::{self, Steps};
 use crate::base::pools::blocking_pool::{self, BlockingPool};
 use crate::base::pools::crypto_threads::CryptoThreads;
+use crate::base::pools::permits::IsAlone;
 use crate::base::surplus::return_surplus;
 use crate::base::watchdog::{Watchdog, Whose};
 use crate::objects::activity;
@@ -132,6 +133,9 @@ impl ServerState {
         ambient: Arc<dyn Ambient>,
     ) -> Arc<Self> {
         let started = ambient.now();
+        let activity = Arc::<activity::Registry>::default();
+        let known = Arc::clone(&activity);
+        let is_alone: IsAlone = Arc::new(move |user| known.is_alone(user));
         let server = Arc::new(Self {
             settings: ArcSwap::from_pointee(settings),
             shares: ArcSwap::from_pointee(shares),
@@ -151,10 +155,10 @@ impl ServerState {
             descriptors: Descriptors::default(),
             audit: audit::Slot::default(),
             admission: crate::objects::admission::Admission::default(),
-            blocking_pool: BlockingPool::for_long_work(processors()),
+            blocking_pool: BlockingPool::for_long_work(processors(), &is_alone),
             crypto: OnceLock::new(),
             watchdog: Arc::default(),
-            activity: Arc::default(),
+            activity,
             rpc_connections: RpcConnections::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),

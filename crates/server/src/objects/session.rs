@@ -207,6 +207,11 @@ impl Session {
         self.account.get().unwrap_or(&self.network)
     }
 
+    /// The holder of the account that has logged on; none before.
+    pub(crate) fn account(&self) -> Option<&Arc<Holder>> {
+        self.account.get()
+    }
+
     /// The client that its leases belong to.
     pub fn lease_client(&self) -> Guid {
         let owner = || self.owner.get().map_or("", String::as_str);

@@ -3,7 +3,9 @@
 //!
 //! Long work uses a processor all the time. It runs in turns, of which accounts get one after
 //! the other, so that the cores and other accounts have processors left however much of it one
-//! account asks for. Work that waits, for a lease for instance, has no turn.
+//! account asks for. An account that is alone has all processors: nobody else has been active for
+//! [`ALONE_AFTER`](crate::base::limits::ALONE_AFTER). Work that waits, for a lease for instance, has no
+//! turn.
 
 use std::cell::Cell;
 use std::fmt;
@@ -27,7 +29,7 @@ use crate::base::limits::{
     BLOCKING_CLOSES, BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER, BLOCKING_THREADS,
     LONG_WORK_SPARES, LONG_WORK_USER_PART,
 };
-use crate::base::pools::permits::{UserPermit, UserPermits};
+use crate::base::pools::permits::{IsAlone, UserPermit, UserPermits};
 use crate::base::pools::threads::Threads;
 use crate::base::watchdog;
 
@@ -75,15 +77,19 @@ impl Default for BlockingPool {
 }
 
 impl BlockingPool {
-    /// A pool for work that uses a processor for long, on a host with so many processors.
-    pub(crate) fn for_long_work(processors: usize) -> Self {
+    /// A pool for work that uses a processor for long, on a host with so many processors. An account
+    /// has all of them while `is_alone` says so.
+    pub(crate) fn for_long_work(processors: usize, is_alone: &IsAlone) -> Self {
         let all = processors.saturating_sub(LONG_WORK_SPARES).max(1);
         let of_user = (processors / LONG_WORK_USER_PART).clamp(1, all);
+        let beyond = processors.saturating_sub(of_user);
+        let permits =
+            |all| UserPermits::new(all, of_user).with_beyond(beyond, Arc::clone(is_alone));
         let mut pool = Self::default();
-        pool.turns = Some(Arc::new(UserPermits::new(all, of_user)));
+        pool.turns = Some(Arc::new(permits(all)));
         // A call cannot give its turn back while it waits for a disk. So others have permits for
         // calls whatever the number of processors is.
-        pool.calls = Some(UserPermits::new(BLOCKING_REQUESTS, of_user));
+        pool.calls = Some(permits(BLOCKING_REQUESTS));
         pool
     }
 
@@ -108,7 +114,7 @@ impl BlockingPool {
     }
 
     /// Waits for the permits of a single long call for `user`, whose calls use no more processors than
-    /// its other long work.
+    /// its other long work. A call that has begun ends by itself, also when others become active.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES when the pool has ended.
@@ -235,19 +241,50 @@ pub(crate) fn is_here() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     use tokio::sync::Notify;
     use tokio::time::timeout;
 
     use super::*;
 
-    /// Tests that long work of one account never has all processors, at each number of them.
+    /// An account that has others beside it.
+    fn never() -> IsAlone {
+        Arc::new(|_| false)
+    }
+
+    /// Tests that an account alone has all processors for its long work and its long calls, and that it
+    /// has its part as soon as another one is active, and again all after that one has gone.
+    #[tokio::test(start_paused = true)]
+    async fn an_account_alone_has_all_processors() {
+        for processors in [1, 2, 3, 4, 16] {
+            let is_alone = Arc::new(AtomicBool::new(true));
+            let told = Arc::clone(&is_alone);
+            let is_alone_now: IsAlone = Arc::new(move |_| told.load(Ordering::Relaxed));
+            let pool = BlockingPool::for_long_work(processors, &is_alone_now);
+            let part = (processors / 2).max(1);
+            for (alone, expected) in [(true, processors), (false, part), (true, processors)] {
+                is_alone.store(alone, Ordering::Relaxed);
+                let (mut turns, mut calls) = (Vec::new(), Vec::new());
+                let soon = Duration::from_secs(1);
+                while let Ok(turn) = timeout(soon, pool.turns("ann")).await {
+                    turns.push(turn.unwrap());
+                }
+                while let Ok(call) = timeout(soon, pool.call_permits("ann")).await {
+                    calls.push(call.unwrap());
+                }
+                let held = (turns.len(), calls.len());
+                assert_eq!(held, (expected, expected), "{processors} processors, alone: {alone}");
+            }
+        }
+    }
+
+    /// Tests that long work of one account beside others never has all processors, at each number of them.
     #[tokio::test(start_paused = true)]
     async fn long_work_of_one_account_leaves_processors() {
         for (processors, of_user, all) in [(1, 1, 1), (2, 1, 1), (3, 1, 2), (4, 2, 3), (16, 8, 15)]
         {
-            let pool = BlockingPool::for_long_work(processors);
+            let pool = BlockingPool::for_long_work(processors, &never());
             let mut held = Vec::new();
             let soon = |user: &'static str| timeout(Duration::from_secs(1), pool.turns(user));
             while let Ok(turns) = soon("ann").await {
@@ -268,12 +305,12 @@ mod tests {
         assert!(held.iter().all(|turns| turns.as_ref().is_ok_and(|turns| turns.0.is_none())));
     }
 
-    /// Tests that calls of one account never have all processors, and that however many there are, others
+    /// Tests that calls of one account beside others never have all processors, and that however many there are, others
     /// have permits.
     #[tokio::test(start_paused = true)]
     async fn long_calls_of_one_account_leave_processors() {
         for (processors, of_user) in [(1, 1), (2, 1), (4, 2), (16, 8)] {
-            let pool = BlockingPool::for_long_work(processors);
+            let pool = BlockingPool::for_long_work(processors, &never());
             let mut of_all = Vec::new();
             for user in ["ann", "bob"] {
                 let mut held = Vec::new();
@@ -290,7 +327,7 @@ mod tests {
     /// Tests that accounts have turns one after the other, however much work one of them has.
     #[tokio::test(start_paused = true)]
     async fn accounts_take_turns() {
-        let pool = Arc::new(BlockingPool::for_long_work(2));
+        let pool = Arc::new(BlockingPool::for_long_work(2, &never()));
         let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let work = |user: &'static str| {
             let (pool, order) = (Arc::clone(&pool), Arc::clone(&order));
@@ -310,7 +347,7 @@ mod tests {
     /// Tests that work which waits has no turn, and gets one when it goes on.
     #[tokio::test(start_paused = true)]
     async fn work_that_waits_has_no_turn() {
-        let pool = Arc::new(BlockingPool::for_long_work(2));
+        let pool = Arc::new(BlockingPool::for_long_work(2, &never()));
         let (signal, steps) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
         let waits = tokio::spawn({
             let (pool, signal, steps) =

@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use frevo_net::watchdog::Moment;
 use frevo_wire::Status;
 use frevo_wire::dtyp::FileTime;
 use parking_lot::Mutex;
 
+use super::company::Company;
 use super::errors::Errors;
 use super::{Activity, CountedAs, Spent, Totals, is_failure};
 use crate::base::surplus::return_surplus;
 use crate::objects::connection_info::ConnectionInfo;
+use crate::objects::ledger::Holder;
+use crate::objects::session::Session;
 
 /// All channels of a server, with the sum of those that have ended.
 #[derive(Debug, Default)]
@@ -21,6 +24,7 @@ pub(crate) struct Registry {
     table: Mutex<Table>,
     failed_logons: AtomicU64,
     errors: Errors,
+    company: Company,
 }
 
 #[derive(Debug, Default)]
@@ -43,25 +47,48 @@ pub(crate) struct Entry {
     pub(crate) since: FileTime,
     /// Counts of the channel's requests, bytes and times.
     pub(crate) activity: Arc<Activity>,
+    /// The session, whose account is known once it has logged on.
+    of: Weak<Session>,
+}
+
+impl Entry {
+    /// The account that has logged on.
+    fn account(&self) -> Option<Arc<Holder>> {
+        self.of.upgrade()?.account().cloned()
+    }
 }
 
 impl Registry {
     /// Registers the channel of `session` on `connection`.
     pub(crate) fn enter(
         self: &Arc<Self>,
-        session: u64,
+        session: &Arc<Session>,
         connection: &Arc<ConnectionInfo>,
     ) -> Registered {
         let activity = Arc::new(Activity::default());
-        let key = (session, connection.id);
+        let key = (session.id, connection.id);
         let entry = Entry {
-            session,
+            session: session.id,
             connection: Arc::clone(connection),
             since: connection.server.ambient.now(),
             activity: Arc::clone(&activity),
+            of: Arc::downgrade(session),
         };
         self.table.lock().channels.insert(key, entry);
         Registered { registry: Arc::clone(self), key, activity }
+    }
+
+    /// True if no account but that of `user` has asked for anything lately.
+    pub(crate) fn is_alone(&self, user: &str) -> bool {
+        let now = Moment::now();
+        self.company.is_alone(user, now, |company| {
+            let table = self.table.lock();
+            let mut channels = table.channels.values();
+            channels.all(|entry| {
+                let account = entry.account();
+                account.is_none_or(|account| company.goes_on(&account, entry.activity.idle(now)))
+            });
+        })
     }
 
     /// Counts a logon that failed.
@@ -144,6 +171,10 @@ impl Drop for Registered {
         let totals = self.activity.totals();
         table.past.add(&totals);
         drop(table);
+        if let Some(account) = ended.as_ref().and_then(Entry::account) {
+            let now = Moment::now();
+            self.registry.company.note_end(&account, self.activity.idle(now), now);
+        }
         // The entry is dropped after the lock is released, because its drop may free facts of a
         // connection.
         drop(ended);

@@ -1,5 +1,9 @@
 //! Memory of replies that are being built. It is charged before the data is read, so that an account
 //! whose disk is slow, or whose client takes nothing, cannot fill the memory of others first.
+//!
+//! Within an account each connection has a part. A reply beyond it waits in the line of its connection,
+//! whose first one joins the account's line when the client has taken answers. So the account's other
+//! clients do not wait for one that takes none, and connections have memory in turns.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,21 +11,24 @@ use std::sync::atomic::Ordering;
 use frevo_net::buffer::budget;
 use tokio::time::sleep;
 
+use super::backlog::{Backlog, Counted};
 use super::{Holder, Kind};
-use crate::base::limits::{MEMORY_KEPT_PART, MEMORY_LOOK, PASSING_BYTES_MIN};
+use crate::base::limits::{
+    MEMORY_CONNECTION_PART, MEMORY_KEPT_PART, MEMORY_LOOK, PASSING_BYTES_MIN,
+};
 
 /// The memory of one reply, charged to its account until this is dropped: its connection counts the
 /// reply from then on.
 #[derive(Debug)]
 #[must_use = "dropping it ends the charge"]
-pub struct Built {
+pub(crate) struct Built {
     holder: Arc<Holder>,
-    bytes: usize,
+    counted: Counted,
 }
 
 impl Drop for Built {
     fn drop(&mut self) {
-        self.holder.subtract(Kind::Reply, self.bytes);
+        self.holder.subtract(Kind::Reply, self.counted.bytes);
         // The first one in line looks again.
         self.holder.line.changed.notify_one();
     }
@@ -44,29 +51,43 @@ impl Default for Line {
 
 impl Holder {
     /// Charges a reply of `bytes` that is to be built; None if it has to wait for memory.
-    pub fn try_build(self: &Arc<Self>, bytes: usize) -> Option<Built> {
-        if self.line.first.available_permits() == 0 {
+    pub(crate) fn try_build(
+        self: &Arc<Self>,
+        backlog: &Arc<Backlog>,
+        bytes: usize,
+    ) -> Option<Built> {
+        if backlog.has_line() || self.line.first.available_permits() == 0 {
             return None;
         }
-        self.charge_built(bytes)
+        let counted = backlog.try_count(bytes, self.bytes_of_connection())?;
+        self.charge_built(counted).ok()
     }
 
     /// Charges a reply of `bytes` that is to be built, when there is memory for it.
-    pub async fn build(self: &Arc<Self>, bytes: usize) -> Built {
-        if let Some(built) = self.try_build(bytes) {
+    pub(crate) async fn build(self: &Arc<Self>, backlog: &Arc<Backlog>, bytes: usize) -> Built {
+        if let Some(built) = self.try_build(backlog, bytes) {
             return built;
         }
         // The future is boxed, so that requests that do not wait need no memory for its state.
-        Box::pin(self.await_memory(bytes)).await
+        Box::pin(self.await_memory(backlog, bytes)).await
     }
 
-    async fn await_memory(self: &Arc<Self>, bytes: usize) -> Built {
-        // Nobody closes the semaphore. Without a permit the reply would only overtake others.
+    async fn await_memory(self: &Arc<Self>, backlog: &Arc<Backlog>, bytes: usize) -> Built {
+        // Nobody closes the semaphores. Without a permit the reply would only overtake others.
+        let _of_connection = backlog.first().acquire().await;
+        let mut counted = loop {
+            if let Some(counted) = backlog.try_count(bytes, self.bytes_of_connection()) {
+                break counted;
+            }
+            // The client takes answers without a notice.
+            sleep(MEMORY_LOOK).await;
+        };
         let _first = self.line.first.acquire().await;
         loop {
-            if let Some(built) = self.charge_built(bytes) {
-                return built;
-            }
+            counted = match self.charge_built(counted) {
+                Ok(built) => return built,
+                Err(counted) => counted,
+            };
             // Others may free memory without a notice, so a timer makes the reply look again.
             tokio::select! {
                 () = self.line.changed.notified() => {}
@@ -75,22 +96,37 @@ impl Holder {
         }
     }
 
-    fn charge_built(self: &Arc<Self>, bytes: usize) -> Option<Built> {
+    /// Charges a reply that its connection has counted.
+    fn charge_built(self: &Arc<Self>, counted: Counted) -> Result<Built, Counted> {
+        let bytes = counted.bytes;
         // The charge comes first, so that several cores together do not charge too much.
         self.add(Kind::Reply, bytes);
         if self.takes_kept_memory() {
             self.subtract(Kind::Reply, bytes);
-            return None;
+            return Err(counted);
         }
-        Some(Built { holder: Arc::clone(self), bytes })
+        Ok(Built { holder: Arc::clone(self), counted })
     }
 
     /// True for an account whose requests and replies have more than a quarter of the memory, while no
     /// more than a quarter is left: it is for accounts that have little.
     pub fn takes_kept_memory(&self) -> bool {
-        let limit = self.books.limit.load(Ordering::Relaxed).min(budget::limit());
+        let limit = self.limit();
         let kept = limit / MEMORY_KEPT_PART;
         let own = self.sums.passing.load(Ordering::Relaxed);
         own > kept.max(PASSING_BYTES_MIN) && self.books.used() > limit - kept
+    }
+
+    fn limit(&self) -> usize {
+        self.books.limit.load(Ordering::Relaxed).min(budget::limit())
+    }
+
+    /// Bytes of replies that one connection of the account may have.
+    fn bytes_of_connection(&self) -> usize {
+        let limit = self.limit();
+        let own = self.sums.passing.load(Ordering::Relaxed);
+        let is_large = own > limit / MEMORY_KEPT_PART;
+        let part = if is_large { 0 } else { limit / MEMORY_CONNECTION_PART };
+        part.max(PASSING_BYTES_MIN)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::backlog::Backlog;
 use super::{Holder, Kind, Member};
 use crate::base::limits::TAB_STEP_BYTES;
 use crate::objects::notice::ConnectionHandle;
@@ -20,20 +20,24 @@ pub(crate) struct Tabs {
     frames: Tab,
     /// Replies that the client has not taken.
     replies: Tab,
-    bytes: Arc<AtomicUsize>,
+    backlog: Arc<Backlog>,
 }
 
 impl Tabs {
-    /// The tabs of the connection `id`. It loses by way of `handle` when its holder is
-    /// the biggest and there is no room.
-    pub(crate) fn new(id: u64, handle: Option<ConnectionHandle>, holder: Arc<Holder>) -> Self {
-        let bytes = Arc::new(AtomicUsize::new(0));
+    /// The tabs of the connection `id`, whose sums are in `backlog`. It loses by way of `handle` when its
+    /// holder is the biggest and there is no room.
+    pub(crate) fn new(
+        id: u64,
+        handle: Option<ConnectionHandle>,
+        holder: Arc<Holder>,
+        backlog: Arc<Backlog>,
+    ) -> Self {
         if let Some(handle) = handle.clone() {
-            holder.members.lock().push(Member { id, handle, bytes: Arc::clone(&bytes) });
+            holder.members.lock().push(Member { id, handle, backlog: Arc::clone(&backlog) });
         }
         let [frames, replies] =
             [Kind::Frame, Kind::Reply].map(|kind| Tab::new(Arc::clone(&holder), kind));
-        Self { id, handle, holder: RefCell::new(holder), frames, replies, bytes }
+        Self { id, handle, holder: RefCell::new(holder), frames, replies, backlog }
     }
 
     /// The holder that is charged.
@@ -59,8 +63,8 @@ impl Tabs {
         }
         old.members.lock().retain(|member| member.id != self.id);
         if let Some(handle) = self.handle.clone() {
-            let bytes = Arc::clone(&self.bytes);
-            holder.members.lock().push(Member { id: self.id, handle, bytes });
+            let backlog = Arc::clone(&self.backlog);
+            holder.members.lock().push(Member { id: self.id, handle, backlog });
         }
         self.frames.move_to(holder);
         self.replies.move_to(holder);
@@ -70,7 +74,7 @@ impl Tabs {
     pub(crate) fn set(&self, frames: usize, replies: usize) {
         let is_settled = self.frames.set(frames) | self.replies.set(replies);
         if is_settled {
-            self.bytes.store(frames.saturating_add(replies), Ordering::Relaxed);
+            self.backlog.set(frames, replies);
         }
     }
 }

@@ -169,7 +169,7 @@ fn a_connection_moves_to_its_account_with_all_it_has() {
     let ledger = Ledger::default();
     let (network, ann) = (ledger.network("192.0.2.1".parse().unwrap()), ledger.account("ann"));
     let (handle, _notices) = crate::objects::notice::notices();
-    let tabs = Tabs::new(1, Some(handle), Arc::clone(&network));
+    let tabs = Tabs::new(1, Some(handle), Arc::clone(&network), Arc::default());
     tabs.set(TAB_STEP_BYTES, 2 * TAB_STEP_BYTES);
     assert_eq!((network.bytes(), ann.bytes()), (3 * TAB_STEP_BYTES, 0));
     tabs.move_to(&ann);
@@ -190,7 +190,7 @@ async fn the_biggest_holder_loses_step_by_step() {
     let (ann, bob) = (ledger.account("ann"), ledger.account("bob"));
     let connection = |id, holder: &Arc<Holder>| {
         let (handle, notices) = crate::objects::notice::notices();
-        (Tabs::new(id, Some(handle), Arc::clone(holder)), notices)
+        (Tabs::new(id, Some(handle), Arc::clone(holder), Arc::default()), notices)
     };
     let (small, small_notices) = connection(1, &ann);
     let (large, large_notices) = connection(2, &ann);
@@ -266,18 +266,19 @@ async fn replies_of_one_account_leave_the_last_quarter_to_others() {
     let ledger = Ledger::default();
     ledger.set_limit(LIMIT);
     let (ann, bob) = (ledger.account("ann"), ledger.account("bob"));
-    let mut of_ann: Vec<_> = (0..24).map(|_| ann.try_build(REPLY).unwrap()).collect();
-    assert!(ann.try_build(REPLY).is_none());
+    let mut of_ann: Vec<_> =
+        (0..24).map(|_| ann.try_build(&Arc::default(), REPLY).unwrap()).collect();
+    assert!(ann.try_build(&Arc::default(), REPLY).is_none());
     assert_eq!(ann.bytes(), 24 * REPLY, "a refusal leaves nothing behind");
-    let of_bob: Vec<_> = (0..8).map(|_| bob.try_build(REPLY).unwrap()).collect();
-    assert!(bob.try_build(REPLY).is_none());
+    let of_bob: Vec<_> = (0..8).map(|_| bob.try_build(&Arc::default(), REPLY).unwrap()).collect();
+    assert!(bob.try_build(&Arc::default(), REPLY).is_none());
     // Those in line get their memory one after the other, and nobody overtakes them.
     let order = Arc::new(Mutex::new(Vec::new()));
     let waiting: Vec<_> = (0..3)
         .map(|number| {
             let (ann, order) = (Arc::clone(&ann), Arc::clone(&order));
             tokio::spawn(async move {
-                let built = ann.build(REPLY).await;
+                let built = ann.build(&Arc::default(), REPLY).await;
                 order.lock().push(number);
                 built
             })
@@ -286,7 +287,7 @@ async fn replies_of_one_account_leave_the_last_quarter_to_others() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(order.lock().is_empty());
     drop(of_bob);
-    assert!(ann.try_build(REPLY).is_none(), "others are in line");
+    assert!(ann.try_build(&Arc::default(), REPLY).is_none(), "others are in line");
     of_ann.truncate(21);
     for one in waiting {
         of_ann.push(one.await.unwrap());
@@ -294,10 +295,11 @@ async fn replies_of_one_account_leave_the_last_quarter_to_others() {
     assert_eq!(*order.lock(), [0, 1, 2]);
     assert_eq!(ledger.bytes(), 24 * REPLY);
     // One that waits and gives up leaves the line to the next one.
-    let soon = tokio::time::timeout(Duration::from_secs(1), ann.build(REPLY));
+    let backlog = Arc::default();
+    let soon = tokio::time::timeout(Duration::from_secs(1), ann.build(&backlog, REPLY));
     assert!(soon.await.is_err());
     of_ann.pop();
-    of_ann.push(ann.build(REPLY).await);
+    of_ann.push(ann.build(&Arc::default(), REPLY).await);
     drop(of_ann);
     assert_eq!(ledger.bytes(), 0);
 }
@@ -309,9 +311,52 @@ async fn a_reply_is_built_where_memory_is_small_too() {
     let ledger = Ledger::default();
     ledger.set_limit(PASSING_BYTES_MIN);
     let ann = ledger.account("ann");
-    let first = ann.build(PASSING_BYTES_MIN / 2).await;
-    let second = ann.build(PASSING_BYTES_MIN / 2).await;
-    assert!(ann.try_build(1).is_none());
+    let first = ann.build(&Arc::default(), PASSING_BYTES_MIN / 2).await;
+    let second = ann.build(&Arc::default(), PASSING_BYTES_MIN / 2).await;
+    assert!(ann.try_build(&Arc::default(), 1).is_none());
     drop((first, second));
-    assert!(ann.try_build(1).is_some());
+    assert!(ann.try_build(&Arc::default(), 1).is_some());
+}
+
+/// Tests that a connection whose client takes nothing has its part of the memory, and that others of its
+/// account do not wait for it; and that it goes on when the client has taken answers.
+#[tokio::test(start_paused = true)]
+async fn a_connection_has_its_part_of_its_account() {
+    use crate::base::limits::{MEMORY_CONNECTION_PART, PASSING_BYTES_MIN};
+    const REPLY: usize = PASSING_BYTES_MIN / 2;
+    const PART: usize = 2 * PASSING_BYTES_MIN;
+    let ledger = Ledger::default();
+    ledger.set_limit(PART * MEMORY_CONNECTION_PART);
+    let ann = ledger.account("ann");
+    let (stuck, other) = (Arc::<Backlog>::default(), Arc::<Backlog>::default());
+    let tabs = Tabs::new(1, None, Arc::clone(&ann), Arc::clone(&stuck));
+    tabs.set(0, PART - REPLY);
+    let last = ann.try_build(&stuck, REPLY).unwrap();
+    assert!(ann.try_build(&stuck, 1).is_none());
+    let waits: Vec<_> = (0..2)
+        .map(|_| {
+            let (ann, stuck) = (Arc::clone(&ann), Arc::clone(&stuck));
+            tokio::spawn(async move { ann.build(&stuck, REPLY).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let soon = tokio::time::timeout(Duration::from_secs(1), ann.build(&other, 2 * REPLY));
+    drop(soon.await.expect("another connection waits for nothing"));
+    assert!(waits.iter().all(|wait| !wait.is_finished()));
+    drop(last);
+    tabs.set(0, 0);
+    let mut built = Vec::new();
+    for wait in waits {
+        built.push(wait.await.unwrap());
+    }
+    // With more than its part, the account has little for each connection.
+    let much = ann.charge(Kind::Reply, PART * MEMORY_CONNECTION_PART / 4).unwrap();
+    assert!(ann.try_build(&stuck, REPLY).is_none());
+    assert!(ann.try_build(&other, REPLY).is_some());
+    built.clear();
+    assert!(ann.try_build(&stuck, 2 * REPLY).is_some());
+    drop((much, tabs));
+    // A reply that is larger than the part of a connection is built by itself.
+    assert!(ann.try_build(&stuck, PART + 1).is_some());
+    assert_eq!(ledger.bytes(), 0);
 }
