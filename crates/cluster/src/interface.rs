@@ -276,7 +276,8 @@ pub enum StopReason {
     KeyGone,
     /// This node has the owner's key.
     Taken(NodeName),
-    /// A record could not be written: the share has another owner.
+    /// Records could not be written or read: the share has another owner, or its keys were changed by
+    /// another hand.
     RecordRefused,
     /// The storage refuses this node.
     StorageLost,
@@ -288,7 +289,9 @@ impl fmt::Display for StopReason {
             Self::LeaseEnded => f.write_str("the lease of this node in etcd has ended"),
             Self::KeyGone => f.write_str("the owner's key in etcd has gone"),
             Self::Taken(node) => write!(f, "the node {node} owns the share"),
-            Self::RecordRefused => f.write_str("another node owns the share"),
+            Self::RecordRefused => {
+                f.write_str("the keys of the share in etcd are not as this node left them")
+            }
             Self::StorageLost => f.write_str("the storage refuses this node"),
         }
     }
@@ -422,6 +425,8 @@ pub enum Event {
     EtcdSilent(String),
     /// etcd answers again.
     EtcdAnswers,
+    /// etcd refuses requests, or has no space left, for this reason. They are repeated.
+    EtcdRefuses(String),
     /// This node is registered.
     Registered(Generation),
     /// Another process has registered with the name of this node: this one waits.

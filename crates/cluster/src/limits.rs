@@ -52,9 +52,9 @@ pub const WEIGHT_MAX: u32 = 1_000;
 /// Bytes of a word about a fence's target.
 pub const FENCE_TEXT_BYTES: usize = 256;
 
-/// Shares of a node that it names as not to be had: with the longest names they are less than
-/// [`VALUE_BYTES`]. With more of them it says that it can take none.
-pub const UNABLE_NAMED: usize = 64;
+/// Bytes of the names of shares in the registration of a node, of [`VALUE_BYTES`]: those that it cannot
+/// take, or, if they are too many, those that it can take.
+pub const NAMED_BYTES: usize = 60_000;
 
 /// Keys in one answer to the reading of all keys other than records: so many of the largest values are
 /// less than the client of etcd takes.

@@ -1,5 +1,6 @@
 //! The values of the keys of [`keys`](crate::keys), as text ([`text`](crate::text)).
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -10,17 +11,17 @@ use frevo_etcd::types::LeaseId;
 use crate::Epoch;
 use crate::fence::Fence;
 use crate::ids::Generation;
-use crate::limits::{ADDRESSES, NAME_BYTES, TTL_MAX, TTL_MIN, UNABLE_NAMED, WEIGHT_MAX};
-use crate::names::{NodeName, ShareName, unescape};
+use crate::limits::{ADDRESSES, NAME_BYTES, NAMED_BYTES, SHARES, TTL_MAX, TTL_MIN, WEIGHT_MAX};
+use crate::names::{NodeName, ShareName, escape, unescape};
 use crate::text::{Fields, NotAValue, Writer, word};
 
 /// The shares that a node cannot serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unable {
-    /// These, at most [`UNABLE_NAMED`].
-    Named(Vec<ShareName>),
-    /// All.
-    All,
+    /// These, with names of at most [`NAMED_BYTES`].
+    Named(BTreeSet<ShareName>),
+    /// All but these, with names of at most [`NAMED_BYTES`].
+    AllBut(BTreeSet<ShareName>),
 }
 
 impl Unable {
@@ -28,9 +29,34 @@ impl Unable {
     pub fn has(&self, share: &ShareName) -> bool {
         match self {
             Self::Named(named) => named.contains(share),
-            Self::All => true,
+            Self::AllBut(able) => !able.contains(share),
         }
     }
+
+    /// The list that has room: that of the shares which the node cannot serve, else that of those which it
+    /// can serve, as far as there is room.
+    pub fn of<'a>(
+        unable: impl Iterator<Item = &'a ShareName> + Clone,
+        able: impl Iterator<Item = &'a ShareName>,
+    ) -> Self {
+        let total = unable.clone().map(line_bytes).fold(0, usize::saturating_add);
+        if total <= NAMED_BYTES {
+            return Self::Named(unable.cloned().collect());
+        }
+        let mut bytes = 0_usize;
+        let has_room = |name: &&ShareName| {
+            bytes = bytes.saturating_add(line_bytes(name));
+            bytes <= NAMED_BYTES
+        };
+        Self::AllBut(able.take_while(has_room).cloned().collect())
+    }
+}
+
+/// The bytes of the line with the name of a share.
+fn line_bytes(share: &ShareName) -> usize {
+    let mut escaped = Vec::new();
+    escape(share.as_str(), &mut escaped);
+    escaped.len().saturating_add("unable=\n".len())
 }
 
 /// The registration of a node that is up.
@@ -60,7 +86,12 @@ impl NodeValue {
         writer.plain("weight", self.weight).text("software", &self.software);
         writer.plain("generation", self.generation.0).plain("leaving", word(self.leaving));
         match &self.unable {
-            Unable::All => _ = writer.plain("unable-all", word(true)),
+            Unable::AllBut(able) => {
+                writer.plain("unable-all", word(true));
+                for share in able {
+                    writer.text("able", share.as_str());
+                }
+            }
             Unable::Named(named) => {
                 for share in named {
                     writer.text("unable", share.as_str());
@@ -86,17 +117,21 @@ impl NodeValue {
         if software.len() > NAME_BYTES {
             return Err(NotAValue::Wrong("software"));
         }
-        let named =
-            fields.all("unable", UNABLE_NAMED)?.into_iter().map(|name| share(name, "unable"));
-        let named = named.collect::<Result<_, _>>()?;
-        let is_all = fields.optional("unable-all")?.is_some();
+        let named = |field| {
+            let names = fields.all(field, SHARES)?.into_iter();
+            names.map(|name| share(name, field)).collect::<Result<_, _>>()
+        };
+        let unable = match fields.optional("unable-all")? {
+            Some(_) => Unable::AllBut(named("able")?),
+            None => Unable::Named(named("unable")?),
+        };
         Ok(Self {
             addresses: addresses.collect::<Result<_, _>>()?,
             weight,
             software,
             generation: Generation(fields.parsed("generation")?),
             leaving: fields.flag("leaving")?,
-            unable: if is_all { Unable::All } else { Unable::Named(named) },
+            unable,
         })
     }
 }

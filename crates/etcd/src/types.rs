@@ -195,6 +195,9 @@ pub enum Fault {
     Compacted,
     /// etcd refused the request, for this reason. It did not happen.
     Refused(alloc::string::String),
+    /// etcd has no space left, and says this. A change may have happened all the same: the one that takes
+    /// the last space is carried out before it is refused.
+    NoSpace(alloc::string::String),
     /// The answer is not one of etcd's.
     Malformed(&'static str),
 }
@@ -206,6 +209,7 @@ impl fmt::Display for Fault {
             Self::LeaseNotFound => f.write_str("the lease in etcd has ended"),
             Self::Compacted => f.write_str("etcd no longer keeps the wanted revision"),
             Self::Refused(why) => write!(f, "etcd refused the request: {why}"),
+            Self::NoSpace(why) => write!(f, "etcd has no space left: {why}"),
             Self::Malformed(what) => write!(f, "the answer is not one of etcd's: {what}"),
         }
     }

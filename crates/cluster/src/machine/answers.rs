@@ -45,6 +45,7 @@ impl Machine {
             Ok(answer) => match self.on_success(purpose.clone(), sent, answer) {
                 Ok(()) => {
                     self.note_answer();
+                    self.requests.end_refusals(&purpose);
                     return;
                 }
                 Err(what) => Fault::Malformed(what),
@@ -53,7 +54,9 @@ impl Machine {
         };
         match &fault {
             Fault::Unavailable(_) | Fault::Malformed(_) => self.note_silence(&fault),
-            Fault::LeaseNotFound | Fault::Compacted | Fault::Refused(_) => self.note_answer(),
+            Fault::LeaseNotFound | Fault::Compacted | Fault::Refused(_) | Fault::NoSpace(_) => {
+                self.note_answer();
+            }
         }
         self.on_fault(purpose, fault);
     }
@@ -70,6 +73,22 @@ impl Machine {
         if self.requests.failures == SILENCE {
             self.note(Event::EtcdSilent(fault.to_string()));
         }
+    }
+
+    /// Counts a refusal, and tells the first one of requests of this kind. Returns their number.
+    fn note_refusal(&mut self, purpose: &Purpose, fault: &Fault) -> u32 {
+        let why = match fault {
+            Fault::Refused(why) | Fault::NoSpace(why) => why,
+            _ => return 0,
+        };
+        let refusals = self.requests.refuse(purpose);
+        // The reason of these is told to their callers.
+        let is_told = matches!(purpose, Purpose::Batch(_) | Purpose::Load(_) | Purpose::Command(_))
+            && matches!(fault, Fault::Refused(_));
+        if refusals == 1 && !is_told {
+            self.note(Event::EtcdRefuses(why.clone()));
+        }
+        refusals
     }
 
     /// # Errors
@@ -122,7 +141,8 @@ impl Machine {
             self.on_lease_ended();
             return;
         }
-        let again = self.again();
+        let refusals = self.note_refusal(&purpose, &fault);
+        let again = Attempt::Due(after(self.now, self.requests.pause(refusals)));
         match purpose {
             Purpose::Grant | Purpose::Register | Purpose::Revoke => self.retry_membership(again),
             Purpose::Number => self.numbering = Some(again),

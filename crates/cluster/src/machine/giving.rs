@@ -49,7 +49,7 @@ impl Machine {
         let Some(planned) = view.moves.get(name).filter(|_| view.revision.0 >= epoch.0) else {
             return;
         };
-        let attempt = share.move_drop;
+        let (attempt, calm) = (share.move_drop, share.calm_until);
         let is_serving = share.stage == Stage::Serving { epoch };
         let plan = match &planned.value {
             Some(value) if value.epoch == epoch => {
@@ -62,6 +62,9 @@ impl Machine {
             _ => Planned::Impossible(planned.revision, None),
         };
         match plan {
+            // The server could not give it away, and the move is being deleted.
+            Planned::To(_) if is_serving && attempt == Attempt::Pending => {}
+            Planned::To(_) if is_serving && calm > self.now => self.wake(calm),
             Planned::To(to) if is_serving => self.drain(name, epoch, Some(to)),
             Planned::To(_) => {}
             Planned::Impossible(revision, to) if self.is_due(attempt) => {

@@ -16,7 +16,7 @@ use crate::fence::Fence;
 use crate::ids::Generation;
 use crate::interface::{Command, CommandId, Event, Order, Request, StopReason};
 use crate::keys::ControlKey;
-use crate::limits::{TXN_RECORDS, UNABLE_NAMED};
+use crate::limits::TXN_RECORDS;
 use crate::names::ShareName;
 use crate::records::{is_owner, read_one};
 use crate::time::after;
@@ -114,20 +114,20 @@ impl Machine {
 
     /// The registration as it should be.
     fn registration(&self) -> NodeValue {
-        let cannot = self.shares.iter().filter(|(_, share)| share.storage.is_none());
-        let mut unable: Vec<ShareName> = cannot.map(|(name, _)| name.clone()).collect();
-        if let Some(view) = &self.view {
-            let others = view.last.keys().filter(|name| !self.shares.contains_key(name));
-            unable.extend(others.cloned());
-        }
-        let is_named = unable.len() <= UNABLE_NAMED;
+        let own = |is_able| {
+            let own = self.shares.iter();
+            own.filter(move |(_, share)| share.storage.is_some() == is_able).map(|(name, _)| name)
+        };
+        // The key `last` of a share stays when no node has the share any more.
+        let known = self.view.iter().flat_map(|view| view.last.keys());
+        let others = known.filter(|name| !self.shares.contains_key(name));
         NodeValue {
             addresses: self.settings.addresses.clone(),
             weight: self.settings.weight,
             software: self.settings.software.clone(),
             generation: self.generation,
             leaving: self.is_leaving,
-            unable: if is_named { Unable::Named(unable) } else { Unable::All },
+            unable: Unable::of(own(false).chain(others), own(true)),
         }
     }
 
@@ -308,6 +308,8 @@ impl Machine {
         if !answer.succeeded && answer.answers.len() != held.len() {
             return Err("a check of owners has another answer");
         }
+        let is_late_enough = self.covers_limit(sent);
+        let mut asks_again = false;
         for (at, held) in held.iter().enumerate() {
             let owner = match answer.answers.get(at) {
                 Some(OpAnswer::Range { values, .. }) if !answer.succeeded => values.first(),
@@ -319,10 +321,24 @@ impl Machine {
             } else if let Some(share) = self.shares.get_mut(&held.share)
                 && share.stage.owned() == Some(held.epoch)
             {
-                share.verified = share.verified.max(Some(sent));
+                if share.verified.is_some() || is_late_enough {
+                    share.verified = share.verified.max(Some(sent));
+                } else {
+                    asks_again = true;
+                }
             }
         }
+        if asks_again {
+            self.round_at = self.now;
+        }
         Ok(())
+    }
+
+    /// True if a share whose owner's key was found by a request that was sent then can be served until the
+    /// limit, which does not fall again.
+    pub(super) fn covers_limit(&self, sent: Moment) -> bool {
+        let limit = self.settings.timing.limit(sent);
+        self.until.is_none_or(|until| until <= limit)
     }
 
     /// The moment since when this node is confirmed. None without a lease.

@@ -208,7 +208,7 @@ impl Machine {
 
     /// The next attempt after one that had no answer.
     fn again(&self) -> Attempt {
-        Attempt::Due(after(self.now, self.requests.pause()))
+        Attempt::Due(after(self.now, self.requests.pause(0)))
     }
 
     fn on_statement(&mut self, statement: Statement) {

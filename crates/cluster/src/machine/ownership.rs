@@ -80,7 +80,9 @@ impl Machine {
             return;
         }
         self.is_changed = true;
-        let has_key = why == StopReason::StorageLost;
+        // The owner's key may still be this node's, and would keep all nodes from taking the share. Its
+        // deletion compares the ownership.
+        let has_key = matches!(why, StopReason::StorageLost | StopReason::RecordRefused);
         share.stage = Stage::Stopping { epoch: held.epoch, has_key };
         share.verified = None;
         // Storage may refuse this node by now: the server looks at it anew.

@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::mem::{Discriminant, discriminant};
 use core::time::Duration;
 
 use frevo_etcd::engine::Moment;
@@ -83,6 +84,15 @@ pub(super) struct Requests {
     pub(super) pending: BTreeMap<RequestId, Pending>,
     /// Requests without an answer since the last answer.
     pub(super) failures: u32,
+    /// Refusals of requests of one kind since the last of that kind that was carried out.
+    refusals: Vec<Refusals>,
+}
+
+/// Refusals of requests of one kind.
+#[derive(Debug)]
+struct Refusals {
+    kind: Discriminant<Purpose>,
+    count: u32,
 }
 
 impl Requests {
@@ -91,9 +101,26 @@ impl Requests {
         self.pending.values().next().map(|pending| after(pending.sent, patience))
     }
 
-    /// The time before something is tried again.
-    pub(super) fn pause(&self) -> Duration {
-        let doubled = 1_u32.checked_shl(self.failures.min(10)).unwrap_or(1);
+    /// Counts a refusal of a request of this kind. Returns the number of refusals.
+    pub(super) fn refuse(&mut self, purpose: &Purpose) -> u32 {
+        let kind = discriminant(purpose);
+        if let Some(refusals) = self.refusals.iter_mut().find(|refusals| refusals.kind == kind) {
+            refusals.count = refusals.count.saturating_add(1);
+            return refusals.count;
+        }
+        self.refusals.push(Refusals { kind, count: 1 });
+        1
+    }
+
+    /// Notes that a request of this kind was carried out.
+    pub(super) fn end_refusals(&mut self, purpose: &Purpose) {
+        let kind = discriminant(purpose);
+        self.refusals.retain(|refusals| refusals.kind != kind);
+    }
+
+    /// The time before something is tried again that was refused so often.
+    pub(super) fn pause(&self, refusals: u32) -> Duration {
+        let doubled = 1_u32.checked_shl(self.failures.max(refusals).min(10)).unwrap_or(1);
         RETRY_FIRST.saturating_mul(doubled).min(RETRY_MAX)
     }
 

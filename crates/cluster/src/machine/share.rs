@@ -33,8 +33,8 @@ pub(super) enum Stage {
     Draining { epoch: Epoch, to: Option<NodeName> },
     /// The owner's key is to be deleted.
     Releasing { epoch: Epoch, to: Option<NodeName>, attempt: Attempt },
-    /// The server is to stop it: it is lost. With `has_key` the owner's key is still this node's, and is
-    /// to be deleted afterwards.
+    /// The server is to stop it: it is lost. With `has_key` the owner's key may still be this node's, and
+    /// is to be deleted afterwards.
     Stopping { epoch: Epoch, has_key: bool },
 }
 

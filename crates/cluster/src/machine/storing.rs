@@ -168,7 +168,10 @@ impl Machine {
                 load.restart();
                 self.outputs.push_back(Output::Loaded(ticket, LoadPart::Again));
             }
-            Fault::Unavailable(_) | Fault::LeaseNotFound | Fault::Malformed(_) => {}
+            Fault::Unavailable(_)
+            | Fault::NoSpace(_)
+            | Fault::LeaseNotFound
+            | Fault::Malformed(_) => {}
         }
         let at = if let Attempt::Due(at) = again { at } else { self.now };
         self.load_retries.insert(ticket, at);

@@ -311,7 +311,7 @@ impl Machine {
         sent: Moment,
         answer: &TxnAnswer,
     ) -> Result<(), &'static str> {
-        let confirmed = self.confirmed();
+        let is_late_enough = self.covers_limit(sent);
         let lease = self.lease;
         let Some(share) = self.shares.get_mut(name) else { return Ok(()) };
         let Stage::Taking(taking) = &share.stage else { return Ok(()) };
@@ -336,7 +336,7 @@ impl Machine {
         share.queue = Some(RecordQueue::new(name.clone(), epoch, lease, take));
         share.batch = Attempt::Due(self.now);
         share.stage = Stage::Starting { epoch, is_restored: false, reason: reason.clone() };
-        share.verified = confirmed.filter(|confirmed| *confirmed <= sent).map(|_| sent);
+        share.verified = is_late_enough.then_some(sent);
         if share.verified.is_none() {
             self.round_at = self.now;
         }

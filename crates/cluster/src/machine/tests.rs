@@ -3,18 +3,20 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use frevo_etcd::types::{Keys, LeaseId, Op, Revision, Txn, WatchAnswer};
+use frevo_etcd::types::{Keys, LeaseId, Op, Revision, Txn, TxnAnswer, WatchAnswer};
 
 use super::*;
-use crate::Epoch;
 use crate::fence::Fence;
-use crate::interface::{Command, CommandFault, LoadPart, Request, RequestId, StopReason};
+use crate::interface::{
+    Command, CommandFault, LoadPart, RecordChange, RecordEnd, Request, RequestId, StopReason,
+};
 use crate::keys::ControlKey;
 use crate::limits::{COMMAND_PATIENCE, COMMANDS};
 use crate::model::Etcd;
 use crate::names::{ClusterName, NodeName};
 use crate::settings::{ShareSettings, Storage, Timing};
 use crate::values::Reason;
+use crate::{Epoch, RecordId};
 
 const TICK: Duration = Duration::from_millis(10);
 
@@ -26,6 +28,7 @@ struct Node {
     orders: Vec<Order>,
     events: Vec<Event>,
     ends: Vec<(CommandId, Result<(), CommandFault>)>,
+    records: Vec<(Ticket, RecordEnd)>,
     is_up: bool,
     drains: bool,
     /// True if its storage can be used.
@@ -86,6 +89,7 @@ impl Cluster {
             orders: Vec::new(),
             events: Vec::new(),
             ends: Vec::new(),
+            records: Vec::new(),
             is_up: true,
             drains: true,
             is_able: true,
@@ -200,7 +204,8 @@ impl Cluster {
             }
             Output::Event(event) => self.nodes[node].events.push(event),
             Output::CommandDone(id, end) => self.nodes[node].ends.push((id, end)),
-            Output::Loaded(..) | Output::RecordDone(..) => {}
+            Output::RecordDone(ticket, end) => self.nodes[node].records.push((ticket, end)),
+            Output::Loaded(..) => {}
         }
     }
 
@@ -239,6 +244,15 @@ impl Cluster {
         let key = self.nodes[0].machine.layout.control(&ControlKey::Owner(share(n)));
         let success = vec![Op::Delete(Keys::One(key))];
         self.etcd.call(&Request::Txn(Txn { success, ..Txn::default() })).unwrap();
+    }
+
+    /// Changes a record at the node that owns the share.
+    fn put_record(&mut self, n: usize, id: u64) {
+        let node = self.owner_index(n);
+        let epoch = self.nodes[node].machine.view().unwrap().owners[&share(n)].epoch;
+        let change = RecordChange::Put(RecordId(id), vec![7]);
+        self.input(node, Input::Record { share: share(n), epoch, change, ticket: Ticket(id) });
+        self.settle();
     }
 
     fn forget_orders(&mut self) {
@@ -310,6 +324,8 @@ fn a_command_waits_for_its_effect() {
     cluster.settle();
     assert_eq!(cluster.nodes[from].ends, [(CommandId(0), Err(CommandFault::NotGiven))]);
     assert_eq!(cluster.owner(0), Some(name(from)));
+    let drains = || cluster.nodes[from].orders.iter().filter(|o| matches!(o, Order::Drain { .. }));
+    assert_eq!(drains().count(), 0, "it was drained by the commands before, and is not again");
 }
 
 #[test]
@@ -445,6 +461,90 @@ fn a_former_owner_that_says_that_it_has_stopped_is_not_fenced() {
     assert_eq!(*reason, Reason::Given(name(from)), "without a wait");
     cluster.pass(Duration::from_secs(5));
     assert!(!main_orders(&cluster.nodes[from]).iter().any(|o| matches!(o, Order::Renew { .. })));
+}
+
+#[test]
+fn a_share_whose_records_were_refused_is_served_again() {
+    let mut cluster = Cluster::new(2, 1);
+    let key = cluster.nodes[0].machine.layout.batch(&share(0));
+    let put = Op::Put { key, value: b"x".to_vec(), lease: LeaseId(0) };
+    cluster.etcd.call(&Request::Txn(Txn { success: vec![put], ..Txn::default() })).unwrap();
+    cluster.forget_orders();
+    let from = cluster.owner_index(0);
+    cluster.put_record(0, 1);
+    assert_eq!(cluster.nodes[from].records, [(Ticket(1), RecordEnd::Fenced)]);
+    let stop = main_orders(&cluster.nodes[from])[0];
+    assert!(matches!(stop, Order::Stop { why: StopReason::RecordRefused, .. }), "{stop:?}");
+    cluster.pass(Duration::from_secs(5));
+    let owner = cluster.owner_index(0);
+    let last = main_orders(&cluster.nodes[owner]).last().copied();
+    assert!(matches!(last, Some(Order::Serve { .. })), "{last:?}");
+    cluster.put_record(0, 2);
+    assert_eq!(cluster.nodes[owner].records.last(), Some(&(Ticket(2), RecordEnd::Done)));
+}
+
+#[test]
+fn records_wait_while_etcd_has_no_space_and_people_are_told_once() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.etcd.fill();
+    cluster.put_record(0, 1);
+    cluster.pass(Duration::from_secs(20));
+    assert_eq!(cluster.nodes[0].records, [], "it is in etcd, and refused");
+    let told = |event: &&Event| matches!(event, Event::EtcdRefuses(_));
+    assert_eq!(cluster.nodes[0].events.iter().filter(told).count(), 1);
+    let before = cluster.nodes[0].machine.requests.number();
+    cluster.pass(Duration::from_secs(10));
+    let requests = cluster.nodes[0].machine.requests.number().0 - before.0;
+    // Two for each quarter of a lease's time, and one for each second.
+    assert!(requests < 60, "{requests}");
+    cluster.etcd.make_room();
+    cluster.pass(Duration::from_secs(2));
+    assert_eq!(cluster.nodes[0].records, [(Ticket(1), RecordEnd::Done)]);
+    assert!(!cluster.nodes[0].orders.iter().any(|order| matches!(order, Order::Stop { .. })));
+}
+
+#[test]
+fn a_node_takes_its_shares_beside_many_of_others() {
+    let mut cluster = Cluster::new(0, 0);
+    for n in 0..6_000 {
+        let key = Layout::new(&ClusterName::new("c").unwrap());
+        let key = key.control(&ControlKey::Last(ShareName::new(&format!("retired{n}")).unwrap()));
+        let put = Op::Put { key, value: b"x".to_vec(), lease: LeaseId(0) };
+        cluster.etcd.call(&Request::Txn(Txn { success: vec![put], ..Txn::default() })).unwrap();
+    }
+    for node in 0..2 {
+        cluster.join(settings(node, 3), Fence::None);
+    }
+    cluster.pass(Duration::from_secs(3));
+    assert!((0..3).all(|n| cluster.owner(n).is_some()));
+    let view = cluster.nodes[0].machine.view().unwrap();
+    assert!(view.can_take(&name(1), &share(0)));
+    assert!(!view.can_take(&name(1), &ShareName::new("retired1").unwrap()));
+}
+
+/// The answer to an early question for a share that was just taken comes late, when keep-alives have moved
+/// the limit on.
+#[test]
+fn a_share_is_served_when_its_confirmation_covers_the_limit() {
+    let mut cluster = Cluster::new(1, 1);
+    let machine = &mut cluster.nodes[0].machine;
+    let epoch = machine.shares[&share(0)].stage.epoch().unwrap();
+    let reason = Reason::First;
+    let own = machine.shares.get_mut(&share(0)).unwrap();
+    own.stage = Stage::Starting { epoch, is_restored: true, reason };
+    own.verified = None;
+    let held = [requests::Holding { share: share(0), epoch }];
+    let answer = TxnAnswer { revision: Revision(9), succeeded: true, answers: Vec::new() };
+    let covered = machine.alive;
+    let early = Moment(covered.0 - Duration::from_millis(1));
+    machine.on_verified(&held, early, &answer).unwrap();
+    assert_eq!(machine.shares[&share(0)].verified, None);
+    assert_eq!(machine.round_at, machine.now, "it asks again at once");
+    machine.on_verified(&held, covered, &answer).unwrap();
+    assert_eq!(machine.shares[&share(0)].verified, Some(covered));
+    // Answers that come in another order change nothing.
+    machine.on_verified(&held, early, &answer).unwrap();
+    assert_eq!(machine.shares[&share(0)].verified, Some(covered));
 }
 
 #[test]

@@ -42,6 +42,16 @@ struct Version {
     value: Option<KeyValue>,
 }
 
+/// The space for keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Space {
+    Enough,
+    /// The next transaction that sets values takes the last of it: it happens, and is refused.
+    Ending,
+    /// Transactions that set values do not happen.
+    None,
+}
+
 /// Counts for estimates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -66,6 +76,7 @@ pub struct Etcd {
     leases: BTreeMap<LeaseId, Lease>,
     last_lease: i64,
     has_majority: bool,
+    space: Space,
     counts: Counts,
 }
 
@@ -80,6 +91,7 @@ impl Default for Etcd {
             leases: BTreeMap::new(),
             last_lease: 0,
             has_majority: true,
+            space: Space::Enough,
             counts: Counts::default(),
         }
     }
@@ -143,6 +155,16 @@ impl Etcd {
         self.has_majority
     }
 
+    /// Has the space end with the next transaction that sets values.
+    pub const fn fill(&mut self) {
+        self.space = Space::Ending;
+    }
+
+    /// Makes room.
+    pub const fn make_room(&mut self) {
+        self.space = Space::Enough;
+    }
+
     /// Forgets all states of keys before the present one.
     pub fn compact(&mut self) {
         self.compacted = self.revision;
@@ -179,7 +201,7 @@ impl Etcd {
                 self.end_lease(*id);
                 Ok(Answer::Revoked)
             }
-            Request::Txn(txn) => self.txn(txn).map(Answer::Txn),
+            Request::Txn(txn) => self.txn_in_space(txn).map(Answer::Txn),
             Request::Watch { .. } => {
                 Err(Fault::Refused("a watch has no single answer".to_string()))
             }
@@ -263,6 +285,23 @@ impl Etcd {
             Relation::NotEqual => order.is_ne(),
             Relation::Greater => order.is_gt(),
             Relation::Less => order.is_lt(),
+        }
+    }
+
+    /// Carries out a transaction, as far as there is space. etcd looks at the space by the operations of
+    /// both cases.
+    fn txn_in_space(&mut self, txn: &Txn) -> Result<TxnAnswer, Fault> {
+        let mut ops = txn.success.iter().chain(&txn.failure);
+        let sets = ops.any(|op| matches!(op, Op::Put { .. }));
+        let full = || Fault::NoSpace("etcdserver: mvcc: database space exceeded".to_string());
+        match self.space {
+            Space::None if sets => Err(full()),
+            Space::Ending if sets => {
+                self.txn(txn)?;
+                self.space = Space::None;
+                Err(full())
+            }
+            _ => self.txn(txn),
         }
     }
 

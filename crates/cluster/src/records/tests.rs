@@ -165,6 +165,25 @@ fn a_refused_transaction_has_failed_unless_it_may_have_happened() {
     assert_eq!(bench.queue.answered(&answer), Verdict::Done(vec![Ticket(2)]), "the number goes on");
 }
 
+/// The transaction that takes the last space of etcd is carried out, and refused.
+#[test]
+fn a_transaction_that_fills_etcd_is_decided_by_the_number() {
+    let mut bench = bench();
+    bench.etcd.fill();
+    bench.push(put(1, b"a"), 1);
+    let first = bench.queue.next(&bench.layout).unwrap();
+    for _ in 0..2 {
+        let end = bench.etcd.call(&Request::Txn(first.clone()));
+        assert!(matches!(end, Err(frevo_etcd::types::Fault::NoSpace(_))), "{end:?}");
+    }
+    assert_eq!(bench.value(1).as_deref(), Some(&b"a"[..]));
+    bench.etcd.make_room();
+    let again = bench.queue.repeat().unwrap();
+    let answer = txn(&mut bench.etcd, again);
+    assert!(!answer.succeeded);
+    assert_eq!(bench.queue.answered(&answer), Verdict::Done(vec![Ticket(1)]));
+}
+
 #[test]
 fn a_load_has_parts_of_one_moment() {
     let mut bench = bench();

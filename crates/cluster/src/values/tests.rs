@@ -14,7 +14,7 @@ fn a_node() -> NodeValue {
         software: "0.1.0 (abc)".into(),
         generation: Generation(7),
         leaving: false,
-        unable: Unable::Named(vec![ShareName::new("daten größe").unwrap()]),
+        unable: Unable::Named([ShareName::new("daten größe").unwrap()].into()),
     }
 }
 
@@ -37,8 +37,10 @@ fn values_are_readable_text() {
          software=0.1.0%20%28abc%29\ngeneration=7\nleaving=no\nunable=daten%20gr%C3%B6%C3%9Fe\n"
     );
     assert_eq!(NodeValue::from_bytes(text.as_bytes()), Ok(a_node()));
-    let all = NodeValue { unable: Unable::All, ..a_node() };
-    assert_eq!(NodeValue::from_bytes(&all.to_bytes()), Ok(all));
+    for able in [vec![], vec![ShareName::new("a").unwrap(), ShareName::new("b").unwrap()]] {
+        let all_but = NodeValue { unable: Unable::AllBut(able.into_iter().collect()), ..a_node() };
+        assert_eq!(NodeValue::from_bytes(&all_but.to_bytes()), Ok(all_but));
+    }
     for end in [LastEnd::Open, LastEnd::Given(None), LastEnd::Given(Some(name("n2")))] {
         let last = a_last(end);
         assert_eq!(LastValue::from_bytes(&last.to_bytes()), Ok(last));
@@ -88,21 +90,36 @@ fn lists_and_values_are_bounded() {
         let node = NodeValue { addresses: vec![address; count], ..a_node() };
         assert_eq!(NodeValue::from_bytes(&node.to_bytes()).is_ok(), is_good);
     }
-    for (count, is_good) in [(UNABLE_NAMED, true), (UNABLE_NAMED + 1, false)] {
-        let names = vec![ShareName::new("s").unwrap(); count];
-        let node = NodeValue { unable: Unable::Named(names), ..a_node() };
-        assert_eq!(NodeValue::from_bytes(&node.to_bytes()).is_ok(), is_good);
+    let longest: Vec<_> = (0..200)
+        .map(|n| ShareName::new(&alloc::format!("{n:03}{}", "\u{e9}".repeat(77))).unwrap())
+        .collect();
+    for unable in
+        [Unable::of(longest.iter(), [].iter()), Unable::of(longest.iter(), longest.iter())]
+    {
+        let node = NodeValue { unable, addresses: vec![address; ADDRESSES], ..a_node() };
+        assert!(NodeValue::from_bytes(&node.to_bytes()).is_ok(), "the longest value");
     }
-    let longest = ShareName::new(&"\u{e9}".repeat(160)).unwrap();
-    let unable = Unable::Named(vec![longest; UNABLE_NAMED]);
-    let node = NodeValue { unable, addresses: vec![address; ADDRESSES], ..a_node() };
-    assert!(NodeValue::from_bytes(&node.to_bytes()).is_ok(), "the longest value");
     let mut long = b"frevo-move 1\nto=n1\nepoch=1\nx=".to_vec();
     long.resize(VALUE_BYTES - 1, b'x');
     long.push(b'\n');
     assert!(MoveValue::from_bytes(&long).is_ok());
     long.insert(long.len() - 1, b'x');
     assert_eq!(MoveValue::from_bytes(&long), Err(NotAValue::TooLong));
+}
+
+#[test]
+fn a_node_names_the_shorter_list() {
+    let shares = |from: usize, to: usize| -> Vec<_> {
+        (from..to).map(|n| ShareName::new(&alloc::format!("share{n:04}")).unwrap()).collect()
+    };
+    let (few, many) = (shares(0, 100), shares(100, SHARES));
+    let named = Unable::of(few.iter(), many.iter());
+    assert_eq!(named, Unable::Named(few.iter().cloned().collect()));
+    let all_but = Unable::of(many.iter(), few.iter());
+    assert_eq!(all_but, Unable::AllBut(few.iter().cloned().collect()));
+    assert!(all_but.has(&many[0]) && !all_but.has(&few[0]));
+    let Unable::AllBut(able) = Unable::of(many.iter(), many.iter()) else { panic!() };
+    assert!(able.len() > 3_000, "as many as have room: {}", able.len());
 }
 
 proptest! {

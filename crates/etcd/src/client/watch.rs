@@ -111,6 +111,12 @@ impl Watch<'_> {
             Err(end) => end,
         };
         if let End::Fault(TOO_LONG) = end {
+            if !self.is_created {
+                return End::Broken(TOO_LONG.to_string());
+            }
+            // A member with a line that never ends is not to be asked at once for the next one.
+            self.shared.endpoints.leave(self.at);
+            sleep(WATCH_PAUSE).await;
             // No member can tell these changes, but the keys can be read in parts.
             let oldest = Revision(self.after.0.saturating_add(1));
             (self.tell)(Ok(WatchAnswer::Compacted { oldest }));

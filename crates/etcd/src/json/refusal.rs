@@ -96,6 +96,9 @@ impl Refusal {
         if is_about("etcdserver: no leader") || is_about("etcdserver: too many requests") {
             return Verdict::NotNow;
         }
+        if is_about("database space exceeded") {
+            return Verdict::End(Fault::NoSpace(self.reason));
+        }
         if is_about("received message larger than max") {
             return Verdict::End(Fault::Malformed("an answer that is too long"));
         }

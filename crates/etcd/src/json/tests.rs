@@ -211,6 +211,8 @@ fn recorded_refusals_are_sorted_by_their_effect() {
     let verdict = |code, reason: &str| Refusal { code, reason: reason.into() }.verdict();
     assert_eq!(verdict(14, "etcdserver: no leader"), Verdict::NotNow);
     assert_eq!(verdict(14, "etcdserver: request timed out"), Verdict::Unknown);
+    let full = "etcdserver: mvcc: database space exceeded";
+    assert_eq!(verdict(8, full), Verdict::End(Fault::NoSpace(full.into())));
     assert_eq!(verdict(14, "etcdserver: leader changed"), Verdict::Unknown);
     for not_json in [&b"Bad Gateway"[..], b"", b"{}", b"[]", b"{\"code\":5"] {
         malformed(refusal(not_json));

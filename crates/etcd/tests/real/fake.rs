@@ -23,8 +23,8 @@ enum Answer {
     Bytes(Vec<u8>),
     /// Sends these bytes and closes the connection.
     Half(Vec<u8>),
-    /// Sends an answer with status 200 that never ends.
-    Endless,
+    /// Sends an answer with status 200 that begins with this and never ends.
+    Endless(&'static str),
     /// Sends an answer byte by byte, each after 100 ms.
     Slow(Vec<u8>),
     /// Sends these answers in turn.
@@ -70,8 +70,9 @@ async fn serve(mut stream: TcpStream, answer: Answer, requests: Arc<AtomicUsize>
                 let _ = stream.write_all(bytes).await;
                 return;
             }
-            Answer::Endless => {
-                let _ = stream.write_all(HEAD.as_bytes()).await;
+            Answer::Endless(begin) => {
+                let begin = if begin.is_empty() { HEAD.into() } else { self::stream(begin) };
+                let _ = stream.write_all(&begin).await;
                 let part = [b"1000\r\n", &[b' '; 4096][..], b"\r\n"].concat();
                 while stream.write_all(&part).await.is_ok() {}
             }
@@ -89,6 +90,9 @@ async fn serve(mut stream: TcpStream, answer: Answer, requests: Arc<AtomicUsize>
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// The line with which a watch begins.
+const CREATED: &str = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true}}\n";
 
 /// A whole answer.
 fn answer(status: &str, body: &str) -> Vec<u8> {
@@ -125,7 +129,7 @@ async fn nonsense_ends_each_request_in_its_time() {
         Answer::Half(Vec::new()),
         Answer::Half(answer("200 OK", GOOD)[..40].to_vec()),
         Answer::Half(stream("{\"result\":")),
-        Answer::Endless,
+        Answer::Endless(""),
         Answer::Slow(answer("200 OK", GOOD)),
         Answer::Nothing,
     ];
@@ -240,7 +244,7 @@ async fn leases_of_nonsense_are_malformed() {
 /// answers.
 #[tokio::test]
 async fn a_watch_goes_on_behind_nonsense() {
-    let created = "{\"result\":{\"header\":{\"revision\":\"9\"},\"created\":true}}\n";
+    let created = CREATED;
     let change = "{\"result\":{\"header\":{\"revision\":\"8\"},\"events\":[{\"type\":\"DELETE\",\"kv\":{\"key\":\"dw==\",\"mod_revision\":\"8\"}}]}}\n";
     let good = Fake::start(Answer::Bytes(stream(&format!("{created}{change}")))).await;
     for wrong in [
@@ -253,6 +257,8 @@ async fn a_watch_goes_on_behind_nonsense() {
         Answer::Bytes(stream(created)),
         Answer::Slow(stream(created)),
         Answer::Bytes(answer("502 Bad Gateway", "")),
+        // A line without an end is none that a member has begun the watch with.
+        Answer::Endless(""),
     ] {
         let bad = Fake::start(wrong).await;
         let client = client_of(&[&bad, &good]);
@@ -270,7 +276,7 @@ async fn a_watch_goes_on_behind_nonsense() {
 /// Changes that are longer than an answer may be are told as a compaction: the keys must be read.
 #[tokio::test]
 async fn a_watch_without_end_in_a_line_is_told_as_a_compaction() {
-    let fake = Fake::start(Answer::Endless).await;
+    let fake = Fake::start(Answer::Endless(CREATED)).await;
     let mut options = Options::new(vec![Endpoint::parse(&fake.url).unwrap()]);
     options.attempt = Duration::from_secs(20);
     let client = client(options);
@@ -280,6 +286,12 @@ async fn a_watch_without_end_in_a_line_is_told_as_a_compaction() {
     // A request has the same limit.
     let read = range(&client, one("a")).await;
     assert_eq!(read, Err(Fault::Malformed("an answer that is too long")), "{ANSWER_BYTES}");
+    // The next watch begins at another member.
+    let good = Fake::start(Answer::Bytes(answer("200 OK", GOOD))).await;
+    let client = client_of(&[&fake, &good]);
+    let (mut told, _watching) = watch(&client, "w", Revision(5));
+    assert_eq!(told.next().await, Ok(WatchAnswer::Compacted { oldest: Revision(6) }));
+    assert_eq!(range(&client, one("a")).await.unwrap().revision, Revision(7));
 }
 
 #[tokio::test]
