@@ -11,6 +11,7 @@ use frevo_etcd::types::{Fault, Op, WatchAnswer};
 use super::world::{Event, Process, World, scaled};
 use crate::interface::{Answer, Input, Request, RequestId};
 use crate::keys::ControlKey;
+use crate::values::OwnerValue;
 
 impl World {
     pub(super) fn etcd_true_time(&self, moment: Moment) -> Duration {
@@ -60,10 +61,11 @@ impl World {
     pub(super) fn arrive(&mut self, from: Process, id: RequestId, request: &Request) {
         self.pass_etcd();
         let stamp = self.stamp(request);
+        let before = self.etcd.revision();
         let answer = self.etcd.call(request);
-        if let (Some(stamp), Ok(Answer::Txn(txn))) = (stamp, &answer)
-            && txn.succeeded
-        {
+        // A transaction that etcd refuses because it takes the last space has happened.
+        let has_happened = self.etcd.revision() > before;
+        if let Some(stamp) = stamp.filter(|_| has_happened) {
             self.judge_records(&stamp);
         }
         self.note(|| match &answer {
@@ -72,7 +74,9 @@ impl World {
             }
             answer => format!("{from:?} {id:?} {answer:?}"),
         });
-        if let (Request::Txn(_) | Request::Revoke(_), Ok(_)) = (request, &answer) {
+        let is_answered =
+            matches!((request, &answer), (Request::Txn(_) | Request::Revoke(_), Ok(_)));
+        if has_happened || is_answered {
             self.wake_watches();
         }
         if self.nodes[from.node].loses_answers {
@@ -106,12 +110,15 @@ impl World {
         Some(Stamp {
             value: numbers(&value),
             before: self.etcd.get(&batch).map(|key| numbers(&key.value)),
-            owner: self.etcd.get(&owner).map(|key| key.lease.0),
+            owner: self.etcd.get(&owner).and_then(|key| {
+                let value = OwnerValue::from_bytes(&key.value).ok()?;
+                Some([key.lease.0, i64::try_from(value.take.0).ok()?])
+            }),
         })
     }
 
     pub(super) fn judge_records(&mut self, stamp: &Stamp) {
-        if stamp.owner != Some(stamp.value[0]) {
+        if stamp.owner != Some([stamp.value[0], stamp.value[1]]) {
             self.judge.violation(format!("records were written by a former owner: {stamp:?}"));
         }
         let is_later = stamp.before.as_ref().is_some_and(|before| {
@@ -165,8 +172,8 @@ pub(super) struct Stamp {
     /// The lease, the number of the take, and that of the transaction.
     value: [i64; 3],
     before: Option<[i64; 3]>,
-    /// The lease of the owner.
-    owner: Option<i64>,
+    /// The lease of the owner, and the number of its take.
+    owner: Option<[i64; 2]>,
 }
 
 fn numbers(value: &[u8]) -> [i64; 3] {

@@ -105,6 +105,11 @@ impl Judge {
         if self.started.get(share) != Some(&epoch) {
             return;
         }
+        self.compare(share, &format!("{epoch}"), records);
+    }
+
+    /// Compares records with those that were acknowledged, and forgets states that they exclude.
+    pub(super) fn compare(&mut self, share: &ShareName, moment: &str, records: &[Record]) {
         let mut found: BTreeMap<RecordId, Vec<u8>> = BTreeMap::new();
         for record in records {
             if found.insert(record.id, record.bytes.clone()).is_some() {
@@ -119,7 +124,7 @@ impl Judge {
             let mut states = history.states.range(history.acknowledged..).rev();
             let Some((&state, _)) = states.find(|(_, state)| **state == value) else {
                 self.violations.push(format!(
-                    "{share}, {epoch}: the record {id:?} is {value:?}, but {:?} was acknowledged",
+                    "{share}, {moment}: the record {id:?} is {value:?}, but {:?} was acknowledged",
                     history.states.get(&history.acknowledged)
                 ));
                 continue;

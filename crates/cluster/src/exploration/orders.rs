@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::server::{Stopped, Use, Waiting};
-use super::world::{Event, Process, World};
+use super::world::{Event, Process, Running, World};
 use crate::fence::Fence;
 use crate::ids::IdSpace;
 use crate::interface::{
@@ -21,8 +21,10 @@ impl World {
         let now = self.now;
         match order {
             Order::ServeUntil(until) | Order::Resume(until) => {
-                if let Some(running) = self.running(process) {
-                    running.server.until = Some(until);
+                let Some(running) = self.running(process) else { return };
+                running.server.until = Some(until);
+                for share in self.shares.clone() {
+                    self.judge_service(process, &share);
                 }
             }
             Order::Pause => self.judge.pauses += 1,
@@ -93,9 +95,26 @@ impl World {
         }
     }
 
-    /// A node begins to serve a share: nobody else may answer for it any more.
+    /// A node begins to serve a share.
     pub(super) fn serve(&mut self, process: Process, share: &ShareName, epoch: Epoch) {
         self.judge.serve(share, epoch);
+        if let Some(running) = self.running(process) {
+            running.server.uses.insert(share.clone(), Use::Serving { epoch });
+        }
+        self.judge_service(process, share);
+        self.look_at_storage(process, share);
+    }
+
+    /// Nobody else may answer for a share that a node serves.
+    pub(super) fn judge_service(&mut self, process: Process, share: &ShareName) {
+        let clock = self.clock(process.node);
+        let serves = |running: &mut Running| {
+            let is_in_time = running.server.until.is_some_and(|until| clock < until);
+            is_in_time && running.server.used(share).served().is_some()
+        };
+        if !self.running(process).is_some_and(serves) {
+            return;
+        }
         for node in 0..self.nodes.len() {
             let other = Process { node, start: self.nodes[node].start };
             if other == process {
@@ -116,10 +135,6 @@ impl World {
                 self.judge.violation(what);
             }
         }
-        if let Some(running) = self.running(process) {
-            running.server.uses.insert(share.clone(), Use::Serving { epoch });
-        }
-        self.look_at_storage(process, share);
     }
 
     pub(super) fn record_done(&mut self, process: Process, ticket: Ticket, end: &RecordEnd) {
@@ -173,6 +188,7 @@ impl World {
             self.later(Duration::from_millis(5), again);
             return;
         }
+        let served = share.clone();
         let statement = if is_stubborn {
             running.server.uses.insert(share.clone(), Use::Serving { epoch });
             Statement::NotDrained { share, epoch }
@@ -181,6 +197,7 @@ impl World {
             Statement::Drained { share, epoch }
         };
         self.input(process, Input::Statement(statement));
+        self.judge_service(process, &served);
     }
 
     /// A server says that the storage of a share can be used, with a new identity where the old one is

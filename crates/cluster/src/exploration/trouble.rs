@@ -156,7 +156,8 @@ impl World {
             Trouble::DeletedOwner => self.delete_owner(),
             Trouble::RevokedLease => {
                 let lease = self.nodes[node].running.as_ref().map(|running| running.lease);
-                // Without a fence the former owner would not be waited for.
+                // With a fence the next owner does not wait, and the former one may answer until it hears of
+                // the end of its lease: docs/adr/0006 names that.
                 if let Some(lease) = lease.filter(|_| !self.has_fence) {
                     let _ = self.etcd.call(&Request::Revoke(lease));
                     self.wake_watches();

@@ -124,6 +124,8 @@ pub(super) enum Event {
     Fade { node: usize },
     /// The way of a node to etcd is whole again.
     Mend { node: usize },
+    /// etcd has space for keys from now on, or has none.
+    Space(bool),
     /// etcd has a majority again.
     Majority,
     /// A drained node may have shares again.
@@ -351,6 +353,8 @@ impl World {
                 self.nodes[node].loses_requests = false;
                 self.nodes[node].loses_answers = false;
             }
+            Event::Space(true) => self.etcd.make_room(),
+            Event::Space(false) => self.etcd.fill(),
             Event::Majority => {
                 self.etcd.set_majority(true);
                 self.pass_etcd();

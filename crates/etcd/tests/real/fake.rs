@@ -277,9 +277,12 @@ async fn a_watch_goes_on_behind_nonsense() {
 #[tokio::test]
 async fn a_watch_without_end_in_a_line_is_told_as_a_compaction() {
     let fake = Fake::start(Answer::Endless(CREATED)).await;
-    let mut options = Options::new(vec![Endpoint::parse(&fake.url).unwrap()]);
-    options.attempt = Duration::from_secs(20);
-    let client = client(options);
+    let patient = |fakes: &[&Fake]| {
+        let endpoints = fakes.iter().map(|fake| Endpoint::parse(&fake.url).unwrap());
+        let attempt = Duration::from_secs(20);
+        client(Options { attempt, ..Options::new(endpoints.collect()) })
+    };
+    let client = patient(&[&fake]);
     let (mut told, _watching) = watch(&client, "w", Revision(5));
     assert_eq!(told.next().await, Ok(WatchAnswer::Compacted { oldest: Revision(6) }));
     assert!(told.is_over().await);
@@ -288,7 +291,7 @@ async fn a_watch_without_end_in_a_line_is_told_as_a_compaction() {
     assert_eq!(read, Err(Fault::Malformed("an answer that is too long")), "{ANSWER_BYTES}");
     // The next watch begins at another member.
     let good = Fake::start(Answer::Bytes(answer("200 OK", GOOD))).await;
-    let client = client_of(&[&fake, &good]);
+    let client = patient(&[&fake, &good]);
     let (mut told, _watching) = watch(&client, "w", Revision(5));
     assert_eq!(told.next().await, Ok(WatchAnswer::Compacted { oldest: Revision(6) }));
     assert_eq!(range(&client, one("a")).await.unwrap().revision, Revision(7));
