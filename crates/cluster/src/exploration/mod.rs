@@ -182,6 +182,14 @@ fn a_stopped_owner_of_a_deleted_key_writes_nothing() {
     }
 }
 
+/// A planned move is deleted, and another one has taken its place.
+#[test]
+fn a_later_move_stays_in_the_view() {
+    for seed in [3_741, 25_028] {
+        assert_eq!(explore(seed, false).violations, Vec::<String>::new(), "{seed}");
+    }
+}
+
 #[test]
 fn a_seed_has_one_outcome() {
     for seed in 0..5 {

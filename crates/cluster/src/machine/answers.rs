@@ -127,7 +127,7 @@ impl Machine {
             Purpose::Release(held) => self.on_released(&held),
             // The watch tells it soon.
             Purpose::Resign(share) => self.retry_resign(&share, self.again()),
-            Purpose::DropMove(share) => self.on_move_dropped(&share),
+            Purpose::DropMove(share) => self.on_move_dropped(&share, answer),
             Purpose::Batch(held) => self.on_batch(&held, answer),
             Purpose::Load(ticket) => self.on_load_part(ticket, answer),
             Purpose::Command(id) => self.on_command_txn(id, answer),

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use frevo_etcd::types::{Compare, Fact, Keys, LeaseId, Op, Relation, Revision, Txn};
+use frevo_etcd::types::{Compare, Fact, Keys, LeaseId, Op, Relation, Revision, Txn, TxnAnswer};
 
 use super::Machine;
 use super::requests::{Attempt, Holding, Purpose};
@@ -92,10 +92,15 @@ impl Machine {
         self.send_txn(Purpose::DropMove(name.clone()), txn);
     }
 
-    /// Notes that a planned move was deleted, before the watch says so.
-    pub(super) fn on_move_dropped(&mut self, name: &ShareName) {
-        self.retry_move_drop(name, Attempt::Due(self.now));
-        if let Some(view) = &mut self.view {
+    /// Notes that a planned move was deleted, before the watch says so. Where another one has taken its
+    /// place, that one stays.
+    pub(super) fn on_move_dropped(&mut self, name: &ShareName, answer: &TxnAnswer) {
+        let again = if answer.succeeded { Attempt::Due(self.now) } else { self.again() };
+        self.retry_move_drop(name, again);
+        if answer.succeeded
+            && let Some(view) = &mut self.view
+            && view.moves.get(name).is_some_and(|planned| planned.revision < answer.revision)
+        {
             view.moves.remove(name);
         }
     }
