@@ -187,7 +187,7 @@ impl SendQueue {
             if self.try_flush(stream)? {
                 return Ok(());
             }
-            let until = self.watch(stream).inspect_err(|_| self.fail())?;
+            let until = self.watch(stream).inspect_err(|_| self.abandon())?;
             if let Ok(ready) = timeout_at(until, stream.writable()).await {
                 ready?;
             }
@@ -233,7 +233,8 @@ impl SendQueue {
         }
     }
 
-    fn fail(&self) {
+    /// Drops the frames that wait, and accepts no more.
+    pub fn abandon(&self) {
         let mut inner = self.inner.borrow_mut();
         inner.closed = true;
         inner.clear();

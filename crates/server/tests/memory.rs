@@ -179,3 +179,52 @@ fn r3_large_reads_of_one_account_leave_memory_to_others() {
         assert!(settled().await < READ, "all has been sent");
     });
 }
+
+/// Tests that a READ in a compound waits briefly where earlier replies of the compound have memory, and
+/// that connections which are reset free their replies, for whose memory their own requests wait.
+#[test]
+fn requests_free_memory_that_others_of_them_wait_for() {
+    const LIMIT: usize = 128 << 20;
+    const USED: usize = 90 << 20;
+    const READ: u32 = 8 << 20;
+    let _alone = ALONE.lock();
+    in_world(async |world| {
+        world.file("f", vec![7; READ as usize]);
+        let limits = Limits { memory: LIMIT, ..Limits::default() };
+        world.embedded.reload(Reload::new().limits(limits));
+        let (mut last, to, its) = reader(world, "ann").await;
+        let mut of_ann = Vec::new();
+        for _ in 0..10 {
+            of_ann.push(reader(world, "ann").await);
+        }
+        for (peer, mount, file) in &mut of_ann {
+            peer.send(vec![mount.put(read_draft(*file, 0, READ))], mount.via()).await;
+        }
+        // The kernel takes a part of these answers, so that there is no saying how many fill the memory.
+        for number in 0..60 {
+            if settled().await >= USED {
+                break;
+            }
+            let (peer, mount, file) = &mut of_ann[number % 10];
+            peer.send(vec![mount.put(read_draft(*file, 0, 2 << 20))], mount.via()).await;
+        }
+        assert!(settled().await >= USED);
+        let reads = |mount: &Mount, file, lengths: [u32; 3]| -> Vec<_> {
+            lengths.into_iter().map(|length| mount.put(read_draft(file, 0, length))).collect()
+        };
+        last.send(reads(&to, its, [64 << 10, 7 << 20, 4096]), to.via()).await;
+        let replies = last.replies().await.unwrap();
+        let statuses: Vec<_> = replies.iter().map(Reply::status).collect();
+        let refused = Status::INSUFFICIENT_RESOURCES;
+        assert_eq!(statuses, [Status::SUCCESS, refused, Status::SUCCESS]);
+
+        for (peer, mount, file) in &mut of_ann {
+            peer.send(reads(mount, *file, [7 << 20, 4096, 4096]), mount.via()).await;
+        }
+        let waiting = settled().await;
+        assert!(waiting < USED + (4 << 20), "{waiting} bytes: nothing waits");
+        drop(of_ann);
+        let left = settled().await;
+        assert!(left < READ as usize, "{left} bytes are not free");
+    });
+}

@@ -814,3 +814,11 @@ pub const NEWER_KEYS_LOOK: Duration = Duration::from_millis(100);
 
 /// Time in which nobody waits for newer keys, after they did not come.
 pub const NEWER_KEYS_REST: Duration = Duration::from_secs(10);
+
+/// Time for which a READ in the middle of a compound waits for memory while earlier replies of the
+/// compound have some.
+pub const HELD_REPLY_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes of earlier replies in a compound from which this counts: about as much as a request that waits
+/// has itself.
+pub const HELD_REPLY_BYTES: usize = 8 << 10;

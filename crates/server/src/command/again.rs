@@ -1,14 +1,15 @@
 //! Requests that are carried out again. A deletion that was answered may not have given its space back,
 //! and on network and FUSE file systems not its place in the folder either, until the last descriptor
 //! of the file is closed beside the cores. A request that fails for that reason waits, and is tried once
-//! more: here, for all commands whose row says that a failure has changed nothing ([`Row::repeats`]).
+//! more: here, for all commands whose row says that a failure has changed nothing ([`Row::repeats`]),
+//! unless the handler notes that it has ([`Response::note_change`]).
 
 use std::pin::Pin;
 
 use frevo_wire::Status;
 
 use crate::base::limits::CLOSED_NAMES_PATIENCE;
-use crate::base::pools::closer;
+use crate::base::pools::closer::{self, Closes};
 use crate::command::Row;
 use crate::command::blocking_requests::{self, start_over};
 use crate::command::request::Request;
@@ -37,8 +38,11 @@ pub(super) fn again<'a>(
 ) -> Pin<Box<dyn Future<Output = Outcome> + 'a>> {
     Box::pin(async move {
         let has_closed = match status {
-            Status::DISK_FULL => closer::has_freed().await,
-            _ => closer::has_closed(owner(rq)?, CLOSED_NAMES_PATIENCE).await,
+            Status::DISK_FULL => rq.has_freed().await,
+            _ => {
+                let closed = closer::has_closed(owner(rq)?, Closes::All, CLOSED_NAMES_PATIENCE);
+                rq.cancellation.unless_told(closed).await == Some(true)
+            }
         };
         if !has_closed {
             return Err(status.into());

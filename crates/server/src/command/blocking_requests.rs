@@ -26,6 +26,7 @@ use crate::command::response::Response;
 use crate::command::{self, Handler, OffCore, Row, again};
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
+use crate::objects::data::MemoryWait;
 use crate::objects::open::{Open, OpenTarget};
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::objects::session::Session;
@@ -132,7 +133,9 @@ pub(super) async fn attempt(
         None => Box::pin(run(pool.unwrap_or(&rq.server().blocking_pool), rq, row, out)).await,
     };
     match outcome {
-        Err(Refusal::Status(status)) if repeats && again::may_pass(rq, status) => {
+        Err(Refusal::Status(status))
+            if repeats && !out.has_changed() && again::may_pass(rq, status) =>
+        {
             again::again(rq, row, out, status).await
         }
         outcome => outcome,
@@ -235,6 +238,7 @@ struct Moved {
     encrypted: bool,
     fetched: Option<Buf>,
     room: usize,
+    memory_wait: MemoryWait,
 }
 
 impl Moved {
@@ -250,6 +254,7 @@ impl Moved {
             encrypted: rq.encrypted,
             fetched: rq.fetched.take(),
             room: rq.room,
+            memory_wait: rq.memory_wait,
         }
     }
 
@@ -270,6 +275,7 @@ impl Moved {
             alone: false,
             shown: None,
             room: self.room,
+            memory_wait: self.memory_wait,
             cancellation: Cancellation::default(),
             busy: std::cell::Cell::default(),
         };

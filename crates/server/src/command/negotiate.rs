@@ -19,6 +19,7 @@ use crate::command::response::Response;
 use crate::connection::Connection;
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::{ConnectionInfo, Negotiated};
+use crate::objects::data::MemoryWait;
 use crate::objects::refusal::{Doom, Outcome};
 use crate::objects::settings::{Encryption, Settings, Signing};
 use crate::shares::posix;
@@ -423,6 +424,7 @@ fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
         alone: true,
         shown: None,
         room: usize::MAX,
+        memory_wait: MemoryWait::Dropped,
         cancellation: Cancellation::default(),
         busy: std::cell::Cell::default(),
     };

@@ -103,7 +103,12 @@ async fn read(
     caching: Caching,
     out: &mut Response,
 ) -> Result<Buf, Status> {
-    let payer = Payer { holder: rq.session()?.holder(), backlog: &rq.connection.backlog };
+    let payer = Payer {
+        holder: rq.session()?.holder(),
+        backlog: &rq.connection.backlog,
+        cancellation: &rq.cancellation,
+        wait: rq.memory_wait,
+    };
     let permits = async move || rq.call_permits().await;
     let (offset, length) = (request.offset, request.length);
     let read = data::read(file, offset, length, caching, payer, permits).await?;

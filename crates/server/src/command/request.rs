@@ -1,6 +1,7 @@
 //! One request on its way through a handler: MS-SMB2 3.3.1.13.
 
 use std::cell::Cell;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +15,11 @@ use frevo_wire::Header;
 use frevo_wire::Status;
 
 use crate::base::pools::blocking_pool::CallPermits;
+use crate::base::pools::closer;
 use crate::connection::Connection;
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
-use crate::objects::data;
+use crate::objects::data::{self, MemoryWait};
 use crate::objects::lease::{self, Contender};
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::server::ServerState;
@@ -53,6 +55,8 @@ pub(crate) struct Request<'a> {
     /// Bytes that the body of the response may take, so that the whole
     /// compound's response stays within what was negotiated.
     pub room: usize,
+    /// The way in which it waits for memory.
+    pub memory_wait: MemoryWait,
     /// The cancellation of the request.
     pub cancellation: Cancellation,
     /// Time that its core has worked on it.
@@ -161,6 +165,14 @@ impl Request<'_> {
         // requests need no memory for its state.
         let named = Box::pin(self.cancellation.unless_told(named));
         named.await.ok_or(Status::CANCELLED)?
+    }
+
+    /// Waits for files that are being closed, after a call that found no space. Returns true if the call
+    /// may find some now; false also when the client cancels or has gone.
+    ///
+    /// The future is boxed, so that other requests need no memory for its state.
+    pub(crate) fn has_freed(&self) -> Pin<Box<dyn Future<Output = bool> + '_>> {
+        Box::pin(async { self.cancellation.unless_told(closer::has_freed()).await == Some(true) })
     }
 
     /// Breaks what others cache of a file and `cause` is about to invalidate, and waits where

@@ -72,6 +72,8 @@ pub(crate) struct Response {
     invalidates: Option<u32>,
     /// The charge of the payload's memory, until it is in the send queue.
     built: Option<Built>,
+    /// See [`Self::note_change`].
+    has_changed: bool,
 }
 
 /// Ids that a handler has assigned. The header of the response and related requests use them.
@@ -94,6 +96,17 @@ impl Response {
     /// Returns the writer of the body; offsets count from the header.
     pub(crate) fn writer(&mut self) -> Writer<'_> {
         Writer::from(&mut self.bytes, 0)
+    }
+
+    /// Notes that the handler has changed what a second run would find: a failure from here on is told
+    /// as it is.
+    pub(crate) const fn note_change(&mut self) {
+        self.has_changed = true;
+    }
+
+    /// True if a second run would find a change of the first one.
+    pub(crate) const fn has_changed(&self) -> bool {
+        self.has_changed
     }
 
     /// Removes the body and the payload.

@@ -86,6 +86,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             rename::tell_name(rq, &request, status);
             rename::stopped(open, &request, status)
         })?;
+        // A second run would find the name that this one has made.
+        out.note_change();
     }
     drop(kept);
     if let Ok(file) = open.file() {

@@ -8,7 +8,6 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
 use super::client_memory;
-use crate::base::pools::closer;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::ipc;
@@ -104,7 +103,7 @@ async fn write_file(
     let caching = data::demanded(open, request.flags.contains(WriteFlags::WRITE_UNBUFFERED));
     let permits = async || rq.call_permits().await;
     let mut written = data::write(file, offset, request.data, caching, permits).await;
-    if written == Err(Status::DISK_FULL) && Box::pin(closer::has_freed()).await {
+    if written == Err(Status::DISK_FULL) && rq.has_freed().await {
         rq.still_served()?;
         let permits = async || rq.call_permits().await;
         written = Box::pin(data::write(file, offset, request.data, caching, permits)).await;

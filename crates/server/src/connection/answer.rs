@@ -189,6 +189,7 @@ impl Connection {
             alone: place.alone,
             shown: place.shown,
             room: assembly.room(self),
+            memory_wait: assembly.memory_wait(place.last),
             cancellation: Cancellation::default(),
             busy: Cell::default(),
         };

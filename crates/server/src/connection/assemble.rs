@@ -19,12 +19,13 @@ use smallvec::SmallVec;
 
 use super::Connection;
 use super::receive::Element;
-use crate::base::limits::REPLY_OVERHEAD;
+use crate::base::limits::{HELD_REPLY_BYTES, REPLY_OVERHEAD};
 use crate::command;
 use crate::command::request::Request;
 use crate::command::response::{Payload, Response};
 use crate::objects::activity::Spent;
 use crate::objects::channel::Channel;
+use crate::objects::data::MemoryWait;
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::protection::{Part, ReplyGuard, Signer};
 
@@ -96,8 +97,22 @@ impl Assembly {
     pub(super) fn room(&self, connection: &Connection) -> usize {
         let max = connection.info.negotiated().map_or(65_536, |n| n.terms.max_payload() as usize);
         let max = connection.payload_max(max);
-        let used = self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len);
-        max.saturating_add(REPLY_OVERHEAD).saturating_sub(used + HEADER_LEN)
+        max.saturating_add(REPLY_OVERHEAD).saturating_sub(self.held() + HEADER_LEN)
+    }
+
+    /// The way in which the next request waits for memory. What is here is sent before the last one of a
+    /// compound waits.
+    pub(super) fn memory_wait(&self, is_last: bool) -> MemoryWait {
+        match self.held() {
+            _ if is_last => MemoryWait::Dropped,
+            HELD_REPLY_BYTES.. => MemoryWait::Briefly,
+            _ => MemoryWait::Told,
+        }
+    }
+
+    /// Bytes of the responses that are here.
+    fn held(&self) -> usize {
+        self.bytes.len() + self.payload.as_ref().map_or(0, Payload::len)
     }
 
     /// The channel whose key sealed the request.

@@ -138,15 +138,8 @@ fn run_to_end(
         let end = event_loop.run().await;
         connection.log_end(&end);
         drop(winds_up);
-        let EventLoop { mut in_flight, stream, .. } = event_loop;
-        while in_flight.next().await.is_some() {}
-        if connection.is_elsewhere() {
-            Box::pin(connection.settle_elsewhere()).await;
-        }
-        if end.is_ok() {
-            // The connection ends in an orderly way, so the client still gets the queued responses.
-            let _ = connection.outgoing.queue().flush(stream).await;
-        }
+        // The future is boxed, because an idle connection would keep the memory of its state.
+        Box::pin(event_loop.finish(end.is_ok())).await;
         Ok(())
     }
 }
@@ -229,6 +222,40 @@ impl EventLoop<'_> {
                 // This branch is last, because the branches above may post work for the device.
                 () = rung(stream) => {}
             }
+        }
+    }
+
+    /// Carries out what is under way when the connection has ended. After an orderly end the client still
+    /// gets the responses; else they are dropped first, because a request may wait for their memory.
+    async fn finish(&mut self, is_orderly: bool) {
+        let connection = self.connection;
+        let replies = &connection.outgoing.replies;
+        if !is_orderly {
+            replies.abandon();
+        }
+        loop {
+            connection.settle();
+            connection.tally(self.reader.held_bytes(), self.in_flight.len());
+            let are_unsent = !replies.queue().is_empty();
+            tokio::select! {
+                biased;
+                ended = self.in_flight.next() => {
+                    if ended.is_none() {
+                        break;
+                    }
+                }
+                _ = poll_fn(|cx| replies.poll_leaving(cx)), if replies.are_elsewhere() => {}
+                // The queue is empty after a failure too.
+                _ = replies.queue().flush(self.stream), if are_unsent => {}
+                // The loop counts again, because less is unsent.
+                () = sleep(MEMORY_LOOK), if are_unsent => {}
+            }
+        }
+        if connection.is_elsewhere() {
+            connection.settle_elsewhere().await;
+        }
+        if is_orderly {
+            let _ = replies.queue().flush(self.stream).await;
         }
     }
 

@@ -12,10 +12,12 @@ use frevo_store::vfs::VfsResult;
 use frevo_store::{Fault, Node};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateOptions;
+use tokio::time::timeout;
 
 use crate::base::host;
-use crate::base::limits::LONG_REPLY_BYTES;
+use crate::base::limits::{HELD_REPLY_PATIENCE, LONG_REPLY_BYTES};
 use crate::base::pools::blocking_pool::CallPermits;
+use crate::objects::cancellation::Cancellation;
 use crate::objects::ledger::{Backlog, Built, Holder};
 use crate::objects::open::{FileOpen, Open};
 use crate::shares::impersonation;
@@ -56,23 +58,61 @@ pub(crate) struct Read {
     pub(crate) built: Option<Built>,
 }
 
-/// The account and the connection that are charged for the memory of a reply.
+/// The way in which a request waits for the memory of its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemoryWait {
+    /// It waits until there is memory, or until it is dropped.
+    Dropped,
+    /// It waits until there is memory, or its client has gone: in the middle of a compound no request is
+    /// dropped.
+    Told,
+    /// It waits for [`HELD_REPLY_PATIENCE`] at most: earlier replies of its compound have memory until
+    /// the compound ends, and many such compounds would wait for the memory that they have together.
+    Briefly,
+}
+
+/// The account and the connection that are charged for the memory of a reply, and the way in which the
+/// reply waits for it.
 #[derive(Clone, Copy)]
 pub(crate) struct Payer<'a> {
     /// The account.
     pub(crate) holder: &'a Arc<Holder>,
     /// The memory of the connection.
     pub(crate) backlog: &'a Arc<Backlog>,
+    /// The cancellation of the request.
+    pub(crate) cancellation: &'a Cancellation,
+    /// The way in which the request waits.
+    pub(crate) wait: MemoryWait,
 }
 
 impl Payer<'_> {
     /// Waits for memory for a reply of `bytes`.
-    async fn build(&self, bytes: usize) -> Built {
-        self.holder.build(self.backlog, bytes).await
+    ///
+    /// # Errors
+    /// CANCELLED when the client has gone, INSUFFICIENT_RESOURCES where the request may not wait any
+    /// longer.
+    async fn build(&self, bytes: usize) -> Result<Built, Status> {
+        if let Some(built) = self.holder.try_build(self.backlog, bytes) {
+            return Ok(built);
+        }
+        // The future is boxed, so that requests that do not wait need no memory for its state.
+        Box::pin(self.await_memory(bytes)).await
+    }
+
+    async fn await_memory(&self, bytes: usize) -> Result<Built, Status> {
+        let memory = self.holder.build(self.backlog, bytes);
+        let built = match self.wait {
+            MemoryWait::Dropped => Some(Ok(memory.await)),
+            MemoryWait::Told => self.cancellation.unless_told(memory).await.map(Ok),
+            MemoryWait::Briefly => {
+                self.cancellation.unless_told(timeout(HELD_REPLY_PATIENCE, memory)).await
+            }
+        };
+        built.ok_or(Status::CANCELLED)?.map_err(|_| Status::INSUFFICIENT_RESOURCES)
     }
 }
 
-/// Reads up to `length` bytes for `holder` into a buffer that has room for the headers in
+/// Reads up to `length` bytes for `payer` into a buffer that has room for the headers in
 /// front; fewer bytes mean the end of the file. Waits for memory if the holder has much. Data that is
 /// not read on a core waits for `permits`.
 pub(crate) async fn read(
@@ -85,7 +125,8 @@ pub(crate) async fn read(
 ) -> Result<Read, Status> {
     let length = length as usize;
     // The protection of a long reply waits for a turn, so that it is charged also without a disk.
-    let mut built = if length >= LONG_REPLY_BYTES { Some(payer.build(length).await) } else { None };
+    let mut built =
+        if length >= LONG_REPLY_BYTES { Some(payer.build(length).await?) } else { None };
     let mut buf = Buf::with_headroom(HEADROOM, length);
     if let Some(io) = road(file, caching) {
         let is_done = io.try_read(offset, &mut buf, length).map_err(|error| status(&error))?;
@@ -98,7 +139,7 @@ pub(crate) async fn read(
         if built.is_none() {
             // Others wait for memory already: this request waits without any.
             drop(buf);
-            built = Some(payer.build(length).await);
+            built = Some(payer.build(length).await?);
             buf = Buf::with_headroom(HEADROOM, length);
         }
         let (at, left) = (offset.saturating_add(buf.len() as u64), length - buf.len());

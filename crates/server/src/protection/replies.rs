@@ -274,6 +274,13 @@ impl Replies {
             || self.queue.queued_frames() + leaving.len() >= SEND_QUEUE_FRAMES_MAX
     }
 
+    /// Drops all replies and takes no further ones: nobody will receive them.
+    pub(crate) fn abandon(&self) {
+        self.queue.abandon();
+        drop(self.together.take());
+        drop(self.leaving.take());
+    }
+
     /// Bytes that wait to be sent, prefixes included.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.queue.queued_bytes() + self.leaving.borrow().sizes().wire

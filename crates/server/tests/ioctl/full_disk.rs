@@ -23,7 +23,7 @@ use frevo_wire::fscc::FsInfoClass;
 use frevo_wire::fscc::fsctl::ZeroData;
 
 use super::calls::*;
-use crate::client::files::{close_draft, delete_draft};
+use crate::client::files::{close_draft, delete_draft, rename_draft};
 use crate::client::world::{Users, in_own_world, over, serving};
 use crate::client::*;
 
@@ -145,6 +145,24 @@ fn space_of_deleted_files_is_waited_for_by_whatever_takes_space() {
         let more = set_draft(FileInfoClass::ALLOCATION, copied, &size);
         peer.on(&mount, more).await.expect(Status::DISK_FULL);
         disk.0.faults().set_capacity(AMPLE);
+    });
+}
+
+/// Tests that a link which was made is not made once more where it could not be put on stable storage.
+#[test]
+fn a_request_that_has_changed_something_is_not_repeated() {
+    let (disk, vfs) = Disk::new();
+    over(&vfs, async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let want = Want::file("f").options(CreateOptions::WRITE_THROUGH);
+        let file = peer.open_file(&mount, &want).await;
+        disk.fails_once(Operation::Sync);
+        let link = rename_draft(FileInfoClass::LINK, file, "g", false);
+        let status = peer.on(&mount, link).await.status();
+        assert_ne!(status, Status::OBJECT_NAME_COLLISION);
+        assert_eq!(status, Status::DISK_FULL);
+        assert!(disk.0.stat(&Name::from_stored("g".into())).is_ok());
+        tokio::time::sleep(3 * CLOSE).await;
     });
 }
 

@@ -34,26 +34,36 @@ pub(crate) fn waiting(owner: usize) -> usize {
     CLOSER.lanes.lock().of_owners.get(&owner).map_or(0, |lane| lane.jobs.len())
 }
 
+/// Closes of an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closes {
+    /// Those that the closer carries out.
+    OfCloser,
+    /// Those on threads of others too.
+    All,
+}
+
 /// Waits until what waits now has been closed, if anything does, after a call that found no space.
 /// Returns true if the call may find some now: a deletion that was answered has given its space back.
+/// Closes on threads of others do not count: their file system may hang, and has space of its own.
 pub(crate) async fn has_freed() -> bool {
     CLOSER.has_freed().await
 }
 
 /// Waits until what `owner` has closed so far is closed, for `patience` at most. Returns true if
 /// something was to be closed.
-pub(crate) async fn has_closed(owner: usize, patience: Duration) -> bool {
-    CLOSER.has_closed(owner, patience).await
+pub(crate) async fn has_closed(owner: usize, closes: Closes, patience: Duration) -> bool {
+    CLOSER.has_closed(owner, closes, patience).await
 }
 
-/// Like [`has_closed`], on a thread that may block.
+/// Like [`has_closed`] of all closes, on a thread that may block.
 pub(crate) fn has_closed_blocking(owner: usize, patience: Duration) -> bool {
     CLOSER.has_closed_blocking(owner, patience)
 }
 
 /// Notes a close of `owner` on a thread of others, until the result is dropped.
 pub(crate) fn note(owner: usize) -> Noted {
-    Noted { number: CLOSER.lanes.lock().number(owner), owner }
+    Noted { number: CLOSER.lanes.lock().note(owner), owner }
 }
 
 /// A close that others carry out.
@@ -77,7 +87,7 @@ struct Closer {
 struct Lanes {
     /// The number of the next close.
     next: u64,
-    /// The closes that have not ended. Those of different owners end in any order.
+    /// The closer's own closes that have not ended. Those of different owners end in any order.
     outstanding: BTreeSet<u64>,
     of_owners: HashMap<usize, Lane>,
     /// Owners whose next close may begin, in the order of their turns.
@@ -100,8 +110,10 @@ struct Taken {
 #[derive(Default)]
 struct Lane {
     jobs: VecDeque<Numbered>,
-    /// The closes that have not ended, also those on threads of others.
+    /// The closer's own that have not ended.
     outstanding: BTreeSet<u64>,
+    /// Those on threads of others that have not ended.
+    noted: BTreeSet<u64>,
     /// One of them has begun, or waits for its turn.
     is_under_way: bool,
 }
@@ -112,13 +124,13 @@ impl Closer {
         Self { lanes: Mutex::default(), threads: Arc::new(threads) }
     }
 
-    async fn has_closed(&self, owner: usize, patience: Duration) -> bool {
+    async fn has_closed(&self, owner: usize, closes: Closes, patience: Duration) -> bool {
         let given = self.lanes.lock().next;
-        if self.lanes.lock().are_closed(owner, given) {
+        if self.lanes.lock().are_closed(owner, closes, given) {
             return false;
         }
         let until = Instant::now() + patience;
-        while !self.lanes.lock().are_closed(owner, given) && Instant::now() < until {
+        while !self.lanes.lock().are_closed(owner, closes, given) && Instant::now() < until {
             sleep(SPACE_PAUSE).await;
         }
         true
@@ -126,11 +138,11 @@ impl Closer {
 
     fn has_closed_blocking(&self, owner: usize, patience: Duration) -> bool {
         let given = self.lanes.lock().next;
-        if self.lanes.lock().are_closed(owner, given) {
+        if self.lanes.lock().are_closed(owner, Closes::All, given) {
             return false;
         }
         let until = Instant::now() + patience;
-        while !self.lanes.lock().are_closed(owner, given) && Instant::now() < until {
+        while !self.lanes.lock().are_closed(owner, Closes::All, given) && Instant::now() < until {
             std::thread::sleep(SPACE_PAUSE);
         }
         true
@@ -182,12 +194,24 @@ impl Closer {
 }
 
 impl Lanes {
-    /// Numbers a close that begins or waits.
+    /// Numbers a close that waits for its turn.
     fn number(&mut self, owner: usize) -> u64 {
-        let number = self.next;
-        self.next = number.wrapping_add(1);
+        let number = self.next_number();
         self.outstanding.insert(number);
         self.of_owners.entry(owner).or_default().outstanding.insert(number);
+        number
+    }
+
+    /// Numbers a close on a thread of others.
+    fn note(&mut self, owner: usize) -> u64 {
+        let number = self.next_number();
+        self.of_owners.entry(owner).or_default().noted.insert(number);
+        number
+    }
+
+    const fn next_number(&mut self) -> u64 {
+        let number = self.next;
+        self.next = number.wrapping_add(1);
         number
     }
 
@@ -196,16 +220,19 @@ impl Lanes {
         self.outstanding.remove(&number);
         if let Some(lane) = self.of_owners.get_mut(&owner) {
             lane.outstanding.remove(&number);
-            if lane.outstanding.is_empty() && !lane.is_under_way {
+            lane.noted.remove(&number);
+            if lane.outstanding.is_empty() && lane.noted.is_empty() && !lane.is_under_way {
                 self.of_owners.remove(&owner);
             }
         }
     }
 
     /// True if the closes of `owner` before the number `given` have ended.
-    fn are_closed(&self, owner: usize, given: u64) -> bool {
-        let first = self.of_owners.get(&owner).and_then(|lane| lane.outstanding.first());
-        first.is_none_or(|first| *first >= given)
+    fn are_closed(&self, owner: usize, closes: Closes, given: u64) -> bool {
+        let Some(lane) = self.of_owners.get(&owner) else { return true };
+        let have_ended =
+            |numbers: &BTreeSet<u64>| numbers.first().is_none_or(|first| *first >= given);
+        have_ended(&lane.outstanding) && (closes == Closes::OfCloser || have_ended(&lane.noted))
     }
 
     /// Takes the first close of the owner whose turn it is.
@@ -287,16 +314,19 @@ mod tests {
         let patience = Duration::from_secs(2);
         let (own, other) = (usize::MAX - 1, usize::MAX - 2);
         let of_other = note(other);
-        assert!(!has_closed(own, patience).await, "nothing of its own");
+        assert!(!has_closed(own, Closes::All, patience).await, "nothing of its own");
         let noted = note(own);
-        let waiting = tokio::spawn(has_closed(own, patience));
+        let waiting = tokio::spawn(has_closed(own, Closes::All, patience));
         sleep(Duration::from_secs(1)).await;
         assert!(!waiting.is_finished());
         drop(noted);
         assert!(waiting.await.unwrap());
         let hangs = note(own);
         let began = Instant::now();
-        assert!(has_closed(own, patience).await);
+        // A query of another file system does not wait for it, and a call without space does not either.
+        assert!(!has_closed(own, Closes::OfCloser, patience).await);
+        assert!(!CLOSER.lanes.lock().outstanding.contains(&hangs.number));
+        assert!(has_closed(own, Closes::All, patience).await);
         assert!(began.elapsed() < patience + 2 * SPACE_PAUSE, "{:?}", began.elapsed());
         drop((hangs, of_other));
         let lanes = CLOSER.lanes.lock();

@@ -20,7 +20,6 @@ use rustix::io::Errno;
 use super::call::{Answer, Call, output};
 use super::copyfile;
 use crate::base::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
-use crate::base::pools::closer;
 use crate::objects::data;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::stable;
@@ -238,7 +237,7 @@ async fn copy(
     target: &FileOpen,
 ) -> Result<Progress, Status> {
     let progress = attempt(call, job.clone(), source, target).await?;
-    if progress.failure != Some(Status::DISK_FULL) || !Box::pin(closer::has_freed()).await {
+    if progress.failure != Some(Status::DISK_FULL) || !call.rq.has_freed().await {
         return Ok(progress);
     }
     call.rq.still_served()?;

@@ -13,7 +13,6 @@ use frevo_wire::command::ioctl::copychunk::Chunk;
 use super::call::Call;
 use super::copychunk::{Copied, copy_counted};
 use crate::base::limits::{COPY_CHUNK_BYTES, COPY_CHUNKS};
-use crate::base::pools::closer;
 use crate::objects::open::{FileOpen, Open};
 
 /// Copies `source` over `target`. Tells the bytes of its data, also of a copy that failed later.
@@ -53,7 +52,7 @@ pub(super) async fn copy(
         }
     }
     let mut finished = finish(call, source, target, size).await;
-    if finished == Err(Status::DISK_FULL) && Box::pin(closer::has_freed()).await {
+    if finished == Err(Status::DISK_FULL) && call.rq.has_freed().await {
         call.rq.still_served()?;
         finished = Box::pin(finish(call, source, target, size)).await;
     }

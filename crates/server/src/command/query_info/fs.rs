@@ -15,7 +15,7 @@ use frevo_wire::fscc::volume::{
 
 use super::{Output, quota};
 use crate::base::limits::FREE_SPACE_PATIENCE;
-use crate::base::pools::closer;
+use crate::base::pools::closer::{self, Closes};
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::shares::impersonation;
 use crate::shares::posix;
@@ -70,7 +70,9 @@ impl Settled {
 /// Waits for the deleted files of the account that are being closed, so that it sees their space, and
 /// counts backups.
 async fn settle(open: &Open) -> Settled {
-    closer::has_closed(open.closing_owner(), FREE_SPACE_PATIENCE).await;
+    // A file system that hangs in a close of the account holds up no query of another one.
+    let closes = if open.tree().share.pool().is_some() { Closes::All } else { Closes::OfCloser };
+    closer::has_closed(open.closing_owner(), closes, FREE_SPACE_PATIENCE).await;
     count_backups(open).await;
     Settled(())
 }
