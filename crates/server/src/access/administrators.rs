@@ -231,9 +231,11 @@ mod tests {
         JoinedDomain { name: name.to_owned(), dns_name: String::new(), sid: sid(DOMAIN) }
     }
 
+    /// A token whose primary group is the first of `groups`.
     fn token(user: &str, groups: &[&str]) -> Token {
+        let primary = sid(groups.first().unwrap_or(&"S-1-5-21-1-2-3-513"));
         let groups = groups.iter().map(|text| sid(text)).chain(Token::WELL_KNOWN);
-        Token::new(sid(user), sid("S-1-5-21-1-2-3-513"), groups, Privileges::EMPTY)
+        Token::new(sid(user), primary, groups, Privileges::EMPTY)
     }
 
     fn domains() -> DomainSids {
