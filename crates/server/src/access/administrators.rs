@@ -231,9 +231,10 @@ mod tests {
         JoinedDomain { name: name.to_owned(), dns_name: String::new(), sid: sid(DOMAIN) }
     }
 
-    /// A token whose primary group is the first of `groups`.
+    /// A token whose primary group is the first of `groups` that is of a domain.
     fn token(user: &str, groups: &[&str]) -> Token {
-        let primary = sid(groups.first().unwrap_or(&"S-1-5-21-1-2-3-513"));
+        let of_domain = groups.iter().find(|group| group.starts_with("S-1-5-21-"));
+        let primary = sid(of_domain.unwrap_or(&"S-1-5-21-1-2-3-513"));
         let groups = groups.iter().map(|text| sid(text)).chain(Token::WELL_KNOWN);
         Token::new(sid(user), primary, groups, Privileges::EMPTY)
     }
