@@ -133,7 +133,10 @@ def sessions(scene, say):
                         break
                     granted += 1
                     link.key = None
-            except (OSError, raw.Refused):
+            except raw.Refused as answer:
+                # A logon counts from its first request on.
+                refused = answer.status
+            except OSError:
                 break
         say(f"{granted} sessions granted, then {f'{refused:#x}' if refused else 'nothing'}")
         siege.newcomers_served(say)
