@@ -86,9 +86,11 @@ struct Looks {
     /// Bytes that pools of buffers have freed since memory was given back. Nobody used them: they were
     /// not in `most` when they were freed.
     released: usize,
-    /// The bytes of the process when memory was last given back, and those that were in use then. None
-    /// before the first look.
+    /// The bytes of the process when memory was last given back while it was quiet, and those that were
+    /// in use then. None before the first look.
     after: Option<(usize, usize)>,
+    /// True if the process did little before the last look.
+    is_quiet: bool,
     /// The most processor time of one look since then.
     busiest: Duration,
     /// The number of looks since then.
@@ -106,8 +108,8 @@ impl Looks {
         let is_rest = self.left > 0 && (used < self.last || self.left == GIVE_BACK_LOOKS);
         self.left = if is_much { GIVE_BACK_LOOKS } else { self.left.saturating_sub(1) };
         self.last = used;
-        let is_due =
-            is_much || is_rest || self.released >= GIVE_BACK_BYTES || self.is_swollen(seen);
+        let is_swollen = self.is_swollen(seen);
+        let is_due = is_much || is_rest || self.released >= GIVE_BACK_BYTES || is_swollen;
         if is_due {
             self.most = used;
             self.released = 0;
@@ -124,14 +126,17 @@ impl Looks {
         self.busiest = self.busiest.max(seen.work);
         let (resident_after, used_after) = *self.after.get_or_insert((resident, seen.used));
         let expected = resident_after.saturating_add(seen.used).saturating_sub(used_after);
-        let is_quiet = seen.work.saturating_mul(GIVE_BACK_QUIET_PART) <= self.busiest;
+        self.is_quiet = seen.work.saturating_mul(GIVE_BACK_QUIET_PART) <= self.busiest;
         resident.saturating_sub(expected) >= GIVE_BACK_BYTES
-            && (is_quiet || self.since >= GIVE_BACK_LOOKS_BUSY)
+            && (self.is_quiet || self.since >= GIVE_BACK_LOOKS_BUSY)
     }
 
-    /// Notes the bytes of the process after memory was given back.
+    /// Notes the bytes of the process after memory was given back. Those under load say nothing of what
+    /// stays when it is over: requests still have some of them.
     fn given_back(&mut self, resident: Option<usize>) {
-        self.after = resident.map(|resident| (resident, self.last));
+        if self.is_quiet {
+            self.after = resident.map(|resident| (resident, self.last));
+        }
         (self.busiest, self.since) = (Duration::ZERO, 0);
     }
 }
@@ -207,5 +212,11 @@ mod tests {
         assert_eq!(looks_until_due(&mut looks), GIVE_BACK_LOOKS_BUSY - 1);
         looks.given_back(Some(10 * MUCH));
         assert_eq!(looks_until_due(&mut looks), GIVE_BACK_LOOKS_BUSY);
+        // It did not help, and the memory is free when the load is over.
+        looks.given_back(Some(20 * MUCH));
+        assert!(!looks.is_due(with_process(0, 20 * MUCH, 900)));
+        assert!(looks.is_due(with_process(0, 20 * MUCH, 0)), "the load is over");
+        looks.given_back(Some(15 * MUCH));
+        assert!(!looks.is_due(with_process(0, 15 * MUCH, 0)), "once");
     }
 }
