@@ -65,7 +65,8 @@ pub(crate) fn read_bytes_in(
 ) -> Result<Option<Zeroizing<Vec<u8>>>, Failure> {
     let server = match std::fs::metadata(folder) {
         Ok(metadata) if rustix::process::geteuid().is_root() => Some(metadata.uid()),
-        // Without a directory there is no file below it, which the caller learns.
+        // If the directory does not exist, reading the file below fails, and the caller gets that
+        // error.
         _ => None,
     };
     read_bytes_of(path, server)
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn root_reads_files_of_the_servers_user() {
         if !rustix::process::geteuid().is_root() {
-            // Nobody else can give files to another user.
+            // Only root can give files to another user, so the test ends for other users.
             return;
         }
         let folder = tempfile::tempdir().unwrap();

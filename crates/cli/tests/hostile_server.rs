@@ -429,7 +429,7 @@ fn df_of_a_server_that_tells_no_size() {
         told.fails(1, &[sentence]);
         assert!(told.err.contains(&url) && !told.err.contains("STATUS"), "{told:?}");
     }
-    // Another refusal is told as it is.
+    // A refusal with another status is reported to the user.
     let script = |asked: &Asked<'_>| match asked.header.command {
         Command::QUERY_INFO => Act::Refused(Status::ACCESS_DENIED),
         _ => Act::Honest,

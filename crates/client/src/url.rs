@@ -186,7 +186,8 @@ mod tests {
         let found = url("smb://[2001:db8::1]:99/s");
         assert_eq!((&*found.server.host, found.server.port), ("2001:db8::1", Some(99)));
         assert_eq!(found.to_string(), "smb://[2001:db8::1]:99/s");
-        // A port that is named is meant, whatever the transport: TCP's is another one than QUIC's.
+        // A port in the URL is used for every transport. Without one, each transport has a port of
+        // its own.
         let (named, usual) = (url("smb://box:445/s").server, url("smb://box/s").server);
         assert_eq!((named.port, named.tcp_port()), (Some(445), 445));
         assert_eq!((usual.port, usual.tcp_port()), (None, 445));

@@ -151,7 +151,7 @@ fn the_tag_is_asked_for_where_there_is_one_and_may_be_unknown() {
             assert_eq!(found.file_type(), expected, "{answer:?}");
         }
     }
-    // Another refusal is no lack of the class.
+    // A refusal with another status does not mean that the server lacks the class.
     let script = |asked: &Asked<'_>| match (asked.header.command, asked.message.get(67)) {
         (Command::QUERY_INFO, Some(18)) => answered(all(REPARSE_POINT, 1)),
         (Command::QUERY_INFO, _) => Act::Refused(Status::ACCESS_DENIED),

@@ -148,7 +148,8 @@ impl RecordQueue {
         if value > RECORD_BYTES {
             return Err(Full::Record);
         }
-        // A key has the names of cluster and share, and the id.
+        // The constant is the largest size of a key, which contains the names of cluster and share
+        // and the id.
         let bytes = value.saturating_add(1_200);
         let total = self.waiting_bytes.saturating_add(bytes);
         if self.waiting.len() >= RECORDS_WAITING || total > RECORD_BYTES_WAITING {
@@ -348,7 +349,7 @@ impl Load {
         }
         match values.last() {
             Some(last) if *more => {
-                // Answers whose keys do not grow would never end.
+                // If the keys of an answer do not increase, the load would never end.
                 if last.key <= self.after {
                     let why = String::from("the keys of an answer are not in order");
                     return (LoadPart::Failed(why), Loading::End);

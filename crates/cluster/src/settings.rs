@@ -173,7 +173,7 @@ mod tests {
             let stopped = served + STOP_TIME.as_secs_f64();
             let ended = timing.ttl().as_secs_f64() / 1.01;
             assert!(stopped <= ended, "{seconds}: {stopped} {ended}");
-            // A new owner that only waits has a fast clock.
+            // A new owner without a fence waits long enough even with a fast clock.
             assert!(timing.wait().as_secs_f64() / 1.01 > stopped);
         }
     }

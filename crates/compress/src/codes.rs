@@ -32,7 +32,7 @@ pub(crate) fn lengths_of(counts: &[u32; SYMBOLS]) -> Lengths {
         if lengths.iter().all(|length| u32::from(*length) <= BITS_MAX) {
             return lengths;
         }
-        // Counts that lie closer together give codes whose lengths lie closer together.
+        // If the counts differ less, the lengths of the codes differ less, too.
         counts.iter_mut().for_each(|count| *count = count.div_ceil(2));
     }
 }

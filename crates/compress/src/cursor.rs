@@ -118,7 +118,7 @@ impl<'a> Expanded<'a> {
             8..16 => self.by_chunks::<8>(from, end),
             _ => self.by_pattern(from, distance, end),
         };
-        // The rest lies near the end of the output.
+        // The rest is close to the end of the output, so it is copied in steps of the distance.
         let mut to = to;
         while to < end {
             let from = to.saturating_sub(distance);

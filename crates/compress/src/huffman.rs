@@ -169,8 +169,8 @@ impl Expander {
             if output.is_full() {
                 is_ended = match output.at() < end {
                     true => self.is_at_end(&mut bits)?,
-                    // Nothing is read of a block after its last byte. The symbol for the end may follow,
-                    // here or in a block of its own.
+                    // A block may end with its last byte, or with a symbol for the end, which may
+                    // also be in another block.
                     false => bits.input.left() < TABLE,
                 };
             }

@@ -154,7 +154,8 @@ pub fn expand(input: &[u8], output: &mut [u8]) -> Result<(), Malformed> {
         let mut flags = input.u32()?;
         let mut left = 32u32;
         loop {
-            // Literals up to the next match, which may be none: to ask would cost more than it saves.
+            // The literals before the next match are copied together. There may be none, but
+            // testing for that would cost more than it saves.
             let literals = flags.leading_zeros().min(left);
             output.copy_few(&mut input, literals as usize)?;
             left = left.wrapping_sub(literals);
@@ -194,7 +195,8 @@ fn long_length(input: &mut Input<'_>, half: &mut Option<u8>) -> Result<usize, Ma
                     0 => input.u32()?,
                     length => u32::from(length),
                 };
-                // The four bits and the byte hold what is shorter.
+                // Shorter lengths must be in the four bits or in the byte, so the long form is
+                // refused for them.
                 (length >= 15 + 7).then_some(length as usize).ok_or(Malformed)?
             }
             byte => usize::from(byte).saturating_add(15 + 7),

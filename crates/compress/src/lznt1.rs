@@ -167,7 +167,7 @@ pub fn expand(input: &[u8], output: &mut [u8]) -> Result<(), Malformed> {
             return Err(Malformed);
         }
     }
-    // A header of zero may mark the end, where there was room for it.
+    // If bytes are left, a header of zero marks the end.
     match input.left() {
         0 => Ok(()),
         _ if input.u16()? == 0 => Ok(()),

@@ -47,7 +47,7 @@ fn round_trip(input: &[u8]) {
         let mut output = vec![0x5A; input.len()];
         assert_eq!((codec.expand)(&compressed, &mut output), Ok(()), "{}", codec.name);
         assert!(output == input, "{}", codec.name);
-        // Fewer bytes do not expand, nor to fewer or more.
+        // A shortened input is refused, and so is an output buffer of another size.
         if !input.is_empty() {
             let half = &compressed[..compressed.len() / 2];
             assert!((codec.expand)(half, &mut output).is_err(), "{}", codec.name);
@@ -163,7 +163,7 @@ fn codes_stay_within_their_bits() {
     let mut input = Vec::new();
     let (mut one, mut other) = (1usize, 1usize);
     for byte in 0..22u8 {
-        // Bytes before each of them keep the same byte from being a match.
+        // Other bytes stand before each one, so that equal bytes do not form a match.
         input.extend(
             (0..one).flat_map(|at| [byte, 128 | (at * 37 % 101) as u8, (at * 11 % 89) as u8]),
         );

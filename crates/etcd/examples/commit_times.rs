@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
     }
     drop(end);
-    // The receiver's fault is the end that was wanted.
+    // The thread ends with an error because the sender is dropped, which is intended.
     let _ = thread.join();
     Ok(())
 }

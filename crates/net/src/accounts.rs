@@ -42,7 +42,8 @@ pub(crate) fn work_for(account: Option<OfThread>) -> Working {
 
 impl Drop for Working {
     fn drop(&mut self) {
-        // While the thread ends, `CURRENT` may be dropped already.
+        // When a thread ends, `CURRENT` may be dropped before this value. Then there is nothing to
+        // reset.
         let _ = CURRENT.try_with(|current| current.set(self.0.take()));
     }
 }

@@ -235,7 +235,8 @@ impl CoreHandle {
     {
         let load = Load::added(&self.tasks);
         let job: Job = Box::new(move || {
-            // The box is freed when `make` has been called: the task lives on without its captures.
+            // `make` is in a box that is freed by the call, so that the task does not keep its
+            // captures.
             let make = Box::new(make);
             Box::pin(async move {
                 let _load = load;

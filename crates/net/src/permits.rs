@@ -128,7 +128,7 @@ impl Permits {
         };
         match waits.await {
             Ok(permit) => permit,
-            // Nobody drops a sender whose receiver is there.
+            // The sender is never dropped while its receiver exists.
             Err(_) => std::future::pending().await,
         }
     }
@@ -180,7 +180,7 @@ impl State {
         }
         let held = self.entries.get(&key).map_or(0, |entry| entry.held);
         let waits = self.entries.get(&key).is_some_and(|entry| !entry.waiting.is_empty());
-        // Those in line found no permit that they may have, so that a free one is for others.
+        // The calls in line may not have the free permits, so a free permit may go to this call.
         if self.free == 0 || waits || (held >= part && self.is_shared()) {
             return false;
         }

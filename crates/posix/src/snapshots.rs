@@ -125,7 +125,8 @@ impl OpenSnapshots {
         dropped.extend(self.kept.remove(goes));
         let freed = dropped.last().filter(|kept| kept.place.is_of(places));
         match freed {
-            // The place of its own that has just been freed; it is given back with `dropped`.
+            // The account takes the place that it has just freed. The place is given back when
+            // `dropped` is dropped.
             Some(_) => Some(places.retake(Observed::Snapshot)),
             None => take(&self.kept),
         }

@@ -152,7 +152,7 @@ fn r3_large_reads_of_one_account_leave_memory_to_others() {
         // A buffer has room for headers too.
         assert!(held <= LIMIT - LIMIT / 4 + (64 << 10), "{held} bytes for one account");
         assert!(held > LIMIT / 2, "{held} bytes: it waits too early");
-        // It is another account's memory that is left.
+        // The rest of the memory is for other accounts.
         for _ in 0..3 {
             assert_eq!(bob.read(&mount, file, 0, 8 << 20).await.len(), 8 << 20);
         }

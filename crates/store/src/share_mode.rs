@@ -184,7 +184,7 @@ mod tests {
             new in (any::<u32>(), any::<[bool; 3]>()),
             except in any::<prop::sample::Index>(),
         ) {
-            // Few bits, so that many claims do not touch data at all.
+            // Only a few bits are used, so that many claims include no access to data.
             let of = |access: u32, s: [bool; 3]| claim(access & 0x1_0083, s[0], s[1], s[2]);
             let mut counts = Claims::NONE;
             all.iter().for_each(|(access, s, _)| counts.add(of(*access, *s)));

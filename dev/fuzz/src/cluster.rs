@@ -30,7 +30,7 @@ fn key_of(layout: &Layout, tail: &[u8]) -> Vec<u8> {
     if let Some(read) = layout.parse_control(&key) {
         assert_eq!(layout.control(&read), key);
     }
-    // Another cluster's key, or no key of Frevo's.
+    // The key belongs to another cluster, or is not one of Frevo's keys.
     assert!(layout.parse_control(tail).is_none() || tail.starts_with(&layout.control_prefix()));
     key
 }

@@ -101,7 +101,8 @@ impl Home {
         let next = NextKeytab::begin(member, &self.state_dir)?;
         let calls = self.calls(member, next.path());
         calls.write_smb_conf()?;
-        // The change may have ended except for the keytab, or with the controller alone.
+        // `net` may have ended before it wrote the keytab, or after only the controller had the
+        // password.
         let kept = calls.net_keytab();
         if kept.is_err() || self.is_accepted(member, next.path())? != Some(true) {
             calls.finish_change_of_net()?;

@@ -196,7 +196,8 @@ const NUMBERS: u32 = 1_000_000;
 /// The ranges of numbers for winbind, which lets nobody log on without them: those of the only
 /// `[[idmap]]` for the domain, and others that no section has.
 fn id_ranges(domain: &str, idmaps: &[IdmapSection]) -> String {
-    // The first two whole millions that no section has; those below belong to users of hosts.
+    // The block is the first two million numbers, from a multiple of a million on, that no section
+    // has. The first million is for users of hosts.
     let block =
         |block: u32| Numbers { first: block * NUMBERS, last: block * NUMBERS + NUMBERS - 1 };
     let is_free = |numbers: Numbers| {

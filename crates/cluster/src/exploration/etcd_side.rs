@@ -63,7 +63,8 @@ impl World {
         let stamp = self.stamp(request);
         let before = self.etcd.revision();
         let answer = self.etcd.call(request);
-        // A transaction that etcd refuses because it takes the last space has happened.
+        // etcd carries out the transaction that uses up its space, and still answers with a
+        // refusal.
         let has_happened = self.etcd.revision() > before;
         if let Some(stamp) = stamp.filter(|_| has_happened) {
             self.judge_records(&stamp);
@@ -93,7 +94,8 @@ impl World {
     /// The share, the stamp and the owner of a transaction with records, as they are before it.
     pub(super) fn stamp(&self, request: &Request) -> Option<Stamp> {
         let Request::Txn(txn) = request else { return None };
-        // The transaction that takes a share makes the number zero.
+        // The transaction that takes a share sets the number of batches to zero, so it is not a
+        // batch.
         if txn.success.iter().any(|op| matches!(op, Op::Put { lease, .. } if lease.0 != 0)) {
             return None;
         }
@@ -144,7 +146,7 @@ impl World {
             self.wake_watch(to, Duration::from_millis(100));
             return;
         }
-        // Nothing is told where nothing has changed, as with a real etcd.
+        // Like a real etcd, the model sends no answer without changes.
         if matches!(&answer, Ok(WatchAnswer::Changes { changes, .. }) if changes.is_empty()) {
             return;
         }

@@ -57,8 +57,8 @@ impl Judge {
 
     pub(super) fn start(&mut self, share: &ShareName, epoch: Epoch) {
         self.starts += 1;
-        // The answer to a former owner may come later than that to the next one: the load of the former
-        // one fails then, and it serves nothing.
+        // The answer to a former owner may arrive after the answer to the next owner. Then the
+        // former owner's load fails, and it serves nothing.
         let latest = self.started.entry(share.clone()).or_default();
         *latest = epoch.max(*latest);
     }

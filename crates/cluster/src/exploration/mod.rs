@@ -47,7 +47,8 @@ fn explore(seed: u64, has_trace: bool) -> Outcome {
     world.calm = calm;
     let is_troubled = !world.dice.chance(8);
     let mut kinds: Vec<_> = Trouble::ALL.into_iter().filter(|_| world.dice.chance(40)).collect();
-    // A clock that jumps shortens the time for which its node waits: docs/adr/0006.
+    // A clock that jumps forward shortens the time that its node waits. So it is not combined with
+    // deleted keys, for which docs/adr/0006 excludes it.
     if kinds.contains(&Trouble::DeletedOwner) || kinds.contains(&Trouble::RevokedLease) {
         kinds.retain(|kind| *kind != Trouble::ClockJump);
     }
@@ -58,7 +59,7 @@ fn explore(seed: u64, has_trace: bool) -> Outcome {
             world.at(at, Event::Begin(trouble));
         }
     }
-    // Dice of its own leave the other trouble of a seed as it is.
+    // Separate dice are used, so that the other faults of a seed do not change.
     let mut dice = Dice(seed.wrapping_mul(0x7654_3211).wrapping_add(5));
     if is_troubled && dice.chance(25) {
         let at = dice.micros(500_000, u64::try_from(calm.as_micros()).unwrap() - 1);
@@ -68,7 +69,7 @@ fn explore(seed: u64, has_trace: bool) -> Outcome {
     }
     world.run(calm);
     world.end_drains();
-    // A command that was on its way may come a few seconds later.
+    // A command that is already under way may take effect a few seconds later.
     for wait in [Duration::from_secs(3), Duration::from_secs(8)] {
         world.run(calm + wait);
         world.end_drains();

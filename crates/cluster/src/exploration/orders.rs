@@ -81,7 +81,7 @@ impl World {
                 if let Some(running) = self.running(process) {
                     let was_used = running.server.uses.insert(share.clone(), Use::None);
                     let is_in_time = running.server.until.is_some_and(|until| clock < until);
-                    // Answers that it has begun may still leave.
+                    // Answers that the node began before it stopped may still be sent.
                     if is_in_time && was_used.is_some_and(|used| used.served().is_some()) {
                         running.server.stopped.insert(share.clone(), Stopped { at: now });
                     }
@@ -121,7 +121,8 @@ impl World {
                 continue;
             }
             let Some(running) = self.nodes[node].running.as_ref() else { continue };
-            // A stopped process answers nothing. Its writes are another matter: see `go_on`.
+            // A stopped process answers nothing. Writes that it makes when it continues are judged
+            // in `go_on`.
             if running.is_stopped {
                 continue;
             }

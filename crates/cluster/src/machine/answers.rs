@@ -36,7 +36,7 @@ impl Machine {
     }
 
     pub(super) fn on_answer(&mut self, id: RequestId, answer: Result<Answer, Fault>) {
-        // A late answer to a request that was given up means nothing.
+        // A late answer to a request that was given up is ignored.
         let Some(Pending { purpose, sent }) = self.requests.pending.remove(&id) else { return };
         if !matches!(purpose, Purpose::Batch(_) | Purpose::Load(_)) {
             self.is_changed = true;
@@ -82,7 +82,7 @@ impl Machine {
             _ => return 0,
         };
         let refusals = self.requests.refuse(purpose);
-        // The reason of these is told to their callers.
+        // Callers of these requests get the reason themselves, so no event is needed.
         let is_told = matches!(purpose, Purpose::Batch(_) | Purpose::Load(_) | Purpose::Command(_))
             && matches!(fault, Fault::Refused(_));
         if refusals == 1 && !is_told {
@@ -125,7 +125,7 @@ impl Machine {
             Purpose::ReadView => return self.on_view_part(answer),
             Purpose::Take(share) => return self.on_taken(&share, sent, answer),
             Purpose::Release(held) => self.on_released(&held),
-            // The watch tells it soon.
+            // The answer is not needed, because the watch will report the deleted key.
             Purpose::Resign(share) => self.retry_resign(&share, self.again()),
             Purpose::DropMove(share) => self.on_move_dropped(&share, answer),
             Purpose::Batch(held) => self.on_batch(&held, answer),

@@ -45,7 +45,8 @@ impl Machine {
     fn follow_plan(&mut self, name: &ShareName) {
         let Some(share) = self.shares.get(name) else { return };
         let (Some(epoch), Some(view)) = (share.stage.owned(), &self.view) else { return };
-        // The plan may be for this ownership, which the view does not have yet.
+        // The view may be older than this ownership. Then it cannot show whether a move is planned
+        // for it.
         let Some(planned) = view.moves.get(name).filter(|_| view.revision.0 >= epoch.0) else {
             return;
         };
@@ -62,7 +63,8 @@ impl Machine {
             _ => Planned::Impossible(planned.revision, None),
         };
         match plan {
-            // The server could not give it away, and the move is being deleted.
+            // The server could not give the share away, and the deletion of the planned move is
+            // under way.
             Planned::To(_) if is_serving && attempt == Attempt::Pending => {}
             Planned::To(_) if is_serving && calm > self.now => self.wake(calm),
             Planned::To(to) if is_serving => self.drain(name, epoch, Some(to)),
@@ -159,7 +161,7 @@ impl Machine {
         {
             let to = to.clone();
             share.stage = Stage::Releasing { epoch, to, attempt: Attempt::Due(now) };
-            // All changes were answered; those that come now are too late.
+            // All earlier changes of records were answered. Changes that come now are refused.
             self.fence_records(name);
         }
     }

@@ -118,7 +118,7 @@ impl Machine {
             let own = self.shares.iter();
             own.filter(move |(_, share)| share.storage.is_some() == is_able).map(|(name, _)| name)
         };
-        // The key `last` of a share stays when no node has the share any more.
+        // The key `last` of a share stays when no node has the share in its configuration.
         let known = self.view.iter().flat_map(|view| view.last.keys());
         let others = known.filter(|name| !self.shares.contains_key(name));
         NodeValue {
@@ -170,7 +170,8 @@ impl Machine {
                 self.membership = Membership::Registering(Attempt::Due(again));
                 return Ok(());
             }
-            // An attempt whose answer was lost may have had another value.
+            // An earlier attempt, whose answer was lost, may have written another value, so the
+            // value is written again.
             self.advertised = None;
         }
         self.membership = Membership::Inside;
@@ -256,7 +257,7 @@ impl Machine {
     pub(super) fn on_advertised(&mut self, answer: &TxnAnswer) {
         self.advertising = Attempt::Due(self.now);
         if !answer.succeeded {
-            // Somebody has deleted the key of this node.
+            // The key of this node was deleted by hand, so the node registers again.
             self.membership = Membership::Registering(Attempt::Due(self.now));
         }
     }

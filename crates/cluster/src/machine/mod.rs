@@ -125,7 +125,8 @@ impl Machine {
     pub fn handle(&mut self, now: Moment, input: Input) {
         self.now = self.now.max(now);
         self.look_at_limit();
-        // An answer that comes after its time is given up, whatever it says: the world has gone on.
+        // Requests whose time has passed are given up before the input is handled, even if the
+        // input is the answer to one of them.
         self.expire();
         match input {
             Input::Time => {}
@@ -142,7 +143,8 @@ impl Machine {
         if is_due {
             self.is_changed = true;
         }
-        // A step can make another one possible: a share that was given away frees a place for the next.
+        // A step can make another step possible: when one share was given away, the next may be. So
+        // steps are repeated, up to a limit.
         let mut steps = 0_u8;
         while self.is_changed && steps < 8 {
             steps = steps.saturating_add(1);

@@ -85,7 +85,7 @@ impl Machine {
         let has_key = matches!(why, StopReason::StorageLost | StopReason::RecordRefused);
         share.stage = Stage::Stopping { epoch: held.epoch, has_key };
         share.verified = None;
-        // Storage may refuse this node by now: the server looks at it anew.
+        // The storage may refuse this node by now, so the server examines it again.
         share.storage = None;
         self.fence_records(&held.share);
         self.order(Order::Stop { share: held.share.clone(), epoch: held.epoch, why });

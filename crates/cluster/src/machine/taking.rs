@@ -160,7 +160,7 @@ impl Machine {
             return Claim::Now(Reason::Given(last.node.clone()));
         }
         let reason = Reason::Failover(last.node.clone());
-        // This node has stopped the share: its stage says so.
+        // This node itself had the share and has stopped it, so no other node needs to be fenced.
         if last.lease == self.lease || planted!(ServeBeforeFence) {
             return Claim::Now(reason);
         }
@@ -169,13 +169,15 @@ impl Machine {
         // refuse this one.
         let storage = self.shares.get(name).and_then(|share| share.storage.as_ref());
         let is_own = storage.is_some_and(|storage| storage.fence == last.fence);
-        // It serves until its limit at the longest.
+        // The former owner serves no longer than until this limit.
         let limit = after(free.since, Timing::of(last.ttl).unwrap_or_default().wait());
         if is_own || !last.fence.can_refuse() || (is_up && planted!(UpWithoutFence)) {
             return Claim::At(limit, reason);
         }
-        // The key was deleted and the node lives on: it may still answer, which storage cannot refuse. If it
-        // has not said until its limit that it has stopped (`resign`), then its process may be a stopped one.
+        // If the node is up although its key was deleted, it may still answer clients, and a fence
+        // does not prevent that. So this node waits until the limit. If the former owner has not
+        // reported by then that it has stopped the share (`resign`), its process may be suspended,
+        // and it is fenced.
         Claim::Fence(if is_up { limit } else { free.since }, last.clone())
     }
 
@@ -229,8 +231,8 @@ impl Machine {
         let under_way =
             self.shares.values().filter(|s| matches!(s.stage, Stage::Taking(_))).count();
         if under_way >= TAKES_AT_ONCE {
-            // It is considered again when one of these has ended. A fence that was carried out is
-            // ordered once more.
+            // The share is considered again when one of the running transactions has ended. Its
+            // fence is then ordered once more.
             if let Some(share) = self.shares.get_mut(name) {
                 share.stage = Stage::Away;
             }
@@ -321,7 +323,7 @@ impl Machine {
             let [OpAnswer::Range { values, .. }] = &*answer.answers else {
                 return Err("the taking of a share has another answer");
             };
-            // The answer of an earlier attempt may have been lost.
+            // An earlier attempt of this node may have made the key, and its answer was lost.
             let owner = values.first().filter(|key| key.lease == lease);
             let value = owner.and_then(|key| OwnerValue::from_bytes(&key.value).ok());
             let is_own = value.is_some_and(|value| value.take == taking.take);

@@ -286,7 +286,7 @@ fn a_planned_move_takes_no_time_of_its_own() {
             if *of == reason),
         "{taken:?}"
     );
-    // A second command finds it where it is to be.
+    // A second command ends at once, because the share is at that node already.
     cluster.command(from, 8, Command::Move { share: share(0), to: name(to) });
     assert_eq!(cluster.nodes[from].ends, [(CommandId(8), Ok(()))]);
 }
@@ -316,7 +316,7 @@ fn a_command_waits_for_its_effect() {
     cluster.pass(COMMAND_PATIENCE + TICK);
     assert_eq!(cluster.nodes[from].ends.len(), COMMANDS);
     assert!(cluster.nodes[from].ends.iter().all(|(_, end)| *end == Err(CommandFault::TimedOut)));
-    // The server says that it cannot: the next command has an end at once.
+    // The server reports that it cannot drain the share. Then the next command ends at once.
     cluster.forget_orders();
     cluster.command(from, 0, order);
     let epoch = cluster.nodes[from].machine.view().unwrap().owners[&share(0)].epoch;
@@ -430,7 +430,7 @@ fn a_former_owner_that_is_up_is_fenced_after_its_limit() {
         panic!("{orders:?}")
     };
     assert_eq!((node, fence), (&name(from), &old));
-    // It learns that, and comes back with another identity.
+    // The node learns that it was fenced, and returns with another identity.
     cluster.nodes[from].is_up = true;
     cluster.nodes[from].fence = Fence::Fuse { connection: 77 };
     cluster.pass(TICK);
@@ -495,7 +495,7 @@ fn records_wait_while_etcd_has_no_space_and_people_are_told_once() {
     let before = cluster.nodes[0].machine.requests.number();
     cluster.pass(Duration::from_secs(10));
     let requests = cluster.nodes[0].machine.requests.number().0 - before.0;
-    // Two for each quarter of a lease's time, and one for each second.
+    // Two requests are sent in each quarter of a lease's time, and one in each second.
     assert!(requests < 60, "{requests}");
     cluster.etcd.make_room();
     cluster.pass(Duration::from_secs(2));
@@ -542,7 +542,7 @@ fn a_share_is_served_when_its_confirmation_covers_the_limit() {
     assert_eq!(machine.round_at, machine.now, "it asks again at once");
     machine.on_verified(&held, covered, &answer).unwrap();
     assert_eq!(machine.shares[&share(0)].verified, Some(covered));
-    // Answers that come in another order change nothing.
+    // Answers that arrive in another order do not move the confirmed moment back.
     machine.on_verified(&held, early, &answer).unwrap();
     assert_eq!(machine.shares[&share(0)].verified, Some(covered));
 }
@@ -634,7 +634,7 @@ fn a_node_leaves_when_others_have_its_shares() {
     cluster.settle();
     assert!((0..5).all(|n| cluster.owner(n) == Some(name(1))));
     assert_eq!(cluster.nodes[1].machine.status().nodes.len(), 1);
-    // The last node leaves its shares to nobody.
+    // When the last node leaves, its shares have no owner.
     cluster.command(1, 4, Command::Leave);
     cluster.pass(Duration::from_millis(100));
     assert_eq!(cluster.nodes[1].ends.last(), Some(&(CommandId(4), Ok(()))));

@@ -68,7 +68,8 @@ impl Machine {
     }
 
     pub(super) fn on_view_fault(&mut self, again: Attempt) {
-        // The revision of the earlier parts may be gone: a reading begins anew.
+        // etcd may have compacted the revision of the earlier parts, so the reading starts from the
+        // beginning.
         let at = if let Attempt::Due(at) = again { at } else { self.now };
         self.watching = Watching::reading(at);
     }
@@ -116,8 +117,8 @@ impl Machine {
                 continue;
             }
             let last = view.last.get(name).map_or(Revision(0), |last| last.revision);
-            // An owner may have come and gone between two answers of the watch: the time since its end
-            // counts.
+            // Another owner may have come and gone between two answers of the watch. Then the
+            // waiting time starts again now.
             if share.free.is_none_or(|free| free.last != last) {
                 share.free = Some(super::share::Free { since: self.now, last });
             }

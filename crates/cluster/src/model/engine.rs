@@ -96,7 +96,8 @@ impl Watch {
 
 impl SharedEtcd {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A test that fails in a callback must not hide its reason behind this lock.
+        // If a test fails in a callback, its message must not be replaced by that of a poisoned
+        // lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

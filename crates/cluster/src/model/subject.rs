@@ -41,7 +41,7 @@ fn silent() -> Fault {
 /// Makes a request and waits for its end.
 fn ask<T: Send + 'static>(request: impl FnOnce(Done<T>)) -> Result<T, Fault> {
     let (send, end) = channel();
-    // Nobody listens when the time is over.
+    // The send fails if the receiver below has timed out.
     request(Box::new(move |end| drop(send.send(end))));
     end.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(silent()))
 }

@@ -96,7 +96,7 @@ fn a_lost_answer_is_decided_by_the_number() {
     bench.push(put(1, b"a"), 1);
     let first = bench.queue.next(&bench.layout).unwrap();
     txn(&mut bench.etcd, first.clone());
-    // The answer is lost, and the repetition finds the number.
+    // The answer was lost. The repeated transaction finds that its number is already stored.
     let again = bench.queue.repeat().unwrap();
     assert_eq!(again, first);
     let answer = txn(&mut bench.etcd, again);
@@ -143,7 +143,7 @@ fn records_and_queues_are_bounded() {
     let mut many = self::bench();
     for n in 0..RECORDS_WAITING as u64 {
         if many.queue.push(RecordChange::Remove(RecordId(n)), Ticket(n)).is_err() {
-            // Removals count with their keys.
+            // Removals count with the size of their keys.
             assert!(n as usize * 1_200 + 1_200 > RECORD_BYTES_WAITING);
             return;
         }
@@ -213,7 +213,7 @@ fn a_load_has_parts_of_one_moment() {
     let all = joined(parts);
     assert_eq!(all.len() as u64, count);
     assert!(all.iter().all(|(_, bytes)| bytes == b"old"));
-    // Another owner ends it.
+    // When another node owns the share, the load ends.
     let owner = bench.layout.control(&ControlKey::Owner(bench.share.clone()));
     let success = vec![Op::Delete(Keys::One(owner))];
     txn(&mut bench.etcd, Txn { success, ..Txn::default() });
@@ -245,11 +245,11 @@ proptest! {
             }
             let Some(mut next) = bench.queue.next(&bench.layout) else { continue };
             if fate == 1 {
-                // It is carried out, and the answer is lost.
+                // The transaction is carried out, and its answer is lost.
                 txn(&mut bench.etcd, next);
                 next = bench.queue.repeat().unwrap();
             } else if fate == 2 {
-                // It is carried out later than its repetition.
+                // The transaction is carried out after its repetition.
                 late.push(next);
                 next = bench.queue.repeat().unwrap();
             }

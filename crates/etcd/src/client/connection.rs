@@ -30,7 +30,7 @@ impl Connection {
     /// Connects. The error is for people.
     pub(super) async fn open(member: &Member) -> Result<Self, String> {
         let stream = TcpStream::connect(&member.authority).await.map_err(|error| words(&error))?;
-        // A request leaves at once. Without this option it is only later.
+        // The option sends a request at once. If it cannot be set, the request is only delayed.
         let _ = stream.set_nodelay(true);
         let stream: Pin<Box<dyn Stream>> = match &member.security {
             None => Box::pin(stream),
@@ -45,7 +45,8 @@ impl Connection {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| words(&error))?;
-        // The error of a broken connection is that of its request.
+        // The driver's error is ignored, because the request on the connection fails with the same
+        // error.
         let driver = tokio::spawn(async move { drop(driver.await) }).abort_handle();
         Ok(Self { sender, driver })
     }

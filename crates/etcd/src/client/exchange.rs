@@ -103,10 +103,11 @@ fn request(member: &Member, sending: &Sending<'_>) -> Result<Request<Full<Bytes>
     let heads = request.headers_mut();
     heads.insert(HOST, member.host.clone());
     heads.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    // By this head a member knows requests of its gateway, which shows the member's own certificate:
-    // without it, the name in that certificate counts as the account of a request without a token.
+    // The gateway connects to its member with the member's own certificate. With this header the
+    // member recognizes requests from the gateway. Without it, a request without a token would get
+    // the account named in that certificate.
     heads.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    // A member tells its state and its list of members also without a leader.
+    // A member without a leader answers these two requests, so they do not ask for a leader.
     if !matches!(sending.call, Call::Status | Call::Members) {
         heads.insert(HAS_LEADER, HeaderValue::from_static("true"));
     }
@@ -123,11 +124,11 @@ async fn refused(answer: &mut Response<Incoming>) -> Miss {
     };
     match json::refusal(&body) {
         Ok(refusal) => miss_of(refusal),
-        // A proxy, or a program that is no etcd.
+        // The peer is a proxy, or a program that is not etcd.
         Err(_) if status == StatusCode::NOT_FOUND => {
             Miss::End(Fault::Refused("it has no interface of version 3".into()))
         }
-        // etcd's gateway has some refusals in words alone.
+        // etcd's gateway sends some refusals as plain text instead of JSON.
         Err(_) if matches!(status.as_u16(), 400 | 401 | 403) => {
             Miss::End(Fault::Refused(json::plain_reason(&body)))
         }

@@ -56,7 +56,7 @@ pub(super) async fn keep(shared: Arc<Shared>, lease: LeaseId, every: Duration, m
         let begun = Instant::now();
         let end = shared.keep_alive(lease).await;
         let is_over = matches!(end, Err(Fault::LeaseNotFound | Fault::Refused(_)));
-        // After a fault the lease has no time to lose.
+        // After a fault the next attempt is made soon, because the lease is about to end.
         let pause = if end.is_ok() { every.saturating_sub(begun.elapsed()) } else { PAUSE };
         tell(end);
         if is_over {

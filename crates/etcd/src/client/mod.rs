@@ -147,7 +147,8 @@ impl Engine for Client {
             if !(1..=TTL_SECONDS).contains(&seconds) || ttl.subsec_nanos() > 0 {
                 return Err(Fault::Refused("a lease lives for a whole number of seconds".into()));
             }
-            // A second lease does no harm: the one whose answer was lost has no keys, and ends.
+            // The request may be repeated: a first lease, whose answer was lost, has no keys and
+            // expires.
             let request = Request::new(Call::Grant, json::grant(seconds), Repeat::Always);
             shared
                 .ask_timed(&request, |body, sent| {

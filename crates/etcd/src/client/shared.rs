@@ -27,7 +27,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(mut options: Options, runtime: Handle) -> Result<Self, BadOptions> {
         let endpoints = Endpoints::new(&options)?;
-        // The endpoints have what they need of it. The key is erased here.
+        // The endpoints have copied what they need. Dropping the options erases the key.
         options.tls = None;
         Ok(Self {
             options,

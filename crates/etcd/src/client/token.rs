@@ -56,7 +56,8 @@ impl Shared {
                 *self.token.known.lock() = Known::NotNeeded;
                 return Ok(None);
             }
-            // The request for the token is none of the caller's: that has not happened.
+            // Only the request for a token was sent, so the caller's own request has certainly not
+            // happened.
             Err(Miss::Unknown(why)) => return Err(Miss::NotHappened(why)),
             Err(Miss::Token) => return Err(Miss::End(self.no_token())),
             Err(miss) => return Err(miss),

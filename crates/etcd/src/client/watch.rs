@@ -84,7 +84,7 @@ enum End {
 impl From<Fault> for End {
     fn from(fault: Fault) -> Self {
         match fault {
-            // Another member may speak better.
+            // Another member may send answers that can be read.
             Fault::Malformed(_) if fault != TOO_LONG => Self::Broken(fault.to_string()),
             Fault::Unavailable(why) => Self::Broken(why),
             fault => Self::Fault(fault),
@@ -114,7 +114,8 @@ impl Watch<'_> {
             if !self.is_created {
                 return End::Broken(TOO_LONG.to_string());
             }
-            // A member with a line that never ends is not to be asked at once for the next one.
+            // The line is too long. The same member is not asked again at once, because it would
+            // send the same line.
             self.shared.endpoints.leave(self.at);
             sleep(WATCH_PAUSE).await;
             // No member can tell these changes, but the keys can be read in parts.
@@ -196,7 +197,7 @@ impl Watch<'_> {
                     (self.tell)(Ok(answer));
                     return Err(End::Over);
                 };
-                // All of its changes were told before.
+                // All changes of this answer were reported earlier.
                 if changes.is_empty() && *revision == self.after {
                     return Ok(());
                 }

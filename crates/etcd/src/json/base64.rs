@@ -16,7 +16,7 @@ pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
         }
         let [a, b, c] = three;
         let sextets = [a >> 2, (a & 3) << 4 | b >> 4, (b & 15) << 2 | c >> 6, c & 63];
-        // One byte needs two letters, two bytes three, three bytes four.
+        // One byte is coded as two letters, two bytes as three, and three bytes as four.
         for (at, sextet) in sextets.into_iter().enumerate() {
             let letter = ALPHABET.get(usize::from(sextet)).filter(|_| at <= chunk.len());
             out.push(letter.copied().unwrap_or(b'='));

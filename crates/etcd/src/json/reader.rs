@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
             self.rest = rest;
             digits
         };
-        // Rust's own parser takes a plus sign, which JSON has not.
+        // Rust's parser accepts a plus sign, which JSON does not allow.
         if digits.first() == Some(&b'+') {
             return Err(Fault::Malformed("a number that is none"));
         }

@@ -84,7 +84,7 @@ pub fn watch(prefix: &[u8], after: Revision) -> Result<Vec<u8>, Fault> {
     let mut out = Vec::new();
     Object::new(&mut out).object("create_request", |create| {
         write_keys(&Interval::of(&Keys::Prefix(prefix.to_vec())), create);
-        // Zero stands for the revisions to come.
+        // A start revision of zero would mean only later revisions, so 1 is the smallest.
         create.number("start_revision", after.0.max(1));
         create.yes("progress_notify");
     });
@@ -93,7 +93,8 @@ pub fn watch(prefix: &[u8], after: Revision) -> Result<Vec<u8>, Fault> {
 
 /// The body that asks for a token.
 pub fn authenticate(name: &str, password: &str) -> Vec<u8> {
-    // The whole length at once: bytes that a vector leaves behind when it grows are not erased.
+    // The full capacity is reserved at once, because a growing vector leaves copies of the password
+    // in freed memory.
     let mut out = Vec::with_capacity(
         name.len().saturating_add(password.len()).saturating_mul(6).saturating_add(64),
     );

@@ -169,7 +169,7 @@ fn a_deletion_and_a_progress_notification_are_read() {
     let progress =
         |revision| WatchAnswer::Changes { revision: Revision(revision), changes: Vec::new() };
     assert_eq!(watch_line(line, b"b", Revision(3)), Ok(WatchLine::Answer(progress(9))));
-    // A member that lags behind does not set the watch back.
+    // An answer of a member that lags behind does not move the watch back.
     assert_eq!(watch_line(line, b"b", Revision(20)), Ok(WatchLine::Answer(progress(20))));
 }
 

@@ -55,7 +55,7 @@ pub fn watch_line(line: &[u8], prefix: &[u8], after: Revision) -> Parsed<WatchLi
     if newest.is_some_and(|newest| newest > revision) {
         return Err(Fault::Malformed("a change that is newer than its answer"));
     }
-    // A member that lags behind may tell what it tells at its own revision.
+    // A member that lags behind may send changes that are known already, and they are dropped.
     changes.retain(|change| change_revision(change) > after);
     let revision = newest.unwrap_or(revision).max(after);
     Ok(WatchLine::Answer(WatchAnswer::Changes { revision, changes }))

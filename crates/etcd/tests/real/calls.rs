@@ -117,7 +117,7 @@ async fn a_lease_ends_after_its_time_and_a_late_owner_changes_nothing() {
         failure: Vec::new(),
     };
     assert!(txn(&client, record("early")).await.unwrap().succeeded);
-    // Kept alive, it lives on: longer than its time.
+    // With keep-alives the lease lives longer than its time.
     let mut kept = granted;
     for _ in 0..6 {
         tokio::time::sleep(granted.ttl / 4).await;
@@ -184,7 +184,7 @@ async fn a_lease_is_kept_alive_until_it_ends() {
     assert_eq!(end, Fault::LeaseNotFound);
     assert!(told.recv().await.is_none(), "it goes on");
     drop(keeping);
-    // Not kept any longer, a lease ends.
+    // Without further keep-alives a lease ends.
     let granted = grant(&client, 1).await.unwrap();
     drop(client.keep(granted.lease, granted.ttl / 4, Box::new(drop)));
     let end = Instant::now() + PATIENCE;

@@ -175,7 +175,7 @@ async fn a_member_that_answers_nonsense_is_left_for_one_that_answers() {
         }
         assert_eq!(bad.requests(), 1, "it is asked once");
     }
-    // Nobody listens there.
+    // No program listens at this address.
     let gone = Fake { url: "http://127.0.0.1:9".into(), requests: Arc::default() };
     let client = client_of(&[&gone, &good]);
     assert_eq!(range(&client, one("a")).await.unwrap().revision, Revision(7));
@@ -233,7 +233,7 @@ async fn leases_of_nonsense_are_malformed() {
         let end = grant(&client_of(&[&fake]), 2).await;
         assert!(matches!(end, Err(Fault::Malformed(_))), "{body}: {end:?}");
     }
-    // In the stream of a lease the answer is about another lease.
+    // The answer to the keep-alive names another lease.
     let line = "{\"result\":{\"ID\":\"6\",\"TTL\":\"2\"}}\n";
     let fake = Fake::start(Answer::Bytes(answer("200 OK", line))).await;
     let end = keep_alive(&client_of(&[&fake]), LeaseId(5)).await;
@@ -253,11 +253,11 @@ async fn a_watch_goes_on_behind_nonsense() {
         Answer::Half(stream(created)),
         Answer::Half(stream(&format!("{created}{{\"result\":{{\"he"))),
         Answer::Bytes(stream(&format!("{created}<html>\n"))),
-        // It begins the watch, and then says nothing: it does not answer the question for a key.
+        // This member starts the watch and then sends nothing, not even the answer to a range.
         Answer::Bytes(stream(created)),
         Answer::Slow(stream(created)),
         Answer::Bytes(answer("502 Bad Gateway", "")),
-        // A line without an end is none that a member has begun the watch with.
+        // A line that never ends does not count as the start of the watch.
         Answer::Endless(""),
     ] {
         let bad = Fake::start(wrong).await;
@@ -265,7 +265,7 @@ async fn a_watch_goes_on_behind_nonsense() {
         let (mut told, _watching) = watch(&client, "w", Revision(5));
         assert_eq!(told.revisions(1).await, [8]);
     }
-    // Of one that is alone, the break is told once, and its end.
+    // If there is only one member, the broken stream is reported once, and the watch goes on.
     let bad = Fake::start(Answer::Half(stream(created))).await;
     let (mut told, _watching) = watch(&client_of(&[&bad]), "w", Revision(5));
     assert!(matches!(told.next().await, Err(Fault::Unavailable(_))));

@@ -43,7 +43,7 @@ async fn requests_go_on_when_one_of_three_is_killed() {
     keep_alive(&client, lease).await.expect("a lease may be kept alive again");
     let wanted = make(&client, "w/b").await;
     assert_eq!(told.revisions(1).await, [wanted.0], "the watch goes on at another member");
-    // The member comes back, and the others go in turn.
+    // The first member returns, and the other members are killed one after the other.
     cluster.start_member(0);
     cluster.answers(&cluster.client()).await;
     cluster.kill(1);
@@ -92,10 +92,10 @@ async fn a_stopped_member_is_left_after_one_attempt() {
     let first = make(&client, "w/a").await;
     let (mut told, _watching) = watch(&client, "w/", first);
     let lease = grant(&client, 10).await.unwrap();
-    // Its connections stay open, and it says nothing.
+    // The connections of the stopped member stay open, and it sends nothing.
     cluster.signal(0, "STOP");
     let begun = Instant::now();
-    // Of another leader, where the stopped member was it, the others know after an election.
+    // If the stopped member was the leader, requests succeed only after an election.
     let kept = loop {
         match keep_alive(&client, lease.lease).await {
             Ok(kept) => break kept,

@@ -138,7 +138,7 @@ async fn certificates_that_cannot_be_used_are_refused_before_the_first_request()
 
 #[tokio::test]
 async fn a_name_and_a_password_are_shown_and_the_token_is_renewed() {
-    // The token ends two seconds after its last use.
+    // A token expires two seconds after its last use.
     let more = vec!["--auth-token-ttl".into(), "2".into()];
     let folder = tempfile::tempdir().unwrap();
     let Some(cluster) = Cluster::start_with(1, "http", folder, more) else { return };
@@ -148,7 +148,7 @@ async fn a_name_and_a_password_are_shown_and_the_token_is_renewed() {
         |password: &str| Account { name: "root".into(), password: Zeroizing::new(password.into()) };
     let with = |password| client(Options { account: Some(account(password)), ..cluster.options() });
     let good = with("secret");
-    // As long as etcd asks nobody for a name, one does no harm.
+    // As long as authentication is off in etcd, a client with a name and a password is served.
     txn(&good, set("w/a", "1")).await.unwrap();
     cluster.enable_accounts().await;
     let first = txn(&good, set("w/a", "2")).await.unwrap().revision;

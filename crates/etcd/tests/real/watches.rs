@@ -64,7 +64,7 @@ async fn a_compaction_is_told_and_ends_the_watch() {
     assert!(told.is_over().await);
     let old = frevo_etcd::types::Range { revision: first, ..one("w/a") };
     assert_eq!(range(&client, old).await, Err(Fault::Compacted));
-    // Read again, and watched from there on.
+    // The client reads the keys again, and watches from that revision on.
     let read = range(&client, prefix("w/")).await.unwrap();
     let (mut told, _watching) = watch(&client, "w/", read.revision);
     let next = txn(&client, set("w/a", "again")).await.unwrap().revision;

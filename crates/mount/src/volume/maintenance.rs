@@ -112,7 +112,8 @@ impl Volume {
     /// Returns the written bytes that are not on the server: those that are unsent, and those lost
     /// since `lost_before` were.
     pub(crate) fn not_saved(&self, lost_before: u64) -> u64 {
-        // The lost bytes are read last: bytes that are lost meanwhile may count twice, but not never.
+        // The count of lost bytes is read last. So bytes that are lost in between may be counted
+        // twice, but are never left out.
         let unsent = self.budget.unsent();
         unsent + self.budget.lost().saturating_sub(lost_before)
     }

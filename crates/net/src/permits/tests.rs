@@ -70,7 +70,7 @@ async fn others_wait_for_the_end_of_one_call() {
         let got = granted(&mut of_bob);
         assert_eq!(got.len(), 1, "the next permit is bob's");
     }
-    // Meanwhile ann has come down to a part.
+    // Meanwhile ann's calls end, until she holds only her part of the permits.
     for _ in 0..20 {
         held.pop();
         held.extend(granted(&mut of_ann));
@@ -79,7 +79,7 @@ async fn others_wait_for_the_end_of_one_call() {
     }
     assert_eq!(held.len(), 8 / SHARED_PERMITS_PART);
     assert_eq!(permits.free(), 8 - held.len(), "kept for others");
-    // Alone again, it has all of them.
+    // When the account is alone again, it may have all permits.
     advance(SHARED_PERMITS).await;
     held.pop();
     held.extend(granted(&mut of_ann));
@@ -130,7 +130,7 @@ async fn callers_that_have_gone_get_nothing() {
     first.clear();
     assert_eq!(granted(&mut last).len(), 1);
     assert_eq!(permits.free(), 1);
-    // A permit that has been sent to a caller who goes comes back.
+    // A permit is returned if it was sent to a caller that has been dropped.
     let held = granted(&mut vec![ask(&permits, &who[1])]);
     let sent = ask(&permits, &who[0]);
     drop(held);

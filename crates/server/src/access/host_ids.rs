@@ -51,7 +51,8 @@ impl HostIds {
     /// Returns the users of a SID. None when somebody must be asked. `has_domain_users` tells that users
     /// of domains log on to this server.
     pub(crate) fn known(&self, sid: &Sid, has_domain_users: bool) -> Option<Identity> {
-        // Not all users of domains are in BUILTIN\Users.
+        // BUILTIN\Users does not contain all users of domains, so with them it does not stand for
+        // everyone.
         let is_told = *sid != Sid::USERS || !has_domain_users;
         told(sid).filter(|_| is_told).or_else(|| self.fresh(sid, Instant::now()))
     }
@@ -128,7 +129,7 @@ fn told(sid: &Sid) -> Option<Identity> {
         Sid::EVERYONE | Sid::NETWORK | Sid::AUTHENTICATED_USERS | Sid::USERS => Identity::Everyone,
         Sid::LOCAL_SYSTEM | Sid::ANONYMOUS | Sid::NULL => Identity::Nobody,
         _ => match (sid.authority(), sid.sub_authorities()) {
-            // -1 is the number of nobody.
+            // The number -1 means no user and no group.
             (22, [1 | 2, u32::MAX]) => Identity::Nobody,
             (22, [1, uid]) => Identity::User(*uid),
             (22, [2, gid]) => Identity::Group(*gid),
@@ -176,7 +177,7 @@ impl Asked<'_> {
             // The host's group of the name has other members than one of the account file.
             Ok(Some(found)) if !is_own => self.group(&found),
             Ok(Some(_)) => (Identity::Unknown, true),
-            // An entry for a SID that nobody has gives nothing to anybody.
+            // A SID that belongs to no account gives rights to no one.
             Ok(None) => (Identity::Nobody, true),
             // An account that is not listed, or a domain without anybody to ask, is never told.
             Err(NoAnswer) => (Identity::Unknown, is_own || !self.names.has_directory()),

@@ -75,7 +75,8 @@ pub(in crate::command) async fn identities<'a>(
 }
 
 fn ask(server: &ServerState, sids: &[Sid]) -> Vec<Answer> {
-    // The configuration is read behind it: answers by an old one are not kept.
+    // The generation is read before the configuration, so that answers from an older configuration
+    // are not cached.
     let generation = server.host_ids.generation();
     let map = Arc::clone(&server.settings().id_map);
     server.with_principals(|known| {

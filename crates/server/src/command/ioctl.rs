@@ -129,7 +129,8 @@ pub(super) fn record_refused(rq: &Request<'_>, open: &Open, is_denial: bool, sta
         }
         Recorded::Data => audited::write_refused(open, status),
         Recorded::Nothing => {}
-        // These are for information classes; a test of the table refuses them.
+        // These kinds are for information classes. A test of the table ensures that no control code
+        // has them.
         Recorded::Basic | Recorded::Rename | Recorded::Link | Recorded::Removal => {}
     }
 }

@@ -136,7 +136,8 @@ async fn list(file: &FileOpen, asked: &Asked<'_>, output: &mut Output<'_>) -> Re
                 }
             }
             Ok(filled) => break filled,
-            // The directory is too large for a core: a thread begins again.
+            // The directory is too large to be listed on a core thread, so a blocking thread begins
+            // the listing again.
             Err(fault) if begins && host::has_given_up() => {
                 take_back(file, is_new);
                 return Err(fault.status());

@@ -86,7 +86,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             rename::tell_name(rq, &request, status);
             rename::stopped(open, &request, status)
         })?;
-        // A second run would find the name that this one has made.
+        // After this change the handler must not run again, because it would find its own new name.
         out.note_change();
     }
     drop(kept);

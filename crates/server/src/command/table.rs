@@ -307,14 +307,15 @@ static CLOSE: Row = Row {
     when_expired: true,
     ends: Ends::Open,
     off_core: OffCore::Closes,
-    // The Open is closed, also where its file could not be deleted.
+    // CLOSE is not repeated, because the Open is closed even if its file could not be deleted.
     repeats: false,
     ..slow(Handler::Close, Timed(Class::Close), Unrecorded)
 };
 
 static FLUSH: Row = Row {
     file_id: Needed(72),
-    // A second sync says nothing of the data that the first one has lost.
+    // FLUSH is not repeated, because a second sync does not report the data that the first one
+    // lost.
     repeats: false,
     ..slow(Handler::Flush, Timed(Class::Flush), Unrecorded)
 };
@@ -331,7 +332,8 @@ static READ: Row = Row {
 static WRITE: Row = Row {
     file_id: Needed(80),
     off_core: OffCore::Writes,
-    // The handler repeats the call alone: data that came by RDMA is there once.
+    // The handler repeats only the system call, because data that arrived by RDMA is received only
+    // once.
     repeats: false,
     ..payload(Handler::Write, Timed(Class::Write), Refusals::Write)
 };

@@ -245,7 +245,7 @@ impl EventLoop<'_> {
                     }
                 }
                 _ = poll_fn(|cx| replies.poll_leaving(cx)), if replies.are_elsewhere() => {}
-                // The queue is empty after a failure too.
+                // The result is ignored, because the queue is empty after a failure, too.
                 _ = replies.queue().flush(self.stream), if are_unsent => {}
                 // The loop counts again, because less is unsent.
                 () = sleep(MEMORY_LOOK), if are_unsent => {}

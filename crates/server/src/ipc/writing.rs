@@ -161,13 +161,14 @@ fn wait_for(open: &Arc<Open>, call_id: u32, event: Event) -> AbortHandle {
 /// Puts the answer to a call into its pipe.
 async fn complete(open: &Open, call_id: u32, answer: Answer) -> Result<(), Status> {
     let turns = Arc::clone(&open.pipe()?.lock().turn);
-    // A WRITE that is answered on another thread has taken the association out of the pipe. It holds
-    // the turn meanwhile.
+    // A WRITE on another thread may have taken the association out of the pipe. It holds the turn
+    // while it does so.
     let _turn = turns.acquire_owned().await.map_err(|_| Status::PIPE_DISCONNECTED)?;
     let mut pipe = open.pipe()?.lock();
     let mut association = taken(&mut pipe)?;
     association.endpoint.complete(call_id, answer);
-    // This ends the present task, which waits for nothing any more.
+    // Removing the call aborts the task that runs this function. The abort has no effect, because
+    // the task awaits nothing after this line.
     association.waits.keep(|id| id != call_id);
     pipe.put_back(association, Ok(()))
 }

@@ -137,7 +137,8 @@ pub(crate) async fn read(
             built = payer.holder.try_build(payer.backlog, length);
         }
         if built.is_none() {
-            // Others wait for memory already: this request waits without any.
+            // Other requests wait for memory, so this one frees its buffer before it joins the
+            // line.
             drop(buf);
             built = Some(payer.build(length).await?);
             buf = Buf::with_headroom(HEADROOM, length);

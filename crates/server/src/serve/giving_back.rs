@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(looks_until_due(&mut looks), GIVE_BACK_LOOKS_BUSY - 1);
         looks.given_back(Some(10 * MUCH));
         assert_eq!(looks_until_due(&mut looks), GIVE_BACK_LOOKS_BUSY);
-        // It did not help, and the memory is free when the load is over.
+        // Giving back did not reduce the memory. It is tried again when the load is over.
         looks.given_back(Some(20 * MUCH));
         assert!(!looks.is_due(with_process(0, 20 * MUCH, 900)));
         assert!(looks.is_due(with_process(0, 20 * MUCH, 0)), "the load is over");

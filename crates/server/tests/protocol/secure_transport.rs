@@ -47,7 +47,7 @@ fn a_session_over_a_secure_transport_needs_no_protection_of_smb() {
             let reply = peer.ask(mount.put(want.draft()), Via::Plain).await;
             reply.ok();
             assert!(!reply.is_signed() && !reply.sealed, "{reply:?}");
-            // The client signs if it likes to, and is answered likewise.
+            // The client may sign a request, and then the reply is signed.
             assert!(peer.on(&mount, Draft::echo()).await.is_signed());
             // A break comes as the transport carries it.
             let mut other = world.connect_securely();

@@ -197,7 +197,7 @@ fn a_list_lets_others_in() {
             (user, "u:7 u61002:6 g:0 m:6 o:0"),
             (account(world, "bob"), "u:7 u61002:6 g:0 m:6 o:0"),
             (Sid::unix_group(BOTH), "u:7 g:0 g61100:6 m:6 o:0"),
-            // Nobody answers for this domain, so its number counts for both kinds.
+            // No controller answers for this domain, so its number may be a user or a group.
             (domain(100), "u:7 u61100:6 g:0 g61100:6 m:6 o:0"),
         ] {
             protect(&mut ann, &hers, &to_change("f"), &list(vec![owner()])).await;
@@ -206,7 +206,7 @@ fn a_list_lets_others_in() {
             let new = list(vec![owner(), Ace::allow(HERE, READ | WRITE, sid)]);
             protect(&mut ann, &hers, &to_change("f"), &new).await;
             assert_eq!(on_disk(world, "f", ACCESS), disk, "{sid}");
-            // Bob did not log on by the domain.
+            // Bob logged on with a local account, so the SID of the domain does not stand for this user.
             let is_bob = sid != domain(100);
             let expected = if is_bob { Status::SUCCESS } else { Status::ACCESS_DENIED };
             assert_eq!(may(&mut bob, &his, "f", READ | WRITE).await, expected, "{sid}");
@@ -282,7 +282,7 @@ fn denials_of_the_host_stay() {
         set_by_hand(world, "d", ACCESS, [7, 0, 0, 5, 5]);
         set_by_hand(world, "d", DEFAULT, [7, 0, 5, 5, 5]);
 
-        // A group without a number on the host is kept beside the host's lists.
+        // A group that has no number on the host is stored only in the security descriptor.
         let stranger = Sid::new(5, &[21, 7, 8, 9, 1_000]).unwrap();
         let new = SecurityDescriptor { group: Some(stranger), ..SecurityDescriptor::default() };
         for name in ["f", "d"] {
@@ -355,7 +355,8 @@ fn a_list_waits_for_answers() {
         assert!(!world.path("d/g").exists());
         assert_eq!([on_disk(world, "d", ACCESS), on_disk(world, "d", DEFAULT)], before);
 
-        // It is there already: the list stays on the disk, and new files get the folder's.
+        // The list is set a second time without a change. It stays on the disk, and new files
+        // inherit the folder's list.
         protect(&mut ann, &plain, &to_change("d"), &new).await;
         let before = [on_disk(world, "d", ACCESS), on_disk(world, "d", DEFAULT)];
         assert_eq!(set(&mut ann, &hers, "d", &new).await, Status::SUCCESS);
@@ -366,7 +367,7 @@ fn a_list_waits_for_answers() {
         assert!(on_disk(world, "d/f", ACCESS).contains("u61002:4"));
         let inherited = shown(&mut ann, &hers, "d\\f").await;
         assert!(inherited.iter().any(|ace| ace.sid() == Some(&account(world, "unanswered"))));
-        // Without such a list of the folder, the file would have none.
+        // If the folder had no list for new files, a new file would get none.
         rustix::fs::removexattr(world.path("d"), DEFAULT).unwrap();
         protect(&mut ann, &plain, &to_change("d"), &changed).await;
         assert_eq!(status(&mut ann, &hers, &Want::file("d\\e")).await, Status::IO_TIMEOUT);
@@ -702,7 +703,7 @@ fn the_owner_has_what_the_list_gives() {
         ann.close(&hers, file).await;
         assert_eq!(may(&mut ann, &hers, "f", READ).await, Status::SUCCESS);
         assert_eq!(may(&mut ann, &hers, "f", WRITE).await, Status::ACCESS_DENIED);
-        // Its groups count for it: both users are in this one.
+        // The rights of its groups count, too: both users are members of this group.
         let new = list(vec![Ace::allow(HERE, ALL, Sid::unix_group(BOTH))]);
         protect(&mut ann, &hers, &to_change("f"), &new).await;
         assert_eq!(on_disk(world, "f", ACCESS), "u:7 g:0 g61100:7 m:7 o:0");

@@ -86,7 +86,7 @@ fn a_call_waits_for_hours_over_tcp() {
         drop(other);
         other = over_tcp(world).await;
         assert_eq!(raise(&mut other, 1, 102).await, 102_u32.to_le_bytes());
-        // Calls that come later are answered before it.
+        // Later calls are answered before the call that waits.
         assert_eq!(raise(&mut waiter, 8, 101).await, 101_u32.to_le_bytes());
         let answer = waiter.next().await.unwrap();
         assert_eq!(header(&answer).call_id, 7);
@@ -255,7 +255,7 @@ fn a_call_waits_for_hours_on_a_pipe() {
             }
         };
         reply.ok();
-        // A cancelled call has a fault, and the end of the pipe ends a wait.
+        // A cancelled call is answered with a fault. Closing the pipe ends the waiting call.
         peer.write(&ipc, pipe, 0, &plain(6, AWAIT, 403)).await;
         peer.write(&ipc, pipe, 0, &plain(7, AWAIT, 403)).await;
         until_waiting(world, 2).await;
@@ -265,7 +265,7 @@ fn a_call_waits_for_hours_on_a_pipe() {
         until_waiting(world, 1).await;
         peer.close(&ipc, pipe).await;
         until_waiting(world, 0).await;
-        // So does the end of the connection.
+        // The end of the connection ends the waiting call, too.
         peer.write(&ipc, other, 0, &plain(8, AWAIT, 404)).await;
         until_waiting(world, 1).await;
         drop(peer);

@@ -77,7 +77,7 @@ fn answers_meanwhile(gives_turns: bool) -> Vec<usize> {
     turns::simulate(true);
     in_own_world(true, &world, async |world| {
         if gives_turns {
-            // As a core does after each look for events.
+            // This task gives other tasks a turn, as a core does after each poll.
             tokio::task::spawn_local(async {
                 let never: std::convert::Infallible = poll_fn(|cx| turns::poll_give(cx)).await;
                 match never {}

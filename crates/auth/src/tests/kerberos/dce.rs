@@ -66,7 +66,7 @@ fn three_messages_need_no_spnego() {
     assert!(server_end.unseal(&mut message, &parts, &token));
     let token = server_end.sign(&message, &parts).unwrap();
     assert!(client.verify(&message, &parts, &token));
-    // SPNEGO is another provider, and a changed proof is refused.
+    // A DCE-style exchange within SPNEGO is refused, and so is a changed proof.
     let mut other = initiator(forge().issue()).with_dce_style();
     let first = other.initial_token(&[], NOW).unwrap();
     let refusal = server().step(&first, NOW, &accounts()).unwrap_err();

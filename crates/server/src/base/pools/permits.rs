@@ -114,7 +114,7 @@ impl UserPermits {
                 permit = acquire(&beyond.permits), if is_alone => {
                     return permit.map(Granted::Beyond);
                 }
-                // Others may have come or gone.
+                // Other accounts may have become active or idle, so the permits are counted again.
                 () = sleep(ALONE_KNOWN) => {}
             }
         }
@@ -198,7 +198,7 @@ mod tests {
             of_ann.push(permit.unwrap());
         }
         assert_eq!(of_ann.len(), 3);
-        // Another one waits for nobody, and has no more than a part.
+        // Another account gets permits at once, but only its part of them.
         let of_bob = soon("bob").await.unwrap().unwrap();
         assert!(soon("bob").await.is_err());
         of_ann.truncate(1);

@@ -329,7 +329,7 @@ impl Job {
         if let Some(first) = self.chunks.first_mut() {
             let copied = progress.chunk_bytes.min(first.length);
             first.source_offset = first.source_offset.saturating_add(copied.into());
-            // A chunk for the end of the target goes on there.
+            // A chunk that is appended continues at the new end of the target.
             first.target_offset = first.target_offset.saturating_add(copied.into());
             first.length -= copied;
         }

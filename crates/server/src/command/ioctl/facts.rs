@@ -19,7 +19,7 @@ pub(super) async fn snapshots(call: &Call<'_>) -> Answer {
     }
     let file = call.file()?;
     let (vfs, name) = (Arc::clone(&file.vfs), file.name().with_stream(None));
-    // There may be thousands of them.
+    // There may be thousands of snapshots, so they are listed on a blocking thread.
     let list = move || {
         let moments = vfs.snapshots(&name)?;
         Ok(moments.iter().map(|moment| utf16(&moment.to_string())).collect::<Vec<_>>())

@@ -251,7 +251,8 @@ impl Connection {
             () = cores::stopping() => return Err(Some("the server stops")),
             () = evicted(self.ticket.as_ref()) => return Err(Some(EVICTED)),
             judged = logon::judge(&self.peer, &token, &mut exchange) => judged,
-            // A ticket may wait for newer keys, and a proof for a domain controller.
+            // The logon may take long: a ticket may need newer keys, and an NTLM proof a domain
+            // controller. So the end of the connection is watched.
             () = gone(&self.stream, &mut ahead) => return Err(None),
         };
         self.input.extend(ahead);

@@ -174,7 +174,7 @@ mod tests {
         assert!(ask("ann", began), "it was idle before");
         let gone = began.after(ALONE_KNOWN);
         company.note_end(&bob, NOW, gone);
-        // The account's own channels that end are no others, and make nobody forget them.
+        // When channels of the account itself end, other accounts are still known as active.
         company.note_end(&ann, NOW, gone);
         company.note_end(&ann, NOW, gone);
         assert!(!ask("ann", gone));

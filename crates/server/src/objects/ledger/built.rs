@@ -29,7 +29,7 @@ pub(crate) struct Built {
 impl Drop for Built {
     fn drop(&mut self) {
         self.holder.subtract(Kind::Reply, self.counted.bytes);
-        // The first one in line looks again.
+        // The first request in line checks again if there is enough memory.
         self.holder.line.changed.notify_one();
     }
 }
@@ -73,7 +73,8 @@ impl Holder {
     }
 
     async fn await_memory(self: &Arc<Self>, backlog: &Arc<Backlog>, bytes: usize) -> Built {
-        // Nobody closes the semaphores. Without a permit the reply would only overtake others.
+        // The semaphores are never closed. Even without a permit, the reply would only overtake
+        // other replies.
         let _of_connection = backlog.first().acquire().await;
         let mut counted = loop {
             if let Some(counted) = backlog.try_count(bytes, self.bytes_of_connection()) {

@@ -67,7 +67,7 @@ fn every_kind_has_a_cap_for_each_holder() {
             let mut held: Vec<_> = (0..most).map(|_| holder.charge(kind, 0).unwrap()).collect();
             assert_eq!(holder.charge(kind, 0).unwrap_err(), Status::INSUFFICIENT_RESOURCES);
             assert_eq!(holder.count(kind), most, "a refusal leaves nothing behind");
-            // A network has no place at all for some kinds.
+            // For some kinds a network may hold no object at all.
             if held.pop().is_some() {
                 held.push(holder.charge(kind, 0).unwrap());
             }
@@ -272,7 +272,7 @@ async fn replies_of_one_account_leave_the_last_quarter_to_others() {
     assert_eq!(ann.bytes(), 24 * REPLY, "a refusal leaves nothing behind");
     let of_bob: Vec<_> = (0..8).map(|_| bob.try_build(&Arc::default(), REPLY).unwrap()).collect();
     assert!(bob.try_build(&Arc::default(), REPLY).is_none());
-    // Those in line get their memory one after the other, and nobody overtakes them.
+    // The waiting replies get their memory in order, and later replies do not overtake them.
     let order = Arc::new(Mutex::new(Vec::new()));
     let waiting: Vec<_> = (0..3)
         .map(|number| {
@@ -294,7 +294,7 @@ async fn replies_of_one_account_leave_the_last_quarter_to_others() {
     }
     assert_eq!(*order.lock(), [0, 1, 2]);
     assert_eq!(ledger.bytes(), 24 * REPLY);
-    // One that waits and gives up leaves the line to the next one.
+    // When a waiting reply gives up, the next one in line takes its turn.
     let backlog = Arc::default();
     let soon = tokio::time::timeout(Duration::from_secs(1), ann.build(&backlog, REPLY));
     assert!(soon.await.is_err());
@@ -349,7 +349,7 @@ async fn a_connection_has_its_part_of_its_account() {
     for wait in waits {
         built.push(wait.await.unwrap());
     }
-    // With more than its part, the account has little for each connection.
+    // An account that holds more than its part gets only a small amount for each connection.
     let much = ann.charge(Kind::Reply, PART * MEMORY_CONNECTION_PART / 4).unwrap();
     assert!(ann.try_build(&stuck, REPLY).is_none());
     assert!(ann.try_build(&other, REPLY).is_some());

@@ -154,7 +154,7 @@ fn directories_pass_the_nearest_list_on() {
             "u:7 u2:5 g:0 m:5 o:0",
             "u:7 u1:7 u2:5 g:4 m:7 o:0",
         ),
-        // New objects of the staff belong to a member, who may read them and no more.
+        // An object that a member of the staff makes belongs to that member, who may only read it.
         (
             vec![own(), Ace::allow(HERE, ALL, group(STAFF)), only(READ, group(STAFF))],
             "u:7 g:0 g11:7 m:7 o:0",
@@ -172,7 +172,7 @@ fn directories_pass_the_nearest_list_on() {
             "u:7 g:0 g11:7 m:7 o:0",
             "u:0 u1:7 g:0 m:7 o:0",
         ),
-        // Bob can make nothing here, so the owner of what is new has all.
+        // Bob cannot create objects here, so the owner of a new object has all rights.
         (
             vec![
                 Ace::deny(BELOW | AceFlags::NO_PROPAGATE_INHERIT, WRITE, user(BOB)),
@@ -244,7 +244,7 @@ fn numbers_of_either_kind() {
 fn lists_of_the_host_come_back() {
     for bits in [
         [7, 5, 4, 7, 7, 0],
-        // Some have less than others.
+        // In these lists some users have fewer rights than everyone else.
         [7, 0, 5, 5, 5, 5],
         [7, 0, 0, 4, 4, 5],
         [6, 7, 4, 0, 7, 4],
