@@ -4,6 +4,8 @@ connections as a row has, and a time at which it ends.
 A new one is a class with `name`, `text` and `run`, in the list ATTACKS at the end.
 """
 
+import contextlib
+import select
 import struct
 import time
 
@@ -19,11 +21,12 @@ from client import (
     create,
     lock,
     query_directory,
-    readable,
 )
 
 LIST = 0x100081
 DIRECTORY = 1
+#: The numbers of connections of the attacks that have most effect.
+EACH = (1, 16, 128, 1000)
 
 
 class Attack:
@@ -31,21 +34,23 @@ class Attack:
 
     name = text = ""
     descriptors, settings, share, limits = 20000, "", "", ""
-    #: Number of accounts beside ann and bob.
-    accounts = 0
+    #: Number of accounts beside ann and bob, and the names of ann's groups.
+    accounts, groups = 0, ()
     #: The file system of the share, on an image of its own; that of the directory of the run without one.
     file_system = ""
     #: Number of empty files in the share's folder `many`.
     files = 0
     #: Duration of an attack in seconds.
-    seconds = 5
+    seconds = 4
     #: The numbers of connections of its rows.
-    connections = (16, 128)
+    connections = (1000,)
     #: The largest number that makes sense.
     most = 1000
     #: Milliseconds that others may wait: bob at the median, bob at the 99th percentile, a new client at
     #: the 99th percentile.
     goals = (("bob", 0.5, 5), ("bob", 0.99, 20), ("new", 0.99, 150))
+    #: False where the connections of the attack come without a tree connect.
+    with_tree = True
     #: True where the protocol has the server keep handles of clients that are lost.
     keeps = False
     #: The server that is attacked. It has a port.
@@ -67,31 +72,43 @@ def keep_busy(clients, end, requests, note=lambda client, status: None):
     """Has each client make the requests of `requests(client, number)`, one after the other, until `end`, or
     until there is none. Returns the number of answers. A request is of command, body and credit charge."""
     numbers, waiting, answered = dict.fromkeys(clients, 0), {}, 0
+    ready, sockets = select.epoll(), {client.socket.fileno(): client for client in clients}
+
+    def leave(client):
+        number = client.socket.fileno()
+        if sockets.pop(number, None):
+            ready.unregister(number)
 
     def go_on(client):
         request = requests(client, numbers[client])
         if request is None:
-            sockets.pop(client.socket, None)
+            leave(client)
             return
         command, body, cost = request
         waiting[client] = client.send(command, body, charge=cost)
         numbers[client] += 1
 
-    sockets = {client.socket: client for client in clients}
-    for client in clients:
+    def take(client):
+        client.pump()
+        if waiting[client] not in client.answers:
+            return 0
+        note(client, client.answers[waiting[client]][0])
+        client.answers.clear()
         go_on(client)
+        return 1
+
+    for number in sockets:
+        ready.register(number, select.EPOLLIN)
+    for client in clients:
+        with contextlib.suppress(Gone):
+            go_on(client)
     while time.time() < end and sockets:
-        for ready in readable(sockets, 0.2):
-            client = sockets[ready]
+        for number, _ in ready.poll(0.2):
             try:
-                client.pump()
-                if waiting[client] in client.answers:
-                    note(client, client.answers[waiting[client]][0])
-                    client.answers.clear()
-                    answered += 1
-                    go_on(client)
+                answered += take(sockets[number])
             except Gone:
-                del sockets[ready]
+                leave(sockets[number])
+    ready.close()
     return answered
 
 
@@ -100,7 +117,7 @@ class Searches(Attack):
 
     name, files = "search", 200_000
     text = "QUERY_DIRECTORY of 200,000 names with the pattern `*zzz*`, one request at a time on each connection"
-    connections = (1, 16, 128, 1000)
+    connections = EACH
     pattern, level, length = "*zzz*", 1, 4096
 
     def run(self, clients, end):
@@ -134,7 +151,7 @@ class Echoes(Attack):
 class Folders(Attack):
     """Handles of folders, which are kept, as many as the server gives."""
 
-    name, descriptors = "handles", 4000
+    name, descriptors, connections = "handles", 4000, EACH
     text = "handles of a folder, kept open, where the server may have 4,000 descriptors"
 
     def run(self, clients, end):
@@ -155,6 +172,7 @@ class Folders(Attack):
 class Locks(Attack):
     """Locks that wait for one that is held."""
 
+    connections = EACH
     name, text = "locks", "16,000 LOCKs that wait for a range, and are given up with their connections"
 
     def run(self, clients, end):
@@ -183,7 +201,6 @@ class Reopenings(Attack):
     """Opens and closes, the usual work of a client, as fast as they are answered."""
 
     name, text = "open-close", "CREATE and CLOSE of one file, one request at a time on each connection"
-    connections = (1, 16, 128, 1000)
 
     def run(self, clients, end):
         opened = {}

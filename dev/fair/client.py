@@ -1,25 +1,47 @@
-"""A client that logs on with smbprotocol and then makes requests by hand: sealed, many in flight, and none
-waited for unless the caller asks."""
+"""A client that makes its requests by hand: sealed, many in flight, and none waited for unless the caller asks."""
 
+import hashlib
+import hmac
 import os
 import select
+import socket
 import struct
 import time
-import uuid
 
-import smbprotocol.connection
-import smbprotocol.transport
 from cryptography.hazmat.primitives.ciphers import aead
-from smbprotocol.connection import Connection
-from smbprotocol.header import NtStatus
-from smbprotocol.session import Session
-from smbprotocol.tree import TreeConnect
+from ntlm import Logon
 
+NEGOTIATE, SESSION_SETUP = range(2)
 LOGOFF, TREE_CONNECT, TREE_DISCONNECT, CREATE, CLOSE, FLUSH, READ, WRITE, LOCK, IOCTL, CANCEL, ECHO = range(2, 14)
 QUERY_DIRECTORY, CHANGE_NOTIFY, QUERY_INFO, SET_INFO, OPLOCK_BREAK = range(14, 19)
-PENDING = 0x103
+PENDING, MORE = 0x103, 0xC0000016
 PASSWORDS = {"ann": "secret-1", "bob": "secret-2"}
-NAMES = {value & 0xFFFFFFFF: name for name, value in vars(NtStatus).items() if isinstance(value, int)}
+NAMES = {
+    0x00000000: "STATUS_SUCCESS",
+    0x0000010C: "STATUS_NOTIFY_ENUM_DIR",
+    0x80000005: "STATUS_BUFFER_OVERFLOW",
+    0x80000006: "STATUS_NO_MORE_FILES",
+    0x8000001A: "STATUS_NO_MORE_ENTRIES",
+    0xC000000D: "STATUS_INVALID_PARAMETER",
+    0xC0000016: "STATUS_MORE_PROCESSING_REQUIRED",
+    0xC0000022: "STATUS_ACCESS_DENIED",
+    0xC0000023: "STATUS_BUFFER_TOO_SMALL",
+    0xC0000034: "STATUS_OBJECT_NAME_NOT_FOUND",
+    0xC0000035: "STATUS_OBJECT_NAME_COLLISION",
+    0xC000003A: "STATUS_OBJECT_PATH_NOT_FOUND",
+    0xC0000043: "STATUS_SHARING_VIOLATION",
+    0xC0000056: "STATUS_DELETE_PENDING",
+    0xC000006D: "STATUS_LOGON_FAILURE",
+    0xC000007F: "STATUS_DISK_FULL",
+    0xC000009A: "STATUS_INSUFFICIENT_RESOURCES",
+    0xC00000BB: "STATUS_NOT_SUPPORTED",
+    0xC00000D0: "STATUS_REQUEST_NOT_ACCEPTED",
+    0xC000011F: "STATUS_TOO_MANY_OPENED_FILES",
+}
+#: Signing, and all capabilities: MS-SMB2 2.2.3.
+SIGNING, CAPABILITIES = 1, 0x7F
+#: The negotiate contexts for SHA-512 and for AES-128-GCM: MS-SMB2 2.2.3.1.
+PREAUTH, ENCRYPTION = 1, 2
 
 
 def readable(sockets, seconds):
@@ -30,34 +52,6 @@ def readable(sockets, seconds):
     return [known[number] for number, _ in poll.poll(seconds * 1000)]
 
 
-class Stoppable(smbprotocol.transport.Tcp):
-    """A transport whose reading thread ends when this client takes the socket over."""
-
-    stop = False
-
-    def _recv(self, length, timeout):
-        data = bytearray()
-        while len(data) < length:
-            if self.stop or not self.connected:
-                return None, timeout
-            if not readable([self._sock], 0.02):
-                continue
-            if self.stop:
-                return None, timeout
-            try:
-                part = self._sock.recv(length - len(data))
-            except OSError:
-                part = b""
-            if not part:
-                self.connected = False
-                return None, timeout
-            data += part
-        return bytes(data), timeout
-
-
-smbprotocol.connection.Tcp = Stoppable
-
-
 class Gone(Exception):
     """The server has closed the connection."""
 
@@ -66,33 +60,67 @@ def status_name(status):
     return NAMES.get(status, hex(status))
 
 
+def derived(key, label, context):
+    """A key for one use, SP800-108 and MS-SMB2 3.1.4.2."""
+    return hmac.digest(key, b"\0\0\0\1" + label + b"\0\0" + context + b"\0\0\0\x80", "sha256")[:16]
+
+
 class Client:
-    """One connection with one session, sealed, and one tree connect."""
+    """One connection with one session, sealed, and one tree connect, unless `share` is None."""
+
+    #: The address that it connects from. Any one if empty.
+    source = ""
 
     def __init__(self, port, user, share="share", timeout=60, guid=None):
-        self.connection = Connection(guid or uuid.uuid4(), "127.0.0.1", port, require_signing=True)
-        self.connection.connect(timeout=timeout)
-        session = Session(self.connection, user, PASSWORDS[user], require_encryption=True)
-        session.connect()
-        tree = TreeConnect(session, rf"\\127.0.0.1\{share}")
-        tree.connect()
-        self.session_id, self.tree_id = session.session_id, tree.tree_connect_id
-        self.signing_key = session.signing_key
-        self.seal_key = aead.AESGCM(session.encryption_key)
-        self.unseal_key = aead.AESGCM(session.decryption_key)
-        self.take_over()
+        self.connect(port, timeout, guid)
+        try:
+            self.log_on(Logon(user), timeout)
+            if share:
+                self.tree_id = self.connect_tree(share, timeout)
+        except BaseException:
+            self.close()
+            raise
 
-    def take_over(self):
-        """Stops the library's reader thread: from here on only this object reads the socket."""
-        self.connection.transport.stop = True
-        self.connection._t_worker.join(2)
-        self.socket = self.connection.transport._sock
+    def connect(self, port, timeout=60, guid=None):
+        """Connects and negotiates."""
+        self.guid, origin = guid or os.urandom(16), (self.source, 0) if self.source else None
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout, origin)
         self.socket.settimeout(None)
-        window = self.connection.sequence_window
-        self.message_id, self.credits = window["low"], window["high"] - window["low"]
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.message_id, self.credits, self.session_id, self.tree_id = 0, 1, 0, 0
         self.nonce = int.from_bytes(os.urandom(4), "little") << 48
         self.received, self.queued = bytearray(), bytearray()
         self.answers, self.pending, self.breaks, self.last = {}, {}, [], b""
+        self.preauth, self.unseal_key = bytes(64), None
+        _, self.negotiated = self.exchange(NEGOTIATE, negotiate(self.guid), timeout)
+
+    def exchange(self, command, body, timeout, **header):
+        """Makes a request whose messages are part of the hash of the logon, MS-SMB2 3.2.5.2 and 3.2.5.3."""
+        message = self.header(command, self.message_id, **header) + body
+        status, answer = self.call(command, body, timeout, plain=True, **header)
+        self.preauth = hashlib.sha512(self.preauth + message).digest()
+        if status != 0 or command == NEGOTIATE:
+            self.preauth = hashlib.sha512(self.preauth + answer).digest()
+        return status, answer
+
+    def log_on(self, logon, timeout=60):
+        """Makes the session and its keys."""
+        status, answer = self.exchange(SESSION_SETUP, setup(logon.step()), timeout)
+        self.session_id = struct.unpack_from("<Q", answer, 40)[0]
+        if status == MORE:
+            status, _ = self.exchange(SESSION_SETUP, setup(logon.step(token_of(answer))), timeout)
+        if status:
+            raise OSError(f"the logon fails: {status_name(status)}")
+        self.signing_key = derived(logon.key, b"SMBSigningKey", self.preauth)
+        self.seal_key = aead.AESGCM(derived(logon.key, b"SMBC2SCipherKey", self.preauth))
+        self.unseal_key = aead.AESGCM(derived(logon.key, b"SMBS2CCipherKey", self.preauth))
+
+    def connect_tree(self, share, timeout=60):
+        """Returns the TreeId of a tree connect."""
+        status, answer = self.call(TREE_CONNECT, tree_connect(rf"\\127.0.0.1\{share}"), timeout, tree_id=0)
+        if status:
+            raise OSError(f"{status_name(status)}: {share}")
+        return struct.unpack_from("<I", answer, 36)[0]
 
     def queue(self, command, body, charge=1, plain=False, **header):
         """Seals a request, unless it is to be `plain`; `flush` sends it. Returns its MessageId."""
@@ -203,8 +231,28 @@ class Client:
         return message[128:144]
 
     def close(self):
-        self.connection.transport.connected = False
         self.socket.close()
+
+
+def negotiate(guid):
+    """The body of NEGOTIATE for 3.1.1 and AES-128-GCM, MS-SMB2 2.2.3."""
+    salt = os.urandom(32)
+    hashing = struct.pack("<HHIHHH", PREAUTH, 6 + len(salt), 0, 1, len(salt), 1) + salt
+    hashing += bytes(-len(hashing) % 8)
+    sealing = struct.pack("<HHIHH", ENCRYPTION, 4, 0, 1, 2)
+    fixed = struct.pack("<HHHHI16sIHHH", 36, 1, SIGNING, 0, CAPABILITIES, guid, 64 + 40, 2, 0, 0x311)
+    return fixed + bytes(40 - len(fixed)) + hashing + sealing
+
+
+def setup(token, flags=0):
+    """The body of SESSION_SETUP, MS-SMB2 2.2.5."""
+    return struct.pack("<HBBIIHHQ", 25, flags, SIGNING, 0, 0, 88, len(token), 0) + token
+
+
+def token_of(message):
+    """The security buffer of a SESSION_SETUP response, MS-SMB2 2.2.6."""
+    offset, length = struct.unpack_from("<HH", message, 68)
+    return message[offset : offset + length]
 
 
 def framed(packet):

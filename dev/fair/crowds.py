@@ -2,9 +2,9 @@
 nobody reads."""
 
 import itertools
+import os
 import struct
 import time
-import uuid
 
 from client import (
     CHANGE_NOTIFY,
@@ -26,6 +26,7 @@ from client import (
     notify,
     query_info,
     read,
+    readable,
     set_info,
     status_name,
 )
@@ -72,20 +73,21 @@ class Leases(Attack):
 
     name, count = "lease-breaks", 12_000
     text = "12,000 leases of one file, broken by a change of its size and acknowledged one after the other"
-    connections, most, seconds = (16,), 128, 10
+    seconds = 8
 
     def run(self, clients, end):
         seconds = end - time.time()
-        keys = [uuid.uuid4().bytes for _ in range(self.count)]
+        keys = [os.urandom(16) for _ in range(self.count)]
         bodies = (create("leased", access=READ_DATA, oplock=0xFF, contexts=lease(key, READ_AND_HANDLE)) for key in keys)
         done, refused = many(clients, bodies)
         writer = Client(self.server.port, "ann")
         file = writer.open("leased", access=ALL)
         writer.send(SET_INFO, set_info(file, END_OF_FILE, struct.pack("<Q", 1)))
         end, answered = time.time() + seconds, 0
+        sockets = {client.socket: client for client in clients}
         while time.time() < end:
-            for client in clients:
-                client.pump(0.01)
+            for client in [sockets[socket] for socket in readable(sockets, 0.2)]:
+                client.pump()
                 for broken in client.breaks[:64]:
                     key = broken[64 + 8 : 64 + 24]
                     body = struct.pack("<HHI16sIQ", 36, 0, 0, key, 0, 0)
@@ -103,7 +105,7 @@ class Opens(Attack):
 
     name, count = "opens-of-one", 12_000
     text = "12,000 opens of one file, which end by TREE_DISCONNECT of 250 each"
-    connections, most, seconds = (48,), 128, 8
+    seconds = 8
 
     def run(self, clients, end):
         seconds = end - time.time()
@@ -121,7 +123,6 @@ class Promises(Attack):
 
     name, count = "lease-crowd", 6_000
     text = "CREATE with a lease in a file that has 6,000 opens for attributes and 6,000 leases, on each connection"
-    connections, most = (16,), 128
 
     def run(self, clients, end):
         seconds = end - time.time()
@@ -129,7 +130,7 @@ class Promises(Attack):
         many(clients, (create("crowded", **stat) for _ in range(self.count)))
 
         def leased():
-            return create("crowded", oplock=0xFF, contexts=lease(uuid.uuid4().bytes, READ_AND_HANDLE), **stat)
+            return create("crowded", oplock=0xFF, contexts=lease(os.urandom(16), READ_AND_HANDLE), **stat)
 
         done, refused = many(clients, (leased() for _ in range(self.count)))
         opened = {}
@@ -154,12 +155,11 @@ class ManyLocks(Attack):
     text = (
         "LOCK and unlock of 64 ranges at a time in a file with 100,000 locks, one request at a time on each connection"
     )
-    connections = (16, 128)
 
     def run(self, clients, end):
         seconds = end - time.time()
         files = {client: client.open("locked", access=ALL) for client in clients}
-        each = self.count // len(clients)
+        each, numbers = self.count // len(clients), {client: at for at, client in enumerate(clients)}
         for at, client in enumerate(clients):
             for first in range(0, each, 500):
                 ranges = [((at * each + first + number) * 4, 1, 0x12) for number in range(min(500, each - first))]
@@ -167,7 +167,7 @@ class ManyLocks(Attack):
         base = self.count * 4
 
         def again(client, number):
-            at = clients.index(client)
+            at = numbers[client]
             flags = 4 if number % 2 else 0x12
             ranges = [(base + (at * 64 + which) * 4, 1, flags) for which in range(64)]
             return LOCK, lock(files[client], ranges), 1
@@ -180,7 +180,7 @@ class Watched(Attack):
 
     name, count, keeps = "watched", 65_536, False
     text = "CHANGE_NOTIFY for trees with 65,536 folders in all, while bob waits for a change"
-    connections, seconds = (16,), 10
+    seconds = 10
 
     def prepare(self, data):
         top = data / "trees"
@@ -222,7 +222,6 @@ class Compounds(Attack):
     text = (
         "compounds of 64 requests, a CREATE of a path of 255 components and 63 related QUERY_INFO, on each connection"
     )
-    connections = (16, 128)
     path = "\\".join(["component"] * 255)
 
     def compound(self, client, elements):
@@ -246,10 +245,10 @@ class Compounds(Attack):
             [(CREATE, create("", access=READ_ATTRIBUTES, options=DIRECTORY))] + elements[1:63] + [(CLOSE, close(same))]
         )
         waiting = {client: self.compound(client, elements) for client in clients}
-        answered = 0
+        answered, sockets = 0, {client.socket: client for client in clients}
         while time.time() < end:
-            for client in clients:
-                client.pump(0.001)
+            for client in [sockets[socket] for socket in readable(sockets, 0.2)]:
+                client.pump()
                 if waiting[client] in client.answers:
                     answered += 1
                     client.answers.clear()
@@ -262,7 +261,6 @@ class SlowReaders(Attack):
 
     name = "unread"
     text = "READs for all credits on each connection, whose answers nobody reads"
-    connections = (16, 128)
 
     def prepare(self, data):
         (data / "large.bin").write_bytes(bytes(32 << 20))

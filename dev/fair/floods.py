@@ -52,7 +52,6 @@ class LongReads(Attack):
 class Churn(Attack):
     """Files that are made and removed."""
 
-    connections = (128,)
     name, text = "make-remove", "CREATE with DELETE_ON_CLOSE and CLOSE, one request at a time on each connection"
 
     def run(self, clients, end):
@@ -98,11 +97,10 @@ class Trees(Attack):
     """A deep tree that gets another name again and again."""
 
     name, text = "rename", "a tree of 2,000 folders that were opened, renamed back and forth on each connection"
-    connections = (16,)
 
     def run(self, clients, end):
-        handles, answers = {}, {}
-        for at, client in enumerate(clients):
+        handles, answers, numbers = {}, {}, {client: at for at, client in enumerate(clients)}
+        for client, at in numbers.items():
             path = f"tree-{at}"
             for number in range(2_000 // len(clients)):
                 client.call(CLOSE, close(client.open(path, access=LIST, options=DIRECTORY)))
@@ -110,7 +108,7 @@ class Trees(Attack):
             handles[client] = client.open(f"tree-{at}", access=LIST | DELETE, options=DIRECTORY, disposition=OPEN)
 
         def again(client, number):
-            return SET_INFO, rename(handles[client], f"tree-{clients.index(client)}-{number % 2}"), 1
+            return SET_INFO, rename(handles[client], f"tree-{numbers[client]}-{number % 2}"), 1
 
         def note(_, status):
             answers[status] = answers.get(status, 0) + 1
@@ -124,7 +122,6 @@ class Watches(Attack):
 
     name, descriptors = "watches", 8000
     text = "CHANGE_NOTIFY for 60 trees, each within the one before, with 8,000 folders in the innermost one"
-    connections = (16,)
     depth, below = 60, 8000
 
     def prepare(self, data):
@@ -149,21 +146,21 @@ class Tokens(Attack):
 
     name, descriptors = "tokens", 4000
     text = "tokens of offloaded copies, 64 of each connection, of files that are closed; 4,000 descriptors"
-    connections = (128,)
+    files_made = 128 * 64
 
     def prepare(self, data):
-        for number in range(128 * 64):
+        for number in range(self.files_made):
             (data / f"t{number}").write_bytes(bytes(1024))
 
     def run(self, clients, end):
-        state, statuses = {}, {}
+        state, statuses, numbers = {}, {}, {client: at for at, client in enumerate(clients)}
 
         def again(client, number):
             at, step = divmod(number, 3)
             if at >= 64:
                 return None
             if step == 0:
-                name = f"t{clients.index(client) * 64 + at}"
+                name = f"t{(numbers[client] * 64 + at) % self.files_made}"
                 return CREATE, create(name, access=0x120089, disposition=OPEN), 1
             if step == 1:
                 state[client] = client.last[128:144]
@@ -184,21 +181,26 @@ class Resilient(Attack):
 
     name, keeps = "resilient", True
     text = "handles with resiliency of 5 minutes (FSCTL_LMR_REQUEST_RESILIENCY), 1,000 of each connection, which stay"
-    connections = (16,)
 
     def run(self, clients, end):
-        kept, refused = [], {}
+        kept, refused, numbers = [], {}, {client: at for at, client in enumerate(clients)}
+        over = set()
 
         def again(client, number):
+            # A client that was refused once asks no more.
+            if client in over:
+                return None
             if number % 2 == 0:
-                name = f"kept-{clients.index(client)}-{number}"
+                name = f"kept-{numbers[client]}-{number}"
                 return (CREATE, create(name, access=0x120089), 1) if number < 2000 else None
             return IOCTL, ioctl(client.last[128:144], RESILIENCY, struct.pack("<II", 300_000, 0)), 1
 
-        def note(_, status):
+        def note(client, status):
             kept.append(1) if status == 0 else refused.update({status: refused.get(status, 0) + 1})
+            if status:
+                over.add(client)
 
-        keep_busy(clients, end + 30, again, note)
+        keep_busy(clients, end + 5, again, note)
         return f"{len(kept) // 2} handles, {refused}"
 
 
@@ -240,7 +242,6 @@ def names(count):
 class Pipes(Attack):
     """Calls that list shares or look up names, over pipes."""
 
-    connections = (128,)
     name, text = "pipes", "NetrShareEnum, or LsarLookupNames of 1,000 names, one call at a time on each connection"
 
     def run(self, clients, end):

@@ -126,7 +126,6 @@ class Patterns(Searches):
         "are vetoed and 20 hidden"
     )
     files, count = 0, 20_000
-    connections = (16, 128)
     pattern = "*a" * 100 + "b"
     share = "veto = [{0}]\nhide_files = [{0}]".format(", ".join(f'"*aa*secret{number}*z"' for number in range(20)))
 
@@ -157,7 +156,6 @@ class Complaints(Attack):
 
     name = "complaints"
     text = "refused CREATEs on a read-only share that records all of them in the audit log, 16 at a time"
-    connections = (16, 128)
     share = 'read_only = true\naudit = ["open", "create", "write", "rename", "delete", "acl", "attributes"]'
     limits = '[audit]\nfile = "STATE/audit.log"'
 

@@ -4,31 +4,14 @@ never finished."""
 import struct
 import time
 
-import spnego
-from client import PASSWORDS, Client, Gone, readable, status_name
-from smbprotocol.connection import Connection
+from client import MORE, SESSION_SETUP, Client, Gone, readable, setup, status_name, token_of
+from cryptography.hazmat.primitives import cmac
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from ntlm import Logon
 
 from attacks import Attack, Reopenings
 
-SESSION_SETUP = 1
 BINDING, SIGNED = 1, 8
-MORE = 0xC0000016
-
-
-def setup(token, flags=0):
-    """The body of SESSION_SETUP, MS-SMB2 2.2.5."""
-    return struct.pack("<HBBIIHHQ", 25, flags, 1, 0, 0, 88, len(token), 0) + token
-
-
-def token_of(message):
-    """The security buffer of a SESSION_SETUP response, MS-SMB2 2.2.6."""
-    offset, length = struct.unpack_from("<HH", message, 68)
-    return message[offset : offset + length]
-
-
-def logon_of(user="ann"):
-    """Returns one end of a logon by NTLM."""
-    return spnego.client(user, PASSWORDS[user], service="cifs", hostname="127.0.0.1", protocol="ntlm")
 
 
 class Logons(Attack):
@@ -44,11 +27,11 @@ class Logons(Attack):
         return client.send(SESSION_SETUP, setup(token), tree_id=0, **plain)
 
     def run(self, clients, end):
-        statuses, under_way, first_token = {}, {}, logon_of().step()
+        statuses, under_way, first_token = {}, {}, Logon("ann").step()
         sockets = {client.socket: client for client in clients}
 
         def begin(client):
-            logon = logon_of() if self.finishes else None
+            logon = Logon("ann") if self.finishes else None
             token = logon.step() if logon else first_token
             under_way[client] = logon, self.ask(client, token, 0)
 
@@ -81,7 +64,6 @@ class Sessions(Logons):
     """As many sessions as the server gives, on few connections."""
 
     name, text = "sessions", "new sessions, up to the 4,096 of an account, and refused ones from then on"
-    connections, seconds = (64,), 15
 
 
 class Unfinished(Logons):
@@ -102,30 +84,26 @@ class Channel(Client):
     """A further connection of a session, MS-SMB2 3.2.4.2.3."""
 
     def __init__(self, port, first):
-        self.connection = Connection(first.connection.client_guid, "127.0.0.1", port, require_signing=True)
-        self.connection.connect(timeout=60)
-        self.take_over()
-        self.session_id, self.tree_id = first.session_id, first.tree_id
-        self.seal_key, self.unseal_key = first.seal_key, first.unseal_key
-        logon = logon_of()
+        self.connect(port, guid=first.guid)
+        self.session_id, self.seal_key, self.unseal_key = first.session_id, first.seal_key, first.unseal_key
+        logon = Logon("ann")
         self.status, message = self.bind(first, logon.step())
         if self.status == MORE:
             self.status, _ = self.bind(first, logon.step(token_of(message)))
+        self.tree_id = first.tree_id
 
     def bind(self, first, token):
         """Sends one token of the logon, signed with the key of the session."""
-        body, how = setup(token, BINDING), {"flags": SIGNED, "tree_id": 0}
-        message = self.header(SESSION_SETUP, self.message_id, **how) + body
-        sign = self.connection._generate_signature
-        signature = sign(message, first.signing_key, self.message_id, False, SESSION_SETUP)
-        return self.call(SESSION_SETUP, body, plain=True, signature=signature, **how)
+        body, signature = setup(token, BINDING), cmac.CMAC(AES(first.signing_key))
+        signature.update(self.header(SESSION_SETUP, self.message_id, flags=SIGNED) + body)
+        return self.call(SESSION_SETUP, body, plain=True, flags=SIGNED, signature=signature.finalize())
 
 
 class Channels(Reopenings):
     """Sessions of 32 channels each."""
 
     name, text = "channels", "sessions of 32 channels each, all of which open and close a file, one request at a time"
-    connections, most = (4, 32), 64
+    most = 64
 
     def run(self, clients, end):
         channels, seconds = list(clients), end - time.time()

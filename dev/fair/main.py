@@ -8,17 +8,19 @@ row says, and closes them. Figures are of the time before, during, and from 2 s 
 
 import argparse
 import fnmatch
-import logging
 import os
 import pathlib
 import platform
+import resource
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 
+import beside
 import crowds
+import directories
 import disks
 import floods
+import idle
 import lists
 import logons
 import parts
@@ -30,13 +32,15 @@ from server import Server
 
 import attacks
 
-REST, RECOVERY = 2, 2
-MODULES = attacks, floods, refusals, slow_calls, logons, rpc, lists, parts, crowds, disks
+REST, RECOVERY = 1.5, 2
+MODULES = attacks, floods, refusals, slow_calls, logons, rpc, lists, parts, directories, crowds, disks
 ATTACKS = [attack for module in MODULES for attack in module.ATTACKS]
 #: MiB of memory that the server may keep after an attack.
 KEPT = 16
 #: Descriptors that it may keep: folders that it holds open for the next request, and a few of its own.
 KEPT_FOLDERS = 24
+#: The load of a machine that is quiet.
+QUIET = 1.0
 HEAD = (
     "| attack | connections | | bob, ms | newcomers, ms | descriptors | MiB | processor, % |\n"
     "|---|---|---|---|---|---|---|---|"
@@ -86,14 +90,14 @@ def measure_in(data, options, attack, connections):
     if attack.files:
         many_files(data, attack.files)
     attack.prepare(data)
-    how = {key: getattr(attack, key) for key in ("descriptors", "settings", "share", "limits", "accounts")}
+    how = {key: getattr(attack, key) for key in ("descriptors", "settings", "share", "limits", "accounts", "groups")}
     server = Server(options.server, options.dir / "server", options.port, data, **how)
     try:
         server.start_probes()
-        time.sleep(2)
+        time.sleep(1)
         before = server.rest(REST)
-        with ThreadPoolExecutor(8) as connecting:
-            clients = list(connecting.map(lambda _: Client(options.port, "ann"), range(connections)))
+        share = "share" if attack.with_tree else None
+        clients = [Client(options.port, "ann", share) for _ in range(connections)]
         attack.server, attack.missed = server, []
         begin = time.time()
         done = attack.run(clients, begin + attack.seconds)
@@ -111,50 +115,73 @@ def measure_in(data, options, attack, connections):
     return lines, list(faults(attack, before, during, after))
 
 
-def page(options, lines, missed):
+INTRODUCTION = """# One account and the rest: how long others wait
+
+While the account `ann` attacks, `bob` opens a file, reads 4 KiB and closes it, and newcomers connect,
+log on and open it. Each cell has the median, the 99th percentile and the longest time. *after* begins
+2 s after the end of the attack. The clients run on the same processors as the server: the attacker's at
+the usual priority, the probes' at a higher one."""
+
+BESIDE = """## Beside the same calls of a program of the host
+
+A disk is shared with all who use it, whatever a server does. Here 16 connections of ann, and then 16 processes of the
+host, make the same calls on a file system of its own in a loop device. Beside bob, another connection of bob opens a
+file, writes 4 KiB, flushes and closes it, and a program of the host does the same without a server (`fsync`): median,
+99th percentile and longest time, ms.
+"""
+
+IDLE = """## 10,000 idle clients
+
+Proportional set size of the server: after it has served one client, and with clients that ask nothing. The limits are
+set to 20,000 connections and sessions of one account. Of clients that have not logged on there may be 4,096.
+"""
+
+
+def machine(load):
+    """Returns a line about the machine, and whether others used it."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    about = f"{os.cpu_count()} processors, {memory} GiB, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}."
+    if load < QUIET:
+        return about
+    return f"{about} Others used the machine, too: its load was {load:.1f} before the first row."
+
+
+def section_of_attacks(lines, missed):
     goals = f"{len(missed)} goals are missed:" if missed else "All goals are met."
     measured = {line.split(" | ")[0].strip("| ") for line in lines}
-    texts = [f"- **{attack.name}**: {attack.text}" for attack in ATTACKS if attack.name in measured]
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    return [
+        "## Attacks",
+        "",
+        *(f"- **{attack.name}**: {attack.text}" for attack in ATTACKS if attack.name in measured),
+        "",
+        "Goals: bob waits at most 5 ms at the median and 20 ms at the 99th percentile, newcomers 150 ms at the",
+        f"99th; afterwards the server keeps at most {KEPT} MiB more than before. {goals}",
+        *(f"- {fault}" for fault in missed),
+        "",
+        HEAD,
+        *lines,
+        "",
+    ]
+
+
+def page(options, load, sections):
+    before = f" --before {options.before}" if options.before else ""
     return "\n".join(
         [
-            "# One account and the rest: how long others wait",
-            "",
-            "While the account `ann` attacks, `bob` opens a file, reads 4 KiB and closes it, and newcomers connect,",
-            "log on and open it. Each cell has the median, the 99th percentile and the longest time. *after* begins",
-            "2 s after the end of the attack. The clients run on the same processors as the server: the attacker's at",
-            "the usual priority, the probes' at a higher one.",
-            f"{os.cpu_count()} processors, {memory} GiB, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}.",
+            INTRODUCTION,
+            machine(load),
             "",
             "```",
-            "dev/fair/run --server target/release/frevo --out docs/benchmarks/fair.md",
+            f"dev/fair/run --server target/release/frevo{before} --parts {options.parts} --out docs/benchmarks/fair.md",
             "```",
             "",
-            *texts,
-            "",
-            "Goals: bob waits at most 5 ms at the median and 20 ms at the 99th percentile, newcomers 150 ms at the",
-            f"99th; afterwards the server keeps at most {KEPT} MiB more than before. {goals}",
-            *(f"- {fault}" for fault in missed),
-            "",
-            HEAD,
-            *lines,
-            "",
+            *sections,
         ]
     )
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", type=pathlib.Path, required=True, help="the program frevo")
-    parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path("target/fair/run"), help="for its files")
-    parser.add_argument("--port", type=int, default=4800)
-    parser.add_argument("--rows", default="*", help="names of attacks, with wildcards")
-    parser.add_argument("--connections", help="such as 1,16,128 (default: those of each row)")
-    parser.add_argument("--out", type=pathlib.Path, help="the page to write")
-    options = parser.parse_args()
-    # The library tells of each connection that an attack closes.
-    logging.disable(logging.CRITICAL)
-    options.dir = options.dir.resolve()
+def attacks_of(options):
+    """Measures all attacks. Returns their lines, and the goals that they miss."""
     lines, missed = [], []
     print(HEAD, flush=True)
     for attack in ATTACKS:
@@ -173,8 +200,33 @@ def main():
             print(*more, *(f"MISSED: {fault}" for fault in faulty), sep="\n", flush=True)
             lines += more
             missed += [f"{attack.name}, {connections} connections: {fault}" for fault in faulty]
+    return lines, missed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", type=pathlib.Path, required=True, help="the program frevo")
+    parser.add_argument("--before", type=pathlib.Path, help="an earlier one, whose idle clients are measured too")
+    parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path("target/fair/run"), help="for its files")
+    parser.add_argument("--port", type=int, default=4800)
+    parser.add_argument("--parts", default="attacks", help="attacks,beside,idle (default: attacks)")
+    parser.add_argument("--rows", default="*", help="names of attacks, with wildcards")
+    parser.add_argument("--connections", help="such as 1,16,128 (default: those of each row)")
+    parser.add_argument("--out", type=pathlib.Path, help="the page to write")
+    options = parser.parse_args()
+    options.dir, load = options.dir.resolve(), os.getloadavg()[0]
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    parts, sections, missed = options.parts.split(","), [], []
+    if "attacks" in parts:
+        lines, missed = attacks_of(options)
+        sections += section_of_attacks(lines, missed)
+    if "beside" in parts:
+        sections += [BESIDE, *beside.table(options), ""]
+    if "idle" in parts:
+        sections += [IDLE, *idle.table(options), ""]
     if options.out:
-        options.out.write_text(page(options, lines, missed))
+        options.out.write_text(page(options, load, sections))
     sys.exit(1 if missed else 0)
 
 

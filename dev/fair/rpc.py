@@ -52,7 +52,6 @@ def conformant(value):
 class Calls(Attack):
     """One kind of call, one at a time on each pipe."""
 
-    connections = (16, 128)
     pipe, interface, version = "", b"", 0
 
     def request(self, pipe):

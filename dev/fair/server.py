@@ -14,6 +14,7 @@ import threading
 import time
 
 from client import PASSWORDS
+from ntlm import HASHES
 
 HERE = pathlib.Path(__file__).resolve().parent
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -49,10 +50,12 @@ class Figures:
         return f"{self.at(0.5):.1f} / {self.at(0.99):.1f} / {self.times[-1]:.0f}{faults}"
 
 
-def write_accounts(path, count):
-    """Writes an account file with users beside ann and bob, who cannot log on."""
-    hidden = "X" * 32
-    lines = (f"user{number:05}:{number}:{hidden}:{hidden}:[U          ]:LCT-65A1B2C3:\n" for number in range(count))
+def write_accounts(path, count, groups):
+    """Writes an account file with users beside ann and bob, who cannot log on, and the groups of ann."""
+    hidden, end = "X" * 32, "[U          ]:LCT-65A1B2C3:"
+    lines = [f"user{number:05}:{number}:{hidden}:{hidden}:{end}\n" for number in range(count)]
+    if groups:
+        lines.append(f"ann:{count}:{hidden}:{HASHES['ann'].hex().upper()}:{end}GROUPS-{','.join(groups)}:\n")
     path.write_text("".join(lines))
     path.chmod(0o600)
 
@@ -61,7 +64,17 @@ class Server:
     """A server with default settings in a directory of its own, with the accounts ann and bob."""
 
     def __init__(
-        self, program, directory, port, data=None, descriptors=20000, settings="", share="", limits="", accounts=0
+        self,
+        program,
+        directory,
+        port,
+        data=None,
+        descriptors=20000,
+        settings="",
+        share="",
+        limits="",
+        accounts=0,
+        groups=(),
     ):
         self.directory, self.port = directory, port
         shutil.rmtree(directory, ignore_errors=True)
@@ -70,10 +83,12 @@ class Server:
         data.mkdir(parents=True, exist_ok=True)
         self.data = data
         (data / "probe.bin").write_bytes(os.urandom(65536))
-        if accounts:
-            write_accounts(directory / "state" / "users", accounts)
+        if accounts or groups:
+            write_accounts(directory / "state" / "users", accounts, groups)
         users, limits = "", limits.replace("STATE", str(directory / "state"))
         for user, password in PASSWORDS.items():
+            if groups and user == "ann":
+                continue
             file = directory / f"{user}.password"
             file.write_text(password + "\n")
             file.chmod(0o600)
@@ -122,10 +137,10 @@ class Server:
                 return
             time.sleep(0.25)
 
-    def start_probes(self):
-        for kind in ("bob", "new"):
+    def start_probes(self, kinds=("bob", "new")):
+        for kind in kinds:
             out = self.directory / f"{kind}.jsonl"
-            command = [sys.executable, HERE / "probe.py", kind, str(self.port), out]
+            command = [sys.executable, HERE / "probe.py", kind, str(self.port), out, self.data]
             self.probes[kind] = subprocess.Popen(command, preexec_fn=with_parent(-10))
 
     def phase(self, begin, end):

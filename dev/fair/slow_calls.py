@@ -6,7 +6,7 @@ import time
 
 from client import CLOSE, CREATE, ECHO, QUERY_DIRECTORY, SET_INFO, close, context, create, query_directory, set_info
 
-from attacks import DIRECTORY, LIST, Attack, keep_busy
+from attacks import DIRECTORY, EACH, LIST, Attack, keep_busy
 
 DELETE_ON_CLOSE = 0x1000
 READ_DATA, ALL = 0x120089, 0x1F01FF
@@ -20,7 +20,7 @@ EPOCH = 11_644_473_600
 class Fragments(Attack):
     """Files with many extents, each block of which the file system frees by itself."""
 
-    seconds = 20
+    seconds, connections = 6, EACH
     #: Files, and extents of each.
     count, extents = 4, 100_000
 
@@ -78,6 +78,7 @@ class Cuts(Fragments):
 class Snapshots(Attack):
     """Names in many snapshots in turn."""
 
+    connections = EACH
     name, share = "snapshots", 'snapshots = ".snap/@GMT-%Y.%m.%d-%H.%M.%S"'
     text = "CREATE of names in 50 snapshots in turn, one request at a time on each connection"
     first, apart, count = 1_600_000_000, 3600, 50
@@ -100,7 +101,7 @@ class Snapshots(Attack):
 class Emptied(Attack):
     """A folder that once had many names, whose blocks the file system keeps."""
 
-    name = "emptied"
+    name, connections = "emptied", EACH
     text = "QUERY_DIRECTORY of a folder that once had 200,000 names, one request at a time on each connection"
     once, size = 200_000, 4 << 20
 
@@ -127,7 +128,7 @@ class Emptied(Attack):
 class Spellings(Attack):
     """Names in another case, in a large folder that changes."""
 
-    name, files = "case", 200_000
+    name, files, connections = "case", 200_000, EACH
     text = (
         "CREATE of names in another case in a folder of 200,000 names, in which each connection makes and deletes a "
         "file between two of them"

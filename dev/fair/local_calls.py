@@ -1,0 +1,65 @@
+"""Makes system calls like those of an attack, from a program of the host: local_calls.py KIND FOLDER WORKERS SECONDS.
+Prints how many it has made."""
+
+import os
+import sys
+import time
+
+
+def paths(folder, prefix, number, workers):
+    """The files that are one worker's."""
+    names = sorted(name for name in os.listdir(folder) if name.startswith(prefix))
+    return [os.path.join(folder, name) for name in names[number::workers]]
+
+
+def cut(folder, number, workers, _):
+    for path in paths(folder, "fragments-", number, workers):
+        os.truncate(path, 0)
+        yield
+
+
+def delete(folder, number, workers, _):
+    for path in paths(folder, "fragments-", number, workers):
+        os.unlink(path)
+        yield
+
+
+def sync(folder, number, workers, end):
+    file = os.open(os.path.join(folder, f"synced-{number}"), os.O_RDWR | os.O_CREAT)
+    while time.time() < end:
+        os.pwrite(file, bytes(65536), 0)
+        os.fsync(file)
+        yield
+
+
+def read_folder(folder, number, workers, end):
+    while time.time() < end:
+        with os.scandir(os.path.join(folder, "many")) as entries:
+            for _ in entries:
+                pass
+        yield
+
+
+KINDS = {"cut": cut, "delete": delete, "sync": sync, "list": read_folder}
+
+
+def work(kind, folder, number, workers, end, out):
+    done = 0
+    for _ in KINDS[kind](folder, number, workers, end):
+        done += 1
+    os.write(out, done.to_bytes(8, "little"))
+
+
+def main():
+    kind, folder, workers, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    end, (into, out) = time.time() + seconds, os.pipe()
+    for number in range(workers):
+        if os.fork() == 0:
+            work(kind, folder, number, workers, end, out)
+            os._exit(0)
+    os.close(out)
+    print(sum(int.from_bytes(os.read(into, 8), "little") for _ in range(workers)))
+
+
+if __name__ == "__main__":
+    main()
