@@ -67,5 +67,5 @@ pub use name::{FolderId, Link, Name};
 pub use observe::{HostChange, HostPlace, HostPlaces, Observation, Observed, Observer};
 pub use open_id::OpenId;
 pub use share_mode::Sharing;
-pub use state::StateStore;
+pub use state::{IdSource, StateStore};
 pub use vfs::{Fault, FileKey, Node, Stat, Vfs};

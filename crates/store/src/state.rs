@@ -9,9 +9,13 @@
 //! [`Epoch`] that is larger than all before it; the store refuses the changes of earlier owners with
 //! [`StateFault::Fenced`].
 
+mod ids;
+mod limit;
 mod memory;
 mod record;
 
+pub use ids::IdSource;
+pub use limit::ServeLimit;
 pub use memory::MemoryState;
 pub use record::{ActorRecord, LeaseRecord, LockRecord, NotARecord, OpenRecord};
 

@@ -1,0 +1,110 @@
+//! The server as the driver sees it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::hands::Call;
+
+/// Names of shares in lower case.
+type Shares = Arc<[Arc<str>]>;
+
+/// A server whose shares move. Each call is about the shares of one unit; errors are sentences for people.
+pub trait Served: Send + Sync + 'static {
+    /// Loads the records of shares, and makes their Opens again; serves nothing yet. Returns the number of
+    /// Opens.
+    ///
+    /// # Errors
+    /// If the shares cannot be started: nothing of them is used.
+    fn start(&self, shares: Shares) -> Call<'static, Result<usize, String>>;
+
+    /// Serves shares that were started. For `grace`, clients that had handles come first.
+    ///
+    /// # Errors
+    /// If the shares are not served.
+    fn serve(&self, shares: Shares, grace: Option<Duration>) -> Call<'static, Result<(), String>>;
+
+    /// Takes no new users, waits until what is under way has ended and its records are stable.
+    ///
+    /// # Errors
+    /// If that takes longer than `patience`: the shares are served on.
+    fn drain(&self, shares: Shares, patience: Duration) -> Call<'static, Result<(), String>>;
+
+    /// Gives up shares that were drained, or whose start has failed. Clients may be told these addresses.
+    ///
+    /// # Errors
+    /// If a share was not drained.
+    fn leave(
+        &self,
+        shares: Shares,
+        addresses: Vec<SocketAddr>,
+    ) -> Call<'static, Result<(), String>>;
+
+    /// Stops shares at once. Ends when nothing more is answered and no change to a file is issued.
+    ///
+    /// # Errors
+    /// If there is no such share.
+    fn stop(&self, shares: Shares) -> Call<'static, Result<(), String>>;
+}
+
+/// A server whose calls run on another runtime than the driver: a file system that makes a call wait does
+/// not keep the driver from confirming its lease.
+pub struct Apart {
+    served: Arc<dyn Served>,
+    runtime: Handle,
+}
+
+impl Apart {
+    /// Runs the calls of `served` on `runtime`.
+    pub fn new(served: Arc<dyn Served>, runtime: Handle) -> Self {
+        Self { served, runtime }
+    }
+
+    /// Runs a call there. It ends with the returned future, or with that runtime.
+    fn run<T: Send + 'static>(
+        &self,
+        call: Call<'static, Result<T, String>>,
+    ) -> Call<'static, Result<T, String>> {
+        let mut running = Running(self.runtime.spawn(call));
+        Box::pin(async move {
+            (&mut running.0).await.unwrap_or_else(|_| Err("the server has ended".to_owned()))
+        })
+    }
+}
+
+/// A call that ends when this value is dropped.
+struct Running<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Served for Apart {
+    fn start(&self, shares: Shares) -> Call<'static, Result<usize, String>> {
+        self.run(self.served.start(shares))
+    }
+
+    fn serve(&self, shares: Shares, grace: Option<Duration>) -> Call<'static, Result<(), String>> {
+        self.run(self.served.serve(shares, grace))
+    }
+
+    fn drain(&self, shares: Shares, patience: Duration) -> Call<'static, Result<(), String>> {
+        self.run(self.served.drain(shares, patience))
+    }
+
+    fn leave(
+        &self,
+        shares: Shares,
+        addresses: Vec<SocketAddr>,
+    ) -> Call<'static, Result<(), String>> {
+        self.run(self.served.leave(shares, addresses))
+    }
+
+    fn stop(&self, shares: Shares) -> Call<'static, Result<(), String>> {
+        self.run(self.served.stop(shares))
+    }
+}
