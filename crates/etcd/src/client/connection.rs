@@ -9,7 +9,6 @@ use http_body_util::Full;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 use super::endpoint::Member;
@@ -29,7 +28,8 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects. The error is for people.
     pub(super) async fn open(member: &Member) -> Result<Self, String> {
-        let stream = TcpStream::connect(&member.authority).await.map_err(|error| words(&error))?;
+        let dialing = member.dialer.dial(member.at, &member.endpoint);
+        let stream = dialing.await.map_err(|error| words(&error))?;
         // The option sends a request at once. If it cannot be set, the request is only delayed.
         let _ = stream.set_nodelay(true);
         let stream: Pin<Box<dyn Stream>> = match &member.security {

@@ -1,6 +1,7 @@
 //! The endpoints of a client, and their connections that wait for requests.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +11,8 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
 use super::connection::Connection;
-use super::options::{BadOptions, Options};
+use super::dialer::Dialer;
+use super::options::{BadOptions, Endpoint, Options};
 use super::tls;
 use crate::limits::{ENDPOINTS, IDLE_CONNECTIONS};
 
@@ -24,8 +26,10 @@ pub(super) struct Endpoints {
 pub(super) struct Member {
     /// Its URL, for people.
     pub(super) url: String,
-    /// `HOST:PORT`.
-    pub(super) authority: String,
+    /// Its place in the options.
+    pub(super) at: usize,
+    pub(super) endpoint: Endpoint,
+    pub(super) dialer: Arc<dyn Dialer>,
     /// The head Host.
     pub(super) host: HeaderValue,
     /// None for HTTP without TLS.
@@ -47,7 +51,7 @@ impl Endpoints {
         }
         let connector = options.tls.as_ref().map(tls::connector).transpose()?;
         let mut each = Vec::new();
-        for endpoint in &options.endpoints {
+        for (at, endpoint) in options.endpoints.iter().enumerate() {
             let security = match (endpoint.is_secure, &options.tls, &connector) {
                 (false, ..) => None,
                 (true, Some(tls), Some(connector)) => {
@@ -59,11 +63,12 @@ impl Endpoints {
                     return Err(BadOptions(text));
                 }
             };
-            let authority = endpoint.authority();
-            let host = HeaderValue::from_str(&authority)
+            let host = HeaderValue::from_str(&endpoint.authority())
                 .map_err(|_| BadOptions(alloc::format!("{endpoint} is not an endpoint.")))?;
             let url = alloc::format!("{endpoint}");
-            each.push(Member { url, authority, host, security, idle: Mutex::default() });
+            let (endpoint, dialer) = (endpoint.clone(), Arc::clone(&options.dialer));
+            let idle = Mutex::default();
+            each.push(Member { url, at, endpoint, dialer, host, security, idle });
         }
         Ok(Self { each, preferred: AtomicUsize::new(0) })
     }

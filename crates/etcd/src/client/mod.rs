@@ -7,6 +7,7 @@
 mod attempts;
 mod clock;
 mod connection;
+mod dialer;
 mod endpoint;
 mod exchange;
 mod keeping;
@@ -17,6 +18,7 @@ mod token;
 mod watch;
 
 pub use clock::now;
+pub use dialer::{Dialer, Dialing, PlainDialer};
 pub use keeping::{Keeping, TellKept};
 pub use options::{Account, BadOptions, Endpoint, Options, Tls};
 

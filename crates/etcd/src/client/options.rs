@@ -1,11 +1,14 @@
 //! The options of a client.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
 use zeroize::Zeroizing;
+
+use super::dialer::{Dialer, PlainDialer};
 
 /// The options of a client. Secrets are values: this crate reads no file.
 #[derive(Debug, Clone)]
@@ -24,10 +27,13 @@ pub struct Options {
     /// The time without a word from a watch after which its member is asked for a key, and left if it
     /// does not answer within `attempt`.
     pub quiet: Duration,
+    /// Makes the connections.
+    pub dialer: Arc<dyn Dialer>,
 }
 
 impl Options {
-    /// Returns options for these endpoints: 1 s for an attempt, 4 s in all, 2 s of a watch's silence.
+    /// Returns options for these endpoints: 1 s for an attempt, 4 s in all, 2 s of a watch's silence,
+    /// connections from this process.
     pub fn new(endpoints: Vec<Endpoint>) -> Self {
         Self {
             endpoints,
@@ -36,6 +42,7 @@ impl Options {
             attempt: Duration::from_secs(1),
             whole: Duration::from_secs(4),
             quiet: Duration::from_secs(2),
+            dialer: Arc::new(PlainDialer),
         }
     }
 }

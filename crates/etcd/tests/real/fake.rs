@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use frevo_etcd::client::{Account, Client, Endpoint, Options};
+use frevo_etcd::client::{Account, Client, Dialer, Dialing, Endpoint, Options};
 use frevo_etcd::engine::Engine;
 use frevo_etcd::limits::{ANSWER_BYTES, ENDPOINTS, REQUESTS, REQUESTS_AT_ONCE, TOKENS_PER_REQUEST};
 use frevo_etcd::types::{Fault, LeaseId, Revision, WatchAnswer};
@@ -295,6 +295,45 @@ async fn a_watch_without_end_in_a_line_is_told_as_a_compaction() {
     let (mut told, _watching) = watch(&client, "w", Revision(5));
     assert_eq!(told.next().await, Ok(WatchAnswer::Compacted { oldest: Revision(6) }));
     assert_eq!(range(&client, one("a")).await.unwrap().revision, Revision(7));
+}
+
+/// Connects with the address of a place, and with nobody at the first place.
+#[derive(Debug)]
+struct Elsewhere {
+    address: std::net::SocketAddr,
+    dialed: parking_lot::Mutex<Vec<(usize, String)>>,
+}
+
+impl Dialer for Elsewhere {
+    fn dial<'a>(&'a self, at: usize, endpoint: &'a Endpoint) -> Dialing<'a> {
+        Box::pin(async move {
+            self.dialed.lock().push((at, endpoint.to_string()));
+            match at {
+                0 => Err(std::io::ErrorKind::NetworkUnreachable.into()),
+                _ => TcpStream::connect(self.address).await,
+            }
+        })
+    }
+}
+
+/// A dialer is asked for each connection, by the place and the name, and its error leads to the next
+/// endpoint.
+#[tokio::test]
+async fn connections_come_from_the_dialer() {
+    let good = Fake::start(Answer::Bytes(answer("200 OK", GOOD))).await;
+    let address = good.url.strip_prefix("http://").unwrap().parse().unwrap();
+    let dialer = Arc::new(Elsewhere { address, dialed: parking_lot::Mutex::default() });
+    let names = ["http://etcd-a.invalid:1", "http://etcd-b.invalid:2"];
+    let client = client(Options {
+        dialer: Arc::<Elsewhere>::clone(&dialer),
+        ..Options::new(names.iter().map(|name| Endpoint::parse(name).unwrap()).collect())
+    });
+    for _ in 0..2 {
+        assert_eq!(range(&client, one("a")).await.unwrap().revision, Revision(7));
+    }
+    let dialed = dialer.dialed.lock().clone();
+    assert_eq!(dialed, [(0, names[0].to_owned()), (1, names[1].to_owned())]);
+    assert_eq!(good.requests(), 2, "one connection has both requests");
 }
 
 #[tokio::test]
