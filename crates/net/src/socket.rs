@@ -18,11 +18,13 @@ use crate::transport::{Detached, Stream};
 
 mod congestion;
 mod interfaces;
+mod packets;
 mod routes;
 
 use congestion::Paced;
 
 pub use interfaces::{Interface, interfaces};
+pub use packets::ArpSocket;
 pub use routes::keep_socket as keep_routes_socket;
 
 /// A listening TCP socket, watched by the runtime in which it was made.

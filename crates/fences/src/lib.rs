@@ -1,0 +1,64 @@
+//! The acts of a cluster's node that need rights.
+//!
+//! A server that is confined can neither have storage refuse another node nor give its machine an
+//! address. A process of its own does that ([`Fences`], [`addresses::Floating`]): it is asked for shares
+//! and addresses of the configuration alone.
+//!
+//! docs/cluster-fences.md says what each kind of fence needs, and what was tried on which storage.
+#![forbid(unsafe_code)]
+
+pub mod addresses;
+mod ceph;
+mod fault;
+mod fuse;
+pub mod hands;
+mod kind;
+pub mod limits;
+mod mounts;
+mod nfs;
+mod scsi;
+
+use std::path::Path;
+
+use frevo_cluster::fence::Fence;
+
+pub use fault::FenceFault;
+pub use kind::{Kind, NotAKind};
+
+/// The fences of a node: its identities, and the refusal of other nodes.
+#[derive(Debug, Default)]
+pub struct Fences {
+    keys: scsi::Keys,
+}
+
+impl Fences {
+    /// Returns the identity of this node at the storage below `folder`. For [`Kind::ScsiPr`] it
+    /// registers with the disk if it has not.
+    ///
+    /// # Errors
+    /// A sentence, also if the storage refuses this node already.
+    pub fn identity(&self, folder: &Path, kind: Kind) -> Result<Fence, FenceFault> {
+        match kind {
+            Kind::None => Ok(Fence::None),
+            Kind::Fuse => fuse::identity(folder),
+            Kind::Nfs => nfs::identity(folder),
+            Kind::Ceph => ceph::identity(folder),
+            Kind::ScsiPr => self.keys.identity(folder),
+        }
+    }
+
+    /// Has the storage below `folder` refuse the node with this identity. It returns when the storage
+    /// does. A node that is refused already is no fault.
+    ///
+    /// # Errors
+    /// A sentence. The node may be refused or not.
+    pub fn fence(&self, folder: &Path, fence: &Fence) -> Result<(), FenceFault> {
+        match fence {
+            Fence::None => Ok(()),
+            Fence::Fuse { connection } => fuse::fence(*connection),
+            Fence::Nfs { server, client } => nfs::fence(server, *client),
+            Fence::Ceph { client } => ceph::fence(client),
+            Fence::ScsiPr { device, key } => self.keys.fence(folder, device, *key),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Limits. docs/limits.md has a line for each.
+
+use std::time::Duration;
+
+/// Bytes that are read of a file of the kernel, and of an answer of ceph-fuse.
+pub const TEXT_BYTES: u64 = 1 << 20;
+
+/// Clients of an NFS server, and sockets of ceph-fuse, that are looked at.
+pub const ENTRIES: usize = 4_096;
+
+/// Keys of reservation that a disk may tell.
+pub const KEYS: usize = 1_024;
+
+/// Time for one command of a disk.
+pub const DISK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Times that a command is sent to a disk that reports a change of its state first.
+pub const DISK_TRIES: usize = 5;
+
+/// Disks below one file system.
+pub const DISKS: usize = 16;
+
+/// Time for an answer of ceph-fuse.
+pub const CEPH_SOCKET_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Time for the program `ceph`, which waits for the monitors at most 10 s.
+pub const CEPH_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Time for which a client of CephFS stays on the blocklist.
+pub const CEPH_BLOCKED: Duration = Duration::from_secs(86_400);
+
+/// Time after which the kernel takes an address away that nobody keeps, rounded up by up to a second.
+pub const ADDRESS_LIFE: Duration = Duration::from_secs(2);
+
+/// Interval at which addresses are kept, and at which the limit is looked at.
+pub const ADDRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Moments after a change at which an address is announced.
+pub const ANNOUNCED: [Duration; 3] =
+    [Duration::ZERO, Duration::from_millis(400), Duration::from_millis(2_000)];
+
+/// Bytes of one request to the process with rights, and of its answer.
+pub const PACKET_BYTES: usize = 8_192;
+
+/// Acts of the process with rights that wait for storage or for etcd at the same time.
+pub const ACTS_AT_ONCE: usize = 64;
+
+/// Requests of the server that wait for the process with rights.
+pub const WAITING: usize = 256;
+
+/// Time for one act.
+pub const ACT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time for the start of the process with rights.
+pub const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time for one connection with etcd.
+pub const DIAL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Addresses of one endpoint that are tried.
+pub const DIAL_TARGETS: usize = 4;

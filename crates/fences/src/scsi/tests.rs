@@ -1,0 +1,177 @@
+//! The commands against a disk in memory that keeps reservations as SPC-4 5.12 says.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use super::*;
+
+/// The state of a disk: registrations by machine, and the reservation's holder.
+#[derive(Debug, Default)]
+struct State {
+    registered: BTreeMap<usize, u64>,
+    holder: Option<(usize, u8)>,
+    generation: u32,
+    /// Refuses registrations that outlive a loss of power.
+    forgets: bool,
+    /// Ends of the next commands, before any effect.
+    next: VecDeque<ScsiEnd>,
+}
+
+/// The path of one machine to the disk.
+#[derive(Debug, Clone)]
+struct Machine {
+    number: usize,
+    disk: Rc<RefCell<State>>,
+}
+
+fn end(status: u8, key: Option<u8>, length: usize) -> ScsiEnd {
+    let sense = key.map_or_else(Vec::new, |key| vec![0x70, 0, key]);
+    ScsiEnd { status, sense, length }
+}
+
+impl State {
+    fn read(&self, action: u8) -> Vec<u8> {
+        let keys: Vec<u8> = match (action, self.holder) {
+            (0, _) => self.registered.values().flat_map(|key| key.to_be_bytes()).collect(),
+            (1, Some((holder, kind))) => {
+                let key = self.registered[&holder].to_be_bytes();
+                [&key[..], &[0, 0, 0, 0, 0, kind, 0, 0]].concat()
+            }
+            _ => Vec::new(),
+        };
+        let length = u32::try_from(keys.len()).unwrap();
+        [&self.generation.to_be_bytes()[..], &length.to_be_bytes(), &keys].concat()
+    }
+
+    fn change(&mut self, machine: usize, command: &[u8], list: &[u8]) -> ScsiEnd {
+        let key = |at: usize| u64::from_be_bytes(list[at..at + 8].try_into().unwrap());
+        let (own, other, kind) = (key(0), key(8), command[2]);
+        assert_eq!((command[8], list.len()), (24, 24));
+        let conflict = end(RESERVATION_CONFLICT, None, 0);
+        match command[1] {
+            6 if self.forgets && list[20] & 1 == 1 => {
+                return end(CHECK_CONDITION, Some(ILLEGAL_REQUEST), 0);
+            }
+            6 => drop(self.registered.insert(machine, other)),
+            // SPC-4 5.12.1: all others need the own registration.
+            _ if self.registered.get(&machine) != Some(&own) => return conflict,
+            1 => match self.holder {
+                Some((holder, held)) if holder != machine || held != kind => return conflict,
+                _ => self.holder = Some((machine, kind)),
+            },
+            5 => {
+                // SPC-4 5.12.11.2: the holder's reservation goes to the machine that preempts.
+                if !self.registered.values().any(|key| *key == other) {
+                    return conflict;
+                }
+                if self.holder.is_some_and(|(holder, _)| self.registered[&holder] == other) {
+                    self.holder = Some((machine, kind));
+                }
+                self.registered.retain(|_, key| *key != other);
+            }
+            action => panic!("{action}"),
+        }
+        self.generation += 1;
+        end(GOOD, None, 24)
+    }
+
+    fn may_write(&self, machine: usize) -> bool {
+        self.holder.is_none() || self.registered.contains_key(&machine)
+    }
+}
+
+impl Target for Machine {
+    fn send(&self, command: &[u8], data: ScsiData<'_>) -> io::Result<ScsiEnd> {
+        let mut disk = self.disk.borrow_mut();
+        if let Some(end) = disk.next.pop_front() {
+            return Ok(end);
+        }
+        match data {
+            ScsiData::In(room) => {
+                assert_eq!(command[0], 0x5E);
+                let answer = disk.read(command[1]);
+                room[..answer.len()].copy_from_slice(&answer);
+                Ok(end(GOOD, None, answer.len()))
+            }
+            ScsiData::Out(list) => {
+                assert_eq!(command[0], 0x5F);
+                Ok(disk.change(self.number, command, list))
+            }
+        }
+    }
+}
+
+fn machines() -> [Machine; 3] {
+    let disk = Rc::<RefCell<State>>::default();
+    [0, 1, 2].map(|number| Machine { number, disk: Rc::clone(&disk) })
+}
+
+fn join(machine: &Machine, key: u64) -> Result<u64, FenceFault> {
+    register("disk", std::slice::from_ref(machine), None, 1, || Ok(key))
+}
+
+#[test]
+fn the_disk_refuses_a_node_that_was_fenced() {
+    let nodes = machines();
+    for (node, key) in nodes.iter().zip([10, 11, 12]) {
+        assert_eq!(join(node, key), Ok(key));
+    }
+    let disk = Rc::clone(&nodes[0].disk);
+    let may_write = |node: usize| disk.borrow().may_write(node);
+    assert!((0..3).all(may_write));
+    // The holder of the reservation, and then another one.
+    assert_eq!(preempt("disk", &nodes[1], 11, 10), Ok(()));
+    assert!(!may_write(0) && may_write(1) && may_write(2));
+    assert_eq!(preempt("disk", &nodes[1], 11, 10), Ok(()), "once more does no harm");
+    assert_eq!(preempt("disk", &nodes[1], 11, 12), Ok(()));
+    assert!(!may_write(2) && may_write(1));
+    let fault = preempt("disk", &nodes[0], 10, 11).unwrap_err().to_string();
+    assert_eq!(fault, "disk refuses this node: it is registered no longer");
+    assert!(preempt("disk", &nodes[1], 11, 11).is_err(), "its own key");
+    assert!(may_write(1));
+}
+
+#[test]
+fn a_fenced_node_comes_back_with_a_new_mount_and_a_new_key() {
+    let nodes = machines();
+    join(&nodes[0], 10).unwrap();
+    join(&nodes[1], 11).unwrap();
+    let again = |mount| {
+        let before = Some(Registered { key: 10, mount: 1 });
+        register("disk", &nodes[..1], before, mount, || Ok(20))
+    };
+    assert_eq!(again(1), Ok(10), "it is registered");
+    preempt("disk", &nodes[1], 11, 10).unwrap();
+    let fault = again(1).unwrap_err().to_string();
+    assert!(fault.contains("unmount its file system, and mount it again"), "{fault}");
+    assert!(!nodes[0].disk.borrow().may_write(0));
+    assert_eq!(again(2), Ok(20));
+    assert!(nodes[0].disk.borrow().may_write(0));
+}
+
+#[test]
+fn disks_that_forget_report_changes_or_are_reserved_otherwise() {
+    let nodes = machines();
+    let disk = Rc::clone(&nodes[0].disk);
+    disk.borrow_mut().forgets = true;
+    // REGISTRATIONS PREEMPTED and the like come once before a command.
+    disk.borrow_mut().next =
+        [end(CHECK_CONDITION, Some(UNIT_ATTENTION), 0), end(BUSY, None, 0)].into();
+    assert_eq!(join(&nodes[0], 10), Ok(10));
+    disk.borrow_mut().next = (0..DISK_TRIES).map(|_| end(BUSY, None, 0)).collect();
+    let fault = join(&nodes[1], 11).unwrap_err().to_string();
+    assert_eq!(fault, "disk does not come to rest");
+    disk.borrow_mut().next = [end(CHECK_CONDITION, Some(4), 0)].into();
+    let fault = join(&nodes[1], 11).unwrap_err().to_string();
+    assert_eq!(fault, "disk answers with status 0x02, sense key 0x4");
+    disk.borrow_mut().holder = Some((0, 3));
+    let fault = join(&nodes[1], 11).unwrap_err().to_string();
+    assert!(fault.contains("a persistent reservation of another kind"), "{fault}");
+}
+
+#[test]
+fn keys_are_not_zero() {
+    assert_ne!(random_key().unwrap(), 0);
+    assert_ne!(random_key().unwrap(), random_key().unwrap());
+}
