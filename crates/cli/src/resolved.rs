@@ -71,7 +71,7 @@ fn write_section(out: &mut String, header: &str, table: Option<&toml::Table>) {
 /// The effective configuration of the tables of all files.
 pub(crate) fn text(table: &toml::Table) -> String {
     let mut out = String::new();
-    for section in ["server", "limits", "audit", "admin", "kerberos", "rpc", "traces"] {
+    for section in ["server", "limits", "audit", "admin", "kerberos", "rpc", "traces", "cluster"] {
         let values = table.get(section).and_then(toml::Value::as_table);
         write_section(&mut out, &format!("[{section}]"), values);
     }

@@ -14,6 +14,7 @@
 )]
 
 mod audit;
+mod cluster;
 mod fault;
 mod idmap;
 mod interface;
@@ -35,6 +36,7 @@ mod traces;
 mod values;
 
 pub use audit::AuditSection;
+pub use cluster::{ClusterAddress, ClusterSection, ClusterWord, EtcdUrl};
 pub use fault::Fault;
 pub use idmap::{IdmapSection, Numbers};
 pub use interface::{InterfaceSection, Speed};
@@ -50,6 +52,7 @@ pub use share::{ShareSection, USER};
 pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
-    DiscoveryChoice, EncryptionChoice, EncryptionTypeName, LogFormat, Mode, NtAclsChoice,
-    PacChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size, SnapshotPath, StreamsChoice,
+    DiscoveryChoice, EncryptionChoice, EncryptionTypeName, FenceChoice, LogFormat, Mode,
+    NtAclsChoice, PacChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size, SnapshotPath,
+    StreamsChoice,
 };

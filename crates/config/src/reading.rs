@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::audit::AuditSection;
+use super::cluster::ClusterSection;
 use super::fault::{Fault, line_of};
 use super::kerberos::KerberosSection;
 use super::limits;
@@ -79,6 +80,7 @@ impl Config {
             kerberos,
             rpc,
             traces,
+            cluster,
             idmaps,
             interfaces,
             shares,
@@ -91,6 +93,7 @@ impl Config {
         self.kerberos = self.kerberos.overlaid(kerberos);
         self.rpc = self.rpc.overlaid(rpc);
         self.traces = self.traces.overlaid(traces);
+        self.cluster = self.cluster.overlaid(cluster);
         self.idmaps.extend(idmaps);
         self.interfaces.extend(interfaces);
         self.shares.extend(shares);
@@ -242,6 +245,9 @@ overlaid!(AdminSection: enabled, socket, listen, token_file);
 overlaid!(KerberosSection: keytab, realms, encryption_types, clock_skew, pac);
 overlaid!(RpcSection: enabled, listen, port, endpoint_mapper_port);
 overlaid!(TracesSection: endpoint, sample);
+overlaid!(ClusterSection:
+    name, node, endpoints, ca, certificate, key, user, password_file, ttl, weight, addresses, grace_seconds, fence,
+);
 
 #[cfg(test)]
 mod tests {
@@ -311,6 +317,7 @@ mod tests {
         let later = Config::parse_all(&["", sections]).unwrap();
         assert_eq!((&whole.server, &whole.admin), (&later.server, &later.admin));
         assert_eq!((&whole.traces, &whole.kerberos), (&later.traces, &later.kerberos));
+        assert_eq!(whole.cluster, later.cluster);
         let plain = |config: &Config| {
             let spans = format!("{:?} {:?}", config.limits, config.audit);
             spans.split(|c: char| c.is_ascii_digit()).collect::<String>()

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::audit::AuditSection;
+use super::cluster::ClusterSection;
 use super::fault::Fault;
 use super::idmap::IdmapSection;
 use super::interface::InterfaceSection;
@@ -46,6 +47,8 @@ pub struct Config {
     pub rpc: RpcSection,
     /// `[traces]`
     pub traces: TracesSection,
+    /// `[cluster]`
+    pub cluster: ClusterSection,
     /// Each `[[idmap]]`
     #[serde(rename = "idmap")]
     pub idmaps: Vec<IdmapSection>,
@@ -227,6 +230,7 @@ impl Config {
         faults.extend(interfaces.into_iter().map(|(span, what)| Fault::at(text, &span, what)));
         faults.extend(self.contradictions());
         faults.extend(self.limits.faults(text));
+        faults.extend(self.faults_of_cluster(text));
         faults
     }
 
@@ -337,6 +341,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[kerberos]", keys_of::<KerberosSection>()),
         ("[rpc]", keys_of::<RpcSection>()),
         ("[traces]", keys_of::<TracesSection>()),
+        ("[cluster]", keys_of::<ClusterSection>()),
         ("[[idmap]]", keys_of::<IdmapSection>()),
         ("[[interface]]", keys_of::<InterfaceSection>()),
         ("[[share]]", keys_of::<ShareSection>()),

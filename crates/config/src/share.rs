@@ -8,12 +8,14 @@ use frevo_store::security::AccessEntry;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::cluster::{ClusterAddress, ClusterWord};
 use super::fault::Fault;
 use super::names::{ShareName, Who};
 use super::parsed;
 use super::recycle::{self, RecycleSection};
 use super::values::{
-    AuditedOperation, Mode, NtAclsChoice, RunAsChoice, Size, SnapshotPath, StreamsChoice,
+    AuditedOperation, FenceChoice, Mode, NtAclsChoice, RunAsChoice, Size, SnapshotPath,
+    StreamsChoice,
 };
 
 /// The part of a path, or the name of a share, that stands for the user.
@@ -160,6 +162,21 @@ pub struct ShareSection {
     /// Deleted files go to a recycle bin.
     #[serde(default, deserialize_with = "recycle::deserialize")]
     pub recycle: Option<RecycleSection>,
+    /// The servers of a cluster have the share in turn.
+    #[serde(default)]
+    pub cluster: bool,
+    /// Shares of one group have one owner together.
+    #[serde(default)]
+    pub group: Option<ClusterWord>,
+    /// Addresses that go with the share.
+    #[serde(default, deserialize_with = "parsed::list")]
+    pub addresses: Vec<ClusterAddress>,
+    /// The way by which the share's storage refuses a node.
+    #[serde(default)]
+    pub fence: Option<FenceChoice>,
+    /// The share's part of a node's load.
+    #[serde(default)]
+    pub weight: Option<u32>,
     /// The folder below which administrators may share folders over the network, for a share that
     /// was added so: from there its folder is opened, and no link is followed. None for a share of
     /// the configuration.
@@ -266,6 +283,11 @@ impl ShareSection {
             audit: None,
             max_connections: None,
             recycle: None,
+            cluster: false,
+            group: None,
+            addresses: Vec::new(),
+            fence: None,
+            weight: None,
             beneath: None,
             bins: Vec::new(),
             guarded: Vec::new(),

@@ -108,8 +108,28 @@ pub(super) const EVERY_KEY: &str = r#"
         rss = true
         rdma = false
 
+        [cluster]
+        name = "nas"
+        node = "n1"
+        endpoints = ["https://192.0.2.1:2379", "https://192.0.2.2:2379"]
+        ca = "/etc/frevo/etcd-ca.pem"
+        certificate = "/etc/frevo/etcd.pem"
+        key = "/etc/frevo/etcd.key"
+        user = "frevo"
+        password_file = "/etc/frevo/etcd.password"
+        ttl = 3
+        weight = 2
+        addresses = ["192.0.2.30/24"]
+        grace_seconds = 20
+        fence = "nfs"
+
         [[share]]
         name = "photos"
+        cluster = true
+        group = "media"
+        addresses = ["192.0.2.20/24%eth0"]
+        fence = "fuse"
+        weight = 3
         audit = ["open", "create", "write", "rename", "delete", "acl", "attributes"]
         path = "/srv/photos"
         comment = "pictures"

@@ -58,6 +58,22 @@ macro_rules! words {
 }
 
 words! {
+    /// The way by which the storage of a share refuses a node of a cluster.
+    FenceChoice: "fence" {
+        /// None: a node that was stopped can still write.
+        None = "none",
+        /// Ends the connection of a FUSE file system of this host.
+        Fuse = "fuse",
+        /// Ends the state of a client of an NFS server.
+        Nfs = "nfs",
+        /// Puts a client of CephFS on the blocklist.
+        Ceph = "ceph",
+        /// Takes a persistent reservation of a disk away.
+        ScsiPr = "scsi-pr",
+    }
+}
+
+words! {
     /// A dialect of SMB, with the first Windows that has it.
     DialectName: "a dialect" {
         /// Vista
