@@ -3,11 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::str::FromStr;
 
 use frevo_net::transport::{Dialer, Stream, Transport};
 
+use crate::limits::ADDRESSES_MAX;
 use crate::url::ParseUrlError;
 
 /// A server: a host, and perhaps a port.
@@ -85,6 +87,20 @@ impl From<&str> for ServerName {
     }
 }
 
+/// Addresses at which a server is looked for, in place of those that its name resolves to: the nodes
+/// of a cluster, for example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerAddresses {
+    /// The name of the server.
+    pub host: String,
+    /// Its addresses, in the order in which they are tried; the first 64 count. One without a port has
+    /// that of the server.
+    pub addresses: Vec<ServerName>,
+}
+
+/// The future of the addresses of a server.
+pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<ServerName>>> + Send + 'a>>;
+
 /// The future of a connection being made.
 pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 'a>>;
 
@@ -92,6 +108,12 @@ pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 
 pub trait Dial: Send + Sync + fmt::Debug {
     /// Makes a connection to `server`.
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a>;
+
+    /// Returns the addresses of `server`, each as a server to dial, in the order in which they are
+    /// tried. By default its name is the only one.
+    fn addresses<'a>(&'a self, server: &'a ServerName) -> Resolving<'a> {
+        Box::pin(std::future::ready(Ok(vec![server.clone()])))
+    }
 
     /// Makes a connection for a further channel of a session whose channels are over `transport`.
     /// By default there is one transport.
@@ -113,7 +135,63 @@ impl Dial for Dialer {
         Box::pin(Self::dial(self, &server.host, server.port))
     }
 
+    fn addresses<'a>(&'a self, server: &'a ServerName) -> Resolving<'a> {
+        Box::pin(async move {
+            if server.host.parse::<IpAddr>().is_ok() {
+                return Ok(vec![server.clone()]);
+            }
+            Ok(named(server, Self::addresses(self, &server.host).await?))
+        })
+    }
+
     fn knows_addresses(&self) -> bool {
         Self::knows_addresses(self)
+    }
+}
+
+/// Returns the addresses that a name was resolved to, as servers. A name with one address stays a name:
+/// it is resolved again at each connection.
+fn named(server: &ServerName, found: Vec<SocketAddr>) -> Vec<ServerName> {
+    let mut all: Vec<ServerName> = Vec::new();
+    for address in found.into_iter().take(ADDRESSES_MAX) {
+        let host = match address {
+            SocketAddr::V6(address) if address.scope_id() != 0 => {
+                format!("{}%{}", address.ip(), address.scope_id())
+            }
+            address => address.ip().to_string(),
+        };
+        let one = ServerName { host, port: server.port };
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    if all.len() > 1 { all } else { vec![server.clone()] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_a_name_are_servers() {
+        let server = ServerName::new("cluster").at_port(4450);
+        let at = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let found = named(&server, at(&["192.0.2.1:445", "[2001:db8::1]:445", "192.0.2.1:445"]));
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["192.0.2.1:4450", "[2001:db8::1]:4450"]);
+        // An address of a link means nothing without the number of the link.
+        let linked =
+            SocketAddr::V6(std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 445, 0, 7));
+        let found = named(&server, vec![linked, "192.0.2.1:445".parse().unwrap()]);
+        assert_eq!(found[0].host, "fe80::1%7");
+        assert_eq!(named(&server, at(&["192.0.2.1:445"])), std::slice::from_ref(&server));
+        assert_eq!(named(&server, Vec::new()), std::slice::from_ref(&server));
+    }
+
+    #[test]
+    fn of_a_thousand_addresses_the_first_64_count() {
+        let all =
+            (0..1_000u32).map(|at| SocketAddr::new(IpAddr::V4((0x0a00_0000 + at).into()), 445));
+        assert_eq!(named(&ServerName::new("many"), all.collect()).len(), ADDRESSES_MAX);
     }
 }

@@ -7,7 +7,7 @@ use frevo_net::transport::{Dialer, Stream, Transport};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::dial::{Dial, Dialing, ServerName};
+use crate::dial::{Dial, Dialing, Resolving, ServerName};
 use crate::limits::{DIAL_AGAIN_AFTER, PREFERRED_DIAL};
 use crate::options::{Options, Rdma};
 
@@ -61,6 +61,13 @@ impl Dial for Dialers {
             }
             Err(io::ErrorKind::Unsupported.into())
         })
+    }
+
+    fn addresses<'a>(&'a self, server: &'a ServerName) -> Resolving<'a> {
+        match self.order.first() {
+            Some(choice) => choice.dial.addresses(server),
+            None => Box::pin(std::future::ready(Ok(vec![server.clone()]))),
+        }
     }
 
     fn dial_further<'a>(&'a self, server: &'a ServerName, transport: Transport) -> Dialing<'a> {

@@ -157,6 +157,15 @@
 //! sequence. Others (removing a name, renaming, the position of a listing) end with
 //! [`Cause::Unknown`].
 //!
+//! # Clusters
+//!
+//! A server's name may have the addresses of several nodes, of which one serves a share at a time;
+//! [`Options::addresses`] gives them where DNS does not. The client finds the node, and goes on at
+//! another one when the share moves: [`Share::node`] says where it is. Files of a continuously
+//! available share stay open, with their locks and leases; others are as after a restart of a server.
+//! Each share that is at another node than the others of its [`Session`] gets a session of its own,
+//! which [`Share::session`] returns.
+//!
 //! # When a call is given up
 //!
 //! Any call may be given up: its future is dropped, for example by `tokio::select!` or
@@ -227,7 +236,7 @@ mod types;
 mod url;
 
 pub use credentials::{Credentials, NtHash, ParseNtHashError};
-pub use dial::ServerName;
+pub use dial::{ServerAddresses, ServerName};
 pub use error::{Cause, Error, LogonError, Result};
 pub use file::File;
 pub use file::copying::CopyMethod;
@@ -241,7 +250,7 @@ pub use metadata::{FileType, Metadata};
 pub use object_store::SmbStore;
 pub use options::{Encryption, Options, Rdma, Referrals, Signing};
 pub use session::shares::ShareInfo;
-pub use session::{ChannelInfo, Client, Session, SessionInfo};
+pub use session::{ChannelInfo, Client, NodeInfo, Session, SessionInfo};
 pub use share::Share;
 pub use share::attributes::{LinkTarget, StreamInfo};
 pub use share::dir::{DirEntry, ReadDir};
@@ -261,7 +270,7 @@ pub use url::{ParseUrlError, SmbUrl};
 #[doc(hidden)]
 pub mod internal {
     pub use crate::ambient::{Ambient, Host};
-    pub use crate::dial::{Dial, Dialing};
+    pub use crate::dial::{Dial, Dialing, Resolving};
     pub use crate::dialers::Dialers;
     pub use crate::file::transfer::{Progress, STORE_WINDOW};
     pub use crate::kerberos::{Getting, KdcSource, Kdcs, Tickets};

@@ -32,6 +32,23 @@ pub const INTERFACES_EVERY: Duration = Duration::from_secs(600);
 pub const INTERFACES_BYTES: u32 = 64 << 10;
 /// Time limit of one attempt to connect and log on.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most addresses of one server that are tried.
+pub const ADDRESSES_MAX: usize = 64;
+/// Most addresses of one server to which connections are made at the same time.
+pub const ADDRESSES_AT_ONCE: usize = 4;
+/// Time without an answer after which the next address of a server is tried beside the earlier ones.
+pub const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(300);
+/// Time limit of the connection and the negotiation at one of several addresses; longer than
+/// [`PREFERRED_DIAL`], after which another transport is tried there.
+pub const ADDRESS_DIAL: Duration = Duration::from_secs(6);
+/// Longest search for a share at the nodes of a cluster, if it was at none of them before. A share that
+/// was used is looked for as long as a lost server.
+pub const FIND_SHARE_FOR: Duration = Duration::from_secs(3);
+/// First pause after all nodes of a cluster have refused a share; each further one is half as long
+/// again.
+pub const FIND_SHARE_PAUSE_FIRST: Duration = Duration::from_millis(25);
+/// Longest pause after all nodes of a cluster have refused a share.
+pub const FIND_SHARE_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Time limit of the questions that find the dialect of a server which is too old.
 pub const SPOKEN_WITHIN: Duration = Duration::from_secs(2);
 /// Payload of a READ or WRITE, bytes, from which it moves by RDMA: a shorter one costs less inside
@@ -69,6 +86,15 @@ pub const BACK_OFF_MAX: Duration = Duration::from_secs(2);
 pub const ECHO_AFTER: Duration = Duration::from_secs(4);
 /// Silence, while answers are due, after which a connection counts as dead.
 pub const DEAD_AFTER: Duration = Duration::from_secs(12);
+/// Silence, while answers are due, after which an ECHO is sent in a session with a continuously
+/// available share, which another node may serve by now.
+pub const ECHO_AFTER_CONTINUOUS: Duration = Duration::from_secs(1);
+/// Silence, while answers are due, after which such a session's connection counts as dead, unless the
+/// server's machine has acknowledged bytes during the last second.
+pub const DEAD_AFTER_CONTINUOUS: Duration = Duration::from_secs(4);
+/// Time without an acknowledgment of sent bytes after which such a session's connection counts as dead.
+/// A path with a long round trip gets sixteen times that.
+pub const UNACKNOWLEDGED_CONTINUOUS: Duration = Duration::from_secs(2);
 /// Interval of ECHOs while every request under way has an interim response.
 pub const ECHO_WAITING: Duration = Duration::from_secs(30);
 /// Time limit of a request with an interim response, except CHANGE_NOTIFY and a LOCK that

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ambient::{Ambient, Host};
-use crate::dial::ServerName;
+use crate::dial::{ServerAddresses, ServerName};
 use crate::limits;
 use crate::types::{Cipher, Dialect, SigningAlgorithm};
 
@@ -121,6 +121,9 @@ pub struct Options {
     /// client asks it for the controllers of a domain, and those for the roots of the
     /// domain's DFS namespaces. Default: none.
     pub domain_controller: Option<ServerName>,
+    /// Addresses of servers that are used in place of those that their names resolve to. Default:
+    /// none.
+    pub addresses: Vec<ServerAddresses>,
     /// The name of this machine, for the server's logs. Default: `FREVO`.
     pub workstation: String,
     /// Payload of a READ or WRITE, bytes, from which it moves by RDMA.
@@ -162,6 +165,7 @@ impl Default for Options {
             transfer: limits::TRANSFER_MAX,
             referrals: Referrals::Anywhere,
             domain_controller: None,
+            addresses: Vec::new(),
             workstation: String::from("FREVO"),
             rdma_from: limits::RDMA_FROM,
             ambient: Arc::new(Host),
@@ -208,6 +212,7 @@ impl Options {
         transfer: u32,
         referrals: Referrals,
         domain_controller: Option<ServerName>,
+        addresses: Vec<ServerAddresses>,
         workstation: String,
         #[doc(hidden)]
         rdma_from: u32,

@@ -1,6 +1,7 @@
 //! The watch over a connection whose server falls silent.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,7 +9,10 @@ use tokio::time::{Instant, sleep};
 
 use super::Connection;
 use crate::error::Cause;
-use crate::limits::{DEAD_AFTER, ECHO_AFTER, ECHO_WAITING, HELD_UP};
+use crate::limits::{
+    DEAD_AFTER, DEAD_AFTER_CONTINUOUS, ECHO_AFTER, ECHO_AFTER_CONTINUOUS, ECHO_WAITING, HELD_UP,
+    UNACKNOWLEDGED_CONTINUOUS,
+};
 
 /// Ends a connection whose server is silent although answers are due. A server that has
 /// answered every request with an interim response gets an ECHO from time to time.
@@ -35,7 +39,9 @@ pub(super) async fn keep_watch(connection: Weak<Connection>) {
         }
         let silent = connection.heard.lock().elapsed();
         let due = connection.waiters.due();
-        if !due || silent < ECHO_AFTER {
+        let is_vigilant = connection.is_vigilant.load(Ordering::Acquire);
+        let echo_after = if is_vigilant { ECHO_AFTER_CONTINUOUS } else { ECHO_AFTER };
+        if !due || silent < echo_after {
             echoed = false;
             if !due {
                 *connection.heard.lock() = Instant::now();
@@ -47,7 +53,7 @@ pub(super) async fn keep_watch(connection: Weak<Connection>) {
                     tokio::spawn(async move { connection.echo().await });
                 }
             }
-        } else if silent >= DEAD_AFTER {
+        } else if silent >= DEAD_AFTER || is_vigilant && is_lost(&connection, silent) {
             connection.fail(io::Error::from(io::ErrorKind::TimedOut).into());
         } else if !echoed {
             echoed = true;
@@ -57,4 +63,19 @@ pub(super) async fn keep_watch(connection: Weak<Connection>) {
             });
         }
     }
+}
+
+/// Returns true if a server whose shares another node can serve counts as lost after this silence.
+fn is_lost(connection: &Connection, silent: Duration) -> bool {
+    // Without measurements of the path, as over a network in memory, the silence alone counts.
+    let measured = connection.facts().filter(|facts| !facts.rtt.is_zero());
+    let Some(facts) = measured else { return silent >= DEAD_AFTER_CONTINUOUS };
+    // The machine of a slow server takes what is sent: only the server is silent. A machine without
+    // power takes nothing.
+    let round_trip = facts.rtt + facts.rtt_deviation * 4;
+    let patience = UNACKNOWLEDGED_CONTINUOUS.max(round_trip * 16);
+    if facts.unacknowledged_bytes > 0 && silent.min(facts.since_acknowledged) >= patience {
+        return true;
+    }
+    silent >= DEAD_AFTER_CONTINUOUS && facts.since_acknowledged >= ECHO_AFTER_CONTINUOUS
 }

@@ -84,6 +84,8 @@ pub(crate) struct Connection {
     end: Notify,
     why: OnceLock<Cause>,
     heard: Mutex<Instant>,
+    /// True if the loss of the server is to be noticed soon.
+    is_vigilant: AtomicBool,
     unasked: mpsc::Sender<Unasked>,
     /// Number of the next data that the channel's key signs outside of a message.
     signed_data: AtomicU64,
@@ -128,6 +130,7 @@ impl Connection {
             end: Notify::new(),
             why: OnceLock::new(),
             heard: Mutex::new(Instant::now()),
+            is_vigilant: AtomicBool::new(false),
             unasked,
             signed_data: AtomicU64::new(0),
             rdma_from: crate::limits::RDMA_FROM,
@@ -159,6 +162,11 @@ impl Connection {
     /// Sets the key that decrypts messages of `session_id`.
     pub(crate) fn open_with(&self, session_id: u64, key: Arc<OpeningKey>) {
         *self.opening.write() = Some((session_id, key));
+    }
+
+    /// Notices the loss of the server soon from now on: another node may serve its shares.
+    pub(crate) fn be_vigilant(&self) {
+        self.is_vigilant.store(true, Ordering::Release);
     }
 
     /// Returns true after the end.

@@ -509,7 +509,7 @@ impl Way {
         if let Some(error) = self.vain.lock().known_since(server, since) {
             return Err(error);
         }
-        let logged_on = self.client.log_on(server.clone(), self.credentials.clone(), false).await;
+        let logged_on = self.client.connect(server.clone(), self.credentials.clone()).await;
         let session = logged_on.inspect_err(|error| self.vain.lock().note(server, error))?;
         let mut sessions = self.sessions.lock();
         sessions.retain(|one| one.server() != server);
@@ -543,8 +543,7 @@ impl Way {
 
     /// Returns the share `name` of `session`, without following its links.
     async fn share(&self, session: &Session, name: &str) -> Result<Share> {
-        let is_it =
-            |share: &&Share| share.session().is_same(session) && eq_ignore_case(share.name(), name);
+        let is_it = |share: &&Share| share.began_in(session) && eq_ignore_case(share.name(), name);
         if let Some(share) = self.shares.lock().iter().find(is_it) {
             return Ok(share.clone());
         }

@@ -64,7 +64,7 @@ impl File {
 
     /// The largest READ and WRITE to send, bytes.
     pub(crate) async fn sizes(&self) -> Result<(u32, u32)> {
-        let session = &self.open.share.inner.session;
+        let session = self.open.share.session();
         let live = session.inner.live().await.during("open", &self.open.url)?;
         let seal = self.open.share.is_sealed();
         let most = session.options().transfer.min(live.affordable(seal)).clamp(4096, PAYLOAD_MAX);

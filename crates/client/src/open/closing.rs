@@ -80,7 +80,7 @@ impl Open {
 
     async fn send_close(&self, haste: Haste, flags: CloseFlags) -> Result<Option<close::Response>> {
         let binding = self.state.lock().binding;
-        let live = self.share.inner.session.inner.current();
+        let live = self.share.session().inner.current();
         let is_here = live.is_some_and(|live| live.generation == binding.bound.generation);
         // Handles end with their session, so nothing is left to close, unless the handle is
         // durable. Then it is reconnected and closed.
@@ -149,7 +149,7 @@ impl Drop for Open {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return self.leave_lease();
         };
-        let is_closed = self.share.inner.session.inner.is_closed();
+        let is_closed = self.share.session().inner.is_closed();
         if binding.durability != Durability::None && !is_lost && !is_closed {
             // The handle was dropped without a CLOSE. The server would keep it, and it could block
             // other clients. So a task closes it.
@@ -159,7 +159,7 @@ impl Drop for Open {
             return;
         }
         self.leave_lease();
-        let live = self.share.inner.session.inner.current();
+        let live = self.share.session().inner.current();
         let Some(live) = live.filter(|live| live.generation == binding.bound.generation) else {
             return;
         };

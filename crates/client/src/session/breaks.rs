@@ -119,10 +119,7 @@ async fn acknowledge(
 ) -> bool {
     let mut again = false;
     loop {
-        let Some(live) = session.current().filter(|live| live.generation == bound.generation)
-        else {
-            return true;
-        };
+        let Some(live) = session.current_of(bound.generation) else { return true };
         let Some(channel) = live.channel() else { continue };
         let ack = oplock_break::Request::Lease(LeaseBreak { lease_key, lease_state });
         let mut call = Call::new(Command::OPLOCK_BREAK, |w| ack.encode(w));

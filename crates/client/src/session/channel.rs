@@ -1,6 +1,6 @@
 //! A channel: one connection as one session uses it, MS-SMB2 3.2.1.8.
 
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
@@ -9,6 +9,7 @@ use frevo_proto::protection::receive_policy::{self, Demand};
 use frevo_proto::protection::{Protection, send_policy};
 use frevo_wire::command::logoff::Request as Logoff;
 use frevo_wire::command::negotiate::GlobalCapabilities;
+use frevo_wire::dtyp::Guid;
 use frevo_wire::{Command, HeaderFlags};
 use parking_lot::{Mutex, RwLock};
 use tokio::task::AbortHandle;
@@ -19,6 +20,7 @@ use super::operations::Operations;
 use super::renewal::Renewal;
 use crate::Status;
 use crate::connection::{Call, Connection, Gone, Guard, Message, Proof, Sent};
+use crate::dial::ServerName;
 use crate::error::Cause;
 use crate::limits::CANCEL_WITHIN;
 
@@ -54,6 +56,12 @@ pub(crate) struct Live {
     /// Number of the logon. Tree connects and Opens of another number are made again.
     pub(crate) generation: u64,
     pub(crate) session_id: u64,
+    /// The address of its node, as it is dialled.
+    pub(crate) address: ServerName,
+    /// The ServerGuid of its node.
+    pub(crate) server_guid: Guid,
+    /// True if a share in it outlives its node: a loss of that node is noticed soon.
+    pub(super) is_vigilant: AtomicBool,
     pub(crate) security: Security,
     /// Session.SigningKey, that of the first channel; it signs the binding of further ones. `None`
     /// for a guest.
@@ -65,6 +73,8 @@ pub(crate) struct Live {
     pub(crate) channels: RwLock<Vec<Arc<Channel>>>,
     /// Session.ChannelSequence, which counts lost channels.
     pub(crate) sequence: AtomicU16,
+    /// True after a channel ended because the server had fallen silent.
+    pub(super) is_silent: AtomicBool,
     /// The way in which the server broke the protocol, if that ended a channel.
     pub(crate) broken: OnceLock<Cause>,
     /// True if the session may have several channels.
@@ -137,9 +147,19 @@ impl Live {
         let mut channels = self.channels.write();
         let is_alive = channels.iter().any(|channel| !channel.connection.is_gone());
         if is_alive {
+            if self.is_vigilant.load(Ordering::Acquire) {
+                channel.connection.be_vigilant();
+            }
             channels.push(Arc::new(channel));
         }
         is_alive
+    }
+
+    /// Notices the loss of the node soon from now on.
+    pub(super) fn be_vigilant(&self) {
+        if !self.is_vigilant.swap(true, Ordering::AcqRel) {
+            self.channels.read().iter().for_each(|channel| channel.connection.be_vigilant());
+        }
     }
 
     /// Removes dead channels. Requests that are repeated on the others have a new
@@ -152,6 +172,11 @@ impl Live {
         let mut channels = self.channels.write();
         let before = channels.len();
         for channel in channels.iter().filter(|channel| channel.connection.is_gone()) {
+            if let Some(Cause::Transport(error)) = channel.connection.why()
+                && error.kind() == std::io::ErrorKind::TimedOut
+            {
+                self.is_silent.store(true, Ordering::Release);
+            }
             if let Some(why @ (Cause::Protocol(_) | Cause::NotSmb | Cause::Security(_))) =
                 channel.connection.why()
             {

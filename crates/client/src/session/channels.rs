@@ -44,6 +44,19 @@ pub(super) struct Ways {
     is_over: bool,
 }
 
+/// The failure of an attempt at a further channel.
+struct NotBound {
+    why: Cause,
+    /// True if another server has answered.
+    is_elsewhere: bool,
+}
+
+impl From<Cause> for NotBound {
+    fn from(why: Cause) -> Self {
+        Self { why, is_elsewhere: false }
+    }
+}
+
 /// A path without a connection.
 struct FailedPath {
     path: Path,
@@ -97,10 +110,13 @@ impl Ways {
     /// Opens one channel. Returns false if there are enough, or the attempt failed.
     async fn add(&mut self, connector: &Connector, live: &Arc<Live>) -> bool {
         let Some(path) = self.missing(connector, live) else { return false };
-        let server = path.server(&connector.server);
+        // The name of a cluster may lead to another node; the address of this one does not.
+        let server = path.server(&live.address);
         let bound = match timeout(CHANNEL_DIAL, connector.bind(live, &server)).await {
             Ok(bound) => bound,
-            Err(_elapsed) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+            Err(_elapsed) => {
+                Err(Cause::from(std::io::Error::from(std::io::ErrorKind::TimedOut)).into())
+            }
         };
         match bound {
             Ok(channel) => {
@@ -113,9 +129,10 @@ impl Ways {
                 self.note(&path, true);
                 true
             }
-            Err(why) => {
+            Err(NotBound { why, is_elsewhere }) => {
                 tracing::debug!(%server, %why, "a further channel could not be opened");
-                self.is_over = is_final(&why);
+                // An address that belongs to another node by now says nothing about the others.
+                self.is_over = !is_elsewhere && is_final(&why);
                 self.next = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(CHANNEL_BACK_OFF_MAX);
                 self.note(&path, false);
@@ -279,10 +296,10 @@ impl Live {
 impl Connector {
     /// Connects to `server`, an address of the session's server, and binds the session to the
     /// connection.
-    async fn bind(&self, live: &Live, server: &ServerName) -> Result<Channel, Cause> {
+    async fn bind(&self, live: &Live, server: &ServerName) -> Result<Channel, NotBound> {
         let main = live.channel().ok_or(Cause::Unknown)?;
         let Some(signing) = &live.signing else {
-            return Err(Cause::Usage("the session of a guest has one connection"));
+            return Err(Cause::Usage("the session of a guest has one connection").into());
         };
         let logon = self.logon().await?;
         // All channels use the same transport. Each request goes to the channel with the least
@@ -291,10 +308,15 @@ impl Connector {
         let (agreed, first) = (connection.agreed(), main.connection.agreed());
         // The terms are compared before the logon, so that a wrong server learns nothing about the
         // user.
-        if agreed.terms != live.terms || agreed.server_guid != first.server_guid {
-            return Err(Cause::Protocol("another server, or other terms, on a further connection"));
+        // MS-SMB2 3.2.5.2: another ServerGuid is another server.
+        if agreed.server_guid != first.server_guid {
+            let why = Cause::Protocol("another server on a further connection");
+            return Err(NotBound { why, is_elsewhere: true });
         }
-        logon.bind(connection, live.session_id, signing, &live.security).await
+        if agreed.terms != live.terms {
+            return Err(Cause::Protocol("other terms on a further connection").into());
+        }
+        Ok(logon.bind(connection, live.session_id, signing, &live.security).await?)
     }
 
     /// Asks for the server's interfaces, through a tree connect of its own.

@@ -1,26 +1,30 @@
 //! The way from a server's name to a logged-on connection.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_auth::kerberos::ServiceTicket;
 use frevo_net::transport::{Stream, Transport};
 use frevo_wire::dtyp::{FileTime, Guid};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::channel::Live;
 use super::logon::Logon;
 use super::progress::Progress;
 use super::renewal::{NotRenewed, Reauthenticate, Renewing};
+use super::search::{Exhausted, Search};
 use super::spoken_dialect::{self, may_be_too_old};
+use crate::Status;
 use crate::account;
 use crate::connection::{Claim, Connection, Unasked};
 use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName};
 use crate::error::Cause;
 use crate::kerberos::{KerberosError, Reason};
-use crate::limits::TICKET_WITHIN;
+use crate::limits::{ADDRESS_DIAL, ADDRESSES_AT_ONCE, NEXT_ADDRESS_AFTER, TICKET_WITHIN};
 use crate::options::Options;
 
 /// Everything that a connection of a session is made with.
@@ -34,12 +38,128 @@ pub(super) struct Connector {
     pub(super) credentials: Credentials,
     /// Takes the notifications of all connections.
     pub(super) unasked: mpsc::Sender<Unasked>,
+    /// The addresses of the server, and the search for a share among them.
+    pub(super) search: Search,
+}
+
+/// A connection that was made, and the address where it leads.
+pub(super) struct Reached {
+    pub(super) claim: Claim,
+    pub(super) address: ServerName,
 }
 
 impl Connector {
-    /// Connects to the server.
-    pub(super) async fn connect(&self, progress: &Progress) -> Result<Claim, Cause> {
-        let stream = self.dial.dial(&self.server).await?;
+    /// Connects to the server: at the first of its addresses that negotiates, of those that were not
+    /// tried in this round of the search.
+    pub(super) async fn connect(&self, progress: &Progress) -> Result<Reached, Cause> {
+        let untried = self.round().await?;
+        if self.search.count() > 1 {
+            return self.connect_to_any(untried, progress).await;
+        }
+        let address = untried.into_iter().next().unwrap_or_else(|| self.server.clone());
+        match self.reach(&address, progress).await {
+            Ok(claim) => {
+                self.search.note_reached(&address, claim.agreed().server_guid);
+                Ok(Reached { claim, address })
+            }
+            Err(why) => {
+                self.search.note_failed(&address);
+                Err(why)
+            }
+        }
+    }
+
+    /// Returns the addresses that are left in this round of the search, of a new one if there are none.
+    async fn round(&self) -> Result<Vec<ServerName>, Cause> {
+        let untried = self.search.untried();
+        if !untried.is_empty() {
+            return Ok(untried);
+        }
+        self.search.rest().await;
+        match self.addresses().await {
+            Ok(addresses) => self.search.begin(addresses),
+            Err(error) if self.search.count() > 1 => {
+                tracing::debug!(server = %self.server, %error, "the known addresses are tried");
+                self.search.begin(Vec::new());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.search.untried())
+    }
+
+    /// Returns the addresses of the server: those of the options, else those of its name.
+    async fn addresses(&self) -> std::io::Result<Vec<ServerName>> {
+        let of_it = self.options.addresses.iter();
+        let of_it = of_it.filter(|one| one.host.eq_ignore_ascii_case(&self.server.host));
+        let named: Vec<ServerName> = of_it
+            .flat_map(|one| &one.addresses)
+            .map(|one| ServerName { port: one.port.or(self.server.port), ..one.clone() })
+            .collect();
+        if named.is_empty() { self.dial.addresses(&self.server).await } else { Ok(named) }
+    }
+
+    /// Connects to several addresses, each a while after the one before it, and returns the first
+    /// connection that negotiates.
+    async fn connect_to_any(
+        &self,
+        untried: Vec<ServerName>,
+        progress: &Progress,
+    ) -> Result<Reached, Cause> {
+        let mut waiting = untried.into_iter().peekable();
+        let mut under_way = FuturesUnordered::new();
+        let mut last: Option<Cause> = None;
+        loop {
+            if under_way.len() < ADDRESSES_AT_ONCE
+                && let Some(address) = waiting.next()
+            {
+                under_way.push(self.reach_in_time(address, progress));
+            }
+            let has_room = under_way.len() < ADDRESSES_AT_ONCE && waiting.peek().is_some();
+            let ended = tokio::select! {
+                biased;
+                ended = under_way.next() => ended,
+                () = sleep(NEXT_ADDRESS_AFTER), if has_room => continue,
+            };
+            let Some((address, reached)) = ended else { break };
+            match reached {
+                Ok(claim) if self.search.note_reached(&address, claim.agreed().server_guid) => {
+                    return Ok(Reached { claim, address });
+                }
+                Ok(_) => last = Some(self.exhausted()),
+                Err(why) => {
+                    tracing::debug!(server = %self.server, %address, %why, "an address is passed over");
+                    self.search.note_failed(&address);
+                    // An error that may pass is told rather than one of another address that will not.
+                    if last.as_ref().is_none_or(is_final) {
+                        last = Some(why);
+                    }
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| self.exhausted()))
+    }
+
+    /// Returns the error of a round in which all nodes have refused the share.
+    fn exhausted(&self) -> Cause {
+        match self.search.exhausted() {
+            Exhausted::ForGood(status) => status.into(),
+            Exhausted::ForNow => Status::SERVER_UNAVAILABLE.into(),
+        }
+    }
+
+    async fn reach_in_time(
+        &self,
+        address: ServerName,
+        progress: &Progress,
+    ) -> (ServerName, Result<Claim, Cause>) {
+        let reached = timeout(ADDRESS_DIAL, self.reach(&address, progress)).await;
+        let late = |_| Err(std::io::Error::from(ErrorKind::TimedOut).into());
+        (address, reached.unwrap_or_else(late))
+    }
+
+    /// Connects to an address and negotiates.
+    async fn reach(&self, address: &ServerName, progress: &Progress) -> Result<Claim, Cause> {
+        let stream = self.dial.dial(address).await?;
         progress.note_reached();
         let claim = self.open(stream).await?;
         progress.note_negotiated();
@@ -48,7 +168,7 @@ impl Connector {
 
     /// Connects to the server for the first time. The error names the dialect of a server that is too
     /// old, which a server that has been connected to is not.
-    pub(super) async fn connect_first(&self, progress: &Progress) -> Result<Claim, Cause> {
+    pub(super) async fn connect_first(&self, progress: &Progress) -> Result<Reached, Cause> {
         match self.connect(progress).await {
             Err(why) if may_be_too_old(&why) => Err(spoken_dialect::found(self, why).await),
             opened => opened,
@@ -113,7 +233,7 @@ impl Reauthenticate for Connector {
             let channel = live.channel().ok_or(NotRenewed::Lost(Cause::Unknown))?;
             let logon = self.logon_with(ticket);
             let renewed = timeout(self.options.connect_timeout, logon.renew(live, &channel)).await;
-            let late = |_| Cause::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+            let late = |_| Cause::from(std::io::Error::from(ErrorKind::TimedOut));
             renewed.map_err(late).and_then(|end| end).map_err(NotRenewed::Lost)
         })
     }
@@ -128,6 +248,21 @@ impl Reauthenticate for Connector {
 
     fn server(&self) -> &ServerName {
         &self.server
+    }
+}
+
+/// Returns true if an attempt at another address may succeed: the error is one of the node, not one of
+/// the user. A refused user is not tried elsewhere, as that would lock the account.
+pub(super) fn is_of_node(why: &Cause) -> bool {
+    match why {
+        Cause::Status(status) => !account::is_of_logon(*status),
+        Cause::Transport(_)
+        | Cause::Unknown
+        | Cause::NotSmb
+        | Cause::TooOld(_)
+        | Cause::Protocol(_)
+        | Cause::Security(_) => true,
+        _ => false,
     }
 }
 

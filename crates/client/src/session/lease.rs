@@ -99,9 +99,10 @@ impl Lease {
         Ok(lease)
     }
 
-    /// Returns true if it belongs to `session`.
+    /// Returns true if it belongs to `session`, or to the one that the session's share has left.
     pub(crate) fn is_of(&self, session: &Session) -> bool {
-        std::ptr::eq(self.session.as_ptr(), Arc::as_ptr(&session.inner))
+        let own = self.session.upgrade();
+        own.is_some_and(|own| Arc::ptr_eq(&own.leases, &session.inner.leases))
     }
 
     /// Sets the lease of the directory that the file is in.
@@ -116,9 +117,9 @@ impl Lease {
     /// Returns the caching that is allowed in the present session.
     pub fn grant(&self) -> Grant {
         let now = *self.now.lock();
-        let session = self.session.upgrade().and_then(|session| session.current());
-        let is_current =
-            session.is_some_and(|live| now.bound.is_some_and(|b| b.generation == live.generation));
+        let session = self.session.upgrade().zip(now.bound);
+        let live = session.and_then(|(session, bound)| session.current_of(bound.generation));
+        let is_current = live.is_some();
         Grant {
             state: if is_current { now.state } else { WireState::EMPTY }.into(),
             version: now.version,

@@ -8,48 +8,52 @@ mod channel;
 mod channel_info;
 mod channels;
 mod connector;
+mod family;
 pub(crate) mod lease;
 mod logon;
 mod names;
+mod node;
 mod once;
 mod operations;
 mod password;
 mod paths;
+mod previous;
 mod progress;
+mod recovery;
 mod renewal;
+mod search;
 pub(crate) mod shares;
+mod siblings;
 mod spoken_dialect;
 
 pub(crate) use channel::{Failure, Live};
 pub use channel_info::ChannelInfo;
+pub use node::NodeInfo;
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::dtyp::Guid;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
-use crate::account;
 use crate::ambient::random;
 use crate::connection::Unasked;
 use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName};
 use crate::dialers::dialers;
 use crate::error::{Cause, During, Result};
-use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, BREAKS_WAITING, LOG_OFF_FOR, LOGON_AGAIN_AFTER};
+use crate::limits::{BREAKS_WAITING, LOG_OFF_FOR};
 use crate::options::Options;
 use crate::types::{Cipher, Dialect, SigningAlgorithm};
 use breaks::Leases;
-use channels::Ways;
-use connector::{Connector, is_final};
-use logon::Logon;
-use operations::Operations;
-use progress::Progress;
-use renewal::{Reauthenticate, Renewal};
+use connector::Connector;
+use family::Family;
+use node::NodeLog;
+use previous::Previous;
+use search::Search;
 
 /// An SMB client: its settings and its ClientGuid, which all of its sessions share.
 ///
@@ -105,19 +109,29 @@ impl Client {
         server: impl Into<ServerName>,
         credentials: Credentials,
     ) -> Result<Session> {
-        self.log_on(server.into(), credentials, false).await
+        self.log_on(server.into(), credentials, Beginning::default()).await
     }
 
-    /// Logs on. With `was_proved` a guest's session is refused: another one of the user on this
-    /// server had a proof.
+    /// Logs on.
     pub(crate) async fn log_on(
         &self,
         server: ServerName,
         credentials: Credentials,
-        was_proved: bool,
+        beginning: Beginning,
     ) -> Result<Session> {
         let path = format!("smb://{server}");
+        let session = self.begin(server, credentials, beginning);
+        let inner = &session.inner;
+        let live = inner.establish(Previous::NONE).await.during("connect to", &path);
+        let live = live.map_err(|error| error.of_user(inner.connector.credentials.user()))?;
+        *inner.live.write() = Some(live);
+        Ok(session)
+    }
+
+    /// Returns a session that has not logged on yet.
+    fn begin(&self, server: ServerName, credentials: Credentials, beginning: Beginning) -> Session {
         let (unasked, heard) = mpsc::channel(BREAKS_WAITING);
+        let Beginning { was_proved, preferred, family, leases } = beginning;
         let connector = Connector {
             options: Arc::clone(&self.options),
             dial: Arc::clone(&self.dial),
@@ -125,6 +139,7 @@ impl Client {
             server,
             credentials,
             unasked,
+            search: Search::new(preferred),
         };
         let inner = Arc::new(Inner {
             client: self.clone(),
@@ -132,18 +147,30 @@ impl Client {
             live: RwLock::new(None),
             recovering: tokio::sync::Mutex::new(()),
             vain: Mutex::new(None),
-            generations: AtomicU64::new(0),
             was_proved: AtomicBool::new(was_proved),
             closed: AtomicBool::new(false),
-            leases: Leases::default(),
+            family,
+            leases,
+            shares: AtomicUsize::new(0),
+            nodes: NodeLog::default(),
             unreachable: watch::Sender::new(false),
         });
-        let live = inner.establish(0).await.during("connect to", &path);
-        let live = live.map_err(|error| error.of_user(inner.connector.credentials.user()))?;
-        *inner.live.write() = Some(live);
+        inner.family.join(&inner);
         tokio::spawn(breaks::answer(Arc::downgrade(&inner), heard));
-        Ok(Session { inner })
+        Session { inner }
     }
+}
+
+/// The knowledge with which a session begins.
+#[derive(Default)]
+pub(crate) struct Beginning {
+    /// True if a guest's session is refused: another session of the user had a proof.
+    pub(crate) was_proved: bool,
+    /// The address that is tried first.
+    preferred: Option<ServerName>,
+    /// The sessions that it belongs to, and their leases.
+    family: Arc<Family<Inner>>,
+    leases: Arc<Leases>,
 }
 
 /// A logged-on user on a server.
@@ -163,11 +190,17 @@ pub(crate) struct Inner {
     recovering: tokio::sync::Mutex<()>,
     /// The end of the last failed recovery: time and cause.
     vain: Mutex<Option<(Instant, Cause)>>,
-    generations: AtomicU64,
     /// True after a logon that was no guest's: who resets the connection cannot make it one's.
     was_proved: AtomicBool,
     closed: AtomicBool,
-    pub(crate) leases: Leases,
+    /// The sessions with other nodes that this one belongs to, and the leases of all of them: a lease
+    /// stays with its file when the share moves.
+    family: Arc<Family<Self>>,
+    pub(crate) leases: Arc<Leases>,
+    /// Count of connected shares of files: one that is the only one takes the session along when it
+    /// moves to another node.
+    shares: AtomicUsize,
+    nodes: NodeLog,
     /// True after the session was lost and an attempt to recover it failed.
     unreachable: watch::Sender<bool>,
 }
@@ -218,8 +251,12 @@ impl Session {
         let Connector { server, credentials, .. } = &**connector;
         let options = Options { recover_for, ..(*client.options).clone() };
         let other = Client::with_dialer(options, Arc::clone(&client.dial));
-        let was_proved = self.inner.was_proved.load(Ordering::Acquire);
-        other.log_on(server.clone(), credentials.clone(), was_proved).await
+        let beginning = Beginning {
+            was_proved: self.inner.was_proved.load(Ordering::Acquire),
+            preferred: self.inner.current().map(|live| live.address.clone()),
+            ..Beginning::default()
+        };
+        other.log_on(server.clone(), credentials.clone(), beginning).await
     }
 
     /// Returns when all lease breaks count that came before this call. A break that a server sent
@@ -334,171 +371,6 @@ impl Inner {
         let live = self.live.read().clone().filter(|live| live.generation == generation)?;
         live.prune();
         live.broken.get().cloned()
-    }
-
-    /// Returns the session, after recovering it if needed.
-    pub(crate) async fn live(&self) -> std::result::Result<Arc<Live>, Cause> {
-        if let Some(live) = self.current() {
-            return Ok(live);
-        }
-        let since = Instant::now();
-        let _turn = self.recovering.lock().await;
-        if let Some(live) = self.current() {
-            return Ok(live);
-        }
-        self.check_open()?;
-        if let Some(why) = self.known_since(since) {
-            return Err(why);
-        }
-        let previous = self.live.read().as_ref().map_or(0, |live| live.session_id);
-        let recovered = self.recover(previous, since).await;
-        let live = recovered.inspect_err(|why| {
-            *self.vain.lock() = Some((Instant::now(), why.clone()));
-        })?;
-        tracing::debug!(server = %self.connector.server, "the session was recovered");
-        if !self.is_kept(&live) {
-            let _ = timeout(LOG_OFF_FOR, channel::log_off(&live)).await;
-            live.abandon();
-        }
-        self.check_open()?;
-        self.unreachable.send_replace(false);
-        Ok(live)
-    }
-
-    /// Returns true after a logoff.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    fn check_open(&self) -> std::result::Result<(), Cause> {
-        if self.is_closed() { Err(Cause::Usage("the session is logged off")) } else { Ok(()) }
-    }
-
-    /// Makes `live` the session. Returns false if the session was logged off meanwhile.
-    fn is_kept(&self, live: &Arc<Live>) -> bool {
-        let mut now = self.live.write();
-        // A logoff sets the flag `is_closed` before it removes the session, so after a logoff no
-        // session is stored here.
-        let is_kept = !self.is_closed();
-        if is_kept {
-            *now = Some(Arc::clone(live));
-        }
-        is_kept
-    }
-
-    /// The result of an attempt that another caller made since `since`, if it counts for this
-    /// one too: a final error, or an error after the caller's patience has ended. A refused
-    /// logon is not tried again soon: after a change of password that would lock the account.
-    fn known_since(&self, since: Instant) -> Option<Cause> {
-        let (at, why) = self.vain.lock().clone()?;
-        let is_over =
-            at >= since && (is_final(&why) || since.elapsed() + BACK_OFF_FIRST >= self.patience());
-        let is_refused = at.elapsed() < LOGON_AGAIN_AFTER
-            && matches!(why, Cause::Status(status) if account::is_of_logon(status));
-        (is_over || is_refused).then_some(why)
-    }
-
-    /// The longest time for which operations wait for a lost server.
-    pub(crate) fn patience(&self) -> Duration {
-        self.client.options.recover_for
-    }
-
-    /// Returns when the server was lost and an attempt to reach it again has failed.
-    pub(crate) async fn found_unreachable(&self) {
-        // The wait cannot fail, because `self` owns the sender of this channel.
-        let _ = self.unreachable.subscribe().wait_for(|is_so| *is_so).await;
-    }
-
-    /// Tries until an attempt succeeds or fails for good, or patience ends.
-    async fn recover(
-        &self,
-        previous: u64,
-        since: Instant,
-    ) -> std::result::Result<Arc<Live>, Cause> {
-        let until = since + self.patience();
-        let mut pause = BACK_OFF_FIRST;
-        loop {
-            let why = match self.establish(previous).await {
-                Ok(live) => return Ok(live),
-                Err(why) if is_final(&why) => return Err(why),
-                Err(why) => why,
-            };
-            self.unreachable.send_replace(true);
-            if Instant::now() + pause >= until {
-                return Err(why);
-            }
-            sleep(pause).await;
-            self.check_open()?;
-            pause = (pause * 2).min(BACK_OFF_MAX);
-        }
-    }
-
-    /// Makes one attempt, with a time limit.
-    async fn establish(&self, previous: u64) -> std::result::Result<Arc<Live>, Cause> {
-        let limit = self.client.options.connect_timeout;
-        // The logon is not part of the limit, because KDCs have time limits of their own.
-        let logon = self.connector.logon().await?;
-        let progress = Progress::default();
-        let live = match timeout(limit, self.establish_once(logon, previous, &progress)).await {
-            Ok(outcome) => outcome?,
-            Err(_elapsed) => return Err(progress.silence(limit).into()),
-        };
-        let wanted = self.client.options.channels;
-        if live.is_wide {
-            let mut ways = Ways::new(wanted == 0);
-            if wanted > 1 {
-                // If no further channel can be added in time, the session works with one.
-                let _ = timeout(limit, ways.fill(&self.connector, &live)).await;
-            }
-            live.keep(&self.connector, ways);
-        }
-        Ok(live)
-    }
-
-    async fn establish_once(
-        &self,
-        logon: Logon<'_>,
-        previous: u64,
-        progress: &Progress,
-    ) -> std::result::Result<Arc<Live>, Cause> {
-        let connection = match previous {
-            0 => self.connector.connect_first(progress).await?,
-            _ => self.connector.connect(progress).await?,
-        };
-        let agreed = connection.agreed().clone();
-        let logged_on = logon.begin(connection, previous).await?;
-        if logged_on.channel.signing.is_some() {
-            self.was_proved.store(true, Ordering::Release);
-        } else if self.was_proved.load(Ordering::Acquire) {
-            return Err(Cause::Security(
-                "the server logged the user on only as a guest, after a session with proof",
-            ));
-        }
-        let is_wide = self.client.options.channels != 1
-            && agreed.capabilities.contains(GlobalCapabilities::MULTI_CHANNEL)
-            && logged_on.channel.signing.is_some()
-            && agreed.terms.is_smb3();
-        let by = Arc::clone(&self.connector) as Arc<dyn Reauthenticate>;
-        let renewal = logged_on.ticket_end.map(|end| Renewal::new(by, end));
-        let live = Arc::new(Live {
-            generation: self.generations.fetch_add(1, Ordering::AcqRel) + 1,
-            session_id: logged_on.session_id,
-            security: logged_on.security,
-            terms: agreed.terms,
-            capabilities: agreed.capabilities,
-            posix: agreed.posix,
-            signing: logged_on.channel.signing.clone(),
-            channels: RwLock::new(vec![Arc::new(logged_on.channel)]),
-            sequence: AtomicU16::new(0),
-            broken: OnceLock::new(),
-            keepers: Mutex::new(Vec::new()),
-            activity: Arc::default(),
-            is_wide,
-            operations: Operations::default(),
-            renewal,
-        });
-        live.keep_fresh();
-        Ok(live)
     }
 
     /// Returns the ClientGuid.

@@ -4,9 +4,17 @@ use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use crate::dial::ServerName;
+
 /// The steps in order: each begins when the one before has succeeded.
 #[derive(Debug, Default)]
-pub(super) struct Progress(AtomicU8);
+pub(super) struct Progress {
+    step: AtomicU8,
+    /// The address of the server that has answered a NEGOTIATE.
+    address: Mutex<Option<ServerName>>,
+}
 
 const REACHED: u8 = 1;
 const NEGOTIATED: u8 = 2;
@@ -14,18 +22,28 @@ const NEGOTIATED: u8 = 2;
 impl Progress {
     /// Notes that the transport is connected: the server has to answer a NEGOTIATE.
     pub(super) fn note_reached(&self) {
-        self.0.store(REACHED, Ordering::Relaxed);
+        self.step.fetch_max(REACHED, Ordering::Relaxed);
     }
 
     /// Notes that the server has answered a NEGOTIATE: it has to answer SESSION_SETUPs.
     pub(super) fn note_negotiated(&self) {
-        self.0.store(NEGOTIATED, Ordering::Relaxed);
+        self.step.fetch_max(NEGOTIATED, Ordering::Relaxed);
+    }
+
+    /// Notes the address of the server where the user is being logged on.
+    pub(super) fn note_address(&self, address: &ServerName) {
+        *self.address.lock() = Some(address.clone());
+    }
+
+    /// Returns the address of the server where the user is being logged on.
+    pub(super) fn address(&self) -> Option<ServerName> {
+        self.address.lock().clone()
     }
 
     /// Returns the error of a connection that was not made within `limit`.
     pub(super) fn silence(&self, limit: Duration) -> io::Error {
         let seconds = limit.as_secs_f32();
-        let text = match self.0.load(Ordering::Relaxed) {
+        let text = match self.step.load(Ordering::Relaxed) {
             REACHED => format!(
                 "the server was reached, but did not answer the negotiation (NEGOTIATE) within \
                  {seconds} s; check that it is an SMB server, and whether it hangs"

@@ -44,6 +44,7 @@ pub(super) async fn found(connector: &Connector, why: Cause) -> Cause {
 
 /// Returns what the server speaks, if it is older than the options allow.
 async fn spoken(connector: &Connector) -> Option<Cause> {
+    let server = connector.search.first().unwrap_or_else(|| connector.server.clone());
     let oldest = connector.options.oldest;
     if oldest > Dialect::Smb202 {
         // All dialects are offered this time. If the server chooses a modern one, the first
@@ -53,7 +54,7 @@ async fn spoken(connector: &Connector) -> Option<Cause> {
             encryption: Encryption::AsServerAsks,
             ..(*connector.options).clone()
         };
-        let stream = connector.dial.dial(&connector.server).await.ok()?;
+        let stream = connector.dial.dial(&server).await.ok()?;
         let unasked = connector.unasked.clone();
         let opened = Connection::open(stream, &options, connector.guid, unasked).await;
         if let Ok(connection) = opened {
@@ -61,7 +62,7 @@ async fn spoken(connector: &Connector) -> Option<Cause> {
             return (spoken < oldest).then_some(Cause::TooOld(Some(spoken)));
         }
     }
-    let stream = connector.dial.dial(&connector.server).await.ok()?;
+    let stream = connector.dial.dial(&server).await.ok()?;
     speaks_smb1(&stream).await.then_some(Cause::TooOld(None))
 }
 

@@ -1,14 +1,18 @@
 //! Attempts at an operation: each in the present session and tree connect. MS-SMB2 3.2.4.1.7.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
 
 use crate::Status;
 use crate::dfs::Others;
 use crate::error::{Cause, Error, Result};
-use crate::limits::{ATTEMPTS, BROKEN_MAX};
+use crate::limits::{ATTEMPTS, BROKEN_MAX, FIND_SHARE_FOR};
 use crate::session::bound::Bound;
 use crate::session::{Failure, Live};
 use crate::share::Share;
+use crate::share::owner::Refusal;
 
 /// The reaction to a request whose answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +54,16 @@ pub(crate) struct Attempts<'a> {
     left: u32,
     /// Count of connections that ended because the server broke the protocol.
     broken: u32,
+    /// The search for the share's owner.
+    search: Option<OwnerSearch>,
+}
+
+/// A search for the node that serves a share, after another one has refused it.
+#[derive(Debug, Clone, Copy)]
+struct OwnerSearch {
+    since: Instant,
+    /// The status of the last refusal that had one.
+    status: Option<Status>,
 }
 
 impl<'a> Attempts<'a> {
@@ -59,7 +73,16 @@ impl<'a> Attempts<'a> {
         operation: &'static str,
         path: &'a str,
     ) -> Self {
-        Self { share, replay, operation, path, others: None, left: ATTEMPTS, broken: 0 }
+        Self {
+            share,
+            replay,
+            operation,
+            path,
+            others: None,
+            left: ATTEMPTS,
+            broken: 0,
+            search: None,
+        }
     }
 
     /// Ends the attempts early when the server is lost and one of `others` can be reached.
@@ -69,25 +92,81 @@ impl<'a> Attempts<'a> {
 
     /// Returns session and tree connect for the next attempt, recovered if needed.
     pub(crate) async fn next(&mut self) -> Result<(Arc<Live>, Bound)> {
-        let error = |cause| Error::new(cause, self.operation, self.path);
+        let (operation, path) = (self.operation, self.path);
+        let error = |cause| Error::new(cause, operation, path);
         loop {
             self.left = self.left.checked_sub(1).ok_or_else(|| {
                 error(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
             })?;
+            let live = self.found().await;
             let user = self.share.session().user();
-            let live = self.live().await.map_err(|cause| error(cause).of_user(user))?;
-            match self.share.bind(&live).await {
-                Ok(bound) => return Ok((live, bound)),
-                Err(Failure::Gone | Failure::Unsent) => {
-                    if let Some(cause) = self.share.inner.session.inner.broken(live.generation) {
+            let live = live.map_err(|cause| error(cause).of_user(user))?;
+            let failure = match self.share.bind(&live).await {
+                Ok(bound) => {
+                    self.search = None;
+                    return Ok((live, bound));
+                }
+                Err(failure) => failure,
+            };
+            if let Some(refusal) = Refusal::of(&failure)
+                && self.share.may_be_elsewhere(refusal)
+            {
+                if !self.has_time(refusal) {
+                    return Err(error(self.found_nowhere(&live)));
+                }
+                self.share.look_elsewhere(&live, refusal).await;
+                self.waited();
+                continue;
+            }
+            match failure {
+                Failure::Gone | Failure::Unsent => {
+                    if let Some(cause) = self.share.session().inner.broken(live.generation) {
                         self.broken += 1;
                         if self.broken >= BROKEN_MAX {
                             return Err(error(cause));
                         }
                     }
                 }
-                Err(Failure::Final(cause)) => return Err(error(cause)),
+                Failure::Final(cause) => return Err(error(cause)),
             }
+        }
+    }
+
+    /// Returns the error of a search whose time is over: the last refusal with a status, else the end
+    /// of the connection `live`.
+    fn found_nowhere(&self, live: &Live) -> Cause {
+        let status = self.search.and_then(|search| search.status).map(Cause::from);
+        let broken = || self.share.session().inner.broken(live.generation);
+        let reset = || std::io::Error::from(std::io::ErrorKind::ConnectionReset).into();
+        status.or_else(broken).unwrap_or_else(reset)
+    }
+
+    /// Counts a refusal of the share. Returns true if the search may go on.
+    fn has_time(&mut self, refusal: Refusal) -> bool {
+        let search = OwnerSearch { since: Instant::now(), status: None };
+        let search = self.search.get_or_insert(search);
+        search.status = refusal.status().or(search.status);
+        search.since.elapsed() < self.search_limit()
+    }
+
+    /// Returns the longest time for which the share is looked for.
+    fn search_limit(&self) -> Duration {
+        let patience = self.share.session().inner.patience();
+        if self.share.was_connected() { patience } else { FIND_SHARE_FOR.min(patience) }
+    }
+
+    /// Returns the session, which may be at another node than before. A search ends with the refusal
+    /// if no further node is reached in time.
+    async fn found(&self) -> std::result::Result<Arc<Live>, Cause> {
+        let Some(OwnerSearch { since, status: Some(status) }) = self.search else {
+            return self.live().await;
+        };
+        let left = self.search_limit().saturating_sub(since.elapsed());
+        match timeout(left, self.live()).await {
+            Ok(Err(Cause::Status(Status::SERVER_UNAVAILABLE) | Cause::Transport(_))) | Err(_) => {
+                Err(status.into())
+            }
+            Ok(live) => live,
         }
     }
 
@@ -98,7 +177,7 @@ impl<'a> Attempts<'a> {
 
     /// Returns the session, recovered unless another target is found first.
     async fn live(&self) -> std::result::Result<Arc<Live>, Cause> {
-        let session = &self.share.inner.session;
+        let session = self.share.session();
         let Some(others) = self.others.filter(|_| session.inner.current().is_none()) else {
             return session.inner.live().await;
         };
@@ -132,7 +211,7 @@ impl<'a> Attempts<'a> {
                 error(Cause::Unknown)
             }
             Err(Failure::Gone | Failure::Unsent) => {
-                let cause = self.share.inner.session.inner.broken(bound.generation)?;
+                let cause = self.share.session().inner.broken(bound.generation)?;
                 self.broken += 1;
                 if self.broken >= BROKEN_MAX { error(cause) } else { None }
             }

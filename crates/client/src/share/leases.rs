@@ -14,7 +14,7 @@ impl Share {
     /// Fails if the system has no random numbers.
     #[doc(hidden)]
     pub fn lease(&self) -> Result<Arc<Lease>> {
-        Lease::new(&self.inner.session.inner).during("open", self.name())
+        Lease::new(&self.session().inner).during("open", self.name())
     }
 
     /// Returns a lease for Opens of the file `path`, also behind DFS links that were followed

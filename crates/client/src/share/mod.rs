@@ -9,6 +9,7 @@ pub(crate) mod identity;
 mod leases;
 pub(crate) mod lookup;
 mod namespace;
+mod owner;
 mod posix;
 mod read_only;
 mod replace;
@@ -23,8 +24,8 @@ mod whole_file;
 
 pub(crate) use attempts::{Attempts, CHANGES, Replay};
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use frevo_proto::Dialect;
 use frevo_wire::command::ioctl::{self, CtlCode, validate_negotiate};
@@ -68,7 +69,12 @@ pub struct Share {
 }
 
 pub(crate) struct Inner {
-    pub(crate) session: Session,
+    /// The session in which it was connected.
+    first: Session,
+    /// The session that it has alone, after it left the first one for another node of a cluster.
+    own: OnceLock<Session>,
+    /// True after it was connected: its session counts it.
+    is_counted: AtomicBool,
     name: String,
     bound: Mutex<Option<Bound>>,
     /// True if Opens in it are POSIX Opens.
@@ -80,15 +86,25 @@ pub(crate) struct Inner {
     pub(crate) refusals: Refusals,
 }
 
+impl Inner {
+    /// Returns the session that the share is in.
+    pub(crate) fn session(&self) -> &Session {
+        self.own.get().unwrap_or(&self.first)
+    }
+}
+
 impl Drop for Inner {
     /// MS-SMB2 3.2.4.22: disconnects in the background.
     fn drop(&mut self) {
+        if *self.is_counted.get_mut() {
+            self.session().inner.uncount_share();
+        }
         let Some(bound) = *self.bound.lock() else { return };
-        let live = self.session.inner.current();
+        let live = self.session().inner.current();
         let Some(live) = live.filter(|live| live.generation == bound.generation) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         // The task holds a copy of the session, which keeps it alive until the request is sent.
-        let session = self.session.clone();
+        let session = self.session().clone();
         runtime.spawn(async move {
             let call = Call::new(Command::TREE_DISCONNECT, |w| tree_disconnect::Request.encode(w));
             let call = Call { tree_id: bound.tree_id, ..call };
@@ -112,7 +128,9 @@ impl Share {
             return Err(Error::new(cause, "connect to", name));
         }
         let inner = Inner {
-            session,
+            first: session,
+            own: OnceLock::new(),
+            is_counted: AtomicBool::new(false),
             name: name.into(),
             bound: Mutex::new(None),
             posix: AtomicBool::new(false),
@@ -156,7 +174,7 @@ impl Share {
 
     /// Returns the session that the share belongs to.
     pub fn session(&self) -> &Session {
-        &self.inner.session
+        self.inner.session()
     }
 
     /// Returns the URL of a path in the share, for messages.
@@ -164,7 +182,7 @@ impl Share {
         let path = path.trim_start_matches('/');
         let slash = if path.is_empty() { "" } else { "/" };
         let (before, token) = self.snapshot().map_or(("", ""), |token| ("/", token));
-        let (server, name) = (self.inner.session.server(), &self.inner.name);
+        let (server, name) = (self.session().server(), &self.inner.name);
         format!("smb://{server}/{name}{before}{token}{slash}{path}")
     }
 
@@ -216,7 +234,7 @@ impl Share {
     /// Sends the requests that were held back to leave with the next one.
     #[doc(hidden)]
     pub fn hurry(&self) {
-        if let Some(live) = self.inner.session.inner.current() {
+        if let Some(live) = self.session().inner.current() {
             live.hurry();
         }
     }
@@ -227,6 +245,9 @@ impl Share {
         let mut sessions = self.way.as_ref().map_or_else(Vec::new, |way| way.sessions());
         if !sessions.iter().any(|session| session.is_same(self.session())) {
             sessions.push(self.session().clone());
+        }
+        if self.inner.own.get().is_some() {
+            sessions.push(self.inner.first.clone());
         }
         futures_util::future::join_all(sessions.into_iter().map(Session::log_off)).await;
     }
@@ -259,7 +280,7 @@ impl Share {
             return WireName { path: path.to_owned(), is_dfs: false };
         }
         let slash = if path.is_empty() { "" } else { "\\" };
-        let host = &self.inner.session.server().host;
+        let host = &self.session().server().host;
         let path = format!("{host}\\{}{slash}{path}", self.inner.name);
         WireName { path, is_dfs: true }
     }
@@ -275,13 +296,14 @@ impl Share {
             return Ok(bound);
         }
         let bound = self.tree_connect(live).await?;
+        self.note_connected(live, bound);
         *self.inner.bound.lock() = Some(bound);
         Ok(bound)
     }
 
     /// Sends a TREE_CONNECT: MS-SMB2 3.2.4.2.4 and 3.2.5.5.
     async fn tree_connect(&self, live: &Arc<Live>) -> std::result::Result<Bound, Failure> {
-        let unc = format!("\\\\{}\\{}", self.inner.session.server().host, self.inner.name);
+        let unc = format!("\\\\{}\\{}", self.session().server().host, self.inner.name);
         let path = Utf16::from_str(&unc);
         let call = Call::new(Command::TREE_CONNECT, |w| {
             tree_connect::Request::new(path).encode(w);
@@ -320,8 +342,8 @@ impl Share {
         }
         let request = validate_negotiate::Request {
             capabilities: CAPABILITIES,
-            guid: self.inner.session.inner.guid(),
-            security_mode: security_mode(self.inner.session.options()),
+            guid: self.session().inner.guid(),
+            security_mode: security_mode(self.session().options()),
             dialects: agreed.offered.clone(),
         };
         let mut input = Vec::new();

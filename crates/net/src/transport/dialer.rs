@@ -39,6 +39,19 @@ impl Dialer {
         }
     }
 
+    /// Returns the addresses that this host resolves a name to. None where only [`Self::dial`] finds
+    /// the server.
+    ///
+    /// # Errors
+    /// The resolver's error.
+    pub async fn addresses(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        let port = self.transport().facts().port;
+        match self {
+            Self::Tcp | Self::Rdma => Ok(tokio::net::lookup_host((host, port)).await?.collect()),
+            Self::Memory(_) => Ok(Vec::new()),
+        }
+    }
+
     /// Connects to a port of `host`, a name or an address; to the usual port of the transport if
     /// `port` is None. The host resolves names of TCP and RDMA.
     ///

@@ -56,7 +56,7 @@ pub(super) async fn request(
     pattern: String,
     is_first: bool,
 ) -> Result<Vec<Message>> {
-    let session = &open.share.inner.session;
+    let session = open.share.session();
     let live = session.inner.live().await.during("list", &open.url)?;
     let most = listing_bytes(&live);
     // A scan that has begun is never repeated, because only the server knows its position, and a

@@ -1,0 +1,386 @@
+//! The search for the node of a cluster that serves a share.
+//!
+//! The nodes of a cluster have one name and an address each, and a share is served at one of them: the
+//! others refuse its TREE_CONNECT (BAD_NETWORK_NAME, SERVER_UNAVAILABLE: MS-SMB2 3.3.5.7), or end the
+//! connection. A search goes on in rounds: in each of them every address is tried once, the one where
+//! the share was last before the others. A pause follows a round in which a node has refused.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use frevo_wire::dtyp::Guid;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until};
+
+use crate::Status;
+use crate::dial::ServerName;
+use crate::limits::{ADDRESSES_MAX, FIND_SHARE_PAUSE_FIRST, FIND_SHARE_PAUSE_MAX};
+
+/// The addresses of a session's server, and the state of a search among them.
+#[derive(Debug)]
+pub(crate) struct Search(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    candidates: Vec<Candidate>,
+    /// The address where the share was found last.
+    preferred: Option<ServerName>,
+    /// The address whose node has fallen silent. It is tried after the others.
+    silent: Option<ServerName>,
+    /// True after a share was found that outlives its node.
+    is_continuous: bool,
+    /// Time before which no further round begins, and the pause after that round.
+    next: Instant,
+    pause: Duration,
+}
+
+/// An address, with the outcome of this round's attempt.
+#[derive(Debug)]
+struct Candidate {
+    address: ServerName,
+    outcome: Outcome,
+    /// The ServerGuid of the node that answered there last.
+    server: Option<Guid>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Untried,
+    /// No logon was possible.
+    Failed,
+    /// The node refuses the share, with this status, or has ended the connection instead.
+    Refused(Option<Status>),
+}
+
+/// The reason why no address is left in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exhausted {
+    /// A later round may find the share.
+    ForNow,
+    /// All addresses are those of one server, which refuses the share with this status.
+    ForGood(Status),
+}
+
+impl Search {
+    /// A search that has not begun, which tries `preferred` first.
+    pub(super) fn new(preferred: Option<ServerName>) -> Self {
+        Self(Mutex::new(State {
+            candidates: Vec::new(),
+            preferred,
+            silent: None,
+            is_continuous: false,
+            next: Instant::now(),
+            pause: FIND_SHARE_PAUSE_FIRST,
+        }))
+    }
+
+    /// Returns the addresses that were not tried in this round, in the order in which they are tried.
+    pub(super) fn untried(&self) -> Vec<ServerName> {
+        let state = self.0.lock();
+        let untried = state.candidates.iter().filter(|one| one.outcome == Outcome::Untried);
+        untried.map(|one| one.address.clone()).collect()
+    }
+
+    /// Returns the count of addresses.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().candidates.len()
+    }
+
+    /// Returns the address that is tried first.
+    pub(super) fn first(&self) -> Option<ServerName> {
+        self.0.lock().candidates.first().map(|one| one.address.clone())
+    }
+
+    /// Waits until a further round may begin.
+    pub(crate) async fn rest(&self) {
+        let next = self.next_round();
+        if next > Instant::now() {
+            sleep_until(next).await;
+        }
+    }
+
+    /// Returns the time before which no further round begins.
+    fn next_round(&self) -> Instant {
+        self.0.lock().next
+    }
+
+    /// Begins a round with these addresses; without any, with those of the last one.
+    pub(super) fn begin(&self, addresses: Vec<ServerName>) {
+        let mut state = self.0.lock();
+        let guid_of = |address: &ServerName| {
+            state.candidates.iter().find(|one| one.address == *address).and_then(|one| one.server)
+        };
+        let candidate = |address: ServerName| {
+            let server = guid_of(&address);
+            Candidate { address, outcome: Outcome::Untried, server }
+        };
+        let candidates: Vec<_> = addresses.into_iter().take(ADDRESSES_MAX).map(candidate).collect();
+        if !candidates.is_empty() {
+            state.candidates = candidates;
+        }
+        state.candidates.iter_mut().for_each(|one| one.outcome = Outcome::Untried);
+        let State { candidates, preferred, silent, .. } = &mut *state;
+        let is = |it: &Option<ServerName>, one: &Candidate| it.as_ref() == Some(&one.address);
+        candidates.sort_by_key(|one| (is(silent, one), !is(preferred, one)));
+    }
+
+    /// Begins a round after the one of `other`, in which the node at `address` has refused the share.
+    pub(super) fn begin_after(&self, other: &Self, address: &ServerName, status: Option<Status>) {
+        let known: Vec<(ServerName, Option<Guid>)> = {
+            let state = other.0.lock();
+            state.candidates.iter().map(|one| (one.address.clone(), one.server)).collect()
+        };
+        let candidate =
+            |(address, server)| Candidate { address, outcome: Outcome::Untried, server };
+        self.0.lock().candidates = known.into_iter().map(candidate).collect();
+        self.note_refused(address, status);
+    }
+
+    /// Begins a round with the known addresses if the pause after the last one is over.
+    pub(crate) fn begin_if_due(&self) {
+        if self.0.lock().next <= Instant::now() {
+            self.begin(Vec::new());
+        }
+    }
+
+    /// Notes that no logon is possible at an address.
+    pub(super) fn note_failed(&self, address: &ServerName) {
+        self.0.lock().note(address, Outcome::Failed);
+    }
+
+    /// Notes the node that has negotiated at an address. Returns false if that node has refused the
+    /// share in this round at another address.
+    pub(super) fn note_reached(&self, address: &ServerName, server: Guid) -> bool {
+        let mut state = self.0.lock();
+        // MS-SMB2 2.2.4: a server that has no ServerGuid sends zeros, which name no server.
+        let server = (server != Guid::default()).then_some(server);
+        let refused = server.and_then(|server| {
+            let of_it = |one: &&Candidate| one.server == Some(server) && one.address != *address;
+            let refusals = state.candidates.iter().filter(of_it).map(|one| one.outcome);
+            refusals.into_iter().find(|outcome| matches!(outcome, Outcome::Refused(_)))
+        });
+        if let Some(one) = state.candidates.iter_mut().find(|one| one.address == *address) {
+            one.server = server;
+        }
+        if let Some(refused) = refused {
+            state.note(address, refused);
+        }
+        refused.is_none()
+    }
+
+    /// Notes that the node at an address refuses the share, or ends the connection instead of an
+    /// answer.
+    pub(crate) fn note_refused(&self, address: &ServerName, status: Option<Status>) {
+        self.0.lock().note(address, Outcome::Refused(status));
+    }
+
+    /// Notes that the node at an address has fallen silent.
+    pub(super) fn note_silent(&self, address: &ServerName) {
+        self.0.lock().silent = Some(address.clone());
+    }
+
+    /// Notes that the share is at an address. It is tried first from then on.
+    pub(crate) fn note_found(&self, address: &ServerName, is_continuous: bool) {
+        let mut state = self.0.lock();
+        let is_known = state.preferred.as_ref() == Some(address);
+        let is_rested = state.candidates.iter().all(|one| one.outcome == Outcome::Untried);
+        if is_known && is_rested && state.is_continuous == is_continuous {
+            return;
+        }
+        state.preferred = Some(address.clone());
+        state.silent = None;
+        state.is_continuous = is_continuous;
+        state.pause = FIND_SHARE_PAUSE_FIRST;
+        state.next = Instant::now();
+        // The outcomes of this search say nothing to the next one, which begins a round.
+        state.candidates.iter_mut().for_each(|one| one.outcome = Outcome::Failed);
+    }
+
+    /// Returns true if a share that is refused at one address may be at another one, or at the same one
+    /// soon.
+    pub(crate) fn may_go_on(&self) -> bool {
+        let state = self.0.lock();
+        state.is_continuous || state.candidates.len() > 1 && state.one_server().is_none()
+    }
+
+    /// Returns the reason why no address is left in this round.
+    pub(super) fn exhausted(&self) -> Exhausted {
+        let state = self.0.lock();
+        match state.one_server() {
+            Some(status) if !state.is_continuous => Exhausted::ForGood(status),
+            _ => Exhausted::ForNow,
+        }
+    }
+}
+
+impl State {
+    fn note(&mut self, address: &ServerName, outcome: Outcome) {
+        let was_over = self.is_over();
+        if let Some(one) = self.candidates.iter_mut().find(|one| one.address == *address) {
+            one.outcome = outcome;
+        }
+        let has_refused = |one: &Candidate| matches!(one.outcome, Outcome::Refused(_));
+        // Several requests that meet one refusal make one pause.
+        if !was_over && self.is_over() && self.candidates.iter().any(has_refused) {
+            self.next = Instant::now() + self.pause;
+            self.pause = (self.pause * 3 / 2).min(FIND_SHARE_PAUSE_MAX);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.candidates.iter().all(|one| one.outcome != Outcome::Untried)
+    }
+
+    /// Returns the status with which one server has refused the share at each address.
+    fn one_server(&self) -> Option<Status> {
+        let refusal = |one: &Candidate| match one.outcome {
+            Outcome::Refused(status) => status,
+            Outcome::Untried | Outcome::Failed => None,
+        };
+        let refused = self.candidates.iter().find(|one| refusal(one).is_some())?;
+        // A server that listens on IPv4 alone may have an IPv6 address in DNS, and the other way round.
+        let is_nobodys = |one: &Candidate| {
+            let families = family(&one.address).zip(family(&refused.address));
+            one.outcome == Outcome::Failed
+                && one.server.is_none()
+                && families.is_some_and(|(one, other)| one != other)
+        };
+        let is_one = self.candidates.len() == 1
+            || refused.server.is_some()
+                && self
+                    .candidates
+                    .iter()
+                    .all(|one| one.server == refused.server || is_nobodys(one));
+        // A server that is about to serve its shares says so: SERVER_UNAVAILABLE passes.
+        refusal(refused).filter(|status| is_one && *status != Status::SERVER_UNAVAILABLE)
+    }
+}
+
+/// True for an IPv6 address, false for one of IPv4; `None` for a name.
+fn family(address: &ServerName) -> Option<bool> {
+    let bare = address.host.split('%').next()?;
+    bare.parse::<IpAddr>().ok().map(|ip| ip.is_ipv6())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_SHARE: Option<Status> = Some(Status::BAD_NETWORK_NAME);
+
+    fn at(name: &str) -> ServerName {
+        ServerName::new(name)
+    }
+
+    fn begun(names: &[&str]) -> Search {
+        let search = Search::new(None);
+        search.begin(names.iter().map(|name| at(name)).collect());
+        search
+    }
+
+    fn guid(number: u8) -> Guid {
+        Guid([number; 16])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_address_is_tried_once_in_a_round() {
+        let search = begun(&["a", "b", "c"]);
+        assert!(search.note_reached(&at("a"), guid(1)));
+        search.note_refused(&at("a"), NO_SHARE);
+        search.note_failed(&at("b"));
+        assert_eq!(search.untried(), [at("c")]);
+        assert_eq!(search.next_round(), Instant::now(), "the round is not over");
+        assert!(search.note_reached(&at("c"), guid(3)));
+        search.note_refused(&at("c"), None);
+        assert_eq!(search.untried(), []);
+        assert_eq!(search.next_round(), Instant::now() + FIND_SHARE_PAUSE_FIRST);
+        assert_eq!(search.exhausted(), Exhausted::ForNow);
+        search.begin(Vec::new());
+        assert_eq!(search.untried().len(), 3, "the known addresses");
+        for name in ["a", "b", "c"] {
+            search.note_refused(&at(name), NO_SHARE);
+        }
+        assert_eq!(search.next_round(), Instant::now() + FIND_SHARE_PAUSE_FIRST * 3 / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pauses_grow_to_a_limit_and_begin_again_when_the_share_is_found() {
+        let search = begun(&["a", "b"]);
+        for _ in 0..64 {
+            search.begin(Vec::new());
+            search.note_refused(&at("a"), NO_SHARE);
+            search.note_refused(&at("b"), NO_SHARE);
+        }
+        assert_eq!(search.next_round(), Instant::now() + FIND_SHARE_PAUSE_MAX);
+        search.note_found(&at("b"), true);
+        assert_eq!((search.untried(), search.next_round()), (Vec::new(), Instant::now()));
+        search.begin(Vec::new());
+        assert_eq!(search.untried(), [at("b"), at("a")], "where it was last comes first");
+        search.note_refused(&at("b"), NO_SHARE);
+        search.note_refused(&at("a"), NO_SHARE);
+        assert_eq!(search.next_round(), Instant::now() + FIND_SHARE_PAUSE_FIRST);
+        search.note_silent(&at("b"));
+        search.begin(Vec::new());
+        assert_eq!(search.untried(), [at("a"), at("b")], "its node may hang");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_server_with_several_addresses_is_asked_once() {
+        let search = begun(&["v6", "v4"]);
+        assert!(search.may_go_on(), "they may be two nodes");
+        assert!(search.note_reached(&at("v6"), guid(1)));
+        search.note_refused(&at("v6"), NO_SHARE);
+        assert!(search.may_go_on());
+        assert!(!search.note_reached(&at("v4"), guid(1)), "it has refused a moment ago");
+        assert_eq!(search.exhausted(), Exhausted::ForGood(Status::BAD_NETWORK_NAME));
+        assert!(!search.may_go_on());
+        // A share that outlives its node is about to come to the same address.
+        search.note_found(&at("v4"), true);
+        search.begin(Vec::new());
+        search.note_refused(&at("v4"), NO_SHARE);
+        search.note_refused(&at("v6"), NO_SHARE);
+        assert_eq!(search.exhausted(), Exhausted::ForNow);
+        assert!(search.may_go_on());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_address_is_one_server() {
+        let search = begun(&["a"]);
+        search.note_refused(&at("a"), NO_SHARE);
+        assert!(!search.may_go_on());
+        assert_eq!(search.exhausted(), Exhausted::ForGood(Status::BAD_NETWORK_NAME));
+        search.note_refused(&at("a"), Some(Status::SERVER_UNAVAILABLE));
+        assert_eq!(search.exhausted(), Exhausted::ForNow, "its shares are being loaded");
+    }
+
+    /// As a server that listens on IPv4 alone, whose name has an IPv6 address.
+    #[tokio::test(start_paused = true)]
+    async fn an_address_of_the_other_family_where_nobody_listens_is_no_node() {
+        for (failing, is_one) in [("2001:db8::1", true), ("fe80::1%7", true), ("192.0.2.2", false)]
+        {
+            let search = begun(&[failing, "192.0.2.1"]);
+            search.note_failed(&at(failing));
+            assert!(search.note_reached(&at("192.0.2.1"), guid(1)));
+            search.note_refused(&at("192.0.2.1"), NO_SHARE);
+            assert_eq!(search.may_go_on(), !is_one, "{failing}");
+        }
+    }
+
+    /// Servers without a ServerGuid all send zeros.
+    #[tokio::test(start_paused = true)]
+    async fn servers_without_a_guid_are_not_taken_for_one() {
+        let search = begun(&["a", "b"]);
+        assert!(search.note_reached(&at("a"), Guid::default()));
+        search.note_refused(&at("a"), NO_SHARE);
+        assert!(search.note_reached(&at("b"), Guid::default()));
+        search.note_refused(&at("b"), NO_SHARE);
+        assert!(search.may_go_on());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_64_addresses_count() {
+        let search = Search::new(None);
+        search.begin((0..1_000).map(|at| ServerName::new(format!("node{at}"))).collect());
+        assert_eq!((search.count(), search.untried().len()), (ADDRESSES_MAX, ADDRESSES_MAX));
+    }
+}

@@ -1,0 +1,102 @@
+//! Leaving a node of a cluster that does not serve a share: with the whole session if the share is its
+//! only one, else with a session of the share's own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::time::timeout;
+
+use super::connector::Connector;
+use super::search::Search;
+use super::{Beginning, Inner, Live, NodeInfo, Session, channel};
+use crate::Status;
+use crate::limits::LOG_OFF_FOR;
+
+impl Session {
+    /// Returns a session of the same user for a share that the node of `live` refuses, with `status` or
+    /// by ending the connection. It logs on when it is first used, at another address. With `was_here`
+    /// the share was at that node before.
+    pub(crate) fn sibling(&self, live: &Live, status: Option<Status>, was_here: bool) -> Self {
+        let inner = &self.inner;
+        let Connector { server, credentials, search, .. } = &*inner.connector;
+        let beginning = Beginning {
+            was_proved: inner.was_proved.load(Ordering::Acquire),
+            preferred: None,
+            family: Arc::clone(&inner.family),
+            leases: Arc::clone(&inner.leases),
+        };
+        let own = inner.client.begin(server.clone(), credentials.clone(), beginning);
+        own.inner.connector.search.begin_after(search, &live.address, status);
+        if was_here {
+            own.inner.nodes.note_found(&live.address, live.server_guid);
+            own.inner.nodes.note_lost();
+        }
+        own
+    }
+}
+
+impl Inner {
+    /// Notes that a share is connected in the session `live`.
+    pub(crate) fn note_found(&self, live: &Live, share: &str, is_continuous: bool) {
+        self.connector.search.note_found(&live.address, is_continuous);
+        if is_continuous {
+            live.be_vigilant();
+        }
+        if let Some((from, pause)) = self.nodes.note_found(&live.address, live.server_guid) {
+            let (server, to) = (&self.connector.server, &live.address);
+            let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+            tracing::warn!(%server, share, %from, %to, pause_ms, "the share moved to another node");
+        }
+    }
+
+    /// Returns the node where a share was connected last.
+    pub(crate) fn node(&self) -> Option<NodeInfo> {
+        let channel = self.current().and_then(|live| live.channel());
+        self.nodes.info(channel.and_then(|channel| channel.connection.peer()))
+    }
+
+    /// Returns the session with the number `generation` if requests can be sent in it: this one, or
+    /// that of a share which has left this one.
+    pub(super) fn current_of(&self, generation: u64) -> Option<Arc<Live>> {
+        let is_it = |live: &Arc<Live>| live.generation == generation;
+        self.current().filter(is_it).or_else(|| {
+            let members = self.family.members();
+            members.iter().filter_map(|member| member.current()).find(is_it)
+        })
+    }
+
+    /// Returns the search for a share among the addresses of the server.
+    pub(crate) fn search(&self) -> &Search {
+        &self.connector.search
+    }
+
+    /// Counts a share that was connected for the first time.
+    pub(crate) fn count_share(&self) {
+        self.shares.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts a share less, which is not used any more or has a session of its own.
+    pub(crate) fn uncount_share(&self) {
+        self.shares.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Returns the count of connected shares of files.
+    pub(crate) fn shares(&self) -> usize {
+        self.shares.load(Ordering::Acquire)
+    }
+
+    /// Ends the logon `live` if it is the present one: the next one is made at another address.
+    pub(crate) fn leave(&self, live: &Arc<Live>) {
+        let left = {
+            let mut now = self.live.write();
+            let is_present = now.as_ref().is_some_and(|now| Arc::ptr_eq(now, live));
+            if is_present { now.take() } else { None }
+        };
+        let Some(left) = left else { return };
+        self.nodes.note_lost();
+        tokio::spawn(async move {
+            let _ = timeout(LOG_OFF_FOR, channel::log_off(&left)).await;
+            left.abandon();
+        });
+    }
+}

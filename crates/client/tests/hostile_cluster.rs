@@ -1,0 +1,275 @@
+//! Nodes of a cluster that refuse, lie or never answer: a search for a share ends in time, after few
+//! connections.
+#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+
+mod dialed;
+mod evil;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use dialed::{in_time, on_paused_clock};
+use evil::{Act, Asked, Evil, Manners, Overheard};
+use frevo_client::internal::{Dial, Dialing, Resolving};
+use frevo_client::limits::{ADDRESSES_MAX, FIND_SHARE_FOR};
+use frevo_client::{
+    Cause, Client, Credentials, Error, Options, ServerAddresses, ServerName, Share, Status,
+};
+use frevo_wire::{Command, Status as WireStatus};
+use tokio::time::Instant;
+
+/// The behaviour of the node at an address.
+type Behaviour = dyn Fn(usize, &Asked<'_>) -> Act + Send + Sync;
+
+/// Scripted nodes with a ServerGuid each. Some addresses never answer.
+struct EvilNodes {
+    count: usize,
+    is_silent: Box<dyn Fn(usize) -> bool + Send + Sync>,
+    script: Arc<Behaviour>,
+    dialed: AtomicUsize,
+    logons: Arc<AtomicUsize>,
+}
+
+impl std::fmt::Debug for EvilNodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EvilNodes")
+    }
+}
+
+impl Dial for EvilNodes {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
+        let number: usize = server.host.trim_start_matches("node").parse().unwrap();
+        let connection = self.dialed.fetch_add(1, Ordering::SeqCst);
+        let (script, logons) = (Arc::clone(&self.script), Arc::clone(&self.logons));
+        let script = move |asked: &Asked<'_>| {
+            if asked.header.command == Command::SESSION_SETUP && asked.nth == 0 {
+                logons.fetch_add(1, Ordering::SeqCst);
+            }
+            match script(number, asked) {
+                Act::Honest if asked.header.command == Command::NEGOTIATE => {
+                    // MS-SMB2 2.2.4: the ServerGuid begins at byte 8 of the body.
+                    Act::Changed(Box::new(move |message| {
+                        message[72..88].copy_from_slice(&[number as u8 + 1; 16]);
+                    }))
+                }
+                act => act,
+            }
+        };
+        let evil = Evil {
+            manners: Arc::new(Manners::default()),
+            script: Arc::new(script),
+            overheard: Overheard::default(),
+            connection,
+        };
+        let is_silent = (self.is_silent)(number);
+        Box::pin(async move {
+            if is_silent {
+                std::future::pending::<()>().await;
+            }
+            Ok(evil.stream())
+        })
+    }
+
+    fn addresses<'a>(&'a self, _: &'a ServerName) -> Resolving<'a> {
+        let all = (0..self.count).map(|number| ServerName::new(format!("node{number}")));
+        Box::pin(std::future::ready(Ok(all.collect())))
+    }
+}
+
+/// Connects to the share of such a cluster. Returns the time that it took, too.
+async fn connect(nodes: &Arc<EvilNodes>, options: Options) -> (Result<Share, Error>, Duration) {
+    let options = options.recover_for(Duration::from_secs(5));
+    let client = Client::with_dialer(options, Arc::clone(nodes) as Arc<dyn Dial>);
+    let begun = Instant::now();
+    let found = in_time("connect", async {
+        let user = Credentials::new("ann", "secret");
+        client.connect("cluster", user).await?.share("data").await
+    });
+    (found.await, begun.elapsed())
+}
+
+fn nodes(
+    count: usize,
+    script: impl Fn(usize, &Asked<'_>) -> Act + Send + Sync + 'static,
+) -> Arc<EvilNodes> {
+    silent_nodes(count, |_| false, script)
+}
+
+fn silent_nodes(
+    count: usize,
+    is_silent: impl Fn(usize) -> bool + Send + Sync + 'static,
+    script: impl Fn(usize, &Asked<'_>) -> Act + Send + Sync + 'static,
+) -> Arc<EvilNodes> {
+    Arc::new(EvilNodes {
+        count,
+        is_silent: Box::new(is_silent),
+        script: Arc::new(script),
+        dialed: AtomicUsize::new(0),
+        logons: Arc::default(),
+    })
+}
+
+fn dialed(nodes: &EvilNodes) -> usize {
+    nodes.dialed.load(Ordering::SeqCst)
+}
+
+fn is_share(asked: &Asked<'_>) -> bool {
+    asked.header.command == Command::TREE_CONNECT
+}
+
+#[test]
+fn nodes_that_always_refuse_end_the_search() {
+    for status in [WireStatus::BAD_NETWORK_NAME, WireStatus::SERVER_UNAVAILABLE] {
+        on_paused_clock(async {
+            let nodes = nodes(3, move |_, asked| match is_share(asked) {
+                true => Act::Refused(status),
+                false => Act::Honest,
+            });
+            let (found, took) = connect(&nodes, Options::new()).await;
+            assert_eq!(found.unwrap_err().status(), Some(Status::from(status)));
+            assert!(took <= FIND_SHARE_FOR + Duration::from_secs(1), "{took:?}");
+            // Ten rounds or so: the pauses grow.
+            assert!((6..=60).contains(&dialed(&nodes)), "{}", dialed(&nodes));
+        });
+    }
+}
+
+#[test]
+fn nodes_that_end_each_connection_end_the_search() {
+    on_paused_clock(async {
+        let nodes = nodes(3, |_, asked| if is_share(asked) { Act::Close } else { Act::Honest });
+        let (found, took) = connect(&nodes, Options::new()).await;
+        assert!(matches!(found.unwrap_err().cause(), Cause::Transport(_)));
+        assert!(took <= Duration::from_secs(30), "{took:?}");
+        assert!(dialed(&nodes) <= 100, "{}", dialed(&nodes));
+    });
+}
+
+#[test]
+fn addresses_that_never_answer_cost_their_time_once() {
+    on_paused_clock(async {
+        let nodes = silent_nodes(1_000, |_| true, |_, _| Act::Honest);
+        let (found, took) = connect(&nodes, Options::new()).await;
+        assert!(matches!(found.unwrap_err().cause(), Cause::Transport(_)));
+        assert!(took <= Duration::from_secs(11), "{took:?}");
+        assert!(dialed(&nodes) <= ADDRESSES_MAX, "{}", dialed(&nodes));
+    });
+}
+
+#[test]
+fn of_a_thousand_addresses_64_are_tried() {
+    on_paused_clock(async {
+        let nodes = nodes(1_000, |_, asked| match asked.header.command {
+            Command::NEGOTIATE => Act::Close,
+            _ => Act::Honest,
+        });
+        let addresses = (0..1_000).map(|number| ServerName::new(format!("node{number}")));
+        let named = ServerAddresses { host: "cluster".into(), addresses: addresses.collect() };
+        let (found, took) = connect(&nodes, Options::new().addresses(vec![named])).await;
+        assert!(found.is_err());
+        assert!(took <= Duration::from_secs(11), "{took:?}");
+        // Each once, and the questions for an older dialect.
+        assert!(dialed(&nodes) <= ADDRESSES_MAX + 2, "{}", dialed(&nodes));
+    });
+}
+
+#[test]
+fn one_good_node_is_found_among_bad_ones() {
+    on_paused_clock(async {
+        let bad = |number: usize, asked: &Asked<'_>| match (number, asked.header.command) {
+            (4, Command::NEGOTIATE) => Act::Bytes(b"\0\0\0\x04HTTP".to_vec()),
+            (5, Command::SESSION_SETUP) => Act::Silence,
+            (6, Command::TREE_CONNECT) => Act::Refused(WireStatus::BAD_NETWORK_NAME),
+            (7, Command::TREE_CONNECT) => Act::Close,
+            _ => Act::Honest,
+        };
+        let nodes = silent_nodes(9, |number| number < 3, bad);
+        // The fourth node does not answer the negotiation, and one hangs in the logon.
+        let (found, took) = connect(&nodes, Options::new()).await;
+        let share = found.unwrap();
+        let at = share.node().unwrap().address;
+        assert!(["node3", "node8"].contains(&&*at.host), "{at}");
+        assert!(took <= Duration::from_secs(2), "{took:?}");
+    });
+}
+
+/// A wrong password is told to one node: others would count it, too, and lock the account.
+#[test]
+fn a_refused_user_is_not_tried_at_each_node() {
+    on_paused_clock(async {
+        let nodes = nodes(3, |_, asked| match asked.header.command {
+            Command::SESSION_SETUP => Act::Refused(WireStatus::LOGON_FAILURE),
+            _ => Act::Honest,
+        });
+        let (found, _) = connect(&nodes, Options::new()).await;
+        assert!(found.unwrap_err().is_logon_refused());
+        assert_eq!(nodes.logons.load(Ordering::SeqCst), 1);
+    });
+}
+
+/// A node that says it has the share, and cannot prove who it is, is not believed.
+#[test]
+fn an_answer_without_proof_is_not_believed() {
+    on_paused_clock(async {
+        let nodes = nodes(3, |_, asked| if is_share(asked) { Act::Bare } else { Act::Honest });
+        let (found, took) = connect(&nodes, Options::new()).await;
+        assert!(found.is_err());
+        assert!(took <= Duration::from_secs(30), "{took:?}");
+        assert!(dialed(&nodes) <= 100, "{}", dialed(&nodes));
+    });
+}
+
+/// A share that was there is looked for as long as a lost server, and no longer.
+#[test]
+fn a_share_that_vanishes_is_an_error_when_patience_ends() {
+    on_paused_clock(async {
+        let is_gone = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let gone = Arc::clone(&is_gone);
+        let nodes = nodes(3, move |_, asked| match asked.header.command {
+            Command::TREE_CONNECT if gone.load(Ordering::SeqCst) => {
+                Act::Refused(WireStatus::BAD_NETWORK_NAME)
+            }
+            Command::CREATE if gone.load(Ordering::SeqCst) => Act::Close,
+            _ => Act::Honest,
+        });
+        let (found, _) = connect(&nodes, Options::new()).await;
+        let share = found.unwrap();
+        is_gone.store(true, Ordering::SeqCst);
+        let (begun, before) = (Instant::now(), dialed(&nodes));
+        let error = in_time("read", share.read("known")).await.unwrap_err();
+        assert_eq!(error.status(), Some(Status::BAD_NETWORK_NAME), "{error}");
+        let took = begun.elapsed();
+        assert!(took >= Duration::from_secs(4) && took <= Duration::from_secs(7), "{took:?}");
+        assert!(dialed(&nodes) - before <= 80, "{}", dialed(&nodes) - before);
+    });
+}
+
+/// A node that falls silent while it serves a continuously available share is left after a few seconds;
+/// another server has more time.
+#[test]
+fn a_silent_node_is_left_soon() {
+    for is_continuous in [true, false] {
+        on_paused_clock(async {
+            let nodes = nodes(2, move |number, asked| match (number, asked.header.command) {
+                (_, Command::TREE_CONNECT) if is_continuous => Act::Changed(Box::new(|message| {
+                    // MS-SMB2 2.2.10: Capabilities at byte 8 of the body.
+                    message[72] |= 0x10;
+                })),
+                (0, Command::CREATE | Command::READ | Command::ECHO) => Act::Silence,
+                _ => Act::Honest,
+            });
+            let (found, _) = connect(&nodes, Options::new()).await;
+            let share = found.unwrap();
+            assert_eq!(share.node().unwrap().address, ServerName::new("node0"));
+            let begun = Instant::now();
+            in_time("read", share.read("known")).await.unwrap();
+            let took = begun.elapsed();
+            let (least, most) = if is_continuous { (3, 6) } else { (11, 14) };
+            assert!(took >= Duration::from_secs(least), "{took:?}");
+            assert!(took <= Duration::from_secs(most), "{took:?}");
+            let node = share.node().unwrap();
+            assert_eq!((node.address, node.moves), (ServerName::new("node1"), 1));
+        });
+    }
+}
