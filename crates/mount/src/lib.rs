@@ -23,3 +23,4 @@ mod volume;
 
 pub use mounted::{MountError, Mounted, Unmount, check_folder, mount};
 pub use settings::Settings;
+pub use volume::STATUS_ATTRIBUTE;

@@ -10,10 +10,10 @@ use fuser::{AccessFlags, Errno};
 
 use super::names::MODE_BITS;
 use super::reply::WRITE_BITS;
-use super::{Changes, EntryReply, Volume, reply};
+use super::{Changes, EntryReply, STATUS_ATTRIBUTE, Volume, reply};
 use crate::errno::{Outcome, errno};
 use crate::limits::XATTR_MAX;
-use crate::node::{Node, kind_of};
+use crate::node::{Node, ROOT, kind_of};
 
 /// The set-user-ID and set-group-ID bits of a mode.
 const SET_ID_BITS: u32 = 0o6000;
@@ -307,6 +307,9 @@ impl Volume {
     }
 
     pub(crate) async fn getxattr(&self, id: u64, name: &OsStr) -> Outcome<Vec<u8>> {
+        if id == ROOT && name == STATUS_ATTRIBUTE {
+            return Ok(self.status());
+        }
         let wanted = user_name(name)?;
         let node = self.nodes.find(id)?;
         let found = self.attributes_of(&node).await?;

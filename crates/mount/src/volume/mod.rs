@@ -13,6 +13,7 @@ mod opens;
 mod ranges;
 mod removal;
 mod reply;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ pub(crate) use caller::Caller;
 pub(crate) use handles::{Handle, OpenDirectory};
 pub(crate) use listing::Entry;
 pub(crate) use reply::{Changes, EntryReply};
+pub use status::STATUS_ATTRIBUTE;
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;

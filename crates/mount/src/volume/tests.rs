@@ -1,5 +1,7 @@
 //! The operations against the real server in one process, without a kernel.
 
+#[path = "../../../client/tests/nodes/mod.rs"]
+mod nodes;
 #[path = "../../../client/tests/world/mod.rs"]
 mod world;
 
@@ -10,6 +12,7 @@ mod failures;
 mod filling;
 mod killed;
 mod locks;
+mod moved;
 mod posix;
 mod random_reads;
 mod ranges;
