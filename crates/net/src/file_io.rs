@@ -55,12 +55,16 @@ pub fn attempt_cachestat(file: &std::fs::File) -> io::Result<()> {
     sys::cached_pages(file.as_fd(), 0, 1).map(drop)
 }
 
+/// The question if a file may still be changed: another host may have its file system by now.
+pub type Gate = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// An open regular file, with the facts about its mount.
 #[derive(Clone)]
 pub struct File {
     fd: FileFd,
     mount: Arc<Mount>,
     caching: Caching,
+    gate: Option<Gate>,
 }
 
 /// The fate of data in the page cache after it was read or written.
@@ -96,7 +100,7 @@ impl File {
     /// `InvalidInput` if it is not a regular file, or the error of `fstat`.
     pub fn new(fd: FileFd) -> io::Result<Self> {
         let mount = Mount::of(fd.as_fd())?;
-        Ok(Self { fd, mount, caching: Caching::Kept })
+        Ok(Self { fd, mount, caching: Caching::Kept, gate: None })
     }
 
     /// Makes a `File` from a descriptor that is known to be a regular file on the device with these
@@ -106,13 +110,27 @@ impl File {
     /// The error of `fstatfs`.
     pub fn on(fd: FileFd, major: u32, minor: u32) -> io::Result<Self> {
         let mount = Mount::at(rustix::fs::makedev(major, minor), fd.as_fd())?;
-        Ok(Self { fd, mount, caching: Caching::Kept })
+        Ok(Self { fd, mount, caching: Caching::Kept, gate: None })
     }
 
     /// Sets what becomes of the data in the page cache.
     #[must_use]
     pub fn caching(self, caching: Caching) -> Self {
         Self { caching, ..self }
+    }
+
+    /// Asks `gate` right before each write, and before each call on a thread, however long they had to
+    /// wait for their turn. Where it says no they fail with ESHUTDOWN.
+    #[must_use]
+    pub fn gated(self, gate: Option<Gate>) -> Self {
+        Self { gate, ..self }
+    }
+
+    fn check_gate(&self) -> io::Result<()> {
+        match &self.gate {
+            Some(gate) if !gate() => Err(io::Error::from_raw_os_error(libc::ESHUTDOWN)),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the flag that keeps data out of the page cache, or none.
@@ -410,6 +428,7 @@ impl File {
         if !plain && !self.mount.may_write_nowait() {
             return Ok(Attempt::WouldWait);
         }
+        self.check_gate()?;
         let nowait = if plain { 0 } else { libc::RWF_NOWAIT };
         let sleeps = self.mount.is_suspect().then(sys::voluntary_switches);
         let at = offset + *done as u64;
@@ -450,6 +469,7 @@ impl File {
                 return self.write_on_thread(offset, data, done).await;
             }
             let permit = self.mount.blocking_calls.take().await;
+            self.check_gate()?;
             let at = offset + done as u64;
             let (back, outcome) = ring::write(&self.fd, at, data, done, flag, permit).await;
             let is_refused = self.is_refused(&mut flag, 0, &outcome);
@@ -474,6 +494,7 @@ impl File {
         self.run_blocking(move |fd| {
             let (mut done, mut flag) = (done, file.write_flag(offset + done as u64));
             while done < data.len() {
+                file.check_gate()?;
                 let outcome = sys::write(fd, offset + done as u64, &data[done..], flag);
                 if file.is_refused(&mut flag, 0, &outcome) {
                     continue;
@@ -528,10 +549,11 @@ impl File {
         T: Send + 'static,
     {
         let permit = self.mount.blocking_calls.take().await;
-        let fd = Arc::clone(&self.fd);
+        let file = self.clone();
         run_blocking(move || {
             let _permit = permit;
-            call(fd.as_fd())
+            file.check_gate()?;
+            call(file.fd.as_fd())
         })
         .await?
     }

@@ -49,10 +49,40 @@ fn misses_once_evicted(raw: &std::fs::File, mut probe: impl FnMut() -> bool) -> 
 fn stalling_file() -> (File, OwnedWriter) {
     let (read, write) = rustix::pipe::pipe().unwrap();
     let mount = Arc::clone(&disk_file(b"").0.mount);
-    (File { fd: Arc::new(read), mount, caching: Caching::Kept }, OwnedWriter(write))
+    let file = File { fd: Arc::new(read), mount, caching: Caching::Kept, gate: None };
+    (file, OwnedWriter(write))
 }
 
 struct OwnedWriter(std::os::fd::OwnedFd);
+
+/// Tests that no road writes once the gate says no, though the write began before.
+#[tokio::test]
+async fn no_road_writes_behind_a_closed_gate() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    for make in [disk_file, memory_file] {
+        for choice in ROADS {
+            choose_roads(choice);
+            let (file, raw) = make(b"");
+            let open = Arc::new(AtomicU32::new(u32::MAX));
+            let asked = Arc::clone(&open);
+            let left = move |left: u32| left.checked_sub(1);
+            let is_open =
+                move || asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok();
+            let file = file.gated(Some(Arc::new(is_open)));
+            file.write(0, b"before").await.unwrap();
+            open.store(0, Ordering::Relaxed);
+            let refused = file.write(0, b"behind").await.unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::ESHUTDOWN), "{choice:?}");
+            let cut = file.run_blocking(|fd| Ok(rustix::fs::ftruncate(fd, 0)?)).await;
+            assert_eq!(cut.unwrap_err().raw_os_error(), Some(libc::ESHUTDOWN), "{choice:?}");
+            let mut content = [0; 6];
+            raw.read_exact_at(&mut content, 0).unwrap();
+            assert_eq!(&content, b"before", "{choice:?}");
+        }
+    }
+    choose_roads(RoadChoice::default());
+}
 
 #[tokio::test]
 async fn every_road_reads_the_same() {
