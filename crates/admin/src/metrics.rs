@@ -218,7 +218,7 @@ impl Scrape {
         let (name, help) = ("frevo_share_owned", "1 when this server serves the share, else 0");
         family(encoder, name, help, MetricType::Gauge, |mut one| {
             self.shares.iter().take(SHARE_LABELS).try_for_each(|share| {
-                let value = i64::from(share.life.is_served());
+                let value = i64::from(share.life.is_served() && !share.paused);
                 ConstGauge::new(value).encode(one.encode_family(&[("share", &*share.name)])?)
             })
         })

@@ -695,6 +695,22 @@ pub const BURST_TIME_MAX: Duration = Duration::from_micros(500);
 /// Time that requests of a share may take to end while it is given to another server.
 pub const HANDOVER_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Opens of a share that is given away or lost which are closed before others use the thread.
+pub const CLOSED_AT_ONCE: usize = 64;
+
+/// Time between two looks at the closes of a share that it waits for.
+pub const CHANGES_LOOK: Duration = Duration::from_millis(2);
+
+/// Longest time between two looks at the limit of a cluster's shares by the one who ends the
+/// connections of clients that ask nothing. Requests look at it themselves.
+pub const LIMIT_LOOK: Duration = Duration::from_millis(250);
+
+/// Time between two such looks while the shares are paused.
+pub const PAUSE_LOOK: Duration = Duration::from_millis(100);
+
+/// Longest wait for a look at the storage of a cluster's share after a request has failed.
+pub const STORAGE_PATIENCE: Duration = Duration::from_secs(2);
+
 /// After so long it is tried again to remove what the state store did not remove.
 pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);
 

@@ -77,7 +77,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let chosen = chosen.inspect_err(|refusal| tell_name(rq, refusal))?;
     let Chosen { vfs, name, desired, posix } = chosen;
     let vfs = &vfs;
-    let file_id = rq.server().new_file_id();
+    let file_id = rq.server().new_file_id_in(&tree.share)?;
     let wish = lease::wish(rq, &request, wanted.lease)?;
     let wanted = &wanted;
     let create = Create { rq, request: &request, wanted, posix, name, desired, file_id, vfs, wish };
@@ -94,7 +94,10 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // MS-SMB2 3.3.5.9.13: an application instance first closes its own earlier Opens. Otherwise
     // `check_held` would refuse this CREATE because of them.
     create.take_over()?;
-    create.check_held().map_err(|refusal| create.discreet(refusal.into()))?;
+    if create.check_held().is_err() {
+        let free = create.await_holders().await;
+        free.map_err(|refusal| create.discreet(refusal.into()))?;
+    }
     let made = pin!(create.open()).await.map_err(|refusal| create.discreet(refusal))?;
     pin!(complete(&create, made, out)).await
 }

@@ -121,7 +121,8 @@ async fn cut_in_steps(
     kept: &mut Option<KeptTimes<'_>>,
 ) -> Result<bool, Status> {
     let file = open.file()?;
-    let Shortened { has_cut, ended } = shorten(&*file.node, end).await;
+    let Shortened { has_cut, ended } =
+        shorten(&*file.node, end, || rq.still_served().is_ok()).await;
     if has_cut {
         file.times_moved();
     }

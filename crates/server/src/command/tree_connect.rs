@@ -11,12 +11,13 @@ use frevo_wire::{HeaderFlags, Status};
 use crate::access::access_rules::{Caller, Verdict};
 use crate::access::throttle::shortened;
 use crate::audit::{Event, Kind};
+use crate::base::limits::CLOSED_ON_CORE;
 use crate::base::pools::blocking_pool::BlockingPool;
 use crate::command::audited;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::connection_info::Negotiated;
-use crate::objects::refusal::{Doom, Outcome, Refusal};
+use crate::objects::refusal::{ANOTHER_SERVES, Doom, Outcome, Refusal};
 use crate::objects::session::Identity;
 use crate::objects::settings::Encryption;
 use crate::objects::tree_connect::TreeConnect;
@@ -173,11 +174,15 @@ fn admit(
 /// [`Life::refusal`](crate::shares::life::Life::refusal).
 fn check_served(rq: &Request<'_>, share: &Share, identity: &Identity) -> Result<(), Refusal> {
     if share.life.takes_new() {
+        if share.clustered {
+            // Opens that were to be closed during a pause are in the way of the client that had them.
+            rq.server().close_late_opens(CLOSED_ON_CORE);
+        }
         return Ok(());
     }
     let state = share.life.state();
     let Some(status) = share.life.refusal() else {
-        return Err(Refusal::Disconnect(Doom::Late("another server serves the share")));
+        return Err(Refusal::Disconnect(ANOTHER_SERVES));
     };
     rq.tell(|left_out| {
         tracing::info!(target: "frevo::tree", peer = %rq.connection.peer, left_out,

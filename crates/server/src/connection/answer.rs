@@ -28,9 +28,11 @@ use crate::command::Handler;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::cancellation::Cancellation;
+use crate::objects::channel::Channel;
 use crate::objects::operations::Running;
-use crate::objects::refusal::{Doom, Outcome, Refusal};
+use crate::objects::refusal::{ANOTHER_SERVES, Doom, Outcome, Refusal};
 use crate::objects::shown::Shown;
+use crate::objects::storage;
 use crate::protection::{Claim, check_length, verify};
 
 impl Connection {
@@ -80,8 +82,16 @@ impl Connection {
             pin!(self.answer_message(element, &place, &mut frame)).await?;
         }
         frame.operation.into_iter().for_each(Running::end);
+        self.check_limit(frame.assembly.is_limited)?;
         frame.assembly.send(self);
         Ok(())
+    }
+
+    /// Ends a frame that has a message of a clustered share, if the limit has passed since that was
+    /// carried out.
+    fn check_limit(&self, is_limited: bool) -> Result<(), Doom> {
+        let has_passed = is_limited && !self.info.server.cluster.allows();
+        if has_passed { Err(ANOTHER_SERVES) } else { Ok(()) }
     }
 
     /// Checks one message, finds its state, runs its handler and assembles its response.
@@ -174,6 +184,7 @@ impl Connection {
         assembly: &mut Assembly,
     ) -> Answer {
         let Message { element, header, message, place, sealed } = asked;
+        assembly.is_limited |= !place.alone && found.is_limited();
         let _operations = found.operations;
         place.shown.into_iter().for_each(|shown| shown.begin(header.command));
         let rq = Request {
@@ -193,19 +204,13 @@ impl Connection {
             cancellation: Cancellation::default(),
             busy: Cell::default(),
         };
-        if rq.connection.moves_data() {
-            match Box::pin(self.fetch(&rq, found.channel.as_deref(), out)).await {
-                Ok(fetched) => {
-                    let bytes = fetched.as_ref().map_or(0, |buf| buf.capacity());
-                    frame_bytes.change(frame_bytes.held().saturating_add(bytes));
-                    rq.fetched.set(fetched);
-                }
-                Err(refusal) => {
-                    assembly.note_key(out);
-                    finish(&rq, found.counted);
-                    return Answer::refused(refusal, found.channel);
-                }
-            }
+        if rq.connection.moves_data()
+            && let Err(refusal) =
+                Box::pin(self.fetch_data(&rq, found.channel.as_deref(), frame_bytes, out)).await
+        {
+            assembly.note_key(out);
+            finish(&rq, found.counted);
+            return Answer::refused(refusal, found.channel);
         }
         #[cfg(not(feature = "traces"))]
         let (outcome, async_id, spent) =
@@ -232,8 +237,29 @@ impl Connection {
             // Reading it took long, and so does sealing it.
             yield_if_due().await;
         }
+        if let Some(tree) = rq.tree.as_ref().filter(|tree| storage::may_be_lost(tree, &outcome)) {
+            // The future is boxed, so that other requests need no memory for its state.
+            Box::pin(storage::look(rq.server(), tree)).await;
+        }
         let outcome = if_served(&rq, outcome);
         Answer { outcome, async_id, channel: found.channel, spent, received: 0 }
+    }
+}
+
+impl Connection {
+    /// Fetches the data of a request that comes by RDMA, for its handler.
+    async fn fetch_data(
+        &self,
+        rq: &Request<'_>,
+        channel: Option<&Channel>,
+        frame_bytes: &FrameBytes<'_>,
+        out: &mut Response,
+    ) -> Result<(), Refusal> {
+        let fetched = self.fetch(rq, channel, out).await?;
+        let bytes = fetched.as_ref().map_or(0, |buf| buf.capacity());
+        frame_bytes.change(frame_bytes.held().saturating_add(bytes));
+        rq.fetched.set(fetched);
+        Ok(())
     }
 }
 
@@ -245,7 +271,7 @@ fn if_served(rq: &Request<'_>, outcome: Outcome) -> Outcome {
     // If the share moves to another server, the error may be a result of the move, such as
     // CANCELLED for a waiting lock. Then no response is sent, and the client asks the new owner.
     let is_told = tree.is_served() && (outcome.is_ok() || tree.takes_requests());
-    if is_told { outcome } else { Err(Doom::Late("another server serves the share").into()) }
+    if is_told { outcome } else { Err(ANOTHER_SERVES.into()) }
 }
 
 /// MS-SMB2 3.3.4.1: a request that has its answer is not outstanding any more.

@@ -26,7 +26,7 @@ use crate::command::response::{Payload, Response};
 use crate::objects::activity::Spent;
 use crate::objects::channel::Channel;
 use crate::objects::data::MemoryWait;
-use crate::objects::refusal::{Doom, Outcome, Refusal};
+use crate::objects::refusal::{ANOTHER_SERVES, Doom, Outcome, Refusal};
 use crate::protection::{Part, ReplyGuard, Signer};
 
 /// The result of one message.
@@ -64,6 +64,8 @@ pub(super) struct Assembly {
     seal: Option<Rc<Channel>>,
     /// SESSION_SETUP and NEGOTIATE: their bytes enter the pre-authentication hash.
     hashed: Option<(Command, u64, Status)>,
+    /// True if one of several messages is of a clustered share.
+    pub(super) is_limited: bool,
 }
 
 impl Assembly {
@@ -77,6 +79,7 @@ impl Assembly {
             seal: sealed.clone(),
             request_seal: sealed,
             hashed: None,
+            is_limited: false,
         }
     }
 
@@ -417,6 +420,9 @@ pub(super) fn send_interim(
     async_id: u64,
     seal: Option<&Channel>,
 ) {
+    if rq.tree.as_ref().is_some_and(|tree| !tree.is_served()) {
+        return connection.disconnect(ANOTHER_SERVES);
+    }
     let charge = connection.charge(&rq.header);
     let mut header = response_header(connection, &rq.header, charge, Status::PENDING, None);
     header.flags |= HeaderFlags::ASYNC_COMMAND;

@@ -7,6 +7,7 @@ use frevo_net::send_queue::OutFrame;
 use frevo_net::transport::Stream;
 use frevo_proto::protection::Protection;
 use frevo_proto::protection::send_policy::{self, Answer};
+use frevo_store::OpenId;
 use frevo_wire::codec::Writer;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use tokio::time::Instant;
@@ -16,7 +17,8 @@ use super::sent_break::Sent;
 use crate::base::limits::{BREAK_RTO_MAX, BREAK_RTO_MIN, BREAK_RTOS, BREAK_RTOS_BESIDE};
 use crate::objects::lease::delivery::{could_go_elsewhere, deliver_all};
 use crate::objects::lease::parcel::{Attempt, Parcel};
-use crate::objects::refusal::Doom;
+use crate::objects::refusal::{ANOTHER_SERVES, Doom};
+use crate::objects::session::Session;
 use crate::protection::ReplyGuard;
 
 impl Connection {
@@ -26,6 +28,11 @@ impl Connection {
         let via = parcel.via().filter(|_| !self.is_doomed());
         let channel = via.and_then(|via| Some((via, self.members.channel(via.session)?)));
         let Some((via, channel)) = channel else { return Attempt::Failed(Box::new(parcel)) };
+        if self.info.server.cluster.seat().is_some() && !is_told(&parcel, &channel.session) {
+            // The client learns the state of its lease when it takes its Open up again.
+            self.disconnect(ANOTHER_SERVES);
+            return Attempt::Failed(Box::new(parcel));
+        }
         let header = Header {
             credit_charge: 0,
             status: Status::SUCCESS,
@@ -126,4 +133,11 @@ impl Connection {
             self.disconnect(Doom::Rule("the transport does not acknowledge a break"));
         }
     }
+}
+
+/// False for the break of an Open whose share is not served here, or not now.
+fn is_told(parcel: &Parcel, session: &Session) -> bool {
+    let mut opens =
+        parcel.opens().filter_map(|OpenId(volatile)| session.open_by_volatile(volatile));
+    opens.all(|open| open.tree().share.life.serves())
 }

@@ -39,7 +39,7 @@ use crate::objects::lease::delivery::{deliver, deliver_all};
 use crate::objects::lease::parcel::{Attempt, Parcel};
 use crate::objects::ledger::{GAVE_UP_WAITING, Kind};
 use crate::objects::notice::{self, Notice};
-use crate::objects::refusal::Doom;
+use crate::objects::refusal::{ANOTHER_SERVES, Doom};
 use crate::objects::server::ServerState;
 use crate::shares::impersonation;
 
@@ -486,6 +486,7 @@ impl Connection {
                 self.waiting.borrow().give_up();
             }
             Notice::Disconnect(why) => self.disconnect(Doom::Limit(why)),
+            Notice::ShareLeft => self.disconnect(ANOTHER_SERVES),
             // If the client has logged on since the notice was sent, its connection is not evicted.
             Notice::Evicted if !self.members.is_authenticated() => {
                 self.disconnect(Doom::Limit(EVICTED));

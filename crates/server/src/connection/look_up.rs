@@ -17,7 +17,7 @@ use crate::command::response::Response;
 use crate::command::{self, Ends, FileIdAt, Row};
 use crate::objects::channel::Channel;
 use crate::objects::open::Open;
-use crate::objects::refusal::{Doom, Outcome, Refusal};
+use crate::objects::refusal::{ANOTHER_SERVES, Outcome, Refusal};
 use crate::objects::session::{Session, State};
 use crate::objects::tree_connect::TreeConnect;
 use crate::protection::check_session;
@@ -35,6 +35,11 @@ pub(super) struct Target {
 impl Target {
     const fn of(channel: Option<Rc<Channel>>) -> Self {
         Self { channel, tree: None, open: None, counted: None, operations: [None, None, None] }
+    }
+
+    /// True for a message to a clustered share.
+    pub(super) fn is_limited(&self) -> bool {
+        self.tree.as_ref().is_some_and(|tree| tree.share.clustered)
     }
 }
 
@@ -114,7 +119,7 @@ impl Connection {
                 // The connection ends without a response, so that the client reconnects and finds
                 // the new owner of the share. An error status would look like the new owner's
                 // answer.
-                return Err(Refusal::Disconnect(Doom::Late("another server serves the share")));
+                return Err(Refusal::Disconnect(ANOTHER_SERVES));
             }
             looked?;
         }

@@ -16,8 +16,10 @@ use crate::access::kerberos::KeySource;
 use crate::audit::{self, Audit, EventSender, Events, Operations, ShareAudit};
 use crate::base::ambient::{Ambient, Host};
 use crate::base::host;
+use crate::objects::cluster::StorageLost;
 use crate::objects::server::SharedAccounts;
 use crate::objects::settings::Settings;
+use crate::shares::seat::Seat;
 use crate::shares::share::{Share, Shares};
 
 /// The parts of a server that is to be made. [`Server::builder`] returns one.
@@ -41,6 +43,8 @@ pub struct ServerBuilder {
     pub(super) domain_directory: Option<Arc<dyn DomainDirectory>>,
     pub(super) key_source: Option<Arc<dyn KeySource>>,
     pub(super) cores: CoresConfig,
+    pub(super) seat: Option<Seat>,
+    pub(super) storage_lost: Option<StorageLost>,
 }
 
 impl Default for ServerBuilder {
@@ -64,6 +68,8 @@ impl Default for ServerBuilder {
             domain_directory: None,
             key_source: None,
             cores: CoresConfig { begin, name, ..CoresConfig::default() },
+            seat: None,
+            storage_lost: None,
         }
     }
 }
@@ -171,6 +177,21 @@ impl ServerBuilder {
     /// called.
     pub fn ambient(self, ambient: Arc<dyn Ambient>) -> Self {
         Self { ambient, ..self }
+    }
+
+    /// Makes the server one of a cluster, whose shares ([`Share::clustered`]) it serves until the limit of
+    /// `seat` only, and takes and leaves when it is told.
+    #[doc(hidden)]
+    pub fn cluster(self, seat: Seat) -> Self {
+        Self { seat: Some(seat), ..self }
+    }
+
+    /// Has `act` called, with the name of the share, when the storage of a clustered share refuses this
+    /// server or has gone: the share is not served any more. It is called on any thread and must be
+    /// short.
+    #[doc(hidden)]
+    pub fn storage_lost(self, act: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+        Self { storage_lost: Some(act), ..self }
     }
 
     /// Makes the server and takes up the persistent handles of the state store. It serves

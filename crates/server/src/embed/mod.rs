@@ -10,6 +10,7 @@ mod builder;
 mod limits;
 mod listeners;
 mod metrics;
+mod moves;
 mod probe;
 mod server;
 pub(crate) mod snapshot;
@@ -20,6 +21,8 @@ pub mod vfs;
 #[doc(hidden)]
 pub use crate::ipc::tcp::Port as RpcPort;
 pub use crate::objects::kick::{Kick, Kicked};
+#[doc(hidden)]
+pub use crate::shares::seat::Seat;
 pub use crate::shares::share_editor::{NotEdited, ShareEdit, ShareEditor};
 pub use builder::{Reload, ServerBuilder};
 pub use limits::Limits;

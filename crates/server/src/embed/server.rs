@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,13 +98,15 @@ impl Server {
             domain_directory,
             key_source,
             cores,
+            seat,
+            storage_lost,
             ..
         } = builder;
         let state = ServerState::new(settings, shares, accounts, ambient);
         state.kerberos.set(kerberos);
-        if let Some(audit) = audit {
-            state.audit.set(audit);
-        }
+        audit.into_iter().for_each(|audit| state.audit.set(audit));
+        seat.into_iter().for_each(|seat| state.cluster.take_seat(seat));
+        storage_lost.into_iter().for_each(|act| state.cluster.tell_lost_storage(act));
         if let Some(way) = domain_logons {
             state.domain_logons.set(way);
         }
@@ -113,9 +114,7 @@ impl Server {
         if let Some(directory) = domain_directory {
             state.domain_names.start(directory)?;
         }
-        if let Some(editor) = share_editor {
-            let _ = state.share_editor.set(editor);
-        }
+        share_editor.into_iter().for_each(|editor| _ = state.share_editor.set(editor));
         if let Some(limit) = limits.descriptors {
             limit_descriptors(&state, limit);
         }
@@ -332,40 +331,6 @@ impl Server {
                 "cannot read the persistent handles of a share that was made continuous");
         }
         reviewed
-    }
-
-    /// Takes shares that another server had, with their persistent handles. Shares that show the
-    /// same files are to be taken together. Returns the number of handles, which wait for their
-    /// clients.
-    ///
-    /// # Errors
-    /// A sentence that says which share could not be taken, and why.
-    #[doc(hidden)]
-    pub async fn take_shares(&self, names: &[&str]) -> Result<usize, String> {
-        self.0.state.take_shares(names).await.map_err(|fault| fault.to_string())
-    }
-
-    /// Gives shares away, so that another server can take them at `addresses`.
-    ///
-    /// # Errors
-    /// A sentence that says which share could not be given away, and why.
-    #[doc(hidden)]
-    pub async fn give_shares(
-        &self,
-        names: &[&str],
-        addresses: &[SocketAddr],
-    ) -> Result<(), String> {
-        self.0.state.give_shares(names, addresses).await.map_err(|fault| fault.to_string())
-    }
-
-    /// Stops serving a share at once, which another server may own from now on. Returns false if
-    /// this server did not serve it.
-    ///
-    /// # Errors
-    /// A sentence, when there is no such share.
-    #[doc(hidden)]
-    pub fn lose_share(&self, name: &str) -> Result<bool, String> {
-        self.0.state.lose_share(name).map_err(|fault| fault.to_string())
     }
 
     /// The shares, those with the audit log that do not say what of them is recorded.

@@ -116,6 +116,7 @@ fn share_status(share: &Share, counts: &ShareCounts) -> ShareStatus {
         connections,
         opens,
         life: share.life.state().kind(),
+        paused: share.life.is_paused(),
         epoch: share.life.ownership().epoch.0,
     }
 }

@@ -225,6 +225,9 @@ pub struct ShareStatus {
     pub opens: usize,
     /// The state of its life here. A share that is owned can have a folder that cannot be opened.
     pub life: ShareLife,
+    /// True while it is owned and not served, because this server does not know if it still owns it: the
+    /// limit of the cluster has passed.
+    pub paused: bool,
     /// The number of its ownership; 0 while it has no records of persistent handles.
     pub epoch: u64,
 }

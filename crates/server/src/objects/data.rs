@@ -188,14 +188,18 @@ async fn read_beside(
 
 /// Like [`read_beside`], for a write.
 async fn write_beside(
-    node: Arc<dyn Node>,
+    file: &FileOpen,
     offset: u64,
     data: Buf,
     permits: impl AsyncFnOnce() -> Result<CallPermits, Status>,
 ) -> Result<(), Status> {
     let permits = permits().await?;
+    let (node, gate) = (Arc::clone(&file.node), file.gate.clone());
     let write = move || {
         let _permits = permits;
+        if gate.is_some_and(|is_open| !is_open()) {
+            return Err(Fault::Busy);
+        }
         node.write_at(offset, &data)
     };
     let written = file_io::run_blocking(write).await.map_err(|error| status(&error))?;
@@ -218,8 +222,7 @@ pub(crate) async fn write(
         Some(io) => io.write(offset, data).await.map_err(|error| status(&error)),
         None => match briefly(|| file.node.write_at(offset, data)) {
             (Err(_), true) => {
-                let (node, data) = (Arc::clone(&file.node), Buf::copy_of(data));
-                Box::pin(write_beside(node, offset, data, permits)).await
+                Box::pin(write_beside(file, offset, Buf::copy_of(data), permits)).await
             }
             (written, _) => written.map_err(Fault::status),
         },

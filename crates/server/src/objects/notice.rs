@@ -17,6 +17,8 @@ pub enum Notice {
     GiveUpWaiting,
     /// Ends the connection for this reason.
     Disconnect(&'static str),
+    /// Ends the connection: a share that it uses is not served here any more, or not now.
+    ShareLeft,
     /// End the connection if no session has authenticated on it: newcomers need its place.
     Evicted,
     /// End the connection if it has no session.

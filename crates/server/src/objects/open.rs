@@ -96,6 +96,8 @@ pub struct FileOpen {
     pub fd: Option<Arc<OwnedFd>>,
     /// The fate of data in the host's page cache.
     pub caching: Caching,
+    /// The question if the file may still be changed, for a file of a clustered share.
+    pub gate: Option<file_io::Gate>,
     /// The descriptor with the facts of its medium; from the first use on.
     pub io: OnceLock<Option<file_io::File>>,
     /// File system of the file.
@@ -417,7 +419,7 @@ impl FileOpen {
                 Some((major, minor)) => file_io::File::on(fd, major, minor),
                 None => file_io::File::new(fd),
             };
-            Some(file.ok()?.caching(self.caching))
+            Some(file.ok()?.caching(self.caching).gated(self.gate.clone()))
         };
         self.io.get_or_init(made).as_ref()
     }

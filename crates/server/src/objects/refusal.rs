@@ -33,6 +33,10 @@ pub(crate) enum Doom {
     Idle,
 }
 
+/// The end of a connection that uses a share which this server does not serve, or not now. The client
+/// finds the owner of the share when it connects again.
+pub(crate) const ANOTHER_SERVES: Doom = Doom::Late("another server serves the share, or may do so");
+
 impl From<frevo_proto::Disconnect> for Doom {
     fn from(why: frevo_proto::Disconnect) -> Self {
         Self::Protocol(why)

@@ -44,13 +44,14 @@ use crate::base::watchdog::{Watchdog, Whose};
 use crate::objects::activity;
 use crate::objects::admission::Ticket;
 use crate::objects::client::ClientTable;
+use crate::objects::cluster::Cluster;
 use crate::objects::durable::{Durables, Survival};
 use crate::objects::ledger::Ledger;
 use crate::objects::open::{Deletion, Open};
 use crate::objects::rpc_connections::RpcConnections;
 use crate::objects::session::{Identity, Session};
 use crate::objects::settings::Settings;
-use crate::shares::share::Shares;
+use crate::shares::share::{Share, Shares};
 use crate::shares::share_editor::ShareEditor;
 
 /// The state that all connections of one server share. A process may have several.
@@ -70,6 +71,8 @@ pub struct ServerState {
     pub files: FileTable,
     /// Opens that outlive their connection.
     pub durables: Arc<Durables>,
+    /// The server's part in a cluster.
+    pub cluster: Cluster,
     /// GlobalClientTable
     pub clients: ClientTable,
     /// Users of the host.
@@ -146,6 +149,7 @@ impl ServerState {
             ambient,
             files: FileTable::default(),
             durables: Arc::default(),
+            cluster: Cluster::default(),
             clients: ClientTable::default(),
             host_users: HostUsers::default(),
             host_ids: HostIds::default(),
@@ -339,6 +343,17 @@ impl ServerState {
         FileId { persistent, volatile }
     }
 
+    /// A new FileId of an Open in `share`: its persistent half is unique over all servers of a
+    /// cluster that have the share in turn.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES when this server of a cluster has no number to give.
+    pub(crate) fn new_file_id_in(&self, share: &Share) -> Result<FileId, Status> {
+        let drawn = self.new_file_id();
+        let number = if share.clustered { self.cluster.number() } else { None };
+        Ok(FileId { persistent: number.unwrap_or(Ok(drawn.persistent))?, ..drawn })
+    }
+
     /// A place among the unauthenticated for a new connection from `address`. None when
     /// no other connection can make room for it, or when connections like it have used up
     /// the memory kept for newcomers. Memory that accounts hold refuses nobody.
@@ -355,20 +370,26 @@ impl ServerState {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Puts a new session made by `make` from its new random id into
-    /// GlobalSessionTable.
+    /// Puts a new session made by `make` from its new id into GlobalSessionTable: a random id, or in a
+    /// cluster one that no other server gives.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES when there are too many, or this server of a cluster has no number to give.
     pub fn add_session(&self, make: impl FnOnce(u64) -> Session) -> Result<Arc<Session>, Status> {
         let mut sessions = self.sessions.lock();
         if sessions.len() >= SESSIONS {
             return Err(Status::INSUFFICIENT_RESOURCES);
         }
-        // The id has only 32 bits, because some clients keep no more (smbtorture's session-id). It
-        // may be guessed, because the session's messages are signed.
-        let id = loop {
-            let id = self.ambient.random_u64() & u64::from(u32::MAX);
-            if id != 0 && id != u64::from(u32::MAX) && !sessions.contains_key(&id) {
-                break id;
-            }
+        // A random id has only 32 bits, because some clients keep no more (smbtorture's session-id).
+        // An id may be guessed, because the session's messages are signed.
+        let id = match self.cluster.number() {
+            Some(number) => number?,
+            None => loop {
+                let id = self.ambient.random_u64() & u64::from(u32::MAX);
+                if id != 0 && id != u64::from(u32::MAX) && !sessions.contains_key(&id) {
+                    break id;
+                }
+            },
         };
         let session = Arc::new(make(id));
         sessions.insert(id, Arc::clone(&session));
@@ -431,14 +452,22 @@ impl ServerState {
 
     /// Closes an Open whose client is gone. Nobody waits for a file system that
     /// may never answer.
+    ///
+    /// An Open of a paused share is closed later: closing it can change its file.
     pub fn close_open(self: &Arc<Self>, open: &Arc<Open>) {
         let tree = open.tree();
+        if tree.share.life.is_paused() {
+            return self.cluster.close_later(open);
+        }
+        let change = Arc::new(tree.share.life.begin_change());
         let is_long = open.work_to_close() > CLOSED_ON_CORE && !frevo_net::file_io::stays();
         let pool = tree.share.pool().map(|pool| &**pool);
         let pool = pool.or(is_long.then_some(&self.blocking_pool));
         let pool = pool.filter(|_| !blocking_pool::is_here());
         let (server, closed) = (Arc::clone(self), Arc::clone(open));
+        let held = Arc::clone(&change);
         let close = move || {
+            let _held = held;
             closed.close(&server.files);
             closed.start_writeback();
         };
@@ -469,9 +498,11 @@ impl ServerState {
     ) -> oneshot::Receiver<()> {
         let (ended, end) = oneshot::channel();
         let (server, closed) = (Arc::clone(self), Arc::clone(open));
+        let change = open.tree().share.life.begin_change();
         let kept = Arc::new(Mutex::new(Some(deletion)));
         let taken = Arc::clone(&kept);
         let given = self.blocking_pool.run_for_core(move || {
+            let _change = change;
             let deletion = taken.lock().take();
             if let Some(deletion) = deletion {
                 closed.finish(&server.files, deletion);

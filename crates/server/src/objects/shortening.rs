@@ -34,13 +34,20 @@ const fn is_long_cut(stat: &Stat, end: u64) -> bool {
 /// is broken before the last one, by the caller.
 ///
 /// Fails on a core, where it is refused before anything is cut, and with the fault of a step.
-pub(crate) async fn shorten(node: &dyn Node, end: u64) -> Shortened {
+///
+/// `goes_on` is asked before each step. The fault is Busy where it says no.
+pub(crate) async fn shorten(node: &dyn Node, end: u64, goes_on: impl Fn() -> bool) -> Shortened {
     let mut has_cut = false;
-    let ended = cut(node, end, &mut has_cut).await;
+    let ended = cut(node, end, goes_on, &mut has_cut).await;
     Shortened { has_cut, ended }
 }
 
-async fn cut(node: &dyn Node, end: u64, has_cut: &mut bool) -> VfsResult<()> {
+async fn cut(
+    node: &dyn Node,
+    end: u64,
+    goes_on: impl Fn() -> bool,
+    has_cut: &mut bool,
+) -> VfsResult<()> {
     let mut step = CUT_BYTES;
     loop {
         let stat = node.stat_without_eas()?;
@@ -53,6 +60,9 @@ async fn cut(node: &dyn Node, end: u64, has_cut: &mut bool) -> VfsResult<()> {
         if stat.end_of_file == end {
             // Only space behind the end is left. The last cut frees it in one call.
             return Ok(());
+        }
+        if !goes_on() {
+            return Err(Fault::Busy);
         }
         let began = Instant::now();
         node.set_end_of_file(stat.end_of_file.saturating_sub(step).max(end))?;

@@ -1,151 +1,49 @@
 //! The life of a share: the server that owns it, and the moves between owners.
 //!
 //! ```text
-//! Starting --own--> Owned --drain--> Draining --leave--> Elsewhere
-//!    |                |                  |                  |
-//!    +--fail-> Failed +------fence-------+---> Elsewhere    |
-//!    ^            |                                         |
-//!    +----start---+-----------------start-------------------+
+//!    +---------------- start -----------------+
+//!    v                                        |
+//! Starting --serve--> Owned --drain--> Draining --leave--> Elsewhere --start--> Starting
+//!    |                  ^                |
+//!    |                  +----- keep -----+
+//!    +--fail--> Failed --start--> Starting, or --leave--> Elsewhere
+//!
+//! Starting, Owned, Draining, Failed --stop--> Elsewhere
+//! Owned, Draining --fence--> Elsewhere: another server has it
 //! ```
 //!
 //! A server on its own owns all its shares from their first moment on; by the epoch of their load,
 //! those whose records it keeps. A share that
-//! several servers have in turn begins elsewhere ([`Share::begins_elsewhere`]), until this server is
+//! several servers have in turn begins elsewhere ([`Share::clustered`]), until this server is
 //! told to take it.
+//!
+//! A share of a cluster is *paused* while it is owned and the limit of the server's [`Seat`] has passed:
+//! another server may have it by now, or this one may go on when the limit is moved. Nothing is
+//! answered and no file is changed meanwhile; Opens, locks and records stay.
 //!
 //! The disk of a share is another matter: a share that is owned can have a folder that cannot be
 //! opened (`shares::host::share_folder`).
 //!
-//! [`Share::begins_elsewhere`]: super::share::Share::begins_elsewhere
+//! [`Share::clustered`]: super::share::Share::clustered
+
+mod states;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use frevo_net::file_io::Gate;
 use frevo_store::state::{Epoch, Ownership};
 use frevo_wire::Status;
 use parking_lot::Mutex;
-use serde::{Serialize, Serializer};
+use tokio::sync::{Mutex as TurnLock, Notify};
+use tokio::time::Instant;
 
-/// Bits of the word for the kind of state; the others are the epoch.
-const KIND_BITS: u32 = 3;
-const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
+pub use states::{LifeState, ShareLife};
+use states::{epoch_of, word};
 
-/// Declares the states once, so that no list of them can lack one: the type, all its values, and the
-/// conversion from the word.
-macro_rules! states {
-    ($($(#[$about:meta])* $state:ident,)*) => {
-        /// A state in the life of a share, without the facts that belong to it.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        #[non_exhaustive]
-        #[repr(u8)]
-        pub enum ShareLife {
-            $($(#[$about])* $state,)*
-        }
-
-        impl ShareLife {
-            /// All states.
-            pub const ALL: &[Self] = &[$(Self::$state),*];
-
-            /// The state in the low bits of `word`. All words are made by [`word`].
-            const fn of(word: u64) -> Self {
-                match word & KIND_MASK {
-                    $(kind if kind == Self::$state as u64 => Self::$state,)*
-                    _ => unreachable!(),
-                }
-            }
-        }
-    };
-}
-
-states! {
-    /// Its records are being loaded.
-    #[default]
-    Starting,
-    /// This server serves it.
-    Owned,
-    /// This server still owns it, and ends its use so that another one can take it.
-    Draining,
-    /// Another server owns it.
-    Elsewhere,
-    /// Its records could not be loaded.
-    Failed,
-}
-
-const _: () = assert!(ShareLife::ALL.len() <= 1 << KIND_BITS, "the word has room for all states");
-
-impl ShareLife {
-    /// The word for it in status, logs and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Owned => "owned",
-            Self::Draining => "draining",
-            Self::Elsewhere => "elsewhere",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// True while this server carries out and answers the requests of those who use the share.
-    #[must_use]
-    pub const fn is_served(self) -> bool {
-        match self {
-            Self::Owned | Self::Draining => true,
-            Self::Starting | Self::Elsewhere | Self::Failed => false,
-        }
-    }
-
-    /// True while new uses of the share may begin.
-    #[must_use]
-    pub const fn takes_new(self) -> bool {
-        match self {
-            Self::Owned => true,
-            Self::Starting | Self::Draining | Self::Elsewhere | Self::Failed => false,
-        }
-    }
-}
-
-impl Serialize for ShareLife {
-    /// Writes its [`name`](Self::name).
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-/// The state of a share, with its facts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LifeState {
-    /// Its records are being loaded.
-    Starting,
-    /// This server serves it.
-    Owned(Epoch),
-    /// This server still owns it, and ends its use so that another one can take it.
-    Draining(Epoch),
-    /// Another server owns it. The addresses of that server are empty if they are not known.
-    Elsewhere(Vec<SocketAddr>),
-    /// Its records could not be loaded, for this reason.
-    Failed(String),
-}
-
-impl LifeState {
-    /// The state without its facts.
-    pub const fn kind(&self) -> ShareLife {
-        match self {
-            Self::Starting => ShareLife::Starting,
-            Self::Owned(_) => ShareLife::Owned,
-            Self::Draining(_) => ShareLife::Draining,
-            Self::Elsewhere(_) => ShareLife::Elsewhere,
-            Self::Failed(_) => ShareLife::Failed,
-        }
-    }
-
-    /// The word for it in status, logs and metrics.
-    pub const fn name(&self) -> &'static str {
-        self.kind().name()
-    }
-}
+use crate::shares::seat::Seat;
 
 /// A transition that the present state does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,6 +71,27 @@ pub struct Life {
     more: Mutex<More>,
     /// The action when the share is lost to another server.
     lost: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// The server's place in a cluster, for a share of the cluster.
+    seat: OnceLock<Arc<Seat>>,
+    /// The question of [`Self::gate`].
+    gate: OnceLock<Gate>,
+    /// Told of each change of the state.
+    changed: Notify,
+    /// Held from the beginning of a move to its end.
+    moving: TurnLock<()>,
+    /// Changes of files that are under way and that no request waits for.
+    changes: AtomicUsize,
+    /// The turn to look at the storage, with the beginning of the last look that found it well.
+    storage_look: Arc<TurnLock<Option<Instant>>>,
+}
+
+/// A change of files that no request waits for, until it is dropped.
+pub(crate) struct Change(Arc<Life>);
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.0.changes.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// The parts of a state that no request asks for.
@@ -180,14 +99,10 @@ pub struct Life {
 struct More {
     addresses: Vec<SocketAddr>,
     reason: String,
-}
-
-const fn word(kind: ShareLife, epoch: Epoch) -> u64 {
-    epoch.0 << KIND_BITS | kind as u64
-}
-
-const fn epoch_of(word: u64) -> Epoch {
-    Epoch(word >> KIND_BITS)
+    /// True for a share that is starting and whose Opens are restored.
+    is_restored: bool,
+    /// The time until which clients that had handles come first.
+    grace: Option<Instant>,
 }
 
 fn is_since(word: u64, epoch: Epoch) -> bool {
@@ -206,8 +121,18 @@ impl Life {
     }
 
     fn with(share: &str, word: u64) -> Self {
-        let (word, more) = (AtomicU64::new(word), Mutex::default());
-        Self { share: Arc::from(share), word, more, lost: OnceLock::new() }
+        Self {
+            share: Arc::from(share),
+            word: AtomicU64::new(word),
+            more: Mutex::default(),
+            lost: OnceLock::new(),
+            seat: OnceLock::new(),
+            gate: OnceLock::new(),
+            changed: Notify::new(),
+            moving: TurnLock::default(),
+            changes: AtomicUsize::new(0),
+            storage_look: Arc::default(),
+        }
     }
 
     /// The name of the share in lower case.
@@ -219,16 +144,55 @@ impl Life {
         self.word.load(Ordering::Acquire)
     }
 
+    /// Puts the share under the limit of `seat`, once.
+    pub(crate) fn limit_by(&self, seat: &Arc<Seat>) {
+        let _ = self.seat.set(Arc::clone(seat));
+    }
+
+    /// True for a share under a limit.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.seat.get().is_some()
+    }
+
+    /// Returns the question if files of the share may be changed, for a share under a limit: those who
+    /// wait for a disk ask it once more.
+    pub(crate) fn gate(self: &Arc<Self>) -> Option<Gate> {
+        self.seat.get()?;
+        // The life keeps what keeps a reference to it, so that reference is a weak one.
+        let life = Arc::downgrade(self);
+        let gate = self
+            .gate
+            .get_or_init(|| Arc::new(move || life.upgrade().is_some_and(|life| life.serves())));
+        Some(Arc::clone(gate))
+    }
+
+    /// True unless the limit of the share has passed.
+    fn is_allowed(&self) -> bool {
+        self.seat.get().is_none_or(|seat| seat.allows())
+    }
+
+    /// True while this server owns the share, also while it is paused.
+    pub fn is_owned(&self) -> bool {
+        ShareLife::of(self.present()).is_served()
+    }
+
+    /// True while this server owns the share, and the limit has passed: nothing is answered and no file
+    /// is changed.
+    pub fn is_paused(&self) -> bool {
+        self.is_owned() && !self.is_allowed()
+    }
+
     /// True while requests to the share may be carried out and answered.
     pub fn serves(&self) -> bool {
-        ShareLife::of(self.present()).is_served() || planted!(OldOwnerAnswers)
+        self.is_owned() && self.is_allowed() || planted!(OldOwnerAnswers)
     }
 
     /// True while a use that began under `epoch` may go on: a share that was lost and taken again has
     /// new users. Uses that began before the records were loaded, under epoch zero, go on under any.
     pub fn serves_since(&self, epoch: Epoch) -> bool {
         let word = self.present();
-        ShareLife::of(word).is_served() && is_since(word, epoch) || planted!(OldOwnerAnswers)
+        ShareLife::of(word).is_served() && is_since(word, epoch) && self.is_allowed()
+            || planted!(OldOwnerAnswers)
     }
 
     /// True while new uses of the share may begin.
@@ -239,7 +203,8 @@ impl Life {
     /// True while new requests may begin of a use that began under `epoch`.
     pub fn takes_new_since(&self, epoch: Epoch) -> bool {
         let word = self.present();
-        ShareLife::of(word).takes_new() && is_since(word, epoch) || planted!(OldOwnerAnswers)
+        ShareLife::of(word).takes_new() && is_since(word, epoch) && self.is_allowed()
+            || planted!(OldOwnerAnswers)
     }
 
     /// The epoch of the last load.
@@ -273,13 +238,19 @@ impl Life {
         }
     }
 
+    /// The time that is left of the grace, in which clients that had handles come first. None when
+    /// there is none.
+    pub fn grace(&self) -> Option<Instant> {
+        self.more.lock().grace.filter(|until| *until > Instant::now())
+    }
+
     /// The status of a TREE_CONNECT to the share while it is not served to new users.
     ///
     /// MS-SMB2 3.3.5.7 names SERVER_UNAVAILABLE among the status codes of TREE_CONNECT: it is for a
     /// share whose records are being loaded, or could not be loaded. BAD_NETWORK_NAME is the status by which a client is sent
     /// to the owner of the share (2.2.2.2.2), where that is known.
     ///
-    /// None where the share has just left this server: the connection ends, and the client finds the
+    /// None where the share has just left this server, or is paused: the connection ends, and the client finds the
     /// owner when it connects again, also behind an address that moves with the share. It would take a
     /// status for the answer of the owner, and give its handles up.
     pub fn refusal(&self) -> Option<Status> {
@@ -287,6 +258,7 @@ impl Life {
         let word = self.present();
         match ShareLife::of(word) {
             ShareLife::Draining => None,
+            ShareLife::Owned if !self.is_allowed() => None,
             ShareLife::Elsewhere if more.addresses.is_empty() && epoch_of(word) != Epoch(0) => None,
             ShareLife::Elsewhere => Some(Status::BAD_NETWORK_NAME),
             // A share that is owned was taken again since the client was refused: the client may
@@ -294,6 +266,51 @@ impl Life {
             ShareLife::Starting | ShareLife::Failed | ShareLife::Owned => {
                 Some(Status::SERVER_UNAVAILABLE)
             }
+        }
+    }
+
+    /// True while nothing is answered and no file is changed, but may be later: the records are being
+    /// loaded, or the share is paused.
+    pub fn is_suspended(&self) -> bool {
+        match ShareLife::of(self.present()) {
+            ShareLife::Starting => true,
+            ShareLife::Owned | ShareLife::Draining => !self.is_allowed(),
+            ShareLife::Elsewhere | ShareLife::Failed => false,
+        }
+    }
+
+    /// Counts a change of files that no request waits for, such as the close of an Open whose client
+    /// has gone: a share is stopped when all have ended.
+    pub(crate) fn begin_change(self: &Arc<Self>) -> Change {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        Change(Arc::clone(self))
+    }
+
+    /// The turn to look at the storage, with the beginning of the last look that found it well.
+    pub(crate) const fn storage_look(&self) -> &Arc<TurnLock<Option<Instant>>> {
+        &self.storage_look
+    }
+
+    /// True while a change is under way that no request waits for.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.changes.load(Ordering::Acquire) > 0
+    }
+
+    /// The turn of the next move. Moves of one share follow each other.
+    pub(crate) const fn moving(&self) -> &TurnLock<()> {
+        &self.moving
+    }
+
+    /// Returns when the state is another one than `kind`.
+    pub(crate) async fn has_left(&self, kind: ShareLife) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // The notification is registered before the state is read, so that no change is missed.
+            changed.as_mut().enable();
+            if ShareLife::of(self.present()) != kind {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -315,6 +332,7 @@ impl Life {
             *kept = more;
             self.word.store(to(epoch_of(before)), Ordering::Release);
         }
+        self.changed.notify_waiters();
         let state = self.state();
         tracing::debug!(target: "frevo::share", share = &*self.share, state = state.name(), transition);
         Ok(())
@@ -329,8 +347,30 @@ impl Life {
         self.change("start", &from, |epoch| word(ShareLife::Starting, epoch), More::default())
     }
 
-    /// Serves the share, whose records were loaded under `epoch` and are Opens again. A share without
-    /// records may be served already.
+    /// Notes that the records were loaded under `epoch` and are Opens again. Nothing is served yet.
+    ///
+    /// # Errors
+    /// If its records are not being loaded.
+    pub fn restored(&self, epoch: Epoch) -> Result<(), WrongState> {
+        let more = More { is_restored: true, ..More::default() };
+        self.change("start", &[ShareLife::Starting], |_| word(ShareLife::Starting, epoch), more)
+    }
+
+    /// Serves the share, whose records are Opens again. Until `grace` clients that had handles come
+    /// first.
+    ///
+    /// # Errors
+    /// If its records were not loaded.
+    pub fn serve(&self, grace: Option<Instant>) -> Result<(), WrongState> {
+        let is_restored = self.more.lock().is_restored;
+        let from = [ShareLife::Starting];
+        let from = if is_restored { &from[..] } else { &[] };
+        let more = More { grace, ..More::default() };
+        self.change("be served", from, |epoch| word(ShareLife::Owned, epoch), more)
+    }
+
+    /// Serves a share that had no records by those that were loaded under `epoch` and are Opens again.
+    /// It may be served already.
     ///
     /// # Errors
     /// If its records are not being loaded.
@@ -354,26 +394,35 @@ impl Life {
     /// # Errors
     /// If this server does not own the share.
     pub fn drain(&self) -> Result<(), WrongState> {
-        self.change(
-            "drain",
-            &[ShareLife::Owned],
-            |epoch| word(ShareLife::Draining, epoch),
-            More::default(),
-        )
+        let from = [ShareLife::Owned];
+        self.change("drain", &from, |epoch| word(ShareLife::Draining, epoch), More::default())
+    }
+
+    /// Takes new users again: the share cannot be given away now.
+    ///
+    /// # Errors
+    /// If the share is not draining.
+    pub fn keep(&self) -> Result<(), WrongState> {
+        let from = [ShareLife::Draining];
+        self.change("be kept", &from, |epoch| word(ShareLife::Owned, epoch), More::default())
     }
 
     /// Gives the share up: another server may have it now, at these addresses.
     ///
     /// # Errors
-    /// If the share is not draining.
+    /// If the share is neither draining nor failed.
     pub fn leave(&self, addresses: Vec<SocketAddr>) -> Result<(), WrongState> {
         let more = More { addresses, ..More::default() };
-        self.change(
-            "leave",
-            &[ShareLife::Draining],
-            |epoch| word(ShareLife::Elsewhere, epoch),
-            more,
-        )
+        let from = [ShareLife::Draining, ShareLife::Failed];
+        self.change("leave", &from, |epoch| word(ShareLife::Elsewhere, epoch), more)
+    }
+
+    /// Stops serving the share, or starting it, at once: another server may own it. Returns false if
+    /// this server had nothing of it.
+    pub fn stop(&self) -> bool {
+        let from = [ShareLife::Starting, ShareLife::Owned, ShareLife::Draining, ShareLife::Failed];
+        let to = |epoch| word(ShareLife::Elsewhere, epoch);
+        self.change("stop", &from, to, More::default()).is_ok()
     }
 
     /// Notes that another server owns the share since the one owned it that had `epoch`. Returns true
@@ -391,6 +440,7 @@ impl Life {
             is_present
         };
         if is_fenced {
+            self.changed.notify_waiters();
             tracing::warn!(target: "frevo::share", share = &*self.share, epoch = epoch.0,
                 "another server owns the share now; this one serves it no longer");
             if let Some(act) = self.lost.get() {
@@ -421,72 +471,4 @@ impl fmt::Debug for Life {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_has_a_state_and_an_epoch() {
-        for &kind in ShareLife::ALL {
-            let word = word(kind, Epoch(9));
-            assert_eq!((ShareLife::of(word), epoch_of(word)), (kind, Epoch(9)));
-            assert!(!kind.takes_new() || kind.is_served(), "{kind:?}");
-        }
-    }
-
-    /// Readers of the documents, and the metric of owned shares, know each state.
-    #[test]
-    fn the_documents_name_all_states() {
-        let names: Vec<_> = ShareLife::ALL.iter().map(|kind| kind.name()).collect();
-        let list = names.join(", ");
-        for page in ["ARCHITECTURE.md", "docs/glossary.md"] {
-            let path = format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR"));
-            let text = std::fs::read_to_string(path).unwrap();
-            assert!(text.contains(&list), "{page} has: {list}");
-        }
-    }
-
-    #[test]
-    fn a_share_goes_from_owner_to_owner() {
-        let life = Life::elsewhere("data");
-        assert!(!life.serves() && life.own(Epoch(1)).is_err());
-        assert_eq!(life.refusal(), Some(Status::BAD_NETWORK_NAME));
-        life.start().unwrap();
-        assert_eq!(life.refusal(), Some(Status::SERVER_UNAVAILABLE));
-        assert!(life.start().is_err() && !life.serves());
-        life.own(Epoch(4)).unwrap();
-        assert!(life.serves() && life.takes_new());
-        assert_eq!(life.ownership().epoch, Epoch(4));
-        let wrong = life.leave(Vec::new()).unwrap_err();
-        assert_eq!(wrong.to_string(), "a share that is owned cannot leave");
-        life.drain().unwrap();
-        assert!(life.serves() && !life.takes_new());
-        assert_eq!(life.refusal(), None);
-        let there: SocketAddr = "192.0.2.1:445".parse().unwrap();
-        life.leave(vec![there]).unwrap();
-        assert_eq!(life.state(), LifeState::Elsewhere(vec![there]));
-        assert!(!life.serves());
-        assert_eq!(life.refusal(), Some(Status::BAD_NETWORK_NAME), "there it is");
-        life.start().unwrap();
-        life.fail("the disk is gone".into()).unwrap();
-        assert_eq!(life.state(), LifeState::Failed("the disk is gone".into()));
-        life.start().unwrap();
-        life.own(Epoch(6)).unwrap();
-        assert!(life.serves_since(Epoch(6)) && life.takes_new_since(Epoch(0)));
-        assert!(!life.serves_since(Epoch(4)) && !life.takes_new_since(Epoch(4)), "of an old user");
-        assert_eq!(life.state(), LifeState::Owned(Epoch(6)));
-    }
-
-    #[test]
-    fn only_the_present_epoch_is_fenced() {
-        let life = Life::owned("data");
-        assert!(life.is_without_records());
-        assert!(life.start().is_err(), "it is served already");
-        life.own(Epoch(3)).unwrap();
-        assert!(life.own(Epoch(4)).is_err());
-        assert!(!life.fence(Epoch(2)) && life.serves());
-        assert!(life.fence(Epoch(3)) && !life.serves());
-        assert_eq!(life.refusal(), None, "nobody knows where");
-        assert!(!life.fence(Epoch(3)), "once");
-        assert_eq!(life.ownership().epoch, Epoch(3), "the store refuses what comes late");
-    }
-}
+mod tests;

@@ -139,6 +139,8 @@ pub struct Share {
     pub(crate) uses: Arc<Uses>,
     /// True for a share that several servers have in turn: this one serves it once it has taken it.
     pub(crate) begins_elsewhere: bool,
+    /// True for a share of the server's cluster: it begins elsewhere, and is under the cluster's limit.
+    pub(crate) clustered: bool,
     /// The server that owns it, over all reloads. [`Shares`] sets it.
     pub(crate) life: Arc<Life>,
     /// A folder for each user, in place of `target`.
@@ -235,6 +237,7 @@ impl Share {
             max_connections: None,
             uses: Arc::default(),
             begins_elsewhere: false,
+            clustered: false,
             life: Arc::default(),
             user_folders: None,
             recycle: None,
@@ -256,7 +259,8 @@ impl Share {
 
     fn be_born(&mut self) {
         let name = fold_name(&self.name);
-        let begun = if self.begins_elsewhere { Life::elsewhere(&name) } else { Life::owned(&name) };
+        let is_elsewhere = self.begins_elsewhere || self.clustered;
+        let begun = if is_elsewhere { Life::elsewhere(&name) } else { Life::owned(&name) };
         self.life = Arc::new(begun);
     }
 

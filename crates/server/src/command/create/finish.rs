@@ -52,6 +52,7 @@ impl Create<'_> {
             fd: shared_fd(&*used),
             node: used,
             caching: data::caching(&self.rq.tree()?.share, self.request.create_options),
+            gate: self.rq.tree()?.share.life.gate(),
             io: OnceLock::new(),
             vfs: Arc::clone(self.vfs),
             id: self.id(),
@@ -208,7 +209,7 @@ impl Create<'_> {
             set_attributes(&**node, self.overwritten_attributes()).map_err(Fault::status)?;
         }
         self.cut_in_steps(made).await.inspect_err(|_| {
-            if is_whole {
+            if is_whole && self.rq.still_served().is_ok() {
                 let _ = set_attributes(&**node, stat.attributes);
             }
         })
@@ -217,7 +218,8 @@ impl Create<'_> {
     /// Cuts the file, and breaks what others were granted to cache between the steps: the last cut,
     /// by [`Self::finish`], follows.
     async fn cut_in_steps(&self, made: &Made<'_>) -> Result<(), Status> {
-        shorten(&*made.opened.node, 0).await.ended.map_err(Fault::status)?;
+        let goes_on = || self.rq.still_served().is_ok();
+        shorten(&*made.opened.node, 0, goes_on).await.ended.map_err(Fault::status)?;
         let cell = Arc::clone(&made.entered.cell);
         let contender = Contender { cell, id: self.id(), cause: Cause::Overwrite };
         breaks::contend(self.rq.server(), &self.rq.cancellation, contender).await?;

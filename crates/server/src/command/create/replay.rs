@@ -1,6 +1,7 @@
 //! CREATEs that come again, and applications that come back elsewhere: MS-SMB2
 //! 3.3.5.9, 3.3.5.9.10, 3.3.5.9.13.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use frevo_store::{Fault, FileKey, Node};
@@ -139,6 +140,23 @@ impl Create<'_> {
             Ok(stat) if self.hold(stat.key)? == Hold::Firm => Err(Status::FILE_NOT_AVAILABLE),
             _ => Ok(()),
         }
+    }
+
+    /// Like [`Self::check_held`], for a share that has come from another server just now: until its
+    /// grace is over, the clients that had files open there come first, and this request waits for
+    /// them.
+    pub(super) fn await_holders(&self) -> Pin<Box<dyn Future<Output = Result<(), Status>> + '_>> {
+        Box::pin(async {
+            let is_free = || self.check_held().is_ok();
+            if !is_free()
+                && let Some(until) = self.rq.tree()?.share.life.grace()
+            {
+                let came = self.rq.server().durables.clients_came(until, is_free);
+                self.rq.cancellation.unless_told(came).await.ok_or(Status::CANCELLED)?;
+                self.rq.still_served()?;
+            }
+            self.check_held()
+        })
     }
 
     /// Fails while an Open of the file `key`, which is about to be opened, waits for its client.

@@ -98,6 +98,7 @@ impl Bench {
             fd: shared_fd(&*opened.node),
             node: opened.node,
             caching: Caching::Kept,
+            gate: None,
             io: OnceLock::new(),
             vfs: Arc::clone(&self.vfs),
             id,

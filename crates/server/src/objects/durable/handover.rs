@@ -35,6 +35,10 @@ const NO_SHARE: &str = "";
 /// does not describe in full, is closed.
 fn left(open: &Open, now: FileTime) -> Option<Vec<u8>> {
     let survival = open.survival().filter(|s| !s.is_persistent())?;
+    if open.tree().share.clustered {
+        // Another server may own the share when this one starts again.
+        return None;
+    }
     let resiliency = survival.resiliency_timeout();
     if resiliency.is_none() && !survival.is_durable() {
         return None;

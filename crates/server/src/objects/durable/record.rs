@@ -302,6 +302,7 @@ fn reopen(
         fd: shared_fd(&*opened.node),
         node: opened.node,
         caching: data::caching(share, CreateOptions(record.mode)),
+        gate: share.life.gate(),
         io: OnceLock::new(),
         vfs: Arc::clone(vfs),
         id,

@@ -33,6 +33,7 @@ async fn scavenge(server: Arc<ServerState>) {
             () = sleep_until(deadline) => {}
             () = server.durables.earlier.notified() => continue,
         }
+        server.end_pause();
         panics::contained(|| server.durables.remove_again(Instant::now()));
         let expired = server.durables.expired(Instant::now());
         if !expired.is_empty() {

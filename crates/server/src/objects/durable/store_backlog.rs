@@ -41,10 +41,12 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// The share as this server owns it now. None if another server does.
+    /// The share as this server owns it now. None if another server does. The store itself refuses the
+    /// changes of a paused share that another server has by now.
     pub(super) fn present(life: &Arc<Life>) -> Option<Self> {
         let owner = life.ownership();
-        life.serves().then(|| Self { life: Arc::clone(life), owner })
+        let is_owned = life.is_owned() || planted!(OldOwnerAnswers);
+        is_owned.then(|| Self { life: Arc::clone(life), owner })
     }
 
     /// The share as this server owns it by a load that has just ended.

@@ -169,6 +169,12 @@ impl Survival {
         self.terms.lock().resilient
     }
 
+    /// The time in which its client may come after a lost connection; zero when it does not survive one.
+    pub fn time_to_come(&self) -> Duration {
+        let Terms { durable, resilient } = *self.terms.lock();
+        resilient.or(durable).unwrap_or_default()
+    }
+
     /// True when `user` is Open.DurableOwner.
     pub fn is_owned_by(&self, user: &str) -> bool {
         fold_name(&self.owner) == fold_name(user)

@@ -82,6 +82,8 @@ pub struct Durables {
     pub(super) earlier: Notify,
     /// Told when an Open loses its session or closes.
     detached: Notify,
+    /// Told when a persistent Open waits for its client no longer.
+    come: Notify,
 }
 
 /// The Open that a CREATE with a CreateGuid meets.

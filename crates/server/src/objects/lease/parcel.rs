@@ -53,6 +53,11 @@ impl Parcel {
         self.via
     }
 
+    /// The Opens that the break is about.
+    pub fn opens(&self) -> impl Iterator<Item = OpenId> {
+        self.broken.routes.iter().map(|(open, _)| *open)
+    }
+
     /// Returns true if no other channel was tried before the present one.
     pub const fn is_at_first_channel(&self) -> bool {
         self.tried.len() <= 1

@@ -48,7 +48,11 @@ async fn sweep_share(share: &Share, now: FileTime, stop: &Arc<AtomicBool>) {
         let (bin, name, stop) = (Arc::clone(bin), share.name.clone(), Arc::clone(stop));
         let life = Arc::clone(&share.life);
         let goes_on = move || !stop.load(Ordering::Relaxed) && life.serves();
-        let sweep = move || sweep(&*vfs, &bin, &name, now, &goes_on);
+        let change = share.life.begin_change();
+        let sweep = move || {
+            let _change = change;
+            sweep(&*vfs, &bin, &name, now, &goes_on);
+        };
         let swept = frevo_net::file_io::run_blocking(sweep).await;
         if let Err(error) = swept {
             tracing::warn!(target: "frevo::recycle", share = %share.name, %error,

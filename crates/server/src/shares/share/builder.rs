@@ -60,6 +60,10 @@ switches! {
     /// True for a share that several servers have in turn: this one serves it once it has taken
     /// it. False unless set.
     begins_elsewhere: begins_elsewhere,
+    /// True for a share that the servers of a cluster have in turn
+    /// ([`ServerBuilder::cluster`](crate::ServerBuilder::cluster)). It begins elsewhere, is served until the
+    /// cluster's limit only, and its handles are numbered by the cluster. False unless set.
+    clustered: clustered,
 }
 
 impl Share {

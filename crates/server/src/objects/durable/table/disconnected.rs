@@ -10,8 +10,10 @@ use frevo_wire::Status;
 use frevo_wire::fscc::fold_name;
 use tokio::time::Instant;
 
-use super::{Attachment, Durables, Id, Table, key_of};
-use crate::base::limits::{DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, RECONNECT_PATIENCE};
+use super::{Attachment, Durables, Entry, Id, Table, key_of};
+use crate::base::limits::{
+    DISCONNECTED_OPENS, DISCONNECTED_OPENS_PER_OWNER, RECONNECT_PATIENCE, REMOVE_AGAIN,
+};
 use crate::objects::durable::reconnect::{Kept, Reconnect, Version, is_early, verdict};
 use crate::objects::durable::{Caching, Survival};
 use crate::objects::open::Open;
@@ -42,8 +44,8 @@ impl Durables {
         let Some(survival) = open.survival() else { return false };
         let Some(time) = survival.kept_for(Caching::of(open)) else { return false };
         // Another server owns the share, so the client finds the Open only at that server. The Open
-        // is not kept here.
-        if !open.tree().share.life.serves() {
+        // is not kept here. An Open of a paused share is.
+        if !open.tree().share.life.is_owned() {
             return false;
         }
         let outlives_lease = survival.is_persistent() || survival.is_resilient();
@@ -119,6 +121,23 @@ impl Durables {
         if survival.is_persistent() {
             self.orphans.fetch_sub(1, Ordering::AcqRel);
             table.by_file.adopt(key_of(open));
+            self.come.notify_waiters();
+        }
+    }
+
+    /// Waits until `has_come`, which is asked when a client has come for its persistent Open, or an Open
+    /// was given up. False when the time is up first.
+    pub async fn clients_came(&self, until: Instant, has_come: impl Fn() -> bool) -> bool {
+        loop {
+            let mut come = pin!(self.come.notified());
+            // The notification is registered before the question, so that no client is missed.
+            come.as_mut().enable();
+            if has_come() {
+                return true;
+            }
+            if tokio::time::timeout_at(until, come).await.is_err() {
+                return false;
+            }
         }
     }
 
@@ -232,11 +251,47 @@ impl Durables {
         }
     }
 
-    /// Takes out those whose time has come.
+    /// Takes out those whose time has come. An Open of a suspended share waits anew, because its client
+    /// cannot come, and its close could change its file.
     pub(in crate::objects::durable) fn expired(&self, now: Instant) -> Vec<Arc<Open>> {
         let mut table = self.table.lock();
         let due: Vec<Id> =
             table.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect();
-        due.into_iter().filter_map(|id| self.take_out(&mut table, id)).collect()
+        let mut expired = Vec::new();
+        for id in due {
+            let is_suspended = |entry: &Entry| entry.open.tree().share.life.is_suspended();
+            if table.opens.get(&id).is_some_and(is_suspended) {
+                Self::set_deadline(&mut table, id, now);
+            } else {
+                expired.extend(self.take_out(&mut table, id));
+            }
+        }
+        expired
+    }
+
+    /// Lets Opens that wait for their clients wait for their whole time from now on, if `which` says so.
+    pub(in crate::objects::durable) fn wait_anew(&self, which: impl Fn(&Open) -> bool) {
+        let now = Instant::now();
+        let mut table = self.table.lock();
+        let waiting: Vec<Id> = table.deadlines.iter().map(|(_, id)| *id).collect();
+        for id in waiting {
+            if table.opens.get(&id).is_some_and(|entry| which(&entry.open)) {
+                Self::set_deadline(&mut table, id, now);
+            }
+        }
+        // The scavenger looks at the next deadline again.
+        self.earlier.notify_one();
+    }
+
+    /// Moves the deadline of an Open that waits for its client to its whole time from `now` on.
+    fn set_deadline(table: &mut Table, id: Id, now: Instant) {
+        let Some(entry) = table.opens.get_mut(&id) else { return };
+        let Attachment::Disconnected(before) = entry.place else { return };
+        let time = entry.open.survival().map(Survival::time_to_come).unwrap_or_default();
+        // An Open without a time of its own is looked at again in a moment.
+        let deadline = now + time.max(REMOVE_AGAIN);
+        entry.place = Attachment::Disconnected(deadline);
+        table.deadlines.remove(&(before, id));
+        table.deadlines.insert((deadline, id));
     }
 }

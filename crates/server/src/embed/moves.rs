@@ -1,0 +1,105 @@
+//! Shares that several servers have in turn: the moves from one server to another.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::Server;
+
+/// The moves of a share. A program that decides which server of a cluster has a share calls them.
+impl Server {
+    /// Loads the records of shares that another server had, and makes their persistent handles anew,
+    /// which wait for their clients. Nothing is served yet: clients get SERVER_UNAVAILABLE. Shares that
+    /// show the same files are to be started together. Returns the number of handles.
+    ///
+    /// # Errors
+    /// A sentence that says which share could not be started, and why. All have failed then, and may
+    /// be started again, or left.
+    #[doc(hidden)]
+    pub async fn start_shares(&self, names: &[&str]) -> Result<usize, String> {
+        self.state().start_shares(names).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Serves shares that were started. Until `grace` is over, requests for a file whose persistent
+    /// handle waits for its client wait for that too, and are not refused at once.
+    ///
+    /// # Errors
+    /// A sentence, when a share was not started.
+    #[doc(hidden)]
+    pub async fn serve_shares(
+        &self,
+        names: &[&str],
+        grace: Option<Duration>,
+    ) -> Result<(), String> {
+        self.state().serve_shares(names, grace).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Brings the uses of shares to an end, so that another server can take them. Requests under way
+    /// are answered, then the connections of the users end; persistent handles wait for their clients.
+    ///
+    /// # Errors
+    /// A sentence that says which share could not be drained within `patience`, and why. All are
+    /// served on then.
+    #[doc(hidden)]
+    pub async fn drain_shares(&self, names: &[&str], patience: Duration) -> Result<(), String> {
+        self.state().drain_shares(names, patience).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Leaves shares that were drained, or whose start has failed, to another server, which has
+    /// `addresses` if they are known.
+    ///
+    /// # Errors
+    /// A sentence, when a share was not drained.
+    #[doc(hidden)]
+    pub async fn leave_shares(
+        &self,
+        names: &[&str],
+        addresses: &[SocketAddr],
+    ) -> Result<(), String> {
+        self.state().leave_shares(names, addresses).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Stops serving shares, or starting them, at once: another server may own them. The future ends
+    /// when changes of files that had begun have ended: a file system that does not answer delays it
+    /// until it refuses this server.
+    ///
+    /// # Errors
+    /// A sentence, when there is no such share.
+    #[doc(hidden)]
+    pub async fn stop_shares(&self, names: &[&str]) -> Result<(), String> {
+        self.state().stop_shares(names).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Takes shares that another server had, with their persistent handles. Shares that show the
+    /// same files are to be taken together. Returns the number of handles, which wait for their
+    /// clients.
+    ///
+    /// # Errors
+    /// A sentence that says which share could not be taken, and why.
+    #[doc(hidden)]
+    pub async fn take_shares(&self, names: &[&str]) -> Result<usize, String> {
+        self.state().take_shares(names).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Gives shares away, so that another server can take them at `addresses`.
+    ///
+    /// # Errors
+    /// A sentence that says which share could not be given away, and why.
+    #[doc(hidden)]
+    pub async fn give_shares(
+        &self,
+        names: &[&str],
+        addresses: &[SocketAddr],
+    ) -> Result<(), String> {
+        self.state().give_shares(names, addresses).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Stops serving a share at once, which another server may own from now on. Returns false if
+    /// this server did not serve it.
+    ///
+    /// # Errors
+    /// A sentence, when there is no such share.
+    #[doc(hidden)]
+    pub fn lose_share(&self, name: &str) -> Result<bool, String> {
+        self.state().lose_share(name).map_err(|fault| fault.to_string())
+    }
+}

@@ -1,0 +1,107 @@
+//! The server as one of a cluster: its [`Seat`], the Opens that a pause keeps from being closed, and
+//! the caller that is told of lost storage.
+//!
+//! A server on its own has none of this, and is asked one atomic load for it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use frevo_wire::Status;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::objects::open::Open;
+use crate::shares::seat::Seat;
+
+/// The action when the storage of a share refuses this server.
+pub(crate) type StorageLost = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The server's part in a cluster.
+#[derive(Default)]
+pub struct Cluster {
+    seat: OnceLock<Arc<Seat>>,
+    storage_lost: OnceLock<StorageLost>,
+    /// Opens that were to be closed while their share was paused.
+    late: Mutex<Vec<Arc<Open>>>,
+    /// True while somebody looks at the limit.
+    pub(super) is_watched: AtomicBool,
+    /// True from the moment when the limit was found passed until it was found moved.
+    pub(super) is_paused: AtomicBool,
+    /// Wakes the one who looks at the limit.
+    pub(super) look: Arc<Notify>,
+}
+
+impl Cluster {
+    /// Makes the server one of a cluster, once.
+    pub(crate) fn take_seat(&self, seat: Seat) {
+        let _ = self.seat.set(Arc::new(seat));
+    }
+
+    /// The server's place in a cluster. None for a server on its own.
+    pub(crate) fn seat(&self) -> Option<&Arc<Seat>> {
+        self.seat.get()
+    }
+
+    /// Sets the action when the storage of a share refuses this server, once.
+    pub(crate) fn tell_lost_storage(&self, act: StorageLost) {
+        let _ = self.storage_lost.set(act);
+    }
+
+    /// Tells that the storage of `share`, a name in lower case, refuses this server.
+    pub(super) fn storage_lost(&self, share: &str) {
+        if let Some(act) = self.storage_lost.get() {
+            act(share);
+        }
+    }
+
+    /// True while clustered shares may be served, also for a server on its own.
+    pub(crate) fn allows(&self) -> bool {
+        self.seat.get().is_none_or(|seat| seat.allows())
+    }
+
+    /// Takes a number for a FileId or a session.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES when there is none. None for a server on its own, which draws its own.
+    pub(super) fn number(&self) -> Option<Result<u64, Status>> {
+        let seat = self.seat.get()?;
+        Some(seat.ids.take().ok_or(Status::INSUFFICIENT_RESOURCES))
+    }
+
+    /// Keeps an Open that is to be closed until its share is served again, or lost.
+    pub(super) fn close_later(&self, open: &Arc<Open>) {
+        self.late.lock().push(Arc::clone(open));
+        self.look.notify_one();
+    }
+
+    /// Takes at most `most` Opens out that were to be closed and whose share is not paused any more.
+    pub(super) fn late_opens(&self, most: usize) -> Vec<Arc<Open>> {
+        let mut late = self.late.lock();
+        if late.is_empty() {
+            return Vec::new();
+        }
+        let is_due = |open: &mut Arc<Open>| !open.tree().share.life.is_paused();
+        let due = late.extract_if(.., is_due).take(most).collect();
+        if late.is_empty() {
+            *late = Vec::new();
+        }
+        due
+    }
+
+    /// True while Opens wait to be closed.
+    pub(super) fn has_late_opens(&self) -> bool {
+        !self.late.lock().is_empty()
+    }
+
+    /// True for the caller that is to look at the limit from now on.
+    pub(super) fn begin_watch(&self) -> bool {
+        self.seat.get().is_some() && !self.is_watched.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("seat", &self.seat.get()).finish_non_exhaustive()
+    }
+}

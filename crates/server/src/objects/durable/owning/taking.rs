@@ -1,0 +1,164 @@
+//! Shares that this server takes: their records become Opens, then they are served.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_store::state::Epoch;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{NotMoved, is_of, read, turns};
+use crate::objects::durable::record::{Recorded, restore_all};
+use crate::objects::server::ServerState;
+use crate::shares::life::{Life, ShareLife};
+
+/// Shares that are being started. Those that are not started when this is dropped have failed.
+struct Starting {
+    lives: Vec<Arc<Life>>,
+    why: String,
+}
+
+impl Default for Starting {
+    fn default() -> Self {
+        Self { lives: Vec::new(), why: String::from("it was not taken to the end") }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        for life in &self.lives {
+            // A share that was stopped meanwhile is elsewhere, so the result is ignored.
+            let _ = life.fail(self.why.clone());
+        }
+    }
+}
+
+impl ServerState {
+    /// Loads the records of shares that another server had, and makes their persistent Opens anew.
+    /// Serves nothing yet. Shares that show the same files are to be started together. Returns the
+    /// number of Opens.
+    ///
+    /// # Errors
+    /// When a share is served already, or its records cannot be loaded: all of `names` have failed
+    /// then, and may be started again. A share that is stopped meanwhile fails the others, too.
+    pub async fn start_shares(self: &Arc<Self>, names: &[&str]) -> Result<usize, NotMoved> {
+        let lives = self.lives(names)?;
+        let _turns = turns(&lives).await;
+        let mut starting = Starting::default();
+        for life in &lives {
+            life.start().map_err(|wrong| NotMoved::of(life.share(), &wrong))?;
+            self.end_uses(life).await;
+            self.durables.backlog().forget(life);
+            starting.lives.push(Arc::clone(life));
+        }
+        let started = self.load_and_restore(&lives).await;
+        match &started {
+            Ok(_) => starting.lives.clear(),
+            Err(fault) => {
+                tracing::error!(target: "frevo::share", %fault, "cannot start a share");
+                starting.why.clone_from(&fault.why);
+                for life in &lives {
+                    self.end_uses(life).await;
+                }
+            }
+        }
+        started
+    }
+
+    async fn load_and_restore(self: &Arc<Self>, lives: &[Arc<Life>]) -> Result<usize, NotMoved> {
+        let mut loading = Vec::new();
+        for life in lives {
+            let (done, loaded) = oneshot::channel();
+            loading.push((life, loaded));
+            match self.durables.store() {
+                Some(store) => store.load(life.share(), Box::new(|result| _ = done.send(result))),
+                None => drop(done),
+            }
+        }
+        let (mut records, mut epochs) = (Vec::new(), Vec::new());
+        for (life, loaded) in loading {
+            let loaded = tokio::select! {
+                biased;
+                loaded = loaded => loaded,
+                () = life.has_left(ShareLife::Starting) => {
+                    return Err(NotMoved::of(life.share(), &"it was stopped while it was started"));
+                }
+            };
+            let Ok(loaded) = loaded else {
+                if self.durables.store().is_none() {
+                    epochs.push((life, Epoch::default()));
+                    continue;
+                }
+                return Err(NotMoved::of(life.share(), &"the state store has not answered"));
+            };
+            let loaded = loaded.map_err(|fault| NotMoved::of(life.share(), &fault))?;
+            epochs.push((life, loaded.ownership.epoch));
+            records.extend(read(self, life, loaded));
+        }
+        let count = self.restore_beside(lives, records).await;
+        for (life, epoch) in epochs {
+            life.restored(epoch).map_err(|wrong| NotMoved::of(life.share(), &wrong))?;
+        }
+        self.start_scavenger();
+        Ok(count)
+    }
+
+    /// Makes Opens anew beside the core, which serves others meanwhile.
+    async fn restore_beside(
+        self: &Arc<Self>,
+        lives: &[Arc<Life>],
+        records: Vec<Recorded>,
+    ) -> usize {
+        if records.is_empty() || frevo_net::file_io::stays() {
+            return restore_all(self, records);
+        }
+        let (done, restored) = oneshot::channel();
+        let (server, runtime, lives) = (Arc::clone(self), Handle::current(), lives.to_vec());
+        let given = self.blocking_pool.run_for_core(move || {
+            let _runtime = runtime.enter();
+            if done.send(restore_all(&server, records)).is_err() {
+                // The start was given up meanwhile, so nobody is to have these Opens.
+                lives.iter().for_each(|life| server.end_uses_now(life));
+            }
+        });
+        // If the server ends before the task runs, no Open is restored, but the records stay in the
+        // state store.
+        if given.is_err() { 0 } else { restored.await.unwrap_or_default() }
+    }
+
+    /// Serves shares that were started. Until `grace` is over, a request for a file whose
+    /// persistent Open waits for its client waits for that, too.
+    ///
+    /// # Errors
+    /// When a share was not started.
+    pub async fn serve_shares(
+        self: &Arc<Self>,
+        names: &[&str],
+        grace: Option<Duration>,
+    ) -> Result<(), NotMoved> {
+        let lives = self.lives(names)?;
+        let _turns = turns(&lives).await;
+        let until = grace.map(|grace| Instant::now() + grace);
+        for life in &lives {
+            life.serve(until).map_err(|wrong| NotMoved::of(life.share(), &wrong))?;
+            // Clients could not come before.
+            self.durables.wait_anew(|open| is_of(open, life));
+            tracing::info!(target: "frevo::share", share = &**life.share(), epoch = life.epoch().0,
+                "this server owns the share");
+        }
+        self.start_scavenger();
+        self.watch_limit();
+        Ok(())
+    }
+
+    /// Starts shares and serves them, without a grace. Returns the number of Opens.
+    ///
+    /// # Errors
+    /// Those of [`Self::start_shares`].
+    pub async fn take_shares(self: &Arc<Self>, names: &[&str]) -> Result<usize, NotMoved> {
+        let count = self.start_shares(names).await?;
+        self.serve_shares(names, None).await?;
+        Ok(count)
+    }
+}

@@ -1,0 +1,66 @@
+//! The storage of clustered shares: a file system that refuses this server since another one has taken
+//! the share over (a fence), or has gone.
+//!
+//! Its calls fail with ENOTCONN (FUSE), ESHUTDOWN (CephFS), ESTALE (NFS) or EIO. A client that is told
+//! UNEXPECTED_IO_ERROR gives its handle up; one that loses its connection takes the handle up at the
+//! next owner.
+
+use std::sync::Arc;
+
+use frevo_net::file_io::{self, run_blocking};
+use frevo_store::{Fault, Name, Vfs};
+use frevo_wire::Status;
+use tokio::time::{Instant, timeout};
+
+use crate::base::limits::STORAGE_PATIENCE;
+use crate::objects::refusal::{Outcome, Refusal};
+use crate::objects::server::ServerState;
+use crate::objects::tree_connect::TreeConnect;
+
+/// True for the failure of a request to a clustered share that lost storage may have caused. Bad blocks
+/// of a disk and removed files cause such failures, too.
+pub(crate) fn may_be_lost(tree: &TreeConnect, outcome: &Outcome) -> bool {
+    let Err(Refusal::Status(status) | Refusal::Data(status, _)) = outcome else { return false };
+    tree.share.clustered
+        && matches!(
+            *status,
+            Status::UNEXPECTED_IO_ERROR
+                | Status::FILE_DELETED
+                | Status::DELETE_PENDING
+                | Status::VOLUME_DISMOUNTED
+        )
+}
+
+/// Looks at the folder of a share itself, and at the space of its file system, which no cache answers
+/// for. True if the file system does not serve this server any more.
+fn has_gone(vfs: &dyn Vfs) -> bool {
+    let looked = vfs.stat(&Name::root()).map(drop).and_then(|()| vfs.space().map(drop));
+    matches!(looked, Err(Fault::Io(_) | Fault::Stale | Fault::Dismounted))
+}
+
+/// Looks at the storage of a share after a failure that [`may_be_lost`] suspects. If it is lost, the
+/// share is not served any more, and the one who decides about the cluster's shares is told.
+///
+/// One look at a time is under way for a share, whose result is that of all requests that have failed before
+/// it began: a file system that does not answer keeps one thread.
+pub(crate) async fn look(server: &Arc<ServerState>, tree: &TreeConnect) {
+    let Some(vfs) = tree.share.vfs().cloned() else { return };
+    let failed = Instant::now();
+    let looked = async {
+        let mut turn = Arc::clone(tree.share.life.storage_look()).lock_owned().await;
+        if !tree.is_served() || turn.is_some_and(|began| began > failed) {
+            return false;
+        }
+        let mut look = move || {
+            let began = Instant::now();
+            let has_gone = has_gone(&*vfs);
+            *turn = (!has_gone).then_some(began);
+            has_gone
+        };
+        if file_io::stays() { look() } else { run_blocking(look).await.unwrap_or(false) }
+    };
+    // A file system that does not answer does not refuse this server.
+    if timeout(STORAGE_PATIENCE, looked).await.unwrap_or(false) {
+        server.lose_storage(&tree.share.life);
+    }
+}

@@ -1,0 +1,73 @@
+use super::*;
+
+#[test]
+fn a_word_has_a_state_and_an_epoch() {
+    for &kind in ShareLife::ALL {
+        let word = word(kind, Epoch(9));
+        assert_eq!((ShareLife::of(word), epoch_of(word)), (kind, Epoch(9)));
+        assert!(!kind.takes_new() || kind.is_served(), "{kind:?}");
+    }
+}
+
+/// Readers of the documents, and the metric of owned shares, know each state.
+#[test]
+fn the_documents_name_all_states() {
+    let names: Vec<_> = ShareLife::ALL.iter().map(|kind| kind.name()).collect();
+    let list = names.join(", ");
+    for page in ["ARCHITECTURE.md", "docs/glossary.md"] {
+        let path = format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains(&list), "{page} has: {list}");
+    }
+}
+
+#[test]
+fn a_share_goes_from_owner_to_owner() {
+    let life = Life::elsewhere("data");
+    assert!(!life.serves() && life.own(Epoch(1)).is_err());
+    assert_eq!(life.refusal(), Some(Status::BAD_NETWORK_NAME));
+    life.start().unwrap();
+    assert_eq!(life.refusal(), Some(Status::SERVER_UNAVAILABLE));
+    assert!(life.start().is_err() && !life.serves());
+    assert!(life.serve(None).is_err(), "its records are not loaded");
+    life.restored(Epoch(4)).unwrap();
+    assert!(!life.serves() && life.refusal() == Some(Status::SERVER_UNAVAILABLE));
+    life.serve(None).unwrap();
+    assert!(life.serves() && life.takes_new());
+    assert_eq!(life.ownership().epoch, Epoch(4));
+    let wrong = life.leave(Vec::new()).unwrap_err();
+    assert_eq!(wrong.to_string(), "a share that is owned cannot leave");
+    life.drain().unwrap();
+    assert!(life.serves() && !life.takes_new());
+    assert_eq!(life.refusal(), None);
+    life.keep().unwrap();
+    assert!(life.takes_new_since(Epoch(4)) && life.keep().is_err());
+    life.drain().unwrap();
+    let there: SocketAddr = "192.0.2.1:445".parse().unwrap();
+    life.leave(vec![there]).unwrap();
+    assert_eq!(life.state(), LifeState::Elsewhere(vec![there]));
+    assert!(!life.serves());
+    assert_eq!(life.refusal(), Some(Status::BAD_NETWORK_NAME), "there it is");
+    life.start().unwrap();
+    life.fail("the disk is gone".into()).unwrap();
+    assert_eq!(life.state(), LifeState::Failed("the disk is gone".into()));
+    life.start().unwrap();
+    life.own(Epoch(6)).unwrap();
+    assert!(life.serves_since(Epoch(6)) && life.takes_new_since(Epoch(0)));
+    assert!(!life.serves_since(Epoch(4)) && !life.takes_new_since(Epoch(4)), "of an old user");
+    assert_eq!(life.state(), LifeState::Owned(Epoch(6)));
+}
+
+#[test]
+fn only_the_present_epoch_is_fenced() {
+    let life = Life::owned("data");
+    assert!(life.is_without_records());
+    assert!(life.start().is_err(), "it is served already");
+    life.own(Epoch(3)).unwrap();
+    assert!(life.own(Epoch(4)).is_err());
+    assert!(!life.fence(Epoch(2)) && life.serves());
+    assert!(life.fence(Epoch(3)) && !life.serves());
+    assert_eq!(life.refusal(), None, "nobody knows where");
+    assert!(!life.fence(Epoch(3)), "once");
+    assert_eq!(life.ownership().epoch, Epoch(3), "the store refuses what comes late");
+}

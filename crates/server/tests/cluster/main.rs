@@ -1,0 +1,16 @@
+//! Shares that the servers of a cluster have in turn.
+#![allow(clippy::print_stdout, unreachable_pub, dead_code, reason = "tests")]
+
+#[path = "../durable/asking.rs"]
+mod asking;
+#[path = "../client/mod.rs"]
+mod client;
+
+mod attacks;
+mod grace;
+mod limit;
+mod many;
+mod moves;
+mod nodes;
+mod numbers;
+mod storage;

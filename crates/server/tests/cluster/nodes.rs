@@ -1,0 +1,283 @@
+//! Servers of a cluster, with one folder, one store, and a clock that the test moves.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_server::ambient::Host;
+use frevo_server::internal::state::{self, Life, LifeState};
+use frevo_server::{Seat, Server, Share};
+use frevo_store::memory::{MemoryOptions, MemoryVfs};
+use frevo_store::state::{MemoryState, OpenRecord, ServeLimit, StateStore};
+use frevo_store::{IdSource, Vfs};
+use frevo_wire::command::create::ShareAccess;
+use frevo_wire::dtyp::Guid;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::task::LocalSet;
+
+use crate::asking::*;
+use crate::client::world::{EXCLUSIVE, Users};
+use crate::client::*;
+use files::lock_draft;
+
+/// The client of these tests.
+pub const CLIENT: Guid = guid(0x31);
+pub const ALONE: ShareAccess = ShareAccess::EMPTY;
+pub const RWH: u32 = 7;
+/// The shares of the cluster. `lasting` is continuous, `plain` is not.
+pub const LASTING: [&str; 1] = ["lasting"];
+pub const BOTH: [&str; 2] = ["lasting", "plain"];
+
+/// Numbers of one start of a node.
+#[derive(Debug)]
+pub struct Numbers {
+    generation: u32,
+    next: AtomicU32,
+    is_empty: std::sync::atomic::AtomicBool,
+}
+
+impl Numbers {
+    /// Gives no more numbers, or again.
+    pub fn set_empty(&self, is_empty: bool) {
+        self.is_empty.store(is_empty, Ordering::Relaxed);
+    }
+}
+
+impl IdSource for Numbers {
+    fn take(&self) -> Option<u64> {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = u64::from(self.generation) << 32 | u64::from(next);
+        (!self.is_empty.load(Ordering::Relaxed)).then_some(number)
+    }
+}
+
+/// A clock that the test moves, and which counts the looks at it.
+#[derive(Debug)]
+pub struct Clock {
+    now: AtomicU64,
+    looks: AtomicU64,
+}
+
+impl Clock {
+    pub fn now(&self) -> Duration {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        Duration::from_nanos(self.now.load(Ordering::Relaxed))
+    }
+
+    pub fn jump(&self, by: Duration) {
+        self.now.fetch_add(by.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
+    }
+}
+
+/// A folder, or a file system in memory, with a store.
+pub struct Cluster {
+    folder: Rc<TempDir>,
+    /// None for the folder.
+    memory: Option<Arc<MemoryVfs>>,
+    pub store: Arc<MemoryState>,
+    pub clock: Arc<Clock>,
+    generation: Cell<u32>,
+}
+
+/// A server of the cluster.
+pub struct Node {
+    world: World,
+    pub limit: Arc<ServeLimit>,
+    pub numbers: Arc<Numbers>,
+    /// The shares whose storage was lost.
+    pub lost: Arc<Mutex<Vec<String>>>,
+}
+
+impl Deref for Node {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+/// Runs a test on tokio's paused clock, over a folder.
+pub fn cluster(test: impl AsyncFnOnce(&Cluster)) {
+    run(None, test);
+}
+
+/// Runs a test on tokio's paused clock, over a file system in memory.
+pub fn in_memory(test: impl AsyncFnOnce(&Cluster)) {
+    let clock = Arc::new(|| frevo_server::ambient::Ambient::now(&Host));
+    run(Some(Arc::new(MemoryVfs::new(MemoryOptions::default(), clock))), test);
+}
+
+fn run(memory: Option<Arc<MemoryVfs>>, test: impl AsyncFnOnce(&Cluster)) {
+    world::without_ring();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    LocalSet::new().block_on(&runtime.unwrap(), async {
+        let cluster = Cluster {
+            folder: Rc::new(tempfile::tempdir().unwrap()),
+            memory,
+            store: Arc::new(MemoryState::default()),
+            clock: Arc::new(Clock { now: AtomicU64::new(1 << 40), looks: AtomicU64::new(0) }),
+            generation: Cell::new(0),
+        };
+        test(&cluster).await;
+    });
+}
+
+impl Cluster {
+    /// The file system in memory.
+    pub fn memory(&self) -> &MemoryVfs {
+        self.memory.as_ref().unwrap()
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// A server of the cluster, whose limit is an hour away.
+    pub fn node(&self) -> Node {
+        self.node_with(Arc::clone(&self.store) as _)
+    }
+
+    /// A server of the cluster with another way to the store.
+    pub fn node_with(&self, store: Arc<dyn StateStore>) -> Node {
+        self.generation.set(self.generation.get() + 1);
+        let vfs: Arc<dyn Vfs> = match &self.memory {
+            Some(memory) => Arc::clone(memory) as _,
+            None => {
+                Arc::new(PosixVfs::open_root(self.folder.path(), PosixOptions::default()).unwrap())
+            }
+        };
+        let share = |name: &str| Share::disk(name, Arc::clone(&vfs));
+        let generation = self.generation.get();
+        let is_empty = std::sync::atomic::AtomicBool::new(false);
+        let numbers = Arc::new(Numbers { generation, next: AtomicU32::new(1), is_empty });
+        let (limit, clock) = (Arc::new(ServeLimit::new()), Arc::clone(&self.clock));
+        let seat = Seat {
+            limit: Arc::clone(&limit),
+            clock: Arc::new(move || clock.now()),
+            ids: Arc::clone(&numbers) as _,
+        };
+        let lost = Arc::<Mutex<Vec<String>>>::default();
+        let told = Arc::clone(&lost);
+        let embedded = Server::builder()
+            .settings(settings())
+            .shares([
+                share("lasting").continuous(true).clustered(true),
+                share("plain").clustered(true),
+                share("own"),
+            ])
+            .accounts(Arc::new(Users))
+            .state_store(store)
+            .cluster(seat)
+            .storage_lost(Arc::new(move |share| told.lock().push(share.to_owned())))
+            .build()
+            .unwrap();
+        let node =
+            Node { world: World::of(embedded, tempfile::tempdir().unwrap()), limit, numbers, lost };
+        self.allow(&node);
+        node
+    }
+
+    /// Moves the limit of a node an hour away.
+    pub fn allow(&self, node: &Node) {
+        node.limit.set(self.clock.now() + Duration::from_secs(3_600));
+    }
+
+    /// Lets the limit of a node pass.
+    pub fn pause(&self) {
+        self.clock.jump(Duration::from_secs(7_200));
+    }
+
+    /// A server that has taken both shares.
+    pub async fn owner(&self) -> Node {
+        let node = self.node();
+        node.embedded.start_shares(&BOTH).await.unwrap();
+        node.embedded.serve_shares(&BOTH, None).await.unwrap();
+        node
+    }
+
+    pub fn records(&self) -> Vec<OpenRecord> {
+        let parse = |(_, bytes): (_, Vec<u8>)| OpenRecord::from_bytes(&bytes).unwrap();
+        self.store.records().into_iter().map(parse).collect()
+    }
+
+    /// The content of a file. None if there is none.
+    pub fn content(&self, name: &str) -> Option<Vec<u8>> {
+        match &self.memory {
+            Some(memory) => memory
+                .contents()
+                .into_iter()
+                .find_map(|(named, bytes)| (named.to_string() == name).then_some(bytes)),
+            None => std::fs::read(self.folder.path().join(name)).ok(),
+        }
+    }
+}
+
+impl Node {
+    pub fn life(&self, share: &str) -> Arc<Life> {
+        state::life_of(self.server.shares().find(share).unwrap())
+    }
+
+    pub fn state(&self, share: &str) -> LifeState {
+        self.life(share).state()
+    }
+
+    /// A new connection that is logged on.
+    pub async fn logged_on(&self, user: &str) -> (Peer, Rc<Logon>) {
+        let mut peer = self.connect();
+        peer.negotiate(&Offer::default()).await;
+        let logon = peer.log_on(user).await;
+        (peer, logon)
+    }
+
+    /// The status of a TREE_CONNECT; None when the connection ends in place of an answer.
+    pub async fn mount_status(&self, share: &str) -> Option<Status> {
+        let (mut peer, logon) = self.logged_on("ann").await;
+        let draft = files::tree_connect_draft(&format!("\\\\frevo\\{share}")).session(logon.id);
+        peer.ask_or_lose(draft, logon.via()).await.map(|reply| reply.status())
+    }
+
+    /// Waits until all sessions have ended.
+    pub async fn is_left(&self) {
+        while !self.server.sessions().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// A persistent Open of a file, with a lease and a lock.
+pub async fn opened(node: &Node) -> (Peer, Mount, FileId) {
+    let (mut peer, mount) = back(node, CLIENT, "ann", "lasting").await;
+    let want = leased(Want::file("f").sharing(ALONE), 1, RWH, &[dh2q(guid(3), true)]);
+    let file = peer.open_file(&mount, &want).await;
+    peer.write(&mount, file, 0, b"acknowledged").await;
+    peer.on(&mount, lock_draft(file, &[(0, 4, EXCLUSIVE)])).await.ok();
+    (peer, mount, file)
+}
+
+/// The client takes its Open up at a server, which has its lease, its lock and its data.
+pub async fn taken_up(node: &Node, file: FileId) -> (Peer, Mount, FileId) {
+    let (mut peer, mount) = back(node, CLIENT, "ann", "lasting").await;
+    let reply = peer.create(&mount, &reconnect(file)).await;
+    assert_eq!(caches(reply.ok()).1.map(|(state, _)| state), Some(RWH));
+    let file = files::file_id(&reply);
+    assert_eq!(peer.read(&mount, file, 0, 100).await, b"acknowledged");
+    let again = lock_draft(file, &[(0, 4, EXCLUSIVE)]);
+    peer.on(&mount, again).await.expect(Status::LOCK_NOT_GRANTED);
+    (peer, mount, file)
+}
+
+/// The CREATE that takes the Open of [`opened`] up.
+pub fn reconnect(file: FileId) -> Want {
+    leased(Want::existing("f"), 1, RWH, &[dh2c(file, guid(3), true)])
+}

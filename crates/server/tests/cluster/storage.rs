@@ -1,0 +1,94 @@
+//! A file system that refuses its server, since another one has the share.
+
+use crate::asking::*;
+use crate::client::*;
+use crate::nodes::*;
+use files::{flush_draft, read_draft, write_draft};
+use frevo_server::internal::state::LifeState;
+use frevo_store::Fault;
+use frevo_store::memory::Operation;
+
+const ENOTCONN: i32 = 107;
+const ESHUTDOWN: i32 = 108;
+const EIO: i32 = 5;
+
+/// All calls fail.
+fn refuse(cluster: &Cluster, fault: Fault) {
+    for operation in [
+        Operation::Open,
+        Operation::Stat,
+        Operation::Space,
+        Operation::Read,
+        Operation::Write,
+        Operation::Sync,
+        Operation::List,
+        Operation::Remove,
+    ] {
+        cluster.memory().faults().fail_always(operation, fault);
+    }
+}
+
+#[test]
+fn connections_end_when_the_storage_refuses_the_server() {
+    for fault in [Fault::Io(ENOTCONN), Fault::Io(ESHUTDOWN), Fault::Io(EIO), Fault::Stale] {
+        in_memory(async |cluster| {
+            let node = cluster.owner().await;
+            let (mut peer, mount, file) = opened(&node).await;
+            let (mut other, theirs) = back(&node, guid(0x32), "bob", "lasting").await;
+            other.open_file(&theirs, &Want::file("g")).await;
+            refuse(cluster, fault);
+            let write = mount.put(write_draft(file, 0, b"late"));
+            assert!(peer.ask_or_lose(write, mount.via()).await.is_none(), "{fault:?}");
+            other.expect_disconnect().await;
+            assert_eq!(*node.lost.lock(), ["lasting"], "told once");
+            assert_eq!(node.state("lasting"), LifeState::Elsewhere(Vec::new()));
+            assert_eq!(node.mount_status("lasting").await, None);
+            node.embedded.stop_shares(&BOTH).await.unwrap();
+            drop((peer, mount, other, theirs));
+
+            cluster.memory().faults().heal();
+            let second = cluster.owner().await;
+            let (mut peer, mount, file) = taken_up(&second, file).await;
+            peer.close(&mount, file).await;
+        });
+    }
+}
+
+#[test]
+fn each_kind_of_request_notices() {
+    let drafts: [(&str, fn(FileId) -> Draft); 4] = [
+        ("READ", |file| read_draft(file, 0, 4)),
+        ("FLUSH", flush_draft),
+        ("CREATE", |_| Want::file("g").draft()),
+        ("QUERY_DIRECTORY", |_| Want::directory("d").draft()),
+    ];
+    for (name, draft) in drafts {
+        in_memory(async |cluster| {
+            let node = cluster.owner().await;
+            let (mut peer, mount, file) = opened(&node).await;
+            refuse(cluster, Fault::Io(ENOTCONN));
+            let answer = peer.ask_or_lose(mount.put(draft(file)), mount.via()).await;
+            assert!(answer.is_none(), "{name}: {:?}", answer.map(|answer| answer.status()));
+            assert_eq!(*node.lost.lock(), ["lasting"], "{name}");
+        });
+    }
+}
+
+/// A bad block is no reason to give a share up, nor is a failure in a share of the server's own.
+#[test]
+fn other_failures_are_told_to_the_client() {
+    in_memory(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut peer, mount, file) = opened(&node).await;
+        cluster.memory().faults().fail_next(Operation::Write, Fault::Io(EIO));
+        let failed = peer.on(&mount, write_draft(file, 0, b"late")).await;
+        failed.expect(Status::UNEXPECTED_IO_ERROR);
+        peer.on(&mount, write_draft(file, 0, b"again")).await.ok();
+        let own = peer.mount(&mount.logon, "own").await;
+        let theirs = peer.open_file(&own, &Want::file("g")).await;
+        refuse(cluster, Fault::Io(ENOTCONN));
+        let failed = peer.on(&own, write_draft(theirs, 0, b"late")).await;
+        failed.expect(Status::UNEXPECTED_IO_ERROR);
+        assert!(node.lost.lock().is_empty());
+    });
+}
