@@ -414,6 +414,14 @@ pub const BREAKS_AWAITED: usize = 32;
 /// A poll that holds its core for so long is logged, with the request.
 pub const SLOW_POLL: Duration = Duration::from_millis(100);
 
+/// A request that holds its core for so long in one poll waits for a slow disk: the requests of its share leave
+/// the cores for [`SLOW_SHARE`]. No request computes for so long, and a busy machine seldom stops a
+/// thread for so long.
+pub const SLOW_CALL: Duration = Duration::from_millis(200);
+
+/// Time for which the requests of a share run beside the cores after its last slow call.
+pub const SLOW_SHARE: Duration = Duration::from_secs(60);
+
 /// Requests that take so long of one poll are noted, in case the poll is too long.
 pub const CULPRIT_FROM: Duration = Duration::from_millis(5);
 

@@ -7,7 +7,10 @@ use std::time::Duration;
 use frevo_net::watchdog;
 use frevo_wire::Command;
 use frevo_wire::command::create;
+use tokio::time::Instant;
 
+use crate::base::limits::{SLOW_CALL, SLOW_SHARE};
+use crate::base::pools::blocking_pool;
 use crate::base::watchdog::{Culprit, note, works_on};
 use crate::command::request::Request;
 
@@ -19,12 +22,30 @@ pub(crate) fn handled<'a, F: Future>(
 ) -> impl Future<Output = F::Output> {
     poll_fn(move |cx| {
         works_on(rq.header.command);
+        let began = blocking_pool::is_here().then(Instant::now);
         let polled = handler.as_mut().poll(cx);
         let took = watchdog::lap();
         rq.busy.set(rq.busy.get().saturating_add(took));
         note(took, || culprit(rq, took));
+        let on_thread = began.map(|began| began.elapsed());
+        if took.max(on_thread.unwrap_or_default()) >= SLOW_CALL {
+            note_slow(rq, took, on_thread);
+        }
         polled
     })
+}
+
+/// Notes a slow call of a share's file system.
+#[cold]
+fn note_slow(rq: &Request<'_>, took: Duration, on_thread: Option<Duration>) {
+    let Some(share) = rq.tree.as_ref().map(|tree| &tree.share) else { return };
+    if let Some(took) = on_thread {
+        share.slowness.note_on_thread(took);
+    } else if share.asks_off_core && share.slowness.note_on_core(took) {
+        let (took, lasts) = (took.as_millis(), SLOW_SHARE.as_secs());
+        tracing::warn!(target: "frevo::watchdog", share = ?share.name, "a call of the share's file system took \
+            {took} ms; its requests run on threads of their own until {lasts} s after the last slow call");
+    }
 }
 
 fn culprit(rq: &Request<'_>, took: Duration) -> Culprit {

@@ -1,6 +1,7 @@
 //! Shares: MS-SMB2 3.3.1.6.
 
 mod builder;
+mod slowness;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use crate::shares::impersonation;
 use crate::shares::life::Life;
 use crate::shares::recycle::RecyclingVfs;
 use crate::shares::time_machine::Limit;
+
+use slowness::Slowness;
 
 pub use crate::shares::recycle::{RecycleBin, RecycleCounts};
 pub use crate::shares::user_folders::{USER, UserFolders};
@@ -127,8 +130,11 @@ pub struct Share {
     /// Where its requests are carried out when its file system may keep its
     /// caller waiting; none: on the core.
     pub(crate) blocking_pool: Option<Arc<BlockingPool>>,
-    /// The blocking pool has requests only while the file system says that it may wait.
+    /// The blocking pool has requests only while the file system says that it may wait, or has turned out to
+    /// be slow.
     pub(crate) asks_off_core: bool,
+    /// Slow calls of its file system.
+    pub(crate) slowness: Arc<Slowness>,
     /// Oplocks of level II are granted.
     pub(crate) level2_oplocks: bool,
     /// The operations that the audit log records; none without an audit log.
@@ -232,6 +238,7 @@ impl Share {
             forward_slashes: false,
             blocking_pool: None,
             asks_off_core: false,
+            slowness: Arc::default(),
             level2_oplocks: true,
             audit: None,
             max_connections: None,
@@ -247,7 +254,7 @@ impl Share {
 
     /// The blocking pool for a request of now; none where it runs on the core.
     pub(crate) fn pool(&self) -> Option<&Arc<BlockingPool>> {
-        let may_wait = || self.vfs().is_some_and(|vfs| vfs.may_wait());
+        let may_wait = || self.slowness.is_slow() || self.vfs().is_some_and(|vfs| vfs.may_wait());
         self.blocking_pool.as_ref().filter(|_| !self.asks_off_core || may_wait())
     }
 

@@ -23,6 +23,7 @@ mod protected;
 mod secure_transport;
 mod sessions;
 mod sharing;
+mod slow_disk;
 mod unbuffered;
 mod waiting;
 mod watchdog;

@@ -127,7 +127,7 @@ impl Share {
     }
 
     /// Does so only while the file system says that a call may wait
-    /// ([`Vfs::may_wait`](crate::Vfs::may_wait)).
+    /// ([`Vfs::may_wait`](crate::Vfs::may_wait)), and for a minute after a call that was slow.
     #[must_use]
     pub fn off_core_while_waiting(self) -> Self {
         Self { asks_off_core: true, ..self.off_core() }

@@ -1,0 +1,155 @@
+//! A local disk whose calls take seconds for the files of one account: others, on another share, wait for
+//! the first of them and for no further one.
+
+use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use frevo_net::transport::Stream;
+use frevo_net::{memory, watchdog};
+use frevo_server::ambient::{Ambient, Host};
+use frevo_server::internal::state::Shares;
+use frevo_server::share::Share;
+use frevo_store::memory::{MemoryOptions, MemoryVfs};
+use frevo_store::vfs::{OpenHow, Opened, Space, Stat, VfsResult, Volume};
+use frevo_store::{FileKey, Name, Node, Vfs};
+use frevo_wire::dtyp::{AccessMask, Guid};
+use tokio::time::timeout;
+
+use crate::client::files::file_id;
+use crate::client::*;
+
+/// Time of a call about a name that begins with [`SLOW`].
+const CALL: Duration = Duration::from_secs(2);
+const SLOW: &str = "slow";
+/// Connections of the account whose calls are slow, and requests of each.
+const CONNECTIONS: u8 = 8;
+const REQUESTS: usize = 3;
+
+/// A disk that is slow for some names.
+#[derive(Debug)]
+struct Disk(MemoryVfs);
+
+impl Disk {
+    fn look_for(&self, name: &Name) -> &MemoryVfs {
+        if name.path().starts_with(SLOW) {
+            std::thread::sleep(CALL);
+        }
+        &self.0
+    }
+}
+
+impl Vfs for Disk {
+    fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        self.look_for(name).open(name, how)
+    }
+
+    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+        self.look_for(name).remove(name, key)
+    }
+
+    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
+        self.look_for(from).rename(from, key, to, replace)
+    }
+
+    fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
+        self.look_for(to).link(node, to, replace)
+    }
+
+    fn stat(&self, name: &Name) -> VfsResult<Stat> {
+        self.look_for(name).stat(name)
+    }
+
+    fn space(&self) -> VfsResult<Space> {
+        self.0.space()
+    }
+
+    fn volume(&self) -> Arc<Volume> {
+        self.0.volume()
+    }
+}
+
+/// Adds the share `disk`, as a configuration without `off_core` has it.
+fn add_disk(world: &World) {
+    let inner = MemoryVfs::new(MemoryOptions::default(), Arc::new(|| Host.now()));
+    let disk = Share::disk("disk", Arc::new(Disk(inner))).off_core_while_waiting();
+    let present = world.server.shares().sorted().into_iter();
+    let present = present.filter(|share| share.name() != "IPC$").map(|share| Share::clone(&share));
+    let shares = Shares::new(present.chain([disk]));
+    let settings = Settings::clone(&world.server.settings());
+    world.server.reload(settings, shares, world.server.accounts());
+}
+
+/// A client that has logged on and uses a share. Each poll of its connection is measured, as on a core.
+async fn arrive(world: &World, user: &str, number: u8, share: &str) -> (Peer, Mount) {
+    let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let (ours, theirs) = memory::pair(1 << 20, [at(50_000), at(445)]);
+    let mut connection = Box::pin(world.embedded.serve_connection(theirs).unwrap());
+    world.keep(tokio::task::spawn_local(poll_fn(move |cx| {
+        watchdog::measured(|| connection.as_mut().poll(cx)).0
+    })));
+    let mut peer = Peer::new(Stream::Memory(ours), Guid([number; 16]));
+    peer.negotiate(&Offer::default()).await;
+    let logon = peer.log_on(user).await;
+    let mount = peer.mount(&logon, share).await;
+    (peer, mount)
+}
+
+/// Opens a file, writes, reads and closes it. Returns the time that it took.
+async fn look(peer: &mut Peer, mount: &Mount) -> Duration {
+    let began = Instant::now();
+    let file = peer.open_file(mount, &Want::file("probe").access(AccessMask::FILE_ALL)).await;
+    peer.write(mount, file, 0, b"as always").await;
+    assert_eq!(peer.read(mount, file, 0, 100).await, b"as always");
+    peer.close(mount, file).await;
+    began.elapsed()
+}
+
+/// Requests that wait for the disk leave the core once the disk is known to be slow. Nobody knows it before the
+/// first call has ended. Bob has the other share and also files on the disk that are not slow.
+#[test]
+fn a_disk_that_stands_still_holds_others_up_once() {
+    in_world(async |world| {
+        add_disk(world);
+        let (mut bob, elsewhere) = arrive(world, "bob", 0xBB, "data").await;
+        let same_disk = bob.mount(&elsewhere.logon, "disk").await;
+        look(&mut bob, &elsewhere).await;
+        let mut crowd = Vec::new();
+        for number in 1..=CONNECTIONS {
+            let (mut ann, mount) = arrive(world, "ann", number, "disk").await;
+            let mut asked = Vec::new();
+            for at in 0..REQUESTS {
+                let draft = Want::file(&format!("{SLOW}-{number}-{at}")).draft();
+                asked.extend(ann.send(vec![mount.put(draft)], mount.via()).await);
+            }
+            crowd.push((ann, mount, asked));
+        }
+        let slow = async {
+            for (ann, mount, asked) in &mut crowd {
+                for reply in ann.collect(asked).await {
+                    ann.close(mount, file_id(reply.ok())).await;
+                }
+            }
+        };
+        let mut looks = Vec::new();
+        let probes = async {
+            loop {
+                looks.push(look(&mut bob, &elsewhere).await + look(&mut bob, &same_disk).await);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(Duration::from_secs(120), async {
+            tokio::select! {
+                biased;
+                () = probes => (),
+                () = slow => (),
+            }
+        })
+        .await
+        .expect("the slow requests are answered");
+        let slow_looks = looks.iter().filter(|took| **took >= CALL / 2).count();
+        assert!(slow_looks <= 1, "{slow_looks} of {} looks have waited: {looks:?}", looks.len());
+        assert!(looks.len() > 20, "{looks:?}");
+    });
+}
