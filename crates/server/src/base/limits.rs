@@ -676,6 +676,9 @@ pub const CRYPTO_LINED_UP: usize = 8;
 /// reply is protected and sent.
 pub const LONG_REPLY_BYTES: usize = 1 << 20;
 
+/// Bytes of such a reply that are copied from the page cache before others have their turn, if that is due.
+pub const READ_STEP_BYTES: usize = 1 << 20;
+
 /// Length of a large request. When another one is behind it, the kernel is given room for more.
 pub const LARGE_REQUEST_BYTES: usize = 8 << 10;
 

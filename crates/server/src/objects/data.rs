@@ -8,6 +8,7 @@ use std::sync::Arc;
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::file_io::{self, Caching};
 use frevo_net::limits::INLINE_WRITE_BYTES_MAX;
+use frevo_net::watchdog;
 use frevo_store::vfs::VfsResult;
 use frevo_store::{Fault, Node};
 use frevo_wire::Status;
@@ -15,7 +16,7 @@ use frevo_wire::command::create::CreateOptions;
 use tokio::time::timeout;
 
 use crate::base::host;
-use crate::base::limits::{HELD_REPLY_PATIENCE, LONG_REPLY_BYTES};
+use crate::base::limits::{HELD_REPLY_PATIENCE, LONG_REPLY_BYTES, READ_STEP_BYTES};
 use crate::base::pools::blocking_pool::CallPermits;
 use crate::objects::cancellation::Cancellation;
 use crate::objects::ledger::{Backlog, Built, Holder};
@@ -129,7 +130,13 @@ pub(crate) async fn read(
         if length >= LONG_REPLY_BYTES { Some(payer.build(length).await?) } else { None };
     let mut buf = Buf::with_headroom(HEADROOM, length);
     if let Some(io) = road(file, caching) {
-        let is_done = io.try_read(offset, &mut buf, length).map_err(|error| status(&error))?;
+        let is_done = if length >= LONG_REPLY_BYTES {
+            // The future is boxed, so that short requests need no memory for its state.
+            Box::pin(try_read_in_turns(&io, offset, &mut buf, length)).await
+        } else {
+            io.try_read(offset, &mut buf, length)
+        };
+        let is_done = is_done.map_err(|error| status(&error))?;
         if is_done {
             return Ok(Read { buf, built });
         }
@@ -159,6 +166,27 @@ pub(crate) async fn read(
         }
     };
     Ok(Read { buf, built })
+}
+
+/// Reads into an empty buffer like [`file_io::File::try_read`], in steps between which others have their turns.
+async fn try_read_in_turns(
+    io: &file_io::File,
+    offset: u64,
+    buf: &mut Buf,
+    length: usize,
+) -> io::Result<bool> {
+    loop {
+        let done = buf.len();
+        let step = length.saturating_sub(done).min(READ_STEP_BYTES);
+        if !io.try_read(offset.saturating_add(done as u64), buf, step)? {
+            return Ok(false);
+        }
+        let is_end = buf.len() < done + step;
+        if is_end || buf.len() >= length {
+            return Ok(true);
+        }
+        watchdog::yield_if_due().await;
+    }
 }
 
 /// Makes a call of the file system for data, which may give up on a core. Returns true if it did.
@@ -265,4 +293,31 @@ pub(crate) fn status(error: &io::Error) -> Status {
     // An error without an errno comes from the async runtime, not from a system call.
     rustix::io::Errno::from_io_error(error)
         .map_or(Status::UNEXPECTED_IO_ERROR, |errno| host::fault_of(errno).status())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+    use crate::base::limits::READ_STEP_BYTES as STEP;
+
+    /// Tests ends of files before, at and behind the end of a step and of the request.
+    #[tokio::test]
+    async fn long_reads_are_made_in_steps() {
+        let data: Vec<u8> = (0..=2 * STEP).map(|at| (at % 251) as u8).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&data).unwrap();
+        let file = file_io::File::new(Arc::new(OwnedFd::from(file))).unwrap();
+        for length in [0, 1, STEP - 1, STEP, STEP + 1, 2 * STEP + 1, 2 * STEP + 2, 4 * STEP] {
+            for offset in [0, 7, STEP, 2 * STEP, 2 * STEP + 1, 3 * STEP] {
+                let mut buf = Buf::with_headroom(HEADROOM, length);
+                let read = try_read_in_turns(&file, offset as u64, &mut buf, length).await;
+                assert!(read.unwrap());
+                let from = offset.min(data.len());
+                assert_eq!(*buf, data[from..(from + length).min(data.len())], "{length}");
+            }
+        }
+    }
 }
