@@ -17,6 +17,7 @@ use frevo_wire::fscc::volume::{FsAttributes, FsControlFlags, FsControlInformatio
 
 use super::Output;
 use crate::access::id_map::IdMap;
+use crate::base::host;
 use crate::base::limits::QUOTA_ENTRIES;
 use crate::command::request;
 use crate::objects::open::{FileOpen, Open};
@@ -116,6 +117,7 @@ fn of_list(
     if !users.iter().all(|(sid, _)| token.contains(sid)) {
         manages(token)?;
     }
+    gives_up(users.len())?;
     let mut count = 0;
     for (sid, uid) in users {
         let quota = uid.map(|uid| vfs.quota(uid)).transpose().map_err(Fault::status)?.flatten();
@@ -153,8 +155,15 @@ fn all(
         }
         count += 1;
         from = u64::from(quota.uid) + 1;
+        gives_up(count)?;
     }
     Ok((count, from))
+}
+
+/// Fails on a core for so many calls of the host, which may read its disk for each user: the request starts again
+/// on a thread.
+fn gives_up(calls: usize) -> Result<(), Status> {
+    if host::gives_up(calls) { Err(Fault::Leased.status()) } else { Ok(()) }
 }
 
 /// The host does not know when a quota was changed.
@@ -238,7 +247,30 @@ fn within(space: Space, quota: &UserQuota) -> Space {
 
 #[cfg(test)]
 mod tests {
+    use frevo_store::memory::{MemoryOptions, MemoryVfs};
+    use frevo_store::vfs::QuotaState;
+
     use super::*;
+
+    /// Tests lists of n and n + 1 users.
+    #[cfg(feature = "posix")]
+    #[test]
+    fn long_lists_of_quotas_are_made_on_a_thread() {
+        let on_core = u32::try_from(frevo_posix::limits::STEPS_ON_CORE).unwrap();
+        let quota = |uid| UserQuota { uid, used: 1, threshold: None, limit: None };
+        for (count, is_long) in [(on_core, false), (on_core + 1, true)] {
+            let quotas = Some((QuotaState { is_enforced: true }, (0..count).map(quota).collect()));
+            let options = MemoryOptions { quotas, ..MemoryOptions::default() };
+            let vfs = MemoryVfs::new(options, Arc::new(|| FileTime(1)));
+            let list = || {
+                let (mut out, map) = (Vec::new(), IdMap::default());
+                all(&vfs, &map, 0, QUOTA_ENTRIES, &mut QuotaWriter::new(&mut out, 1 << 20))
+            };
+            let (listed, gave_up) = host::short_patience(list);
+            assert_eq!((listed.is_err(), gave_up), (is_long, is_long), "{count}");
+            assert_eq!(list().map(|(listed, _)| listed), Ok(count as usize));
+        }
+    }
 
     #[test]
     fn a_quota_limits_what_its_user_has() {
