@@ -25,8 +25,8 @@ from client import (
 
 LIST = 0x100081
 DIRECTORY = 1
-#: The numbers of connections of the attacks that have most effect.
-EACH = (1, 16, 128, 1000)
+#: The numbers of connections of the attacks that had most effect, and of others that had some.
+EACH, SOME = (1, 16, 128, 1000), (16, 1000)
 
 
 class Attack:
@@ -172,7 +172,7 @@ class Folders(Attack):
 class Locks(Attack):
     """Locks that wait for one that is held."""
 
-    connections = EACH
+    connections = SOME
     name, text = "locks", "16,000 LOCKs that wait for a range, and are given up with their connections"
 
     def run(self, clients, end):

@@ -40,7 +40,7 @@ class Calls(Attack):
 class Fragments(Calls):
     """Files with many extents."""
 
-    count, extents = 2 * WORKERS, 10_000
+    count, extents = WORKERS, 5_000
 
     def prepare(self, data):
         for number in range(self.count):
@@ -62,7 +62,7 @@ class Fragments(Calls):
 class Cuts(Fragments):
     """Their truncation."""
 
-    name, text = "cut", f"the end of {2 * WORKERS} files of 10,000 extents set to 0"
+    name, text = "cut", f"the end of {WORKERS} files of 5,000 extents set to 0"
 
     def about(self, file):
         return [(SET_INFO, set_info(file, END_OF_FILE, struct.pack("<Q", 0)), 1)]
@@ -71,7 +71,7 @@ class Cuts(Fragments):
 class Deletions(Fragments):
     """Their deletion."""
 
-    name, text = "delete", f"{2 * WORKERS} files of 10,000 extents deleted"
+    name, text = "delete", f"{WORKERS} files of 5,000 extents deleted"
 
     def about(self, file):
         return [(SET_INFO, set_info(file, DISPOSITION, b"\1"), 1), (CLOSE, close(file), 1)]

@@ -120,7 +120,8 @@ INTRODUCTION = """# One account and the rest: how long others wait
 While the account `ann` attacks, `bob` opens a file, reads 4 KiB and closes it, and newcomers connect,
 log on and open it. Each cell has the median, the 99th percentile and the longest time. *after* begins
 2 s after the end of the attack. The clients run on the same processors as the server: the attacker's at
-the usual priority, the probes' at a higher one."""
+the usual priority, the probes' at a higher one. [fair-128.md](fair-128.md) has earlier measurements of all rows with
+128 connections."""
 
 BESIDE = """## Beside the same calls of a program of the host
 
@@ -165,7 +166,7 @@ def section_of_attacks(lines, missed):
 
 
 def page(options, load, sections):
-    before = f" --before {options.before}" if options.before else ""
+    before = " --before OLD/frevo" if options.before else ""
     return "\n".join(
         [
             INTRODUCTION,

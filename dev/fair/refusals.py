@@ -20,7 +20,7 @@ from client import (
 )
 from ntlm import Logon
 
-from attacks import DIRECTORY, EACH, LIST, Attack
+from attacks import DIRECTORY, LIST, SOME, Attack
 
 DELETE = 0x10000
 OPEN, OPEN_OR_MAKE = 1, 3
@@ -89,7 +89,7 @@ class Guesses(Attack):
         "each of as many more addresses as are needed"
     )
     # An address may have 64 connections on which nobody has logged on, and the newcomers are at this one.
-    connections, each = EACH, 40
+    connections, each = SOME, 40
     goals = (("bob", 0.5, 5), ("bob", 0.99, 20), ("new", 0.99, 4500))
 
     def run(self, clients, end):
@@ -116,7 +116,7 @@ class Places(Attack):
     """Tree connections of a share that has a limit of them."""
 
     name, text = "trees", "tree connections of a share with `max_connections = 50`, as many as the server gives"
-    connections, share, with_tree = EACH, "max_connections = 50", False
+    connections, share, with_tree = SOME, "max_connections = 50", False
 
     def run(self, clients, end):
         taken = 0

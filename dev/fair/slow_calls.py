@@ -4,13 +4,26 @@ import os
 import struct
 import time
 
-from client import CLOSE, CREATE, ECHO, QUERY_DIRECTORY, SET_INFO, close, context, create, query_directory, set_info
+from client import (
+    CLOSE,
+    CREATE,
+    ECHO,
+    QUERY_DIRECTORY,
+    SET_INFO,
+    Client,
+    close,
+    context,
+    create,
+    query_directory,
+    set_info,
+    status_name,
+)
 
-from attacks import DIRECTORY, EACH, LIST, Attack, keep_busy
+from attacks import DIRECTORY, EACH, LIST, SOME, Attack, keep_busy
 
 DELETE_ON_CLOSE = 0x1000
 READ_DATA, ALL = 0x120089, 0x1F01FF
-OPEN, OPEN_IF = 1, 3
+OPEN, OPEN_IF, OVERWRITE = 1, 3, 4
 RESTART = 1
 DISPOSITION, END_OF_FILE = 13, 20
 #: Seconds from 1601 to 1970, the origin of a FILETIME.
@@ -20,9 +33,9 @@ EPOCH = 11_644_473_600
 class Fragments(Attack):
     """Files with many extents, each block of which the file system frees by itself."""
 
-    seconds, connections = 6, EACH
+    seconds, connections = 6, SOME
     #: Files, and extents of each.
-    count, extents = 4, 100_000
+    count, extents, file_system = 4, 100_000, "ext4"
 
     def prepare(self, data):
         for number in range(self.count):
@@ -68,11 +81,43 @@ class Deletions(Fragments):
 class Cuts(Fragments):
     """The truncation of such files."""
 
-    name = "cut"
+    name, connections = "cut", EACH
     text = "sets the end of four files of 100,000 extents to 0, on each connection"
 
     def ask(self, client, file):
         return client.send(SET_INFO, set_info(file, END_OF_FILE, struct.pack("<Q", 0)))
+
+
+class Overwrites(Fragments):
+    """CREATEs that overwrite such files, while bob makes streams in them."""
+
+    name = "overwrite"
+    text = "overwrites four files of 100,000 extents, on each connection, while bob makes a stream in one of them again"
+    #: Seconds that bob's streams may wait for, as they are parts of the files that are overwritten.
+    patience = 1
+
+    def run(self, clients, end):
+        bob = Client(self.server.port, "bob")
+        waiting = []
+        for number, client in enumerate(clients):
+            body = create(self.path(number), access=READ_DATA, disposition=OVERWRITE)
+            waiting.append((client, client.send(CREATE, body)))
+        statuses, longest, made = {}, 0.0, 0
+        while time.time() < end:
+            began = time.time()
+            status, message = bob.call(CREATE, create(f"{self.path(made)}:by-bob", access=ALL, disposition=OPEN_IF))
+            if status == 0:
+                bob.call(CLOSE, close(message[128:144]))
+            longest, made = max(longest, time.time() - began), made + 1
+            statuses[status_name(status)] = statuses.get(status_name(status), 0) + 1
+            time.sleep(0.005)
+        for client, message_id in waiting:
+            status, _ = client.wait(message_id, timeout=300)
+            statuses[f"ann: {status_name(status)}"] = statuses.get(f"ann: {status_name(status)}", 0) + 1
+        bob.close()
+        if longest > self.patience:
+            self.missed.append(f"bob's stream waits {longest:.1f} s, {self.patience} are allowed")
+        return f"{statuses}, {longest * 1000:.0f} ms for a stream at most"
 
 
 class Snapshots(Attack):
@@ -155,4 +200,4 @@ class Spellings(Attack):
         return f"{keep_busy(clients, end, again, note)} answers"
 
 
-ATTACKS = [Deletions(), Cuts(), Snapshots(), Emptied(), Spellings()]
+ATTACKS = [Deletions(), Cuts(), Overwrites(), Snapshots(), Emptied(), Spellings()]
