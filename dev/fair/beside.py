@@ -11,13 +11,13 @@ import time
 import disks
 from client import CLOSE, FLUSH, QUERY_DIRECTORY, SET_INFO, WRITE, Client, close, query_directory, set_info, write
 from server import HERE, Server, with_parent
-from slow_calls import ALL, DISPOSITION, END_OF_FILE, OPEN
+from slow_calls import ALL, DISPOSITION, END_OF_FILE, OPEN, fragment
 
 from attacks import DIRECTORY, LIST, Attack, keep_busy
 
 #: Connections of an attack, and processes of the program that makes the same calls.
 WORKERS = 16
-SECONDS = 3
+SECONDS, SHORTEST = 3, 0.5
 PROBES = ("bob", "bob-writes", "host-writes", "new")
 HEAD = (
     "| file system | calls | made by | bob reads | bob writes and flushes | a program writes and syncs | newcomers "
@@ -40,14 +40,12 @@ class Calls(Attack):
 class Fragments(Calls):
     """Files with many extents."""
 
-    count, extents = WORKERS, 5_000
+    count, extents = WORKERS, 20_000
 
     def prepare(self, data):
         for number in range(self.count):
             file = os.open(data / f"fragments-{number:02}", os.O_WRONLY | os.O_CREAT)
-            for extent in range(self.extents):
-                os.pwrite(file, b"x", extent * 8192)
-            os.fsync(file)
+            fragment(file, self.extents)
             os.close(file)
 
     def requests(self, clients):
@@ -62,7 +60,7 @@ class Fragments(Calls):
 class Cuts(Fragments):
     """Their truncation."""
 
-    name, text = "cut", f"the end of {WORKERS} files of 5,000 extents set to 0"
+    name, text = "cut", f"the end of {WORKERS} files of 20,000 extents set to 0"
 
     def about(self, file):
         return [(SET_INFO, set_info(file, END_OF_FILE, struct.pack("<Q", 0)), 1)]
@@ -71,7 +69,7 @@ class Cuts(Fragments):
 class Deletions(Fragments):
     """Their deletion."""
 
-    name, text = "delete", f"{WORKERS} files of 5,000 extents deleted"
+    name, text = "delete", f"{WORKERS} files of 20,000 extents deleted"
 
     def about(self, file):
         return [(SET_INFO, set_info(file, DISPOSITION, b"\1"), 1), (CLOSE, close(file), 1)]
@@ -142,7 +140,10 @@ def measure_in(data, options, calls, kind, is_host):
         clients = [] if is_host else [Client(options.port, "ann") for _ in range(WORKERS)]
         begin = time.time()
         done = by_host(kind, data) if is_host else calls.run(clients, begin + SECONDS)
-        figures = server.phase(begin, max(time.time(), begin + 1))
+        # Calls that are over at once have figures all the same, and the probes write theirs.
+        end = max(time.time(), begin + SHORTEST)
+        time.sleep(max(0, end - time.time()) + 0.5)
+        figures = server.phase(begin, end)
         for client in clients:
             client.close()
         yield line(calls.file_system, kind, "a program of the host" if is_host else "ann, by SMB", figures, done)

@@ -40,6 +40,8 @@ MAKERS = {
 #: The options of their mounts, beside that for an image.
 OPTIONS = {"ext4-quotas": ",usrquota"}
 IMAGE_BYTES = 4 << 30
+#: Attempts to mount one.
+MOUNTS = 6
 #: The name of the share behind FUSE.
 SLOW = "slow"
 
@@ -100,7 +102,14 @@ def make_image(image, kind):
 
 
 def mount_image(image, place, options=""):
-    run("mount", "-o", "loop" + options, image, place)
+    # A loop device that an earlier mount has just given back may still be in use for a moment.
+    for attempt in range(MOUNTS):
+        try:
+            return run("mount", "-o", "loop" + options, image, place)
+        except subprocess.CalledProcessError:
+            if attempt + 1 == MOUNTS:
+                raise
+            time.sleep(0.5)
 
 
 @contextlib.contextmanager

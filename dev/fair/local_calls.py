@@ -6,25 +6,22 @@ import sys
 import time
 
 
-def paths(folder, prefix, number, workers):
-    """The files that are one worker's."""
-    names = sorted(name for name in os.listdir(folder) if name.startswith(prefix))
-    return [os.path.join(folder, name) for name in names[number::workers]]
+def fragments(folder, number):
+    """The file with many extents that is one worker's."""
+    return os.path.join(folder, f"fragments-{number:02}")
 
 
-def cut(folder, number, workers, _):
-    for path in paths(folder, "fragments-", number, workers):
-        os.truncate(path, 0)
-        yield
+def cut(folder, number, _):
+    os.truncate(fragments(folder, number), 0)
+    yield
 
 
-def delete(folder, number, workers, _):
-    for path in paths(folder, "fragments-", number, workers):
-        os.unlink(path)
-        yield
+def delete(folder, number, _):
+    os.unlink(fragments(folder, number))
+    yield
 
 
-def sync(folder, number, workers, end):
+def sync(folder, number, end):
     file = os.open(os.path.join(folder, f"synced-{number}"), os.O_RDWR | os.O_CREAT)
     while time.time() < end:
         os.pwrite(file, bytes(65536), 0)
@@ -32,7 +29,7 @@ def sync(folder, number, workers, end):
         yield
 
 
-def read_folder(folder, number, workers, end):
+def read_folder(folder, _, end):
     while time.time() < end:
         with os.scandir(os.path.join(folder, "many")) as entries:
             for _ in entries:
@@ -43,9 +40,9 @@ def read_folder(folder, number, workers, end):
 KINDS = {"cut": cut, "delete": delete, "sync": sync, "list": read_folder}
 
 
-def work(kind, folder, number, workers, end, out):
+def work(kind, folder, number, end, out):
     done = 0
-    for _ in KINDS[kind](folder, number, workers, end):
+    for _ in KINDS[kind](folder, number, end):
         done += 1
     os.write(out, done.to_bytes(8, "little"))
 
@@ -55,7 +52,7 @@ def main():
     end, (into, out) = time.time() + seconds, os.pipe()
     for number in range(workers):
         if os.fork() == 0:
-            work(kind, folder, number, workers, end, out)
+            work(kind, folder, number, end, out)
             os._exit(0)
     os.close(out)
     print(sum(int.from_bytes(os.read(into, 8), "little") for _ in range(workers)))

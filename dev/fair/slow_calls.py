@@ -30,6 +30,13 @@ DISPOSITION, END_OF_FILE = 13, 20
 EPOCH = 11_644_473_600
 
 
+def fragment(file, extents):
+    """Gives a file blocks with holes between them, and writes none of them."""
+    for extent in range(extents):
+        os.posix_fallocate(file, extent * 8192, 4096)
+    os.fsync(file)
+
+
 class Fragments(Attack):
     """Files with many extents, each block of which the file system frees by itself."""
 
@@ -43,9 +50,7 @@ class Fragments(Attack):
             if path.exists() and path.stat().st_blocks * 512 >= self.extents * 4096:
                 continue
             with path.open("wb", buffering=0) as file:
-                for extent in range(self.extents):
-                    os.pwrite(file.fileno(), b"x", extent * 8192)
-                os.fsync(file.fileno())
+                fragment(file.fileno(), self.extents)
 
     def run(self, clients, end):
         opened, longest = [], 0.0
