@@ -2,6 +2,7 @@
 tokens of copies, recycle bins, audit logs, trees that are renamed, watches."""
 
 import itertools
+import shutil
 import struct
 import time
 
@@ -97,6 +98,10 @@ class Trees(Attack):
     """A deep tree that gets another name again and again."""
 
     name, text = "rename", "a tree of 2,000 folders that were opened, renamed back and forth on each connection"
+
+    def prepare(self, data):
+        for earlier in data.glob("tree-*"):
+            shutil.rmtree(earlier)
 
     def run(self, clients, end):
         handles, answers, numbers = {}, {}, {client: at for at, client in enumerate(clients)}
