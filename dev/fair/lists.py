@@ -125,7 +125,7 @@ class Patterns(Searches):
         "QUERY_DIRECTORY of 20,000 names of 200 letters with a pattern of 100 asterisks, where 20 patterns with three "
         "are vetoed and 20 hidden"
     )
-    files, count = 0, 20_000
+    files, count, connections = 0, 20_000, Attack.connections
     pattern = "*a" * 100 + "b"
     share = "veto = [{0}]\nhide_files = [{0}]".format(", ".join(f'"*aa*secret{number}*z"' for number in range(20)))
 
