@@ -41,7 +41,7 @@ class Attack:
     #: Number of empty files in the share's folder `many`.
     files = 0
     #: Duration of an attack in seconds.
-    seconds = 4
+    seconds = 3
     #: The numbers of connections of its rows.
     connections = (1000,)
     #: The largest number that makes sense.
@@ -135,6 +135,7 @@ class Listings(Searches):
 
     name = "list"
     text = "QUERY_DIRECTORY of 200,000 names in answers of 8 MiB, one request at a time on each connection"
+    connections = SOME
     pattern, level, length = "*", 37, 8 << 20
 
 

@@ -34,7 +34,11 @@ class Calls(Attack):
         raise NotImplementedError
 
     def run(self, clients, end):
-        return keep_busy(clients, end, self.requests(clients))
+        return keep_busy(clients, end, self.asked)
+
+    def make_ready(self, clients):
+        """Opens the files for the calls."""
+        self.asked = self.requests(clients)
 
 
 class Fragments(Calls):
@@ -138,6 +142,8 @@ def measure_in(data, options, calls, kind, is_host):
         if kind == KINDS[0].name and not is_host:
             yield line(calls.file_system, "none", "", server.rest(SECONDS), "")
         clients = [] if is_host else [Client(options.port, "ann") for _ in range(WORKERS)]
+        if clients:
+            calls.make_ready(clients)
         begin = time.time()
         done = by_host(kind, data) if is_host else calls.run(clients, begin + SECONDS)
         # Calls that are over at once have figures all the same, and the probes write theirs.

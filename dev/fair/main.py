@@ -141,10 +141,11 @@ set to 20,000 connections and sessions of one account. Of clients that have not 
 def machine(load):
     """Returns a line about the machine, and whether others used it."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
-    about = f"{os.cpu_count()} processors, {memory} GiB, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}."
+    kernel = platform.release().split("-")[0]
+    about = f"{os.cpu_count()} processors, {memory} GiB, Linux {kernel}, {time.strftime('%Y-%m-%d')}."
     if load < QUIET:
         return about
-    return f"{about} Others used the machine, too: its load was {load:.1f} before the first row."
+    return f"{about}\nOthers used the machine, too: its load was {load:.1f} before the first row."
 
 
 def section_of_attacks(lines, missed):
