@@ -35,6 +35,11 @@ impl fmt::Display for Controller {
 }
 
 impl Controller {
+    /// Its name, or its address.
+    pub(super) fn host(&self) -> &str {
+        &self.0.0
+    }
+
     /// True for a controller without a name.
     pub(super) fn is_address(&self) -> bool {
         self.0.0.parse::<IpAddr>().is_ok()

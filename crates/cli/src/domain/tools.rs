@@ -8,6 +8,7 @@ use frevo_auth::Zeroizing;
 use frevo_config::{IdmapSection, Numbers};
 
 use super::arguments::Tool;
+use super::kdc;
 use super::membership::{Membership, keytab_in};
 use crate::exit::{Done, Exit, Failure};
 
@@ -143,10 +144,27 @@ impl Calls<'_> {
     }
 
     /// Ends a change of the password that was interrupted: `net` has kept the new one, and tries both with
-    /// the controller.
+    /// the controller that has the role of PDC. While it is away, or DNS has no record of it, another
+    /// controller does.
     pub(super) fn finish_change_of_net(&self) -> Done {
         let what = "change the password of the machine account";
-        run(self.net(&["rpc", "changetrustpw"]), None, what)
+        let finish = |controller: Option<&str>| {
+            let mut call = self.net(&["rpc", "changetrustpw"]);
+            if let Some(controller) = controller {
+                call.args(["--server", controller]);
+            }
+            run(call, None, what)
+        };
+        finish(None).or_else(|failure| {
+            let known = match &self.member.controller {
+                Some(_) => Vec::new(),
+                None => {
+                    kdc::find(&self.member.realm, None).map(|found| found.all).unwrap_or_default()
+                }
+            };
+            let is_done = known.iter().any(|controller| finish(Some(controller.host())).is_ok());
+            if is_done { Ok(()) } else { Err(failure) }
+        })
     }
 
     fn net(&self, words: &[&str]) -> Command {
