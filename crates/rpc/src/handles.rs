@@ -10,7 +10,7 @@ use crate::limits::MAX_HANDLES;
 use alloc::vec::Vec;
 use frevo_wire::Status;
 use frevo_wire::codec::Parsed;
-use frevo_wire::dtyp::AccessMask;
+use frevo_wire::dtyp::{AccessMask, SecurityDescriptor};
 use frevo_wire::ndr::{ContextHandle, NdrReader, NdrWriter};
 
 /// An object with the rights that its client was granted.
@@ -105,5 +105,21 @@ pub fn encode_handle_reply(handle: Option<ContextHandle>, status: Status) -> Vec
 pub fn encode_handle(handle: &ContextHandle) -> Vec<u8> {
     let mut w = NdrWriter::new();
     w.handle(handle);
+    w.into_stub()
+}
+
+/// Stub data of the reply of SamrQuerySecurityObject, MS-SAMR 3.1.5.12.2, and of
+/// LsarQuerySecurityObject, MS-LSAD 3.1.4.9.1.
+pub(crate) fn encode_descriptor(descriptor: Result<&SecurityDescriptor, Status>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let encoded = descriptor.and_then(|descriptor| {
+        descriptor.encode(&mut bytes).map_err(|_| Status::INSUFFICIENT_RESOURCES)
+    });
+    let mut w = NdrWriter::new();
+    w.pointer(encoded.is_ok());
+    if encoded.is_ok() {
+        w.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX)).pointer(true).bytes(&bytes);
+    }
+    w.u32(encoded.err().unwrap_or(Status::SUCCESS).0);
     w.into_stub()
 }

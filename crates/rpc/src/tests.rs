@@ -177,9 +177,23 @@ impl wkssvc::WorkstationService for Fixture {
     fn is_administrator(&self) -> bool {
         self.is_administrator
     }
+
+    fn users(&self) -> Option<Vec<wkssvc::WkstaUser>> {
+        let user = |name: &str| wkssvc::WkstaUser { name: name.to_string(), ..Default::default() };
+        self.manages.then(|| vec![user("ann"), user("bob")])
+    }
 }
 
 impl crate::lsarpc::Authority for Fixture {
+    fn holders(&self) -> Vec<crate::lsarpc::Holder> {
+        let holder = |sid, privileges| crate::lsarpc::Holder { sid, privileges };
+        vec![holder(Sid::ADMINISTRATORS, &[8, 9][..]), holder(Sid::EVERYONE, &[23])]
+    }
+
+    fn administers(&self) -> bool {
+        self.manages
+    }
+
     fn primary_domain(&self) -> crate::PrimaryDomain {
         let (name, dns_name) = ("WORKGROUP".to_string(), alloc::string::String::new());
         crate::PrimaryDomain { name, dns_name, sid: None }

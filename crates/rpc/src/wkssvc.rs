@@ -1,15 +1,19 @@
-//! The workstation service, MS-WKST: the identity of the server.
+//! The workstation service, MS-WKST: the identity of the server, and its users.
 
 use crate::interface::{Answer, Interface};
 use crate::security::AuthLevel;
-use crate::srvsvc::ServerInfo;
+use crate::srvsvc::{Cell, CellOf, Entry, ServerInfo, UsageEnum, cells};
 use crate::{FaultStatus, SyntaxId, WinError};
+use alloc::string::String;
 use alloc::vec::Vec;
 use frevo_wire::codec::Parsed;
 use frevo_wire::ndr::{NdrReader, NdrWriter};
 
 /// NetrWkstaGetInfo, MS-WKST 3.2.4.1.
 pub const WKSTA_GET_INFO: u16 = 0;
+
+/// NetrWkstaUserEnum, MS-WKST 3.2.4.3.
+pub const WKSTA_USER_ENUM: u16 = 2;
 
 /// PLATFORM_ID_NT, MS-WKST 2.2.5.1.
 const PLATFORM_ID_NT: u32 = 500;
@@ -67,6 +71,34 @@ impl WkstaGetInfo {
     }
 }
 
+/// A user who is logged on, as WKSTA_USER_INFO_1 (MS-WKST 2.2.5.10) shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WkstaUser {
+    /// The name of the account.
+    pub name: String,
+    /// The domain of the account.
+    pub domain: String,
+    /// The server that has authenticated the user; empty if it is unknown.
+    pub logon_server: String,
+}
+
+impl Entry for WkstaUser {
+    fn cells(&self, level: u32) -> Option<Vec<CellOf<'_>>> {
+        let Self { name, domain, logon_server } = self;
+        match level {
+            0 => cells([Cell::Text(name)]),
+            // The computer browses no other domains.
+            1 => cells([
+                Cell::Text(name),
+                Cell::Text(domain),
+                Cell::Text(""),
+                Cell::Text(logon_server),
+            ]),
+            _ => None,
+        }
+    }
+}
+
 /// The interface of MS-WKST 2.1.
 pub static INTERFACE: Interface = Interface {
     syntax: SyntaxId::WKSSVC,
@@ -84,6 +116,8 @@ pub trait WorkstationService {
     fn server(&self) -> ServerInfo;
     /// True if the caller may also read paths, counts and descriptors.
     fn is_administrator(&self) -> bool;
+    /// Returns the users who are logged on. None for a caller who does not administer the server.
+    fn users(&self) -> Option<Vec<WkstaUser>>;
 }
 
 /// Answers a call of MS-WKST.
@@ -95,6 +129,14 @@ pub fn call(opnum: u16, stub: &[u8], service: &dyn WorkstationService) -> Answer
         WKSTA_GET_INFO => {
             let request = WkstaGetInfo::parse(stub)?;
             Ok(request.encode_reply(&service.server(), service.is_administrator()))
+        }
+        WKSTA_USER_ENUM => {
+            let request = UsageEnum::parse(stub, 0)?;
+            Ok(match service.users() {
+                Some(users) => request.encode(&users),
+                // MS-WKST 3.2.4.3 note 35: Windows tells members of Administrators alone.
+                None => request.encode_refusal::<WkstaUser>(WinError::ACCESS_DENIED),
+            })
         }
         _ => Err(FaultStatus::OP_RNG_ERROR),
     }

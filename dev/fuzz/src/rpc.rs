@@ -1,10 +1,10 @@
 //! Pipes: what a client writes, and what it reads of the answers.
 
 use frevo_rpc::epm::{self, Address, Epm, Mapper, Registration, Tower};
-use frevo_rpc::lsarpc::{Authority, Lsarpc};
+use frevo_rpc::lsarpc::{Authority, Holder, Lsarpc};
 use frevo_rpc::samr::{PasswordChange, Sam, Samr};
 use frevo_rpc::srvsvc::{ServerInfo, ServerLimits, ServerService, ServerType, ShareInfo};
-use frevo_rpc::wkssvc::WorkstationService;
+use frevo_rpc::wkssvc::{WkstaUser, WorkstationService};
 use frevo_rpc::{
     Account, Call, Calls, Directory, Domain, Endpoint, Outcome, PrimaryDomain, SidNameUse, SyntaxId,
     Terms, Verdict, dssp, lsarpc, samr, srvsvc, wkssvc,
@@ -85,6 +85,11 @@ impl WorkstationService for Office {
     fn is_administrator(&self) -> bool {
         true
     }
+
+    fn users(&self) -> Option<Vec<WkstaUser>> {
+        let user = |name: &str| WkstaUser { name: name.into(), ..WkstaUser::default() };
+        Some(vec![user("ann"), user("a longer name than the others")])
+    }
 }
 
 impl Authority for Office {
@@ -94,6 +99,14 @@ impl Authority for Office {
 
     fn find_in_primary_domain(&self, name: &str) -> Option<Account> {
         self.find_name(name)
+    }
+
+    fn holders(&self) -> Vec<Holder> {
+        vec![Holder { sid: Sid::ADMINISTRATORS, privileges: &[8, 9, 18, 28] }]
+    }
+
+    fn administers(&self) -> bool {
+        true
     }
 }
 

@@ -1,11 +1,11 @@
 //! The calls of MS-LSAT and MS-LSAD.
 
 use super::{
-    self as lsa, Enumerate, LookupNames, LookupPrivilege, LookupReply, LookupSids, NamesForm,
-    OpenPolicy, OpenPolicy3, PolicyInformation, SidsForm, TranslatedName, TranslatedSid, UserName,
-    UserNameReply,
+    self as lsa, Enumerate, Holder, LookupNames, LookupPrivilege, LookupReply, LookupSids,
+    NamesForm, OfAccount, OpenPolicy, OpenPolicy3, PolicyInformation, QuerySecurity, SidsForm,
+    TranslatedName, TranslatedSid, UserName, UserNameReply, accounts, privileges,
 };
-use crate::handles::{Granted, Handles, encode_handle_reply, granted};
+use crate::handles::{Granted, Handles, encode_descriptor, encode_handle_reply, granted};
 use crate::interface::Answer;
 use crate::limits::MAX_LOOKUPS;
 use crate::{Account, Directory, Domain, FaultStatus, PrimaryDomain, SidNameUse};
@@ -25,9 +25,25 @@ const LOOKUP_NAMES: AccessMask = AccessMask(0x0000_0800);
 /// are not supported.
 const EXECUTE: AccessMask = AccessMask(0x0002_0801);
 
-/// The policy of LSA, the only object of this interface.
+/// POLICY_CREATE_ACCOUNT
+const CREATE_ACCOUNT: AccessMask = AccessMask(0x0000_0010);
+/// ACCOUNT_ADJUST_PRIVILEGES, MS-LSAD 2.2.1.1.3.
+const ADJUST_PRIVILEGES: AccessMask = AccessMask(0x0000_0002);
+/// Rights on an account of everyone, MS-LSAD 3.1.1.3 note 50: GENERIC_EXECUTE.
+const ACCOUNT_EXECUTE: AccessMask = AccessMask::READ_CONTROL;
+/// Rights on an account of administrators, as in the note: GENERIC_ALL. What they change is refused
+/// all the same, for the configuration has the rights.
+const ACCOUNT_ALL: AccessMask = AccessMask(0x000F_000F);
+/// ACCOUNT_VIEW, MS-LSAD 2.2.1.1.3, which LsarEnumerateAccountRights wants of the policy's handle.
+const ACCOUNT_VIEW: AccessMask = AccessMask(0x0000_0001);
+
+/// An object of this interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Policy;
+enum Object {
+    Policy,
+    /// An account with rights.
+    Account(Sid),
+}
 
 /// The local security authority: its data for one caller.
 pub trait Authority: Directory {
@@ -36,11 +52,17 @@ pub trait Authority: Directory {
 
     /// Returns the account of the primary domain with an isolated name, which has no domain before it.
     fn find_in_primary_domain(&self, name: &str) -> Option<Account>;
+
+    /// Returns the accounts with rights, always in the same order.
+    fn holders(&self) -> Vec<Holder>;
+
+    /// True if the caller administers the server.
+    fn administers(&self) -> bool;
 }
 
 /// The interface on one association: its handles.
 #[derive(Debug)]
-pub struct Lsarpc(Handles<Policy>);
+pub struct Lsarpc(Handles<Object>);
 
 impl Default for Lsarpc {
     fn default() -> Self {
@@ -66,7 +88,7 @@ impl Lsarpc {
 fn call(
     opnum: u16,
     stub: &[u8],
-    handles: &mut Handles<Policy>,
+    handles: &mut Handles<Object>,
     services: &dyn Authority,
 ) -> Answer {
     match opnum {
@@ -87,6 +109,13 @@ fn call(
             let request = Enumerate::parse(stub)?;
             let allowed = policy(&request.policy, VIEW_LOCAL_INFORMATION, handles)?;
             Ok(request.encode_privileges(allowed))
+        }
+        lsa::QUERY_SECURITY_OBJECT => security(QuerySecurity::parse(stub)?, handles),
+        lsa::CREATE_ACCOUNT
+        | lsa::ENUMERATE_ACCOUNTS
+        | lsa::OPEN_ACCOUNT..=lsa::REMOVE_PRIVILEGES_FROM_ACCOUNT
+        | lsa::ENUMERATE_ACCOUNTS_WITH_USER_RIGHT..=lsa::REMOVE_ACCOUNT_RIGHTS => {
+            account_call(opnum, stub, handles, services)
         }
         // MS-LSAD 3.1.4.7.7 and .8: trusts are known to domain controllers; a member has none.
         lsa::ENUMERATE_TRUSTED_DOMAINS | lsa::ENUMERATE_TRUSTED_DOMAINS_EX => {
@@ -124,17 +153,17 @@ fn call(
 /// Opens the policy, MS-LSAD 3.1.4.4.1. Nobody may write it.
 fn open(
     request: OpenPolicy,
-    handles: &mut Handles<Policy>,
+    handles: &mut Handles<Object>,
     services: &dyn Authority,
 ) -> Result<ContextHandle, Status> {
     let access = granted(request.desired.ok_or(Status::INVALID_PARAMETER)?, EXECUTE)?;
-    let held = Granted { object: Policy, access };
+    let held = Granted { object: Object::Policy, access };
     handles.open(services.random(), held).ok_or(Status::INSUFFICIENT_RESOURCES)
 }
 
 fn open_first(
     request: OpenPolicy,
-    handles: &mut Handles<Policy>,
+    handles: &mut Handles<Object>,
     services: &dyn Authority,
 ) -> Answer {
     let answer = open(request, handles, services);
@@ -145,7 +174,7 @@ fn open_first(
 /// MS-LSAD 3.1.4.4.9: as LsarOpenPolicy2, and both ends tell what they support.
 fn open_third(
     request: OpenPolicy3,
-    handles: &mut Handles<Policy>,
+    handles: &mut Handles<Object>,
     services: &dyn Authority,
 ) -> Answer {
     let answer = match request.version {
@@ -160,17 +189,132 @@ fn open_third(
 fn policy(
     handle: &ContextHandle,
     needed: AccessMask,
-    handles: &Handles<Policy>,
+    handles: &Handles<Object>,
 ) -> Result<Result<(), Status>, FaultStatus> {
     match handles.find(handle) {
-        Some(Granted { object: Policy, access }) if access.contains(needed) => Ok(Ok(())),
-        Some(_) => Ok(Err(Status::ACCESS_DENIED)),
+        Some(Granted { object: Object::Policy, access }) if access.contains(needed) => Ok(Ok(())),
+        Some(Granted { object: Object::Policy, .. }) => Ok(Err(Status::ACCESS_DENIED)),
+        Some(Granted { object: Object::Account(_), .. }) => Ok(Err(Status::INVALID_HANDLE)),
         None => Err(FaultStatus::CONTEXT_MISMATCH),
     }
 }
 
+/// Answers a call about accounts, MS-LSAD 3.1.4.5.
+fn account_call(
+    opnum: u16,
+    stub: &[u8],
+    handles: &mut Handles<Object>,
+    services: &dyn Authority,
+) -> Answer {
+    match opnum {
+        lsa::ENUMERATE_ACCOUNTS => {
+            let request = Enumerate::parse(stub)?;
+            let allowed = policy(&request.policy, VIEW_LOCAL_INFORMATION, handles)?;
+            Ok(accounts::encode_accounts(request, &services.holders(), allowed))
+        }
+        lsa::ENUMERATE_ACCOUNTS_WITH_USER_RIGHT => with_right(stub, handles, services),
+        lsa::ENUMERATE_ACCOUNT_RIGHTS => {
+            let of = OfAccount::read(&mut NdrReader::new(stub))?;
+            let allowed = policy(&of.policy, ACCOUNT_VIEW, handles)?;
+            Ok(accounts::encode_rights(allowed.and(holder(&of.sid, services))))
+        }
+        lsa::OPEN_ACCOUNT => open_account(stub, handles, services),
+        lsa::ENUMERATE_PRIVILEGES_ACCOUNT => {
+            let handle = NdrReader::new(stub).handle("LSA AccountHandle")?;
+            let sid = account(&handle, ACCOUNT_VIEW, handles)?;
+            Ok(accounts::encode_privileges(sid.and_then(|sid| holder(&sid, services))))
+        }
+        // Deviation: 3.1.4.5.1, .5, .6, .11 and .12 let administrators change rights. Here the
+        // configuration has them.
+        lsa::CREATE_ACCOUNT => {
+            let handle = NdrReader::new(stub).handle("LSA PolicyHandle")?;
+            let allowed = policy(&handle, CREATE_ACCOUNT, handles)?;
+            Ok(encode_handle_reply(None, allowed.err().unwrap_or(Status::ACCESS_DENIED)))
+        }
+        lsa::ADD_ACCOUNT_RIGHTS | lsa::REMOVE_ACCOUNT_RIGHTS => {
+            let handle = NdrReader::new(stub).handle("LSA PolicyHandle")?;
+            let allowed = policy(&handle, CREATE_ACCOUNT, handles)?;
+            Ok(accounts::encode_status(allowed.err().unwrap_or(Status::ACCESS_DENIED)))
+        }
+        lsa::ADD_PRIVILEGES_TO_ACCOUNT | lsa::REMOVE_PRIVILEGES_FROM_ACCOUNT => {
+            let handle = NdrReader::new(stub).handle("LSA AccountHandle")?;
+            let allowed = account(&handle, ADJUST_PRIVILEGES, handles)?;
+            Ok(accounts::encode_status(allowed.err().unwrap_or(Status::ACCESS_DENIED)))
+        }
+        _ => Err(FaultStatus::OP_RNG_ERROR),
+    }
+}
+
+/// Returns the account with rights of this SID.
+fn holder(sid: &Sid, services: &dyn Authority) -> Result<Holder, Status> {
+    let found = services.holders().into_iter().find(|holder| holder.sid == *sid);
+    found.ok_or(Status::OBJECT_NAME_NOT_FOUND)
+}
+
+/// Checks that the handle is one of an account that was opened for `needed`.
+fn account(
+    handle: &ContextHandle,
+    needed: AccessMask,
+    handles: &Handles<Object>,
+) -> Result<Result<Sid, Status>, FaultStatus> {
+    let held = handles.find(handle).ok_or(FaultStatus::CONTEXT_MISMATCH)?;
+    Ok(match held.object {
+        Object::Account(sid) if held.access.contains(needed) => Ok(sid),
+        Object::Account(_) => Err(Status::ACCESS_DENIED),
+        Object::Policy => Err(Status::INVALID_HANDLE),
+    })
+}
+
+/// MS-LSAD 3.1.4.5.3
+fn open_account(stub: &[u8], handles: &mut Handles<Object>, services: &dyn Authority) -> Answer {
+    let mut r = NdrReader::new(stub);
+    let of = OfAccount::read(&mut r)?;
+    let desired = AccessMask(r.u32("LsarOpenAccount DesiredAccess")?);
+    // The rights of the policy's handle do not count; the account has its own list.
+    let opened = policy(&of.policy, AccessMask::EMPTY, handles)?.and_then(|()| {
+        holder(&of.sid, services)?;
+        let all = if services.administers() { ACCOUNT_ALL } else { ACCOUNT_EXECUTE };
+        let held = Granted { object: Object::Account(of.sid), access: granted(desired, all)? };
+        handles.open(services.random(), held).ok_or(Status::INSUFFICIENT_RESOURCES)
+    });
+    Ok(encode_handle_reply(opened.ok(), opened.err().unwrap_or(Status::SUCCESS)))
+}
+
+/// MS-LSAD 3.1.4.5.9
+fn with_right(stub: &[u8], handles: &Handles<Object>, services: &dyn Authority) -> Answer {
+    let what = "LsarEnumerateAccountsWithUserRight UserRight";
+    let mut r = NdrReader::new(stub);
+    let handle = r.handle("LSA PolicyHandle")?;
+    let right = if r.pointer(what)? {
+        let head = r.unicode_head(what)?;
+        Some(r.unicode(head, what)?.decode()?)
+    } else {
+        None
+    };
+    let found = policy(&handle, VIEW_LOCAL_INFORMATION, handles)?.and_then(|()| {
+        let right = right.ok_or(Status::INVALID_PARAMETER)?;
+        let luid = privileges::named(&right).ok_or(Status::NO_SUCH_PRIVILEGE)?.luid;
+        let mut holders = services.holders();
+        holders.retain(|holder| holder.has(luid));
+        Ok(holders)
+    });
+    Ok(accounts::encode_with_right(found.as_deref().map_err(|status| *status)))
+}
+
+/// MS-LSAD 3.1.4.9.1
+fn security(request: QuerySecurity, handles: &Handles<Object>) -> Answer {
+    let held = handles.find(&request.object).ok_or(FaultStatus::CONTEXT_MISMATCH)?;
+    let descriptor = match held.object {
+        _ if !held.access.contains(request.needed()) => Err(Status::ACCESS_DENIED),
+        Object::Policy => Ok(accounts::descriptor(EXECUTE, EXECUTE)),
+        Object::Account(_) => Ok(accounts::descriptor(ACCOUNT_EXECUTE, ACCOUNT_ALL)),
+    };
+    let descriptor = descriptor.map(|descriptor| descriptor.select(request.parts));
+    Ok(encode_descriptor(descriptor.as_ref().map_err(|status| *status)))
+}
+
 /// MS-LSAD 3.1.4.4.3
-fn query(stub: &[u8], handles: &Handles<Policy>, services: &dyn Authority) -> Answer {
+fn query(stub: &[u8], handles: &Handles<Object>, services: &dyn Authority) -> Answer {
     let mut r = NdrReader::new(stub);
     let handle = r.handle("LsarQueryInformationPolicy PolicyHandle")?;
     let class = PolicyInformation(r.u16("LsarQueryInformationPolicy InformationClass")?);
@@ -219,7 +363,7 @@ fn reply<T>(domains: Referenced, entries: Vec<T>, mapped: usize) -> LookupReply<
 fn sids(
     stub: &[u8],
     form: SidsForm,
-    handles: &Handles<Policy>,
+    handles: &Handles<Object>,
     services: &dyn Authority,
 ) -> Answer {
     let request = LookupSids::parse(stub, form)?;
@@ -259,7 +403,7 @@ fn not_mapped(sid: &Sid, domains: &mut Referenced, services: &dyn Authority) -> 
 fn names(
     stub: &[u8],
     form: NamesForm,
-    handles: &Handles<Policy>,
+    handles: &Handles<Object>,
     services: &dyn Authority,
 ) -> Answer {
     let request = LookupNames::parse(stub, form)?;

@@ -163,7 +163,8 @@ pub fn encode_information(
             encode_domain(&mut w, accounts)
         }
         PolicyInformation::SERVER_ROLE => {
-            w.u16(ROLE_PRIMARY);
+            // C706 14.3.8: all arms of a union have the alignment of the largest one.
+            w.align(4).u16(ROLE_PRIMARY);
         }
         PolicyInformation::DNS_DOMAIN | PolicyInformation::DNS_DOMAIN_INT => {
             // A machine without a domain has no DNS domain name and no DNS forest name. The GUID of

@@ -9,10 +9,10 @@ use frevo_wire::ndr::{ContextHandle, NdrReader, NdrWriter};
 
 /// A privilege.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Privilege {
+pub(super) struct Privilege {
     /// The low half of its LUID; the high half is zero.
-    luid: u32,
-    name: &'static str,
+    pub(super) luid: u32,
+    pub(super) name: &'static str,
     /// The description for people, in English.
     shown: &'static str,
 }
@@ -58,7 +58,17 @@ const PRIVILEGES: [Privilege; 34] = [
     Privilege { luid: 35, name: "SeCreateSymbolicLinkPrivilege", shown: "Create symbolic links" },
 ];
 
-/// Arguments of LsarEnumeratePrivileges, and of LsarEnumerateTrustedDomains and its successor.
+/// Returns the privilege of a number.
+pub(super) fn with_luid(luid: u32) -> Option<&'static Privilege> {
+    PRIVILEGES.iter().find(|known| known.luid == luid)
+}
+
+/// Returns the privilege of a name.
+pub(super) fn named(name: &str) -> Option<&'static Privilege> {
+    PRIVILEGES.iter().find(|known| eq_ignore_case(known.name, name))
+}
+
+/// Arguments of LsarEnumerateAccounts, of LsarEnumeratePrivileges, and of LsarEnumerateTrustedDomains and its successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enumerate {
     /// PolicyHandle
@@ -120,8 +130,8 @@ impl Enumerate {
     }
 }
 
-/// Bytes of an entry without its name.
-const ENTRY_BYTES: u32 = 16;
+/// Bytes of an entry without its name, or with a SID.
+pub(super) const ENTRY_BYTES: u32 = 16;
 
 /// The privilege that a lookup is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,8 +150,7 @@ impl LookupPrivilege {
         let policy = r.handle("LsarLookupPrivilege PolicyHandle")?;
         let head = r.unicode_head(what)?;
         let name = r.unicode(head, what)?.decode()?;
-        let found = PRIVILEGES.iter().find(|known| eq_ignore_case(known.name, &name));
-        Ok(Self { policy, found: found.copied() })
+        Ok(Self { policy, found: named(&name).copied() })
     }
 
     /// Parses the stub data of LsarLookupPrivilegeName.

@@ -8,7 +8,7 @@ use super::{
     GetAliasMembership, GroupInformation, LookupDomain, LookupIds, LookupNames, OnHandle,
     OpenAccount, OpenDomain, UserFacts, UserInformation,
 };
-use crate::handles::{Granted, Handles, encode_handle_reply, granted};
+use crate::handles::{Granted, Handles, encode_descriptor, encode_handle_reply, granted};
 use crate::interface::Answer;
 use crate::limits::MAX_ENUMERATED;
 use crate::{Account, Directory, FaultStatus, SidNameUse};
@@ -618,5 +618,5 @@ fn security(request: OnHandle, handles: &Handles<Object>, services: &dyn Sam) ->
         }
         .select(parts)
     });
-    Ok(samr::encode_descriptor(descriptor.as_ref().map_err(|status| *status)))
+    Ok(encode_descriptor(descriptor.as_ref().map_err(|status| *status)))
 }

@@ -17,8 +17,8 @@ pub use info::{
     encode_alias, encode_domain, encode_group, encode_password_information, encode_user,
 };
 pub use reply::{
-    Entry, GROUP_ATTRIBUTES, encode_descriptor, encode_enumeration, encode_groups, encode_members,
-    encode_names, encode_numbers, encode_rids, encode_sid, encode_sids,
+    Entry, GROUP_ATTRIBUTES, encode_enumeration, encode_groups, encode_members, encode_names,
+    encode_numbers, encode_rids, encode_sid, encode_sids,
 };
 pub use request::{
     Connect, Enumerate, GetAliasMembership, LookupDomain, LookupIds, LookupNames, OnHandle,

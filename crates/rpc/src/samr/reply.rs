@@ -4,7 +4,7 @@ use super::super::SidNameUse;
 use alloc::string::String;
 use alloc::vec::Vec;
 use frevo_wire::Status;
-use frevo_wire::dtyp::{SecurityDescriptor, Sid};
+use frevo_wire::dtyp::Sid;
 use frevo_wire::ndr::NdrWriter;
 
 /// SE_GROUP_MANDATORY, SE_GROUP_ENABLED_BY_DEFAULT and SE_GROUP_ENABLED, MS-SAMR 2.2.1.10: the
@@ -168,18 +168,4 @@ pub fn encode_groups(groups: Result<&[u32], Status>) -> Vec<u8> {
         }
     }
     end(w, groups.err().unwrap_or(Status::SUCCESS))
-}
-
-/// SecurityDescriptor of SamrQuerySecurityObject.
-pub fn encode_descriptor(descriptor: Result<&SecurityDescriptor, Status>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let encoded = descriptor.and_then(|descriptor| {
-        descriptor.encode(&mut bytes).map_err(|_| Status::INSUFFICIENT_RESOURCES)
-    });
-    let mut w = NdrWriter::new();
-    w.pointer(encoded.is_ok());
-    if encoded.is_ok() {
-        w.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX)).pointer(true).bytes(&bytes);
-    }
-    end(w, encoded.err().unwrap_or(Status::SUCCESS))
 }

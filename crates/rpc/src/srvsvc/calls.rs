@@ -1,10 +1,11 @@
 //! The calls of MS-SRVS, and the data that the server supplies for them.
 
 use super::{
-    self as srvsvc, ConnectionInfo, FileInfo, MAX_PREFERRED_LENGTH, ServerGetInfo, ServerInfo,
-    SessionInfo, ShareChange, ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo, ShareSettings,
-    ShareType, TimeOfDay, UsageEnum, encode_disks, encode_file_info, encode_share_info,
-    encode_status, parse_disk_enum, parse_file_id, parse_session_del, parse_share_del,
+    self as srvsvc, ConnectionInfo, FileInfo, MAX_PREFERRED_LENGTH, NameValidate, ServerGetInfo,
+    ServerInfo, SessionInfo, ShareChange, ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo,
+    ShareSettings, ShareType, TimeOfDay, UsageEnum, encode_disks, encode_file_info,
+    encode_share_info, encode_status, parse_disk_enum, parse_file_id, parse_session_del,
+    parse_share_del,
 };
 use crate::interface::Answer;
 use crate::{FaultStatus, WinError};
@@ -164,6 +165,7 @@ pub fn call(opnum: u16, stub: &[u8], services: &dyn ServerService) -> Answer {
             srvsvc::parse_remote_tod(stub)?;
             TimeOfDay::new(services.now(), services.uptime_ms()).encode_reply()
         }
+        srvsvc::NAME_VALIDATE => encode_status(NameValidate::parse(stub)?.judge()),
         _ => return Err(FaultStatus::OP_RNG_ERROR),
     })
 }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod disks;
+mod names;
 mod server_info;
 mod server_limits;
 mod share;
@@ -12,6 +13,7 @@ pub use calls::{Attempt, ServerService, call};
 #[cfg(test)]
 pub(crate) use disks::parse_disks;
 pub use disks::{encode_disks, parse_disk_enum};
+pub use names::NameValidate;
 pub use server_info::{ServerGetInfo, ServerInfo, ServerType, TimeOfDay};
 pub use server_limits::ServerLimits;
 pub use share::{
@@ -20,6 +22,7 @@ pub use share::{
 };
 
 pub use share_change::{ShareChange, ShareSettings, parse_share_del};
+pub(crate) use usage::{Cell, CellOf, Entry, cells};
 pub use usage::{
     ConnectionInfo, FileInfo, SessionInfo, UsageEnum, encode_file_info, encode_status,
     parse_file_id, parse_session_del,
@@ -72,6 +75,8 @@ pub const SERVER_GET_INFO: u16 = 21;
 pub const SERVER_DISK_ENUM: u16 = 23;
 /// NetrRemoteTOD, MS-SRVS 3.1.4.21.
 pub const REMOTE_TOD: u16 = 28;
+/// NetprNameValidate, MS-SRVS 3.1.4.32.
+pub const NAME_VALIDATE: u16 = 33;
 /// NetrShareEnumSticky, MS-SRVS 3.1.4.9: as NetrShareEnum, of the shares
 /// that are configured.
 pub const SHARE_ENUM_STICKY: u16 = 36;

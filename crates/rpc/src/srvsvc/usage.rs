@@ -1,5 +1,5 @@
 //! Users of the server: sessions, open files and connections to shares. MS-SRVS 3.1.4.1 to
-//! 3.1.4.6.
+//! 3.1.4.6. NetrWkstaUserEnum, MS-WKST 3.2.4.3, has the same form.
 
 use super::super::WinError;
 use super::super::limits::MAX_USAGE_BYTES;
@@ -60,7 +60,7 @@ pub struct ConnectionInfo {
 }
 
 /// One field of an entry.
-enum Cell<'a> {
+pub(crate) enum Cell<'a> {
     Number(u32),
     Text(&'a str),
 }
@@ -76,7 +76,8 @@ pub(crate) trait Entry {
 /// One field of an entry, as [`Entry`] names it.
 pub(crate) struct CellOf<'a>(Cell<'a>);
 
-fn cells<'a, const N: usize>(all: [Cell<'a>; N]) -> Option<Vec<CellOf<'a>>> {
+/// The fields of an entry.
+pub(crate) fn cells<'a, const N: usize>(all: [Cell<'a>; N]) -> Option<Vec<CellOf<'a>>> {
     Some(all.into_iter().map(CellOf).collect())
 }
 
@@ -193,12 +194,12 @@ pub struct UsageEnum {
 }
 
 impl UsageEnum {
-    /// Parses the stub data of a call with `names` names behind the server's: two, or one.
+    /// Parses the stub data of a call with `names` names behind the server's: two, one or none.
     pub fn parse(stub: &[u8], names: usize) -> Parsed<Self> {
         let what = "MS-SRVS enumeration";
         let mut r = NdrReader::new(stub);
         r.unique_string("ServerName")?;
-        let first = name(&mut r, "ClientName")?;
+        let first = if names > 0 { name(&mut r, "ClientName")? } else { None };
         let user = if names > 1 { name(&mut r, "UserName")? } else { None };
         let level = r.u32(what)?;
         if r.u32(what)? != level {

@@ -10,7 +10,7 @@ use crate::lsarpc::*;
 use alloc::string::String;
 use alloc::vec::Vec;
 use frevo_wire::Status;
-use frevo_wire::dtyp::AccessMask;
+use frevo_wire::dtyp::{AccessMask, SecurityDescriptor};
 use frevo_wire::ndr::{ContextHandle, NdrReader, NdrWriter};
 use proptest::prelude::*;
 
@@ -403,5 +403,185 @@ fn there_are_no_trusted_domains() {
         let reply = asked(&mut ends, opnum, &stub).unwrap();
         assert_eq!(reply[..12], [0; 12]);
         assert_eq!(reply[12..], Status::NO_MORE_ENTRIES.0.to_le_bytes());
+    }
+}
+
+/// The enumeration has 16 bits, and lies where the other arms of the union lie: Samba and impacket take
+/// no shorter reply.
+#[test]
+fn the_role_of_the_server_is_aligned_as_the_other_classes() {
+    let mut ends = bound(&INTERFACE, &fixture());
+    let (policy, _) = opened(&mut ends, 1);
+    let stub = [&policy.0[..], &[6, 0]].concat();
+    let reply = asked(&mut ends, QUERY_INFORMATION_POLICY, &stub).unwrap();
+    assert_eq!(reply[4..], [6, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+/// Returns the SIDs of LSAPR_ACCOUNT_ENUM_BUFFER.
+fn sids(r: &mut NdrReader<'_>) -> Vec<Sid> {
+    let count = r.u32("").unwrap();
+    if !r.pointer("").unwrap() {
+        assert_eq!(count, 0);
+        return Vec::new();
+    }
+    assert_eq!(r.u32("").unwrap(), count);
+    for _ in 0..count {
+        assert!(r.pointer("").unwrap());
+    }
+    (0..count).map(|_| r.sid("").unwrap()).collect()
+}
+
+fn status(r: &mut NdrReader<'_>) -> Status {
+    let status = Status(r.u32("").unwrap());
+    assert_eq!(r.remaining(), 0);
+    status
+}
+
+/// MS-LSAD 3.1.4.5.2: all accounts, or as many as the length has, with a context to go on.
+#[test]
+fn accounts_with_rights_are_enumerated() {
+    let mut ends = bound(&INTERFACE, &fixture());
+    let (policy, _) = opened(&mut ends, 1);
+    let mut told = |policy: &ContextHandle, from: u32, length: u32| {
+        let mut w = NdrWriter::new();
+        w.handle(policy).u32(from).u32(length);
+        let reply = asked(&mut ends, ENUMERATE_ACCOUNTS, &w.into_stub()).unwrap();
+        let mut r = NdrReader::new(&reply);
+        (r.u32("").unwrap(), sids(&mut r), status(&mut r))
+    };
+    let both = Vec::from([Sid::ADMINISTRATORS, Sid::EVERYONE]);
+    assert_eq!(told(&policy, 0, 0xFFFF), (2, both, Status::SUCCESS));
+    assert_eq!(told(&policy, 0, 0), (1, [Sid::ADMINISTRATORS].into(), Status::MORE_ENTRIES));
+    assert_eq!(told(&policy, 1, 0), (2, [Sid::EVERYONE].into(), Status::SUCCESS));
+    assert_eq!(told(&policy, 2, 9), (2, Vec::new(), Status::NO_MORE_ENTRIES));
+    let (lookups, _) = opened(&mut ends, 0x800);
+    let mut w = NdrWriter::new();
+    w.handle(&lookups).u32(0).u32(9);
+    let reply = asked(&mut ends, ENUMERATE_ACCOUNTS, &w.into_stub()).unwrap();
+    assert_eq!(reply.last_chunk(), Some(&Status::ACCESS_DENIED.0.to_le_bytes()));
+}
+
+/// MS-LSAD 3.1.4.5.9 and 3.1.4.5.10
+#[test]
+fn rights_of_accounts_and_accounts_of_rights() {
+    let mut ends = bound(&INTERFACE, &fixture());
+    let (policy, _) = opened(&mut ends, 1);
+    let mut rights = |sid: Sid| {
+        let stub = OfAccount { policy, sid }.encode();
+        let reply = asked(&mut ends, ENUMERATE_ACCOUNT_RIGHTS, &stub).unwrap();
+        let mut r = NdrReader::new(&reply);
+        let count = r.u32("").unwrap();
+        let mut names = Vec::new();
+        if r.pointer("").unwrap() {
+            assert_eq!(r.u32("").unwrap(), count);
+            let heads: Vec<_> = (0..count).map(|_| r.unicode_head("").unwrap()).collect();
+            names.extend(
+                heads.into_iter().map(|head| r.unicode(head, "").unwrap().decode().unwrap()),
+            );
+        }
+        (names, status(&mut r))
+    };
+    let (names, told) = rights(Sid::ADMINISTRATORS);
+    assert_eq!(names, ["SeSecurityPrivilege", "SeTakeOwnershipPrivilege"]);
+    assert_eq!(told, Status::SUCCESS);
+    assert_eq!(rights(Sid::EVERYONE).0, ["SeChangeNotifyPrivilege"]);
+    assert_eq!(rights(machine()), (Vec::new(), Status::OBJECT_NAME_NOT_FOUND));
+    let mut with = |right: Option<&str>| {
+        let mut w = NdrWriter::new();
+        w.handle(&policy).pointer(right.is_some());
+        if let Some(right) = right {
+            w.unicode_head(right, 0).unicode(right, 0);
+        }
+        let reply = asked(&mut ends, ENUMERATE_ACCOUNTS_WITH_USER_RIGHT, &w.into_stub()).unwrap();
+        let mut r = NdrReader::new(&reply);
+        (sids(&mut r), status(&mut r))
+    };
+    assert_eq!(with(Some("setakeownershipprivilege")).0, [Sid::ADMINISTRATORS]);
+    assert_eq!(with(Some("SeDebugPrivilege")), (Vec::new(), Status::NO_MORE_ENTRIES));
+    assert_eq!(with(Some("SeNothing")), (Vec::new(), Status::NO_SUCH_PRIVILEGE));
+    assert_eq!(with(None), (Vec::new(), Status::INVALID_PARAMETER));
+}
+
+/// MS-LSAD 3.1.4.5.3 and .4, and note 50 of 3.1.1.3: administrators alone see an account's privileges.
+#[test]
+fn an_account_shows_its_privileges_to_administrators() {
+    let open = |ends: &mut (Client, End), services: &Fixture, sid: Sid, desired: u32| {
+        let stub = OpenPolicy::encode(AccessMask(1), r"\\frevo");
+        let reply = call(ends, OPEN_POLICY2, &stub, services, usize::MAX).unwrap();
+        let (policy, _) = parse_handle_reply(&reply).unwrap();
+        let mut stub = OfAccount { policy, sid }.encode();
+        stub.extend_from_slice(&desired.to_le_bytes());
+        let reply = call(ends, OPEN_ACCOUNT, &stub, services, usize::MAX).unwrap();
+        parse_handle_reply(&reply).unwrap()
+    };
+    let maximal = AccessMask::MAXIMUM_ALLOWED.0;
+    for manages in [false, true] {
+        let services = Fixture { manages, ..fixture() };
+        let mut ends = bound(&INTERFACE, &services);
+        let (account, told) = open(&mut ends, &services, Sid::ADMINISTRATORS, maximal);
+        assert_eq!(told, Status::SUCCESS);
+        let ask = |ends: &mut (Client, End), opnum| {
+            call(ends, opnum, &encode_handle(&account), &services, usize::MAX).unwrap()
+        };
+        let reply = ask(&mut ends, ENUMERATE_PRIVILEGES_ACCOUNT);
+        if manages {
+            // A pointer, the number three times with Control 0 last, and two LUIDs without attributes.
+            let words: Vec<u32> =
+                reply.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+            assert_eq!(words[1..], [2, 2, 0, 8, 0, 0, 9, 0, 0, 0]);
+        } else {
+            let denied = [[0; 4], Status::ACCESS_DENIED.0.to_le_bytes()].concat();
+            assert_eq!(reply, denied);
+        }
+        for opnum in [ADD_PRIVILEGES_TO_ACCOUNT, REMOVE_PRIVILEGES_FROM_ACCOUNT] {
+            assert_eq!(ask(&mut ends, opnum), Status::ACCESS_DENIED.0.to_le_bytes());
+        }
+        // A handle of an account is none of a policy.
+        let mut w = NdrWriter::new();
+        w.handle(&account).u32(0).u32(9);
+        let reply =
+            call(&mut ends, ENUMERATE_ACCOUNTS, &w.into_stub(), &services, usize::MAX).unwrap();
+        assert_eq!(reply.last_chunk(), Some(&Status::INVALID_HANDLE.0.to_le_bytes()));
+        assert_eq!(open(&mut ends, &services, machine(), maximal).1, Status::OBJECT_NAME_NOT_FOUND);
+        for (desired, is_granted) in [(0x0002_0000, true), (1, manages), (0xF_000F, manages)] {
+            let told = open(&mut ends, &services, Sid::EVERYONE, desired).1;
+            let wanted = if is_granted { Status::SUCCESS } else { Status::ACCESS_DENIED };
+            assert_eq!(told, wanted, "{desired:x}");
+        }
+        assert_eq!(open(&mut ends, &services, Sid::EVERYONE, 0x10).1, Status::ACCESS_DENIED);
+    }
+}
+
+/// MS-LSAD 3.1.4.9.1, and calls that change accounts, for which nobody has the right.
+#[test]
+fn the_policy_shows_who_may_do_what_and_is_not_changed() {
+    let mut ends = bound(&INTERFACE, &fixture());
+    let (policy, _) = opened(&mut ends, AccessMask::MAXIMUM_ALLOWED.0);
+    let mut descriptor = |parts: u32| {
+        let mut w = NdrWriter::new();
+        w.handle(&policy).u32(parts);
+        let reply = asked(&mut ends, QUERY_SECURITY_OBJECT, &w.into_stub()).unwrap();
+        let mut r = NdrReader::new(&reply);
+        let descriptor = r.pointer("").unwrap().then(|| {
+            let length = r.u32("").unwrap();
+            assert!(r.pointer("").unwrap());
+            SecurityDescriptor::parse(r.bytes(length, "").unwrap()).unwrap()
+        });
+        (descriptor, status(&mut r))
+    };
+    let (told, _) = descriptor(7);
+    let told = told.unwrap();
+    assert_eq!((told.owner, told.group), (Some(Sid::ADMINISTRATORS), Some(Sid::LOCAL_SYSTEM)));
+    let aces = told.dacl.unwrap().aces;
+    assert!(aces.iter().any(|ace| ace.sid() == Some(&Sid::EVERYONE)));
+    assert!(descriptor(1).0.unwrap().dacl.is_none());
+    assert_eq!(descriptor(8), (None, Status::ACCESS_DENIED));
+    for (opnum, length) in
+        [(CREATE_ACCOUNT, 24), (ADD_ACCOUNT_RIGHTS, 4), (REMOVE_ACCOUNT_RIGHTS, 4)]
+    {
+        let stub = OfAccount { policy, sid: machine() }.encode();
+        let reply = asked(&mut ends, opnum, &stub).unwrap();
+        assert_eq!(reply.len(), length);
+        assert_eq!(reply.last_chunk(), Some(&Status::ACCESS_DENIED.0.to_le_bytes()));
     }
 }

@@ -4,7 +4,7 @@ use super::call;
 use super::*;
 use crate::client::RpcError;
 use crate::srvsvc::*;
-use crate::wkssvc::{WKSTA_GET_INFO, WkstaGetInfo};
+use crate::wkssvc::{WKSTA_GET_INFO, WKSTA_USER_ENUM, WkstaGetInfo};
 use crate::{FaultStatus, WinError};
 use alloc::string::String;
 use frevo_wire::ndr::{NdrReader, NdrWriter};
@@ -470,6 +470,49 @@ fn time_of_day() {
     }
 }
 
+/// MS-SRVS 2.2.2.8 and 3.1.4.32.
+#[test]
+fn names_are_validated_by_their_type() {
+    let services = fixture();
+    let ask = |name: &str, kind: u32, flags: u32| {
+        let stub = NameValidate { name: name.to_string(), kind, flags }.encode(SERVER);
+        let mut ends = bound(&INTERFACE, &services);
+        let answer = call(&mut ends, NAME_VALIDATE, &stub, &services, 1000).unwrap();
+        WinError(u32::from_le_bytes(*answer.last_chunk().unwrap()))
+    };
+    let long = |length: usize| "x".repeat(length);
+    for (name, kind, wanted) in [
+        ("data", 9, WinError::SUCCESS),
+        (&*long(80), 9, WinError::SUCCESS),
+        (&*long(81), 9, WinError::INVALID_NAME),
+        ("", 9, WinError::INVALID_NAME),
+        ("a/b", 9, WinError::INVALID_NAME),
+        ("a\u{1}b", 9, WinError::INVALID_NAME),
+        ("a*b", 9, WinError::SUCCESS),
+        (&*long(256), 1, WinError::SUCCESS),
+        (&*long(257), 3, WinError::INVALID_NAME),
+        ("", 2, WinError::SUCCESS),
+        ("a/\u{1}", 2, WinError::SUCCESS),
+        ("nas", 4, WinError::SUCCESS),
+        ("nas ", 4, WinError::INVALID_NAME),
+        ("n*s", 4, WinError::INVALID_NAME),
+        ("A B", 6, WinError::INVALID_NAME),
+        (&*long(15), 6, WinError::SUCCESS),
+        (&*long(16), 13, WinError::INVALID_NAME),
+        ("ann*", 11, WinError::SUCCESS),
+        ("a*n", 11, WinError::INVALID_NAME),
+        (&*long(260), 11, WinError::INVALID_NAME),
+        (&*(long(259) + "*"), 11, WinError::SUCCESS),
+        (&*long(9), 12, WinError::INVALID_NAME),
+        ("data", 0, WinError::INVALID_PARAMETER),
+        ("data", 14, WinError::INVALID_PARAMETER),
+    ] {
+        assert_eq!(ask(name, kind, 0), wanted, "{name} {kind}");
+    }
+    assert_eq!(ask("data", 9, 0x8000_0000), WinError::SUCCESS);
+    assert_eq!(ask("data", 9, 1), WinError::INVALID_PARAMETER);
+}
+
 #[test]
 fn wkssvc() {
     let mut services = fixture();
@@ -496,6 +539,44 @@ fn wkssvc() {
     services.is_administrator = false;
     assert_eq!(status(&ask(&services, 102)), 5);
     assert_eq!(status(&ask(&services, 100)), 0);
+}
+
+/// MS-WKST 3.2.4.3 and its note 35.
+#[test]
+fn administrators_see_who_is_logged_on() {
+    let mut services = fixture();
+    let ask = |services: &Fixture, level: u32, length: u32| {
+        let mut w = NdrWriter::new();
+        w.unique_string(Some(SERVER)).u32(level).u32(level).pointer(true).u32(0).pointer(false);
+        w.u32(length).pointer(true).u32(0);
+        let mut ends = bound(&wkssvc::INTERFACE, services);
+        call(&mut ends, WKSTA_USER_ENUM, &w.into_stub(), services, 1000).unwrap()
+    };
+    let status = |answer: &[u8]| u32::from_le_bytes(*answer.last_chunk().unwrap());
+    assert_eq!(status(&ask(&services, 0, u32::MAX)), 5);
+    services.manages = true;
+    for (level, texts) in [(0, 1), (1, 4)] {
+        let answer = ask(&services, level, u32::MAX);
+        let mut r = NdrReader::new(&answer);
+        assert_eq!((r.u32("").unwrap(), r.u32("").unwrap()), (level, level));
+        assert!(r.pointer("").unwrap());
+        assert_eq!(r.u32("").unwrap(), 2);
+        assert!(r.pointer("").unwrap());
+        assert_eq!(r.u32("").unwrap(), 2);
+        for _ in 0..2 * texts {
+            assert!(r.pointer("").unwrap());
+        }
+        for text in 0..2 * texts {
+            let name = ["ann", "bob"][text / texts];
+            let is_name = text % texts == 0;
+            assert!(r.string("").unwrap().is(if is_name { name } else { "" }));
+        }
+        assert_eq!((r.u32("").unwrap(), r.pointer("").unwrap()), (2, true));
+        assert_eq!((r.u32("").unwrap(), r.u32("").unwrap(), r.remaining()), (0, 0, 0));
+    }
+    // A length for one of two, and a level that does not exist.
+    assert_eq!(status(&ask(&services, 0, 30)), 234);
+    assert_eq!(status(&ask(&services, 2, u32::MAX)), 124);
 }
 
 #[test]

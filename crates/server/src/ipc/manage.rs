@@ -7,6 +7,7 @@ use std::time::Duration;
 use frevo_net::watchdog::Moment;
 use frevo_rpc::WinError;
 use frevo_rpc::srvsvc::{ConnectionInfo, FileInfo, SessionInfo};
+use frevo_rpc::wkssvc::WkstaUser;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::fold_name;
 
@@ -89,6 +90,23 @@ impl Caller<'_> {
             idle_seconds: u32::try_from(shown.idle.as_secs()).unwrap_or(u32::MAX),
         };
         self.shown().into_iter().map(info).collect()
+    }
+
+    /// The users of all sessions. The server has no other users.
+    pub(super) fn user_list(&self) -> Vec<WkstaUser> {
+        let machine = &self.server.settings().server_name;
+        let user = |shown: Shown| match shown.user.split_once('\\') {
+            // The controller that judged a user of a domain is not kept.
+            Some((domain, name)) => {
+                WkstaUser { name: name.into(), domain: domain.into(), logon_server: String::new() }
+            }
+            None => WkstaUser {
+                name: shown.user,
+                domain: machine.clone(),
+                logon_server: machine.clone(),
+            },
+        };
+        self.shown().into_iter().map(user).collect()
     }
 
     pub(super) fn file_list(&self) -> Vec<FileInfo> {

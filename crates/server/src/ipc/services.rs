@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use frevo_rpc::epm::{Address, Mapper, Registration};
-use frevo_rpc::lsarpc::Authority;
+use frevo_rpc::lsarpc::{Authority, Holder};
 use frevo_rpc::samr::Sam;
 use frevo_rpc::srvsvc::ServerService;
 use frevo_rpc::srvsvc::{
     ConnectionInfo, FileInfo, ServerInfo, ServerLimits, ServerType, SessionInfo, ShareInfo,
     ShareSettings, ShareType,
 };
-use frevo_rpc::wkssvc::WorkstationService;
+use frevo_rpc::wkssvc::{WkstaUser, WorkstationService};
 use frevo_rpc::{self as rpc, Account, Directory, Domain, PrimaryDomain, SidNameUse, WinError};
 use frevo_store::security::Token;
 use frevo_wire::dtyp::{FileTime, Sid};
@@ -43,6 +43,13 @@ const VERSION: (u32, u32) = (6, 1);
 
 /// Minutes after which an idle session ends, as told to people.
 const IDLE_MINUTES: u32 = 15;
+
+/// The LUIDs of the privileges of administrators, MS-LSAD 3.1.1.2.1: SeSecurityPrivilege,
+/// SeTakeOwnershipPrivilege, SeRestorePrivilege and SeManageVolumePrivilege.
+const ADMINISTRATORS_HOLD: [u32; 4] = [8, 9, 18, 28];
+
+/// SeChangeNotifyPrivilege: access checks of a path look at its last part alone.
+const EVERYONE_HOLDS: [u32; 1] = [23];
 
 /// 100 ns in a millisecond.
 const TICKS_PER_MS: u64 = 10_000;
@@ -344,6 +351,10 @@ impl WorkstationService for Caller<'_> {
     fn is_administrator(&self) -> bool {
         ServerService::is_administrator(self)
     }
+
+    fn users(&self) -> Option<Vec<WkstaUser>> {
+        ServerService::may_manage(self).then(|| self.user_list())
+    }
 }
 
 impl Authority for Caller<'_> {
@@ -364,6 +375,21 @@ impl Authority for Caller<'_> {
         let domain = self.server.domain_names.sids().joined().first()?.name.clone();
         self.of_domain(|names, until| names.find_name(&format!("{domain}\\{name}"), until))
             .map(account)
+    }
+
+    fn holders(&self) -> Vec<Holder> {
+        // MS-LSAD 3.1.4.5.2: an anonymous caller learns nothing.
+        if self.user.is_empty() {
+            return Vec::new();
+        }
+        vec![
+            Holder { sid: Sid::ADMINISTRATORS, privileges: &ADMINISTRATORS_HOLD },
+            Holder { sid: Sid::EVERYONE, privileges: &EVERYONE_HOLDS },
+        ]
+    }
+
+    fn administers(&self) -> bool {
+        manage::is_administrator(self.server, self.identity)
     }
 }
 

@@ -60,7 +60,7 @@ static TABLE: &[Served] = &[
         interface: &wkssvc::INTERFACE,
         open: || Box::new(Stateless(|call, caller| wkssvc::call(call.opnum, &call.stub, caller))),
         asks_host: false,
-        is_managed: false,
+        is_managed: true,
     },
     Served {
         interface: &lsarpc::INTERFACE,
