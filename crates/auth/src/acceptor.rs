@@ -450,7 +450,7 @@ impl Acceptor {
         challenged: Challenged,
         accounts: &dyn Accounts,
     ) -> Result<Step, Refusal> {
-        let passed = passed_on::question(token, &challenged, &self.judge(), &self.config.passed_on);
+        let passed = passed_on::question(token, &challenged, &self.judge(), accounts);
         if let Some((question, account)) = passed {
             let (token, mech_list_mic) = (token.to_vec(), mech_list_mic.map(Vec::from));
             let passed = Passed { envelope, mech_list_mic, token, challenged, account };

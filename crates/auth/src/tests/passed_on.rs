@@ -69,7 +69,9 @@ fn with_domain(
 
 #[test]
 fn the_key_of_the_domain_is_that_of_the_client() {
-    for (user, domain) in [("ann", "frevo"), ("ANN", "A.test"), ("ann@a.test", "")] {
+    for (user, domain) in
+        [("ann", "frevo"), ("ANN", "A.test"), ("ann@a.test", ""), ("ann@suffix.test", "")]
+    {
         let right = |question: &DomainQuestion| answer_of(question, "domain password");
         let (done, key) = with_domain(&mut client(user, domain), &mut server(), right).unwrap();
         assert_eq!((&*done.identity.user, key), ("Ann", done.session_key), "{user} {domain}");
@@ -85,6 +87,9 @@ fn refusals_of_the_domain_count_and_its_silence_does_not() {
     let refusal = with_domain(&mut client("ann", "frevo"), &mut server(), wrong).unwrap_err();
     assert_eq!((&*refusal.user, &*refusal.account), ("ann", "frevo\\ann"));
     assert!(matches!(refusal.reason, Reason::DomainRefused(_)), "{refusal}");
+    let refusal =
+        with_domain(&mut client("ann@suffix.test", ""), &mut server(), wrong).unwrap_err();
+    assert_eq!((&*refusal.user, &*refusal.account), ("ann@suffix.test", "FREVO\\ann"));
     let silent = |_: &DomainQuestion| Err(Reason::DomainSilent(String::from("x")));
     let refusal = with_domain(&mut client("ann@a.test", ""), &mut server(), silent).unwrap_err();
     assert_eq!((&*refusal.user, &*refusal.account), ("ann@a.test", ""));

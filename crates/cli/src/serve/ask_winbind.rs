@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::confine::helpers;
 use crate::exit::Done;
-use crate::wbinfo::{command, wbinfo};
+use crate::wbinfo::{command, wbinfo, wbinfo_of};
 
 /// Time for an answer of `ntlm_auth`: a controller that does not answer is given up by winbind.
 const PATIENCE: Duration = Duration::from_secs(14);
@@ -146,11 +146,10 @@ fn answer(judge: &mut Option<NtlmAuth>, question: &Question) -> io::Result<Outco
         Verdict::Refused(why) => return Ok(Outcome::Refused(why)),
         Verdict::Silent(why) => return Ok(Outcome::Silent(why)),
     };
-    let name = match question.domain.is_empty() {
-        true => question.user.clone(),
-        false => format!("{}\\{}", question.domain, question.user),
+    let sid = match question.domain.is_empty() {
+        true => sid_of_principal(&question.user)?,
+        false => wbinfo(&format!("--name-to-sid={}\\{}", question.domain, question.user))?,
     };
-    let sid = wbinfo(&format!("--name-to-sid={name}"))?;
     let sid = sid.split_whitespace().next().unwrap_or_default().to_owned();
     let stored = wbinfo(&format!("--sid-to-name={sid}"))?;
     // wbinfo prints the name and its type, as in `DOMAIN\name 1`, so the type is cut off.
@@ -165,6 +164,16 @@ fn answer(judge: &mut Option<NtlmAuth>, question: &Question) -> io::Result<Outco
         }
     }
     Ok(Outcome::Accepted { key, domain: domain.to_owned(), user: user.to_owned(), sids })
+}
+
+/// The SID of `user@suffix`. A suffix may be no name of a domain; then winbind finds the name in its own
+/// domain, whose controller it has asked.
+fn sid_of_principal(name: &str) -> io::Result<String> {
+    if let Some(sid) = wbinfo_of(&format!("--name-to-sid={name}"))? {
+        return Ok(sid);
+    }
+    let own = wbinfo("--own-domain")?;
+    wbinfo(&format!("--name-to-sid={}\\{name}", own.trim()))
 }
 
 enum Verdict {
