@@ -5,7 +5,10 @@
 #[path = "client/mod.rs"]
 mod client;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use client::files::{Mount, Want};
 use client::logon::{Exchange, Setup};
@@ -100,8 +103,43 @@ impl DomainDirectory for Controller {
     }
 }
 
+/// A controller that is silent until its SIDs are sent.
+#[derive(Debug, Default)]
+struct Late {
+    /// The signal for which the next question waits.
+    sent: Arc<Mutex<Option<Receiver<()>>>>,
+    answers: AtomicBool,
+}
+
+impl Late {
+    fn now(&self) -> Controller {
+        if let Some(sent) = self.sent.lock().unwrap().take() {
+            self.answers.store(sent.recv().is_ok(), Ordering::Relaxed);
+        }
+        Controller { is_silent: !self.answers.load(Ordering::Relaxed) }
+    }
+}
+
+impl DomainDirectory for Late {
+    fn sids(&self, names: &[String]) -> Lookup<Sid> {
+        self.now().sids(names)
+    }
+
+    fn principals(&self, sids: &[Sid]) -> Lookup<Principal> {
+        self.now().principals(sids)
+    }
+
+    fn joined(&self) -> Lookup<JoinedDomain> {
+        self.now().joined()
+    }
+}
+
 /// Runs `test` in a server that has joined FREVO, by these rules.
-fn in_domain(rules: AdministratorRules, controller: Controller, test: impl AsyncFnOnce(&World)) {
+fn in_domain(
+    rules: AdministratorRules,
+    controller: impl DomainDirectory + 'static,
+    test: impl AsyncFnOnce(&World),
+) {
     let keys = ServiceKeys::new(vec![forge().service]).unwrap();
     let vfs = Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| START)));
     let server = Server::builder()
@@ -205,6 +243,34 @@ fn a_reload_decides_about_open_sessions() {
             assert_eq!(found.as_deref(), ground);
             assert_eq!(status == Status::SUCCESS, ground.is_some(), "{status:?}");
         }
+    });
+}
+
+/// SIDs that come after the reload that asked for them give and take the rights of open sessions too.
+#[test]
+fn sids_that_come_late_count_for_open_sessions() {
+    let rules = AdministratorRules::new(["@FREVO\\Storage"], false);
+    let late = Late::default();
+    let sent = Arc::clone(&late.sent);
+    in_domain(rules, late, async |world| {
+        let (mut peer, mount) = log_on(world, &[513, 1_200], OWN).await;
+        assert_eq!(standing(world, &mut peer, &mount).await.0, None);
+        let following = tokio::task::spawn_local(Arc::clone(&world.server).follow_names());
+        let (send, receiver) = channel();
+        *sent.lock().unwrap() = Some(receiver);
+        let settings = (*world.server.settings()).clone();
+        let shares = world.server.shares().as_ref().clone();
+        world.server.reload(settings, shares, Arc::new(Nobody));
+        assert_eq!(standing(world, &mut peer, &mount).await.0, None, "nobody has told the SIDs");
+        send.send(()).unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        while standing(world, &mut peer, &mount).await.0.is_none() {
+            assert!(Instant::now() < end, "the session has not got its rights");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let (ground, status) = standing(world, &mut peer, &mount).await;
+        assert_eq!((ground.as_deref(), status), (Some("@FREVO\\Storage"), Status::SUCCESS));
+        following.abort();
     });
 }
 

@@ -17,6 +17,7 @@ use arc_swap::{ArcSwap, Guard};
 use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::Notify;
 
 pub use crate::access::principals::{Principal, Use};
 use crate::base::limits::{
@@ -145,6 +146,8 @@ struct Shared {
     /// The names of rules that have been asked for last.
     asked: Mutex<Option<BTreeSet<String>>>,
     told: Condvar,
+    /// Wakes the review of open sessions after other SIDs have come.
+    changed: Notify,
 }
 
 impl DomainNames {
@@ -181,6 +184,11 @@ impl DomainNames {
     /// The SIDs of names in rules.
     pub(crate) fn sids(&self) -> Guard<Arc<DomainSids>> {
         self.shared.sids.load()
+    }
+
+    /// Waits until the SIDs of names in rules, or of the joined domains, are others than they were.
+    pub(crate) async fn changed(&self) {
+        self.shared.changed.notified().await;
     }
 
     /// Waits until the names of rules have been asked for, for `patience` at most. Returns the
@@ -353,10 +361,14 @@ impl Asking {
         }
         let is_whole = sids.len() == wanted.len();
         let sids = DomainSids { by_name: sids, joined };
-        if sids != *before {
+        let has_changed = sids != *before;
+        if has_changed {
             self.directory.keep(&sids);
         }
         self.shared.sids.store(Arc::new(sids));
+        if has_changed {
+            self.shared.changed.notify_one();
+        }
         *self.shared.asked.lock() = Some(asked);
         self.shared.told.notify_all();
         if is_whole && is_certain { DOMAIN_NAMES_FRESH } else { DOMAIN_NAMES_AGAIN }

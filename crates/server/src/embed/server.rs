@@ -191,7 +191,12 @@ impl Server {
             drain.ok().flatten().unwrap_or_default()
         };
         let listeners = Listeners { smb: listeners, rpc: self.0.rpc.lock().take() };
-        serve(Arc::clone(&self.0.state), listeners, cores, connections_max, stop).await;
+        let names = Arc::clone(&self.0.state).follow_names();
+        let serving = serve(Arc::clone(&self.0.state), listeners, cores, connections_max, stop);
+        tokio::select! {
+            () = serving => {}
+            () = names => {}
+        }
         Ok(())
     }
 

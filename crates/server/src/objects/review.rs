@@ -43,6 +43,20 @@ impl ServerState {
         self.review_sessions(&before)
     }
 
+    /// Reviews the open sessions whenever the SIDs of names in rules have changed: those that a reload
+    /// has asked for come after it, and a controller may have been away. Never ends.
+    pub async fn follow_names(self: Arc<Self>) {
+        loop {
+            self.domain_names.changed().await;
+            let accounts = self.accounts();
+            let Reviewed { tree_connects, .. } = self.review_sessions(&accounts);
+            if tree_connects > 0 {
+                tracing::info!(target: "frevo::tree", tree_connects,
+                    "tree connects ended, for names in the rules have other SIDs now");
+            }
+        }
+    }
+
     /// Ends what the present configuration does not allow. `before` are the accounts of the one
     /// before. Users whose groups changed have the new ones from now on.
     fn review_sessions(self: &Arc<Self>, before: &SharedAccounts) -> Reviewed {
