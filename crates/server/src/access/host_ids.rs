@@ -251,7 +251,13 @@ impl Asked<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use frevo_wire::dtyp::FileTime;
+
     use super::*;
+    use crate::access::principals::SharedAccounts;
+    use crate::base::host::{HostNames, Said, UnixUser};
 
     fn sid(text: &str) -> Sid {
         text.parse().unwrap()
@@ -313,5 +319,66 @@ mod tests {
         assert_eq!(ids.fresh(&sid, now), None, "it was asked for before");
         ids.learn(sid, Identity::User(2), ids.generation(), now);
         assert_eq!(ids.fresh(&sid, now), Some(Identity::User(2)));
+    }
+
+    /// A host that has a group of every name.
+    #[derive(Debug)]
+    struct AllGroups;
+
+    impl HostNames for AllGroups {
+        fn user(&self, _: &str) -> Said<UnixUser> {
+            Ok(None)
+        }
+
+        fn user_name(&self, _: u32) -> Said<String> {
+            Ok(None)
+        }
+
+        fn group_name(&self, _: u32) -> Said<String> {
+            Ok(None)
+        }
+
+        fn group_id(&self, _: &str) -> Said<u32> {
+            Ok(Some(7))
+        }
+    }
+
+    impl Ambient for AllGroups {
+        fn now(&self) -> FileTime {
+            FileTime(0)
+        }
+
+        fn random(&self, _: &mut [u8]) {}
+
+        fn names(&self) -> &dyn HostNames {
+            self
+        }
+    }
+
+    /// A host may have a group that is called like a domain; nobody is in it by the SID of the domain.
+    #[test]
+    fn the_sid_of_a_domain_is_no_group_of_the_host() {
+        let accounts: SharedAccounts = Arc::new(frevo_auth::AccountFile::default());
+        let principals =
+            Principals { machine: Sid::NULL, name: "FILES", accounts: &accounts, host: &AllGroups };
+        let (map, names) = (IdMap::default(), DomainNames::default());
+        let asked = Asked {
+            map: &map,
+            names: &names,
+            principals,
+            ambient: &AllGroups,
+            has_domain_users: true,
+        };
+        let sid = sid("S-1-5-21-1-2-3");
+        for (kind, name, expected) in [
+            (Use::Group, "staff", Identity::Group(7)),
+            (Use::Alias, "staff", Identity::Group(7)),
+            (Use::Domain, "", Identity::Unknown),
+            (Use::Domain, "staff", Identity::Unknown),
+            (Use::Group, "", Identity::Unknown),
+        ] {
+            let found = Principal { sid, domain: "EXAMPLE".into(), name: name.into(), kind };
+            assert_eq!(asked.group(&found), (expected, true), "{kind:?} {name}");
+        }
     }
 }

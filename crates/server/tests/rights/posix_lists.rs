@@ -2,7 +2,9 @@
 //! the disk, so these must say what the clients' lists say, or the client is told. It takes root.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs, Said, credentials};
 use frevo_server::Server;
@@ -68,13 +70,17 @@ fn acting(name: &str, test: &impl AsyncFn(&World)) {
             Share::disk("plain_memory", memory),
         ];
         let settings = Settings { id_map: map, ..settings() };
-        let known = accounts(&[("ann", &["painters"]), ("bob", &[]), ("unanswered", &[])]);
-        let server = serving(settings, shares, known, Arc::new(SilentAboutOne));
+        let known = [("ann", &["painters"][..]), ("bob", &[]), ("unanswered", &[]), ("slow", &[])];
+        let server = serving(settings, shares, accounts(&known), Arc::new(SilentAboutOne));
         in_own_world(false, &World::of(server, dir), test);
     }
 }
 
-/// The host of [`TwoUsers`], whose name service does not answer about one account.
+/// The next question about the account `slow`: it is told, and waits for the word to go on.
+static SLOW: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
+
+/// The host of [`TwoUsers`], whose name service does not answer about one account, and slowly about
+/// another one, which has the number of Bob.
 #[derive(Debug)]
 struct SilentAboutOne;
 
@@ -88,7 +94,18 @@ impl Ambient for SilentAboutOne {
     }
 
     fn host_user(&self, name: &str) -> Said<HostUser> {
-        if name == "unanswered" { Err(Errno::AGAIN) } else { TwoUsers.host_user(name) }
+        match name {
+            "unanswered" => Err(Errno::AGAIN),
+            "slow" => {
+                let gate = SLOW.lock().unwrap().take();
+                if let Some((asked, go_on)) = gate {
+                    asked.send(()).unwrap();
+                    go_on.recv().unwrap();
+                }
+                TwoUsers.host_user("bob")
+            }
+            _ => TwoUsers.host_user(name),
+        }
     }
 }
 
@@ -378,6 +395,55 @@ fn a_list_waits_for_answers() {
 }
 
 /// A new file has the list of its folder, made over the network or on the host.
+/// A folder may get another list while a CREATE in it waits for names: the new file inherits that.
+#[test]
+fn a_create_that_has_waited_looks_at_its_folder_again() {
+    acting("a_create_that_has_waited_looks_at_its_folder_again", &async |world: &World| {
+        let (mut ann, hers) = session(world, "ann").await;
+        let (mut other, its) = session(world, "ann").await;
+        let plain = other.mount(&its.logon, "plain").await;
+        let own = || Ace::allow(BELOW, ALL, Sid::unix_user(uid("ann")));
+        let slow = Ace::allow(BELOW, READ, account(world, "slow"));
+        let bobs = Ace::allow(BELOW, READ, Sid::unix_user(uid("bob")));
+        make(&mut ann, &hers, &Want::directory("d")).await;
+        protect(&mut other, &plain, &to_change("d"), &list(vec![own(), slow.clone()])).await;
+
+        let ((asked, is_asked), (go_on, waits)) = (channel(), channel());
+        *SLOW.lock().unwrap() = Some((asked, waits));
+        let new_file = Want::file("d\\f");
+        let creating = status(&mut ann, &hers, &new_file);
+        let changing = async {
+            while is_asked.try_recv().is_err() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            protect(&mut other, &plain, &to_change("d"), &list(vec![own(), bobs])).await;
+            go_on.send(()).unwrap();
+        };
+        let (created, ()) = tokio::join!(creating, changing);
+        assert_eq!(created, Status::SUCCESS);
+        let aces = shown(&mut other, &its, "d\\f").await;
+        let has = |sid: Sid| aces.iter().any(|ace| ace.sid() == Some(&sid));
+        assert!(has(Sid::unix_user(uid("bob"))) && !has(account(world, "slow")), "{aces:?}");
+    });
+}
+
+/// A client without the right to change a list is refused before anybody is asked about its SIDs.
+#[test]
+fn rights_are_checked_before_names_are_asked_for() {
+    acting("rights_are_checked_before_names_are_asked_for", &async |world: &World| {
+        let (mut ann, hers) = session(world, "ann").await;
+        make(&mut ann, &hers, &Want::file("f")).await;
+        let silent = Ace::allow(HERE, READ, account(world, "unanswered"));
+        let new = list(vec![owner(), silent]);
+        let reads = to_change("f").access(AccessMask::READ_CONTROL);
+        let file = ann.open_file(&hers, &reads).await;
+        let refused = ann.on(&hers, protect_draft(file, &new)).await.status();
+        assert_eq!(refused, Status::ACCESS_DENIED);
+        ann.close(&hers, file).await;
+        assert_eq!(set(&mut ann, &hers, "f", &new).await, Status::IO_TIMEOUT);
+    });
+}
+
 #[test]
 fn new_files_inherit() {
     acting("new_files_inherit", &async |world: &World| {
