@@ -158,28 +158,44 @@ def names(ctx):
     ctx.report(output, needed=["valid", "gone", "dropped", "reload", "by-address"])
 
 
-def renewal(ctx, renewals, kills, timeout):
-    """Runs peers/renewal-checks with each program that can change a password."""
-    for tool in ["net", "adcli"]:
-        needed = [f"{tool}-no-refusals", f"{tool}-killed"]
-        near_domain(ctx, "renewal-checks", tool, renewals, kills, needed=needed, timeout=timeout)
+def renewal(ctx, tool, *checks, timeout):
+    """Runs peers/renewal-checks with one of the programs that can change a password."""
+    numbered = [argument for check in checks for argument in check]
+    needed = [f"{tool}-{check}" for check, _ in checks]
+    near_domain(ctx, "renewal-checks", tool, *numbered, needed=needed, timeout=timeout)
 
 
 @group("domain/renewal", full_only=True, seconds=240)
 def renewal_short(ctx):
     """A server whose account gets 10 new passwords under 20 clients that log on, and renewals that are killed."""
-    renewal(ctx, 10, 8, 300)
+    for tool in ["net", "adcli"]:
+        renewal(ctx, tool, ("no-refusals", 10), ("killed-one", 8), ("killed-all", 8), timeout=300)
 
 
-@group("domain/renewal-long", named_only=True)
-def renewal_long(ctx):
-    """As domain/renewal, with 100 new passwords, and killed at each system call that can change anything."""
-    renewal(ctx, 100, "all", 7200)
+# All of it, in parts of which each has a domain of its own.
+LONG = {"refusals": [("no-refusals", 100)], "one": [("killed-one", "all")], "all": [("killed-all", "all")]}
+
+
+def renewal_long(tool, part):
+    """Makes the group of one part."""
+
+    @group(f"domain/renewal-long-{tool}-{part}", named_only=True)
+    def run(ctx):
+        """As domain/renewal: 100 new passwords, or killed before each system call that can change anything."""
+        renewal(ctx, tool, *LONG[part], timeout=3600)
+
+    return run
+
+
+for each_part in LONG:
+    for each_tool in ["net", "adcli"]:
+        renewal_long(each_tool, each_part)
 
 
 WINBIND = [
     "logs-on",
     "principal-name",
+    "other-suffix",
     "group",
     "account",
     "wrong-password",
@@ -216,7 +232,19 @@ def member(ctx):
     near_domain(ctx, "member-checks", VENV / "bin/python", needed=needed, timeout=200)
 
 
-ADMINISTRATORS = ["domain", "role", "names", "user-name", "members", "rules", "owner", "audit-list", "manages", "told"]
+ADMINISTRATORS = [
+    "domain",
+    "role",
+    "names",
+    "user-name",
+    "members",
+    "rules",
+    "rights",
+    "owner",
+    "audit-list",
+    "manages",
+    "told",
+]
 
 
 @group("domain/administrators", full_only=True)
