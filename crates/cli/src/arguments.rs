@@ -49,6 +49,9 @@ pub(crate) enum Command {
         #[arg(long)]
         winbind: bool,
     },
+    /// Act for a node of a cluster with rights that the server has not (started by serve)
+    #[command(hide = true)]
+    Hands(Announce),
     /// Send traces to a collector (started by serve)
     #[cfg(feature = "traces")]
     #[command(hide = true)]
@@ -200,7 +203,7 @@ pub(crate) struct Trial {
     pub(crate) serve: Serve,
 }
 
-/// `frevo announce`
+/// `frevo announce` and `frevo hands`
 #[derive(Debug, Args)]
 pub(crate) struct Announce {
     /// Format of the log

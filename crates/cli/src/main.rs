@@ -94,6 +94,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::run(check),
         Command::Announce(announce) => serve::discovery::run(announce),
         Command::AskWinbind { as_root } => serve::ask_winbind::run(*as_root),
+        Command::Hands(hands) => serve::hands::run(hands),
         Command::AskDirectory { winbind } => serve::ask_directory::run(*winbind),
         #[cfg(feature = "traces")]
         Command::SendTraces { address } => serve::send_traces::run(*address),

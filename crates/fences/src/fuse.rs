@@ -64,6 +64,7 @@ fn connection_of(major: u32, minor: u32) -> u32 {
     (major << 20) | minor
 }
 
+#[allow(clippy::useless_conversion, reason = "the type depends on the C library")]
 fn kind(folder: &Path) -> Result<i64, Errno> {
     Ok(i64::try_from(statfs(folder)?.f_type).unwrap_or_default())
 }

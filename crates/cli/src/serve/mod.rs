@@ -7,6 +7,7 @@ pub(crate) mod ask_winbind;
 pub(crate) mod confine;
 pub(crate) mod directory;
 pub(crate) mod discovery;
+pub(crate) mod hands;
 mod hello;
 mod keytab_watch;
 pub(crate) mod listen;

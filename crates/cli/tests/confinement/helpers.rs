@@ -13,7 +13,7 @@ const DENIED: &str = "Permission denied";
 const NOT_PERMITTED: &str = "Operation not permitted";
 
 /// The processes of the product, but for the one that sends traces.
-const HELPERS: [&str; 4] = ["discovery", "names", "directory", "winbind"];
+const HELPERS: [&str; 5] = ["discovery", "names", "directory", "winbind", "hands"];
 
 fn try_as(place: &Sandbox, helper: &str, attempt: &str) -> Said {
     let config = place.path("etc/frevo.toml");
@@ -94,7 +94,7 @@ fn no_helper_reaches_files_processes_or_privileges() {
             assert_eq!(status.signal(), Some(SIGSYS), "{helper}: {attempt}");
         }
     }
-    for helper in ["discovery", "directory"] {
+    for helper in ["discovery", "directory", "hands"] {
         is_refused(&place, helper, "signal", NOT_PERMITTED);
         is_refused(&place, helper, "user", NOT_PERMITTED);
     }
@@ -116,7 +116,8 @@ fn helpers_connect_to_those_that_they_ask() {
             &name,
         );
     let _abstract = UnixListener::bind_addr(&address.unwrap());
-    for helper in HELPERS {
+    // `hands` is root, so root's services are open to it (SECURITY.md).
+    for helper in HELPERS.iter().filter(|helper| **helper != "hands") {
         is_refused(&place, helper, &format!("unix {}", text(&service)), DENIED);
         if kernel_is_at_least((6, 12)) {
             is_refused(&place, helper, &format!("unix-abstract {name}"), NOT_PERMITTED);
@@ -133,6 +134,9 @@ fn helpers_connect_to_those_that_they_ask() {
     // A domain controller may have any address and port, so `directory` may connect anywhere;
     // `winbind` may not.
     succeeds(&place, "directory", &connect);
+    // Members of etcd may have any address and port, too.
+    succeeds(&place, "hands", &connect);
+    is_refused(&place, "hands", "listen 127.0.0.1:0", NOT_PERMITTED);
     is_refused(&place, "directory", "listen 127.0.0.1:0", NOT_PERMITTED);
     is_refused(&place, "winbind", &connect, NOT_PERMITTED);
     for helper in ["discovery", "directory"] {

@@ -4,6 +4,9 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use frevo_fences::Kind;
+use frevo_fences::hands::SetUp;
+
 use super::landlock;
 use super::privileges;
 use super::seccomp::Helper;
@@ -144,6 +147,21 @@ pub(in crate::serve) fn confine_discovery() -> Vec<String> {
     let files = landlock::confine_to_announcing(frevo_discovery::METADATA_PORT);
     let lacks = [files, privileges::drop_all_capabilities(), Helper::Discovery.confine_calls()];
     lacks.into_iter().filter_map(Result::err).collect()
+}
+
+/// Takes from the process with rights all but those that its set-up needs. It stays root where it is: the
+/// connections of FUSE, the clients of NFS and disks are root's. What does not hold is returned.
+pub(in crate::serve) fn confine_hands(set_up: &SetUp) -> Vec<String> {
+    let memory = privileges::close_memory();
+    let files = landlock::confine_to_acting(set_up);
+    let kept = privileges::keep_for_acting(set_up);
+    let runs_programs = set_up.uses(Kind::Ceph);
+    // `ceph` is a program of Python, whose calls are not known here.
+    let calls = match runs_programs {
+        true => Ok(()),
+        false => Helper::Hands { disks: set_up.uses(Kind::ScsiPr) }.confine_calls(),
+    };
+    [memory, files, kept, calls].into_iter().filter_map(Result::err).collect()
 }
 
 #[cfg(test)]

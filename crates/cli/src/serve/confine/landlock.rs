@@ -13,6 +13,9 @@ use landlock::{
     Scope, make_bitflags,
 };
 
+use frevo_fences::Kind;
+use frevo_fences::hands::SetUp;
+
 use super::needs::Needs;
 
 /// Rights in a share: all but running programs and making device nodes.
@@ -103,6 +106,43 @@ const SAMBA: &[&str] = &[
     "/dev/null",
     "/dev/urandom",
 ];
+
+/// Places that the process with rights reads: mounts, block devices, clients of CephFS.
+const STORAGE: &[&str] = &[
+    "/proc/self/mountinfo",
+    "/sys/dev/block",
+    "/sys/devices",
+    "/sys/kernel/debug/ceph",
+    "/dev/disk",
+];
+
+/// Places in which it makes storage refuse a node, by kinds of fences.
+const FENCES: &[(Kind, &str, BitFlags<AccessFs>)] = &[
+    (Kind::Fuse, "/sys/fs/fuse/connections", CONTROL),
+    (Kind::Nfs, "/proc/fs/nfsd/clients", CONTROL),
+    (Kind::ScsiPr, "/dev", DEVICES),
+    (Kind::Ceph, "/etc/ceph", READ),
+    (Kind::Ceph, "/usr", PROGRAMS),
+    (Kind::Ceph, "/lib", PROGRAMS),
+    (Kind::Ceph, "/lib64", PROGRAMS),
+];
+/// Rights to the files of the kernel by which a client is ended.
+const CONTROL: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile});
+/// Rights to programs of the system.
+const PROGRAMS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir | Execute});
+
+/// Confines this process to the storage of its set-up, and to what resolving names takes, without secrets
+/// of root. It connects over the network, and signals nobody else.
+pub(super) fn confine_to_acting(set_up: &SetUp) -> Result<(), String> {
+    let mut rules = alone(ruleset()).map_err(lacking)?;
+    for place in SAMBA.iter().chain(STORAGE) {
+        rules = grant(rules, Path::new(place), READ)?;
+    }
+    for (_, place, rights) in FENCES.iter().filter(|(kind, ..)| set_up.uses(*kind)) {
+        rules = grant(rules, Path::new(place), *rights)?;
+    }
+    restrict(grant_sockets(rules, &["/run/ceph", "/run/nscd", "/run/systemd"])?)
+}
 
 /// Confines this thread and those that it starts to the files that `needs` names.
 pub(super) fn confine(needs: &Needs) -> Result<(), String> {

@@ -7,6 +7,9 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
+use frevo_fences::Kind;
+use frevo_fences::hands::SetUp;
+
 use super::needs::Needs;
 
 /// Files of any owner, and set-group-ID on folders of any group. Not CAP_FSETID: with it a
@@ -42,6 +45,25 @@ pub(super) fn drop_capabilities(needs: &Needs) -> Result<(), String> {
 pub(super) fn drop_all_capabilities() -> Result<(), String> {
     set_no_new_privs(true).map_err(|errno| format!("no_new_privs: {errno}"))?;
     keep(CapabilitySet::empty())
+}
+
+/// Gives up all capabilities but those by which the process with rights acts. Its sockets for packets are
+/// open already.
+pub(super) fn keep_for_acting(set_up: &SetUp) -> Result<(), String> {
+    set_no_new_privs(true).map_err(|errno| format!("no_new_privs: {errno}"))?;
+    let mut kept = CapabilitySet::empty();
+    if set_up.addresses().next().is_some() {
+        kept |= CapabilitySet::NET_ADMIN;
+    }
+    // A connection of FUSE is its user's, and the keyring of `ceph` another user's.
+    if set_up.uses(Kind::Fuse) || set_up.uses(Kind::Ceph) {
+        kept |= CapabilitySet::DAC_OVERRIDE;
+    }
+    // Without it the kernel sends no commands of reservations to disks.
+    if set_up.uses(Kind::ScsiPr) {
+        kept |= CapabilitySet::SYS_RAWIO;
+    }
+    keep(kept)
 }
 
 /// The capabilities that serving takes.

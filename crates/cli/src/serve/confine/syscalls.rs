@@ -541,6 +541,12 @@ pub(super) const IOCTLS: &[u64] = &[
     0x5413,      // TIOCGWINSZ
 ];
 
+/// Further calls of the process with rights: the names of a client of CephFS are attributes.
+pub(super) const HANDS: &[i64] = &[libc::SYS_getxattr, libc::SYS_lgetxattr];
+
+/// Requests of `ioctl(2)` to a disk of SCSI: SG_IO of scsi/sg.h.
+pub(super) const DISK_IOCTLS: &[u64] = &[0x2285];
+
 /// Requests of `ioctl(2)` to an RDMA device: RDMA_VERBS_IOCTL of rdma/rdma_user_ioctl_cmds.h.
 pub(super) const RDMA_IOCTLS: &[u64] = &[0xC018_1B01];
 

@@ -13,6 +13,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use frevo_fences::hands::SetUp;
 use rustix::net::{AddressFamily, SendFlags, SocketType};
 use rustix::process::{Pid, Resource, Rlimit};
 use rustix::thread::CapabilitySet;
@@ -46,6 +47,10 @@ fn run_as_helper(helper: &str, attempt: &str) -> Done {
     match helper {
         "discovery" => lacks = helpers::confine_discovery(),
         "directory" => helpers::confine_directory(),
+        "hands" => {
+            frevo_posix::inherited::close_all();
+            lacks = helpers::confine_hands(&SetUp::default());
+        }
         "winbind" => helpers::confine_winbind(false),
         "winbind-as-root" => helpers::confine_winbind(true),
         "names" => {

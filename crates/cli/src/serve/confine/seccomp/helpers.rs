@@ -19,6 +19,8 @@ pub(in crate::serve::confine) enum Helper {
     Directory,
     /// Runs Samba's programs, which ask winbind.
     Winbind,
+    /// Acts for a node of a cluster; on disks of SCSI too.
+    Hands { disks: bool },
     /// Sends traces to a collector.
     #[cfg(feature = "traces")]
     Traces,
@@ -58,6 +60,9 @@ impl Helper {
             Self::Names { .. } | Self::Directory => {
                 allow(&[syscalls::MODULES, syscalls::MODULES_OLD]);
             }
+            Self::Hands { .. } => {
+                allow(&[syscalls::MODULES, syscalls::MODULES_OLD, syscalls::HANDS]);
+            }
             Self::NamesKeeper => allow(&[
                 syscalls::MODULES,
                 syscalls::MODULES_OLD,
@@ -76,7 +81,9 @@ impl Helper {
         self.arguments(&mut rules)?;
         rules.insert(libc::SYS_socket, self.sockets()?);
         rules.insert(libc::SYS_socketpair, arguments::pairs()?);
-        rules.insert(libc::SYS_ioctl, any(1, syscalls::HELPER_IOCTLS.iter().copied())?);
+        let of_disks = syscalls::DISK_IOCTLS.iter().filter(|_| self == Self::Hands { disks: true });
+        let ioctls = syscalls::HELPER_IOCTLS.iter().chain(of_disks).copied();
+        rules.insert(libc::SYS_ioctl, any(1, ioctls)?);
         rules.insert(libc::SYS_fcntl, any(1, syscalls::HELPER_FCNTLS.iter().copied())?);
         arguments::sending(&mut rules)?;
         Ok(rules)
@@ -106,7 +113,7 @@ impl Helper {
     fn sockets(self) -> Result<Vec<SeccompRule>, BackendError> {
         let mut sockets = Vec::new();
         let (has_streams, has_datagrams) = match self {
-            Self::Discovery | Self::Directory => (true, true),
+            Self::Discovery | Self::Directory | Self::Hands { .. } => (true, true),
             Self::Names { network } => (network, network),
             Self::NamesKeeper => (true, true),
             Self::Winbind => (false, false),

@@ -243,6 +243,8 @@ const HELPERS: &[Helper] = &[
     Helper::Names { network: true },
     Helper::Directory,
     Helper::Winbind,
+    Helper::Hands { disks: false },
+    Helper::Hands { disks: true },
     #[cfg(feature = "traces")]
     Helper::Traces,
 ];
@@ -308,6 +310,15 @@ fn no_helper_leaves_its_place() {
     }
 }
 
+/// Commands to disks are those of a node whose disks are fenced.
+#[test]
+fn commands_to_disks_need_a_fence_of_disks() {
+    for helper in HELPERS {
+        let verdict = verdict_in(*helper, libc::SYS_ioctl, [3, 0x2285, 4096, 0, 0, 0]);
+        assert_eq!(verdict == ALLOW, *helper == Helper::Hands { disks: true }, "{helper:?}");
+    }
+}
+
 /// Each helper has the sockets of those that it asks.
 #[test]
 fn helpers_have_the_sockets_that_they_need() {
@@ -317,6 +328,7 @@ fn helpers_have_the_sockets_that_they_need() {
         (Helper::Names { network: true }, true, true, true),
         (Helper::Directory, true, true, true),
         (Helper::Winbind, false, false, true),
+        (Helper::Hands { disks: true }, true, true, true),
         #[cfg(feature = "traces")]
         (Helper::Traces, true, false, false),
     ] {
