@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use frevo_cluster::{Machine, Settings};
 use frevo_etcd::engine::Engine;
+use frevo_server::Seat;
 use frevo_store::state::ServeLimit;
 use frevo_store::{IdSource, StateStore};
 
@@ -102,6 +103,12 @@ impl Chair {
     /// The numbers of handles and sessions.
     pub fn ids(&self) -> Arc<dyn IdSource> {
         Arc::clone(&self.ids) as Arc<dyn IdSource>
+    }
+
+    /// The parts for [`frevo_server::ServerBuilder::cluster`].
+    pub fn seat(&self) -> Seat {
+        let clock = Arc::clone(&self.clock);
+        Seat { limit: self.limit(), clock: Arc::new(move || clock().0), ids: self.ids() }
     }
 
     /// The callback of a server whose storage refuses it, with the name of a share in lower case.

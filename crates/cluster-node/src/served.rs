@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_server::Server;
 use tokio::runtime::Handle;
 
 use crate::hands::Call;
@@ -47,6 +48,41 @@ pub trait Served: Send + Sync + 'static {
     /// # Errors
     /// If there is no such share.
     fn stop(&self, shares: Shares) -> Call<'static, Result<(), String>>;
+}
+
+fn names(shares: &[Arc<str>]) -> Vec<&str> {
+    shares.iter().map(|share| &**share).collect()
+}
+
+impl Served for Server {
+    fn start(&self, shares: Shares) -> Call<'static, Result<usize, String>> {
+        let server = self.clone();
+        Box::pin(async move { server.start_shares(&names(&shares)).await })
+    }
+
+    fn serve(&self, shares: Shares, grace: Option<Duration>) -> Call<'static, Result<(), String>> {
+        let server = self.clone();
+        Box::pin(async move { server.serve_shares(&names(&shares), grace).await })
+    }
+
+    fn drain(&self, shares: Shares, patience: Duration) -> Call<'static, Result<(), String>> {
+        let server = self.clone();
+        Box::pin(async move { server.drain_shares(&names(&shares), patience).await })
+    }
+
+    fn leave(
+        &self,
+        shares: Shares,
+        addresses: Vec<SocketAddr>,
+    ) -> Call<'static, Result<(), String>> {
+        let server = self.clone();
+        Box::pin(async move { server.leave_shares(&names(&shares), &addresses).await })
+    }
+
+    fn stop(&self, shares: Shares) -> Call<'static, Result<(), String>> {
+        let server = self.clone();
+        Box::pin(async move { server.stop_shares(&names(&shares)).await })
+    }
 }
 
 /// A server whose calls run on another runtime than the driver: a file system that makes a call wait does

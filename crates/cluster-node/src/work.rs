@@ -58,6 +58,8 @@ pub(crate) struct UnitWork {
     /// None for a unit without addresses.
     addresses: Option<Arc<Addresses>>,
     task: Option<JoinHandle<()>>,
+    /// True if the last work was a look.
+    is_looking: bool,
     /// The ownership of the last order to start. None when the unit was given up or lost.
     pub(crate) epoch: Option<Epoch>,
     /// True from the order to serve until that to drain or to stop.
@@ -83,8 +85,16 @@ impl UnitWork {
         };
         let addresses = unit.has_addresses.then(keeper);
         let (task, epoch) = (None, None);
-        let mut new =
-            Self { unit, tools, addresses, task, epoch, is_serving: false, is_started: false };
+        let mut new = Self {
+            unit,
+            tools,
+            addresses,
+            task,
+            is_looking: false,
+            epoch,
+            is_serving: false,
+            is_started: false,
+        };
         new.begin(Work::Look);
         new
     }
@@ -106,10 +116,13 @@ impl UnitWork {
         }
     }
 
-    /// Begins work after the one under way. An order to stop, and a new look, end that one first.
+    /// Begins work after the one under way. An order to stop ends that one first, and a look one that
+    /// repeats itself.
     pub(crate) fn begin(&mut self, work: Work) {
         let before = self.task.take();
-        let ends_other = matches!(work, Work::Stop { .. } | Work::Look);
+        let is_look = matches!(work, Work::Look);
+        let was_look = std::mem::replace(&mut self.is_looking, is_look);
+        let ends_other = matches!(work, Work::Stop { .. }) || is_look && was_look;
         if let Some(before) = before.as_ref().filter(|_| ends_other) {
             before.abort();
         }
