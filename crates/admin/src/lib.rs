@@ -14,6 +14,7 @@
 mod access;
 mod answers;
 pub mod client;
+mod cluster;
 mod connection_slots;
 mod connections;
 mod health;
@@ -33,6 +34,9 @@ use std::sync::Arc;
 use frevo_server::{Reviewed, Server};
 
 pub use access::Token;
+pub use cluster::{
+    Acting, ClusterAct, ClusterHappening, ClusterMember, ClusterNode, ClusterUnit, ClusterView,
+};
 pub use sockets::{Listening, Occupied};
 
 /// The levels of a program's log.
@@ -92,6 +96,8 @@ pub struct Admin {
     pub levels: Arc<dyn LogLevels>,
     /// The accounts that it has read again.
     pub accounts: Arc<dyn AccountFiles>,
+    /// The cluster that the server is a node of. None for a server on its own.
+    pub cluster: Option<Arc<dyn ClusterNode>>,
     /// The token that TCP needs. Without it TCP answers for health alone.
     pub token: Option<Token>,
 }

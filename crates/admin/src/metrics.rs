@@ -16,6 +16,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use crate::ClusterView;
 use crate::answers::{Answer, refusal};
 use crate::health::{ShareHealth, State};
 use crate::limits::SHARE_LABELS;
@@ -24,19 +25,28 @@ use crate::limits::SHARE_LABELS;
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Returns all metrics in the text format of Prometheus.
-pub(crate) fn answer(server: &Server, health: Rows<ShareHealth>) -> Answer {
-    match text(server, health) {
+pub(crate) fn answer(
+    server: &Server,
+    health: Rows<ShareHealth>,
+    cluster: Option<ClusterView>,
+) -> Answer {
+    match text(server, health, cluster) {
         Ok(text) => super::answers::answer(StatusCode::OK, KIND, text),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
 
-fn text(server: &Server, health: Rows<ShareHealth>) -> Result<String, Error> {
+fn text(
+    server: &Server,
+    health: Rows<ShareHealth>,
+    cluster: Option<ClusterView>,
+) -> Result<String, Error> {
     let scrape = Scrape {
         server: server.overview(),
         shares: server.share_status(),
         metrics: server.metrics(),
         health,
+        cluster: cluster.unwrap_or_default(),
     };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(scrape));
@@ -52,6 +62,8 @@ struct Scrape {
     shares: Vec<ShareStatus>,
     metrics: Metrics,
     health: Rows<ShareHealth>,
+    /// Empty for a server on its own.
+    cluster: ClusterView,
 }
 
 impl Collector for Scrape {
@@ -63,6 +75,7 @@ impl Collector for Scrape {
         self.errors(&mut encoder)?;
         self.shares(&mut encoder)?;
         self.owners(&mut encoder)?;
+        self.cluster(&mut encoder)?;
         self.health(&mut encoder)
     }
 }
@@ -224,6 +237,31 @@ impl Scrape {
         })
     }
 
+    /// The cluster; zeros for a server on its own.
+    fn cluster(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let view = &self.cluster;
+        let is_own = |unit: &&crate::ClusterUnit| unit.owner.as_ref() == Some(&view.node);
+        let own = view.units.iter().filter(is_own).count();
+        let gauges: [(&str, &str, usize); 4] = [
+            ("frevo_cluster_nodes", "Nodes of the cluster that are up", view.nodes.len()),
+            ("frevo_cluster_units", "Units of the cluster that this node owns", own),
+            (
+                "frevo_cluster_etcd_answers",
+                "1 when etcd answers this node, else 0",
+                usize::from(view.etcd_answers),
+            ),
+            (
+                "frevo_cluster_serving",
+                "1 while etcd confirms this node, so that it may serve, else 0",
+                usize::from(view.is_serving),
+            ),
+        ];
+        gauges.into_iter().try_for_each(|(name, help, value)| {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            family(encoder, name, help, MetricType::Gauge, |one| ConstGauge::new(value).encode(one))
+        })
+    }
+
     fn shares(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let rows = &self.shares;
         let (shown, rest) = rows.split_at(rows.len().min(SHARE_LABELS));
@@ -277,7 +315,7 @@ mod tests {
                 builder.share(&format!("share{number:04}"), vfs::memory(1 << 20))
             });
             let health = Rows { rows: Vec::new(), more: 0 };
-            let text = text(&builder.build().unwrap(), health).unwrap();
+            let text = text(&builder.build().unwrap(), health, None).unwrap();
             let own = text.matches("frevo_share_opens{share=\"share").count();
             assert_eq!(own, shares.min(SHARE_LABELS - 1));
             let others = text.matches("frevo_share_opens{share=\"/others/\"}").count();

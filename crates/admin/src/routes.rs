@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use frevo_server::audit::{Event, Kind};
 use frevo_server::{Kick, Kicked, Server, StatusQuery};
+use frevo_wire::Status;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::header::AUTHORIZATION;
@@ -19,7 +21,7 @@ use crate::connection_slots::PeerSlot;
 use crate::health::Health;
 use crate::history::{self, History};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX};
-use crate::{Admin, NotRead, metrics, page};
+use crate::{Admin, ClusterAct, NotRead, metrics, page};
 
 /// The interface, as all connections share it.
 pub(crate) struct Service {
@@ -32,8 +34,11 @@ pub(crate) struct Service {
 const OTHER_SITE: &str = "this comes from a page of another site, or asks for another host than \
                           localhost on the admin socket";
 
+/// The refusal of a server on its own.
+const NO_CLUSTER: &str = "this server is no node of a cluster; its configuration has no [cluster]";
+
 /// All paths but those of the page.
-const PATHS: [&str; 9] = [
+const PATHS: [&str; 10] = [
     "/status",
     "/metrics",
     "/history",
@@ -41,6 +46,7 @@ const PATHS: [&str; 9] = [
     "/log-level",
     "/kick",
     "/accounts",
+    "/cluster",
     "/healthz",
     "/readyz",
 ];
@@ -126,10 +132,7 @@ impl Service {
                 Ok(query) => json(&self.admin.server.status(&query)),
                 Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
             },
-            (&Method::GET, "/metrics") => {
-                self.health.look(&self.admin.server);
-                metrics::answer(&self.admin.server, self.health.rows())
-            }
+            (&Method::GET, "/metrics") => self.metrics(),
             (&Method::GET, "/history") => match since_of(request.uri().query().unwrap_or("")) {
                 Ok(since) => json(&self.history.columns(since)),
                 Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
@@ -150,6 +153,11 @@ impl Service {
             },
             (&Method::POST, "/accounts") => match body(request).await {
                 Ok(AccountsBody { file }) => self.read_accounts(file).await,
+                Err(answer) => answer,
+            },
+            (&Method::GET, "/cluster") => self.cluster(),
+            (&Method::POST, "/cluster") => match body(request).await {
+                Ok(act) => self.act_in_cluster(act, caller).await,
                 Err(answer) => answer,
             },
             (_, path) if PATHS.contains(&path) || page::file(path).is_some() => {
@@ -194,17 +202,54 @@ impl Service {
         }
     }
 
+    fn metrics(&self) -> Answer {
+        self.health.look(&self.admin.server);
+        let cluster = self.admin.cluster.as_ref().map(|cluster| cluster.view());
+        metrics::answer(&self.admin.server, self.health.rows(), cluster)
+    }
+
+    fn cluster(&self) -> Answer {
+        match &self.admin.cluster {
+            Some(cluster) => json(&cluster.view()),
+            None => refusal(StatusCode::NOT_FOUND, NO_CLUSTER),
+        }
+    }
+
+    async fn act_in_cluster(&self, act: ClusterAct, caller: Caller) -> Answer {
+        let Some(cluster) = &self.admin.cluster else {
+            return refusal(StatusCode::NOT_FOUND, NO_CLUSTER);
+        };
+        let (change, unit, node) = match &act {
+            ClusterAct::Move { share, node } => ("move", Some(share.clone()), node.clone()),
+            ClusterAct::Drain { node } => ("drain", None, node.clone()),
+            ClusterAct::Undrain { node } => ("undrain", None, node.clone()),
+        };
+        let done = cluster.act(act).await;
+        if let Some(audit) = self.admin.server.audit() {
+            let event = Event::new(Kind::Cluster).with("change", change).with("node", node);
+            let event = event.with("by", by_whom(caller));
+            let event = match unit {
+                Some(unit) => event.with("unit", unit),
+                None => event,
+            };
+            audit.emit(match &done {
+                Ok(()) => event,
+                Err(why) => event.status(Status::UNSUCCESSFUL).with("reason", why.clone()),
+            });
+        }
+        match done {
+            Ok(()) => json(&cluster.view()),
+            Err(why) => refusal(StatusCode::CONFLICT, &why),
+        }
+    }
+
     async fn kick(&self, wanted: KickBody, caller: Caller) -> Answer {
         let server = &self.admin.server;
         let target = match target_of(server, &wanted) {
             Ok(target) => target,
             Err((status, why)) => return refusal(status, &why),
         };
-        let by = match caller {
-            Caller::Local => "admin socket",
-            Caller::Remote => "admin token",
-        };
-        let kicked = server.kick(&target, by).await;
+        let kicked = server.kick(&target, by_whom(caller)).await;
         let Kicked { sessions, tree_connects, opens, rpc_connections, .. } = kicked;
         if kicked.is_nothing() {
             let why = format!("{target} names nothing that can be ended");
@@ -217,6 +262,14 @@ impl Service {
             "opens": opens,
             "rpc_connections": rpc_connections,
         }))
+    }
+}
+
+/// The word for the way by which an administrator came.
+const fn by_whom(caller: Caller) -> &'static str {
+    match caller {
+        Caller::Local => "admin socket",
+        Caller::Remote => "admin token",
     }
 }
 

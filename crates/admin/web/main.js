@@ -193,6 +193,46 @@ function shareRows(shares, health) {
   return shares.map((row) => ({ ...row, state: "none", ...known.get(row.name) }));
 }
 
+// --- Cluster ---
+
+const unitColumns = [
+  { head: "Unit", up: true, first: true, text: (row) => row.name },
+  { head: "Owner", text: (row) => row.owner || "none" },
+  { head: "Here", hint: "The state at this node", text: (row) => row.state },
+  { head: "For", hint: "Time with this owner, as this node has seen it", text: (row) => (row.owned_seconds === null ? "\u2013" : span(row.owned_seconds)), value: (row) => row.owned_seconds, look: "number" },
+  { head: "Because", text: (row) => row.because || "", look: "wide" },
+  { head: "Fence", text: (row) => row.fence || "no storage", look: "medium" },
+];
+
+const happeningColumns = [
+  { head: "Ago", up: true, first: true, text: (row) => span(row.seconds_ago), value: (row) => row.seconds_ago, look: "number" },
+  { head: "What happened here", node: (row) => [badge(row.is_warning ? "bad" : "good", row.is_warning ? "look" : "note"), " " + clean(row.what)], text: (row) => row.what },
+];
+
+function showCluster(view) {
+  byId("cluster-card").hidden = view === null;
+  if (view === null) {
+    return;
+  }
+  const state = !view.etcd_answers ? "etcd does not answer" : view.is_serving ? "served" : "paused";
+  text("cluster-facts", clean(view.cluster) + ", node " + clean(view.node) + ": " + state + "; " +
+    view.nodes.map((node) => clean(node.name) + " (" + clean(node.state) + ", " + counted(node.units, "unit") + ")").join(", "));
+  tables.units.show(view.units);
+  tables.happenings.show(view.happenings);
+}
+
+// A server on its own has no cluster.
+async function askCluster() {
+  try {
+    return await ask("cluster");
+  } catch (error) {
+    if (error instanceof NeedsToken) {
+      throw error;
+    }
+    return null;
+  }
+}
+
 // --- Errors ---
 
 const errorColumns = [
@@ -213,6 +253,8 @@ function build() {
   const table = (id, caption, columns, options) => new Table(byId(id), caption, columns, { limit: ROWS_SHOWN, ...options });
   tables = {
     shares: table("shares", "Shares and their folders", shareColumns, { empty: "There are no shares.", others: "frevo status shows all" }),
+    units: table("units", "Units of the cluster and their owners", unitColumns, { empty: "There are no shares with cluster = true." }),
+    happenings: table("happenings", "What happened at this node", happeningColumns, { empty: "Nothing happened yet.", others: "the log has all" }),
     clients: table("clients", "Sessions of clients", clientColumns, { empty: "No client is connected.", others: "frevo top and frevo status show all" }),
     opens: table("opens", "Files that clients have open", openColumns, { empty: "No files are open.", others: "frevo opens shows all" }),
     errors: table("errors", "Requests answered with an error", errorColumns, { empty: "No request was answered with an error.", others: "/status lists all" }),
@@ -222,7 +264,7 @@ function build() {
   }
 }
 
-function show([history, status, opens, health]) {
+function show([history, status, opens, health, cluster]) {
   // The elements are shown first, because charts cannot be drawn in hidden elements.
   byId("login").hidden = true;
   byId("figures").hidden = false;
@@ -241,6 +283,7 @@ function show([history, status, opens, health]) {
   text("tile-memory", bytes(server.memory));
   text("tile-logons", number(server.failed_logons));
   tables.shares.show(shareRows(status.shares.rows, health), status.shares.more);
+  showCluster(cluster);
   tables.clients.show(withRates(status.sessions.rows, performance.now()), status.sessions.more);
   tables.opens.show(opens.opens.rows, opens.opens.more);
   const sum = server.errors.reduce((all, error) => all + error.count, 0);
@@ -282,6 +325,7 @@ async function look() {
       ask("status?parts=none&latencies=no&limit=" + SESSIONS_ASKED),
       ask("status?parts=opens&latencies=no&limit=" + OPENS_ASKED),
       ask("shares"),
+      askCluster(),
     ]);
     show(answers);
     say("good", "live", "");

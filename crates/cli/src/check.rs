@@ -4,6 +4,7 @@ use frevo_auth::AccountFile;
 use frevo_config::{Config, RpcSection};
 
 use crate::arguments::Check;
+use crate::cluster::{self, Judged};
 use crate::config_checks::{changeable_by_others, secrets_in_shares, unsupported, warnings};
 use crate::config_sources::{Sources, text_of};
 use crate::configured::folder;
@@ -65,6 +66,7 @@ pub(crate) fn run(check: &Check) -> Done {
         findings.extend(of_keytab(config, &sources));
         findings.extend(of_name(config, &sources));
         findings.extend(of_domain_names(config, &sources));
+        findings.extend(of_cluster(config, &whole));
         match accounts::read(&state::users_file_of(config)) {
             Ok(file) => {
                 findings.extend(config_names::find(config, &file, &sources));
@@ -134,6 +136,25 @@ fn report_json(findings: &[Finding], faults: usize, config: Option<&Config>, use
         return Ok(());
     }
     Err(Failure::new(Exit::Config, format!("{} found", counted(faults, "fault"))))
+}
+
+/// The cluster that the server is to be a node of: etcd and the other nodes are asked.
+fn of_cluster(config: &Config, whole: &(String, Option<usize>)) -> Vec<Finding> {
+    if !config.cluster.is_on() {
+        return Vec::new();
+    }
+    let finding = |judged: Judged| Finding {
+        place: whole.clone(),
+        is_fault: judged.is_fault,
+        text: judged.text,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let host = accounts::host_name();
+    let found = match runtime {
+        Ok(runtime) => runtime.block_on(cluster::findings(config, host.as_str())),
+        Err(error) => vec![Judged { is_fault: true, text: format!("no event loop: {error}") }],
+    };
+    found.into_iter().map(finding).collect()
 }
 
 /// Folders and users of the host that shares need.

@@ -8,6 +8,7 @@ mod arguments;
 mod bench;
 mod bounded_input;
 mod check;
+mod cluster;
 mod config_checks;
 mod config_contradictions;
 mod config_names;

@@ -15,6 +15,7 @@
 
 mod audit;
 mod cluster;
+mod cluster_words;
 mod fault;
 mod idmap;
 mod interface;
@@ -36,7 +37,8 @@ mod traces;
 mod values;
 
 pub use audit::AuditSection;
-pub use cluster::{ClusterAddress, ClusterSection, ClusterWord, EtcdUrl};
+pub use cluster::ClusterSection;
+pub use cluster_words::{ClusterAddress, ClusterWord, EtcdUrl};
 pub use fault::Fault;
 pub use idmap::{IdmapSection, Numbers};
 pub use interface::{InterfaceSection, Speed};

@@ -8,7 +8,7 @@ use frevo_store::security::AccessEntry;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::cluster::{ClusterAddress, ClusterWord};
+use super::cluster_words::{ClusterAddress, ClusterWord};
 use super::fault::Fault;
 use super::names::{ShareName, Who};
 use super::parsed;

@@ -272,12 +272,14 @@ async fn everything(world: &World) {
     frevo_server::internal::state::audit_limit(&world.server, broken_peer(), "test");
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
-    // The program `frevo` emits these four events and tests them itself. Here they are only
+    // The program `frevo` emits these five events and tests them itself. Here they are only
     // compared with docs/audit.md.
     let audit = world.server.audit.get().unwrap();
     audit.emit(Event::new(Kind::Start).with("version", "1"));
     audit.emit(Event::new(Kind::Reload));
     audit.emit(Event::new(Kind::Reload).status(Status::UNSUCCESSFUL).with("reason", "a bug"));
+    let moved = Event::new(Kind::Cluster).with("change", "move").with("unit", "data");
+    audit.emit(moved.with("node", "n2").with("by", "admin socket").with("reason", "a test"));
     audit.emit(Event::new(Kind::Stop));
 }
 

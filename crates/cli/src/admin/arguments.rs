@@ -27,6 +27,14 @@ words in front of log lines.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs";
 
+const CLUSTER_HELP: &str = "\
+Without a command, this tells how to start a cluster. SHARE is a share of the cluster or the \
+group that it is in; `frevo cluster status` lists both. A move ends when the other node owns \
+the share.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration or findings of check, 5 no server \
+runs, 6 this server is no node of a cluster";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
     /// Show sessions, shares, open files, locks and leases of this machine's server
@@ -41,6 +49,9 @@ pub(crate) enum AdminCommand {
     /// Disconnect a user, a session, an open file or everybody from a share
     #[command(after_help = KICK_HELP)]
     Kick(KickArguments),
+    /// Show the cluster that this server is a node of, and move its shares
+    #[command(after_help = CLUSTER_HELP)]
+    Cluster(ClusterArguments),
     /// Show or change the level of the running server's log
     #[command(after_help = LOG_LEVEL_HELP)]
     LogLevel(LogLevelArguments),
@@ -158,4 +169,58 @@ pub(crate) struct LogLevelArguments {
 
     #[command(flatten)]
     pub(crate) place: ServerPlace,
+}
+
+/// `frevo cluster`
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArguments {
+    #[command(subcommand)]
+    pub(crate) verb: Option<ClusterVerb>,
+}
+
+/// The commands of `frevo cluster`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterVerb {
+    /// Show nodes, and the owner of each share with the reason
+    #[command(after_help = EXIT_CODES)]
+    Status {
+        #[command(flatten)]
+        place: ServerPlace,
+    },
+    /// Move a share, with its group, to another node
+    #[command(after_help = EXIT_CODES)]
+    Move {
+        /// The share, or its group
+        share: String,
+        /// The node that is to have it
+        node: String,
+        #[command(flatten)]
+        place: ServerPlace,
+    },
+    /// Move all shares of a node to others, and give it none
+    #[command(after_help = EXIT_CODES)]
+    Drain {
+        /// The node
+        node: String,
+        #[command(flatten)]
+        place: ServerPlace,
+    },
+    /// Let a node have shares again; none moves back by itself
+    #[command(after_help = EXIT_CODES)]
+    Undrain {
+        /// The node
+        node: String,
+        #[command(flatten)]
+        place: ServerPlace,
+    },
+    /// Compare the nodes, and look at etcd, clocks and file systems
+    #[command(after_help = EXIT_CODES)]
+    Check {
+        /// The configuration [default: /etc/frevo/frevo.toml]
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        config: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }

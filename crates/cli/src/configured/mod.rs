@@ -4,6 +4,7 @@
 //! This module makes the parts of the values, by the server's public builders only.
 
 pub(crate) mod audit;
+pub(crate) mod cluster;
 pub(crate) mod folder;
 pub(crate) mod identities;
 mod settings;

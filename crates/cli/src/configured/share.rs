@@ -21,6 +21,7 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         .read_only(section.read_only)
         .encrypt(section.encrypt)
         .continuous(section.continuous)
+        .clustered(section.cluster)
         .hidden(section.hidden)
         .hide_unreadable(section.hide_unreadable)
         .run_as(identities.run_as)

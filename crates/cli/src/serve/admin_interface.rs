@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use frevo_admin::{AccountFiles, Admin, ClientLevel, Levels, Listening, LogLevels, Token};
+use frevo_admin::{
+    AccountFiles, Admin, ClientLevel, ClusterNode, Levels, Listening, LogLevels, Token,
+};
 use frevo_server::Server;
 
 use super::plan::Plan;
@@ -121,6 +123,7 @@ impl Prepared {
         server: &Server,
         logging: &Logging,
         accounts: Arc<dyn AccountFiles>,
+        cluster: Option<Arc<dyn ClusterNode>>,
     ) -> Result<Option<SocketFile>, Failure> {
         let Self { listening, token } = self;
         if listening.path().is_none() && listening.address().is_none() {
@@ -134,7 +137,7 @@ impl Prepared {
             tracing::info!(target: "frevo::admin", %address, "admin interface on TCP");
         }
         let levels = Arc::new(ProcessLog(logging.clone()));
-        let admin = Admin { server: server.clone(), levels, accounts, token };
+        let admin = Admin { server: server.clone(), levels, accounts, cluster, token };
         admin.start(listening).map_err(Failure::failed("cannot start the admin interface"))?;
         Ok(file)
     }

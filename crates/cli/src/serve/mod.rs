@@ -4,6 +4,7 @@ mod account_reloads;
 mod admin_interface;
 pub(crate) mod ask_directory;
 pub(crate) mod ask_winbind;
+mod cluster;
 pub(crate) mod confine;
 pub(crate) mod directory;
 pub(crate) mod discovery;

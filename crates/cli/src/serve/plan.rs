@@ -10,6 +10,8 @@ use crate::config_sources::Sources;
 use crate::configured::folder;
 use crate::exit::{Done, Exit, Failure};
 
+use super::cluster;
+
 /// The configuration in force.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -70,6 +72,7 @@ impl Plan {
             ("admin", a.admin != b.admin),
             ("rpc", a.rpc != b.rpc),
             ("traces", a.traces != b.traces),
+            ("cluster", cluster::needs_restart(a, b)),
             ("pool_per_core", a.limits.pool_per_core != b.limits.pool_per_core),
         ];
         keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()

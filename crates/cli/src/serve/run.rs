@@ -6,6 +6,7 @@ use std::sync::Arc;
 use frevo_posix::inherited::Inherited;
 use frevo_server::audit::Audit;
 use frevo_server::{DiskState, Limits, Server, ServerBuilder, panics};
+use frevo_store::StateStore;
 use frevo_wire::dtyp::Guid;
 
 use crate::arguments::Serve;
@@ -16,13 +17,14 @@ use crate::{accounts, configured, machine_sid, state};
 
 use super::account_reloads;
 use super::admin_interface;
+use super::cluster;
 use super::confine::Confined;
 use super::directory::Directory;
 use super::discovery::Discovery;
 use super::hello::Hello;
 use super::keytab_watch::{KeytabWatch, NewerKeys};
 use super::listeners::Listeners;
-use super::loaded::{Loaded, warn};
+use super::loaded::{Loaded, OpenShare, warn};
 use super::mount_events::MountList;
 use super::plan::Plan;
 use super::rpc::RpcSockets;
@@ -47,17 +49,14 @@ pub(super) async fn run(
     let mut replaced = arguments.replace.map(Replaced::begin).transpose()?;
     let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
     let mut doors = Listeners::prepare(&plan, sockets)?;
-    if let Some(replaced) = replaced {
-        // The new configuration is loaded first. The old server ends only if that succeeds.
-        Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
-        replaced.end(configured::limits(&plan.config.limits).drain)?;
-    }
+    replaced.map(|replaced| end(replaced, &plan, arguments, guid)).transpose()?;
     let rpc = RpcSockets::open(&plan, &doors.sockets.addresses)?;
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.sockets.addresses, guid);
     let domains = Domains { winbind: Winbind::start(&plan)?, directory: Directory::start(&plan)? };
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
+    let cluster = cluster::prepare(&plan, &doors.sockets.addresses)?;
     let (guards, mounts) = (ShareGuards::of(&plan.config), MountList::open());
     // The process still has one thread only, so threads that start later inherit the confinement.
     let confined = Confined::begin(&plan, arguments)?;
@@ -75,12 +74,14 @@ pub(super) async fn run(
     let (asking, edits) = share_edits::channel();
     let directory = domains.directory.clone();
     let newer_keys = NewerKeys::of(&loaded.plan.config);
-    let server = make_server(&loaded, asking, domains, &newer_keys)?;
+    let (server, cluster) = make_server(&loaded, asking, domains, &newer_keys, cluster)?;
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
+    let cluster = cluster.map(|cluster| cluster.start(&server)).transpose()?;
     tell_unresolved(&server);
     let rpc_port = rpc.serve(&server)?;
     let (account_asking, account_reloads) = account_reloads::channel();
-    let _admin_socket = admin.start(&server, logging, Arc::new(account_asking))?;
+    let node = cluster.as_ref().map(cluster::Running::for_admin);
+    let _admin_socket = admin.start(&server, logging, Arc::new(account_asking), node)?;
     let sockets = &doors.sockets;
     Hello { arguments, doors: sockets, rpc_port, confined: &confined }
         .say(&loaded, &server)
@@ -101,9 +102,16 @@ pub(super) async fn run(
         newer_keys,
         guards,
         mounts: mounts.watch(),
+        cluster,
     }
     .serve(listeners)
     .await
+}
+
+/// Ends the old server. The new configuration is loaded first: the old server ends only if that succeeds.
+fn end(replaced: Replaced, plan: &Plan, arguments: &Serve, guid: Guid) -> Done {
+    Loaded::new(Plan::new(arguments)?, arguments, guid, None, None)?;
+    replaced.end(configured::limits(&plan.config.limits).drain)
 }
 
 /// The server's identity. It and the SID of the machine are kept before the process is confined.
@@ -143,7 +151,8 @@ fn make_server(
     asking: Asking,
     domains: Domains,
     newer_keys: &Arc<NewerKeys>,
-) -> Result<Server, Failure> {
+    cluster: Option<cluster::Prepared>,
+) -> Result<(Server, Option<cluster::Ready>), Failure> {
     let plan = &loaded.plan;
     let audit = start_audit(plan)?;
     let mut parts = Server::builder()
@@ -171,14 +180,31 @@ fn make_server(
     if plan.has_state {
         parts = with_handover(parts, &dir.join(state::HANDED_OVER_OPENS));
     }
-    if !loaded.shares.iter().any(|share| share.section.continuous) {
-        return parts.build().map_err(Failure::failed("cannot start the server"));
+    let local = local_store(loaded, &dir)?;
+    let Some(cluster) = cluster else {
+        let parts = match local {
+            Some(store) => parts.state_store(store),
+            None => parts,
+        };
+        return Ok((parts.build().map_err(Failure::failed("cannot start the server"))?, None));
+    };
+    let ready = cluster.ready(local)?;
+    let server = ready.seat(parts).build();
+    Ok((server.map_err(Failure::failed("cannot start the server"))?, Some(ready)))
+}
+
+/// The store of persistent handles in the shares that are this server's alone. None if no such share is
+/// continuous.
+fn local_store(loaded: &Loaded, dir: &Path) -> Result<Option<Arc<dyn StateStore>>, Failure> {
+    let keeps = |share: &OpenShare| share.section.continuous && !share.section.cluster;
+    if !loaded.shares.iter().any(keeps) {
+        return Ok(None);
     }
-    state::make_dir(&dir)?;
+    state::make_dir(dir)?;
     let path = dir.join(state::PERSISTENT_OPENS);
     let what = || format!("cannot keep persistent handles in {}", path.display());
     let store = DiskState::open(&path).map_err(Failure::failed(what()))?;
-    parts.state_store(Arc::new(store)).build().map_err(Failure::failed(what()))
+    Ok(Some(Arc::new(store)))
 }
 
 /// Lets the server leave durable handles to the next one. It serves as well without.

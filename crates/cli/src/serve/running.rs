@@ -1,5 +1,6 @@
 //! The loop of a server that runs: signals, reloads, changes of shares, looks at folders.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,6 +24,7 @@ use crate::logging::{self, Logging};
 use crate::network_shares::NetworkShares;
 
 use super::account_reloads::AccountReloads;
+use super::cluster;
 use super::confine::Confined;
 use super::directory::Directory;
 use super::discovery::Discovery;
@@ -52,6 +54,19 @@ pub(super) struct Running<'a> {
     pub(super) keytab_watch: KeytabWatch,
     pub(super) guards: ShareGuards,
     pub(super) mounts: MountEvents,
+    /// The place in a cluster; None for a server on its own.
+    pub(super) cluster: Option<cluster::Running>,
+}
+
+/// The departure from a cluster, before the server stops.
+type Leaving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Ends when the departure has ended. Never without one.
+async fn left(leaving: &mut Option<Leaving>) {
+    match leaving {
+        Some(leaving) => leaving.await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Running<'_> {
@@ -66,8 +81,13 @@ impl Running<'_> {
         notify(&[NotifyState::Ready, NotifyState::Status(self.loaded.state())]);
         let mut looks = tokio::time::interval(keytab_watch::EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut leaving: Option<Leaving> = None;
         loop {
             tokio::select! {
+                () = left(&mut leaving) => {
+                    leaving = None;
+                    self.server.stop();
+                }
                 served = &mut serving => {
                     refused.abort();
                     self.record(|| Event::new(Kind::Stop));
@@ -105,9 +125,7 @@ impl Running<'_> {
                 cause = self.signals.next() => match (cause, is_stopping) {
                     (Cause::Stop, false) => {
                         is_stopping = true;
-                        notify(&[NotifyState::Stopping]);
-                        tracing::info!(target: "frevo::server", "stopping: finishing pending requests");
-                        self.server.stop();
+                        leaving = self.begin_stop();
                     }
                     (Cause::Stop, true) => {
                         return Err(Failure::new(Exit::Failed, "stopped without finishing the pending requests"));
@@ -119,6 +137,18 @@ impl Running<'_> {
                 }
             }
         }
+    }
+
+    /// Begins the end of the server: at once, or when the returned departure from the cluster has ended.
+    fn begin_stop(&self) -> Option<Leaving> {
+        notify(&[NotifyState::Stopping]);
+        tracing::info!(target: "frevo::server", "stopping: finishing pending requests");
+        // Clients find the next owner before the server ends.
+        let leaving = self.cluster.clone().map(|cluster| Box::pin(cluster.leave()) as Leaving);
+        if leaving.is_none() {
+            self.server.stop();
+        }
+        leaving
     }
 
     /// Takes the keys of a keytab that has changed, or takes them away when it is gone.
@@ -254,6 +284,9 @@ impl Running<'_> {
         }
         warn(&new);
         self.discovery.tell(&new.plan);
+        if let Some(cluster) = &self.cluster {
+            cluster.reload(&new.plan.config);
+        }
         self.keytab_watch.note(keytab::path(&new.plan.config));
         let before = std::mem::replace(&mut self.loaded, new);
         self.renew_keytab();

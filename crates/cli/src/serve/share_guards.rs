@@ -46,7 +46,7 @@ impl ShareGuards {
     /// server has are refused by [`Self::take`].
     pub(super) fn of(config: &Config) -> Self {
         let guards = Self { folder: place(), files: Mutex::default() };
-        for share in &config.shares {
+        for share in config.shares.iter().filter(|share| !share.cluster) {
             let _ = guards.lock(share);
         }
         guards
@@ -57,7 +57,8 @@ impl ShareGuards {
     /// # Errors
     /// A sentence when another server has it.
     pub(super) fn take(&self, share: &ShareSection, vfs: &dyn Vfs) -> Result<(), String> {
-        if share.read_only && share.write_list.is_empty() {
+        // The nodes of a cluster have the folder open, and use it in turn.
+        if share.cluster || share.read_only && share.write_list.is_empty() {
             return Ok(());
         }
         self.lock(share)?;

@@ -50,6 +50,8 @@ kinds! {
     Limit = "limit",
     /// An administrator ended sessions or closed files.
     Kick = "kick",
+    /// An administrator moves shares of a cluster, or a share has another owner.
+    Cluster = "cluster",
     /// An administrator changes the shares over the network.
     Share = "share",
     /// A privilege was used.

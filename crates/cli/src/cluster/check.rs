@@ -1,0 +1,304 @@
+//! `frevo cluster check`, and the part of `frevo check` that is about a cluster.
+
+use std::collections::BTreeSet;
+
+use frevo_cluster::Settings;
+use frevo_config::{Config, FenceChoice};
+use frevo_etcd::client::Client;
+use frevo_net::socket::interfaces;
+use tokio::runtime::Handle;
+
+use super::report::{Report, can_be_one, now, read_all};
+use super::{certificate, options};
+use crate::configured::cluster as configured;
+use crate::console::{print, tell};
+use crate::exit::{Done, Exit, Failure};
+use crate::keytab;
+use crate::plural::counted;
+
+/// Milliseconds by which the clocks of two nodes may differ, with the age of a report.
+const CLOCK_TOLERANCE: u64 = 30_000;
+/// Days before the end of a certificate from which on it is told.
+const CERTIFICATE_DAYS: i64 = 30;
+const DAY: i64 = 86_400;
+
+/// One thing that a check found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Judged {
+    /// True when the cluster would not work with it.
+    pub(crate) is_fault: bool,
+    pub(crate) text: String,
+}
+
+fn fault(text: impl Into<String>) -> Judged {
+    Judged { is_fault: true, text: text.into() }
+}
+
+fn warning(text: impl Into<String>) -> Judged {
+    Judged { is_fault: false, text: text.into() }
+}
+
+/// Looks at a cluster, and prints what was found.
+pub(crate) async fn check(config: &Config, host: &str, as_json: bool) -> Done {
+    if !config.cluster.is_on() {
+        let why = "the configuration has no [cluster]; frevo cluster tells how to begin";
+        return Err(Failure::new(Exit::NotFound, why));
+    }
+    let found = findings(config, host).await;
+    let faults = found.iter().filter(|one| one.is_fault).count();
+    if as_json {
+        let object = |one: &Judged| {
+            let kind = if one.is_fault { "fault" } else { "warning" };
+            serde_json::json!({ "kind": kind, "message": one.text })
+        };
+        let rows: Vec<_> = found.iter().map(object).collect();
+        let object = serde_json::json!({ "ok": faults == 0, "findings": rows });
+        print(format!("{object}\n").as_bytes())?;
+    } else {
+        for one in &found {
+            let weight = if one.is_fault { "" } else { "warning: " };
+            tell(format!("{weight}{}", one.text));
+        }
+    }
+    if faults > 0 {
+        return Err(Failure::new(Exit::Config, format!("{} found", counted(faults, "fault"))));
+    }
+    if as_json { Ok(()) } else { print(b"cluster: ok\n") }
+}
+
+/// All that can be found from this machine.
+pub(crate) async fn findings(config: &Config, host: &str) -> Vec<Judged> {
+    let settings = match configured::settings(config, host, Vec::new()) {
+        Ok(settings) => settings,
+        Err(why) => return vec![fault(format!("[cluster]: {why}"))],
+    };
+    let mut found = of_configuration(config);
+    found.extend(of_keytab(config));
+    found.extend(of_certificates(config));
+    let options = match options(config, &settings) {
+        Ok(options) => options,
+        Err(failure) => {
+            found.push(fault(failure.to_string()));
+            return found;
+        }
+    };
+    let client = match Client::new(options, Handle::current()) {
+        Ok(client) => client,
+        Err(bad) => {
+            found.push(fault(format!("[cluster]: {bad}")));
+            return found;
+        }
+    };
+    found.extend(of_etcd(&client, config).await);
+    match read_all(&client, &settings).await {
+        Ok(others) => {
+            let own = Report::of(config).by(&settings);
+            let looked = tokio::task::spawn_blocking(move || own.look()).await;
+            if let Ok(own) = looked {
+                found.extend(compare(&own, &others, now()));
+            }
+        }
+        Err(why) => found.push(fault(format!("the nodes cannot be compared: {why}"))),
+    }
+    found.extend(of_names(&settings));
+    found
+}
+
+/// Keys that are said aloud.
+fn of_configuration(config: &Config) -> Vec<Judged> {
+    let mut found = Vec::new();
+    for share in config.shares.iter().filter(|share| share.cluster) {
+        let name = share.name.get_ref();
+        match config.fence_of(share) {
+            None | Some(FenceChoice::None) => found.push(warning(format!(
+                "share {name} has no fence: a node that was stopped in the middle of a write can \
+                 still write, and the next owner waits for twice the time"
+            ))),
+            Some(_) => {}
+        }
+    }
+    if config.cluster.endpoints.len() == 2 {
+        found.push(warning("two endpoints: an etcd of two members fails with one of them"));
+    }
+    let open = config.cluster.endpoints.iter().find(|url| !url.is_secure() && !url.is_local());
+    found.extend(open.map(|url| {
+        warning(format!("{} is without TLS: whoever changes what is sent owns all shares", url.0))
+    }));
+    let wanted = config.cluster.addresses.iter();
+    let wanted = wanted.chain(config.shares.iter().flat_map(|share| &share.addresses));
+    let known: BTreeSet<_> =
+        interfaces().unwrap_or_default().into_iter().map(|interface| interface.name).collect();
+    for address in wanted {
+        if let Some(name) = address.interface.as_ref().filter(|name| !known.contains(*name)) {
+            found.push(fault(format!("this machine has no interface {name} for {address}")));
+        }
+    }
+    found
+}
+
+/// The keytab, which clients of `\\CLUSTER\SHARE` need with a principal of that name.
+fn of_keytab(config: &Config) -> Option<Judged> {
+    let cluster = config.cluster.name.as_ref()?;
+    let keys = keytab::read(config).ok()??;
+    let shown = keys.to_string().to_ascii_lowercase();
+    let has_name = shown.contains(&format!("cifs/{}", cluster.0));
+    (!has_name).then(|| {
+        warning(format!(
+            "the keytab has no key for cifs/{name}: clients that log on by Kerberos cannot use \
+             \\\\{name}\\SHARE (keys are for {keys})",
+            name = cluster.0
+        ))
+    })
+}
+
+/// Certificates that end soon.
+fn of_certificates(config: &Config) -> Vec<Judged> {
+    let section = &config.cluster;
+    let files = [&section.ca, &section.certificate];
+    let mut found = Vec::new();
+    for path in files.into_iter().flatten() {
+        let Ok(text) = std::fs::read_to_string(path) else { continue };
+        let shown = path.display();
+        let Some(end) = certificate::first_end(&text) else {
+            found.push(fault(format!("{shown} has no certificate in PEM")));
+            continue;
+        };
+        let seconds = i64::try_from(now() / 1000).unwrap_or(i64::MAX);
+        let left = end.saturating_sub(seconds);
+        if left <= 0 {
+            found.push(fault(format!("a certificate in {shown} has ended")));
+        } else if left < CERTIFICATE_DAYS * DAY {
+            let days = usize::try_from(left / DAY).unwrap_or_default();
+            let days = counted(days, "day");
+            found.push(warning(format!("a certificate in {shown} ends in {days}; renew it")));
+        }
+    }
+    found
+}
+
+/// Members of etcd that do not answer, or that have no leader.
+async fn of_etcd(client: &Client, config: &Config) -> Vec<Judged> {
+    let states = client.status().await;
+    let mut found = Vec::new();
+    let total = states.len();
+    let silent = states.iter().filter(|state| state.is_err()).count();
+    for (state, url) in states.iter().zip(&config.cluster.endpoints) {
+        if let Err(why) = state {
+            let text = format!("{}: {why}", url.0);
+            found.push(if silent == total { fault(text) } else { warning(text) });
+        }
+    }
+    found
+}
+
+/// Compares this node's configuration with the reports of all nodes.
+fn compare(own: &Report, reports: &[Report], now: u64) -> Vec<Judged> {
+    let mut found = Vec::new();
+    for other in reports {
+        let (node, is_own) = (&other.node, other.node == own.node);
+        for (part, digest) in &other.parts {
+            match own.parts.get(part) {
+                Some(same) if same == digest => {}
+                Some(_) if is_own => found.push(warning(format!(
+                    "{part}: the server that runs here has other keys; restart it"
+                ))),
+                Some(_) => found.push(fault(format!(
+                    "{part}: node {node} has other keys; write the same at all nodes"
+                ))),
+                None if !is_own => found.push(fault(format!(
+                    "share {part} of node {node} is not in this configuration"
+                ))),
+                None => {}
+            }
+        }
+        let missing = own.parts.keys().filter(|part| !is_own && !other.parts.contains_key(*part));
+        found.extend(missing.map(|part| fault(format!("node {node} has no share {part}"))));
+        for (share, folder) in other.folders.iter().filter(|_| !is_own) {
+            let same = own.folders.get(share).map(|own| can_be_one(own, folder));
+            if same == Some(false) {
+                found.push(fault(format!(
+                    "share {share}: the folder of node {node} is another one than here; all nodes \
+                     need one file system"
+                )));
+            }
+        }
+        let apart = now.abs_diff(other.at);
+        if apart > CLOCK_TOLERANCE && !is_own {
+            let seconds = usize::try_from(apart / 1000).unwrap_or(usize::MAX);
+            found.push(warning(format!(
+                "the clock of node {node} differs from the one here by some {}; Kerberos and times \
+                 of files need clocks that agree",
+                counted(seconds, "second")
+            )));
+        }
+    }
+    if reports.is_empty() {
+        found.push(warning("no node is up: their configurations were not compared"));
+    }
+    found
+}
+
+/// Names by which nodes can be confused.
+fn of_names(settings: &Settings) -> Option<Judged> {
+    (settings.node.as_str() == "localhost")
+        .then(|| fault("this node is called localhost; set node of [cluster]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(node: &str, keys: &str) -> Report {
+        let text = format!(
+            "[cluster]\nname = \"c\"\nnode = \"{node}\"\nendpoints = [\"http://127.0.0.1\"]\n\
+             [[share]]\nname = \"docs\"\npath = \"/srv/docs\"\ncluster = true\n{keys}\n"
+        );
+        let config = Config::parse(&text).unwrap();
+        let settings = configured::settings(&config, "host", Vec::new()).unwrap();
+        let mut report = Report::of(&config).by(&settings);
+        report.folders.insert("docs".to_owned(), "5:7.1".to_owned());
+        report.at = 1_000_000;
+        report
+    }
+
+    fn texts(own: &Report, others: &[Report], now: u64) -> Vec<String> {
+        compare(own, others, now).into_iter().map(|one| one.text).collect()
+    }
+
+    #[test]
+    fn equal_nodes_are_in_order() {
+        let own = report("n1", "");
+        let others = [report("n1", ""), report("n2", "")];
+        assert_eq!(texts(&own, &others, 1_005_000), Vec::<String>::new());
+        assert!(texts(&own, &[], 0)[0].contains("no node is up"));
+    }
+
+    #[test]
+    fn other_keys_folders_and_clocks_are_found() {
+        let own = report("n1", "");
+        let mut other = report("n2", "encrypt = true");
+        other.folders.insert("docs".to_owned(), "6:7.1".to_owned());
+        let found = texts(&own, &[other.clone()], 2_000_000);
+        assert!(found[0].contains("docs: node n2 has other keys"), "{found:?}");
+        assert!(found[1].contains("the folder of node n2 is another one"), "{found:?}");
+        assert!(found[2].contains("differs from the one here by some 1000 seconds"), "{found:?}");
+        let mut running = other;
+        running.node = "n1".to_owned();
+        let found = texts(&own, &[running], 2_000_000);
+        assert_eq!(found, ["docs: the server that runs here has other keys; restart it"]);
+        let more = report("n2", "[[share]]\nname = \"b\"\npath = \"/b\"\ncluster = true");
+        assert!(
+            texts(&own, &[more.clone()], 1_000_000)[0].contains("is not in this configuration")
+        );
+        assert!(texts(&more, &[own], 1_000_000)[0].contains("node n1 has no share b"));
+    }
+
+    #[test]
+    fn a_share_without_a_fence_is_said_aloud() {
+        let text = "[cluster]\nname = \"c\"\nendpoints = [\"http://192.0.2.1\", \"http://192.0.2.2\"]\n\
+                    [[share]]\nname = \"docs\"\npath = \"/srv/docs\"\ncluster = true\n";
+        let found = of_configuration(&Config::parse(text).unwrap());
+        let has = |words: &str| found.iter().any(|one| one.text.contains(words));
+        assert!(has("share docs has no fence") && has("two endpoints") && has("without TLS"));
+    }
+}

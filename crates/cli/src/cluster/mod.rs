@@ -1,0 +1,10 @@
+//! The nodes of a cluster compared: reports that each node keeps in etcd, and `frevo cluster check`.
+
+mod certificate;
+mod check;
+mod options;
+mod report;
+
+pub(crate) use check::{Judged, check, findings};
+pub(crate) use options::options;
+pub(crate) use report::Report;

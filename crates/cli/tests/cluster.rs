@@ -1,0 +1,341 @@
+//! Three servers with one folder and one etcd: a node is killed, shares are moved, a node ends, etcd is away.
+
+mod harness;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use harness::{Said, Sandbox, Serving, said, text};
+use serde_json::Value;
+
+/// The longest time for which a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PASSWORD: &str = "a long secret";
+
+/// An etcd of one member, on a port of its own.
+struct Etcd {
+    program: String,
+    place: PathBuf,
+    ports: [u16; 2],
+    child: Option<Child>,
+}
+
+impl Etcd {
+    /// Starts etcd. None where it is not installed: the test ends, with a line that says so.
+    fn start(place: &Sandbox) -> Option<Self> {
+        let program = std::env::var("FREVO_ETCD").unwrap_or_else(|_| "etcd".into());
+        let version = Command::new(&program).arg("--version").output();
+        if !version.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: there is no program {program}; Debian has it in etcd-server");
+            return None;
+        }
+        let held = [0; 2].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let ports = held.each_ref().map(|one| one.local_addr().unwrap().port());
+        drop(held);
+        let mut etcd = Self { program, place: place.folder("etcd"), ports, child: None };
+        etcd.begin();
+        Some(etcd)
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports[0])
+    }
+
+    fn begin(&mut self) {
+        let (client, peer) = (self.url(), format!("http://127.0.0.1:{}", self.ports[1]));
+        let log = fs::File::create(self.place.join("log")).unwrap();
+        let child = Command::new(&self.program)
+            .args(["--name", "e"])
+            .arg("--data-dir")
+            .arg(self.place.join("data"))
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("e={peer}")])
+            .args(["--heartbeat-interval", "50", "--election-timeout", "500"])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn();
+        self.child = Some(child.unwrap());
+    }
+
+    fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            self.kill();
+        }
+    }
+}
+
+/// Three nodes with one folder.
+struct Cluster {
+    place: Sandbox,
+    etcd: Etcd,
+    nodes: Vec<Option<Serving>>,
+}
+
+impl Cluster {
+    fn start() -> Option<Self> {
+        let place = Sandbox::new();
+        let etcd = Etcd::start(&place)?;
+        place.folder("shared");
+        place.file("password", PASSWORD, 0o600);
+        let mut cluster = Self { place, etcd, nodes: Vec::new() };
+        for node in 0..3 {
+            cluster.write_configuration(node, "");
+            let serving = cluster.begin(node);
+            cluster.nodes.push(Some(serving));
+        }
+        Some(cluster)
+    }
+
+    fn configuration(&self, node: usize) -> PathBuf {
+        self.place.path(&format!("n{node}.toml"))
+    }
+
+    fn write_configuration(&self, node: usize, keys: &str) {
+        let (state, folder) =
+            (self.place.folder(&format!("state{node}")), self.place.path("shared"));
+        let text = format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = {state:?}\ndiscovery = \"off\"\n\
+             [limits]\ndrain_seconds = 10\n\
+             [cluster]\nname = \"nas\"\nnode = \"n{node}\"\nendpoints = [\"{}\"]\n\
+             [[user]]\nname = \"ann\"\npassword_file = {:?}\n\
+             [[share]]\nname = \"Data\"\npath = {folder:?}\ncluster = true\ncontinuous = true\n\
+             fence = \"none\"\n{keys}\n",
+            self.etcd.url(),
+            self.place.path("password"),
+        );
+        self.place.file(&format!("n{node}.toml"), &text, 0o600);
+    }
+
+    fn begin(&self, node: usize) -> Serving {
+        let log = fs::File::create(self.place.path(&format!("n{node}.log"))).unwrap();
+        let configuration = self.configuration(node);
+        let mut command = self.place.command(&["serve", "--config", text(&configuration)]);
+        command.stderr(log);
+        Serving::start(command)
+    }
+
+    /// The log of all nodes, for a test that fails.
+    fn logs(&self) -> String {
+        let read = |node| {
+            let log = fs::read_to_string(self.place.path(&format!("n{node}.log")));
+            format!("--- n{node}\n{}", log.unwrap_or_default())
+        };
+        (0..3).map(read).collect()
+    }
+
+    /// Runs `frevo cluster` against a node.
+    fn admin(&self, node: usize, words: &[&str]) -> Said {
+        let socket = self.place.path(&format!("state{node}/admin.sock"));
+        let words = [&["cluster"], words, &["--socket", text(&socket)]].concat();
+        self.place.run(&words)
+    }
+
+    fn view(&self, node: usize) -> Value {
+        let said = self.admin(node, &["status", "--json"]);
+        serde_json::from_str(said.succeeds()).unwrap()
+    }
+
+    /// Waits until a node says that the share has an owner by which it is served. Returns its number.
+    fn owner(&self) -> usize {
+        let began = Instant::now();
+        loop {
+            for node in (0..3).filter(|node| self.nodes[*node].is_some()) {
+                let view = self.view(node);
+                let unit = &view["units"][0];
+                let is_served = unit["state"] == "owned" && view["is_serving"] == true;
+                if is_served && unit["owner"] == view["node"] {
+                    return node;
+                }
+            }
+            assert!(began.elapsed() < PATIENCE, "nobody owns the share\n{}", self.logs());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Writes a file through a node, as a client.
+    fn put(&self, node: usize, name: &str) -> Said {
+        let serving = self.nodes[node].as_ref().unwrap();
+        let source = self.place.file("source", name, 0o644);
+        let url = format!("smb://ann@{}/data/{name}", serving.address);
+        let mut command = self.place.command(&["put", text(&source), &url]);
+        command.env("FREVO_PASSWORD", PASSWORD);
+        said(command.output().unwrap())
+    }
+
+    /// Writes a file through the first node that takes it: a client that looks for the owner.
+    fn put_somewhere(&self, name: &str) -> usize {
+        let began = Instant::now();
+        loop {
+            for node in (0..3).filter(|node| self.nodes[*node].is_some()) {
+                if self.put(node, name).code == 0 {
+                    return node;
+                }
+            }
+            assert!(began.elapsed() < PATIENCE, "{name} cannot be written\n{}", self.logs());
+        }
+    }
+
+    fn kept(&self, name: &str) -> bool {
+        fs::read_to_string(self.place.path("shared").join(name)).is_ok_and(|text| text == name)
+    }
+}
+
+#[test]
+fn another_node_serves_when_the_owner_is_killed() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let first = cluster.owner();
+    assert_eq!(cluster.put_somewhere("one"), first);
+    for other in (0..3).filter(|node| *node != first) {
+        assert_ne!(cluster.put(other, "two").code, 0, "n{other} does not own the share");
+    }
+    cluster.nodes[first].as_ref().unwrap().signal("-KILL");
+    let began = Instant::now();
+    let _ = cluster.nodes[first].take();
+    let second = cluster.put_somewhere("three");
+    eprintln!("served again after {:?} (without a fence, TTL 2 s)", began.elapsed());
+    assert_ne!(second, first);
+    assert!(cluster.kept("one") && cluster.kept("three") && !cluster.kept("two"));
+    let view = cluster.view(second);
+    let because = view["units"][0]["because"].as_str().unwrap();
+    assert_eq!(because, format!("n{first} did not answer any more"));
+    let told = view["happenings"].to_string();
+    assert!(told.contains("without a fence"), "{told}");
+    // The node comes back, and does not take the share back.
+    let again = cluster.begin(first);
+    cluster.nodes[first] = Some(again);
+    assert_eq!(cluster.owner(), second);
+}
+
+#[test]
+fn a_node_that_is_killed_and_started_again_goes_on_at_once() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let owner = cluster.owner();
+    for other in (0..3).filter(|node| *node != owner) {
+        assert_eq!(cluster.nodes[other].take().unwrap().stop().code, 0);
+    }
+    cluster.nodes[owner].as_ref().unwrap().signal("-KILL");
+    let _ = cluster.nodes[owner].take();
+    let again = cluster.begin(owner);
+    cluster.nodes[owner] = Some(again);
+    assert_eq!(cluster.owner(), owner);
+    let view = cluster.view(owner);
+    assert_eq!(view["units"][0]["because"], format!("n{owner} gave it away"));
+    assert!(!view["happenings"].to_string().contains("without a fence"));
+}
+
+#[test]
+fn shares_move_while_a_client_writes() {
+    let Some(cluster) = Cluster::start() else { return };
+    let owner = cluster.owner();
+    let files = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let names = (0..12).map(|number| format!("file{number}"));
+            names.inspect(|name| _ = cluster.put_somewhere(name)).collect::<Vec<_>>()
+        });
+        for step in 1..=3 {
+            let to = format!("n{}", (owner + step) % 3);
+            // The share as clients call it, and its unit: names are compared without case.
+            cluster.admin(owner, &["move", "DATA", &to]).succeeds();
+            assert_eq!(cluster.owner(), (owner + step) % 3);
+        }
+        writing.join().unwrap()
+    });
+    assert!(files.iter().all(|name| cluster.kept(name)));
+    cluster.admin(owner, &["move", "data", "nobody"]).fails(2, &["cannot serve the share"]);
+    cluster.admin(owner, &["move", "music", "n1"]).fails(2, &["no share music"]);
+    let shown = cluster.admin(owner, &["status"]);
+    assert!(shown.succeeds().contains("cluster nas, node"), "{shown:?}");
+    assert!(shown.out.contains("has no fence"), "{shown:?}");
+}
+
+#[test]
+fn a_node_that_ends_or_is_drained_gives_its_shares_away() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let first = cluster.owner();
+    let ended = cluster.nodes[first].take().unwrap().stop();
+    assert_eq!(ended.code, 0, "{ended:?}\n{}", cluster.logs());
+    let second = cluster.owner();
+    let view = cluster.view(second);
+    assert_eq!(view["units"][0]["because"], format!("n{first} gave it away"));
+    assert_eq!(view["nodes"].as_array().unwrap().len(), 2);
+    let name = format!("n{second}");
+    cluster.admin(second, &["drain", &name]).succeeds();
+    let third = cluster.owner();
+    assert!(third != first && third != second);
+    let drained = cluster.view(third)["nodes"].to_string();
+    assert!(drained.contains("\"drained\""), "{drained}");
+    cluster.admin(third, &["undrain", &name]).succeeds();
+    assert!(!cluster.view(third)["nodes"].to_string().contains("\"drained\""));
+}
+
+#[test]
+fn losing_etcd_needs_nobodys_hand() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let owner = cluster.owner();
+    let epoch = cluster.view(owner)["units"][0]["epoch"].clone();
+    cluster.etcd.kill();
+    let began = Instant::now();
+    while cluster.view(owner)["is_serving"] == true {
+        assert!(began.elapsed() < PATIENCE, "it serves without etcd\n{}", cluster.logs());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_ne!(cluster.put(owner, "paused").code, 0);
+    let shown = cluster.admin(owner, &["status"]);
+    assert!(shown.succeeds().contains("etcd does not answer"), "{shown:?}");
+    cluster.etcd.begin();
+    assert_eq!(cluster.owner(), owner);
+    assert_eq!(cluster.view(owner)["units"][0]["epoch"], epoch);
+    assert_eq!(cluster.put_somewhere("after"), owner);
+    let log = cluster.logs();
+    assert!(log.contains("etcd answers again") && log.contains("nothing is served"), "{log}");
+}
+
+#[test]
+fn a_check_compares_the_nodes() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let check = |cluster: &Cluster| {
+        let path = cluster.configuration(0);
+        cluster.place.run(&["cluster", "check", text(&path)])
+    };
+    let began = Instant::now();
+    // The reports come after the registrations.
+    loop {
+        let said = check(&cluster);
+        if said.code == 0 && !said.err.contains("no node is up") {
+            assert!(said.err.contains("share Data has no fence"), "{said:?}");
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{said:?}");
+    }
+    cluster.write_configuration(2, "encrypt = true");
+    assert_eq!(cluster.nodes[2].take().unwrap().stop().code, 0);
+    let again = cluster.begin(2);
+    cluster.nodes[2] = Some(again);
+    let began = Instant::now();
+    loop {
+        let said = check(&cluster);
+        if said.code == 3 && said.err.contains("data: node n2 has other keys") {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{said:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let told = cluster.place.run(&["cluster"]);
+    assert!(told.succeeds().contains("apt install etcd-server"));
+    cluster.etcd.kill();
+    let said = check(&cluster);
+    assert!(said.code == 3 && said.err.contains("the nodes cannot be compared"), "{said:?}");
+}
