@@ -13,6 +13,7 @@ from .peers import (  # noqa: F401
     attacks,
     cifs,
     clients,
+    cluster,
     crossing,
     differential,
     disks,

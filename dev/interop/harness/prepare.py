@@ -17,6 +17,8 @@ from .model import OUT, ROOT
 PYTHON_CLIENTS = ["smbprotocol==1.17.0", "impacket==0.13.1"]
 GO_SMB2 = "github.com/cloudsoda/go-smb2@v0.0.0-20260918041005-0c5d69b69701"
 FSX = "0.3.2"
+# Programs with another name than their package.
+OTHER_NAMES = {"frevo-durability": "frevo-cluster-load"}
 TOOLS, VENV, GO_SUITE = OUT / "tools/bin", OUT / "venv", OUT / "go-smb2"
 # Packages for logons by GSS-API. gssapi and krb5 are compiled with libkrb5-dev.
 GSSAPI, GSSAPI_CLIENTS = OUT / "gssapi", ["smbprotocol==1.17.0", "gssapi==1.12.0", "krb5==0.10.0"]
@@ -164,6 +166,8 @@ def build(args, groups):
     packages = []
     if names & {"cifs", "rdma"}:
         packages.append("frevo-guest-checks")
+    if "cluster" in names:
+        packages.append("frevo-durability")
     if any(g.name.startswith("clients/smb2-rs") for g in groups):
         packages.append("frevo-peer-smb2")
     examples = {}
@@ -173,7 +177,8 @@ def build(args, groups):
         examples["frevo-server"] = ["embed", "readonly_archive"]
     # The speed of the checks' own programs does not matter: the dev profile is enough.
     for package in packages:
-        copy_program((built or cargo_build("dev", package)) / package)
+        folder = built or cargo_build("dev", package)
+        copy_program(folder / OTHER_NAMES.get(package, package))
     for package, programs in examples.items():
         for name in programs:
             copy_program(built / "examples" / name if built else cargo_example(package, name))

@@ -1,0 +1,329 @@
+"""A cluster on one machine: namespaces at a bridge for nodes, members of etcd and clients, and a folder that
+each node reaches by a bindfs of its own."""
+
+import contextlib
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+from .model import Failure, Skip, require_tool
+
+NETWORK = "10.77.0"
+# The address that moves, and the share that it goes with.
+FLOATING, SHARE = f"{NETWORK}.100", "data"
+USER, PASSWORD = "ann", "Passw0rd"
+NODES, MEMBERS, CLIENTS = ["n1", "n2", "n3"], ["e1", "e2", "e3"], ["c1", "c2"]
+ADDRESSES = {
+    **{name: f"{NETWORK}.{11 + at}" for at, name in enumerate(NODES)},
+    **{name: f"{NETWORK}.{31 + at}" for at, name in enumerate(MEMBERS)},
+    **{name: f"{NETWORK}.{51 + at}" for at, name in enumerate(CLIENTS)},
+}
+CONNECTIONS = Path("/sys/fs/fuse/connections")
+
+
+def ip(line):
+    subprocess.run(["ip", *line.split()], check=True)
+
+
+def within(name, *command):
+    """The command line of a program in a network namespace. `ip netns exec` would hide mounts below /sys."""
+    return ["nsenter", f"--net=/run/netns/{name}", *map(str, command)]
+
+
+def wait_for(what, test, seconds=30.0, step=0.02):
+    """Waits until `test` returns something that is true, and returns it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := test():
+            return found
+        time.sleep(step)
+    raise Failure(f"after {seconds:.0f} s: {what}")
+
+
+def network():
+    """Namespaces at a bridge, each with an interface eth0. A second call of a worker finds them there."""
+    if Path(f"/run/netns/{CLIENTS[-1]}").exists():
+        return
+    # The names of namespaces are files, which only this worker is to see.
+    os.makedirs("/run/netns", exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "netns", "/run/netns"], check=True)
+    ip("link add br0 type bridge")
+    ip("link set br0 up")
+    for name, address in ADDRESSES.items():
+        ip(f"netns add {name}")
+        ip(f"link add v-{name} type veth peer name eth0 netns {name}")
+        ip(f"link set v-{name} master br0 up")
+        ip(f"-n {name} link set lo up")
+        ip(f"-n {name} link set eth0 up")
+        ip(f"-n {name} address add {address}/24 dev eth0")
+
+
+class Node:
+    """A server with a mount, a state and a namespace of its own."""
+
+    def __init__(self, cluster, name):
+        self.cluster, self.name = cluster, name
+        self.directory = cluster.directory / name
+        self.mount = self.directory / "mount"
+        self.log = self.directory / "log"
+        self.process = None
+        for folder in (self.mount, self.directory / "state"):
+            folder.mkdir(parents=True)
+        endpoints = ", ".join(f'"http://{ADDRESSES[member]}:2379"' for member in MEMBERS)
+        (self.directory / "frevo.toml").write_text(
+            f"""[server]
+name = "CLUSTER"
+listen = ["0.0.0.0:445"]
+state_dir = "{self.directory}/state"
+discovery = "off"
+
+[cluster]
+name = "interop"
+node = "{name}"
+endpoints = [{endpoints}]
+ttl = 2
+
+[[share]]
+name = "{SHARE}"
+path = "{self.mount}"
+cluster = true
+continuous = true
+fence = "fuse"
+addresses = ["{FLOATING}/24"]
+"""
+        )
+        self.command("user", "--state-dir", self.directory / "state", "add", USER, "--password-stdin", text=PASSWORD)
+
+    def command(self, *words, text=None):
+        """Runs `frevo` in the namespace, and returns what it prints."""
+        done = subprocess.run(
+            within(self.name, self.cluster.program, *words),
+            input=text and f"{text}\n",
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=90,
+        )
+        self.cluster.ctx.log.write(f"{self.name}$ frevo {' '.join(map(str, words))}\n{done.stdout}")
+        if done.returncode:
+            raise Failure(f"{self.name}: frevo {words[0]} {words[1]}: {done.stdout.strip()[-200:]}")
+        return done.stdout
+
+    def remount(self):
+        """Mounts the folder anew: a mount that was fenced stays so."""
+        while os.path.ismount(self.mount) or self.is_fenced():
+            subprocess.run(["umount", "-l", self.mount], check=True)
+        subprocess.run(["bindfs", self.cluster.folder, self.mount], check=True)
+
+    def is_fenced(self):
+        """True if the kernel refuses each call on the mount."""
+        try:
+            os.stat(self.mount)
+        except OSError as error:
+            return error.errno in (103, 107)
+        return False
+
+    def start(self):
+        """Starts the server on a new mount, and waits until it is ready."""
+        self.remount()
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                within(self.name, self.cluster.program, "serve", "--config", self.directory / "frevo.toml"),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        for line in self.process.stdout:
+            if line.strip() == b"ready":
+                return
+        raise Failure(f"{self.name} did not start: {self.log.read_text(errors='replace')[-300:]}")
+
+    def signal(self, number):
+        os.kill(self.process.pid, number)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        """Stops the server as a service manager does; it gives its shares away."""
+        self.signal(signal.SIGTERM)
+        self.process.wait(timeout=40)
+
+    def has_address(self):
+        shown = subprocess.run(
+            ["ip", "-n", self.name, "address", "show", "dev", "eth0"], stdout=subprocess.PIPE, text=True, check=True
+        )
+        return f" {FLOATING}/" in shown.stdout
+
+    @contextlib.contextmanager
+    def cut_off(self, *others, ways=("in", "out")):
+        """Drops packets from (`in`) and to (`out`) the others."""
+        rules = "table inet cut {"
+        for way, hook, end in (("in", "input", "saddr"), ("out", "output", "daddr")):
+            if way in ways:
+                addresses = ", ".join(ADDRESSES[other] for other in others)
+                rules += f"chain {way} {{ type filter hook {hook} priority 0; ip {end} {{ {addresses} }} drop; }}\n"
+        subprocess.run(within(self.name, "nft", "-f", "-"), input=rules + "}", text=True, check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(within(self.name, "nft", "delete", "table", "inet", "cut"), check=True)
+
+
+class Cluster:
+    """Three nodes and three members of etcd."""
+
+    def __init__(self, ctx):
+        self.ctx = ctx
+        self.program = ctx.server.program
+        self.directory = ctx.work / "cluster"
+        self.folder = self.directory / "folder"
+        self.folder.mkdir(parents=True)
+        self.etcd = require_tool("etcd")
+        self.members = {}
+        self.nodes = []
+
+    def __enter__(self):
+        for tool in ("bindfs", "nft"):
+            require_tool(tool)
+        if not Path("/dev/fuse").exists():
+            raise Skip("this kernel has no FUSE")
+        network()
+        if not any(CONNECTIONS.iterdir()):
+            # A mount below shows whether the file system is there: it has a folder for each.
+            subprocess.run(["mount", "-t", "fusectl", "none", CONNECTIONS], check=True)
+        try:
+            for name in MEMBERS:
+                self.start_member(name)
+            wait_for("etcd has no leader", self.has_leader)
+            self.nodes = [Node(self, name) for name in NODES]
+            for node in self.nodes:
+                node.start()
+            wait_for("no node serves the share", self.owner)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for node in self.nodes:
+            if node.process and node.process.poll() is None:
+                node.kill()
+            while os.path.ismount(node.mount) or node.is_fenced():
+                subprocess.run(["umount", "-l", node.mount])
+            if node.log.exists():
+                self.ctx.log.write(f"--- log of {node.name}\n{node.log.read_text(errors='replace')[-20_000:]}\n")
+        for member in self.members.values():
+            if member.poll() is None:
+                member.kill()
+            member.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def start_member(self, name):
+        address, data = ADDRESSES[name], self.directory / name
+        peers = ",".join(f"{member}=http://{ADDRESSES[member]}:2380" for member in MEMBERS)
+        words = f"""--name {name} --data-dir {data} --listen-client-urls http://{address}:2379
+            --advertise-client-urls http://{address}:2379 --listen-peer-urls http://{address}:2380
+            --initial-advertise-peer-urls http://{address}:2380 --initial-cluster {peers}
+            --heartbeat-interval 50 --election-timeout 500"""
+        state = "existing" if data.exists() else "new"
+        with open(self.directory / f"{name}.log", "ab") as log:
+            self.members[name] = subprocess.Popen(
+                within(name, self.etcd, *words.split(), "--initial-cluster-state", state), stdout=log, stderr=log
+            )
+
+    def has_leader(self):
+        endpoints = ",".join(f"http://{ADDRESSES[member]}:2379" for member in MEMBERS)
+        done = subprocess.run(
+            within("c1", "etcdctl", "--endpoints", endpoints, "get", "x"),
+            env={**os.environ, "ETCDCTL_API": "3"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        return done.returncode == 0
+
+    def owners(self):
+        """The nodes that have the address."""
+        return [node for node in self.nodes if node.has_address()]
+
+    def owner(self):
+        """The node that has the address, if there is one."""
+        owners = self.owners()
+        return owners[0] if len(owners) == 1 else None
+
+    def new_owner(self, old):
+        """Waits until another node has the address."""
+        return wait_for("no other node has the address", lambda: (o := self.owner()) and o is not old and o)
+
+
+class Load:
+    """Writers with persistent handles and locks (`frevo-cluster-load`), from the first client."""
+
+    def __init__(self, cluster, program, writers=8):
+        self.cluster, self.log = cluster, cluster.directory / "load.log"
+        self.output, self.writers = cluster.directory / "load.out", writers
+        with open(self.output, "wb") as output:
+            self.process = subprocess.Popen(
+                within("c1", program, FLOATING, SHARE, cluster.folder, "--writers", writers, "--log", self.log),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env={**os.environ, "FREVO_PASSWORD": PASSWORD},
+            )
+        if self.process.stdout.readline() != b"ready\n":
+            raise Failure(f"the load did not start: {self.said()}")
+
+    def said(self):
+        return self.output.read_text(errors="replace").strip()[-300:]
+
+    def is_well(self):
+        """Raises Failure at the first finding, so that a run does not go on in vain."""
+        if self.process.poll() is not None or "finding" in self.said():
+            raise Failure(self.said() or "the load has ended")
+
+    def end(self):
+        """Ends the load, and returns the acknowledged writes: begin and end in seconds, by writers."""
+        self.process.stdin.close()
+        said = self.process.stdout.read().decode()
+        status = self.process.wait(timeout=180)
+        self.cluster.ctx.log.write(said + self.said() + "\n")
+        if status:
+            raise Failure(self.said() or f"the load ended with status {status}")
+        writes = [[] for _ in range(self.writers)]
+        for line in self.log.read_text().splitlines():
+            writer, begin, end = map(int, line.split())
+            writes[writer].append((begin / 1e9, end / 1e9))
+        return writes
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def stalls(writes, moments):
+    """The longest time without an acknowledged write in each period, for each writer, from its beginning on."""
+    found = []
+    for begin, end in moments:
+        for each in writes:
+            ends = sorted(acknowledged for _, acknowledged in each)
+            gaps = [
+                later - max(earlier, begin)
+                for earlier, later in zip([0.0, *ends], [*ends, end], strict=True)
+                if later > begin and earlier < end
+            ]
+            found.append(max(gaps, default=end - begin))
+    return found
+
+
+def percentiles(values):
+    """The median and the 99th percentile."""
+    if len(values) == 1:
+        return values[0], values[0]
+    parts = statistics.quantiles(values, n=100, method="inclusive")
+    return parts[49], parts[98]

@@ -1,0 +1,233 @@
+"""A cluster of three nodes on etcd, by namespaces of one machine: kills, moves, partitions, pauses.
+
+The groups run only when named (`--only 'cluster/*'`): they measure, and take minutes. `CLUSTER_ROUNDS` is the
+number of kills, moves, partitions and pauses of each group.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+from ..cluster import CLIENTS, FLOATING, MEMBERS, PASSWORD, SHARE, USER, Cluster, Load, percentiles, stalls, within
+from ..model import Failure, group
+from ..prepare import TOOLS
+
+# Seconds of undisturbed load before and after each disturbance.
+CALM = 2.0
+
+
+def rounds(usual):
+    return int(os.environ.get("CLUSTER_ROUNDS", usual))
+
+
+@contextlib.contextmanager
+def loaded(ctx):
+    """A cluster under load. The load ends with the block, and `writes` of the yielded value are judged then."""
+    with Cluster(ctx) as cluster:
+        load = Load(cluster, TOOLS / "frevo-cluster-load")
+        try:
+            yield cluster, load
+        finally:
+            load.close()
+
+
+def disturb(ctx, load, count, act):
+    """Calls `act` again and again, and returns the stalls that it has caused."""
+    moments = []
+    for at in range(count):
+        time.sleep(CALM)
+        load.is_well()
+        begin = time.monotonic()
+        act(at)
+        time.sleep(CALM)
+        moments.append((begin, time.monotonic()))
+    load.is_well()
+    writes = load.end()
+    if any(not each for each in writes):
+        raise Failure("a writer has written nothing")
+    found = stalls(writes, moments)
+    middle, most = percentiles(found)
+    total = sum(map(len, writes))
+    ctx.log.write(f"stalls: {sorted(round(stall, 3) for stall in found)}\n")
+    return middle, most, f"{count} times, {total} writes, stalls p50 {middle:.3f} s, p99 {most:.3f} s"
+
+
+def judged(ctx, name, count, act_of, most_middle, most_99):
+    """A row: `act_of(cluster)` returns the disturbance; the stalls must be short enough."""
+    with ctx.check(name):
+        with loaded(ctx) as (cluster, load):
+            middle, most, words = disturb(ctx, load, count, act_of(cluster))
+        ctx.add(f"{name}-figures", "pass", 0.0, words)
+        if middle > most_middle or most > most_99:
+            raise Failure(f"{words}; wanted {most_middle} s and {most_99} s")
+
+
+@group("cluster/kill", named_only=True)
+def kill(ctx):
+    """kill -9 of the owner under 8 writers with persistent handles and locks."""
+
+    def act_of(cluster):
+        def act(_):
+            owner = cluster.owner() or cluster.new_owner(None)
+            owner.kill()
+            cluster.new_owner(owner)
+            owner.start()
+
+        return act
+
+    judged(ctx, "kill", rounds(10), act_of, 2.5, 4.0)
+
+
+@group("cluster/move", named_only=True)
+def move(ctx):
+    """A planned move under load, to each node in turn."""
+
+    def act_of(cluster):
+        def act(_):
+            owner = cluster.owner()
+            target = cluster.nodes[(cluster.nodes.index(owner) + 1) % len(cluster.nodes)]
+            owner.command("cluster", "--config", owner.directory / "frevo.toml", "move", SHARE, target.name)
+            if cluster.new_owner(owner) is not target:
+                raise Failure(f"the share did not move to {target.name}")
+
+        return act
+
+    judged(ctx, "move", rounds(20), act_of, 0.3, 0.3)
+
+
+@group("cluster/partition", named_only=True)
+def partition(ctx):
+    """The owner is cut off from etcd, from clients and nodes, and in one direction alone, for 10 s each."""
+    ways = [
+        ("etcd", MEMBERS, ("in", "out")),
+        ("etcd-one-sided-in", MEMBERS, ("in",)),
+        ("etcd-one-sided-out", MEMBERS, ("out",)),
+        ("clients", CLIENTS, ("in", "out")),
+        ("clients-one-sided", CLIENTS, ("in",)),
+    ]
+    for name, others, directions in ways:
+
+        def act_of(cluster, others=others, directions=directions):
+            def act(_):
+                owner = cluster.owner()
+                with owner.cut_off(*others, ways=directions):
+                    if others is MEMBERS:
+                        cluster.new_owner(owner)
+                    time.sleep(10)
+                if len(cluster.owners()) != 1:
+                    raise Failure("several nodes have the address, or none")
+                # What was fenced needs a new mount.
+                if owner.is_fenced():
+                    owner.kill()
+                    owner.start()
+
+            return act
+
+        # Clients behind the cut wait for its end.
+        most = 4.0 if others is MEMBERS else 20.0
+        judged(ctx, name, rounds(2), act_of, most, most)
+
+
+@group("cluster/pause", named_only=True)
+def pause(ctx):
+    """SIGSTOP of the owner for 10 s: another node serves, and the paused one writes nothing when it goes on."""
+
+    def act_of(cluster):
+        def act(_):
+            owner = cluster.owner()
+            owner.signal(signal.SIGSTOP)
+            try:
+                cluster.new_owner(owner)
+                time.sleep(10)
+                if not owner.is_fenced():
+                    raise Failure(f"{owner.name} was not fenced")
+            finally:
+                owner.signal(signal.SIGCONT)
+            time.sleep(2)
+            if cluster.owner() is owner:
+                raise Failure(f"{owner.name} has taken its address back")
+            owner.kill()
+            owner.start()
+
+        return act
+
+    judged(ctx, "pause", rounds(2), act_of, 4.0, 4.0)
+
+
+@group("cluster/majority", named_only=True)
+def majority(ctx):
+    """etcd loses its majority for 60 s: everybody stops, and goes on afterwards by itself."""
+
+    def act_of(cluster):
+        def act(_):
+            for name in MEMBERS[1:]:
+                cluster.members[name].kill()
+                cluster.members[name].wait()
+            time.sleep(10)
+            if owners := cluster.owners():
+                raise Failure(f"{owners[0].name} has the address without etcd")
+            time.sleep(50)
+            for name in MEMBERS[1:]:
+                cluster.start_member(name)
+            cluster.new_owner(None)
+
+        return act
+
+    judged(ctx, "majority", 1, act_of, 75.0, 75.0)
+
+
+@group("cluster/rolling", named_only=True)
+def rolling(ctx):
+    """Each node is stopped and started in turn, as for an upgrade."""
+
+    def act_of(cluster):
+        def act(at):
+            node = cluster.nodes[at % len(cluster.nodes)]
+            was_owner = node is cluster.owner()
+            node.stop()
+            if was_owner:
+                cluster.new_owner(node)
+            node.start()
+
+        return act
+
+    judged(ctx, "rolling", rounds(6), act_of, 4.0, 4.0)
+
+
+@group("cluster/smbclient", named_only=True)
+def smbclient(ctx):
+    """Samba's smbclient at the address that moves, before and after a kill of the owner."""
+    with Cluster(ctx) as cluster:
+
+        def say(*commands):
+            done = subprocess.run(
+                within(
+                    "c2", "smbclient", f"//{FLOATING}/{SHARE}", "-U", f"{USER}%{PASSWORD}", "-c", "; ".join(commands)
+                ),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                cwd=ctx.work,
+                timeout=60,
+            )
+            ctx.log.write(done.stdout)
+            if done.returncode:
+                raise Failure(done.stdout.strip()[-200:])
+            return done.stdout
+
+        (ctx.work / "there").write_bytes(os.urandom(1 << 20))
+        with ctx.check("put"):
+            say("put there first")
+        with ctx.check("after-kill"):
+            owner = cluster.owner()
+            owner.kill()
+            cluster.new_owner(owner)
+            say("get first back", "put there second")
+            for copy in (ctx.work / "back", cluster.folder / "second"):
+                if copy.read_bytes() != (ctx.work / "there").read_bytes():
+                    raise Failure(f"{copy.name} has other bytes")
+        with ctx.check("one-owner"):
+            if len(cluster.owners()) != 1:
+                raise Failure("several nodes have the address, or none")
