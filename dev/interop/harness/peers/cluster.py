@@ -88,7 +88,7 @@ def move(ctx):
         def act(_):
             owner = cluster.owner()
             target = cluster.nodes[(cluster.nodes.index(owner) + 1) % len(cluster.nodes)]
-            owner.command("cluster", "--config", owner.directory / "frevo.toml", "move", SHARE, target.name)
+            owner.command("cluster", "move", SHARE, target.name, "--config", owner.directory / "frevo.toml")
             if cluster.new_owner(owner) is not target:
                 raise Failure(f"the share did not move to {target.name}")
 
