@@ -122,7 +122,7 @@ addresses = ["{FLOATING}/24"]
     def is_fenced(self):
         """True if the kernel refuses each call on the mount."""
         try:
-            os.stat(self.mount)
+            os.statvfs(self.mount)
         except OSError as error:
             return error.errno in (103, 107)
         return False

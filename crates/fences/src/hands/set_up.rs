@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::Kind;
 use crate::addresses::FloatingAddress;
+use crate::scsi::disks_below;
 
 /// The things that can be asked for: told once, before the first request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +39,14 @@ impl SetUp {
     /// True if a unit has this kind of fence.
     pub fn uses(&self, kind: Kind) -> bool {
         self.units.iter().any(|unit| unit.kind == kind)
+    }
+
+    /// The devices of the disks below folders with [`Kind::ScsiPr`], as far as they are known now.
+    pub fn disks(&self) -> Vec<PathBuf> {
+        let units = self.units.iter().filter(|unit| unit.kind == Kind::ScsiPr);
+        let disks =
+            units.flat_map(|unit| &unit.folders).filter_map(|folder| disks_below(folder).ok());
+        disks.flatten().collect()
     }
 
     pub(super) fn unit(&self, name: &str) -> Option<&UnitSetUp> {

@@ -47,6 +47,11 @@ struct Registered {
     mount: u64,
 }
 
+/// The devices of the disk below the file system in which `folder` is.
+pub(crate) fn disks_below(folder: &Path) -> Result<Vec<PathBuf>, FenceFault> {
+    Ok(disks::below(folder)?.paths)
+}
+
 /// A path to a disk.
 trait Target {
     fn send(&self, command: &[u8], data: ScsiData<'_>) -> io::Result<ScsiEnd>;

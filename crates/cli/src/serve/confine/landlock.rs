@@ -120,7 +120,6 @@ const STORAGE: &[&str] = &[
 const FENCES: &[(Kind, &str, BitFlags<AccessFs>)] = &[
     (Kind::Fuse, "/sys/fs/fuse/connections", CONTROL),
     (Kind::Nfs, "/proc/fs/nfsd/clients", CONTROL),
-    (Kind::ScsiPr, "/dev", DEVICES),
     (Kind::Ceph, "/etc/ceph", READ),
     (Kind::Ceph, "/usr", PROGRAMS),
     (Kind::Ceph, "/lib", PROGRAMS),
@@ -128,6 +127,8 @@ const FENCES: &[(Kind, &str, BitFlags<AccessFs>)] = &[
 ];
 /// Rights to the files of the kernel by which a client is ended.
 const CONTROL: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile});
+/// Rights to a disk that takes commands.
+const DISK: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | WriteFile | IoctlDev});
 /// Rights to programs of the system.
 const PROGRAMS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir | Execute});
 
@@ -140,6 +141,11 @@ pub(super) fn confine_to_acting(set_up: &SetUp) -> Result<(), String> {
     }
     for (_, place, rights) in FENCES.iter().filter(|(kind, ..)| set_up.uses(*kind)) {
         rules = grant(rules, Path::new(place), *rights)?;
+    }
+    for disk in set_up.disks() {
+        let Ok(fd) = PathFd::new(&disk) else { continue };
+        let rule = PathBeneath::new(fd, DISK).set_compatibility(CompatLevel::BestEffort);
+        rules = rules.add_rule(rule).map_err(lacking)?;
     }
     restrict(grant_sockets(rules, &["/run/ceph", "/run/nscd", "/run/systemd"])?)
 }
