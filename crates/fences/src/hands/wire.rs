@@ -104,14 +104,17 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Sends a packet, with a descriptor.
 pub(super) fn send(socket: BorrowedFd<'_>, text: &str, passed: Option<&OwnedFd>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let passed: Vec<BorrowedFd<'_>> = passed.into_iter().map(|fd| fd.as_fd()).collect();
-    if !passed.is_empty() {
-        ancillary.push(SendAncillaryMessage::ScmRights(&passed));
-    }
     // The socket has room for all answers that can be under way.
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let Some(passed) = passed else {
+        // The filter of a server's system calls has this call, and not the other one.
+        rustix::net::send(socket, text.as_bytes(), flags)?;
+        return Ok(());
+    };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let passed = [passed.as_fd()];
+    ancillary.push(SendAncillaryMessage::ScmRights(&passed));
     sendmsg(socket, &[IoSlice::new(text.as_bytes())], &mut ancillary, flags)?;
     Ok(())
 }
