@@ -258,7 +258,10 @@ class Cluster:
 
     def new_owner(self, old):
         """Waits until another node has the address."""
-        return wait_for("no other node has the address", lambda: (o := self.owner()) and o is not old and o)
+        begin = time.monotonic()
+        new = wait_for("no other node has the address", lambda: (o := self.owner()) and o is not old and o)
+        self.ctx.log.write(f"{new.name} has the address after {time.monotonic() - begin:.2f} s\n")
+        return new
 
 
 class Load:
