@@ -15,6 +15,12 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "a long secret";
 
+/// Ports that are free, and differ.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let held = [0; N].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    held.each_ref().map(|one| one.local_addr().unwrap().port())
+}
+
 /// An etcd of one member, on a port of its own.
 struct Etcd {
     program: String,
@@ -32,9 +38,7 @@ impl Etcd {
             eprintln!("skipped: there is no program {program}; Debian has it in etcd-server");
             return None;
         }
-        let held = [0; 2].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let ports = held.each_ref().map(|one| one.local_addr().unwrap().port());
-        drop(held);
+        let ports = free_ports();
         let mut etcd = Self { program, place: place.folder("etcd"), ports, child: None };
         etcd.begin();
         Some(etcd)
@@ -81,6 +85,8 @@ impl Drop for Etcd {
 struct Cluster {
     place: Sandbox,
     etcd: Etcd,
+    /// The ports of the nodes.
+    ports: [u16; 3],
     nodes: Vec<Option<Serving>>,
 }
 
@@ -90,7 +96,7 @@ impl Cluster {
         let etcd = Etcd::start(&place)?;
         place.folder("shared");
         place.file("password", PASSWORD, 0o600);
-        let mut cluster = Self { place, etcd, nodes: Vec::new() };
+        let mut cluster = Self { place, etcd, ports: free_ports(), nodes: Vec::new() };
         for node in 0..3 {
             cluster.write_configuration(node, "");
             let serving = cluster.begin(node);
@@ -107,12 +113,13 @@ impl Cluster {
         let (state, folder) =
             (self.place.folder(&format!("state{node}")), self.place.path("shared"));
         let text = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = {state:?}\ndiscovery = \"off\"\n\
+            "[server]\nlisten = [\"127.0.0.1:{}\"]\nstate_dir = {state:?}\ndiscovery = \"off\"\n\
              [limits]\ndrain_seconds = 10\n\
              [cluster]\nname = \"nas\"\nnode = \"n{node}\"\nendpoints = [\"{}\"]\n\
              [[user]]\nname = \"ann\"\npassword_file = {:?}\n\
              [[share]]\nname = \"Data\"\npath = {folder:?}\ncluster = true\ncontinuous = true\n\
              fence = \"none\"\n{keys}\n",
+            self.ports[node],
             self.etcd.url(),
             self.place.path("password"),
         );
@@ -167,10 +174,9 @@ impl Cluster {
 
     /// Writes a file through a node, as a client.
     fn put(&self, node: usize, name: &str) -> Said {
-        let serving = self.nodes[node].as_ref().unwrap();
         let source = self.place.file("source", name, 0o644);
-        let url = format!("smb://ann@{}/data/{name}", serving.address);
-        let mut command = self.place.command(&["put", text(&source), &url]);
+        let url = format!("smb://ann@127.0.0.1:{}/data/{name}", self.ports[node]);
+        let mut command = self.place.command(&["put", "--patience", "2", text(&source), &url]);
         command.env("FREVO_PASSWORD", PASSWORD);
         said(command.output().unwrap())
     }
@@ -293,6 +299,11 @@ fn losing_etcd_needs_nobodys_hand() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_ne!(cluster.put(owner, "paused").code, 0);
+    let began = Instant::now();
+    while cluster.view(owner)["etcd_answers"] == true {
+        assert!(began.elapsed() < PATIENCE, "etcd has gone\n{}", cluster.logs());
+        std::thread::sleep(Duration::from_millis(50));
+    }
     let shown = cluster.admin(owner, &["status"]);
     assert!(shown.succeeds().contains("etcd does not answer"), "{shown:?}");
     cluster.etcd.begin();
