@@ -153,6 +153,31 @@ fn a_password_is_saved_once_and_forgotten() {
     without(&["ls", &world.url("")]).fails(4, &["frevo login"]);
 }
 
+/// A cluster whose name DNS does not have, with a node that is off.
+#[test]
+fn addresses_stand_for_the_name_of_a_cluster() {
+    let world = World::new();
+    fs::write(world.there("file"), "x").unwrap();
+    let url = "smb://ann@cluster.invalid/share";
+    let ls = ["ls", "--address", "127.0.0.1:1", "--address", &*world.address, "--verbose", url];
+    let listed = world.run(&ls);
+    assert_eq!(listed.succeeds(), "file\n");
+    let place = format!("smb://cluster.invalid/share is at {}", world.address);
+    assert!(listed.err.contains(&place), "{listed:?}");
+    // Addresses without a name cannot be those of two servers; one with its name is its own.
+    let other = world.url("copy");
+    let file = format!("{url}/file");
+    let cp = ["cp", "--address", &*world.address, &*file, &*other];
+    world.run(&cp).fails(2, &["--address cluster.invalid=ADDRESS"]);
+    let named = format!("Cluster.invalid={}", world.address);
+    world.run(&["cp", "--address", &*named, &*file, &*other]).succeeds();
+    assert_eq!(fs::read_to_string(world.there("copy")).unwrap(), "x");
+    world.run(&["ls", "--address", "127.0.0.1:port", url]).fails(2, &["port"]);
+    world
+        .run(&["mount", "--status", text(&world.there(""))])
+        .fails(6, &["not the folder of a mount"]);
+}
+
 /// Needs FUSE, which not every machine gives to tests.
 #[test]
 fn a_folder_that_is_mounted_on_is_told() {
@@ -172,6 +197,16 @@ fn a_folder_that_is_mounted_on_is_told() {
         return;
     }
     let second = world.run(&mount);
+    // The mount says where its share is, also as JSON, and is in the list of all mounts.
+    let status = world.run(&["mount", "--status", text(&folder)]);
+    let line = status.succeeds();
+    let port = world.address.rsplit(':').next().unwrap();
+    assert!(line.contains("/share on ") && line.contains("/mnt: at 127.0.0.1"), "{line}");
+    assert!(line.contains(port), "{line}");
+    let json = world.run(&["mount", "--status", text(&folder), "--json"]);
+    assert!(json.succeeds().contains("\"moves\":0"), "{json:?}");
+    let all = world.run(&["mount", "--status"]);
+    assert!(all.succeeds().contains(text(&folder)), "{all:?}");
     assert!(Command::new("umount").arg(&folder).status().unwrap().success());
     second.fails(1, &["mnt is the folder of a mount already", "unmount that first"]);
     let kept = world.place.folder("kept");

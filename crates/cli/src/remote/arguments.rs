@@ -421,10 +421,16 @@ readable by others), 5 cannot connect, 6 not found, 130 interrupted";
 #[derive(Debug, Args)]
 pub(crate) struct Mount {
     /// Share, or a directory in it
-    pub(crate) url: Url,
+    #[arg(required_unless_present = "status")]
+    pub(crate) url: Option<Url>,
     /// Empty local folder to mount it on
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) folder: PathBuf,
+    #[arg(value_hint = ValueHint::DirPath, required_unless_present = "status")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Show at which server, or node of a cluster, the share of a mounted folder is
+    /// [default: of all folders]
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, value_hint = ValueHint::DirPath)]
+    #[arg(conflicts_with_all = ["url", "folder"])]
+    pub(crate) status: Option<Option<PathBuf>>,
     /// Mount read-only
     #[arg(long, short)]
     pub(crate) read_only: bool,

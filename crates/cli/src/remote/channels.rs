@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use frevo_client::ChannelInfo;
 
-use super::logon;
 use super::output::human;
+use super::{logon, nodes};
 use crate::console::tell;
 use crate::plural::counted;
 
@@ -17,13 +17,14 @@ thread_local! {
     static BOOK: RefCell<Book> = RefCell::default();
 }
 
-/// Reports channels that were lost or opened since the last call, and that TCP is used instead of
-/// SMB Direct.
+/// Reports channels that were lost or opened since the last call, shares that are at another node of
+/// a cluster, and that TCP is used instead of SMB Direct.
 pub(crate) fn look() {
     logon::tell_of_tcp();
     if let Some(live) = logon::channels() {
         BOOK.with_borrow_mut(|book| book.note(live)).iter().for_each(tell);
     }
+    nodes::changes(&logon::shares().unwrap_or_default()).iter().for_each(tell);
 }
 
 /// Reports changes of the channels until it is dropped.

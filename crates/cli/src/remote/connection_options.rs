@@ -7,6 +7,7 @@ use frevo_client::ServerName;
 use frevo_config::DialectName;
 
 use super::dos_attributes::AttributePolicy;
+use super::nodes::NodeAddress;
 use super::output::parse_size;
 use crate::value_words::words;
 
@@ -102,8 +103,13 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "HOST")]
     pub(crate) dc: Option<ServerName>,
 
-    /// Say which connections are opened and lost, and at the end what each has
-    /// carried
+    /// Address of the server, in place of those that DNS has; repeatable, one for
+    /// each node of a cluster
+    #[arg(long, value_name = "[HOST=]ADDRESS")]
+    pub(crate) address: Vec<NodeAddress>,
+
+    /// Say which connections are opened and lost, at which node of a cluster a
+    /// share is, and at the end what each connection has carried
     #[arg(long)]
     pub(crate) verbose: bool,
 

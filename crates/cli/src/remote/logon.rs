@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use super::ancestry::{BothEnds, RemoteEnd};
 use super::connection_options::{CipherName, Connection, DfsLinks, RdmaUse, SigningName};
 use super::location::{Url, is_same_server, server_key};
-use super::{saved, spelling};
+use super::{nodes, saved, spelling};
 use crate::console::tell;
 use crate::exit::{During, Exit, Failure};
 use crate::passwords;
@@ -124,6 +124,11 @@ pub(crate) fn channels() -> Option<Vec<ChannelInfo>> {
         all.dedup_by_key(|channel| channel.number);
         kept.is_verbose.then_some(all)
     })
+}
+
+/// The shares that the command uses, with `--verbose`.
+pub(crate) fn shares() -> Option<Vec<Share>> {
+    SESSIONS.with_borrow(|kept| kept.is_verbose.then(|| kept.shares.clone()))
 }
 
 /// Says it once if `--rdma auto` has led to TCP, or leads to SMB Direct again.
@@ -260,20 +265,22 @@ impl Connection {
     /// Logs on to the server of `url`.
     pub(crate) async fn log_on(&self, url: &Url) -> Result<Session, Failure> {
         let credentials = self.credentials(url).await?;
-        let session =
-            self.client(false).connect(url.server.clone(), credentials).await.map_err(failed)?;
+        let client = self.client(url, false)?;
+        let session = client.connect(url.server.clone(), credentials).await.map_err(failed)?;
         SESSIONS.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
         self.tell_of_guest(&session);
         tell_of_tcp();
         Ok(session)
     }
 
-    /// The client that the options describe, which offers the POSIX extensions or not.
-    fn client(&self, posix: bool) -> Client {
-        Client::new(self.options(posix))
+    /// The client that the options describe for the server of `url`, which offers the POSIX extensions
+    /// or not.
+    fn client(&self, url: &Url, posix: bool) -> Result<Client, Failure> {
+        Ok(Client::new(self.options(url, posix)?))
     }
 
-    fn options(&self, posix: bool) -> Options {
+    fn options(&self, url: &Url, posix: bool) -> Result<Options, Failure> {
+        let addresses = nodes::of_server(&self.address, &url.server)?;
         let default = Options::default();
         SESSIONS.with_borrow_mut(|kept| {
             kept.patience = Duration::from_secs(self.patience);
@@ -282,7 +289,8 @@ impl Connection {
         });
         let ciphers: Vec<_> = self.cipher.iter().map(|name| cipher(*name)).collect();
         let signing: Vec<_> = self.signing.iter().map(|name| algorithm(*name)).collect();
-        Options::new()
+        let options = Options::new()
+            .addresses(addresses)
             .newest(self.max_dialect.map_or(default.newest, dialect))
             .oldest(self.min_dialect.map_or(default.oldest, dialect))
             .ciphers(if ciphers.is_empty() { default.ciphers } else { ciphers })
@@ -304,7 +312,8 @@ impl Connection {
                 DfsLinks::SameHost => Referrals::SameHost,
                 DfsLinks::Never => Referrals::Never,
             })
-            .domain_controller(self.dc.clone())
+            .domain_controller(self.dc.clone());
+        Ok(options)
     }
 
     /// Reaches the share of `url` as another client than before: with a ClientGuid and connections
@@ -313,7 +322,7 @@ impl Connection {
         if url.share.is_empty() {
             return self.share(url).await.map(|share| (share, url.clone()));
         }
-        let client = Client::new(self.options(false).durable(false));
+        let client = Client::new(self.options(url, false)?.durable(false));
         let (share, found) =
             self.resolved(&client, &self.credentials(url).await?, &url.at_name()).await?;
         Ok((url.at_its_time(share), found))
@@ -366,7 +375,7 @@ impl Connection {
             return Ok((url.at_its_time(share), url.clone()));
         }
         let credentials = self.credentials(url).await?;
-        let (share, found) = self.resolved(&self.client(posix), &credentials, url).await?;
+        let (share, found) = self.resolved(&self.client(url, posix)?, &credentials, url).await?;
         if !share.is_dfs() && found.path == url.path {
             let one = (url.clone(), posix, share.clone());
             SESSIONS.with_borrow_mut(|kept| kept.reached.push(one));

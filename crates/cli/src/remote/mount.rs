@@ -1,6 +1,7 @@
 //! `mount`: a share as a folder, until fusermount3 -u, SIGTERM or, in the
 //! foreground, Ctrl-C.
 
+use std::path::Path;
 use std::time::Duration;
 
 use frevo_config::LogFormat;
@@ -10,7 +11,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::arguments::Mount;
 use super::background;
 use super::channels;
+use super::location::Url;
 use super::logon::failed;
+use super::mount_status;
 use super::spelling;
 use crate::console::tell;
 use crate::exit::{Done, Exit, Failure};
@@ -22,6 +25,12 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Mounts; in the foreground waits until it is unmounted.
 pub(super) fn run(arguments: &Mount) -> Done {
+    if let Some(folder) = &arguments.status {
+        return mount_status::tell(folder.as_deref(), arguments.connection.json);
+    }
+    let (Some(url), Some(folder)) = (&arguments.url, &arguments.folder) else {
+        return Err(Failure::new(Exit::Usage, "name a share and a folder"));
+    };
     if arguments.fake {
         // With `--fake` only the options are checked, and nothing is mounted.
         return Ok(());
@@ -33,34 +42,31 @@ pub(super) fn run(arguments: &Mount) -> Done {
         .enable_all()
         .build()
         .map_err(Failure::failed("cannot start threads"))?;
-    let done = runtime.block_on(mount(arguments));
+    let done = runtime.block_on(mount(arguments, url, folder));
     runtime.shutdown_timeout(LAST_WORDS);
     done
 }
 
-async fn mount(arguments: &Mount) -> Done {
+async fn mount(arguments: &Mount, source: &Url, place: &Path) -> Done {
     start_logging(arguments)?;
-    let refused = |error| refused(arguments, error);
+    let refused = |error| refused(place, error);
     // The folder is checked first, so that the user is not asked for a password in vain.
-    frevo_mount::check_folder(&arguments.folder).map_err(refused)?;
+    frevo_mount::check_folder(place).map_err(refused)?;
     let mut signals = Signals::new().map_err(Failure::failed("cannot wait for signals"))?;
     let (share, url) = tokio::select! {
-        found = arguments.connection.reach_with(&arguments.url, !arguments.no_posix) => found?,
+        found = arguments.connection.reach_with(source, !arguments.no_posix) => found?,
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "interrupted")),
     };
     let kept = share.clone();
     let path = if share.is_posix() { spelling::exact(&url.path) } else { url.into_path() };
-    let mut mounted = frevo_mount::mount(share, &path, &arguments.folder, settings(arguments))
+    let mut mounted = frevo_mount::mount(share, &path, place, settings(arguments, source))
         .await
         .map_err(refused)?;
     let folder = mounted.folder().display().to_string();
     if arguments.detach {
         background::ready()?;
     } else {
-        tell(format_args!(
-            "{} is mounted on {folder}; Ctrl-C or fusermount3 -u unmounts it",
-            arguments.url
-        ));
+        tell(format_args!("{source} is mounted on {folder}; Ctrl-C or fusermount3 -u unmounts it"));
     }
     let ended = tokio::select! {
         ended = wait(&mut mounted, &mut signals) => ended,
@@ -121,14 +127,14 @@ async fn wait(mounted: &mut Mounted, signals: &mut Signals) -> Done {
     }
 }
 
-fn settings(arguments: &Mount) -> Settings {
+fn settings(arguments: &Mount, url: &Url) -> Settings {
     let uid = arguments.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
     let gid = arguments.gid.unwrap_or_else(|| rustix::process::getegid().as_raw());
     let default = Settings::of(uid, gid);
     let left = arguments.umask.map(|umask| 0o777 & !umask);
     Settings {
         // A snapshot cannot be changed, so it is mounted read-only.
-        read_only: arguments.read_only || arguments.url.snapshot().is_some(),
+        read_only: arguments.read_only || url.snapshot().is_some(),
         file_mode: arguments.file_mode.or(left).unwrap_or(default.file_mode),
         dir_mode: arguments.dir_mode.or(left).unwrap_or(default.dir_mode),
         posix: !arguments.no_posix,
@@ -140,11 +146,11 @@ fn settings(arguments: &Mount) -> Settings {
     }
 }
 
-fn refused(arguments: &Mount, error: MountError) -> Failure {
+fn refused(folder: &Path, error: MountError) -> Failure {
     match error {
         MountError::Server(error) => failed(error),
         MountError::NotADirectory(_) => Failure::new(Exit::NotFound, error.to_string()),
-        MountError::Folder(..) if !arguments.folder.exists() => {
+        MountError::Folder(..) if !folder.exists() => {
             Failure::new(Exit::NotFound, error.to_string())
         }
         error => Failure::new(Exit::Failed, error.to_string()),

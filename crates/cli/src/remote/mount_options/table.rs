@@ -138,10 +138,7 @@ const OPTIONS: &[(&[&str], Treatment)] = &[
     (&["fsc", "strictexpire", "unsafe_delete"], Ignored(LEASES)),
     (&["nostrictsync", "nosparse"], Ignored("fsync(2) and holes are the server's")),
     (&["password", "pass", "password2"], Refused(PASSWORD)),
-    (
-        &["ip", "addr"],
-        Refused("write the address in the source, //ADDRESS/SHARE, or the name in /etc/hosts"),
-    ),
+    (&["ip", "addr"], WithValue("--address")),
     (&["unc"], Refused("write the share as the source: //SERVER/SHARE")),
     (
         &["multiuser"],

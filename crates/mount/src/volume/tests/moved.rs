@@ -100,7 +100,9 @@ fn a_mount_says_where_its_share_is() {
             String::from_utf8(found).unwrap()
         };
         let said = status().await;
-        assert!(said.starts_with("url smb://cluster/lasting\naddress node0\nip 127.0.0.1\nmoves 0\n"));
+        assert!(
+            said.starts_with("url smb://cluster/lasting\naddress node0\nip 127.0.0.1\nmoves 0\n")
+        );
         let file = volume.make("f").await;
         nodes.hand_over("lasting", 0, 1).await;
         volume.write(file, 0, b"1").await.unwrap();
