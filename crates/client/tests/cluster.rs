@@ -2,16 +2,24 @@
 //! the share moves or its node dies. Applications see a pause and no error.
 #![allow(missing_docs, clippy::disallowed_methods, clippy::print_stdout, reason = "tests")]
 
+#[path = "evil/frames.rs"]
+mod frames;
 mod nodes;
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use frevo_client::internal::{Dial, Dialing, Resolving};
 use frevo_client::{
-    Cause, Error, LockKind, OpenOptions, Options, Result, ServerAddresses, Share, Status,
+    Cause, Client, Credentials, Error, LockKind, OpenOptions, Options, Result, ServerAddresses,
+    ServerName, Share, Status,
 };
+use frevo_net::frame_reader::FrameReader;
+use frevo_net::transport::Stream;
 use nodes::{CLUSTER, MOVING, Nodes, address, with_nodes};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -419,5 +427,76 @@ fn addresses_of_the_options_take_the_place_of_those_of_the_name() {
         let another = share.session().open_another(Duration::from_secs(5)).await.unwrap();
         another.share("lasting").await.unwrap();
         assert_eq!(nodes.dialed()[1], before[1]);
+    });
+}
+
+/// TCP connections to the nodes. The first node can be stopped: its machine goes on to acknowledge what
+/// it is sent, and its process answers nothing.
+#[derive(Debug)]
+struct Stoppable {
+    nodes: Arc<Nodes>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Dial for Stoppable {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
+        Box::pin(async move {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let ours = TcpStream::connect(listener.local_addr()?).await?;
+            let near = Arc::new(Stream::Tcp(listener.accept().await?.0));
+            let far = Arc::new(self.nodes.dial(server).await?);
+            let is_stopped = match *server == address(0) {
+                true => Arc::clone(&self.is_stopped),
+                false => Arc::default(),
+            };
+            tokio::spawn(carry(Arc::clone(&near), Arc::clone(&far), Arc::clone(&is_stopped)));
+            tokio::spawn(carry(far, near, is_stopped));
+            Ok(Stream::Tcp(ours))
+        })
+    }
+
+    fn addresses<'a>(&'a self, server: &'a ServerName) -> Resolving<'a> {
+        self.nodes.addresses(server)
+    }
+}
+
+async fn carry(from: Arc<Stream>, to: Arc<Stream>, is_stopped: Arc<AtomicBool>) {
+    let mut reader = FrameReader::new(frevo_net::limits::FRAME_BYTES_MAX);
+    while let Ok(Some(frame)) = reader.next(&from).await {
+        let frame = frames::framed(&frame);
+        if !is_stopped.load(Ordering::SeqCst) && frames::put(&to, &frame).await.is_err() {
+            break;
+        }
+    }
+    if !is_stopped.load(Ordering::SeqCst) {
+        to.abort();
+    }
+}
+
+#[test]
+fn a_node_whose_process_is_stopped_is_left_after_a_few_seconds() {
+    with_nodes(2, async |nodes| {
+        nodes.take(0, "lasting").await;
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let dial = Stoppable { nodes: Arc::clone(nodes), is_stopped: Arc::clone(&is_stopped) };
+        let options = Options::new().channels(1).recover_for(Duration::from_secs(20));
+        let client = Client::with_dialer(options, Arc::new(dial));
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new(CLUSTER), user).await.unwrap();
+        let share = session.share("lasting").await.unwrap();
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let file = options.open(&share, "f").await.unwrap();
+        file.lock(0, 4, LockKind::Exclusive).await.unwrap();
+        is_stopped.store(true, Ordering::SeqCst);
+        nodes.all[0].embedded.lose_share("lasting").unwrap();
+        nodes.take(1, "lasting").await;
+        let begun = Instant::now();
+        file.write_all_at(b"data", 0).await.unwrap();
+        let took = begun.elapsed();
+        // Other servers have 12 seconds.
+        let few = Duration::from_secs(3)..Duration::from_secs(9);
+        assert!(few.contains(&took), "{took:?}");
+        assert_eq!(share.node().unwrap().address, address(1));
+        assert_eq!(std::fs::read(nodes.path("f")).unwrap(), b"data");
     });
 }
