@@ -75,7 +75,12 @@ async fn write_locked(share: Share, number: usize, is_over: Arc<AtomicBool>) -> 
 }
 
 /// Makes files that must not exist, one after the other.
-async fn create_new(share: Share, number: usize, is_over: Arc<AtomicBool>) -> Result<usize> {
+async fn create_new(
+    share: Share,
+    number: usize,
+    is_over: Arc<AtomicBool>,
+    nodes: Arc<Nodes>,
+) -> Result<usize> {
     let mut at = 0;
     while goes_on(&is_over, at) {
         let (options, path) = (OpenOptions::new().write(true), format!("new{number}-{at}"));
@@ -83,6 +88,7 @@ async fn create_new(share: Share, number: usize, is_over: Arc<AtomicBool>) -> Re
             // The node made the file and was gone before the record of its handle was stable. A
             // program that knows the file for its own opens it, as a mount does.
             Err(error) if matches!(error.cause(), Cause::Unknown) => {
+                nodes.unknown.fetch_add(1, Ordering::SeqCst);
                 options.open(&share, &path).await?
             }
             made => made?,
@@ -127,7 +133,7 @@ async fn under_load(nodes: &Arc<Nodes>, trouble: impl AsyncFnOnce()) {
     for number in 0..3 {
         let locked = |share, is_over| write_locked(share, number, is_over);
         writers.push(Application::start(nodes, locked).await);
-        let made = |share, is_over| create_new(share, number, is_over);
+        let made = |share, is_over| create_new(share, number, is_over, Arc::clone(nodes));
         makers.push(Application::start(nodes, made).await);
         let copied = |share, is_over| copy(share, number, is_over);
         copiers.push(Application::start(nodes, copied).await);
@@ -170,6 +176,8 @@ fn a_share_moves_under_applications_that_notice_nothing() {
             }
         })
         .await;
+        // A node that gives a share away answers what is under way.
+        assert_eq!(nodes.unknown.load(Ordering::SeqCst), 0);
     });
 }
 

@@ -49,6 +49,8 @@ pub struct Nodes {
     pub dir: TempDir,
     /// The node that has the address [`MOVING`].
     pub moving: AtomicUsize,
+    /// Operations of a test whose outcome was unknown.
+    pub unknown: AtomicUsize,
     ends: mpsc::UnboundedSender<(usize, MemoryStream)>,
 }
 
@@ -123,7 +125,7 @@ impl Nodes {
         };
         let all = (0..count).map(node).collect();
         let (ends, heard) = mpsc::unbounded_channel();
-        (Self { all, dir, moving: AtomicUsize::new(0), ends }, heard)
+        (Self { all, dir, moving: AtomicUsize::new(0), unknown: AtomicUsize::new(0), ends }, heard)
     }
 
     /// A node serves a share from now on.
