@@ -79,7 +79,7 @@ impl Volume {
 
     /// Returns true if metadata found at the node's path belongs to the node.
     pub(super) fn is_same(&self, node: &Node, metadata: &Metadata) -> bool {
-        if node.id == crate::node::ROOT {
+        if node.id == ROOT {
             return metadata.is_dir();
         }
         let is_same_id = metadata.file_id() == node.id || node.is_made_up();
