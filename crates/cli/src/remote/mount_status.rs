@@ -40,7 +40,8 @@ pub(super) fn tell(folder: Option<&Path>, as_json: bool) -> Done {
     output::unwritten()
 }
 
-/// The folders of all mounts of this program: those of type fuse.frevo in /proc/self/mountinfo.
+/// The folders of all mounts of this program, from /proc/self/mountinfo: FUSE file systems of an SMB
+/// URL. Mounts that root made have no subtype there.
 fn mounted() -> Result<Vec<PathBuf>, Failure> {
     let path = Path::new("/proc/self/mountinfo");
     let text = bounded_input::read(path, MOUNTS_BYTES)?;
@@ -51,8 +52,10 @@ fn mounted() -> Result<Vec<PathBuf>, Failure> {
 fn folder_in(line: &[u8]) -> Option<PathBuf> {
     let mut fields = line.split(|byte| *byte == b' ');
     let folder = fields.nth(4)?;
-    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    (kind == b"fuse.frevo").then(|| PathBuf::from(std::ffi::OsStr::from_bytes(&unescaped(folder))))
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let (kind, source) = (fields.next()?, fields.next()?);
+    let is_frevo = matches!(kind, b"fuse" | b"fuse.frevo") && source.starts_with(b"smb://");
+    is_frevo.then(|| PathBuf::from(std::ffi::OsStr::from_bytes(&unescaped(folder))))
 }
 
 /// A field of mountinfo, which has `\040` for a space.
@@ -169,6 +172,7 @@ mod tests {
         };
         let folder = |line: String| folder_in(line.as_bytes());
         assert_eq!(folder(line("fuse.frevo", "/mnt/a\\040b")), Some("/mnt/a b".into()));
+        assert_eq!(folder(line("fuse", "/mnt")), Some("/mnt".into()));
         assert_eq!(folder(line("fuse.sshfs", "/mnt")), None);
         assert_eq!(folder_in(b""), None);
         assert_eq!(unescaped(b"a\\134\\04"), b"a\\\\04");
