@@ -1,5 +1,6 @@
 //! Injected failures of calls.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -60,11 +61,40 @@ struct Rule {
 /// A callback of a test, run before each call. It may panic.
 pub type AtCall = Arc<dyn Fn(Operation) + Send + Sync>;
 
+/// A write that a process has begun when it was stopped.
+pub struct BegunWrite(Box<dyn FnOnce() -> VfsResult<()> + Send>);
+
+impl BegunWrite {
+    pub(super) fn new(write: impl FnOnce() -> VfsResult<()> + Send + 'static) -> Self {
+        Self(Box::new(write))
+    }
+
+    /// Carries it out, as far as the file system still takes writes of this mount.
+    ///
+    /// # Errors
+    /// As any write.
+    pub fn finish(self) -> VfsResult<()> {
+        (self.0)()
+    }
+}
+
+impl core::fmt::Debug for BegunWrite {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("BegunWrite")
+    }
+}
+
+/// A callback that gets the write within which its process is stopped.
+pub type Stop = Box<dyn FnOnce(BegunWrite) + Send>;
+
 struct Plan {
     rules: Vec<Rule>,
     calls: [u64; OPERATIONS],
     capacity: u64,
     at_call: Option<AtCall>,
+    /// The fault of all calls.
+    refusal: Option<Fault>,
+    stop: Option<Stop>,
 }
 
 /// The failures of one [`MemoryVfs`](super::MemoryVfs). Clones control that same file system.
@@ -79,7 +109,14 @@ impl core::fmt::Debug for Faults {
 
 impl Faults {
     pub(super) fn new(capacity: u64) -> Self {
-        let plan = Plan { rules: Vec::new(), calls: [0; OPERATIONS], capacity, at_call: None };
+        let plan = Plan {
+            rules: Vec::new(),
+            calls: [0; OPERATIONS],
+            capacity,
+            at_call: None,
+            refusal: None,
+            stop: None,
+        };
         Self(Arc::new(Mutex::new(plan)))
     }
 
@@ -102,6 +139,28 @@ impl Faults {
     /// Sets the callback that runs at each call; None removes it.
     pub fn at_call(&self, at_call: Option<AtCall>) {
         self.0.lock().at_call = at_call;
+    }
+
+    /// Has all calls fail with this fault from now on, those of open nodes too: the storage refuses
+    /// this machine. None ends that.
+    pub fn refuse(&self, fault: Option<Fault>) {
+        self.0.lock().refusal = fault;
+    }
+
+    /// Returns the fault of all calls.
+    pub fn refusal(&self) -> Option<Fault> {
+        self.0.lock().refusal
+    }
+
+    /// Has the next write only begin: its call returns as if it were done, and `stop` gets the write.
+    /// So a process can be stopped (SIGSTOP) within the call, as far as its files can tell. None ends
+    /// that.
+    pub fn stop_in_write(&self, stop: Option<Stop>) {
+        self.0.lock().stop = stop;
+    }
+
+    pub(super) fn take_stop(&self) -> Option<Stop> {
+        self.0.lock().stop.take()
     }
 
     /// Removes all rules: no operation fails any more.
@@ -137,6 +196,9 @@ impl Faults {
         let mut plan = self.0.lock();
         if let Some(calls) = plan.calls.get_mut(operation as usize) {
             *calls = calls.saturating_add(1);
+        }
+        if let Some(fault) = plan.refusal {
+            return Err(fault);
         }
         let mut outcome = Ok(());
         plan.rules.retain_mut(|rule| {

@@ -22,7 +22,8 @@
 //!
 //! # Failing
 //!
-//! [`Faults`] makes chosen calls fail, and sets the capacity.
+//! [`Faults`] makes chosen calls fail, and sets the capacity. [`MemoryVfs::mount`] is the same file
+//! system at another machine, which can be refused (a fence) or stopped within a write.
 //!
 //! Named streams belong to their file: a sync of any of its nodes makes them stable, and a crash
 //! loses their later changes.
@@ -47,6 +48,6 @@ mod vfs;
 #[cfg(test)]
 mod tests;
 
-pub use faults::{AtCall, Faults, Operation};
+pub use faults::{AtCall, BegunWrite, Faults, Operation, Stop};
 pub use options::{Clock, MemoryOptions};
 pub use vfs::MemoryVfs;

@@ -11,7 +11,7 @@ use frevo_wire::fscc::eq_ignore_case;
 
 use super::content::{Content, SharedPages};
 use super::directory::MemoryDirectory;
-use super::faults::Operation;
+use super::faults::{BegunWrite, Operation};
 use super::shared::{Shared, storable};
 use super::stream_set::{StreamId, Streams};
 use super::tree::{Body, Ino, Inode};
@@ -80,7 +80,12 @@ impl MemoryNode {
     }
 
     pub(super) fn is_of(&self, shared: &Arc<Shared>) -> bool {
-        Arc::ptr_eq(&self.hold.shared, shared)
+        self.hold.shared.has_files_of(shared)
+    }
+
+    /// Returns another node of the same open, for a write that goes on later.
+    fn again(&self) -> Self {
+        Self { hold: self.hold.again(), ..*self }
     }
 
     fn pass(&self, operation: Operation) -> VfsResult<()> {
@@ -204,6 +209,11 @@ impl Node for MemoryNode {
         self.check_data(self.write)?;
         self.pass(Operation::Write)?;
         check_end(offset.saturating_add(data.len() as u64))?;
+        if let Some(stopped) = self.hold.shared.faults.take_stop() {
+            let (node, data) = (self.again(), Vec::from(data));
+            stopped(BegunWrite::new(move || node.write_at(offset, &data)));
+            return Ok(());
+        }
         self.alter_content(|content, room| content.write(offset, data, room))
     }
 

@@ -14,17 +14,23 @@ use super::tree::{Ino, Inode};
 use crate::limits::MEMORY_PAGE_BYTES;
 use crate::vfs::{Fault, FileKey, STORED_ATTRIBUTES, Stat, VfsResult, Volume};
 
-/// The state that the nodes of one file system share.
+/// The state that the nodes of one file system share, as one machine uses it.
 pub(super) struct Shared {
-    pub(super) state: Mutex<State>,
+    /// The same one at all machines.
+    pub(super) state: Arc<Mutex<State>>,
     pub(super) faults: Faults,
     pub(super) volume: Arc<Volume>,
-    pub(super) quotas: Option<Quotas>,
+    pub(super) quotas: Option<Arc<Quotas>>,
     pub(super) options: MemoryOptions,
     pub(super) clock: Clock,
 }
 
 impl Shared {
+    /// True if both are of the same files.
+    pub(super) fn has_files_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+
     pub(super) fn now(&self) -> FileTime {
         (self.clock)()
     }

@@ -275,6 +275,54 @@ fn step() -> impl Strategy<Value = Step> {
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
+#[test]
+fn a_mount_that_is_refused_changes_nothing() {
+    let vfs = memory(MemoryOptions::default());
+    let (one, two) = (vfs.mount(), vfs.mount());
+    let held = open(&one, "f");
+    held.write_at(0, b"one").unwrap();
+    let other = open(&two, "f");
+    let gone = Fault::Io(107);
+    one.faults().refuse(Some(gone));
+    assert_eq!(held.write_at(0, b"two"), Err(gone));
+    assert_eq!(held.sync(), Err(gone));
+    assert!(matches!(one.open(&name("f"), &EITHER), Err(fault) if fault == gone));
+    let mut found = [0; 3];
+    assert_eq!(other.read_at(0, &mut found), Ok(3));
+    assert_eq!(&found, b"one");
+    other.write_at(0, b"six").unwrap();
+    one.faults().refuse(None);
+    held.read_at(0, &mut found).unwrap();
+    assert_eq!(&found, b"six");
+}
+
+#[test]
+fn a_process_that_is_stopped_within_a_write_goes_on_with_it() {
+    for is_refused in [false, true] {
+        let vfs = memory(MemoryOptions::default());
+        let mount = vfs.mount();
+        let file = open(&mount, "f");
+        file.write_at(0, b"before").unwrap();
+        let begun = Arc::new(parking_lot::Mutex::new(None));
+        let taken = Arc::clone(&begun);
+        mount.faults().stop_in_write(Some(alloc::boxed::Box::new(move |write| {
+            *taken.lock() = Some(write);
+        })));
+        file.write_at(0, b"after!").unwrap();
+        let content = || vfs.contents().into_iter().map(|(_, bytes)| bytes).next().unwrap();
+        assert_eq!(content(), b"before");
+        if is_refused {
+            mount.faults().refuse(Some(Fault::Io(107)));
+        }
+        let write = begun.lock().take().unwrap();
+        assert_eq!(write.finish().is_err(), is_refused);
+        assert_eq!(content(), if is_refused { b"before" } else { b"after!" });
+        mount.faults().refuse(None);
+        file.write_at(0, b"later!").unwrap();
+        assert_eq!(content(), b"later!", "only one write is stopped");
+    }
+}
+
 proptest! {
     /// Tests that any crash that the model allows keeps files that were synced and not changed
     /// since, and that a crash right after a crash loses nothing more.

@@ -57,8 +57,8 @@ impl MemoryVfs {
             descriptors: true,
             short_names: false,
         };
-        let state = Mutex::new(State::new(born));
-        let quotas = Quotas::of(&options);
+        let state = Arc::new(Mutex::new(State::new(born)));
+        let quotas = Quotas::of(&options).map(Arc::new);
         Self {
             shared: Arc::new(Shared {
                 state,
@@ -76,6 +76,20 @@ impl MemoryVfs {
         &self.shared.faults
     }
 
+    /// Returns another mount of the same files, as of a second machine that uses the file system:
+    /// with failures of its own.
+    pub fn mount(&self) -> Self {
+        let shared = Shared {
+            state: Arc::clone(&self.shared.state),
+            faults: Faults::new(self.shared.faults.capacity()),
+            volume: Arc::clone(&self.shared.volume),
+            quotas: self.shared.quotas.clone(),
+            options: self.shared.options.clone(),
+            clock: Arc::clone(&self.shared.clock),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
     /// Returns the file system as it is after a power failure at this moment that loses everything
     /// unsynced: another one, with this one's capacity and without planned faults. This one
     /// continues unaffected.
@@ -89,11 +103,11 @@ impl MemoryVfs {
     pub fn crash_with(&self, survives: &mut dyn FnMut() -> bool) -> Self {
         let state = self.shared.state.lock().after_crash(survives);
         let shared = Shared {
-            state: Mutex::new(state),
+            state: Arc::new(Mutex::new(state)),
             faults: Faults::new(self.shared.faults.capacity()),
             volume: Arc::clone(&self.shared.volume),
             // A crash resets the quotas, because no request makes their changes durable.
-            quotas: Quotas::of(&self.shared.options),
+            quotas: Quotas::of(&self.shared.options).map(Arc::new),
             options: self.shared.options.clone(),
             clock: Arc::clone(&self.shared.clock),
         };
@@ -392,7 +406,7 @@ impl Vfs for MemoryVfs {
     }
 
     fn quota_state(&self) -> VfsResult<Option<QuotaState>> {
-        Ok(self.shared.quotas.as_ref().map(Quotas::state))
+        Ok(self.shared.quotas.as_deref().map(Quotas::state))
     }
 
     fn quota(&self, uid: u32) -> VfsResult<Option<UserQuota>> {
@@ -410,7 +424,7 @@ impl Vfs for MemoryVfs {
     }
 
     fn quota_defaults(&self) -> VfsResult<Option<QuotaLimits>> {
-        Ok(self.shared.quotas.as_ref().map(Quotas::defaults))
+        Ok(self.shared.quotas.as_deref().map(Quotas::defaults))
     }
 
     fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
