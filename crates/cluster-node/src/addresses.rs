@@ -37,6 +37,9 @@ impl Addresses {
 
     /// Has the addresses set, or removed.
     pub(crate) fn want(&self, are_up: bool) {
+        if !are_up && planted!(AddressKept) {
+            return;
+        }
         self.wanted.send_replace(are_up);
     }
 

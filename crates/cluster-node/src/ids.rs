@@ -43,7 +43,10 @@ impl NodeIds {
     pub(crate) fn set(&self, generation: Generation) {
         // Without random bytes, numbers are unique all the same.
         let secret = self.secret.or_else(|| getrandom::u32().ok()).unwrap_or_default();
-        let ids = IdSpace::new(generation, secret);
+        let ids = match planted!(NumberTwice) {
+            true => IdSpace::new(Generation(1), 1),
+            false => IdSpace::new(generation, secret),
+        };
         *self.space.lock() = Space { ids, is_asked: false };
     }
 }

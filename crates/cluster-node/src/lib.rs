@@ -22,6 +22,20 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
+/// True where the simulator has planted this fault: never without the feature.
+macro_rules! planted {
+    ($fault:ident) => {{
+        #[cfg(feature = "plant")]
+        {
+            crate::plant::is_planted(crate::plant::Plant::$fault)
+        }
+        #[cfg(not(feature = "plant"))]
+        {
+            false
+        }
+    }};
+}
+
 mod addresses;
 mod chair;
 mod driver;
@@ -33,6 +47,8 @@ pub mod limits;
 mod loads;
 mod node;
 mod notes;
+#[cfg(feature = "plant")]
+pub mod plant;
 mod served;
 mod shared;
 mod store;

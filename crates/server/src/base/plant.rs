@@ -44,11 +44,15 @@ pub enum Plant {
     EpochIgnored,
     /// Each connection has its own turns on a core, not each account.
     TurnOfConnection,
+    /// A server of a cluster does not look at the limit until which it may serve.
+    LimitIgnored,
+    /// Clients that had handles do not come first after a takeover.
+    GraceSkipped,
 }
 
 impl Plant {
     /// All planted faults.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,
         Self::DeletionForgotten,
@@ -68,7 +72,14 @@ impl Plant {
         Self::OldOwnerAnswers,
         Self::EpochIgnored,
         Self::TurnOfConnection,
+        Self::LimitIgnored,
+        Self::GraceSkipped,
     ];
+
+    /// True for a fault that servers of a cluster alone can have.
+    pub const fn is_of_cluster(self) -> bool {
+        matches!(self, Self::LimitIgnored | Self::GraceSkipped)
+    }
 }
 
 // The planted fault belongs to one thread, because a simulation runs on one thread and must not

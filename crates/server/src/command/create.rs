@@ -94,7 +94,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // MS-SMB2 3.3.5.9.13: an application instance first closes its own earlier Opens. Otherwise
     // `check_held` would refuse this CREATE because of them.
     create.take_over()?;
-    if create.check_held().is_err() {
+    if create.is_early() || create.check_held().is_err() {
         let free = create.await_holders().await;
         free.map_err(|refusal| create.discreet(refusal.into()))?;
     }

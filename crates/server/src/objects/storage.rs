@@ -33,7 +33,7 @@ pub(crate) fn may_be_lost(tree: &TreeConnect, outcome: &Outcome) -> bool {
 
 /// Looks at the folder of a share itself, and at the space of its file system, which no cache answers
 /// for. True if the file system does not serve this server any more.
-fn has_gone(vfs: &dyn Vfs) -> bool {
+pub(crate) fn has_gone(vfs: &dyn Vfs) -> bool {
     let looked = vfs.stat(&Name::root()).map(drop).and_then(|()| vfs.space().map(drop));
     matches!(looked, Err(Fault::Io(_) | Fault::Stale | Fault::Dismounted))
 }

@@ -241,7 +241,8 @@ impl Life {
     /// The time that is left of the grace, in which clients that had handles come first. None when
     /// there is none.
     pub fn grace(&self) -> Option<Instant> {
-        self.more.lock().grace.filter(|until| *until > Instant::now())
+        let grace = self.more.lock().grace;
+        grace.filter(|until| *until > Instant::now() && !planted!(GraceSkipped))
     }
 
     /// The status of a TREE_CONNECT to the share while it is not served to new users.

@@ -92,3 +92,26 @@ fn other_failures_are_told_to_the_client() {
         assert!(node.lost.lock().is_empty());
     });
 }
+
+/// No handle is lost because the storage of the next owner does not serve it, either: its records stay for
+/// one whose storage does.
+#[test]
+fn handles_outlive_an_owner_whose_storage_refuses_it() {
+    in_memory(async |cluster| {
+        let first = cluster.owner().await;
+        let (peer, mount, file) = opened(&first).await;
+        first.embedded.stop_shares(&BOTH).await.unwrap();
+        drop((peer, mount));
+        refuse(cluster, Fault::Io(ENOTCONN));
+        let second = cluster.node();
+        let started = second.embedded.start_shares(&BOTH).await;
+        assert!(started.as_ref().is_err_and(|why| why.contains("storage")), "{started:?}");
+        assert_eq!(cluster.records().len(), 1);
+        second.embedded.leave_shares(&BOTH, &[]).await.unwrap();
+
+        cluster.memory().faults().heal();
+        let third = cluster.owner().await;
+        let (mut peer, mount, file) = taken_up(&third, file).await;
+        peer.close(&mount, file).await;
+    });
+}

@@ -17,6 +17,7 @@ use crate::base::limits::OPENS_OF_INSTANCE_COMPARED;
 use crate::objects::durable::{AppInstance, Caching, Creating, Hold, Replay, Survival};
 use crate::objects::open::Open;
 use crate::shares::protection;
+use crate::shares::share::Share;
 
 /// A CREATE by its CreateGuid.
 pub(super) enum Entry {
@@ -133,13 +134,25 @@ impl Create<'_> {
     /// not to be had by others meanwhile. Note 301: what such an Open caches is broken first, which
     /// [`Create::open`] waits for; its client may come back in that time.
     pub(super) fn check_held(&self) -> Result<(), Status> {
+        match self.hold_by_name()? {
+            Hold::Firm => Err(Status::FILE_NOT_AVAILABLE),
+            Hold::None | Hold::Breakable => Ok(()),
+        }
+    }
+
+    fn hold_by_name(&self) -> Result<Hold, Status> {
         if !self.rq.connection.is_smb3() || !self.rq.server().durables.has_orphans() {
-            return Ok(());
+            return Ok(Hold::None);
         }
-        match self.vfs.stat(&self.name) {
-            Ok(stat) if self.hold(stat.key)? == Hold::Firm => Err(Status::FILE_NOT_AVAILABLE),
-            _ => Ok(()),
-        }
+        self.vfs.stat(&self.name).map_or(Ok(Hold::None), |stat| self.hold(stat.key))
+    }
+
+    /// True if this request is to wait for the client of a persistent Open, also of one whose cached data
+    /// could be broken: it could not come before.
+    pub(super) fn is_early(&self) -> bool {
+        let is_in_grace = |share: &Share| share.clustered && share.life.grace().is_some();
+        self.rq.tree().is_ok_and(|tree| is_in_grace(&tree.share))
+            && self.hold_by_name() != Ok(Hold::None)
     }
 
     /// Like [`Self::check_held`], for a share that has come from another server just now: until its
@@ -147,7 +160,7 @@ impl Create<'_> {
     /// them.
     pub(super) fn await_holders(&self) -> Pin<Box<dyn Future<Output = Result<(), Status>> + '_>> {
         Box::pin(async {
-            let is_free = || self.check_held().is_ok();
+            let is_free = || self.hold_by_name() == Ok(Hold::None);
             if !is_free()
                 && let Some(until) = self.rq.tree()?.share.life.grace()
             {

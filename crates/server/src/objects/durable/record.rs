@@ -37,6 +37,7 @@ use crate::objects::lease::client::client_id;
 use crate::objects::ledger::Kind;
 use crate::objects::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::objects::server::ServerState;
+use crate::objects::storage;
 use crate::objects::times::Times;
 use crate::objects::tree_connect::TreeConnect;
 use crate::shares::share::{RunAs, Share};
@@ -241,9 +242,23 @@ pub(super) fn lost(server: &ServerState, id: RecordId, why: &str, holder: Option
     }
 }
 
+/// True if the storage of a clustered share does not serve this server.
+fn is_storage_gone(server: &ServerState, share: &str) -> bool {
+    let shares = server.shares();
+    let Some(share) = shares.find(share).filter(|share| share.clustered) else { return false };
+    share.vfs().is_some_and(|vfs| storage::has_gone(&**vfs))
+}
+
 /// Makes Opens of an earlier owner anew, each of which waits for its client until its deadline.
 /// Returns their number.
-pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> usize {
+///
+/// # Errors
+/// If the storage of a clustered share does not serve this server: no handle is lost for that. Its records
+/// stay for a server whose storage does.
+pub(super) fn restore_all(
+    server: &Arc<ServerState>,
+    records: Vec<Recorded>,
+) -> Result<usize, String> {
     let mut opens = Vec::new();
     // The look-ups of all owners have one deadline together.
     let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
@@ -251,6 +266,12 @@ pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> 
     for recorded in records {
         match reopen(server, &recorded, &mut owners) {
             Ok(open) => opens.push((open, recorded)),
+            Err(why) if is_storage_gone(server, &recorded.record.share) => {
+                for (open, _) in &opens {
+                    open.close(&server.files);
+                }
+                return Err(format!("its storage cannot be used: {why}"));
+            }
             Err(why) => {
                 let Recorded { id, record, holder, .. } = recorded;
                 let why = format!("{} of {} in {}: {why}", record.name, record.owner, record.share);
@@ -267,7 +288,7 @@ pub(super) fn restore_all(server: &Arc<ServerState>, records: Vec<Recorded>) -> 
             open.close(&server.files);
         }
     }
-    count
+    Ok(count)
 }
 
 /// Opens the file again, as it was open.

@@ -97,6 +97,10 @@ impl ServerState {
             records.extend(read(self, life, loaded));
         }
         let count = self.restore_beside(lives, records).await;
+        let count = count.map_err(|why| {
+            let share = lives.first().map_or("", |life| life.share());
+            NotMoved::of(share, &why)
+        })?;
         for (life, epoch) in epochs {
             life.restored(epoch).map_err(|wrong| NotMoved::of(life.share(), &wrong))?;
         }
@@ -109,7 +113,7 @@ impl ServerState {
         self: &Arc<Self>,
         lives: &[Arc<Life>],
         records: Vec<Recorded>,
-    ) -> usize {
+    ) -> Result<usize, String> {
         if records.is_empty() || frevo_net::file_io::stays() {
             return restore_all(self, records);
         }
@@ -124,7 +128,7 @@ impl ServerState {
         });
         // If the server ends before the task runs, no Open is restored, but the records stay in the
         // state store.
-        if given.is_err() { 0 } else { restored.await.unwrap_or_default() }
+        if given.is_err() { Ok(0) } else { restored.await.unwrap_or(Ok(0)) }
     }
 
     /// Serves shares that were started. Until `grace` is over, a request for a file whose
