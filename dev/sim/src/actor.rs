@@ -47,11 +47,36 @@ pub struct Stage {
     pub is_store_bad: AtomicBool,
     /// True if the server has ever fallen.
     pub has_fallen: AtomicBool,
+    /// The last grace: a time in which nobody is refused because a handle waits for its client.
+    pub grace: Mutex<Option<Grace>>,
     /// The time at which actors stop.
     pub until: Instant,
 }
 
+/// The time after a takeover in which clients that had handles come first.
+#[derive(Debug, Clone, Copy)]
+pub struct Grace {
+    /// Its beginning.
+    pub since: Instant,
+    /// Its end.
+    pub until: Instant,
+}
+
 impl Stage {
+    /// The parts of a run in which nothing has happened.
+    pub fn new(trace: &Arc<Trace>, network: &Arc<Network>, until: Instant) -> Self {
+        Self {
+            trace: Arc::clone(trace),
+            judge: Mutex::new(Judge::new(Arc::clone(trace))),
+            network: Arc::clone(network),
+            is_disk_bad: AtomicBool::new(false),
+            is_store_bad: AtomicBool::new(false),
+            has_fallen: AtomicBool::new(false),
+            grace: Mutex::default(),
+            until,
+        }
+    }
+
     /// Returns true if the store of persistent handles has ever failed.
     pub(crate) fn has_store_failed(&self) -> bool {
         self.is_store_bad.load(Ordering::Relaxed)
@@ -141,7 +166,7 @@ impl Actor {
         call: impl Future<Output = frevo_client::Result<T>>,
     ) -> Ended<T> {
         let Stage { trace, judge, network, .. } = &*self.stage;
-        let asked = judge.lock().moment();
+        let (asked, asked_at) = (judge.lock().moment(), Instant::now());
         event!(trace, "a{} c{} {what}", self.id, self.client);
         let before = network.losses(self.client);
         let was_troubled = network.is_troubled(self.client);
@@ -174,7 +199,19 @@ impl Actor {
                 Err(self.judged(what, may, &error, network.is_one_unbroken(&unbroken)))
             }
         };
+        if let Err(Failed::Status(Status::FILE_NOT_AVAILABLE)) = outcome {
+            self.check_grace(what, asked_at);
+        }
         Ended { asked, disturbed, outcome, is_handle_lost }
+    }
+
+    /// Reports a refusal, because of a handle that waits for its client, which should have waited: a
+    /// request since the beginning of a grace that was refused before its end.
+    fn check_grace(&self, what: fmt::Arguments<'_>, asked: Instant) {
+        let grace = *self.stage.grace.lock();
+        if grace.is_some_and(|grace| asked >= grace.since && Instant::now() < grace.until) {
+            violation!(self.stage.trace, "a{} {what}: refused in the grace", self.id);
+        }
     }
 
     /// Checks whether a call may fail with this error; reports a violation if not. `lived`: a

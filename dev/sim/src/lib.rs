@@ -6,13 +6,18 @@
 //! file system in memory and a [`store`] of persistent handles; [`actor`]s that use the client as
 //! programs do; [`weather`] that chooses the faults; a [`flood`] of listings in some runs, where a [`core`]
 //! works for one connection at a time; and a [`judge`] that knows the possible answers.
+//! A run of a [`cluster`] has several nodes of one file system instead, with a model of etcd.
+//! [`figures`] counts what a large cluster asks of etcd.
 //! All random choices come from the seed: two runs of one seed have equal traces.
 #![forbid(unsafe_code)]
 
 pub mod actor;
 pub mod ambient;
+mod cluster;
+mod company;
 pub mod core;
 pub mod dice;
+pub mod figures;
 pub mod flood;
 pub mod judge;
 pub mod machine;
@@ -24,4 +29,4 @@ pub mod store;
 pub mod trace;
 pub mod weather;
 
-pub use run::{Outcome, Run};
+pub use run::{Kind, Outcome, Run};

@@ -28,7 +28,7 @@ use crate::trace::Trace;
 use crate::{event, violation};
 
 /// The shares, which show the same files and so have one owner.
-const SHARES: [&str; 2] = ["data", "lasting"];
+pub(crate) const SHARES: [&str; 2] = ["data", "lasting"];
 
 /// A running server process.
 struct Process {
@@ -315,21 +315,10 @@ impl Machine {
     /// Checks that nothing is left after all clients have gone.
     pub fn check_empty(&self) {
         let Some(server) = self.server() else { return };
-        if server.watchdog.held() > 0 {
-            violation!(self.trace, "a poll held its core: see the log for the request");
-        }
-        let sessions = server.sessions().len();
-        let (opens, waiting) = server.durables.counts();
-        let files = server.files.len();
+        look_at_server(&server, &self.trace);
         let (records, changes) = self.store.lock().counts();
         if records + changes > 0 {
             violation!(self.trace, "left in the store: {records} records, {changes} changes");
-        }
-        if sessions + opens + waiting + files > 0 {
-            violation!(
-                self.trace,
-                "left behind: {sessions} sessions, {opens} durable Opens ({waiting} waiting), {files} files"
-            );
         }
         let alive = self.process.lock().as_ref().map_or(0, |process| {
             process.connections.lock().iter().filter(|one| !one.is_finished()).count()
@@ -337,5 +326,21 @@ impl Machine {
         if alive > 0 {
             violation!(self.trace, "{alive} connections of the server have not ended");
         }
+    }
+}
+
+/// Checks that nothing is left at a server after all clients have gone.
+pub(crate) fn look_at_server(server: &ServerState, trace: &Trace) {
+    if server.watchdog.held() > 0 {
+        violation!(trace, "a poll held its core: see the log for the request");
+    }
+    let sessions = server.sessions().len();
+    let (opens, waiting) = server.durables.counts();
+    let files = server.files.len();
+    if sessions + opens + waiting + files > 0 {
+        violation!(
+            trace,
+            "left behind: {sessions} sessions, {opens} durable Opens ({waiting} waiting), {files} files"
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
-use frevo_sim::{Outcome, Run};
+use frevo_sim::{Kind, Outcome, Run, figures};
 use parking_lot::Mutex;
 
 /// Runs the client against the server with faults chosen by a seed.
@@ -19,6 +19,24 @@ struct Args {
     /// First seed.
     #[arg(long, default_value_t = 1)]
     from: u64,
+    /// Run clusters: nodes of one file system with a model of etcd.
+    #[arg(long)]
+    cluster: bool,
+    /// Count what a large cluster asks of etcd, and print a table.
+    #[arg(long)]
+    figures: bool,
+    /// With --figures: number of nodes.
+    #[arg(long, default_value_t = 50)]
+    nodes: usize,
+    /// With --figures: number of shares.
+    #[arg(long, default_value_t = 5_000)]
+    shares: usize,
+    /// With --figures: number of persistent handles.
+    #[arg(long, default_value_t = 1_000_000)]
+    handles: u64,
+    /// With --figures: number of clients.
+    #[arg(long, default_value_t = 100_000)]
+    clients: u64,
     /// Run only this seed.
     #[arg(long)]
     seed: Option<u64>,
@@ -47,15 +65,19 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.figures {
+        return count_requests(&args);
+    }
     #[cfg(feature = "plant")]
     if let Some(name) = &args.plant {
         return planted(&args, name);
     }
     let (from, seeds) = args.seed.map_or((args.from, args.seeds), |seed| (seed, 1));
     let began = Instant::now();
-    let failed = search(&args, from, seeds, &|| {});
+    let kind = if args.cluster { Kind::Cluster } else { Kind::Servers };
+    let failed = search(&args, kind, from, seeds, &|| {});
     for outcome in &failed {
-        report(outcome);
+        report(kind, outcome);
     }
     let seconds = began.elapsed().as_secs_f64();
     // With --trace the list also contains runs without violations, which are not counted.
@@ -64,7 +86,23 @@ fn main() -> ExitCode {
     if violated == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn report(outcome: &Outcome) {
+fn count_requests(args: &Args) -> ExitCode {
+    let &Args { nodes, shares, handles, clients, .. } = args;
+    let began = Instant::now();
+    match figures::run(figures::Size { nodes, shares, handles, clients }) {
+        Ok(table) => {
+            println!("{nodes} nodes, {shares} shares, {handles} handles, {clients} clients\n");
+            println!("{table}\nmade in {:.1} s", began.elapsed().as_secs_f64());
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn report(kind: Kind, outcome: &Outcome) {
     for line in &outcome.lines {
         println!("{line}");
     }
@@ -72,12 +110,20 @@ fn report(outcome: &Outcome) {
         println!("seed {}: {violation}", outcome.seed);
     }
     if !outcome.violations.is_empty() {
-        println!("to repeat: cargo run --release -p frevo-sim -- --seed {} --trace", outcome.seed);
+        let kind = if kind == Kind::Cluster { " --cluster" } else { "" };
+        let seed = outcome.seed;
+        println!("to repeat: cargo run --release -p frevo-sim --{kind} --seed {seed} --trace");
     }
 }
 
 /// Runs seeds on several threads; returns the runs with findings, by seed.
-fn search(args: &Args, from: u64, seeds: u64, prepare: &(dyn Fn() + Sync)) -> Vec<Outcome> {
+fn search(
+    args: &Args,
+    kind: Kind,
+    from: u64,
+    seeds: u64,
+    prepare: &(dyn Fn() + Sync),
+) -> Vec<Outcome> {
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
     let failed = Mutex::new(Vec::new());
@@ -90,7 +136,7 @@ fn search(args: &Args, from: u64, seeds: u64, prepare: &(dyn Fn() + Sync)) -> Ve
                     if seed >= from + seeds {
                         return;
                     }
-                    let outcome = Run { seed, trace: args.trace }.run();
+                    let outcome = Run { seed, trace: args.trace, kind }.run();
                     let is_found = !outcome.violations.is_empty();
                     if is_found || (args.trace && seeds == 1) {
                         failed.lock().push(outcome);
@@ -107,28 +153,53 @@ fn search(args: &Args, from: u64, seeds: u64, prepare: &(dyn Fn() + Sync)) -> Ve
     failed
 }
 
+/// A fault that can be planted, and the runs that find it.
+#[cfg(feature = "plant")]
+struct Planting {
+    fault: String,
+    kind: Kind,
+    plant: Box<dyn Fn() + Sync>,
+}
+
+#[cfg(feature = "plant")]
+fn plantings() -> Vec<Planting> {
+    use frevo_client::plant as client;
+    use frevo_cluster::plant as machine;
+    use frevo_cluster_node::plant as node;
+    use frevo_server::plant as server;
+    let planting =
+        |fault: String, kind, plant: Box<dyn Fn() + Sync>| Planting { fault, kind, plant };
+    let clients = client::Plant::ALL.into_iter().map(|fault| {
+        let plant = Box::new(move || client::plant(Some(fault)));
+        planting(format!("{fault:?}"), Kind::Servers, plant)
+    });
+    let servers = server::Plant::ALL.into_iter().map(|fault| {
+        let kind = if fault.is_of_cluster() { Kind::Cluster } else { Kind::Servers };
+        planting(format!("{fault:?}"), kind, Box::new(move || server::plant(Some(fault))))
+    });
+    let machines = machine::Plant::ALL.into_iter().map(|fault| {
+        let plant = Box::new(move || machine::plant(Some(fault)));
+        planting(format!("{fault:?}"), Kind::Cluster, plant)
+    });
+    let nodes = node::Plant::ALL.into_iter().map(|fault| {
+        let plant = Box::new(move || node::plant(Some(fault)));
+        planting(format!("{fault:?}"), Kind::Cluster, plant)
+    });
+    clients.chain(servers).chain(machines).chain(nodes).collect()
+}
+
 #[cfg(feature = "plant")]
 fn planted(args: &Args, name: &str) -> ExitCode {
-    use frevo_client::plant as client;
-    use frevo_server::plant as server;
-    type Planting = Box<dyn Fn() + Sync>;
-    let clients = client::Plant::ALL.into_iter().map(|fault| -> (String, Planting) {
-        (format!("{fault:?}"), Box::new(move || client::plant(Some(fault))))
-    });
-    let servers = server::Plant::ALL.into_iter().map(|fault| -> (String, Planting) {
-        (format!("{fault:?}"), Box::new(move || server::plant(Some(fault))))
-    });
-    let chosen: Vec<_> = clients
-        .chain(servers)
-        .filter(|(fault, _)| name == "all" || fault.eq_ignore_ascii_case(name))
-        .collect();
+    let is_chosen =
+        |planting: &Planting| name == "all" || planting.fault.eq_ignore_ascii_case(name);
+    let chosen: Vec<_> = plantings().into_iter().filter(is_chosen).collect();
     let mut all_found = !chosen.is_empty();
-    for (fault, plant) in chosen {
+    for Planting { fault, kind, plant } in chosen {
         let known = known_seed(&fault).filter(|_| args.known);
-        let mut found = known.map_or_else(Vec::new, |seed| search(args, seed, 1, &*plant));
+        let mut found = known.map_or_else(Vec::new, |seed| search(args, kind, seed, 1, &*plant));
         found.retain(|outcome| !outcome.violations.is_empty());
         if found.is_empty() {
-            found = search(args, args.from, args.seeds, &*plant);
+            found = search(args, kind, args.from, args.seeds, &*plant);
         }
         if let Some(outcome) = found.iter().find(|outcome| !outcome.violations.is_empty()) {
             let what = outcome.violations.first().map_or("", String::as_str);
@@ -142,7 +213,7 @@ fn planted(args: &Args, name: &str) -> ExitCode {
             all_found = false;
         }
         if args.trace {
-            found.iter().for_each(report);
+            found.iter().for_each(|outcome| report(kind, outcome));
         }
     }
     if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -2,6 +2,7 @@
 //! end to the other with a delay, or are lost.
 
 mod direct;
+mod places;
 mod streams;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use self::places::Places;
 use crate::dice::Dice;
 use crate::nonces::{Frames, Nonces};
 use crate::trace::Trace;
@@ -62,6 +64,8 @@ struct Link {
     id: u64,
     /// The number of its line: of its client, at its server.
     client: usize,
+    /// The number of the server that has accepted it: of a node, where servers have addresses in turn.
+    server: usize,
     state: Mutex<State>,
     /// Notified of changes, for each direction.
     changed: [Notify; 2],
@@ -80,10 +84,11 @@ struct Link {
 }
 
 impl Link {
-    fn new(id: u64, client: usize, latency: u64, wire: Option<Wire>) -> Self {
+    fn new(id: u64, client: usize, server: usize, latency: u64, wire: Option<Wire>) -> Self {
         Self {
             id,
             client,
+            server,
             state: Mutex::new(State::Flowing),
             changed: [Notify::new(), Notify::new()],
             latency,
@@ -126,6 +131,8 @@ struct Inner {
     is_cut_off: Vec<bool>,
     links: Vec<Arc<Link>>,
     next: u64,
+    /// The places of addresses in a cluster. None where each server has its own address.
+    places: Option<Places>,
     last_loss: Vec<Instant>,
     /// The line whose requests are to be answered in time.
     is_measured: Option<usize>,
@@ -159,6 +166,7 @@ impl Network {
             is_cut_off: vec![false; lines],
             links: Vec::new(),
             next: 1,
+            places: None,
             last_loss: vec![Instant::now(); lines],
             is_measured: None,
             slowness,
@@ -188,13 +196,15 @@ impl Network {
 
     /// Drops every connection to a server when it ends.
     pub fn server_is_down(&self, server: usize) {
-        let is_its = |line: usize| line / self.clients == server;
         {
             let mut inner = self.inner.lock();
             inner.doors[server] = None;
-            inner.nonces.forget(is_its);
+            // The nodes of a cluster never number two sessions alike.
+            if inner.places.is_none() {
+                inner.nonces.forget(|line| line / self.clients == server);
+            }
         }
-        for link in self.links(|link| is_its(link.client)) {
+        for link in self.links(|link| link.server == server) {
             self.change(&link, State::Ended);
         }
     }
@@ -284,7 +294,12 @@ impl Network {
 
     fn change(&self, link: &Link, to: State) {
         {
+            let is_stopped = self.is_stopped(link.server);
             let mut state = link.state.lock();
+            // Bytes of a stopped process are held until it goes on, whatever happens to others.
+            if is_stopped && !matches!(to, State::Stalled | State::Ended) {
+                return;
+            }
             let is_over = *state == State::Ended
                 || (matches!(*state, State::Vanishing(_) | State::Late) && to != State::Ended);
             if is_over || *state == to {
@@ -373,7 +388,8 @@ impl Network {
             50 + inner.dice.below(slowness)
         };
         sleep(self.delay(base)).await;
-        if self.inner.lock().is_cut_off[client] {
+        self.await_place(client).await?;
+        if self.inner.lock().is_cut_off[client] || self.is_isolated(client) {
             event!(self.trace, "net c{client} dials into the void");
             self.disturbed(client);
             return std::future::pending().await;
@@ -416,12 +432,15 @@ impl Network {
         wire: Option<Wire>,
     ) -> Option<Arc<Link>> {
         let mut inner = self.inner.lock();
-        let server = client / self.clients;
+        let server = inner.home(client / self.clients)?;
         let has_device = inner.devices[server];
         let door = inner.doors[server].as_ref();
         let door = door.filter(|door| wire.is_none() || (door.has_rdma && has_device))?;
         door.accepted.send(theirs).ok()?;
-        let link = Arc::new(Link::new(inner.next, client, latency, wire));
+        let link = Arc::new(Link::new(inner.next, client, server, latency, wire));
+        if inner.is_stopped(server) {
+            *link.state.lock() = State::Stalled;
+        }
         inner.next += 1;
         inner.links.push(Arc::clone(&link));
         Some(link)

@@ -63,6 +63,11 @@ impl Scenario {
         Self { direct, moves_shares, dice }
     }
 
+    /// Returns a run over TCP alone, whose shares stay where they are as far as the scenario knows.
+    pub const fn over_tcp(dice: Dice) -> Self {
+        Self { direct: None, moves_shares: false, dice }
+    }
+
     /// Returns true if the shares of each server go from one process to another.
     pub const fn moves_shares(&self) -> bool {
         self.moves_shares

@@ -1,13 +1,22 @@
 //! One seed, one trace; and seeds that found something once.
 
-use frevo_sim::Run;
+use frevo_sim::{Kind, Run};
 
 #[test]
 fn two_runs_of_one_seed_are_the_same() {
-    for seed in 1..=12 {
+    are_the_same(Kind::Servers, 12);
+}
+
+#[test]
+fn two_runs_of_a_cluster_are_the_same() {
+    are_the_same(Kind::Cluster, 6);
+}
+
+fn are_the_same(kind: Kind, seeds: u64) {
+    for seed in 1..=seeds {
         // Each run has a thread of its own, so that the random keys of its hash maps differ from
         // those of the other run.
-        let run = move || Run { seed, trace: true }.run();
+        let run = move || Run { seed, trace: true, kind }.run();
         let [first, second] =
             [std::thread::spawn(run), std::thread::spawn(run)].map(|thread| thread.join().unwrap());
         let differs = first.lines.iter().zip(&second.lines).find(|(one, other)| one != other);
@@ -41,7 +50,7 @@ const REGRESSIONS: [(u64, &str); 5] = [
 #[test]
 fn seeds_that_found_something_find_nothing() {
     for (seed, fault) in REGRESSIONS {
-        let violations = Run { seed, trace: false }.run().violations;
+        let violations = Run { seed, trace: false, kind: Kind::Servers }.run().violations;
         assert!(violations.is_empty(), "seed {seed} ({fault}): {violations:?}");
     }
 }

@@ -186,7 +186,7 @@ impl Network {
         event!(self.trace, "net RDMA device of machine {server} is there: {is_there}");
         self.inner.lock().devices[server] = is_there;
         if !is_there {
-            let is_its = |link: &Link| link.client / self.clients == server && link.wire.is_some();
+            let is_its = |link: &Link| link.server == server && link.wire.is_some();
             for link in self.links(is_its) {
                 self.change(&link, State::Ended);
             }

@@ -1,0 +1,115 @@
+//! A process of a node: what all parts of the simulator know of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use frevo_cluster::names::NodeName;
+use frevo_cluster_node::Node;
+use frevo_etcd::types::LeaseId;
+use frevo_store::state::ServeLimit;
+use frevo_store::{IdSource, memory::BegunWrite};
+use parking_lot::Mutex;
+
+use super::clock::BootClock;
+use super::gate::Gate;
+use super::world::World;
+
+/// A process of a node.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Its number, which no other process has.
+    pub(super) id: u64,
+    pub(super) node: usize,
+    pub(super) name: NodeName,
+    pub(super) gate: Arc<Gate>,
+    pub(super) clock: Arc<BootClock>,
+    limit: Arc<ServeLimit>,
+    /// The units that it serves.
+    served: Mutex<BTreeSet<usize>>,
+    /// The node that runs in it. None before its start and after its end.
+    running: Mutex<Option<Node>>,
+    /// The writes within which it was stopped.
+    pub(super) begun: Mutex<Vec<BegunWrite>>,
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (process {})", self.name, self.id)
+    }
+}
+
+impl Process {
+    /// A process that does not run yet.
+    pub(super) fn new(
+        id: u64,
+        node: usize,
+        name: NodeName,
+        clock: Arc<BootClock>,
+        limit: Arc<ServeLimit>,
+    ) -> Self {
+        Self {
+            id,
+            node,
+            name,
+            gate: Arc::default(),
+            clock,
+            limit,
+            served: Mutex::default(),
+            running: Mutex::default(),
+            begun: Mutex::default(),
+        }
+    }
+
+    /// True while its limit allows it to answer and to change files.
+    pub(super) fn may_serve(&self) -> bool {
+        self.limit.allows(self.clock.now())
+    }
+
+    /// Sets the node that runs in it.
+    pub(super) fn set_running(&self, node: Option<Node>) {
+        let before = std::mem::replace(&mut *self.running.lock(), node);
+        drop(before);
+    }
+
+    /// The node that runs in it.
+    pub(super) fn running(&self) -> Option<Node> {
+        self.running.lock().clone()
+    }
+
+    /// Its lease.
+    pub(super) fn lease(&self) -> Option<LeaseId> {
+        self.running().and_then(|node| node.lease())
+    }
+
+    /// True if it serves a unit, as far as its limit allows.
+    pub(super) fn is_served(&self, unit: usize) -> bool {
+        self.served.lock().contains(&unit)
+    }
+
+    /// Notes that it serves a unit, or does so no longer.
+    pub(super) fn set_served(&self, unit: usize, is_served: bool) {
+        let mut served = self.served.lock();
+        if is_served {
+            served.insert(unit)
+        } else {
+            served.remove(&unit)
+        };
+    }
+}
+
+/// The numbers of a process, each of which no other one may give.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    pub(super) world: Arc<World>,
+    pub(super) process: Arc<Process>,
+    pub(super) source: Arc<dyn IdSource>,
+}
+
+impl IdSource for Numbers {
+    fn take(&self) -> Option<u64> {
+        let number = self.source.take()?;
+        self.world.gives(number, &self.process);
+        Some(number)
+    }
+}
