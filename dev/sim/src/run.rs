@@ -89,7 +89,8 @@ impl Run {
             trace
         });
         let alive = runtime.metrics().num_alive_tasks();
-        if alive > 0 {
+        // Tasks of processes that were killed have no end of their own.
+        if alive > 0 && self.kind == Kind::Servers {
             violation!(trace, "{alive} tasks have not ended");
         }
         drop(runtime);

@@ -20,7 +20,10 @@ use crate::objects::tree_connect::TreeConnect;
 /// True for the failure of a request to a clustered share that lost storage may have caused. Bad blocks
 /// of a disk and removed files cause such failures, too.
 pub(crate) fn may_be_lost(tree: &TreeConnect, outcome: &Outcome) -> bool {
-    let Err(Refusal::Status(status) | Refusal::Data(status, _)) = outcome else { return false };
+    // A copy on the server that has failed has a body with the parts that were copied.
+    let (Ok(status) | Err(Refusal::Status(status) | Refusal::Data(status, _))) = outcome else {
+        return false;
+    };
     tree.share.clustered
         && matches!(
             *status,
