@@ -177,7 +177,15 @@ fn plantings() -> Vec<Planting> {
         let kind = if fault.is_of_cluster() { Kind::Cluster } else { Kind::Servers };
         planting(format!("{fault:?}"), kind, Box::new(move || server::plant(Some(fault))))
     });
-    let machines = machine::Plant::ALL.into_iter().map(|fault| {
+    // Its own exploration finds the two others, which need more trouble with etcd than clusters have.
+    let machines = [
+        machine::Plant::ConfirmedByAnswer,
+        machine::Plant::MarginLeftOut,
+        machine::Plant::RecordWithoutComparison,
+        machine::Plant::ServeBeforeFence,
+        machine::Plant::WatchMissed,
+    ];
+    let machines = machines.into_iter().map(|fault| {
         let plant = Box::new(move || machine::plant(Some(fault)));
         planting(format!("{fault:?}"), Kind::Cluster, plant)
     });
