@@ -20,6 +20,7 @@
 //! Files of servers and of user-space file systems are never written on the core. `fsync` never
 //! runs on the core.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
@@ -57,6 +58,24 @@ pub fn attempt_cachestat(file: &std::fs::File) -> io::Result<()> {
 
 /// The question if a file may still be changed: another host may have its file system by now.
 pub type Gate = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// The error of a call that a [`Gate`] has refused.
+#[derive(Debug)]
+pub struct GateClosed;
+
+impl fmt::Display for GateClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("another host may have the file system by now")
+    }
+}
+
+impl std::error::Error for GateClosed {}
+
+/// True for the error of a call that a [`Gate`] has refused.
+#[must_use]
+pub fn is_gate_closed(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<GateClosed>())
+}
 
 /// An open regular file, with the facts about its mount.
 #[derive(Clone)]
@@ -120,7 +139,7 @@ impl File {
     }
 
     /// Asks `gate` right before each write, and before each call on a thread, however long they had to
-    /// wait for their turn. Where it says no they fail with ESHUTDOWN.
+    /// wait for their turn. Where it says no they fail with [`GateClosed`].
     #[must_use]
     pub fn gated(self, gate: Option<Gate>) -> Self {
         Self { gate, ..self }
@@ -128,7 +147,7 @@ impl File {
 
     fn check_gate(&self) -> io::Result<()> {
         match &self.gate {
-            Some(gate) if !gate() => Err(io::Error::from_raw_os_error(libc::ESHUTDOWN)),
+            Some(gate) if !gate() => Err(io::Error::other(GateClosed)),
             _ => Ok(()),
         }
     }
