@@ -12,6 +12,7 @@ use frevo_proto::replay::Counted;
 #[cfg(feature = "traces")]
 use frevo_wire::Command;
 use frevo_wire::Header;
+use frevo_wire::Status;
 use frevo_wire::file_id::FileId;
 use smallvec::SmallVec;
 
@@ -270,7 +271,10 @@ fn if_served(rq: &Request<'_>, outcome: Outcome) -> Outcome {
     let Some(tree) = &rq.tree else { return outcome };
     // If the share moves to another server, the error may be a result of the move, such as
     // CANCELLED for a waiting lock. Then no response is sent, and the client asks the new owner.
-    let is_told = tree.is_served() && (outcome.is_ok() || tree.takes_requests());
+    // A change that was withheld at the limit is not told either, if the limit was moved since then.
+    let withheld = Refusal::Status(Status::SERVER_UNAVAILABLE);
+    let is_withheld = tree.share.clustered && outcome.as_ref().is_err_and(|why| *why == withheld);
+    let is_told = tree.is_served() && !is_withheld && (outcome.is_ok() || tree.takes_requests());
     if is_told { outcome } else { Err(ANOTHER_SERVES.into()) }
 }
 

@@ -226,7 +226,7 @@ async fn write_beside(
     let write = move || {
         let _permits = permits;
         if gate.is_some_and(|is_open| !is_open()) {
-            return Err(Fault::Busy);
+            return Err(Fault::NotServed);
         }
         node.write_at(offset, &data)
     };
@@ -290,6 +290,9 @@ async fn write_acting(
 
 /// The status that a client gets for an error of the host.
 pub(crate) fn status(error: &io::Error) -> Status {
+    if file_io::is_gate_closed(error) {
+        return Fault::NotServed.status();
+    }
     // An error without an errno comes from the async runtime, not from a system call.
     rustix::io::Errno::from_io_error(error)
         .map_or(Status::UNEXPECTED_IO_ERROR, |errno| host::fault_of(errno).status())

@@ -35,7 +35,7 @@ const fn is_long_cut(stat: &Stat, end: u64) -> bool {
 ///
 /// Fails on a core, where it is refused before anything is cut, and with the fault of a step.
 ///
-/// `goes_on` is asked before each step. The fault is Busy where it says no.
+/// `goes_on` is asked before each step. The fault is NotServed where it says no.
 pub(crate) async fn shorten(node: &dyn Node, end: u64, goes_on: impl Fn() -> bool) -> Shortened {
     let mut has_cut = false;
     let ended = cut(node, end, goes_on, &mut has_cut).await;
@@ -62,7 +62,7 @@ async fn cut(
             return Ok(());
         }
         if !goes_on() {
-            return Err(Fault::Busy);
+            return Err(Fault::NotServed);
         }
         let began = Instant::now();
         node.set_end_of_file(stat.end_of_file.saturating_sub(step).max(end))?;

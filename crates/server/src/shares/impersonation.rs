@@ -1,6 +1,10 @@
 //! Impersonation: a share whose files are used as the user of the host that has logged on
 //! (`run_as = "user"`). Its file system and its nodes take the user's credentials for each
 //! call, on whichever thread the call is made.
+//!
+//! A share of a cluster asks its [`Gate`] before each call that changes something: another server may
+//! have the share by now.
+//!
 //! An open file keeps the credentials of its user wherever it is used or closed from: another
 //! session's request, the end of a connection, the scavenger. The threads of the system's I/O
 //! move data between a buffer and a descriptor, for which the kernel checks no rights; writes
@@ -10,11 +14,13 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use frevo_net::file_io::Gate;
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, DiskExtents, EaChange, ExtentCopy, HostAccess, HostLock,
-    Node, ObjectId, ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement,
-    Security, SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume, VolumeSpace,
+    Allocated, BasicChange, Directory, DiskExtents, EaChange, Existence, ExtentCopy, HostAccess,
+    HostLock, Node, ObjectId, ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState,
+    Replacement, Security, SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
+    VolumeSpace,
 };
 use frevo_store::{Fault, FileKey, HostPlaces, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
@@ -52,14 +58,57 @@ impl As {
     }
 }
 
+/// The user of the host, and the question if files may be changed.
+#[derive(Clone)]
+struct Whom {
+    user: As,
+    /// None for a share that is no cluster's.
+    gate: Option<Gate>,
+}
+
+impl Whom {
+    /// Takes the credentials of the user for a call that changes nothing.
+    fn act(&self) -> VfsResult<Assumed> {
+        self.user.act()
+    }
+
+    /// Takes the credentials of the user for a call that changes something. It fails while another server
+    /// may have the share.
+    fn act_to_change(&self) -> VfsResult<Assumed> {
+        self.check_gate()?;
+        self.user.act()
+    }
+
+    /// Takes the credentials of the user for an open.
+    fn act_to_open(&self, how: &OpenHow) -> VfsResult<Assumed> {
+        match how.existence {
+            Existence::MustExist => self.act(),
+            Existence::Either | Existence::MustNotExist => self.act_to_change(),
+        }
+    }
+
+    fn check_gate(&self) -> VfsResult<()> {
+        match &self.gate {
+            Some(gate) if !gate() => Err(Fault::NotServed),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Whom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.user.fmt(f)
+    }
+}
+
 /// `vfs` as `actor` may use it.
-pub(crate) fn for_user(vfs: Arc<dyn Vfs>, actor: Arc<Actor>) -> Arc<dyn Vfs> {
-    Arc::new(ActingVfs { inner: vfs, whom: As::User(actor) })
+pub(crate) fn for_user(vfs: Arc<dyn Vfs>, actor: Arc<Actor>, gate: Option<Gate>) -> Arc<dyn Vfs> {
+    Arc::new(ActingVfs { inner: vfs, whom: Whom { user: As::User(actor), gate } })
 }
 
 /// `vfs` as the server uses it, on threads that may be left acting as a user.
-pub(crate) fn for_server(vfs: Arc<dyn Vfs>) -> Arc<dyn Vfs> {
-    Arc::new(ActingVfs { inner: vfs, whom: As::Server })
+pub(crate) fn for_server(vfs: Arc<dyn Vfs>, gate: Option<Gate>) -> Arc<dyn Vfs> {
+    Arc::new(ActingVfs { inner: vfs, whom: Whom { user: As::Server, gate } })
 }
 
 /// The file system under the server's own credentials: for facts that are found out once for
@@ -67,7 +116,7 @@ pub(crate) fn for_server(vfs: Arc<dyn Vfs>) -> Arc<dyn Vfs> {
 pub(crate) fn for_all(vfs: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
     let any: &dyn Any = &**vfs;
     match any.downcast_ref::<ActingVfs>() {
-        Some(acting) => Arc::new(ActingVfs { inner: Arc::clone(&acting.inner), whom: As::Server }),
+        Some(acting) => for_server(Arc::clone(&acting.inner), acting.whom.gate.clone()),
         None => Arc::clone(vfs),
     }
 }
@@ -75,7 +124,7 @@ pub(crate) fn for_all(vfs: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
 /// The user that `node` acts as; none for the server.
 pub(crate) fn actor_of(node: &dyn Node) -> Option<&Arc<Actor>> {
     let node: &dyn Any = node;
-    match &node.downcast_ref::<ActingNode>()?.whom {
+    match &node.downcast_ref::<ActingNode>()?.whom.user {
         As::User(actor) => Some(actor),
         As::Server => None,
     }
@@ -122,7 +171,7 @@ pub(crate) fn check_removal(vfs: &dyn Vfs, node: &dyn Node, name: &Name) -> Resu
 /// A file system as somebody uses it.
 struct ActingVfs {
     inner: Arc<dyn Vfs>,
-    whom: As,
+    whom: Whom,
 }
 
 impl fmt::Debug for ActingVfs {
@@ -147,7 +196,7 @@ impl ActingVfs {
 
 impl Vfs for ActingVfs {
     fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_open(how)?;
         self.inner.open(name, how).map(|opened| self.acting(opened))
     }
 
@@ -157,7 +206,7 @@ impl Vfs for ActingVfs {
     }
 
     fn open_in(&self, parent: Parent<'_>, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_open(how)?;
         let parent = Parent { node: inner_of(parent.node), ..parent };
         self.inner.open_in(parent, name, how).map(|opened| self.acting(opened))
     }
@@ -168,12 +217,12 @@ impl Vfs for ActingVfs {
     }
 
     fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.remove(name, key)
     }
 
     fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.rename(from, key, to, replace)
     }
 
@@ -183,12 +232,12 @@ impl Vfs for ActingVfs {
     }
 
     fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.link(inner_of(node), to, replace)
     }
 
     fn replace(&self, name: &Name, node: &dyn Node, by: &Replacement<'_>) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.replace(name, inner_of(node), by)
     }
 
@@ -233,6 +282,7 @@ impl Vfs for ActingVfs {
     }
 
     fn set_quota(&self, uid: u32, limits: QuotaLimits) -> VfsResult<()> {
+        self.whom.check_gate()?;
         let _server = host::as_server();
         self.inner.set_quota(uid, limits)
     }
@@ -243,6 +293,7 @@ impl Vfs for ActingVfs {
     }
 
     fn set_quota_defaults(&self, limits: QuotaLimits) -> VfsResult<()> {
+        self.whom.check_gate()?;
         let _server = host::as_server();
         self.inner.set_quota_defaults(limits)
     }
@@ -281,7 +332,7 @@ impl Vfs for ActingVfs {
 #[derive(Debug)]
 struct ActingNode {
     inner: Arc<dyn Node>,
-    whom: As,
+    whom: Whom,
 }
 
 impl Node for ActingNode {
@@ -328,7 +379,7 @@ impl Node for ActingNode {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.write_at(offset, data)
     }
 
@@ -347,17 +398,17 @@ impl Node for ActingNode {
     }
 
     fn set_end_of_file(&self, end: u64) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.set_end_of_file(end)
     }
 
     fn set_allocation(&self, bytes: u64) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.set_allocation(bytes)
     }
 
     fn set_basic(&self, change: &BasicChange) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.set_basic(change)
     }
 
@@ -367,7 +418,7 @@ impl Node for ActingNode {
     }
 
     fn clear_streams(&self) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.clear_streams()
     }
 
@@ -388,7 +439,7 @@ impl Node for ActingNode {
     }
 
     fn set_ea(&self, name: &str, value: &[u8]) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.set_ea(name, value)
     }
 
@@ -398,12 +449,12 @@ impl Node for ActingNode {
     }
 
     fn set_ea_needed(&self, name: &str, needed: bool) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.set_ea_needed(name, needed)
     }
 
     fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.set_eas(changes)
     }
 
@@ -426,7 +477,7 @@ impl Node for ActingNode {
     }
 
     fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.keep_reparse(buffer)
     }
 
@@ -436,7 +487,7 @@ impl Node for ActingNode {
     }
 
     fn change_object_id(&self, change: &ObjectIdChange) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.change_object_id(change)
     }
 
@@ -451,7 +502,7 @@ impl Node for ActingNode {
     }
 
     fn set_security(&self, change: &SecurityChange<'_>) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.set_security(change)
     }
 
@@ -468,12 +519,12 @@ impl Node for ActingNode {
     }
 
     fn share_extents(&self, source: &dyn Node, copy: &ExtentCopy) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.share_extents(inner_of(source), copy)
     }
 
     fn set_compressed(&self, compressed: bool) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.set_compressed(compressed)
     }
 
@@ -483,7 +534,7 @@ impl Node for ActingNode {
     }
 
     fn zero(&self, first: u64, length: u64, punch: bool) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
+        let _acting = self.whom.act_to_change()?;
         self.inner.zero(first, length, punch)
     }
 
@@ -502,7 +553,7 @@ impl Node for ActingNode {
 #[derive(Debug)]
 struct ActingDirectory {
     inner: Box<dyn Directory>,
-    whom: As,
+    whom: Whom,
 }
 
 impl Directory for ActingDirectory {

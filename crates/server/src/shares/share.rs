@@ -309,18 +309,21 @@ impl Share {
             }
             None => Arc::clone(vfs),
         };
+        let gate = self.life.gate();
         let acting = match &self.run_as {
-            RunAs::Server if users.acts_lazily() => impersonation::for_server(recycling(None)),
+            RunAs::Server if users.acts_lazily() || gate.is_some() => {
+                impersonation::for_server(recycling(None), gate)
+            }
             RunAs::Server if self.recycle.is_some() => recycling(None),
             RunAs::Server => return Some(self),
             RunAs::User => {
                 let actor = users.actor(account, host?, self.force_group)?;
                 let owner = actor.credentials().uid();
-                impersonation::for_user(recycling(Some(owner)), actor)
+                impersonation::for_user(recycling(Some(owner)), actor, gate)
             }
             RunAs::One(credentials) => {
                 let actor = Actor::new(Arc::clone(credentials));
-                impersonation::for_user(recycling(Some(credentials.uid())), Arc::new(actor))
+                impersonation::for_user(recycling(Some(credentials.uid())), Arc::new(actor), gate)
             }
         };
         Some(Arc::new(Self { target: Target::Disk(acting), ..Self::clone(&self) }))

@@ -25,16 +25,16 @@ fn nothing_leaves_beyond_the_limit() {
         let (peer, mount, file) = opened(&node).await;
         drop((peer, mount));
         lost(&node, 1).await;
-        let drafts: [(&str, fn(FileId) -> Draft); 7] = [
-            ("READ", |file| read_draft(file, 0, 4)),
-            ("WRITE", |file| write_draft(file, 0, b"late")),
-            ("CLOSE", close_draft),
-            ("LOCK", |file| lock_draft(file, &[(8, 1, world::EXCLUSIVE)])),
-            ("SET_INFO", files::delete_draft),
-            ("CREATE", |_| Want::file("new").draft()),
-            ("FLUSH", files::flush_draft),
+        let kinds = [
+            Kind { name: "READ", draft: |file| read_draft(file, 0, 4) },
+            Kind { name: "WRITE", draft: |file| write_draft(file, 0, b"late") },
+            Kind { name: "CLOSE", draft: close_draft },
+            Kind { name: "LOCK", draft: |file| lock_draft(file, &[(8, 1, world::EXCLUSIVE)]) },
+            Kind { name: "SET_INFO", draft: files::delete_draft },
+            Kind { name: "CREATE", draft: |_| Want::file("new").draft() },
+            Kind { name: "FLUSH", draft: files::flush_draft },
         ];
-        for (name, draft) in drafts {
+        for Kind { name, draft } in kinds {
             cluster.allow(&node);
             let (mut peer, mount, file) = taken_up(&node, file).await;
             cluster.pause();
@@ -171,6 +171,30 @@ fn an_answer_that_was_ready_is_not_sent() {
         assert!(peer.ask_or_lose(mount.put(write), mount.via()).await.is_none());
         cluster.memory().faults().at_call(None);
         assert_eq!(cluster.content("f").map(|all| all[..8].to_vec()), Some(b"happened".to_vec()));
+    });
+}
+
+/// The clock jumps in the first of the calls that carry a request out: the others are not made.
+#[test]
+fn each_change_looks_at_the_limit() {
+    in_memory(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut peer, mount) = back(&node, guid(0x32), "bob", "plain").await;
+        let file = peer.open_file(&mount, &Want::file("g")).await;
+        peer.write(&mount, file, 0, b"kept").await;
+        peer.close(&mount, file).await;
+        let cuts = cluster.memory().faults().calls(Operation::SetEndOfFile);
+        let clock = Arc::clone(&cluster.clock);
+        cluster.memory().faults().at_call(Some(Arc::new(move |operation| {
+            if operation == Operation::SetBasic {
+                clock.jump(Duration::from_secs(7_200));
+            }
+        })));
+        let want = Want::existing("g").disposition(CreateDisposition::OVERWRITE);
+        assert!(peer.ask_or_lose(mount.put(want.draft()), mount.via()).await.is_none());
+        cluster.memory().faults().at_call(None);
+        assert_eq!(cluster.memory().faults().calls(Operation::SetEndOfFile), cuts);
+        assert_eq!(cluster.content("g"), Some(b"kept".to_vec()));
     });
 }
 

@@ -33,6 +33,12 @@ pub const RWH: u32 = 7;
 pub const LASTING: [&str; 1] = ["lasting"];
 pub const BOTH: [&str; 2] = ["lasting", "plain"];
 
+/// A request of a kind to a file.
+pub struct Kind {
+    pub name: &'static str,
+    pub draft: fn(FileId) -> Draft,
+}
+
 /// Numbers of one start of a node.
 #[derive(Debug)]
 pub struct Numbers {

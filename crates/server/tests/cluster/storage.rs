@@ -56,13 +56,13 @@ fn connections_end_when_the_storage_refuses_the_server() {
 
 #[test]
 fn each_kind_of_request_notices() {
-    let drafts: [(&str, fn(FileId) -> Draft); 4] = [
-        ("READ", |file| read_draft(file, 0, 4)),
-        ("FLUSH", flush_draft),
-        ("CREATE", |_| Want::file("g").draft()),
-        ("QUERY_DIRECTORY", |_| Want::directory("d").draft()),
+    let kinds = [
+        Kind { name: "READ", draft: |file| read_draft(file, 0, 4) },
+        Kind { name: "FLUSH", draft: flush_draft },
+        Kind { name: "CREATE", draft: |_| Want::file("g").draft() },
+        Kind { name: "CREATE of a folder", draft: |_| Want::directory("d").draft() },
     ];
-    for (name, draft) in drafts {
+    for Kind { name, draft } in kinds {
         in_memory(async |cluster| {
             let node = cluster.owner().await;
             let (mut peer, mount, file) = opened(&node).await;

@@ -52,6 +52,8 @@ pub enum Fault {
     Stale,
     /// The disk of the folder was unmounted, or another one was mounted for it.
     Dismounted,
+    /// Another server may have the share by now, so that nothing was changed. No client is told.
+    NotServed,
     /// The file system does not support it.
     NotSupported,
     /// A number or range is invalid.
@@ -88,6 +90,7 @@ impl Fault {
             Self::Busy | Self::Leased => Status::SHARING_VIOLATION,
             Self::Stale => Status::FILE_DELETED,
             Self::Dismounted => Status::VOLUME_DISMOUNTED,
+            Self::NotServed => Status::SERVER_UNAVAILABLE,
             Self::NotSupported => Status::NOT_SUPPORTED,
             Self::NoMemory => Status::INSUFFICIENT_RESOURCES,
             Self::Io(_) => Status::UNEXPECTED_IO_ERROR,
