@@ -58,31 +58,15 @@ impl Machine {
         if free.is_empty() && first.is_empty() {
             return;
         }
-        // A cluster that starts has thousands of statements before any share may be taken.
-        let settled = after(self.registered_at, self.settings.timing.settle());
-        let waits = |(_, share): (&ShareName, &super::share::Share)| {
-            share.stage == Stage::Away
-                && share.free.is_some_and(|free| free.since <= self.registered_at)
-        };
-        if first.is_empty() && settled > self.now && self.shares.iter().filter(is_free).all(waits) {
-            self.wake(settled);
-            return;
-        }
         let loads = self.loads(view, &first);
         first.extend(spread(loads, &free, |node, share| view.can_take(node, share)));
         let nodes = || view.nodes.keys();
         let able = |name: &&ShareName| view.can_take(node, name);
         let own = self.shares.iter().filter(is_free).map(|(name, _)| name).filter(able);
-        let rank = |name: &ShareName| match first.get(name) {
-            Some(to) if to == node => 0,
-            // Its place among the others does not matter before the second one's turn.
-            Some(_) if self.is_first_turn(name) => 1,
-            to => rank(name, node, to, nodes().filter(|n| view.can_take(n, name))),
-        };
         let turns: Vec<_> = own
             .map(|name| Turn {
                 share: name.clone(),
-                rank: rank(name),
+                rank: rank(name, node, first.get(name), nodes().filter(|n| view.can_take(n, name))),
                 is_given: given_to(view, name) == Some(node),
             })
             .collect();
@@ -136,29 +120,17 @@ impl Machine {
         }
     }
 
-    /// The moment from which a share may be taken.
-    fn begin(&self, free: Free, is_given: bool) -> Moment {
-        if free.since <= self.registered_at && !is_given {
-            after(self.registered_at, self.settings.timing.settle())
-        } else {
-            free.since
-        }
-    }
-
-    /// True until the turn of the node after the first.
-    fn is_first_turn(&self, name: &ShareName) -> bool {
-        let free = self.shares.get(name).and_then(|share| share.free);
-        let end = |free| after(self.begin(free, true), self.settings.timing.turn());
-        free.is_some_and(|free| end(free) > self.now)
-    }
-
     fn consider(&mut self, turn: &Turn) {
         let Some(share) = self.shares.get(&turn.share) else { return };
         let Some(free) = share.free else { return };
         if share.storage.is_none() || share.refused == Some(free) {
             return;
         }
-        let begin = self.begin(free, turn.is_given);
+        let begin = if free.since <= self.registered_at && !turn.is_given {
+            after(self.registered_at, self.settings.timing.settle())
+        } else {
+            free.since
+        };
         let due = after(begin, self.settings.timing.turn().saturating_mul(turn.rank));
         if due > self.now && share.stage == Stage::Away {
             self.wake(due);
