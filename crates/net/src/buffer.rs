@@ -27,7 +27,7 @@ mod pool;
 use crate::limits::BUF_BYTES_MAX;
 use pool::{Block, CLASSES, Freed, MAPPED_BYTES_MIN, POOL, class_for};
 pub use pool::{
-    PoolStats, note_released, pool_stats, release_free_memory, release_unused,
+    PoolStats, bound_free_memory, note_released, pool_stats, release_free_memory, release_unused,
     set_pool_retained_max, take_released, trim_pool,
 };
 

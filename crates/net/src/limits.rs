@@ -13,6 +13,13 @@ pub const POOL_TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of the largest block that a pool keeps; larger ones are made and freed each time.
 pub const POOLED_BLOCK_BYTES_MAX: usize = (8 << 20) + 4096;
 
+/// Bytes from which the allocator of a server maps a block by itself: it returns to the system when it is
+/// freed.
+pub const MALLOC_MAPPED_BYTES_MIN: i32 = 128 << 10;
+
+/// Free bytes at the end of an arena of a server's allocator, from which on they return to the system.
+pub const FREE_BYTES_PER_ARENA: i32 = 128 << 10;
+
 /// Largest length of a [`crate::Buf`], bytes: a whole frame with its prefix and headroom.
 pub const BUF_BYTES_MAX: usize = (16 << 20) + 65536;
 

@@ -46,6 +46,7 @@ pub(crate) fn run(arguments: &arguments::Serve) -> Done {
     // The modes of files in shares come from `file_mode` and `directory_mode`, and all other files
     // are created with the mode that they need, so the umask is not used.
     rustix::process::umask(rustix::fs::Mode::empty());
+    frevo_net::buffer::bound_free_memory();
     let inherited = Inherited::note(listen::passed_descriptors());
     let plan = Plan::new(arguments)?;
     confine::start_name_service(&plan)?;

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use smallvec::SmallVec;
 
 use super::{ALIGNMENT, depot};
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use crate::limits::{FREE_BYTES_PER_ARENA, MALLOC_MAPPED_BYTES_MIN};
 use crate::limits::{POOL_RETAINED_BYTES_MAX, POOLED_BLOCK_BYTES_MAX};
 
 /// Capacities of the pooled blocks: a power of two for payload, and room for headers.
@@ -332,5 +334,24 @@ pub fn release_free_memory() {
     // SAFETY: malloc_trim takes no pointer and may be called at any time from any thread.
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// Bounds the free memory that the allocator keeps at the end of each of its arenas, for a process that
+/// serves others.
+///
+/// glibc raises its thresholds with each large block that is freed, up to 64 MiB for each arena, of which
+/// there are eight for each processor, and [`release_free_memory`] reaches the end of the first one
+/// alone. So the thresholds are fixed. Larger blocks are mapped by themselves, and grow without a copy.
+pub fn bound_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    for (parameter, bytes) in [
+        (libc::M_MMAP_THRESHOLD, MALLOC_MAPPED_BYTES_MIN),
+        (libc::M_TRIM_THRESHOLD, FREE_BYTES_PER_ARENA),
+    ] {
+        // SAFETY: mallopt takes no pointer and may be called at any time from any thread.
+        unsafe {
+            libc::mallopt(parameter, bytes);
+        }
     }
 }
