@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 
 use crate::limits::{LOCK_WAITS_PER_FILE, LOCKS_PER_FILE, LOCKS_PER_OPEN};
 use crate::open_id::OpenId;
+use crate::surplus::{less_room, return_surplus};
 use interval::{Intervals, Key};
 
 /// A range of bytes. `length` may be zero: such a lock conflicts only with ranges that it lies
@@ -170,6 +171,7 @@ impl ByteRanges {
         let Some(at) = state.find(ticket) else { return Poll::Ready(Err(Status::CANCELLED)) };
         if let Some(outcome) = state.waiting.get(at).and_then(|w| w.outcome) {
             state.waiting.remove(at);
+            self.shrink();
             return Poll::Ready(outcome);
         }
         if let Some(waiting) = state.waiting.get_mut(at) {
@@ -306,11 +308,17 @@ impl ByteRanges {
         self.state.as_ref().map_or(0, |state| state.waiting.len())
     }
 
-    /// Frees the memory of a file without locks and waits.
+    /// Frees the memory of a file without locks and waits, and that of a crowd that has gone.
     fn shrink(&mut self) {
-        if self.state.as_ref().is_some_and(|s| s.count == 0 && s.waiting.is_empty()) {
+        let Some(state) = &mut self.state else { return };
+        if state.count == 0 && state.waiting.is_empty() {
             self.state = None;
+            return;
         }
+        if let Some(room) = less_room(state.waiting.capacity(), state.waiting.len()) {
+            state.waiting.shrink_to(room);
+        }
+        return_surplus(&mut state.held);
     }
 }
 

@@ -17,6 +17,7 @@ use crate::name::{FolderId, Link, Name};
 use crate::name_locks::NameLocks;
 use crate::open_id::OpenId;
 use crate::order::{Guard, Ordered, rank};
+use crate::surplus::return_surplus;
 use crate::vfs::{FileKey, Vfs};
 use crate::watch::Watches;
 
@@ -150,6 +151,7 @@ impl FileTable {
         if departure == Departure::Closed {
             file.retire();
             shard.remove(&key);
+            return_surplus(&mut *shard);
         }
         if let Some(lease) = lease {
             self.leases.leave(lease);
@@ -174,6 +176,7 @@ impl FileTable {
         if file.open_count() == 0 && !file.is_delete_pending() && !file.is_retired() {
             file.retire();
             shard.remove(&key);
+            return_surplus(&mut *shard);
         }
     }
 
@@ -345,6 +348,21 @@ mod tests {
         assert_eq!(table.leave(&cell, OpenId(1), &vfs()), Departure::StillOpen);
         assert_eq!(table.leave(&cell, OpenId(3), &vfs()), Departure::Closed);
         assert!(table.is_empty());
+    }
+
+    /// The room of thousands of files is given back.
+    #[test]
+    fn a_crowd_of_files_leaves_no_room() {
+        let table = FileTable::default();
+        let key = |n| FileKey::of_file(1, n);
+        let open = |n| table.admit(key(n), &name("a"), ask(n, Sharing::ALL, false)).unwrap().cell;
+        let cells: Vec<_> = (1..20_000).map(open).collect();
+        for (n, cell) in (1..).zip(&cells).skip(1) {
+            assert_eq!(table.leave(cell, OpenId(n), &vfs()), Departure::Closed);
+        }
+        assert_eq!(table.len(), 1);
+        let room: usize = table.shards.iter().map(|shard| shard.lock().capacity()).sum();
+        assert!(room <= SHARDS * 64, "room for {room}");
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub mod short_name;
 pub mod snapshot;
 pub mod state;
 pub mod stream;
+pub mod surplus;
 pub mod vfs;
 pub mod watch;
 

@@ -26,6 +26,7 @@ use crate::name::{FolderId, Name};
 use crate::observe::{HostChange, Observation};
 use crate::open_id::OpenId;
 use crate::order::{Ordered, OrderedRw, rank};
+use crate::surplus::return_surplus;
 use crate::vfs::FileKey;
 
 mod log;
@@ -347,6 +348,7 @@ impl Index {
     /// Removes a watch, and the observation that only it needed.
     fn remove(&mut self, id: OpenId) -> Option<Forgotten> {
         let watch = self.by_open.remove(&id)?;
+        return_surplus(&mut self.by_open);
         let directory = &watch.directory;
         let mut log = directory.log.lock();
         let was_last = log.end(id);
@@ -367,6 +369,7 @@ impl Index {
             keyed.retain(is_other);
             if keyed.is_empty() {
                 self.by_key.remove(&directory.key);
+                return_surplus(&mut self.by_key);
             }
         }
         let Some(named) = self.by_name.get_mut(&directory.folder_id) else { return };

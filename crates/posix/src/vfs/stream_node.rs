@@ -33,6 +33,14 @@ pub(crate) struct StreamNode {
     write: bool,
 }
 
+impl Drop for StreamNode {
+    fn drop(&mut self) {
+        if Arc::strong_count(&self.body) == 1 {
+            self.share.streams.note_closed();
+        }
+    }
+}
+
 impl StreamNode {
     pub(super) fn new(
         share: Arc<Share>,

@@ -222,6 +222,24 @@ fn the_same_shared_lock_counts() {
     assert_eq!(r.unlock(A, range(5, 5)), Err(Status::RANGE_NOT_LOCKED));
 }
 
+/// The room of thousands of waits is given back while others still have locks.
+#[test]
+fn a_crowd_of_waits_leaves_no_room() {
+    let mut r = ByteRanges::default();
+    r.lock(OpenId(1), range(0, 1), Mode::Exclusive).unwrap();
+    let wait = |r: &mut ByteRanges, n| r.lock_or_wait(OpenId(n), range(0, 1), Mode::Exclusive);
+    let tickets: Vec<_> = (2..10_000).map(|n| wait(&mut r, n).unwrap().unwrap()).collect();
+    tickets.into_iter().for_each(|ticket| r.give_up(ticket));
+    for n in 2..10_000 {
+        r.lock(OpenId(n), range(n, 1), Mode::Exclusive).unwrap();
+    }
+    (2..10_000).for_each(|n| r.release(OpenId(n)));
+    let state = r.state.as_ref().unwrap();
+    assert!(state.waiting.capacity() <= 64, "room for {}", state.waiting.capacity());
+    assert!(state.held.capacity() <= 64, "room for {}", state.held.capacity());
+    assert_eq!(r.len(), 1);
+}
+
 #[test]
 fn waits_are_bounded() {
     let mut r = ByteRanges::default();

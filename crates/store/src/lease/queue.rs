@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 
 use super::{H, LeaseState, NONE, W};
 use crate::order::{Ordered, rank};
+use crate::surplus::return_surplus;
 use crate::vfs::FileKey;
 
 /// The requests that wait for one file: how many of them for each right.
@@ -81,6 +82,7 @@ impl Drop for Queued {
         awaited.counts(self.rights).for_each(|count| *count = count.saturating_sub(1));
         if awaited.rights().is_empty() {
             files.remove(&self.key);
+            return_surplus(&mut *files);
         }
         self.queues.count.store(files.len(), Ordering::Release);
     }

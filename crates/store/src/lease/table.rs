@@ -15,6 +15,7 @@ use super::{Break, LeaseOwner};
 use crate::file_cell::FileCell;
 use crate::limits::LEASES;
 use crate::order::{Ordered, rank};
+use crate::surplus::return_surplus;
 use crate::vfs::FileKey;
 
 #[derive(Debug)]
@@ -113,6 +114,7 @@ impl LeaseTable {
                     self.directories.fetch_sub(1, Ordering::AcqRel);
                 }
                 leases.remove(&owner);
+                return_surplus(&mut *leases);
             }
         }
     }
@@ -125,5 +127,26 @@ impl LeaseTable {
     /// True if there are no leases.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frevo_wire::create_context::LeaseKey;
+    use frevo_wire::dtyp::Guid;
+
+    use super::*;
+
+    /// The room of thousands of leases is given back.
+    #[test]
+    fn a_crowd_of_leases_leaves_no_room() {
+        let table = LeaseTable::default();
+        let owner = |n: u128| LeaseOwner { client: Guid([9; 16]), key: LeaseKey(n.to_le_bytes()) };
+        let file = FileKey::of_file(1, 7);
+        (0..4_000).for_each(|n| table.enter(owner(n), file).unwrap());
+        (1..4_000).for_each(|n| table.leave(owner(n)));
+        assert_eq!((table.len(), table.file(owner(0))), (1, Some(file)));
+        let room = table.leases.lock().capacity();
+        assert!(room <= 64, "room for {room}");
     }
 }

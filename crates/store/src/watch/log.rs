@@ -20,6 +20,7 @@ use crate::limits::{
     WAKES_AT_ONCE,
 };
 use crate::open_id::OpenId;
+use crate::surplus::return_surplus;
 
 /// The kinds of watches that a report is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,6 +273,7 @@ impl Log {
     /// Ends a watch. True for the last of its kind.
     pub(super) fn end(&mut self, id: OpenId) -> bool {
         let Some(reader) = self.readers.remove(&id) else { return false };
+        return_surplus(&mut self.readers);
         if let Some(group) = self.group(reader.wants) {
             group.watches = group.watches.saturating_sub(1);
             group.waiters.remove(&id);
@@ -282,6 +284,12 @@ impl Log {
             self.tidy();
         }
         !self.groups.iter().any(|group| group.wants.is_tree == reader.wants.is_tree)
+    }
+
+    /// Returns the number of watches that have room.
+    #[cfg(test)]
+    pub(super) fn room_of_readers(&self) -> usize {
+        self.readers.capacity()
     }
 
     pub(super) fn is_unwatched(&self) -> bool {

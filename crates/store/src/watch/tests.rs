@@ -537,3 +537,26 @@ fn a_watch_without_a_payer_is_refused() {
     assert_eq!(refused.err(), Some("poor"));
     assert!(watches.is_empty() && watches.index.read().by_name.is_empty());
 }
+
+/// The room of thousands of watches is given back while others still watch.
+#[test]
+fn a_crowd_of_watches_leaves_no_room() {
+    let watches = Watches::default();
+    let wanted = Wanted { filter: NAMES, is_tree: false, room: 4_096 };
+    let here = directory("d", 1);
+    watches.of(OpenId(1), HERE, &here, wanted);
+    for n in 2..5_000 {
+        watches.of(OpenId(n), HERE, &here, wanted);
+        watches.of(OpenId(n + 5_000), HERE, &directory("e", n), wanted);
+    }
+    for n in 2..5_000 {
+        watches.forget(OpenId(n));
+        watches.forget(OpenId(n + 5_000));
+    }
+    let index = watches.index.read();
+    assert_eq!(index.by_open.len(), 1);
+    let readers = index.by_open[&OpenId(1)].directory.log.lock().room_of_readers();
+    for room in [index.by_open.capacity(), index.by_key.capacity(), readers] {
+        assert!(room <= 64, "room for {room}");
+    }
+}

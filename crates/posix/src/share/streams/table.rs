@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use frevo_store::FileKey;
+use frevo_store::surplus::less_room;
 use frevo_store::vfs::VfsResult;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{Mode, OFlags};
@@ -17,6 +18,9 @@ use crate::limits::{CACHE_PATIENCE, SIDE_LOCKS};
 use crate::options::{PosixOptions, SIDE_FOLDER, Streams};
 use crate::{patience, sys};
 
+/// Closed streams from which on the table is tidied.
+const UNTIDY: usize = 64;
+
 /// The open streams by key.
 pub(crate) type OpenStreams = HashMap<FileKey, Weak<Body>>;
 
@@ -24,6 +28,8 @@ pub(crate) type OpenStreams = HashMap<FileKey, Weak<Body>>;
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) open: Mutex<OpenStreams>,
+    /// Streams that have closed since the table was tidied.
+    closed: AtomicUsize,
     pub(crate) side: Folder,
     /// Held while an entry is made in the directory of a file in the side folder; by the file's number.
     making: [Mutex<()>; SIDE_LOCKS],
@@ -32,7 +38,8 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn open(root: BorrowedFd<'_>, options: &PosixOptions) -> Self {
         let side = Folder::open(root, options);
-        Self { open: Mutex::default(), side, making: [const { Mutex::new(()) }; SIDE_LOCKS] }
+        let making = [const { Mutex::new(()) }; SIDE_LOCKS];
+        Self { open: Mutex::default(), closed: AtomicUsize::new(0), side, making }
     }
 
     /// Keeps other threads from making entries for this file in the side folder. A core waits for a
@@ -44,6 +51,23 @@ impl Table {
         }
         let locked = making.try_lock_for(CACHE_PATIENCE);
         locked.ok_or_else(|| fault_of(patience::give_up()))
+    }
+
+    /// Notes that a stream closes. Closed streams leave the table once they are half of it, so that many
+    /// of them leave no memory behind. Waits for nobody: a later close does what this one cannot.
+    pub(crate) fn note_closed(&self) {
+        let closed = self.closed.fetch_add(1, Ordering::Relaxed) + 1;
+        if closed < UNTIDY {
+            return;
+        }
+        let Some(mut open) = self.open.try_lock() else { return };
+        if 2 * closed >= open.len() {
+            self.closed.store(0, Ordering::Relaxed);
+            open.retain(|_, body| body.strong_count() > 0);
+            if let Some(room) = less_room(open.capacity(), open.len()) {
+                open.shrink_to(room);
+            }
+        }
     }
 
     /// Locks the open streams. A core waits for a limited time: other threads copy and free streams
@@ -113,6 +137,30 @@ impl Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Thousands of streams leave little behind when they have closed, while another one stays open.
+    #[test]
+    fn a_crowd_of_streams_leaves_no_room() {
+        let host = tempfile::tempdir().unwrap();
+        let root = std::fs::File::open(host.path()).unwrap();
+        let table = Table::open(root.as_fd(), &PosixOptions::default());
+        let open = |number| {
+            let body = Arc::new(Body::new(String::from("s"), super::super::body::Where::Attribute));
+            remember(&mut table.open.lock(), FileKey::of_file(1, number), &body);
+            body
+        };
+        let stays = open(0);
+        for body in (1..10_000).map(open).collect::<Vec<_>>() {
+            drop(body);
+            table.note_closed();
+        }
+        let open = table.open.lock();
+        assert!(
+            alive(&open, FileKey::of_file(1, 0)).is_some_and(|body| Arc::ptr_eq(&body, &stays))
+        );
+        assert!(open.len() <= 2 * UNTIDY, "{} entries", open.len());
+        assert!(open.capacity() <= 8 * UNTIDY, "room for {}", open.capacity());
+    }
 
     /// Tests that a core does not wait for a thread that makes an entry of the same file.
     #[test]

@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use frevo_store::FileKey;
 
+use crate::base::surplus::return_surplus;
+
 /// Open.DurableFileId
 type Id = u64;
 
@@ -28,6 +30,7 @@ impl ByFile {
             ids.remove(&id);
             if ids.is_empty() {
                 self.opens.remove(&key);
+                return_surplus(&mut self.opens);
             }
         }
     }
@@ -53,6 +56,7 @@ impl ByFile {
             *count -= 1;
             if *count == 0 {
                 self.orphans.remove(&key);
+                return_surplus(&mut self.orphans);
             }
         }
     }
@@ -60,5 +64,29 @@ impl ByFile {
     /// True if a persistent Open of the file waits for its client.
     pub(super) fn is_held(&self, key: FileKey) -> bool {
         self.orphans.contains_key(&key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The room of thousands of files is given back.
+    #[test]
+    fn a_crowd_of_files_leaves_no_room() {
+        let mut by_file = ByFile::default();
+        let key = |n| FileKey::of_file(1, n);
+        for n in 0..10_000 {
+            by_file.enter(key(n), n);
+            by_file.orphan(key(n));
+        }
+        for n in 1..10_000 {
+            by_file.adopt(key(n));
+            by_file.leave(key(n), n);
+        }
+        assert!(by_file.is_held(key(0)) && by_file.count(key(0)) == 1);
+        for room in [by_file.opens.capacity(), by_file.orphans.capacity()] {
+            assert!(room <= 64, "room for {room}");
+        }
     }
 }

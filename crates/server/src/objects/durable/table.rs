@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use frevo_store::lease::{Granted, LeaseState, OplockLevel};
 use frevo_store::order::{Ordered, rank};
 use frevo_store::state::{Done, Ownership, RecordId, StateFault};
+use frevo_store::surplus::less_room;
 use frevo_store::{FileKey, StateStore};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
@@ -20,6 +21,7 @@ use super::Survival;
 use super::by_file::ByFile;
 use super::store_backlog::{Holder, StoreBacklog};
 use crate::base::limits::{DURABLE_OPENS, PERSISTENT_OPENS_PER_FILE};
+use crate::base::surplus::return_surplus;
 use crate::objects::open::{FileOpen, Open};
 
 mod disconnected;
@@ -106,7 +108,11 @@ pub struct Creating {
 
 impl Drop for Creating {
     fn drop(&mut self) {
-        self.table.table.lock().creating.remove(&self.key);
+        let mut table = self.table.table.lock();
+        table.creating.remove(&self.key);
+        if let Some(room) = less_room(table.creating.capacity(), table.creating.len()) {
+            table.creating.shrink_to(room);
+        }
     }
 }
 
@@ -345,6 +351,7 @@ impl Durables {
 
     fn take_out(&self, table: &mut Table, id: Id) -> Option<Arc<Open>> {
         let Entry { open, place } = table.opens.remove(&id)?;
+        return_surplus(&mut table.opens);
         let survival = open.survival()?;
         if let Attachment::Disconnected(deadline) = place {
             self.leave_waiting(table, &open, survival, deadline);
@@ -361,6 +368,7 @@ impl Durables {
             ids.get_mut().remove(&id);
             if ids.get().is_empty() {
                 ids.remove();
+                return_surplus(&mut table.by_app);
             }
         }
         Some(Arc::clone(&open))
@@ -420,6 +428,7 @@ fn remove_if<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Id>, key: K, id: Id) 
         && *slot.get() == id
     {
         slot.remove();
+        return_surplus(map);
     }
 }
 
