@@ -129,7 +129,12 @@ pub const HOST_DIRECTORIES: usize = if cfg!(test) { 256 } else { 65_536 };
 pub const HOST_DIRECTORIES_PER_TREE: usize = if cfg!(test) { 16 } else { 8_192 };
 
 /// Bytes that a watched directory, or one that waits for it, takes beside its path.
-pub const HOST_DIRECTORY_BYTES: usize = 192;
+pub const HOST_DIRECTORY_BYTES: usize = 288;
+
+/// Bytes of all watched directories and of those that wait for it, with their paths: about as many as
+/// [`HOST_DIRECTORIES`] take whose paths have 96 bytes. The last quarter is for accounts that have less
+/// than a quarter.
+pub const HOST_DIRECTORIES_BYTES: usize = if cfg!(test) { 256 << 10 } else { 24 << 20 };
 
 /// Directories whose watches begin or end together, some 0.5 ms; another thread does the others.
 pub const HOST_DIRECTORIES_AT_ONCE: usize = if cfg!(test) { 8 } else { 64 };

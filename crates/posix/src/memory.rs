@@ -7,12 +7,12 @@ use rustix::time::ClockId;
 
 use crate::limits::FORGOTTEN_FOR;
 
-/// Bytes of the names in known directories, and of the paths of watched ones, in all shares.
+/// Bytes of the names in known directories, in all shares.
 static NAMES: AtomicUsize = AtomicUsize::new(0);
 
 static PAUSE: Pause = Pause::new();
 
-/// Returns the bytes of the names in known directories, and of the paths of watched ones.
+/// Returns the bytes of the names in known directories.
 pub(crate) fn of_names() -> usize {
     NAMES.load(Ordering::Relaxed)
 }
@@ -66,7 +66,7 @@ impl Pause {
     }
 }
 
-/// The part of one cache, or of one watched directory, in [`NAMES`].
+/// The part of one cache in [`NAMES`].
 #[derive(Debug, Default)]
 pub(crate) struct Counted(AtomicUsize);
 
@@ -79,14 +79,6 @@ impl Counted {
         } else {
             NAMES.fetch_sub(before - bytes, Ordering::Relaxed);
         }
-    }
-}
-
-#[cfg(test)]
-impl Counted {
-    /// Returns the bytes that are counted.
-    pub(crate) fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
     }
 }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::cache::NameCache;
 use crate::kept_folders::KeptFolders;
-use crate::{credentials, facts, kept_folders, memory};
+use crate::{credentials, facts, host, kept_folders, memory};
 
 /// The names and folders of all shares.
 static SHARES: Mutex<Vec<Remembering>> = Mutex::new(Vec::new());
@@ -19,6 +19,12 @@ static SHARES: Mutex<Vec<Remembering>> = Mutex::new(Vec::new());
 /// Returns the bytes that everything remembered takes.
 pub fn remembered_bytes() -> usize {
     facts::bytes() + memory::of_names() + kept_folders::bytes()
+}
+
+/// Returns the bytes of all watched directories, which accounts have by their places
+/// ([`frevo_store::HostPlaces::bytes`]).
+pub fn watched_bytes() -> usize {
+    host::paths::bytes()
 }
 
 /// Forgets everything, to free its memory: facts at once, names and folders on a thread of their own,

@@ -180,6 +180,76 @@ fn r3_large_reads_of_one_account_leave_memory_to_others() {
     });
 }
 
+/// True where this kernel and sandbox let a process watch.
+fn can_watch() -> bool {
+    let test = r"import ctypes,os,sys; sys.exit(ctypes.CDLL(None).fanotify_init(0xC01, 0) < 0)";
+    let python = std::process::Command::new("python3").args(["-c", test]).status();
+    let can = python.expect("python3").success();
+    if !can {
+        println!("skipped: nobody may watch a file system here (fanotify_init)");
+    }
+    can
+}
+
+/// Tests that paths of watched trees, whose lengths the client chooses, leave memory to others: they have
+/// a bound in all, and one for each account.
+#[test]
+fn r3_paths_of_watched_trees_leave_memory_to_others() {
+    const LIMIT: usize = 64 << 20;
+    const TREES: usize = 8;
+    const ALL: usize = frevo_posix::limits::HOST_DIRECTORIES_BYTES;
+    let _alone = ALONE.lock();
+    if !can_watch() {
+        return;
+    }
+    in_world(async |world| {
+        let long = "d".repeat(240);
+        let innermost = world.dir.path().join(vec![&*long; TREES].join("/"));
+        std::fs::create_dir_all(&innermost).unwrap();
+        for number in 0..8_000 {
+            std::fs::create_dir(innermost.join(number.to_string())).unwrap();
+        }
+        world.file("f", b"data".to_vec());
+        let limits = Limits { memory: LIMIT, ..Limits::default() };
+        world.embedded.reload(Reload::new().limits(limits));
+        let ledger = &world.server.ledger;
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        let mut directories = Vec::new();
+        for depth in 1..=TREES {
+            let want = Want::directory(&vec![&*long; depth].join("\\"));
+            directories.push(ann.open_file(&mount, &want).await);
+        }
+        for directory in directories {
+            let draft = Draft::new(Command::CHANGE_NOTIFY).with(|w| {
+                let flags = ChangeNotifyFlags::WATCH_TREE;
+                let (file_id, completion_filter) = (directory, CompletionFilter::DIR_NAME);
+                let output_buffer_length = 4096;
+                Request { flags, output_buffer_length, file_id, completion_filter }.encode(w);
+            });
+            ann.send(vec![mount.put(draft)], mount.via()).await;
+        }
+        let (mut last, mut looks) = (0, 0);
+        while looks < 10 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            looks = if ledger.watched_bytes() == last { looks + 1 } else { 0 };
+            last = ledger.watched_bytes();
+        }
+        assert!(last > ALL / 2, "{last} bytes: the paths are not as long as they could be");
+        assert!(last <= ALL - ALL / 4, "{last} bytes for one account");
+        assert!(ledger.fullness() < Fullness::Dire);
+        let (mut bob, its) = world.session("bob", &Offer::default()).await;
+        let file = bob.open_file(&its, &Want::existing("f")).await;
+        assert_eq!(bob.read(&its, file, 0, 4).await, b"data");
+        assert!(granted(&mut bob, &its).await > 0);
+        drop(ann);
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while ledger.watched_bytes() > 0 {
+            assert!(std::time::Instant::now() < until, "{} bytes stay", ledger.watched_bytes());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+}
+
 /// Tests that a READ in a compound waits briefly where earlier replies of the compound have memory, and
 /// that connections which are reset free their replies, for whose memory their own requests wait.
 #[test]

@@ -65,7 +65,7 @@ pub use file::{Admission, Admitted, Departure, File, Shape};
 pub use file_cell::FileCell;
 pub use file_table::{Attempt, FileTable};
 pub use name::{FolderId, Link, Name};
-pub use observe::{HostChange, HostPlace, HostPlaces, Observation, Observed, Observer};
+pub use observe::{HostBytes, HostChange, HostPlace, HostPlaces, Observation, Observed, Observer};
 pub use open_id::OpenId;
 pub use share_mode::Sharing;
 pub use state::{IdSource, StateStore};

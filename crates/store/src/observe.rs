@@ -46,12 +46,14 @@ pub enum Observed {
     Snapshot,
 }
 
-/// The places that one account has among all observed objects, and among the snapshots that stay open.
+/// The places that one account has among all observed objects, and among the snapshots that stay open;
+/// and the bytes of its observed directories.
 #[derive(Debug, Default)]
 pub struct HostPlaces {
     directories: AtomicUsize,
     files: AtomicUsize,
     snapshots: AtomicUsize,
+    bytes: AtomicUsize,
 }
 
 impl HostPlaces {
@@ -85,6 +87,66 @@ impl HostPlaces {
     pub fn retake(self: &Arc<Self>, kind: Observed) -> HostPlace {
         self.of(kind).fetch_add(1, Ordering::Relaxed);
         HostPlace { places: Arc::clone(self), kind }
+    }
+
+    /// Returns the bytes of its observed directories.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts `bytes` where all accounts have `all` of `room` bytes: the last quarter is for accounts that
+    /// have less than a quarter. None without room.
+    #[must_use]
+    pub fn take_bytes(
+        self: &Arc<Self>,
+        bytes: usize,
+        all: usize,
+        room: usize,
+    ) -> Option<HostBytes> {
+        let mut taken = HostBytes { places: Arc::clone(self), bytes: 0 };
+        taken.resize(bytes, all, room).then_some(taken)
+    }
+}
+
+/// Bytes of an observed directory, until this is dropped.
+#[derive(Debug)]
+pub struct HostBytes {
+    places: Arc<HostPlaces>,
+    bytes: usize,
+}
+
+impl HostBytes {
+    /// Returns their number.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.bytes
+    }
+
+    /// Changes their number, as [`HostPlaces::take_bytes`] takes them; `all` has those that there are. False
+    /// without room for more: the number stays.
+    #[must_use]
+    pub fn resize(&mut self, bytes: usize, all: usize, room: usize) -> bool {
+        let own = &self.places.bytes;
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 {
+            let quarter = room / 4;
+            let with_these = all.saturating_add(more);
+            let of_account = own.load(Ordering::Relaxed).saturating_add(more);
+            let is_free = with_these <= room.saturating_sub(quarter);
+            if !is_free && (with_these > room || of_account > quarter) {
+                return false;
+            }
+        }
+        own.fetch_add(more, Ordering::Relaxed);
+        own.fetch_sub(self.bytes.saturating_sub(bytes), Ordering::Relaxed);
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for HostBytes {
+    fn drop(&mut self) {
+        self.places.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -180,5 +242,27 @@ mod tests {
         assert!(bob.take(Observed::Directory, 0, 8).is_some(), "another kind");
         drop((held, second));
         assert_eq!((ann.count(Observed::File), bob.count(Observed::File)), (0, 0));
+    }
+
+    #[test]
+    fn the_last_quarter_of_bytes_is_for_accounts_that_have_few() {
+        let (ann, bob) = (Arc::new(HostPlaces::default()), Arc::new(HostPlaces::default()));
+        let take = |who: &Arc<HostPlaces>, bytes, all| who.take_bytes(bytes, all, 400);
+        assert!(take(&ann, 301, 0).is_none());
+        let of_ann = take(&ann, 300, 0).unwrap();
+        assert!(take(&ann, 1, 300).is_none(), "the last quarter");
+        assert!(take(&bob, 101, 300).is_none(), "more than all have");
+        let of_bob = take(&bob, 99, 300).unwrap();
+        assert!(take(&bob, 2, 399).is_none() && take(&ann, 1, 399).is_none());
+        let last = take(&bob, 1, 399).unwrap();
+        assert_eq!((ann.bytes(), bob.bytes(), of_bob.count()), (300, 100, 99));
+        drop(last);
+        let mut of_ann = of_ann;
+        assert!(!of_ann.resize(301, 399, 400) && of_ann.resize(300, 399, 400));
+        assert!(of_ann.resize(200, 399, 400));
+        assert_eq!((ann.bytes(), of_ann.count()), (200, 200));
+        assert!(!of_ann.resize(202, 299, 400) && of_ann.resize(201, 299, 400));
+        drop((of_ann, of_bob));
+        assert_eq!((ann.bytes(), bob.bytes()), (0, 0));
     }
 }

@@ -8,6 +8,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
+use frevo_store::surplus::less_room;
 use frevo_store::vfs::VfsResult;
 use frevo_store::{Fault, HostChange, HostPlace, Observation, Observed, Observer};
 use frevo_wire::command::change_notify::CompletionFilter;
@@ -107,6 +108,9 @@ impl Drop for Guard {
         if observers.is_empty() {
             state.files.remove(&self.handle);
             self.hub.group.unmark_file(self.fd.as_fd());
+        }
+        if let Some(room) = less_room(state.files.capacity(), state.files.len()) {
+            state.files.shrink_to(room);
         }
         drop(state);
         // Dropping the observer may drop objects that take locks, so it is dropped after the lock

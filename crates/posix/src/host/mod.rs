@@ -8,20 +8,22 @@
 //! In a tree every directory has a mark, and new ones get it when their creation is reported;
 //! entries that they have by then are reported as added. A tree of more than
 //! [`HOST_DIRECTORIES_PER_TREE`] directories, or of more than its account has places for, is marked in
-//! part, which is reported once as lost changes. A directory takes a place in each observation. The kernel reports neither writes through shared maps nor changes of other machines on
+//! part, which is reported once as lost changes. A directory takes a place in each observation, and the
+//! bytes of its path. The kernel reports neither writes through shared maps nor changes of other machines on
 //! network file systems.
 //!
 //! [`Vfs::observe`]: frevo_store::Vfs::observe
 
 mod fanotify;
 pub(crate) mod files;
+pub(crate) mod paths;
 
-use std::ops::Deref;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use frevo_store::surplus::less_room;
 use frevo_store::vfs::VfsResult;
 use frevo_store::{Fault, HostChange, HostPlace, Observation, Observed as Kind, Observer};
 use frevo_wire::command::change_notify::CompletionFilter;
@@ -33,13 +35,13 @@ use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use crate::limits::{
-    HOST_DIRECTORIES, HOST_DIRECTORIES_AT_ONCE, HOST_DIRECTORIES_PER_TREE, HOST_DIRECTORY_BYTES,
-    HOST_OWN_PAUSE, LIST_BUFFER_BYTES,
+    HOST_DIRECTORIES, HOST_DIRECTORIES_AT_ONCE, HOST_DIRECTORIES_PER_TREE, HOST_OWN_PAUSE,
+    LIST_BUFFER_BYTES,
 };
-use crate::memory::Counted;
 use crate::names::{Spelling, client_name};
 use crate::sys;
 use fanotify::{Event, FAN_RENAME, Fanotify, Handle};
+use paths::CountedPath;
 
 /// All observations of the process.
 struct Hub {
@@ -70,34 +72,6 @@ struct Unscanned {
     id: u64,
     path: CountedPath,
     scan: Scan,
-}
-
-/// A path from an observed directory, with `/` between components; empty for that directory. Its bytes
-/// are counted, since clients choose its length.
-struct CountedPath {
-    path: Vec<u8>,
-    counted: Counted,
-}
-
-impl CountedPath {
-    fn new(path: Vec<u8>) -> Self {
-        let counted = Counted::default();
-        counted.set(HOST_DIRECTORY_BYTES + path.len());
-        Self { path, counted }
-    }
-
-    fn replace(&mut self, path: Vec<u8>) {
-        self.counted.set(HOST_DIRECTORY_BYTES + path.len());
-        self.path = path;
-    }
-}
-
-impl Deref for CountedPath {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.path
-    }
 }
 
 /// The position of a directory in an observation.
@@ -203,16 +177,15 @@ pub(crate) fn observe(
     let mut state = hub.state.lock();
     let place = observer.places().take(Kind::Directory, state.places, room(HOST_DIRECTORIES));
     let place = place.ok_or(Fault::NoMemory)?;
+    let counted = || CountedPath::new(Vec::new(), observer.places()).ok_or(Fault::NoMemory);
+    let (path, waiting) = (counted()?, is_tree.then(counted).transpose()?);
     hub.group.mark(root.as_fd()).map_err(|errno| match errno {
         Errno::NOSPC | Errno::NOMEM => Fault::NoMemory,
         _ => Fault::NotSupported,
     })?;
     state.last_id = state.last_id.wrapping_add(1);
     let id = state.last_id;
-    state.give_place(
-        handle.clone(),
-        Member { id, path: CountedPath::new(Vec::new()), _place: place },
-    );
+    state.give_place(handle.clone(), Member { id, path, _place: place });
     let handles = HashSet::from_iter([handle]);
     let lacks_room = Arc::new(AtomicBool::new(false));
     let guard = Guard { hub, id, lacks_room: Arc::clone(&lacks_room) };
@@ -220,9 +193,7 @@ pub(crate) fn observe(
     let observed =
         Observed { root, is_tree, observer, spelling, handles, unscanned, was_lost, lacks_room };
     state.observed.insert(id, observed);
-    if is_tree {
-        state.unscanned.push(Unscanned { id, path: CountedPath::new(Vec::new()), scan: Scan::Old });
-    }
+    state.unscanned.extend(waiting.map(|path| Unscanned { id, path, scan: Scan::Old }));
     drop(state);
     if is_tree {
         hub.wake();
@@ -256,13 +227,13 @@ impl Drop for Guard {
         let Observed { root, observer, handles, .. } = ended;
         let mut ended = Ended { id: self.id, root, handles: handles.into_iter().collect() };
         state.remove_marks(&self.hub.group, &mut ended);
-        let is_left = !ended.handles.is_empty();
-        if is_left {
+        if !ended.handles.is_empty() {
+            // Each mark takes some system calls, so the thread removes the others.
             state.ended.push(ended);
         }
+        let is_left = !state.ended.is_empty() || state.has_spare();
         drop(state);
         if is_left {
-            // Each mark takes some system calls, so the thread removes the others.
             self.hub.wake();
         }
         // Dropping the observer may drop objects that take locks, so it is dropped after the lock
@@ -347,17 +318,20 @@ impl Hub {
         drop(dropped);
         for _ in 0..HOST_DIRECTORIES_AT_ONCE {
             let mut state = self.state.lock();
-            let Some(Unscanned { id, path, scan }) = state.unscanned.pop() else { return };
+            let Some(Unscanned { id, path, scan }) = state.unscanned.pop() else {
+                return state.give_back();
+            };
             if let Some(observed) = state.observed.get_mut(&id) {
                 observed.unscanned -= 1;
             }
-            let dir = state.mark(&self.group, id, &path, reports);
+            let below = path.to_vec();
+            let dir = state.mark(&self.group, id, path, reports);
             let dropped = std::mem::take(&mut state.dropped);
             // A core that waits has the lock before the next directory, which may be large.
             MutexGuard::unlock_fair(state);
             drop(dropped);
             if let Some(dir) = dir {
-                look_through(&dir, &path, scan, |found| {
+                look_through(&dir, &below, scan, |found| {
                     let mut state = self.state.lock();
                     let goes_on = state.enter(id, found, scan, reports);
                     MutexGuard::unlock_fair(state);
@@ -373,16 +347,16 @@ impl Hub {
     /// Removes some marks of an observation that has ended.
     fn remove_ended(&self) {
         let mut state = self.state.lock();
-        let Some(mut ended) = state.ended.pop() else { return };
-        state.remove_marks(&self.group, &mut ended);
-        if ended.handles.is_empty() {
-            state.give_back();
-        } else {
-            state.ended.push(ended);
+        if let Some(mut ended) = state.ended.pop() {
+            state.remove_marks(&self.group, &mut ended);
+            if !ended.handles.is_empty() {
+                state.ended.push(ended);
+            }
         }
         if !state.ended.is_empty() {
             self.wake();
         }
+        state.give_back();
         MutexGuard::unlock_fair(state);
     }
 }
@@ -515,7 +489,7 @@ impl State {
             }
             if is_directory {
                 match to {
-                    Some(to) => self.move_below(*id, from, to),
+                    Some(to) => self.move_below(group, *id, from, to, reports),
                     None => self.forget_below(group, *id, from),
                 }
             }
@@ -538,21 +512,25 @@ impl State {
     fn add(&mut self, id: u64, path: &[u8], is_old: bool, reports: &mut DueReports) {
         if self.observed.get(&id).is_some_and(|observed| observed.is_tree) {
             let scan = if is_old { Scan::Old } else { Scan::Added };
-            self.queue(Unscanned { id, path: CountedPath::new(path.to_vec()), scan }, reports);
+            self.queue(id, path.to_vec(), scan, reports);
         }
     }
 
-    /// Queues a directory to be marked. Returns false if so many are queued that not all can be: that is
-    /// reported.
-    fn queue(&mut self, directory: Unscanned, reports: &mut DueReports) -> bool {
-        let id = directory.id;
+    /// Queues a directory to be marked. Returns false if so many are queued that not all can be, or if the
+    /// account has no room for the path: that is reported.
+    fn queue(&mut self, id: u64, path: Vec<u8>, scan: Scan, reports: &mut DueReports) -> bool {
         let Some(observed) = self.observed.get_mut(&id) else { return false };
         if observed.unscanned >= HOST_DIRECTORIES_PER_TREE {
             self.lost(id, reports);
             return false;
         }
+        let Some(path) = CountedPath::new(path, observed.observer.places()) else {
+            observed.lacks_room.store(true, Ordering::Relaxed);
+            self.lost(id, reports);
+            return false;
+        };
         observed.unscanned += 1;
-        self.unscanned.push(directory);
+        self.unscanned.push(Unscanned { id, path, scan });
         true
     }
 
@@ -571,24 +549,53 @@ impl State {
         }
     }
 
-    fn move_below(&mut self, id: u64, from: &[u8], to: &[u8]) {
-        let moved = |path: &mut CountedPath| {
-            if is_within(path, from) {
-                path.replace([to, &path[from.len()..]].concat());
+    /// Changes the paths of the directories below one that was moved. A directory whose new path the
+    /// account has no room for is forgotten, which is reported.
+    fn move_below(
+        &mut self,
+        group: &Fanotify,
+        id: u64,
+        from: &[u8],
+        to: &[u8],
+        reports: &mut DueReports,
+    ) {
+        let Some(mut observed) = self.observed.remove(&id) else { return };
+        let moved = |path: &[u8]| is_within(path, from).then(|| [to, &path[from.len()..]].concat());
+        let before = observed.handles.len();
+        let Observed { root, handles, .. } = &mut observed;
+        handles.retain(|handle| {
+            let mut members = self.directories.get_mut(handle).into_iter().flatten();
+            let member = members.find(|member| member.id == id);
+            let Some((member, path)) =
+                member.and_then(|one| moved(&one.path).map(|path| (one, path)))
+            else {
+                return true;
+            };
+            if member.path.replace(path.clone()) {
+                return true;
             }
+            let old = member.path.to_vec();
+            !self.leave(group, id, handle, |one| *one == *old, |_| reopen(root, &path))
+        });
+        let goes = |directory: &mut Unscanned| {
+            directory.id == id
+                && moved(&directory.path).is_some_and(|path| !directory.path.replace(path))
         };
-        let Some(observed) = self.observed.get(&id) else { return };
-        for handle in &observed.handles {
-            let members = self.directories.get_mut(handle).into_iter().flatten();
-            members.filter(|member| member.id == id).for_each(|member| moved(&mut member.path));
+        let gone: Vec<_> = self.unscanned.extract_if(.., goes).collect();
+        observed.unscanned -= gone.len();
+        let is_short = !gone.is_empty() || observed.handles.len() < before;
+        self.dropped.extend(gone);
+        observed.lacks_room.fetch_or(is_short, Ordering::Relaxed);
+        self.observed.insert(id, observed);
+        if is_short {
+            self.lost(id, reports);
         }
-        let waiting = self.unscanned.iter_mut().filter(|directory| directory.id == id);
-        waiting.for_each(|directory| moved(&mut directory.path));
     }
 
     /// Gives a directory its place in an observation.
     fn give_place(&mut self, handle: Handle, member: Member) {
-        self.directories.entry(handle).or_default().push(member);
+        // Most directories are in one observation.
+        self.directories.entry(handle).or_insert_with(|| Vec::with_capacity(1)).push(member);
         self.places += 1;
     }
 
@@ -601,37 +608,48 @@ impl State {
         which: impl Fn(&[u8]) -> bool,
     ) {
         let Observed { root, handles, .. } = observed;
-        handles.retain(|handle| !self.leave(group, id, root, handle, &which));
+        handles.retain(|handle| !self.leave(group, id, handle, &which, |path| reopen(root, path)));
     }
 
     /// Removes the marks of the next few directories of an observation that has ended.
     fn remove_marks(&mut self, group: &Fanotify, ended: &mut Ended) {
         for _ in 0..HOST_DIRECTORIES_AT_ONCE {
             let Some(handle) = ended.handles.pop() else { return };
-            self.leave(group, ended.id, &ended.root, &handle, &|_| true);
+            self.leave(group, ended.id, &handle, |_| true, |path| reopen(&ended.root, path));
         }
+    }
+
+    /// Returns the room that each of the tables should shrink to.
+    fn less_room(&self) -> [Option<usize>; 3] {
+        [
+            less_room(self.directories.capacity(), self.directories.len()),
+            less_room(self.unscanned.capacity(), self.unscanned.len()),
+            less_room(self.observed.capacity(), self.observed.len()),
+        ]
+    }
+
+    /// True for memory that many directories have needed, and few need now.
+    fn has_spare(&self) -> bool {
+        self.less_room().iter().any(Option::is_some)
     }
 
     /// Frees memory that many directories have needed.
     fn give_back(&mut self) {
-        let most = 4 * self.directories.len() + HOST_DIRECTORIES_AT_ONCE;
-        if self.directories.capacity() > most {
-            self.directories.shrink_to_fit();
-        }
-        if self.unscanned.is_empty() {
-            self.unscanned = Vec::new();
-        }
+        let [directories, unscanned, observed] = self.less_room();
+        directories.into_iter().for_each(|room| self.directories.shrink_to(room));
+        unscanned.into_iter().for_each(|room| self.unscanned.shrink_to(room));
+        observed.into_iter().for_each(|room| self.observed.shrink_to(room));
     }
 
     /// Takes a directory out of an observation if its path is one of `which`. True if it is not in the
-    /// observation any more.
+    /// observation any more. `open` opens the directory, whose path it is given.
     fn leave(
         &mut self,
         group: &Fanotify,
         id: u64,
-        root: &OwnedFd,
         handle: &Handle,
-        which: &impl Fn(&[u8]) -> bool,
+        which: impl Fn(&[u8]) -> bool,
+        open: impl FnOnce(&[u8]) -> Result<OwnedFd, Errno>,
     ) -> bool {
         let Some(members) = self.directories.get_mut(handle) else { return true };
         let goes = |member: &Member| member.id == id && which(&member.path);
@@ -642,7 +660,7 @@ impl State {
             self.directories.remove(handle);
             // If the directory was moved or removed, its mark has ended already and is not
             // removed here.
-            if let Ok(dir) = reopen(root, &path)
+            if let Ok(dir) = open(&path)
                 && fanotify::handle_of(dir.as_fd()).is_ok_and(|found| found == *handle)
             {
                 group.unmark(dir.as_fd());
@@ -656,12 +674,12 @@ impl State {
         &mut self,
         group: &Fanotify,
         id: u64,
-        path: &[u8],
+        path: CountedPath,
         reports: &mut DueReports,
     ) -> Option<OwnedFd> {
         let places = self.places;
         let observed = self.observed.get_mut(&id)?;
-        let dir = reopen(&observed.root, path).ok()?;
+        let dir = reopen(&observed.root, &path).ok()?;
         if path.is_empty() {
             return Some(dir);
         }
@@ -683,10 +701,7 @@ impl State {
             return None;
         };
         observed.handles.insert(handle.clone());
-        self.give_place(
-            handle,
-            Member { id, path: CountedPath::new(path.to_vec()), _place: place },
-        );
+        self.give_place(handle, Member { id, path, _place: place });
         Some(dir)
     }
 
@@ -707,8 +722,7 @@ impl State {
                 let come = Owned::Change(NotifyAction::ADDED, path.clone(), names(is_directory));
                 self.tell(id, come, reports);
             }
-            let is_queued = !is_directory
-                || self.queue(Unscanned { id, path: CountedPath::new(path), scan }, reports);
+            let is_queued = !is_directory || self.queue(id, path, scan, reports);
             if !is_queued && scan == Scan::Old {
                 return false;
             }

@@ -7,16 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use frevo_store::vfs::VfsResult;
 use frevo_store::{Fault, HostChange, HostPlaces, Observation, Observer};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 
+use super::fanotify::{self, Fanotify, Handle};
 use super::{
-    CountedPath, DueReports, Kind, ListedEntry, Member, Observed, Scan, State, fanotify, files,
-    observe,
+    CountedPath, DueReports, Kind, ListedEntry, Member, Observed, Owned, Scan, State, Unscanned,
+    files, observe,
 };
 use crate::limits::{
-    HOST_DIRECTORIES, HOST_DIRECTORIES_PER_TREE, HOST_DIRECTORY_BYTES, HOST_FILES,
+    HOST_DIRECTORIES, HOST_DIRECTORIES_BYTES, HOST_DIRECTORIES_PER_TREE, HOST_DIRECTORY_BYTES,
+    HOST_FILES,
 };
 use crate::names::Spelling;
 
@@ -107,36 +110,157 @@ fn so_many_directories_wait_for_marks() {
     }
 }
 
-/// Clients choose the paths that wait for marks and those that have them, and each is counted with its
-/// length, also after a move.
-#[test]
-fn paths_of_watched_directories_are_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let handle = fanotify::handle_of(opened(folder.path()).as_fd()).unwrap();
+/// Returns an observation of `folder` with the number 1, whose directory `a/marked` is marked and whose
+/// `a/waits` waits.
+fn with_two(folder: &Path, places: &Arc<HostPlaces>) -> (State, Handle) {
+    let handle = fanotify::handle_of(opened(folder).as_fd()).unwrap();
     let mut state = State::default();
     let observed = Observed {
-        root: opened(folder.path()),
+        root: opened(folder),
         is_tree: true,
-        observer: no_observer(),
+        observer: of_account(places),
         spelling: Spelling::Bytes,
         handles: HashSet::from_iter([handle.clone()]),
         unscanned: 0,
         was_lost: false,
         lacks_room: Arc::default(),
     };
-    let place = observed.observer.places().take(Kind::Directory, 0, HOST_DIRECTORIES).unwrap();
+    let place = places.take(Kind::Directory, 0, HOST_DIRECTORIES).unwrap();
     state.observed.insert(1, observed);
-    let path = CountedPath::new(b"a/marked".to_vec());
+    let path = CountedPath::new(b"a/marked".to_vec(), places).unwrap();
     state.give_place(handle.clone(), Member { id: 1, path, _place: place });
     let waiting = ListedEntry { path: b"a/waits".to_vec(), is_directory: true };
     state.enter(1, &mut vec![waiting], Scan::Old, &mut DueReports::new());
+    (state, handle)
+}
+
+/// Clients choose the paths that wait for marks and those that have them, and each is counted with its
+/// length, also after a move.
+#[test]
+fn paths_of_watched_directories_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let Ok(group) = Fanotify::new() else { return };
+    let places = Arc::default();
+    let (mut state, handle) = with_two(folder.path(), &places);
     let counted = |state: &State| {
-        [&state.directories[&handle][0].path, &state.unscanned[0].path]
-            .map(|path| path.counted.bytes() - HOST_DIRECTORY_BYTES)
+        [&state.directories[&handle][0].path, &state.unscanned[0].path].map(CountedPath::path_bytes)
     };
     assert_eq!(counted(&state), [b"a/marked".len(), b"a/waits".len()]);
-    state.move_below(1, b"a", &[b'b'; 200]);
+    let mut reports = DueReports::new();
+    state.move_below(&group, 1, b"a", &[b'b'; 200], &mut reports);
     assert_eq!(counted(&state), [200 + b"/marked".len(), 200 + b"/waits".len()]);
+    let paths: usize = counted(&state).iter().sum();
+    assert_eq!(places.bytes(), 2 * HOST_DIRECTORY_BYTES + paths);
+    state.move_below(&group, 1, &[b'b'; 200], b"c", &mut reports);
+    assert_eq!(counted(&state), [b"c/marked".len(), b"c/waits".len()]);
+    assert!(reports.is_empty());
+    drop(state);
+    assert_eq!((places.bytes(), places.count(Kind::Directory)), (0, 0));
+}
+
+/// A directory whose path becomes too long for its account is watched no more, which is reported; one
+/// beside it stays, and so does a path that only becomes another one.
+#[test]
+fn a_moved_path_without_room_is_forgotten() {
+    let _alone = DIRECTORIES.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let Ok(group) = Fanotify::new() else { return };
+    let places = Arc::default();
+    let (mut state, handle) = with_two(folder.path(), &places);
+    let beside = ListedEntry { path: b"beside".to_vec(), is_directory: true };
+    state.enter(1, &mut vec![beside], Scan::Old, &mut DueReports::new());
+    // Others use the memory up, so that the account may have a quarter of it.
+    let room = HOST_DIRECTORIES_BYTES;
+    let rest = places.take_bytes(room / 4 - places.bytes() - 1, 0, room).unwrap();
+    let others: Arc<HostPlaces> = Arc::default();
+    let mut full = Vec::new();
+    while let Some(path) = CountedPath::new(vec![b'x'; 4_000], &others) {
+        full.push(path);
+    }
+    full.push(CountedPath::new(vec![b'x'; 4_000], &Arc::default()).unwrap());
+    let mut reports = DueReports::new();
+    state.move_below(&group, 1, b"a", b"b", &mut reports);
+    assert!(reports.is_empty(), "it is no longer than before");
+    state.move_below(&group, 1, b"b", b"long", &mut reports);
+    assert!(matches!(&*reports, [report] if matches!(report.change, Owned::Lost)));
+    assert!(!state.directories.contains_key(&handle));
+    let observed = &state.observed[&1];
+    assert!(observed.lacks_room.load(Ordering::Relaxed) && observed.handles.is_empty());
+    let waiting = |state: &State| -> Vec<Vec<u8>> {
+        state.unscanned.iter().map(|directory| directory.path.to_vec()).collect()
+    };
+    // The one that is forgotten has left room for the others.
+    assert_eq!(waiting(&state), [b"long/waits".to_vec(), b"beside".to_vec()]);
+    assert_eq!((observed.unscanned, state.places), (2, 0));
+    let more = places.take_bytes(room / 4 - places.bytes() - 1, 0, room).unwrap();
+    state.move_below(&group, 1, b"long", b"longer", &mut reports);
+    assert_eq!((waiting(&state), state.observed[&1].unscanned), (vec![b"beside".to_vec()], 1));
+    assert_eq!((reports.len(), state.dropped.len()), (1, 1), "losses are reported once");
+    drop((state, rest, more));
+    assert_eq!(places.bytes(), 0);
+}
+
+/// The tables of a crowd of watches shrink when it has gone.
+#[test]
+fn memory_of_many_watches_is_given_back() {
+    let mut state = State::default();
+    let places = Arc::default();
+    let path = || CountedPath::new(Vec::new(), &places).unwrap();
+    state.unscanned.reserve(10_000);
+    state.directories.reserve(10_000);
+    state.observed.reserve(10_000);
+    state.unscanned.push(Unscanned { id: 1, path: path(), scan: Scan::Old });
+    assert!(state.has_spare());
+    state.give_back();
+    assert!(!state.has_spare());
+    assert_eq!(state.unscanned.len(), 1);
+    let State { directories, observed, unscanned, .. } = state;
+    for room in [directories.capacity(), observed.capacity(), unscanned.capacity()] {
+        assert!(room <= 64, "room for {room}");
+    }
+}
+
+/// Trees with long paths, of which each directory has few places and many bytes, do not take the last
+/// quarter of the bytes.
+#[test]
+fn an_account_leaves_bytes_to_others() {
+    const DEPTH: usize = HOST_DIRECTORIES_PER_TREE - 2;
+    const TREES: usize = 12;
+    let _alone = DIRECTORIES.lock();
+    let folder = tempfile::tempdir().unwrap();
+    if !is_watched(folder.path(), "an_account_leaves_bytes_to_others") {
+        return;
+    }
+    let long = "d".repeat(240);
+    let tops: Vec<_> = (0..TREES).map(|number| folder.path().join(number.to_string())).collect();
+    for top in &tops {
+        std::fs::create_dir_all(top.join(vec![&*long; DEPTH].join("/"))).unwrap();
+    }
+    let (ann, bob) = (Arc::default(), Arc::default());
+    let watch = |top: &Path, places: &Arc<HostPlaces>| -> VfsResult<Box<dyn Observation>> {
+        let all = places.count(Kind::Directory) + DEPTH + 1;
+        let observer = of_account(places);
+        let observed = observe(opened(top).as_fd(), true, Spelling::Bytes, observer)?;
+        await_that(|| observed.lacks_room() || places.count(Kind::Directory) == all);
+        Ok(observed)
+    };
+    let mut held = Vec::new();
+    for top in &tops {
+        match watch(top, &ann) {
+            Ok(observation) => held.push(observation),
+            Err(fault) => assert_eq!(fault, Fault::NoMemory),
+        }
+    }
+    assert!(!held[0].lacks_room() && held[held.len() - 1].lacks_room());
+    let most = HOST_DIRECTORIES_BYTES - HOST_DIRECTORIES_BYTES / 4;
+    assert!(ann.bytes() <= most, "{} bytes", ann.bytes());
+    assert!(ann.bytes() > most - 8_192, "{} bytes: it has room for more", ann.bytes());
+    let of_bob = watch(&tops[0], &bob).unwrap();
+    assert!(!of_bob.lacks_room());
+    assert_eq!(bob.count(Kind::Directory), DEPTH + 1);
+    // The thread removes the marks of trees that have ended.
+    drop((held, of_bob));
+    await_that(|| (ann.bytes(), bob.bytes()) == (0, 0));
 }
 
 /// Trees within trees, each of which has a place for each of its directories, do not take the last
@@ -192,11 +316,14 @@ fn an_account_leaves_places_to_others() {
 /// Waits until the thread has marked and unmarked all that it has to.
 fn await_scans() {
     let hub = super::hub().unwrap();
-    let until = Instant::now() + Duration::from_secs(20);
-    let is_done = || {
+    await_that(|| {
         let state = hub.state.lock();
         state.unscanned.is_empty() && state.ended.is_empty()
-    };
+    });
+}
+
+fn await_that(is_done: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
     while !is_done() {
         assert!(Instant::now() < until, "the thread does not end");
         std::thread::sleep(Duration::from_millis(1));

@@ -113,6 +113,9 @@ pub struct Cache {
     pub bytes: fn() -> usize,
     /// Frees it.
     pub forget: fn(),
+    /// Returns the bytes of watched directories, which are not given up. Each account has its part by
+    /// its [`Holder::host_places`].
+    pub watched: fn() -> usize,
 }
 
 /// How the budget gets room again.
@@ -220,6 +223,11 @@ impl Ledger {
         self.0.cached_bytes()
     }
 
+    /// Bytes of watched directories.
+    pub fn watched_bytes(&self) -> usize {
+        self.0.watched_bytes()
+    }
+
     /// Bytes that stay until a client lets go of them, and those of the cache.
     fn kept(&self) -> usize {
         self.0.kept()
@@ -265,7 +273,8 @@ impl Ledger {
     /// True when the limit and the eighth beyond it are used up, by whomever.
     pub fn is_overdrawn(&self) -> bool {
         let limit = self.0.limit.load(Ordering::Relaxed);
-        let bytes = self.bytes().saturating_add(self.cached_bytes());
+        let beside = self.cached_bytes().saturating_add(self.watched_bytes());
+        let bytes = self.bytes().saturating_add(beside);
         bytes >= limit.saturating_add(limit / 8) || budget::is_overdrawn_with(self.kept())
     }
 
@@ -344,14 +353,24 @@ impl Books {
         self.cache.get().map_or(0, |cache| (cache.bytes)())
     }
 
+    fn watched_bytes(&self) -> usize {
+        self.cache.get().map_or(0, |cache| (cache.watched)())
+    }
+
+    /// Bytes that stay until a client lets go of them.
+    fn kept_by_clients(&self) -> usize {
+        self.all.kept.load(Ordering::Relaxed).saturating_add(self.watched_bytes())
+    }
+
     /// See [`Ledger::kept`].
     fn kept(&self) -> usize {
-        self.all.kept.load(Ordering::Relaxed).saturating_add(self.cached_bytes())
+        self.kept_by_clients().saturating_add(self.cached_bytes())
     }
 
     /// Bytes that are in use: those of the ledger, or of the process if buffers are not charged yet.
     fn used(&self) -> usize {
-        let held = self.all.bytes().saturating_add(self.cached_bytes());
+        let beside = self.cached_bytes().saturating_add(self.watched_bytes());
+        let held = self.all.bytes().saturating_add(beside);
         held.max(budget::in_use().saturating_add(self.kept()))
     }
 }
@@ -396,9 +415,15 @@ impl Holder {
         self.sums.count(kind)
     }
 
-    /// Returns the bytes that its objects are charged with.
+    /// Returns the bytes that its objects are charged with, and those of the directories that are watched
+    /// for it.
     pub fn bytes(&self) -> usize {
-        self.sums.bytes()
+        self.sums.bytes().saturating_add(self.host_places.bytes())
+    }
+
+    /// Bytes that stay until it lets go of them.
+    fn kept(&self) -> usize {
+        self.sums.kept.load(Ordering::Relaxed).saturating_add(self.host_places.bytes())
     }
 
     /// Charges one object of `kind` with an estimate of its bytes.
@@ -466,8 +491,7 @@ impl Holder {
     /// may go on while others fill the rest.
     fn is_within_budget(&self) -> bool {
         let limit = self.books.limit.load(Ordering::Relaxed);
-        let own = self.sums.kept.load(Ordering::Relaxed);
-        let all = self.books.all.kept.load(Ordering::Relaxed);
+        let (own, all) = (self.kept(), self.books.kept_by_clients());
         let is_small = own <= limit / 64;
         let most = if is_small { limit - limit / 8 } else { limit - limit / 4 };
         own <= limit / 2 && all <= most

@@ -177,6 +177,7 @@ impl ServerState {
         server.ledger.set_cache(crate::objects::ledger::Cache {
             bytes: crate::base::host::remembered_bytes,
             forget: crate::base::host::forget_remembered,
+            watched: crate::base::host::watched_bytes,
         });
         server.want_names(&server.settings(), &server.shares());
         if server.shares().sorted().iter().any(|share| share.runs_as_others()) {

@@ -21,8 +21,9 @@ pub(super) async fn give_back(server: Arc<ServerState>) {
     let mut looks = Looks::default();
     loop {
         sleep(GIVE_BACK_LOOK).await;
-        let (ledger, cached) = (server.ledger.bytes(), server.ledger.cached_bytes());
-        let used = ledger.saturating_add(cached).max(budget::in_use());
+        let ledger = &server.ledger;
+        let beside = ledger.cached_bytes().saturating_add(ledger.watched_bytes());
+        let used = ledger.bytes().saturating_add(beside).max(budget::in_use());
         let resident = process.resident();
         let seen = Seen { used, released: buffer::take_released(), resident, work: process.work() };
         if looks.is_due(seen) {

@@ -111,6 +111,7 @@ fn a_cache_is_counted_and_goes_first() {
     let cache = Cache {
         bytes: || BYTES.load(Ordering::Relaxed),
         forget: || BYTES.store(0, Ordering::Relaxed),
+        watched: || 0,
     };
     ledger.set_cache(cache);
     let frame = ledger.account("ann").charge(Kind::Frame, LIMIT / 2 - 1).unwrap();
@@ -123,6 +124,29 @@ fn a_cache_is_counted_and_goes_first() {
     assert_eq!(ledger.relieve(), Fullness::Ample);
     assert_eq!((ledger.cached_bytes(), ledger.bytes()), (0, LIMIT / 2 - 1));
     drop(frame);
+}
+
+/// Directories that are watched for an account are a part of what it may keep, and are not given up.
+#[test]
+fn watched_directories_are_of_their_account() {
+    const LIMIT: usize = 64 << 10;
+    static WATCHED: AtomicUsize = AtomicUsize::new(0);
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let watched = || WATCHED.load(Ordering::Relaxed);
+    ledger.set_cache(Cache { bytes: || 0, forget: || panic!("nothing is remembered"), watched });
+    let (ann, bob) = (ledger.account("ann"), ledger.account("bob"));
+    let paths = ann.host_places.take_bytes(LIMIT / 4, 0, LIMIT).unwrap();
+    WATCHED.store(LIMIT / 4, Ordering::Relaxed);
+    assert_eq!((ann.bytes(), bob.bytes(), ledger.bytes()), (LIMIT / 4, 0, 0));
+    assert!(ann.charge(Kind::Open, LIMIT / 4 + 1).is_err(), "half of the memory");
+    let open = ann.charge(Kind::Open, LIMIT / 4).unwrap();
+    assert_eq!(ledger.relieve(), Fullness::Scarce);
+    assert!(bob.charge(Kind::Open, LIMIT / 4 + 1).is_err(), "three quarters for all");
+    let _of_bob = bob.charge(Kind::Open, LIMIT / 4).unwrap();
+    drop((paths, open));
+    WATCHED.store(0, Ordering::Relaxed);
+    assert_eq!((ann.bytes(), ledger.fullness()), (0, Fullness::Ample));
 }
 
 #[test]
