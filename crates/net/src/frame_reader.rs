@@ -129,10 +129,31 @@ pub struct Enough {
     pub bytes: usize,
 }
 
+/// The frames that may be received now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allowed {
+    /// Nothing may be received.
+    Nothing,
+    /// Frames of up to so many bytes. A longer one waits behind its prefix and has no memory. Each frame
+    /// is received by itself, so that nothing behind it needs memory either. A frame that has begun is
+    /// received to its end.
+    UpTo(u32),
+    /// All frames.
+    All,
+}
+
+impl From<bool> for Allowed {
+    fn from(may: bool) -> Self {
+        if may { Self::All } else { Self::Nothing }
+    }
+}
+
 /// Cuts one connection's stream into frames. It is `Send`: it moves with its connection to another
 /// core, with all bytes that it holds.
 pub struct FrameReader {
     limit: u32,
+    /// The longest frame for which memory is made now.
+    longest: u32,
     session_request: SessionRequest,
     progress_timeout: Duration,
     partial: Partial,
@@ -165,6 +186,7 @@ impl FrameReader {
     pub fn new(limit: u32) -> Self {
         Self {
             limit: limit.min(FRAME_BYTES_MAX),
+            longest: u32::MAX,
             session_request: SessionRequest::Refused,
             progress_timeout: FRAME_PROGRESS_TIMEOUT,
             partial: Partial::Nothing,
@@ -241,22 +263,22 @@ impl FrameReader {
         Some(frame)
     }
 
-    /// Receives what has arrived, without waiting, until `enough` frames are ready. `may_receive` is as for [`Self::next_if`], but nothing is received after it has
-    /// returned false.
+    /// Receives what has arrived, without waiting, until `enough` frames are ready. `may_receive` is as
+    /// for [`Self::next_if`], but nothing is received after it has allowed nothing.
     ///
     /// Faults and failures are kept for the next call of [`Self::next`].
-    pub fn gather(
+    pub fn gather<A: Into<Allowed>>(
         &mut self,
         stream: &Stream,
         enough: Enough,
-        may_receive: impl Fn(usize, bool) -> bool,
+        may_receive: impl Fn(usize, bool) -> A,
     ) {
         while self.ready_count() < enough.frames
             && self.ready_bytes < enough.bytes
             && !self.ended
             && self.fault.is_none()
             && self.failure.is_none()
-            && may_receive(self.held_bytes(), self.is_inside_frame())
+            && self.allow(may_receive(self.held_bytes(), self.has_begun_body()).into())
         {
             match self.receive(|slices| stream.try_read_anew(slices)) {
                 Ok(()) => {}
@@ -283,19 +305,19 @@ impl FrameReader {
     /// # Errors
     /// Any [`ReceiveError`], after all frames that were complete before it.
     pub async fn next(&mut self, stream: &Stream) -> Result<Option<Buf>, ReceiveError> {
-        self.next_if(stream, |_, _| true).await
+        self.next_if(stream, |_, _| Allowed::All).await
     }
 
-    /// Returns the next frame like [`Self::next`], but receives nothing while `may_receive` returns
-    /// false. It is called before each receive, and again each [`GATE_PAUSE`], with
-    /// [`Self::held_bytes`] and [`Self::is_inside_frame`].
+    /// Returns the next frame like [`Self::next`], but receives only what `may_receive` allows. It is
+    /// called before each receive, and again each [`GATE_PAUSE`], with [`Self::held_bytes`], and with
+    /// true if a frame has begun, unless that frame waits for memory.
     ///
     /// # Errors
     /// Any [`ReceiveError`], after all frames that were complete before it.
-    pub async fn next_if(
+    pub async fn next_if<A: Into<Allowed>>(
         &mut self,
         stream: &Stream,
-        may_receive: impl Fn(usize, bool) -> bool,
+        may_receive: impl Fn(usize, bool) -> A,
     ) -> Result<Option<Buf>, ReceiveError> {
         loop {
             if self.session_request == SessionRequest::Complete {
@@ -321,8 +343,12 @@ impl FrameReader {
             }
             // A peer may send without end, so other tasks get a turn.
             tokio::task::coop::consume_budget().await;
-            if !may_receive(self.held_bytes(), self.is_inside_frame()) {
+            if !self.allow(may_receive(self.held_bytes(), self.has_begun_body()).into()) {
                 sleep(GATE_PAUSE).await;
+                continue;
+            }
+            if self.next.is_some() {
+                // A frame without a body had waited behind its prefix.
                 continue;
             }
             match self.receive_from(stream) {
@@ -333,6 +359,43 @@ impl FrameReader {
                 }
                 Err(error) => return Err(ReceiveError::Io(error)),
             }
+        }
+    }
+
+    /// True if a frame has begun and does not wait for memory.
+    fn has_begun_body(&self) -> bool {
+        self.is_inside_frame() && self.waiting_prefix().is_none()
+    }
+
+    /// The complete prefix of a frame that waits for memory.
+    const fn waiting_prefix(&self) -> Option<[u8; PREFIX_BYTES]> {
+        match self.partial {
+            Partial::Prefix { bytes, have: PREFIX_BYTES } => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Takes note of what may be received. Returns true if something may.
+    fn allow(&mut self, allowed: Allowed) -> bool {
+        self.longest = match allowed {
+            Allowed::Nothing => return false,
+            Allowed::UpTo(bytes) => bytes,
+            Allowed::All => u32::MAX,
+        };
+        if let Some(prefix) = self.waiting_prefix() {
+            self.begin_body(prefix);
+        }
+        self.waiting_prefix().is_none()
+    }
+
+    /// Returns how many bytes behind the body of the present frame may be received: without memory for
+    /// longer frames, no more than the next prefix.
+    const fn readable_behind(&self) -> usize {
+        match &self.partial {
+            _ if self.longest == u32::MAX => RECEIVE_SCRATCH_BYTES,
+            Partial::Nothing => PREFIX_BYTES,
+            Partial::Prefix { have, .. } => PREFIX_BYTES - *have,
+            Partial::Body { .. } => 0,
         }
     }
 
@@ -397,7 +460,9 @@ impl FrameReader {
         &mut self,
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> io::Result<()> {
+        let behind = self.readable_behind();
         SCRATCH.with_borrow_mut(|scratch| {
+            let scratch = &mut scratch[..behind];
             let count;
             let mut in_body = 0;
             if let Partial::Body { buf, len } = &mut self.partial {
@@ -493,6 +558,8 @@ impl FrameReader {
             self.fault = Some(Fault::NotAFrame { first });
         } else if len > self.limit {
             self.fault = Some(Fault::TooLong { len, limit: self.limit });
+        } else if len > self.longest && !is_session_request {
+            self.partial = Partial::Prefix { bytes: prefix, have: PREFIX_BYTES };
         } else {
             let buf = Buf::with_headroom(HEADROOM, len as usize);
             self.partial = Partial::Body { buf, len: len as usize };

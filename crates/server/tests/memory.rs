@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use client::files::{read_draft, write_draft};
+use client::files::{close_draft, read_draft, write_draft};
 use client::*;
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::budget::{self, Fullness};
@@ -177,6 +177,77 @@ fn r3_large_reads_of_one_account_leave_memory_to_others() {
             one.await.unwrap();
         }
         assert!(settled().await < READ, "all has been sent");
+    });
+}
+
+/// Clients of ann, whose READs have filled the account's part of the memory, and a little more.
+async fn without_memory(world: &World) -> Vec<(Peer, Mount, FileId)> {
+    const LIMIT: usize = 128 << 20;
+    let mut of_ann = Vec::new();
+    for _ in 0..12 {
+        of_ann.push(reader(world, "ann").await);
+    }
+    for (peer, mount, file) in &mut of_ann {
+        ask_for_much(peer, mount, *file).await;
+    }
+    settled().await;
+    // Frames that begin while there is memory may go beyond the account's part.
+    for (peer, ..) in of_ann.iter_mut().take(3) {
+        if budget::in_use() <= LIMIT - LIMIT / 4 {
+            let length: u32 = 8 << 20;
+            peer.send_bytes(&[&length.to_be_bytes()[..], &[0; 100]].concat()).await;
+            settled().await;
+        }
+    }
+    assert!(budget::in_use() > LIMIT - LIMIT / 4, "{} bytes", budget::in_use());
+    of_ann
+}
+
+/// Tests that an account with more than its part of the memory can still free something: its small
+/// requests are answered, also behind READs that wait, and its large ones wait. It cannot have more of
+/// them under way than a few.
+#[test]
+fn r3_an_account_without_memory_can_free_something() {
+    const LIMIT: usize = 128 << 20;
+    /// Bytes of a reply that waits for memory.
+    const LONG: u32 = 1 << 20;
+    let _alone = ALONE.lock();
+    in_world(async |world| {
+        world.file("f", vec![7; 8 << 20]);
+        world.file("g", b"g".to_vec());
+        let limits = Limits { memory: LIMIT, ..Limits::default() };
+        world.embedded.reload(Reload::new().limits(limits));
+        let (mut closer, mount, file) = reader(world, "ann").await;
+        let first = closer.open_file(&mount, &Want::existing("g")).await;
+        let second = closer.open_file(&mount, &Want::existing("g")).await;
+        let (mut writer, to, _) = reader(world, "ann").await;
+        let target = writer.open_file(&to, &Want::file("h")).await;
+        let of_ann = without_memory(world).await;
+        let held = settled().await;
+        // The READ waits, and the CLOSE behind it does not.
+        let read = || mount.put(read_draft(file, 0, LONG));
+        closer.send(vec![read()], mount.via()).await;
+        let close = closer.send(vec![mount.put(close_draft(first))], mount.via()).await;
+        closer.final_reply(close[0]).await.ok();
+        // A large request waits, without memory. The connection has room for it.
+        let data = vec![1; 512 << 10];
+        let write = writer.send(vec![to.put(write_draft(target, 0, &data))], to.via()).await;
+        let answer = writer.final_reply(write[0]);
+        let answer = tokio::time::timeout(Duration::from_millis(300), answer);
+        assert!(answer.await.is_err(), "{write:?} does not wait");
+        // Requests that hold something are few: what comes behind them waits.
+        for _ in 0..20 {
+            closer.send(vec![read()], mount.via()).await;
+        }
+        let close = closer.send(vec![mount.put(close_draft(second))], mount.via()).await;
+        let answer = closer.final_reply(close[0]);
+        let answer = tokio::time::timeout(Duration::from_millis(300), answer);
+        assert!(answer.await.is_err(), "{close:?} does not wait");
+        let more = settled().await.saturating_sub(held);
+        assert!(more <= 256 << 10, "{more} bytes more");
+        drop(of_ann);
+        writer.final_reply(write[0]).await.ok();
+        closer.final_reply(close[0]).await.ok();
     });
 }
 

@@ -352,6 +352,58 @@ async fn what_has_arrived_is_gathered_up_to_the_limits() {
     assert_eq!(ready, bodies[1..]);
 }
 
+/// Tests that frames above the allowed length wait behind their prefix without memory, and that those
+/// before them come out.
+#[tokio::test(start_paused = true)]
+async fn long_frames_wait_without_memory() {
+    let (client, server) = memory(1 << 20);
+    let lens = [100, 0, 4_096, 4_097, 7, 0, 50_000, 1];
+    let bodies: Vec<Vec<u8>> = lens.iter().map(|len| body(*len, 3)).collect();
+    write_all(&client, &framed(&bodies)).await;
+    let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+    let soon = Duration::from_secs(100);
+    for body in &bodies[..3] {
+        let frame = reader.next_if(&server, |_, _| Allowed::UpTo(4_096)).await.unwrap().unwrap();
+        assert_eq!((&frame.to_vec(), reader.held_bytes()), (body, 0));
+    }
+    let waits = reader.next_if(&server, |_, has_begun| {
+        assert!(!has_begun, "nothing is there for it yet");
+        Allowed::UpTo(4_096)
+    });
+    assert!(tokio::time::timeout(soon, waits).await.is_err(), "it waits as long as need be");
+    assert!(reader.is_inside_frame());
+    assert_eq!(reader.held_bytes(), 0);
+    reader.gather(&server, Enough { frames: 8, bytes: usize::MAX }, |_, _| Allowed::UpTo(4_096));
+    assert!(!reader.has_more());
+    let frame = reader.next_if(&server, |_, _| Allowed::UpTo(4_097)).await.unwrap().unwrap();
+    assert_eq!((frame.to_vec(), reader.held_bytes()), (bodies[3].clone(), 0));
+    reader.gather(&server, Enough { frames: 8, bytes: usize::MAX }, |_, _| Allowed::UpTo(7));
+    assert_eq!(reader.ready_frames().count(), 2);
+    for body in &bodies[4..] {
+        assert_eq!(&reader.next(&server).await.unwrap().unwrap().to_vec(), body);
+    }
+}
+
+/// A long frame that has begun while there was memory is received to its end when there is none, and
+/// nothing behind it.
+#[tokio::test(start_paused = true)]
+async fn a_begun_frame_is_received_to_its_end() {
+    let (client, server) = memory(1 << 20);
+    let bodies = [body(50_000, 3), body(8_000, 4)];
+    let bytes = framed(&bodies);
+    write_all(&client, &bytes[..1_000]).await;
+    let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+    reader.gather(&server, Enough { frames: 8, bytes: usize::MAX }, |_, _| Allowed::All);
+    assert!(reader.is_inside_frame());
+    write_all(&client, &bytes[1_000..]).await;
+    let frame = reader.next_if(&server, |_, _| Allowed::UpTo(100)).await.unwrap().unwrap();
+    assert_eq!((&frame.to_vec(), reader.held_bytes()), (&bodies[0], 0));
+    let waits = reader.next_if(&server, |_, _| Allowed::UpTo(7_999));
+    assert!(tokio::time::timeout(Duration::from_secs(100), waits).await.is_err());
+    assert_eq!(reader.held_bytes(), 0);
+    assert_eq!(&reader.next(&server).await.unwrap().unwrap().to_vec(), &bodies[1]);
+}
+
 /// The runtime learns of bytes when it asks the kernel, which it does between two polls.
 #[tokio::test]
 async fn bytes_that_the_runtime_has_not_heard_of_are_gathered() {

@@ -774,6 +774,17 @@ pub const MEMORY_KEPT_PART: usize = 4;
 /// sent, and one that is built.
 pub const PASSING_BYTES_MIN: usize = 2 * MAX_IO as usize;
 
+/// Bytes of a request that needs little memory: such requests of an account that has more than its part of
+/// the memory are received while an eighth is left, so that it can free something.
+pub const SMALL_FRAME_BYTES: u32 = 4 << 10;
+
+/// The part of the memory that small requests of such an account leave to others, one nth.
+pub const MEMORY_LAST_PART: usize = 8;
+
+/// Requests that one connection of such an account may have under way beside those that it had when there
+/// was memory, and small ones that are received before the client takes their answers.
+pub const SMALL_REQUESTS_PER_CONNECTION: usize = 16;
+
 /// The part of the memory that replies of one connection may take, one nth, while its account has no
 /// more than its part; beyond, [`PASSING_BYTES_MIN`].
 pub const MEMORY_CONNECTION_PART: usize = 16;

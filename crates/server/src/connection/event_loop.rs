@@ -11,7 +11,7 @@ use std::task::Poll;
 use frevo_net::buffer::Buf;
 use frevo_net::buffer::budget::Fullness;
 use frevo_net::cores;
-use frevo_net::frame_reader::{Enough, FrameReader, ReceiveError};
+use frevo_net::frame_reader::{Allowed, Enough, FrameReader, ReceiveError};
 use frevo_net::transport::Stream;
 use frevo_net::turns::Seat;
 use frevo_net::watchdog::{is_due, yield_if_due};
@@ -28,7 +28,7 @@ use super::end_reason::End;
 use crate::audit::{self, Event};
 use crate::base::limits::{
     AUTHENTICATE_DEADLINE, CLOSED_ON_CORE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK,
-    NEGOTIATE_DEADLINE,
+    NEGOTIATE_DEADLINE, SMALL_FRAME_BYTES,
 };
 use crate::base::panics::{self, Steps};
 use crate::base::watchdog::Whose;
@@ -37,7 +37,7 @@ use crate::objects::audited;
 use crate::objects::connection_info::{ConnectionInfo, Ends};
 use crate::objects::lease::delivery::{deliver, deliver_all};
 use crate::objects::lease::parcel::{Attempt, Parcel};
-use crate::objects::ledger::{GAVE_UP_WAITING, Kind};
+use crate::objects::ledger::{GAVE_UP_WAITING, Kind, Room};
 use crate::objects::notice::{self, Notice};
 use crate::objects::refusal::{ANOTHER_SERVES, Doom};
 use crate::objects::server::ServerState;
@@ -174,7 +174,7 @@ impl EventLoop<'_> {
             let Self { stream, reader, in_flight, .. } = &mut *self;
             let under_way = in_flight.len();
             let look = connection.next_break_look();
-            connection.incoming.is_counted.set(under_way == 0);
+            connection.incoming.is_counted.set(under_way == 0 && !is_short);
             tokio::select! {
                 biased;
                 () = poll_fn(|cx| connection.attention.poll(cx)) => {}
@@ -260,7 +260,7 @@ impl EventLoop<'_> {
     }
 
     /// Sends and counts before the loop waits. Returns whether a frame may be read, and
-    /// whether memory is what keeps it from being read.
+    /// whether there is no memory for all frames.
     fn prepare(&mut self) -> Result<(bool, bool), End> {
         let connection = self.connection;
         connection.settle();
@@ -276,16 +276,21 @@ impl EventLoop<'_> {
         let has_place = !connection.outgoing.replies.are_full(&connection.info.server)
             && self.in_flight.len() < IN_FLIGHT_PER_CONNECTION
             && connection.may_line_up();
-        // If memory is short, the next frame is read only when all earlier requests are answered
+        // If memory is full, the next frame is read only when all earlier requests are answered
         // and their responses are sent.
-        let is_short = has_place && connection.is_short_of_memory(fullness, self.in_flight.len());
-        Ok((has_place && !is_short, is_short))
+        if connection.outgoing.queue().is_empty() {
+            connection.incoming.small.set(0);
+        }
+        let room = connection.room(fullness, self.in_flight.len());
+        connection.incoming.note_room(room == Room::All, self.in_flight.len());
+        Ok((has_place && room != Room::None, has_place && room != Room::All))
     }
 
     /// Begins the requests of a frame and of those that have come behind it.
     async fn begin_all(&mut self, mut frame: Buf) {
         let connection = self.connection;
         let mut burst = Burst::of(frame.len());
+        connection.incoming.count_small();
         connection.widen(self.stream, self.reader, frame.len());
         if !self.begins_now(&mut frame) {
             return;
@@ -318,7 +323,7 @@ impl EventLoop<'_> {
             }
             connection.tally(self.reader.held_bytes(), self.in_flight.len());
             let fullness = connection.info.server.ledger.relieve();
-            if connection.is_short_of_memory(fullness, self.in_flight.len()) {
+            if connection.room(fullness, self.in_flight.len()) != Room::All {
                 break;
             }
             if may_go_on && burst.goes_on(self.stream) {
@@ -362,8 +367,10 @@ impl EventLoop<'_> {
         let under_way = self.in_flight.len();
         let may_receive = |held, _| {
             connection.tally(held, under_way);
+            let fullness = connection.info.server.ledger.relieve();
             under_way < IN_FLIGHT_PER_CONNECTION
-                && connection.info.server.ledger.relieve() != Fullness::Full
+                && fullness != Fullness::Full
+                && connection.room(fullness, under_way) == Room::All
         };
         self.reader.set_limit(connection.frame_limit());
         self.reader.gather(self.stream, Enough { frames: count, bytes }, may_receive);
@@ -445,34 +452,41 @@ impl Connection {
         self.tabs.set(frames.saturating_add(requests), replies);
     }
 
-    /// True when there is no memory for more than what is under way here, or for a
-    /// holder that has much: the last quarter is for others. Requests that wait for others are charged already.
-    fn is_short_of_memory(&self, fullness: Fullness, in_flight: usize) -> bool {
-        if fullness == Fullness::Ample {
-            return false;
+    /// Returns the requests for which there is memory besides what is under way here. Of a holder that
+    /// has much, large ones leave the last quarter to others. Requests that wait for others are charged
+    /// already.
+    fn room(&self, fullness: Fullness, in_flight: usize) -> Room {
+        let busy = in_flight.saturating_sub(self.waiting.borrow().len());
+        match fullness {
+            Fullness::Ample => Room::All,
+            Fullness::Scarce | Fullness::Dire => match self.tabs.room() {
+                Room::Small if !self.incoming.takes_small(in_flight) => Room::None,
+                room => room,
+            },
+            Fullness::Full => {
+                let is_idle = self.outgoing.queue().is_empty() && !self.is_elsewhere() && busy == 0;
+                match is_idle {
+                    true if !self.tabs.is_large() => Room::All,
+                    true if !self.info.server.ledger.is_overdrawn() => Room::Small,
+                    _ => Room::None,
+                }
+            }
         }
-        if fullness != Fullness::Full {
-            return self.tabs.take_kept_memory();
-        }
-        !self.outgoing.queue().is_empty()
-            || self.is_elsewhere()
-            || in_flight > self.waiting.borrow().len()
-            || self.tabs.is_large()
     }
 
-    /// False while there is no memory for a frame of this connection's holder, unless it is inside of
-    /// one. What the loop has counted before it waits holds for the first read.
-    fn may_receive(&self, held: usize, in_flight: usize, is_inside: bool) -> bool {
+    /// Returns the frames for which there is memory. A frame that has begun is received to its end. What
+    /// the loop has counted before it waits holds for the first read.
+    fn may_receive(&self, held: usize, in_flight: usize, is_inside: bool) -> Allowed {
         if self.incoming.is_counted.take() {
-            return true;
+            return Allowed::All;
         }
         self.tally(held, in_flight);
-        is_inside
-            || match self.info.server.ledger.relieve() {
-                Fullness::Ample => true,
-                Fullness::Full => !self.tabs.is_large(),
-                Fullness::Scarce | Fullness::Dire => !self.tabs.take_kept_memory(),
-            }
+        let fullness = self.info.server.ledger.relieve();
+        match self.room(fullness, in_flight) {
+            Room::All => Allowed::All,
+            Room::None if !is_inside => Allowed::Nothing,
+            Room::Small | Room::None => Allowed::UpTo(SMALL_FRAME_BYTES),
+        }
     }
 
     /// Does what another core, or a request here, wants of the connection.

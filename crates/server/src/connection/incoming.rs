@@ -10,6 +10,7 @@ use frevo_proto::window::CommandSequenceWindow;
 
 use super::end_reason::End;
 use super::stalls::Stalled;
+use crate::base::limits::SMALL_REQUESTS_PER_CONNECTION;
 use crate::protection::Arrivals;
 
 /// Frames of a connection on their way to its handlers.
@@ -29,6 +30,13 @@ pub(crate) struct Incoming {
     /// True while what was counted before the event loop waits holds for the first read: no request
     /// goes on.
     pub(super) is_counted: Cell<bool>,
+    /// Small requests that were received without memory for others, since the client last had taken all
+    /// answers.
+    pub(super) small: Cell<usize>,
+    /// True while there is no memory for long requests.
+    is_narrow: Cell<bool>,
+    /// Requests under way when there last was memory for all.
+    in_flight_with_room: Cell<usize>,
     /// The client has no credits.
     pub(super) without_credits: Stalled,
     /// The end of the frames, while some before it have not begun.
@@ -48,10 +56,33 @@ impl Incoming {
             request_bytes: Cell::new(0),
             has_company: Cell::new(false),
             is_counted: Cell::new(false),
+            small: Cell::new(0),
+            is_narrow: Cell::new(false),
+            in_flight_with_room: Cell::new(0),
             without_credits: Stalled::default(),
             end: Cell::default(),
             is_ending: Cell::new(false),
         }
+    }
+
+    /// Notes if there is memory for all requests, and how many are under way.
+    pub(super) fn note_room(&self, is_for_all: bool, in_flight: usize) {
+        self.is_narrow.set(!is_for_all);
+        if is_for_all {
+            self.in_flight_with_room.set(in_flight);
+        }
+    }
+
+    /// Counts a request that was received while there is no memory for long ones.
+    pub(super) fn count_small(&self) {
+        self.small.set(self.small.get().saturating_add(usize::from(self.is_narrow.get())));
+    }
+
+    /// True if a further small request may be received while there is no memory for long ones, and so many
+    /// requests are under way.
+    pub(super) fn takes_small(&self, in_flight: usize) -> bool {
+        let more = in_flight.saturating_sub(self.in_flight_with_room.get());
+        more.max(self.small.get()) < SMALL_REQUESTS_PER_CONNECTION
     }
 
     /// No frame comes behind those in the row.

@@ -33,7 +33,7 @@ mod kind;
 mod tab;
 
 pub(crate) use backlog::Backlog;
-pub(crate) use built::Built;
+pub(crate) use built::{Built, Room};
 pub(crate) use kind::KINDS;
 pub use kind::Kind;
 use kind::LIMITS;

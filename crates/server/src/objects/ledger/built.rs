@@ -14,8 +14,19 @@ use tokio::time::sleep;
 use super::backlog::{Backlog, Counted};
 use super::{Holder, Kind};
 use crate::base::limits::{
-    MEMORY_CONNECTION_PART, MEMORY_KEPT_PART, MEMORY_LOOK, PASSING_BYTES_MIN,
+    MEMORY_CONNECTION_PART, MEMORY_KEPT_PART, MEMORY_LAST_PART, MEMORY_LOOK, PASSING_BYTES_MIN,
 };
+
+/// The requests for which a holder has memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// None.
+    None,
+    /// Those of up to [`SMALL_FRAME_BYTES`](crate::base::limits::SMALL_FRAME_BYTES), which may free something.
+    Small,
+    /// All.
+    All,
+}
 
 /// The memory of one reply, charged to its account until this is dropped: its connection counts the
 /// reply from then on.
@@ -109,9 +120,21 @@ impl Holder {
         Ok(Built { holder: Arc::clone(self), counted })
     }
 
+    /// Returns the requests for which there is memory.
+    pub(super) fn room(&self) -> Room {
+        let limit = self.limit();
+        if !self.takes_kept_memory() {
+            Room::All
+        } else if self.books.used() <= limit - limit / MEMORY_LAST_PART {
+            Room::Small
+        } else {
+            Room::None
+        }
+    }
+
     /// True for an account whose requests and replies have more than a quarter of the memory, while no
     /// more than a quarter is left: it is for accounts that have little.
-    pub fn takes_kept_memory(&self) -> bool {
+    fn takes_kept_memory(&self) -> bool {
         let limit = self.limit();
         let kept = limit / MEMORY_KEPT_PART;
         let own = self.sums.passing.load(Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::backlog::Backlog;
-use super::{Holder, Kind, Member};
+use super::{Holder, Kind, Member, Room};
 use crate::base::limits::TAB_STEP_BYTES;
 use crate::objects::notice::ConnectionHandle;
 
@@ -50,9 +50,9 @@ impl Tabs {
         self.holder.borrow().is_large()
     }
 
-    /// See [`Holder::takes_kept_memory`].
-    pub(crate) fn take_kept_memory(&self) -> bool {
-        self.holder.borrow().takes_kept_memory()
+    /// See [`Holder::room`].
+    pub(crate) fn room(&self) -> Room {
+        self.holder.borrow().room()
     }
 
     /// Charges another holder from now on: an account has logged on.

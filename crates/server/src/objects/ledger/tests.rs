@@ -384,3 +384,27 @@ async fn a_connection_has_its_part_of_its_account() {
     assert!(ann.try_build(&stuck, PART + 1).is_some());
     assert_eq!(ledger.bytes(), 0);
 }
+
+/// Tests that small requests of an account that has more than its part go on while an eighth of the
+/// memory is left.
+#[test]
+fn small_requests_go_on_while_an_eighth_is_left() {
+    const LIMIT: usize = 256 << 20;
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let (ann, bob) = (ledger.account("ann"), ledger.account("bob"));
+    let quarter = LIMIT / 4;
+    let of_ann = ann.charge(Kind::Reply, quarter + 1).unwrap();
+    let _of_bob = bob.charge(Kind::Reply, quarter).unwrap();
+    assert_eq!((ann.room(), bob.room()), (Room::All, Room::All));
+    let mut more = ann.charge(Kind::Frame, quarter - 1).unwrap();
+    assert_eq!((ann.room(), bob.room()), (Room::All, Room::All), "a quarter is left");
+    more.resize(quarter).unwrap();
+    assert_eq!((ann.room(), bob.room()), (Room::Small, Room::All));
+    more.resize(quarter + LIMIT / 8 - 1).unwrap();
+    assert_eq!(ann.room(), Room::Small, "an eighth is left");
+    more.resize(quarter + LIMIT / 8).unwrap();
+    assert_eq!((ann.room(), bob.room()), (Room::None, Room::All));
+    drop((of_ann, more));
+    assert_eq!(ann.room(), Room::All);
+}
