@@ -214,7 +214,7 @@ fn r3_an_account_without_memory_can_free_something() {
     let _alone = ALONE.lock();
     in_world(async |world| {
         world.file("f", vec![7; 8 << 20]);
-        world.file("g", b"g".to_vec());
+        world.file("g", b"g");
         let limits = Limits { memory: LIMIT, ..Limits::default() };
         world.embedded.reload(Reload::new().limits(limits));
         let (mut closer, mount, file) = reader(world, "ann").await;
@@ -275,12 +275,12 @@ fn r3_paths_of_watched_trees_leave_memory_to_others() {
     }
     in_world(async |world| {
         let long = "d".repeat(240);
-        let innermost = world.dir.path().join(vec![&*long; TREES].join("/"));
+        let innermost = world.dir.path().join([&*long; TREES].join("/"));
         std::fs::create_dir_all(&innermost).unwrap();
         for number in 0..8_000 {
             std::fs::create_dir(innermost.join(number.to_string())).unwrap();
         }
-        world.file("f", b"data".to_vec());
+        world.file("f", b"data");
         let limits = Limits { memory: LIMIT, ..Limits::default() };
         world.embedded.reload(Reload::new().limits(limits));
         let ledger = &world.server.ledger;
