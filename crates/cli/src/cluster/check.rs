@@ -278,7 +278,7 @@ mod tests {
         let own = report("n1", "");
         let mut other = report("n2", "encrypt = true");
         other.folders.insert("docs".to_owned(), "6:7.1".to_owned());
-        let found = texts(&own, &[other.clone()], 2_000_000);
+        let found = texts(&own, std::slice::from_ref(&other), 2_000_000);
         assert!(found[0].contains("docs: node n2 has other keys"), "{found:?}");
         assert!(found[1].contains("the folder of node n2 is another one"), "{found:?}");
         assert!(found[2].contains("differs from the one here by some 1000 seconds"), "{found:?}");
@@ -288,7 +288,8 @@ mod tests {
         assert_eq!(found, ["docs: the server that runs here has other keys; restart it"]);
         let more = report("n2", "[[share]]\nname = \"b\"\npath = \"/b\"\ncluster = true");
         assert!(
-            texts(&own, &[more.clone()], 1_000_000)[0].contains("is not in this configuration")
+            texts(&own, std::slice::from_ref(&more), 1_000_000)[0]
+                .contains("is not in this configuration")
         );
         assert!(texts(&more, &[own], 1_000_000)[0].contains("node n1 has no share b"));
     }
