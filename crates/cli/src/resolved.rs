@@ -73,6 +73,11 @@ pub(crate) fn text(table: &toml::Table) -> String {
     let mut out = String::new();
     for section in ["server", "limits", "audit", "admin", "kerberos", "rpc", "traces", "cluster"] {
         let values = table.get(section).and_then(toml::Value::as_table);
+        // A server is a node of a cluster if it has this section, so it is not made of defaults.
+        if section == "cluster" && values.is_none() {
+            out.push_str("# [cluster]: not set\n\n");
+            continue;
+        }
         write_section(&mut out, &format!("[{section}]"), values);
     }
     for section in ["interface", "idmap", "share", "user"] {
@@ -94,7 +99,8 @@ mod tests {
     fn every_key_is_shown() {
         let table = "[server]\nname = \"A\"\nuser_map = { a = \"b\" }\n[[share]]\nname = \"x\"\npath = \"/x\"\n\
                      [[share]]\nname = \"y\"\npath = \"/y\"\nread_only = true\n\
-                     [[idmap]]\ndomain_sid = \"S-1-5-21-1-2-3\"\nrange = \"100000-199999\"\n";
+                     [[idmap]]\ndomain_sid = \"S-1-5-21-1-2-3\"\nrange = \"100000-199999\"\n\
+                     [cluster]\nname = \"c\"\nendpoints = [\"http://192.0.2.1:2379\"]\n";
         let text = super::text(&table.parse().unwrap());
         for (section, keys) in keys() {
             // These tables are printed as the value of a key, so their own keys are not checked one
