@@ -39,6 +39,18 @@ pub const ADDRESS_INTERVAL: Duration = Duration::from_millis(200);
 pub const ANNOUNCED: [Duration; 3] =
     [Duration::ZERO, Duration::from_millis(400), Duration::from_millis(2_000)];
 
+/// Connections at an address that are ended at a time before the address leaves.
+pub const RESET_AT_ONCE: usize = 16_384;
+
+/// Times that connections at an address are looked for: clients connect again until it has left.
+pub const RESET_PASSES: usize = 8;
+
+/// Pause between two looks at the connections of a server that has ended, whose sockets the kernel closes.
+pub const SETTLE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Pauses before the addresses of a server that has ended leave.
+pub const SETTLE_PAUSES: usize = 5;
+
 /// Bytes of one request to the process with rights, and of its answer.
 pub const PACKET_BYTES: usize = 8_192;
 

@@ -4,9 +4,11 @@
 //! [`ADDRESS_LIFE`] at most, and [`Floating::tick`] keeps it: when the process that ticks has ended or
 //! hangs, the address goes by itself. After the limit of [`Floating::serve_until`] addresses are taken
 //! away too, also if the server that should say so is stopped; they come back when the limit is later.
+//! Before an address leaves, connections at it are reset, so that their clients connect again at once.
 
 mod address;
 mod announce;
+mod connections;
 mod netlink;
 
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use crate::fault::FenceFault;
 use crate::limits::{ADDRESS_LIFE, ANNOUNCED};
 use announce::Announcer;
+use connections::Connections;
 use netlink::{AddressOnLink, Change, Link, Netlink};
 
 /// The errors of netlink that are told apart: EEXIST, EADDRNOTAVAIL, ENODEV.
@@ -30,6 +33,10 @@ const NOT_HERE: [Option<i32>; 2] = [Some(99), Some(19)];
 pub struct Floating {
     netlink: Netlink,
     announcer: Announcer,
+    /// None if the kernel ends no connections.
+    connections: Option<Connections>,
+    /// A fault that the next [`Floating::tick`] returns.
+    untold: Option<FenceFault>,
     /// The addresses that should be on this machine.
     raised: BTreeMap<IpAddr, Raised>,
     /// Addresses are on this machine until then.
@@ -61,7 +68,12 @@ impl Floating {
             return Err(FenceFault(rights.into()));
         }
         let announcer = Announcer::open().map_err(|error| FenceFault::of(rights, error))?;
-        let mut this = Self { netlink, announcer, raised: BTreeMap::new(), limit: None };
+        let (connections, untold) = match Connections::open() {
+            Ok(connections) => (Some(connections), None),
+            Err(error) => (None, Some(no_reset(error))),
+        };
+        let raised = BTreeMap::new();
+        let mut this = Self { netlink, announcer, connections, untold, raised, limit: None };
         for held in this.held()? {
             let is_configured =
                 configured.iter().any(|configured| configured.address == held.address);
@@ -107,6 +119,14 @@ impl Floating {
         self.delete(raised.link.index, address, raised.wanted.prefix)
     }
 
+    /// Resets the connections at all addresses on this machine. Returns false without an address.
+    pub fn reset_connections(&mut self) -> bool {
+        let up: Vec<IpAddr> =
+            self.raised.iter().filter(|(_, raised)| raised.is_up).map(|(at, _)| *at).collect();
+        up.iter().for_each(|address| self.reset(*address));
+        !up.is_empty()
+    }
+
     /// Takes all addresses off this machine.
     pub fn lower_all(&mut self) {
         for address in self.raised.keys().copied().collect::<Vec<_>>() {
@@ -125,7 +145,7 @@ impl Floating {
     /// called every [`ADDRESS_INTERVAL`](crate::limits::ADDRESS_INTERVAL).
     pub fn tick(&mut self, now: Duration) -> Vec<FenceFault> {
         let is_over = self.is_over(now);
-        let mut faults = Vec::new();
+        let mut faults: Vec<FenceFault> = self.untold.take().into_iter().collect();
         for address in self.raised.keys().copied().collect::<Vec<_>>() {
             let done = if is_over { self.down(address) } else { self.up(address, now) };
             faults.extend(done.err());
@@ -173,7 +193,16 @@ impl Floating {
         self.delete(link, address, prefix)
     }
 
+    /// Resets the connections at an address. The address leaves also if that fails.
+    fn reset(&mut self, address: IpAddr) {
+        let Some(connections) = &mut self.connections else { return };
+        if let Err(error) = connections.reset(address) {
+            self.untold = Some(no_reset(error));
+        }
+    }
+
     fn delete(&mut self, interface: u32, address: IpAddr, prefix: u8) -> Result<(), FenceFault> {
+        self.reset(address);
         match self.netlink.change(interface, address, prefix, Change::Delete) {
             Err(error) if !NOT_HERE.contains(&error.raw_os_error()) => {
                 Err(FenceFault::of(format!("{address} stays on this machine"), error))
@@ -216,6 +245,12 @@ impl Drop for Floating {
     fn drop(&mut self) {
         self.lower_all();
     }
+}
+
+fn no_reset(error: std::io::Error) -> FenceFault {
+    let what = "connections are not reset before an address leaves, so that clients notice a move later; \
+                this takes a kernel with CONFIG_INET_DIAG_DESTROY";
+    FenceFault::of(what, error)
 }
 
 fn by_another_hand(address: IpAddr) -> FenceFault {

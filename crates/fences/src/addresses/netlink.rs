@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with, sockopt,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send,
+    socket_with, sockopt,
 };
 
 /// Message types of linux/rtnetlink.h.
@@ -19,12 +20,12 @@ const GET_ADDRESS: u16 = 22;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 /// NLM_F_REQUEST, NLM_F_ACK, NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE, NLM_F_DUMP.
-const REQUEST: u16 = 0x1;
-const ACK: u16 = 0x4;
+pub(super) const REQUEST: u16 = 0x1;
+pub(super) const ACK: u16 = 0x4;
 const REPLACE: u16 = 0x100;
 const EXCLUSIVE: u16 = 0x200;
 const CREATE: u16 = 0x400;
-const DUMP: u16 = 0x300;
+pub(super) const DUMP: u16 = 0x300;
 /// IFA_ADDRESS, IFA_LOCAL, IFA_CACHEINFO, IFA_FLAGS, IFA_PROTO of linux/if_addr.h.
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
@@ -41,8 +42,8 @@ const NO_ROUTE: u32 = 0x200;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 /// AF_INET and AF_INET6.
-const IPV4: u8 = 2;
-const IPV6: u8 = 10;
+pub(super) const IPV4: u8 = 2;
+pub(super) const IPV6: u8 = 10;
 
 /// Origin of Frevo's addresses in `ip -d address` (IFA_PROTO, Linux 5.18): a number that no program is
 /// known to use.
@@ -96,9 +97,18 @@ pub(super) struct Netlink {
 
 impl Netlink {
     pub(super) fn open() -> io::Result<Self> {
-        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
         // `None` means the protocol number 0, which is NETLINK_ROUTE.
-        let fd = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+        Self::of(None)
+    }
+
+    /// Opens a socket that tells of connections and ends them: sock_diag(7).
+    pub(super) fn for_connections() -> io::Result<Self> {
+        Self::of(Some(netlink::SOCK_DIAG))
+    }
+
+    fn of(protocol: Option<Protocol>) -> io::Result<Self> {
+        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+        let fd = socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?;
         sockopt::set_socket_timeout(&fd, sockopt::Timeout::Recv, Some(PATIENCE))?;
         Ok(Self { fd, sequence: 0 })
     }
@@ -133,9 +143,19 @@ impl Netlink {
     }
 
     fn dump(&mut self, kind: u16, room: usize, each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        self.converse(kind, REQUEST | DUMP, &vec![0; room], each)
+    }
+
+    /// Sends a message and passes on the messages of its answer.
+    pub(super) fn converse(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        body: &[u8],
+        each: impl FnMut(u16, &[u8]),
+    ) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        let body = vec![0; room];
-        let question = message(kind, REQUEST | DUMP, self.sequence, &body);
+        let question = message(kind, flags, self.sequence, body);
         self.ask(&question, each)
     }
 
@@ -175,7 +195,7 @@ fn is_last(received: &[u8], sequence: u32, each: &mut impl FnMut(u16, &[u8])) ->
     Ok(false)
 }
 
-fn message(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+pub(super) fn message(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(HEADER + body.len()).unwrap_or_default();
     let mut message = Vec::with_capacity(HEADER + body.len());
     message.extend_from_slice(&length.to_ne_bytes());
@@ -269,7 +289,7 @@ fn link(body: &[u8]) -> Option<Link> {
     Some(Link { index, name: name?, hardware })
 }
 
-fn ip(family: u8, value: &[u8]) -> Option<IpAddr> {
+pub(super) fn ip(family: u8, value: &[u8]) -> Option<IpAddr> {
     match family {
         IPV4 => Some(IpAddr::from(<[u8; 4]>::try_from(value).ok()?)),
         IPV6 => Some(IpAddr::from(<[u8; 16]>::try_from(value).ok()?)),

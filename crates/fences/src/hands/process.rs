@@ -13,7 +13,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::set_up::{SetUp, UnitSetUp};
 use super::wire::{self, Act, Answer, Packet, Request};
 use crate::addresses::{Floating, FloatingAddress};
-use crate::limits::{ACTS_AT_ONCE, ADDRESS_INTERVAL, DIAL_PATIENCE, DIAL_TARGETS};
+use crate::limits::{
+    ACTS_AT_ONCE, ADDRESS_INTERVAL, DIAL_PATIENCE, DIAL_TARGETS, SETTLE_PAUSE, SETTLE_PAUSES,
+};
 use crate::{FenceFault, Fences, Kind};
 
 /// Reads CLOCK_BOOTTIME.
@@ -65,7 +67,21 @@ impl Process {
             let Some(request) = Request::parse(&packet.bytes) else { continue };
             self.handle(request, &mut tell);
         }
+        self.settle(&mut tell);
         // The addresses go when `floating` is dropped.
+    }
+
+    /// Keeps the addresses for a moment after the end of the server: the kernel closes the server's sockets
+    /// one after the other, and neither FIN nor RST would reach a client without the address.
+    fn settle(&mut self, tell: &mut impl FnMut(FenceFault)) {
+        let Some(floating) = &mut self.floating else { return };
+        for _ in 0..SETTLE_PAUSES {
+            floating.tick((self.clock)()).into_iter().for_each(&mut *tell);
+            if !floating.reset_connections() {
+                return;
+            }
+            std::thread::sleep(SETTLE_PAUSE);
+        }
     }
 
     /// Waits for a request, and keeps the addresses meanwhile. None when the server has ended.

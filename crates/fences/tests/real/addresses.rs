@@ -1,6 +1,11 @@
 //! Addresses on a pair of interfaces of a network namespace.
 
-use std::time::Duration;
+use std::io::{ErrorKind, Read as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::Child;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use frevo_fences::addresses::{Floating, FloatingAddress};
 use frevo_fences::hands::{Process, SetUp, UnitSetUp};
@@ -54,7 +59,7 @@ fn addresses_come_and_go() {
     // A host's own connections have its own addresses.
     assert!(run("ip route get 192.0.2.77").contains("src 192.0.2.1 "));
     assert!(run("ip -6 route get 2001:db8::77").contains("src 2001:db8::1 "));
-    let listener = std::net::TcpListener::bind("[2001:db8::20]:0").unwrap();
+    let listener = TcpListener::bind("[2001:db8::20]:0").unwrap();
     drop(listener);
     floating.lower(all[0].address).unwrap();
     assert!(!has("192.0.2.20") && has("2001:db8::20") && has("192.0.2.1"));
@@ -107,7 +112,7 @@ fn addresses_that_nobody_keeps_go() {
     drop(Floating::open(&all).unwrap());
     assert!(!has("192.0.2.20") && !has("2001:db8::20"), "the next process takes them away");
     leave();
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     while has("192.0.2.20") || has("2001:db8::20") {
         assert!(begin.elapsed() < Duration::from_secs(10), "{}", run("ip address show"));
         std::thread::sleep(Duration::from_millis(50));
@@ -124,29 +129,141 @@ fn addresses_that_nobody_keeps_go() {
     }
 }
 
+/// Another machine: a namespace of its own, with an interface to this one.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Machine {
+    fn begin() -> Self {
+        let mut sleep = std::process::Command::new("unshare");
+        let this = Self(sleep.args(["--net", "sleep", "60"]).spawn().unwrap());
+        std::thread::sleep(Duration::from_millis(200));
+        let peer = format!("type veth peer name eth0 netns {}", this.0.id());
+        run(&format!("ip link add eth0 address 02:00:00:00:00:17 {peer}"));
+        run("ip link set eth0 up");
+        run("ip address add 192.0.2.1/24 dev eth0");
+        run("ip address add 2001:db8::1/64 dev eth0 nodad");
+        this.ip("link set eth0 up");
+        this.ip("address add 192.0.2.9/24 dev eth0");
+        this.ip("address add 2001:db8::9/64 dev eth0 nodad");
+        this
+    }
+
+    fn ip(&self, line: &str) -> String {
+        run(&format!("nsenter --net=/proc/{}/ns/net ip {line}", self.0.id()))
+    }
+
+    /// A connection from there.
+    fn connect(&self, host: &str, port: u16) -> TcpStream {
+        let place = std::fs::File::open(format!("/proc/{}/ns/net", self.0.id())).unwrap();
+        let to = SocketAddr::new(host.parse().unwrap(), port);
+        let thread = std::thread::spawn(move || {
+            let kind = rustix::thread::LinkNameSpaceType::Network;
+            rustix::thread::move_into_link_name_space(place.as_fd(), Some(kind)).unwrap();
+            TcpStream::connect_timeout(&to, Duration::from_secs(5)).unwrap()
+        });
+        let stream = thread.join().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream
+    }
+}
+
+/// Waits for a reset, and returns the time since `begin`.
+fn reset_after(client: &mut TcpStream, begin: Instant) -> Duration {
+    let error = client.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    begin.elapsed()
+}
+
+fn is_quiet(client: &mut TcpStream) -> bool {
+    client.set_nonblocking(true).unwrap();
+    let read = client.read(&mut [0]);
+    client.set_nonblocking(false).unwrap();
+    read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Clients of an address that leaves do not wait for their own time limits.
+#[test]
+fn connections_are_reset_before_an_address_leaves() {
+    if !is_inside("addresses::connections_are_reset_before_an_address_leaves", NAMESPACE) {
+        return;
+    }
+    let other = Machine::begin();
+    let all = addresses();
+    let mut floating = Floating::open(&all).unwrap();
+    assert_eq!(floating.tick(AT), [], "this kernel resets connections");
+    all.iter().for_each(|address| floating.raise(address, AT).unwrap());
+    let v4 = TcpListener::bind("0.0.0.0:0").unwrap();
+    // It takes IPv4 too.
+    let both = TcpListener::bind("[::]:0").unwrap();
+    let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+    let mut first = other.connect("192.0.2.20", port(&v4));
+    let mut mapped = other.connect("192.0.2.20", port(&both));
+    let mut of_v6 = other.connect("2001:db8::20", port(&both));
+    let mut of_host = other.connect("192.0.2.1", port(&v4));
+    let accepted: Vec<_> = [&v4, &both, &both].map(|one| one.accept().unwrap()).into();
+    // Nobody has accepted this one.
+    let mut late = other.connect("192.0.2.20", port(&v4));
+    let begin = Instant::now();
+    floating.lower(all[0].address).unwrap();
+    assert!(!has("192.0.2.20"));
+    for client in [&mut first, &mut mapped, &mut late] {
+        let took = reset_after(client, begin);
+        assert!(took < Duration::from_millis(100), "{took:?}");
+    }
+    assert!(is_quiet(&mut of_v6) && is_quiet(&mut of_host));
+    // After the limit too.
+    let begin = Instant::now();
+    assert_eq!(floating.serve_until(after(1), after(1)), []);
+    let took = reset_after(&mut of_v6, begin);
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    assert!(is_quiet(&mut of_host) && !has("2001:db8::20"));
+    drop(accepted);
+}
+
+/// The server's sockets are closed late, as by a kernel that is busy.
+#[test]
+fn connections_are_reset_when_the_server_is_killed() {
+    if !is_inside("addresses::connections_are_reset_when_the_server_is_killed", NAMESPACE) {
+        return;
+    }
+    let other = Machine::begin();
+    let (ours, process) = hands();
+    let mut server = std::process::Command::new("sleep").arg("60").stdin(ours).spawn().unwrap();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    while !has("192.0.2.20") {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut client = other.connect("192.0.2.20", listener.local_addr().unwrap().port());
+    let accepted = listener.accept().unwrap();
+    server.kill().unwrap();
+    let begin = Instant::now();
+    let took = reset_after(&mut client, begin);
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    server.wait().unwrap();
+    process.join().unwrap();
+    assert!(!has("192.0.2.20") && !has("2001:db8::20"));
+    drop(accepted);
+}
+
 /// Another machine sends to the new place of an address at once.
 #[test]
 fn neighbours_learn_the_new_place() {
     if !is_inside("addresses::neighbours_learn_the_new_place", NAMESPACE) {
         return;
     }
-    // The other machine is a namespace of its own. It knows a third machine by the addresses.
-    let mut other = std::process::Command::new("unshare");
-    let mut other = other.args(["--net", "sleep", "60"]).spawn().unwrap();
-    let inside = |line: &str| run(&format!("nsenter --net=/proc/{}/ns/net ip {line}", other.id()));
-    std::thread::sleep(Duration::from_millis(200));
-    let peer = format!("type veth peer name eth0 netns {}", other.id());
-    run(&format!("ip link add eth0 address 02:00:00:00:00:17 {peer}"));
-    run("ip link set eth0 up");
-    run("ip address add 192.0.2.1/24 dev eth0");
-    run("ip address add 2001:db8::1/64 dev eth0 nodad");
-    inside("link set eth0 up");
-    inside("address add 192.0.2.9/24 dev eth0");
-    inside("address add 2001:db8::9/64 dev eth0 nodad");
+    // The other machine knows a third one by the addresses.
+    let other = Machine::begin();
     for address in ["192.0.2.20", "2001:db8::20"] {
-        inside(&format!("neighbour add {address} lladdr 02:00:00:00:00:99 nud stale dev eth0"));
+        other.ip(&format!("neighbour add {address} lladdr 02:00:00:00:00:99 nud stale dev eth0"));
     }
-    let neighbours = || inside("neighbour show dev eth0");
+    let neighbours = || other.ip("neighbour show dev eth0");
     assert_eq!(neighbours().matches("02:00:00:00:00:99").count(), 2, "{}", neighbours());
     let all = ["192.0.2.20/24%eth0", "2001:db8::20/64%eth0"].map(|text| text.parse().unwrap());
     let mut floating = Floating::open(&all).unwrap();
@@ -154,17 +271,10 @@ fn neighbours_learn_the_new_place() {
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(neighbours().matches("02:00:00:00:00:17").count(), 2, "{}", neighbours());
     assert!(!neighbours().contains("02:00:00:00:00:99"));
-    other.kill().unwrap();
-    other.wait().unwrap();
 }
 
-/// The server is killed: its end of the socket closes, and the process with rights takes the addresses away.
-#[test]
-fn addresses_go_with_a_server_that_is_killed() {
-    if !is_inside("addresses::addresses_go_with_a_server_that_is_killed", NAMESPACE) {
-        return;
-    }
-    network();
+/// The process with rights, which has raised both addresses when it gets to it, and the server's end.
+fn hands() -> (OwnedFd, JoinHandle<()>) {
     let [first, second] = addresses();
     let unit = |name: &str, address| UnitSetUp {
         name: name.into(),
@@ -181,6 +291,17 @@ fn addresses_go_with_a_server_that_is_killed() {
         let request = format!(r#"{{"id":1,"act":"raise","of":"{unit}"}}"#);
         rustix::net::send(&ours, request.as_bytes(), SendFlags::empty()).unwrap();
     }
+    (ours, process)
+}
+
+/// The server is killed: its end of the socket closes, and the process with rights takes the addresses away.
+#[test]
+fn addresses_go_with_a_server_that_is_killed() {
+    if !is_inside("addresses::addresses_go_with_a_server_that_is_killed", NAMESPACE) {
+        return;
+    }
+    network();
+    let (ours, process) = hands();
     // A program in place of the server has the socket alone.
     let mut server = std::process::Command::new("sleep").arg("60").stdin(ours).spawn().unwrap();
     let both = || has("192.0.2.20") && has("2001:db8::20");
@@ -188,7 +309,7 @@ fn addresses_go_with_a_server_that_is_killed() {
         std::thread::sleep(Duration::from_millis(10));
     }
     server.kill().unwrap();
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     server.wait().unwrap();
     process.join().unwrap();
     eprintln!("the addresses went after {:?}", begin.elapsed());
