@@ -41,6 +41,17 @@ pub const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(300);
 /// Time limit of the connection and the negotiation at one of several addresses; longer than
 /// [`PREFERRED_DIAL`], after which another transport is tried there.
 pub const ADDRESS_DIAL: Duration = Duration::from_secs(6);
+/// Time limit of the first answer of a server whose continuously available share was lost: a connection
+/// with a node that has just lost its address is answered by nobody. Each further one is twice as long,
+/// up to the limit of the whole attempt.
+pub const RECONNECT_ANSWER: Duration = Duration::from_secs(2);
+/// Doublings of [`RECONNECT_ANSWER`].
+pub const RECONNECT_ANSWER_DOUBLINGS: u32 = 4;
+/// Time after which an address of such a server that does not answer is dialled once more, beside the
+/// earlier attempts; it grows by as much each time. The kernel itself asks again after 1 s, 3 s and 7 s.
+pub const RECONNECT_DIAL_PAUSE: Duration = Duration::from_millis(50);
+/// Attempts to dial one address of such a server that are under way at the same time.
+pub const RECONNECT_DIALS: usize = 12;
 /// Longest search for a share at the nodes of a cluster, if it was at none of them before. A share that
 /// was used is looked for as long as a lost server.
 pub const FIND_SHARE_FOR: Duration = Duration::from_secs(3);

@@ -12,7 +12,10 @@ use std::time::Duration;
 use dialed::{in_time, on_paused_clock};
 use evil::{Act, Asked, Evil, Manners, Overheard};
 use frevo_client::internal::{Dial, Dialing, Resolving};
-use frevo_client::limits::{ADDRESSES_MAX, FIND_SHARE_FOR};
+use frevo_client::limits::{
+    ADDRESSES_MAX, CONNECT_TIMEOUT, FIND_SHARE_FOR, RECONNECT_ANSWER, RECONNECT_DIAL_PAUSE,
+    RECONNECT_DIALS,
+};
 use frevo_client::{
     Cause, Client, Credentials, Error, Options, ServerAddresses, ServerName, Share, Status,
 };
@@ -245,6 +248,70 @@ fn a_share_that_vanishes_is_an_error_when_patience_ends() {
     });
 }
 
+/// Says that the share is continuously available: MS-SMB2 2.2.10, Capabilities at byte 8 of the body.
+fn continuous() -> Act {
+    Act::Changed(Box::new(|message| message[72] |= 0x10))
+}
+
+/// A node that takes a connection at the moment at which its address leaves it answers nothing.
+#[test]
+fn a_connection_that_nobody_answers_is_left_soon() {
+    on_paused_clock(async {
+        let negotiations = AtomicUsize::new(0);
+        let nodes = nodes(1, move |_, asked| match asked.header.command {
+            Command::NEGOTIATE if negotiations.fetch_add(1, Ordering::SeqCst) == 1 => Act::Silence,
+            Command::TREE_CONNECT => continuous(),
+            Command::CREATE if negotiations.load(Ordering::SeqCst) == 1 => Act::Close,
+            _ => Act::Honest,
+        });
+        let (found, _) = connect(&nodes, Options::new()).await;
+        let begun = Instant::now();
+        in_time("read", found.unwrap().read("known")).await.unwrap();
+        let took = begun.elapsed();
+        assert!(took >= RECONNECT_ANSWER, "{took:?}");
+        assert!(took < RECONNECT_ANSWER + Duration::from_millis(500), "{took:?}");
+        assert_eq!(dialed(&nodes), 3);
+    });
+}
+
+/// The share of one node, whose dials from the second one on are lost as `is_lost` says.
+fn with_lost_dials(is_lost: impl Fn(usize) -> bool + Send + Sync + 'static) -> Arc<EvilNodes> {
+    let (dials, was_closed) = (AtomicUsize::new(0), std::sync::atomic::AtomicBool::new(false));
+    let is_silent = move |_| is_lost(dials.fetch_add(1, Ordering::SeqCst));
+    silent_nodes(1, is_silent, move |_, asked| match asked.header.command {
+        Command::TREE_CONNECT => continuous(),
+        Command::CREATE if !was_closed.swap(true, Ordering::SeqCst) => Act::Close,
+        _ => Act::Honest,
+    })
+}
+
+/// While an address is at no node, requests for a connection get lost.
+#[test]
+fn an_address_that_comes_late_is_dialled_again() {
+    on_paused_clock(async {
+        let nodes = with_lost_dials(|at| (1..=3).contains(&at));
+        let (found, _) = connect(&nodes, Options::new()).await;
+        let begun = Instant::now();
+        in_time("read", found.unwrap().read("known")).await.unwrap();
+        let took = begun.elapsed();
+        assert!(took < RECONNECT_DIAL_PAUSE * 6 + Duration::from_millis(200), "{took:?}");
+        assert_eq!(dialed(&nodes), 5);
+    });
+}
+
+#[test]
+fn an_address_that_never_comes_is_dialled_a_few_times() {
+    on_paused_clock(async {
+        let nodes = with_lost_dials(|at| at > 0);
+        let (found, _) = connect(&nodes, Options::new()).await;
+        let begun = Instant::now();
+        in_time("read", found.unwrap().read("known")).await.unwrap_err();
+        let took = begun.elapsed();
+        assert!(took < CONNECT_TIMEOUT * 2, "{took:?}");
+        assert!((RECONNECT_DIALS..=2 * RECONNECT_DIALS + 1).contains(&dialed(&nodes)));
+    });
+}
+
 /// A node that falls silent while it serves a continuously available share is left after a few seconds;
 /// another server has more time.
 #[test]
@@ -252,10 +319,7 @@ fn a_silent_node_is_left_soon() {
     for is_continuous in [true, false] {
         on_paused_clock(async {
             let nodes = nodes(2, move |number, asked| match (number, asked.header.command) {
-                (_, Command::TREE_CONNECT) if is_continuous => Act::Changed(Box::new(|message| {
-                    // MS-SMB2 2.2.10: Capabilities at byte 8 of the body.
-                    message[72] |= 0x10;
-                })),
+                (_, Command::TREE_CONNECT) if is_continuous => continuous(),
                 (0, Command::CREATE | Command::READ | Command::ECHO) => Act::Silence,
                 _ => Act::Honest,
             });

@@ -24,7 +24,10 @@ use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName};
 use crate::error::Cause;
 use crate::kerberos::{KerberosError, Reason};
-use crate::limits::{ADDRESS_DIAL, ADDRESSES_AT_ONCE, NEXT_ADDRESS_AFTER, TICKET_WITHIN};
+use crate::limits::{
+    ADDRESS_DIAL, ADDRESSES_AT_ONCE, NEXT_ADDRESS_AFTER, RECONNECT_DIAL_PAUSE, RECONNECT_DIALS,
+    TICKET_WITHIN,
+};
 use crate::options::Options;
 
 /// Everything that a connection of a session is made with.
@@ -157,13 +160,42 @@ impl Connector {
         (address, reached.unwrap_or_else(late))
     }
 
-    /// Connects to an address and negotiates.
+    /// Connects to an address and negotiates. A node that has just lost its address may have taken the
+    /// connection, and can answer no more.
     async fn reach(&self, address: &ServerName, progress: &Progress) -> Result<Claim, Cause> {
-        let stream = self.dial.dial(address).await?;
+        let stream = match self.search.is_continuous() {
+            true => self.dial_repeatedly(address).await?,
+            false => self.dial.dial(address).await?,
+        };
         progress.note_reached();
-        let claim = self.open(stream).await?;
+        let opening = self.open(stream);
+        let claim = match self.search.answer_within() {
+            None => opening.await?,
+            Some(limit) => timeout(limit, opening).await.unwrap_or_else(|_| {
+                self.search.note_unanswered();
+                Err(progress.silence(limit).into())
+            })?,
+        };
         progress.note_negotiated();
         Ok(claim)
+    }
+
+    /// Connects to an address that may be about to come to another node: while it is nowhere, requests
+    /// for a connection get lost. The first answer counts, also a refusal.
+    async fn dial_repeatedly(&self, address: &ServerName) -> std::io::Result<Stream> {
+        let mut under_way = FuturesUnordered::new();
+        let mut pause = RECONNECT_DIAL_PAUSE;
+        loop {
+            if under_way.len() < RECONNECT_DIALS {
+                under_way.push(self.dial.dial(address));
+            }
+            let has_room = under_way.len() < RECONNECT_DIALS;
+            tokio::select! {
+                biased;
+                Some(ended) = under_way.next() => return ended,
+                () = sleep(pause), if has_room => pause += RECONNECT_DIAL_PAUSE,
+            }
+        }
     }
 
     /// Connects to the server for the first time. The error names the dialect of a server that is too

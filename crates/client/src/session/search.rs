@@ -14,7 +14,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Status;
 use crate::dial::ServerName;
-use crate::limits::{ADDRESSES_MAX, FIND_SHARE_PAUSE_FIRST, FIND_SHARE_PAUSE_MAX};
+use crate::limits::{
+    ADDRESSES_MAX, FIND_SHARE_PAUSE_FIRST, FIND_SHARE_PAUSE_MAX, RECONNECT_ANSWER,
+    RECONNECT_ANSWER_DOUBLINGS,
+};
 
 /// The addresses of a session's server, and the state of a search among them.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ struct State {
     silent: Option<ServerName>,
     /// True after a share was found that outlives its node.
     is_continuous: bool,
+    /// Connections in a row on which nobody has answered.
+    unanswered: u32,
     /// Time before which no further round begins, and the pause after that round.
     next: Instant,
     pause: Duration,
@@ -69,6 +74,7 @@ impl Search {
             preferred,
             silent: None,
             is_continuous: false,
+            unanswered: 0,
             next: Instant::now(),
             pause: FIND_SHARE_PAUSE_FIRST,
         }))
@@ -143,6 +149,25 @@ impl Search {
         }
     }
 
+    /// Returns true after a share was found that outlives its node.
+    pub(super) fn is_continuous(&self) -> bool {
+        self.0.lock().is_continuous
+    }
+
+    /// Returns the time limit of the first answer on a connection, if it is shorter than that of the
+    /// attempt.
+    pub(super) fn answer_within(&self) -> Option<Duration> {
+        let state = self.0.lock();
+        let doublings = state.unanswered.min(RECONNECT_ANSWER_DOUBLINGS);
+        state.is_continuous.then(|| RECONNECT_ANSWER * 2_u32.pow(doublings))
+    }
+
+    /// Notes that nobody has answered on a connection.
+    pub(super) fn note_unanswered(&self) {
+        let mut state = self.0.lock();
+        state.unanswered = state.unanswered.saturating_add(1);
+    }
+
     /// Notes that no logon is possible at an address.
     pub(super) fn note_failed(&self, address: &ServerName) {
         self.0.lock().note(address, Outcome::Failed);
@@ -152,6 +177,7 @@ impl Search {
     /// share in this round at another address.
     pub(super) fn note_reached(&self, address: &ServerName, server: Guid) -> bool {
         let mut state = self.0.lock();
+        state.unanswered = 0;
         // MS-SMB2 2.2.4: a server that has no ServerGuid sends zeros, which name no server.
         let server = (server != Guid::default()).then_some(server);
         let refused = server.and_then(|server| {
@@ -322,6 +348,22 @@ mod tests {
         search.note_silent(&at("b"));
         search.begin(Vec::new());
         assert_eq!(search.untried(), [at("a"), at("b")], "its node may hang");
+    }
+
+    /// A server that is slow for a while is reached all the same.
+    #[tokio::test(start_paused = true)]
+    async fn the_time_for_an_answer_grows() {
+        let search = begun(&["a"]);
+        assert_eq!(search.answer_within(), None);
+        search.note_found(&at("a"), true);
+        let mut limits = Vec::new();
+        for _ in 0..7 {
+            limits.extend(search.answer_within().map(|limit| limit.as_secs()));
+            search.note_unanswered();
+        }
+        assert_eq!(limits, [2, 4, 8, 16, 32, 32, 32]);
+        assert!(search.note_reached(&at("a"), guid(1)));
+        assert_eq!(search.answer_within(), Some(RECONNECT_ANSWER));
     }
 
     #[tokio::test(start_paused = true)]
