@@ -7,7 +7,8 @@ file does, up to the next msync or fdatasync), so that a kill at any other momen
 one leaves. `one` kills the process that makes the call, `all` every process. With N = 0 nothing is killed; each call
 is printed, with the name of its process.
 
-The status is 137 if it was killed, else the command's; 3 means that it ended before call N. x86-64 only.
+The status is 137 if it was killed; 3 means that it ended well before call N. Otherwise it is the command's, or 1
+where the command fails with one of these before call N. x86-64 only.
 """
 
 import contextlib
@@ -167,9 +168,11 @@ def follow(child, state, wanted, everyone):
 def main():
     state, wanted, mode, command = os.path.realpath(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
     count, status = follow(start(command), state, wanted, mode == "all")
-    if wanted and count < wanted:
-        sys.exit(3)
-    sys.exit(137 if wanted else status)
+    if wanted and count >= wanted:
+        sys.exit(137)
+    if wanted and status in (0, 3, 137):
+        sys.exit(1 if status else 3)
+    sys.exit(status if status >= 0 else 1)
 
 
 if __name__ == "__main__":
