@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from .model import Failure, Skip, require_tool
+from .servers import LOG_FAULTS
 
 NETWORK = "10.77.0"
 # The address that moves, and the share that it goes with.
@@ -152,7 +153,13 @@ addresses = ["{FLOATING}/24"]
     def stop(self):
         """Stops the server as a service manager does; it gives its shares away."""
         self.signal(signal.SIGTERM)
-        self.process.wait(timeout=40)
+        if status := self.process.wait(timeout=40):
+            raise Failure(f"{self.name} ended with status {status}: {self.log.read_text(errors='replace')[-300:]}")
+
+    def faults(self):
+        """Returns the lines of the log about a panic, or about a task that held a core."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return [line for line in lines if any(words in line for words in LOG_FAULTS)]
 
     def has_address(self):
         shown = subprocess.run(
@@ -205,12 +212,20 @@ class Cluster:
             for node in self.nodes:
                 node.start()
             wait_for("no node serves the share", self.owner)
-        except BaseException:
-            self.__exit__()
+        except BaseException as fault:
+            self.__exit__(type(fault))
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind=None, *_):
+        faults = [f"{node.name}: {line}" for node in self.nodes for line in node.faults()]
+        if faults:
+            self.ctx.log.write("".join(f"fault of {line}\n" for line in faults))
+        self.clear_up()
+        if faults and kind is None:
+            raise Failure(faults[0][:300])
+
+    def clear_up(self):
         for node in self.nodes:
             if node.process and node.process.poll() is None:
                 node.kill()

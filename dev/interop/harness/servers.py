@@ -10,6 +10,8 @@ from pathlib import Path
 from .model import HERE, OUT
 
 ADDRESS, PORT = "198.18.0.1", 445
+# Words of log lines about a crash of Frevo or smbd, or about a request that held a core.
+LOG_FAULTS = ("panicked at", "INTERNAL ERROR", "PANIC", "held a core")
 # An address whose speed and capabilities are set in the configuration.
 INTERFACE_TOLD = "198.19.41.1"
 
@@ -223,10 +225,9 @@ class Server:
 
     def panics(self):
         """Returns log lines about a crash, or about a request that held a core."""
-        words = ("panicked at", "INTERNAL ERROR", "PANIC", "held a core")
         try:
             with open(self.log_path(), errors="replace") as log:
-                return [line.strip() for line in log if any(w in line for w in words)]
+                return [line.strip() for line in log if any(words in line for words in LOG_FAULTS)]
         except OSError:
             return []
 

@@ -2,8 +2,8 @@
 //!
 //! Each writer is a client of its own, with a persistent handle of a file of its own, a range of it locked for
 //! the whole run, and another one that is locked and unlocked all the time. One more client tries these
-//! ranges. An error of any request is a finding: the library hides failovers. At the end each
-//! block must have the bytes of its last acknowledged write.
+//! ranges. An error of any request is a finding: the library hides failovers. Each time before a
+//! block is written again, and at the end, it must have the bytes of its last acknowledged write.
 //!
 //! Prints `ready` when all files are open, and goes on until standard input ends. `--log` gets a line
 //! `WRITER BEGIN END` for each acknowledged write, in nanoseconds of CLOCK_MONOTONIC.
@@ -63,6 +63,8 @@ struct Run {
     is_over: AtomicBool,
     findings: AtomicUsize,
     writes: AtomicU64,
+    /// Blocks that were read and compared before they were written again.
+    compared: AtomicU64,
     locks: AtomicU64,
     log: Mutex<BufWriter<std::fs::File>>,
 }
@@ -112,6 +114,36 @@ async fn open(session: &Session, share: &str, number: u64) -> Result<File> {
     Ok(options.lease(LeaseState::EMPTY).open(&share, &format!("load-{number}")).await?)
 }
 
+/// Tells how a block differs from its last acknowledged write. None if it does not.
+fn difference(found: &[u8], writer: u64, block: u64, write: u64) -> Option<String> {
+    if found == content(writer, block, write) {
+        return None;
+    }
+    let words =
+        found.chunks_exact(8).filter_map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));
+    let wanted = (writer << 56) | (block << 40) | write;
+    let first = words.clone().find(|word| *word != wanted);
+    let first =
+        first.map_or_else(|| format!("{} bytes", found.len()), |word| format!("{word:016x}"));
+    Some(format!("writer {writer}: block {block} has {first}, not write {write}"))
+}
+
+/// Reads a block that is to be written again, and compares it: a write that was lost or came late would
+/// not be found after the next one.
+async fn compare(run: &Run, writer: &Writer, block: u64) -> std::io::Result<()> {
+    let last = writer.acknowledged.lock().get(block as usize).copied().unwrap_or_default();
+    if last == 0 {
+        return Ok(());
+    }
+    let mut found = vec![0; BLOCK];
+    writer.file.read_exact_at(&mut found, block * BLOCK as u64).await?;
+    run.compared.fetch_add(1, Ordering::Relaxed);
+    if let Some(what) = difference(&found, writer.number, block, last) {
+        run.found(what);
+    }
+    Ok(())
+}
+
 /// Writes one block after the other, and locks and unlocks a range beside.
 async fn write(run: &Run, writer: &Writer) -> Result<(), String> {
     let mut write = 0;
@@ -119,6 +151,9 @@ async fn write(run: &Run, writer: &Writer) -> Result<(), String> {
         write += 1;
         let block = write % BLOCKS;
         let what = |error| format!("writer {}, write {write}: {error}", writer.number);
+        compare(run, writer, block).await.map_err(|error| {
+            format!("writer {}, the read before write {write}: {error}", writer.number)
+        })?;
         let begin = now();
         let bytes = content(writer.number, block, write);
         writer.file.write_all_at(&bytes, block * BLOCK as u64).await.map_err(what)?;
@@ -160,14 +195,10 @@ fn judge(run: &Run, arguments: &Arguments, writer: &Writer) -> Result<()> {
     for (block, write) in (0..).zip(writer.acknowledged.lock().iter()) {
         let at = block as usize * BLOCK;
         let found = bytes.get(at..at + BLOCK).unwrap_or_default();
-        if *write > 0 && found != content(writer.number, block, *write) {
-            let first = found
-                .get(..8)
-                .map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
-            run.found(format!(
-                "{}: block {block} has {first:016x}, not write {write}",
-                path.display()
-            ));
+        if *write > 0
+            && let Some(what) = difference(found, writer.number, block, *write)
+        {
+            run.found(format!("at the end: {what}"));
         }
     }
     Ok(())
@@ -180,6 +211,7 @@ async fn run(arguments: &Arguments) -> Result<usize> {
         is_over: AtomicBool::new(false),
         findings: AtomicUsize::new(0),
         writes: AtomicU64::new(0),
+        compared: AtomicU64::new(0),
         locks: AtomicU64::new(0),
         log: Mutex::new(BufWriter::new(log)),
     });
@@ -220,8 +252,9 @@ async fn run(arguments: &Arguments) -> Result<usize> {
     }
     run.log.lock().flush()?;
     let (writes, locks) = (run.writes.load(Ordering::Relaxed), run.locks.load(Ordering::Relaxed));
+    let compared = run.compared.load(Ordering::Relaxed);
     let findings = run.findings.load(Ordering::Acquire);
-    println!("{writes} writes, {locks} locks, {findings} findings");
+    println!("{writes} writes, {compared} compared, {locks} locks, {findings} findings");
     Ok(findings)
 }
 
@@ -234,5 +267,23 @@ async fn main() -> ExitCode {
             eprintln!("frevo-cluster-load: {error:#}");
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_is_lost_or_torn_is_told() {
+        let (before, last) = (content(3, 5, 69), content(3, 5, 133));
+        assert_eq!(difference(&last, 3, 5, 133), None);
+        let torn = [&last[..BLOCK / 2], &before[BLOCK / 2..]].concat();
+        for found in [&before, &torn] {
+            let told = difference(found, 3, 5, 133).unwrap();
+            assert_eq!(told, "writer 3: block 5 has 0300050000000045, not write 133");
+        }
+        let told = difference(&last[..8], 3, 5, 133).unwrap();
+        assert_eq!(told, "writer 3: block 5 has 8 bytes, not write 133");
     }
 }
