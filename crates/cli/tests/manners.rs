@@ -4,12 +4,14 @@
 mod harness;
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use harness::relay::{Fate, Relay};
 use harness::world::World;
 use harness::{Serving, said, text};
+use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn times_are_local_or_marked_as_utc() {
@@ -179,6 +181,46 @@ fn addresses_stand_for_the_name_of_a_cluster() {
 }
 
 /// Needs FUSE, which not every machine gives to tests.
+/// A folder that a process in the background mounts on: it is unmounted at the end, also of a test that
+/// fails, and no such process is left.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// The processes in the background that mount on it.
+    fn processes(&self) -> Vec<Pid> {
+        let folder = text(&self.0);
+        let is_its = |entry: &fs::DirEntry| {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let has = |word: &str| line.split(|byte| *byte == 0).any(|one| one == word.as_bytes());
+            has(folder) && has("--detach")
+        };
+        let of_entry = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        all.filter(is_its).filter_map(of_entry).filter_map(Pid::from_raw).collect()
+    }
+
+    /// Waits for their end.
+    fn has_ended(&self) -> bool {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !self.processes().is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.processes().is_empty()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A folder that is not mounted on any more is no fault.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+        if !self.has_ended() {
+            for process in self.processes() {
+                let _ = kill_process(process, Signal::KILL);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_folder_that_is_mounted_on_is_told() {
     let is_root = rustix::process::geteuid().is_root();
@@ -189,6 +231,7 @@ fn a_folder_that_is_mounted_on_is_told() {
     let world = World::new();
     let folder = world.place.folder("mnt");
     let mount = ["mount", &*world.url(""), text(&folder)];
+    let mounted = Mounted(folder.clone());
     let first = world.run(&mount);
     if first.code != 0 {
         // In a container /dev/fuse may exist although mounting is not permitted. Then the test
@@ -207,7 +250,9 @@ fn a_folder_that_is_mounted_on_is_told() {
     assert!(json.succeeds().contains("\"moves\":0"), "{json:?}");
     let all = world.run(&["mount", "--status"]);
     assert!(all.succeeds().contains(text(&folder)), "{all:?}");
+    assert_eq!(mounted.processes().len(), 1);
     assert!(Command::new("umount").arg(&folder).status().unwrap().success());
+    assert!(mounted.has_ended(), "{:?} have not ended with the mount", mounted.processes());
     second.fails(1, &["mnt is the folder of a mount already", "unmount that first"]);
     let kept = world.place.folder("kept");
     fs::write(kept.join("x"), "").unwrap();
