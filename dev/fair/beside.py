@@ -18,6 +18,8 @@ from attacks import DIRECTORY, LIST, Attack, keep_busy
 #: Connections of an attack, and processes of the program that makes the same calls.
 WORKERS = 16
 SECONDS, SHORTEST = 3, 0.5
+#: MS-SMB2 2.2.33, MS-ERREF 2.3.1.
+RESTART_SCANS, NO_MORE_FILES = 1, 0x80000006
 PROBES = ("bob", "bob-writes", "host-writes", "new")
 HEAD = (
     "| file system | calls | made by | bob reads | bob writes and flushes | a program writes and syncs | newcomers "
@@ -27,14 +29,22 @@ SYSTEMS = {"ext4": "ext4", "xfs": "XFS", "btrfs": "Btrfs"}
 
 
 class Calls(Attack):
-    """Calls that a client makes by the server, and a program makes itself."""
+    """Calls that a client makes by the server, and a program makes itself. Both count rounds: for a client, answers
+    without a fault by how many of them a round has."""
+
+    answers_of_round = 1
 
     def requests(self, clients):
         """Returns a function for `keep_busy`."""
         raise NotImplementedError
 
     def run(self, clients, end):
-        return keep_busy(clients, end, self.asked)
+        self.good = 0
+        keep_busy(clients, end, self.asked, self.note)
+        return self.good // self.answers_of_round
+
+    def note(self, _client, status):
+        self.good += status == 0
 
     def make_ready(self, clients):
         """Opens the files for the calls."""
@@ -74,6 +84,7 @@ class Deletions(Fragments):
     """Their deletion."""
 
     name, text = "delete", f"{WORKERS} files of 20,000 extents deleted"
+    answers_of_round = 2
 
     def about(self, file):
         return [(SET_INFO, set_info(file, DISPOSITION, b"\1"), 1), (CLOSE, close(file), 1)]
@@ -83,6 +94,7 @@ class Syncs(Calls):
     """Data written through to the disk."""
 
     name, text = "sync", "64 KiB written and flushed again and again"
+    answers_of_round = 2
 
     def requests(self, clients):
         files = {client: client.open(f"synced-{number}", access=ALL) for number, client in enumerate(clients)}
@@ -94,7 +106,7 @@ class Syncs(Calls):
 
 
 class Listings(Calls):
-    """A large folder, read again and again."""
+    """A large folder, read again and again: a round ends with the answer that there are no more names."""
 
     name, text, count = "list", "a folder of 100,000 names listed again and again", 100_000
 
@@ -106,7 +118,19 @@ class Listings(Calls):
 
     def requests(self, clients):
         folders = {client: client.open("many", access=LIST, options=DIRECTORY) for client in clients}
-        return lambda client, _: (QUERY_DIRECTORY, query_directory(folders[client]), 1)
+        self.anew = set()
+
+        def part(client, _):
+            flags = RESTART_SCANS if client in self.anew else 0
+            self.anew.discard(client)
+            return QUERY_DIRECTORY, query_directory(folders[client], flags=flags), 1
+
+        return part
+
+    def note(self, client, status):
+        if status == NO_MORE_FILES:
+            self.good += 1
+            self.anew.add(client)
 
 
 KINDS = (Cuts, Deletions, Syncs, Listings)

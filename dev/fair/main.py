@@ -126,9 +126,10 @@ the usual priority, the probes' at a higher one. [fair-128.md](fair-128.md) has 
 BESIDE = """## Beside the same calls of a program of the host
 
 A disk is shared with all who use it, whatever a server does. Here 16 connections of ann, and then 16 processes of the
-host, make the same calls on a file system of its own in a loop device. Beside bob, another connection of bob opens a
+host, do the same work on a file system of its own in a loop device. Beside bob, another connection of bob opens a
 file, writes 4 KiB, flushes and closes it, and a program of the host does the same without a server (`fsync`): median,
-99th percentile and longest time, ms.
+99th percentile and longest time, ms. `done` are rounds: a file cut or deleted, 64 KiB written and synced, the folder
+listed to its end.
 """
 
 IDLE = """## 10,000 idle clients

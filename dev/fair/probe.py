@@ -32,10 +32,13 @@ def write_through(client):
     if status:
         return "open: " + status_name(status)
     file_id = message[128:144]
-    client.call(WRITE, write(file_id, 0, bytes(4096)), timeout=40)
-    status, _ = client.call(FLUSH, close(file_id), timeout=40)
+    step = "write: "
+    status, _ = client.call(WRITE, write(file_id, 0, bytes(4096)), timeout=40)
+    if not status:
+        step = "flush: "
+        status, _ = client.call(FLUSH, close(file_id), timeout=40)
     client.call(CLOSE, close(file_id), timeout=40)
-    return "flush: " + status_name(status) if status else "ok"
+    return step + status_name(status) if status else "ok"
 
 
 def write_here(folder):

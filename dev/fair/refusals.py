@@ -53,7 +53,8 @@ class Leases(Attack):
 class Queue(Attack):
     """CREATEs of one account that wait for the file that bob wants."""
 
-    name, text = "queue", "16 CREATEs that each get the only oplock of a file and keep it, before bob's CREATE"
+    name = "queue"
+    text = "a CREATE of each connection that gets the only oplock of a file and keeps it, before bob's CREATE"
     seconds = 1
 
     def run(self, clients, _end):
