@@ -72,8 +72,10 @@ struct Waiting {
     owner: OpenId,
     range: Range,
     mode: Mode,
-    /// The end of the wait, until the request has read it.
+    /// The end of the wait.
     outcome: Option<Result<(), Status>>,
+    /// True once the request has read the end.
+    is_told: bool,
     waker: Option<Waker>,
 }
 
@@ -159,24 +161,26 @@ impl ByteRanges {
         }
         state.last_ticket = state.last_ticket.wrapping_add(1);
         let ticket = Ticket(state.last_ticket);
-        let waiting = Waiting { ticket, owner, range, mode, outcome: None, waker: None };
+        let waiting =
+            Waiting { ticket, owner, range, mode, outcome: None, is_told: false, waker: None };
         state.waiting.push_back(waiting);
         Ok(Some(ticket))
     }
 
-    /// Returns the end of a wait: the range is locked, or RANGE_NOT_LOCKED because the Open was
-    /// closed (Windows: this status). Until then `waker` is woken at the end.
+    /// Returns the end of a wait, once: the range is locked, or RANGE_NOT_LOCKED because the Open was
+    /// closed (Windows: this status). Until then `waker` is woken at the end. The ticket is no other
+    /// request's until it is given up.
     pub fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<(), Status>> {
         let Some(state) = &mut self.state else { return Poll::Ready(Err(Status::CANCELLED)) };
         let Some(at) = state.find(ticket) else { return Poll::Ready(Err(Status::CANCELLED)) };
-        if let Some(outcome) = state.waiting.get(at).and_then(|w| w.outcome) {
-            state.waiting.remove(at);
-            self.shrink();
+        let Some(waiting) = state.waiting.get_mut(at).filter(|w| !w.is_told) else {
+            return Poll::Ready(Err(Status::CANCELLED));
+        };
+        if let Some(outcome) = waiting.outcome {
+            waiting.is_told = true;
             return Poll::Ready(outcome);
         }
-        if let Some(waiting) = state.waiting.get_mut(at) {
-            waiting.waker = Some(waker.clone());
-        }
+        waiting.waker = Some(waker.clone());
         Poll::Pending
     }
 
@@ -184,7 +188,7 @@ impl ByteRanges {
     pub fn give_up(&mut self, ticket: Ticket) {
         let Some(state) = &mut self.state else { return };
         let Some(at) = state.find(ticket) else { return };
-        if let Some(Waiting { owner, range, mode, outcome: Some(Ok(())), .. }) =
+        if let Some(Waiting { owner, range, mode, outcome: Some(Ok(())), is_told: false, .. }) =
             state.waiting.remove(at)
         {
             state.drop_lock(owner, range, mode);
@@ -280,7 +284,7 @@ impl ByteRanges {
             .flat_map(|(held, _)| held)
             .flat_map(|(lock, times)| core::iter::repeat_n(*lock, *times as usize))
             .collect();
-        let is_untold = |w: &&Waiting| w.owner == owner && w.outcome == Some(Ok(()));
+        let is_untold = |w: &&Waiting| w.owner == owner && w.outcome == Some(Ok(())) && !w.is_told;
         for untold in state.waiting.iter().filter(is_untold) {
             if let Some(at) = all.iter().position(|lock| *lock == (untold.range, untold.mode)) {
                 all.swap_remove(at);

@@ -152,6 +152,7 @@ fn waiters_are_granted_in_order_as_soon_as_possible() {
     // The request's lock was granted, but the request is cancelled. So the lock must be released
     // again.
     r.give_up(second);
+    [first, both].into_iter().for_each(|ticket| r.give_up(ticket));
     assert_eq!((r.held_by(c), r.waiting_count()), (0, 0));
     r.lock(A, range(0, 2), Mode::Exclusive).unwrap();
 }
@@ -175,7 +176,7 @@ fn an_open_that_goes_ends_its_waits_and_frees_for_others() {
     r.release(A);
     r.release(OpenId(3));
     assert_eq!(poll(&mut r, late), Poll::Ready(Err(Status::RANGE_NOT_LOCKED)));
-    r.give_up(late);
+    [b, c, late].into_iter().for_each(|ticket| r.give_up(ticket));
     assert!(r.is_empty() && r.waiting_count() == 0);
     assert_eq!(poll(&mut r, c), Poll::Ready(Err(Status::CANCELLED)));
 }
@@ -321,5 +322,36 @@ proptest! {
                 owner[bytes].fill(None);
             }
         }
+    }
+}
+
+/// Tests that a ticket whose end was read, and that is given up after all other locks and waits have gone,
+/// is not the ticket of a later request.
+#[test]
+fn a_ticket_is_no_other_requests_until_it_is_given_up() {
+    let c = OpenId(3);
+    for is_granted in [true, false] {
+        let mut r = ByteRanges::default();
+        r.lock(A, range(0, 1), Mode::Exclusive).unwrap();
+        let old = r.lock_or_wait(B, range(0, 1), Mode::Exclusive).unwrap().unwrap();
+        if is_granted {
+            r.unlock(A, range(0, 1)).unwrap();
+            assert_eq!(poll(&mut r, old), Poll::Ready(Ok(())));
+            r.release(B);
+        } else {
+            r.release(B);
+            r.release(A);
+            assert_eq!(poll(&mut r, old), Poll::Ready(Err(Status::RANGE_NOT_LOCKED)));
+        }
+        assert_eq!(poll(&mut r, old), Poll::Ready(Err(Status::CANCELLED)), "it was read");
+        r.lock(A, range(0, 1), Mode::Exclusive).unwrap();
+        let new = r.lock_or_wait(c, range(0, 1), Mode::Exclusive).unwrap().unwrap();
+        r.give_up(old);
+        r.unlock(A, range(0, 1)).unwrap();
+        assert_eq!(poll(&mut r, new), Poll::Ready(Ok(())));
+        r.give_up(new);
+        assert_eq!((r.held_by(c), r.waiting_count()), (1, 0), "a lock that was read stays");
+        r.release(c);
+        assert!(r.state.is_none());
     }
 }
