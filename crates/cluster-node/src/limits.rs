@@ -17,6 +17,9 @@ pub const MESSAGES_AT_ONCE: usize = 256;
 /// Time between an attempt to use a unit's storage and the next one.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
+/// Time between an attempt to stop a unit and the next one.
+pub const STOP_AGAIN: Duration = Duration::from_secs(1);
+
 /// Time between an attempt to set or remove addresses and the next one.
 pub const ADDRESS_AGAIN: Duration = Duration::from_secs(1);
 

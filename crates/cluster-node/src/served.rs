@@ -43,10 +43,11 @@ pub trait Served: Send + Sync + 'static {
         addresses: Vec<SocketAddr>,
     ) -> Call<'static, Result<(), String>>;
 
-    /// Stops shares at once. Ends when nothing more is answered and no change to a file is issued.
+    /// Stops shares at once. Ends when nothing more is answered and no change to a file is issued. Shares that
+    /// are not there are passed over.
     ///
     /// # Errors
-    /// If there is no such share.
+    /// If a share may be served on. It is tried again, and nobody else has the unit meanwhile.
     fn stop(&self, shares: Shares) -> Call<'static, Result<(), String>>;
 }
 

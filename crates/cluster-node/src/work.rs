@@ -14,7 +14,7 @@ use crate::addresses::Addresses;
 use crate::hands::Hands;
 use crate::happening::Happening;
 use crate::inbox::{Inbox, Message};
-use crate::limits::LOOK_AGAIN;
+use crate::limits::{LOOK_AGAIN, STOP_AGAIN};
 use crate::notes::Notes;
 use crate::served::Served;
 use crate::unit::Unit;
@@ -271,14 +271,20 @@ impl Worker {
         }
     }
 
-    async fn stop(&self, epoch: Epoch, why: StopReason) {
-        let stopped = match self.unit.shares.is_empty() {
+    async fn stop_shares(&self) -> Result<(), String> {
+        match self.unit.shares.is_empty() {
             true => Ok(()),
             false => self.tools.served.stop(self.shares()).await,
-        };
-        if let Err(why) = stopped {
+        }
+    }
+
+    async fn stop(&self, epoch: Epoch, why: StopReason) {
+        // Another node serves the unit when this one has said that it is stopped, so a fault is never
+        // said to be that.
+        while let Err(why) = self.stop_shares().await {
             tracing::error!(target: "frevo::cluster", unit = %self.unit.name,
-                "the server did not stop a unit: {why}");
+                "the server did not stop a unit, and is told so again: {why}");
+            tokio::time::sleep(STOP_AGAIN).await;
         }
         self.note(Happening::Stopped { unit: self.name(), why });
         self.tools.say(Statement::Stopped { share: self.name(), epoch });

@@ -38,6 +38,8 @@ pub(crate) struct Small {
     /// The fault of the next start.
     pub(crate) start_fault: Mutex<Option<String>>,
     pub(crate) drain_fault: Mutex<Option<String>>,
+    /// The number of stops that fail next.
+    pub(crate) stops_that_fail: Mutex<u32>,
 }
 
 impl Small {
@@ -121,6 +123,11 @@ impl Served for Shared {
     }
 
     fn stop(&self, shares: Shares) -> Call<'static, Result<(), String>> {
+        let mut failing = self.0.stops_that_fail.lock();
+        if let Some(less) = failing.checked_sub(1) {
+            *failing = less;
+            return Box::pin(std::future::ready(Err("it does not stop".to_owned())));
+        }
         shares.iter().for_each(|share| self.0.set(share, Life::Elsewhere));
         Box::pin(std::future::ready(Ok(())))
     }
@@ -312,6 +319,7 @@ impl Nodes {
             told: Mutex::default(),
             start_fault: Mutex::default(),
             drain_fault: Mutex::default(),
+            stops_that_fail: Mutex::default(),
         });
         let (identity, world) = (Mutex::default(), Arc::clone(&self.world));
         let hands = Arc::new(SmallHands { world, node, identity, has_fence });

@@ -155,6 +155,23 @@ async fn a_share_whose_storage_is_lost_goes_to_another_node() {
     assert!(nodes.member(lost).has_noted(|what| matches!(what, Happening::Stopped { .. })));
 }
 
+/// A share is nobody else's before its server has stopped it, although that fails at first.
+#[tokio::test(start_paused = true)]
+async fn a_share_that_is_not_stopped_has_one_owner() {
+    let nodes = Nodes::start(2, &units(1)).await;
+    let lost = nodes.owner("share0");
+    let member = nodes.member(lost);
+    *member.server.stops_that_fail.lock() = 3;
+    let is_stopped = |what: &Happening| matches!(what, Happening::Stopped { .. });
+    (member.storage_lost)("share0");
+    sleep(Duration::from_millis(2_900)).await;
+    assert_eq!(nodes.serving("share0"), [lost]);
+    assert!(!member.has_noted(is_stopped));
+    let (owner, _) = nodes.taken("share0", Some(lost)).await;
+    assert!(owner != lost && member.has_noted(is_stopped));
+    assert_eq!(*member.server.stops_that_fail.lock(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_share_that_cannot_be_started_goes_to_another_node() {
     let mut nodes = Nodes::start(2, &units(1)).await;

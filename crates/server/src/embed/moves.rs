@@ -60,10 +60,10 @@ impl Server {
 
     /// Stops serving shares, or starting them, at once: another server may own them. The future ends
     /// when changes of files that had begun have ended: a file system that does not answer delays it
-    /// until it refuses this server.
+    /// until it refuses this server. Names of no share are passed over.
     ///
     /// # Errors
-    /// A sentence, when there is no such share.
+    /// None at present.
     #[doc(hidden)]
     pub async fn stop_shares(&self, names: &[&str]) -> Result<(), String> {
         self.state().stop_shares(names).await.map_err(|fault| fault.to_string())

@@ -125,12 +125,13 @@ impl ServerState {
 
     /// Stops serving shares, or starting them, at once: another server may own them. Nothing is
     /// answered from the call on, and no change of a file begins. The future ends when all changes
-    /// that had begun have ended; if storage does not answer, that is when it refuses this server.
+    /// that had begun have ended; if storage does not answer, that is when it refuses this server. A
+    /// share that is not here serves nothing: it keeps none of the others from being stopped.
     ///
     /// # Errors
-    /// When there is no such share.
+    /// None at present.
     pub async fn stop_shares(self: &Arc<Self>, names: &[&str]) -> Result<(), NotMoved> {
-        let lives = self.lives(names)?;
+        let lives: Vec<_> = names.iter().filter_map(|name| self.life(name).ok()).collect();
         for life in &lives {
             if life.stop() {
                 tracing::warn!(target: "frevo::share", share = &**life.share(),
