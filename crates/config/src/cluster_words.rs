@@ -47,8 +47,19 @@ impl EtcdUrl {
 
     /// True for an address of this host, where nobody else reads what is sent.
     pub fn is_local(&self) -> bool {
+        let host = self.host();
+        let is_loopback = |address: IpAddr| address.is_loopback();
+        host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
+    }
+
+    /// The host, without the brackets of IPv6.
+    fn host(&self) -> &str {
         let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
-        ["127.", "[::1]", "localhost"].iter().any(|local| rest.starts_with(local))
+        let place = rest.strip_suffix('/').unwrap_or(rest);
+        match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, port)) if port.is_empty() || port.starts_with(':') => host,
+            _ => place.split_once(':').map_or(place, |(host, _)| host),
+        }
     }
 }
 
@@ -119,5 +130,31 @@ impl FromStr for ClusterAddress {
                  192.0.2.20/24%eth0"
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_local_by_its_whole_name() {
+        let is_local = |text: &str| text.parse::<EtcdUrl>().unwrap().is_local();
+        for local in
+            ["127.0.0.1:2379", "127.9.0.1", "[::1]:2379", "[::1]/", "localhost", "LOCALHOST:1/"]
+        {
+            assert!(is_local(&format!("http://{local}")), "{local}");
+        }
+        for other in [
+            "localhost.example.com:2379",
+            "localhost-a",
+            "127.example.com",
+            "127.0.0.1.example.com",
+            "[::1].example.com",
+            "[::2]:2379",
+            "192.0.2.1",
+        ] {
+            assert!(!is_local(&format!("http://{other}")), "{other}");
+        }
     }
 }
