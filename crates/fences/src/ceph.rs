@@ -99,10 +99,21 @@ fn wait(child: &mut Child) -> std::io::Result<bool> {
 }
 
 /// True for `ADDRESS:PORT/NONCE`, with IPv6 in brackets.
-fn is_address(client: &str) -> bool {
-    client.split_once('/').is_some_and(|(address, nonce)| {
-        address.parse::<SocketAddr>().is_ok() && nonce.parse::<u64>().is_ok()
-    })
+fn is_address(text: &str) -> bool {
+    client(text).is_some()
+}
+
+/// The client that such a text names.
+pub(crate) fn client(text: &str) -> Option<Client> {
+    let (address, nonce) = text.split_once('/')?;
+    Some(Client { address: address.parse().ok()?, nonce: nonce.parse().ok()? })
+}
+
+/// A client, however its text is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Client {
+    address: SocketAddr,
+    nonce: u64,
 }
 
 /// The kernel's client of a mount, which the attributes of its files name.

@@ -54,8 +54,13 @@ pub const SETTLE_PAUSES: usize = 5;
 /// Bytes of one request to the process with rights, and of its answer.
 pub const PACKET_BYTES: usize = 8_192;
 
-/// Acts of the process with rights that wait for storage or for etcd at the same time.
+/// Acts of one kind (connections with etcd, looks at storage, fences) that the process with rights has
+/// under way at the same time.
 pub const ACTS_AT_ONCE: usize = 64;
+
+/// Identities that the process with rights has fenced within a minute. A server that an attacker has
+/// taken over ends no more than these.
+pub const FENCES_PER_MINUTE: usize = 128;
 
 /// Requests of the server that wait for the process with rights.
 pub const WAITING: usize = 256;

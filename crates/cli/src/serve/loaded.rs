@@ -81,6 +81,24 @@ impl Loaded {
         }
     }
 
+    /// Fails if a share of the cluster that was served is not served any more: the cluster would go on with
+    /// it, and this server could not stop it.
+    pub(super) fn keeps_moving(&self, before: &Self) -> Result<(), String> {
+        let is_lost = |share: &&OpenShare| {
+            let name = share.section.name.get_ref();
+            let is_here = |open: &OpenShare| open.section.name.get_ref().is_same(name);
+            share.section.cluster && !self.shares.iter().any(is_here)
+        };
+        match before.shares.iter().find(is_lost) {
+            Some(lost) => Err(format!(
+                "the share {} of the cluster could not be opened, as the line above says; it is served \
+                 on as before",
+                lost.section.name.get_ref()
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Reads the accounts again. A fault leaves the old ones.
     pub(super) fn read_accounts(&mut self, arguments: &Serve, guid: Guid) -> Done {
         refuse_exposed(&self.plan)?;

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use frevo_net::transport::Listener;
 use frevo_server::audit::{Event, Kind};
@@ -58,11 +59,11 @@ pub(super) struct Running<'a> {
     pub(super) cluster: Option<cluster::Running>,
 }
 
-/// The departure from a cluster, before the server stops.
-type Leaving = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// The departure from a cluster, before the server stops. Its end is the time that is left for that.
+type Leaving = Pin<Box<dyn Future<Output = Duration> + Send>>;
 
 /// Ends when the departure has ended. Never without one.
-async fn left(leaving: &mut Option<Leaving>) {
+async fn left(leaving: &mut Option<Leaving>) -> Duration {
     match leaving {
         Some(leaving) => leaving.await,
         None => std::future::pending().await,
@@ -84,9 +85,9 @@ impl Running<'_> {
         let mut leaving: Option<Leaving> = None;
         loop {
             tokio::select! {
-                () = left(&mut leaving) => {
+                rest = left(&mut leaving) => {
                     leaving = None;
-                    self.server.stop();
+                    self.server.stop_within(rest);
                 }
                 served = &mut serving => {
                     refused.abort();
@@ -263,12 +264,16 @@ impl Running<'_> {
         let mut plan = Plan::new(self.arguments)?;
         self.confined.check_files(&plan, self.arguments)?;
         self.confined.leave_out(&mut plan.config.shares);
+        let refused = |why: String| Failure::new(Exit::Config, why);
+        cluster::refusal(&self.loaded.plan.config, &plan.config)
+            .map_or(Ok(()), |why| Err(refused(why)))?;
         // All steps that can fail come before the first change, so that a reload changes everything
         // or nothing.
         let level = plan.config.server.log_level.clone();
         logging::filter(level.as_deref())?;
         let before = (self.loaded.logon.clone(), &*self.loaded.shares);
         let new = Loaded::new(plan, self.arguments, self.guid, Some(before), Some(&self.guards))?;
+        new.keeps_moving(&self.loaded).map_err(refused)?;
         self.logging.set_level(level.as_deref())?;
         let change = Reload::new()
             .settings(new.settings.clone())

@@ -4,18 +4,17 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use frevo_cluster::fence::Fence;
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::set_up::{SetUp, UnitSetUp};
+use super::slots::{self, Slots};
 use super::wire::{self, Act, Answer, Packet, Request};
 use crate::addresses::{Floating, FloatingAddress};
-use crate::limits::{
-    ACTS_AT_ONCE, ADDRESS_INTERVAL, DIAL_PATIENCE, DIAL_TARGETS, SETTLE_PAUSE, SETTLE_PAUSES,
-};
+use crate::limits::{ADDRESS_INTERVAL, DIAL_PATIENCE, DIAL_TARGETS, SETTLE_PAUSE, SETTLE_PAUSES};
 use crate::{FenceFault, Fences, Kind};
 
 /// Reads CLOCK_BOOTTIME.
@@ -36,7 +35,7 @@ struct Shared {
     socket: OwnedFd,
     set_up: SetUp,
     fences: Fences,
-    under_way: AtomicUsize,
+    slots: Mutex<Slots>,
 }
 
 impl Process {
@@ -47,8 +46,8 @@ impl Process {
     pub fn open(set_up: SetUp, socket: OwnedFd, clock: Clock) -> Result<Self, FenceFault> {
         let addresses: Vec<FloatingAddress> = set_up.addresses().cloned().collect();
         let opened = (!addresses.is_empty()).then(|| Floating::open(&addresses)).transpose();
-        let (fences, under_way) = (Fences::default(), AtomicUsize::new(0));
-        let shared = Arc::new(Shared { socket, set_up, fences, under_way });
+        let (fences, slots) = (Fences::default(), Mutex::default());
+        let shared = Arc::new(Shared { socket, set_up, fences, slots });
         match opened {
             Ok(floating) => Ok(Self { shared, floating, clock }),
             Err(fault) => {
@@ -147,17 +146,14 @@ impl Process {
     /// Storage and networks may be silent for long, so these acts hold up nothing else.
     fn on_thread(&self, id: u64, act: Act) {
         let shared = Arc::clone(&self.shared);
-        if shared.under_way.fetch_add(1, Ordering::AcqRel) >= ACTS_AT_ONCE {
-            shared.under_way.fetch_sub(1, Ordering::AcqRel);
-            let fault = FenceFault("too many acts wait for storage or for etcd".into());
+        let begun = shared.slots.lock().begin(&act, (self.clock)());
+        if let Err(fault) = begun {
             return shared.tell(id, Err(fault), None);
         }
-        let thread = std::thread::Builder::new().spawn(move || {
-            shared.act(id, &act);
-            shared.under_way.fetch_sub(1, Ordering::AcqRel);
-        });
+        let same = act.clone();
+        let thread = std::thread::Builder::new().spawn(move || shared.act(id, &act));
         if let Err(error) = thread {
-            self.shared.under_way.fetch_sub(1, Ordering::AcqRel);
+            self.shared.slots.lock().end(&same);
             self.shared.tell(id, Err(FenceFault::of("a thread", error)), None);
         }
     }
@@ -176,10 +172,16 @@ impl Shared {
                 passed = Some(OwnedFd::from(socket));
                 String::new()
             }),
-            Act::Look(unit) => self.look(unit).map(|fence| fence.to_text()),
+            Act::Look(unit) => {
+                let found = self.look(unit);
+                self.slots.lock().note(unit, found.as_ref().ok());
+                found.map(|fence| fence.to_text())
+            }
             Act::Fence(fence) => self.fence(fence).map(|()| String::new()),
             Act::Raise(_) | Act::Lower(_) | Act::Until(_) => return,
         };
+        // The server may ask again as soon as it has the answer.
+        self.slots.lock().end(act);
         self.tell(id, end, passed.as_ref());
     }
 
@@ -226,11 +228,13 @@ impl Shared {
 
     /// Fences an identity at the storage of a unit with that kind of fence.
     fn fence(&self, text: &str) -> Result<(), FenceFault> {
-        let fence = Fence::from_text(text).map_err(|fault| FenceFault(fault.to_string()))?;
+        let fence = slots::identity(text)?;
         let kind = Kind::of(&fence);
         let units = self.set_up.units.iter().filter(|unit| unit.kind == kind);
         let mut end = Err(FenceFault(format!("no share of this node has `fence = \"{kind}\"`")));
-        for folder in units.flat_map(|unit| &unit.folders) {
+        // Disks are found by folders. For the other kinds each folder would be the same try again.
+        let tries = if kind == Kind::ScsiPr { usize::MAX } else { 1 };
+        for folder in units.flat_map(|unit| &unit.folders).take(tries) {
             end = self.fences.fence(folder, &fence);
             if end.is_ok() {
                 break;

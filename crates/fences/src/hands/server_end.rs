@@ -63,13 +63,19 @@ impl Started {
     }
 
     /// Attends to the answers, on a thread of its own. After the confinement: the thread has it too.
+    /// `ended` is called there if the process ends while its hands are used: nobody fences, keeps
+    /// addresses or connects with etcd any more.
     ///
     /// # Errors
     /// If there is no thread.
-    pub fn attend(self) -> io::Result<Hands> {
+    pub fn attend(self, ended: impl FnOnce() + Send + 'static) -> io::Result<Hands> {
         let shared = Arc::new(Shared { socket: self.socket, waiting: Mutex::default() });
         let attended = Arc::clone(&shared);
-        std::thread::Builder::new().name("hands".into()).spawn(move || attended.attend())?;
+        std::thread::Builder::new().name("hands".into()).spawn(move || {
+            if attended.attend() {
+                ended();
+            }
+        })?;
         Ok(Hands { shared })
     }
 }
@@ -92,6 +98,8 @@ struct Waiting {
     last: u64,
     each: HashMap<u64, oneshot::Sender<Reply>>,
     has_ended: bool,
+    /// Nobody uses the process any more.
+    is_left: bool,
 }
 
 /// An answer, and the descriptor with it.
@@ -194,8 +202,8 @@ impl Hands {
 }
 
 impl Shared {
-    /// Passes the answers on, until the process ends.
-    fn attend(&self) {
+    /// Passes the answers on, until the process ends. True if it ends while it is used.
+    fn attend(&self) -> bool {
         while let Ok(Some(packet)) = wire::receive(self.socket.as_fd()) {
             let Some(Answer { id, end }) = Answer::parse(&packet.bytes) else { continue };
             let sender = self.waiting.lock().each.remove(&id);
@@ -205,6 +213,7 @@ impl Shared {
         let mut waiting = self.waiting.lock();
         waiting.has_ended = true;
         waiting.each.clear();
+        !waiting.is_left
     }
 }
 
@@ -212,6 +221,7 @@ impl Drop for Hands {
     fn drop(&mut self) {
         // The thread and the server have the socket; with the last of the server's its use ends.
         if Arc::strong_count(&self.shared) <= 2 {
+            self.shared.waiting.lock().is_left = true;
             let _ = rustix::net::shutdown(&self.shared.socket, rustix::net::Shutdown::Both);
         }
     }

@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use frevo_cluster::fence::Fence;
 use frevo_posix::{ScsiData, ScsiEnd, send_scsi};
@@ -37,8 +38,12 @@ const UNIT_ATTENTION: u8 = 0x6;
 /// The keys with which this process has registered, by the names of the disks.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    own: Mutex<HashMap<String, Registered>>,
+    own: Mutex<HashMap<String, Arc<Own>>>,
 }
+
+/// The registration with one disk. It is locked while the disk is asked, so that a disk that does not answer
+/// holds up no other one.
+type Own = Mutex<Option<Registered>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Registered {
@@ -79,9 +84,11 @@ impl Keys {
         let disk = disks::below(folder)?;
         let mount = Mount::of(folder)?.id;
         let paths = open(&disk.paths)?;
-        let mut own = self.own.lock();
-        let key = register(&disk.name, &paths, own.get(&disk.name).copied(), mount, random_key)?;
-        own.insert(disk.name.clone(), Registered { key, mount });
+        let own = self.of(&disk.name);
+        let mut own = own.lock();
+        let key = register(&disk.name, &paths, *own, mount, random_key)?;
+        *own = Some(Registered { key, mount });
+        drop(own);
         Ok(Fence::ScsiPr { device: disk.name, key })
     }
 
@@ -95,22 +102,41 @@ impl Keys {
                 disk.name
             )));
         }
-        let own = self.own.lock().get(device).map(|registered| registered.key);
-        let Some(own) = own else {
+        let Some(Registered { key: own, .. }) = *self.of(device).lock() else {
             return Err(FenceFault(format!("this node is not registered with {device}")));
         };
-        let paths = open(&disk.paths)?;
-        let path = paths.first().ok_or_else(|| FenceFault(format!("{device} has no path")))?;
-        preempt(device, path, own, key)
+        // One path that answers is enough.
+        first_of(&disk.paths, device, |path| preempt(device, &open_path(path)?, own, key))
+    }
+
+    fn of(&self, disk: &str) -> Arc<Own> {
+        Arc::clone(self.own.lock().entry(disk.to_owned()).or_default())
     }
 }
 
 fn open(paths: &[PathBuf]) -> Result<Vec<File>, FenceFault> {
-    let open = |path: &PathBuf| {
-        let file = File::options().read(true).write(true).open(path);
-        file.map_err(|error| FenceFault::of(path.display(), error))
-    };
-    paths.iter().map(open).collect()
+    paths.iter().map(|path| open_path(path)).collect()
+}
+
+fn open_path(path: &Path) -> Result<File, FenceFault> {
+    let file = File::options().read(true).write(true).open(path);
+    file.map_err(|error| FenceFault::of(path.display(), error))
+}
+
+/// Does an act by the first path to a disk by which it succeeds.
+fn first_of<T>(
+    paths: &[T],
+    name: &str,
+    mut act: impl FnMut(&T) -> Result<(), FenceFault>,
+) -> Result<(), FenceFault> {
+    let mut end = Err(FenceFault(format!("{name} has no path")));
+    for path in paths {
+        end = act(path);
+        if end.is_ok() {
+            break;
+        }
+    }
+    end
 }
 
 /// A key that no other node has.

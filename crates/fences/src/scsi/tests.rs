@@ -175,3 +175,19 @@ fn keys_are_not_zero() {
     assert_ne!(random_key().unwrap(), 0);
     assert_ne!(random_key().unwrap(), random_key().unwrap());
 }
+
+#[test]
+fn a_fence_needs_one_path_that_answers() {
+    let nodes = machines();
+    join(&nodes[0], 10).unwrap();
+    join(&nodes[1], 11).unwrap();
+    let disk = Rc::clone(&nodes[0].disk);
+    // The first path is dead.
+    disk.borrow_mut().next = [end(CHECK_CONDITION, Some(4), 0)].into();
+    let paths = [nodes[1].clone(), nodes[1].clone()];
+    assert_eq!(first_of(&paths, "disk", |path| preempt("disk", path, 11, 10)), Ok(()));
+    assert!(!disk.borrow().may_write(0) && disk.borrow().may_write(1));
+    disk.borrow_mut().next = (0..2).map(|_| end(CHECK_CONDITION, Some(4), 0)).collect();
+    assert!(first_of(&paths, "disk", |path| preempt("disk", path, 11, 10)).is_err());
+    assert!(first_of(&paths[..0], "disk", |path| preempt("disk", path, 11, 10)).is_err());
+}

@@ -6,10 +6,11 @@
 
 mod for_admin;
 mod lease;
+mod reload;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frevo_admin::ClusterNode;
 use frevo_cluster::Settings;
@@ -25,6 +26,7 @@ use frevo_store::StateStore;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use self::lease::LeaseFile;
+pub(super) use self::reload::{needs_restart, refusal};
 use super::plan::Plan;
 use crate::cluster::Report;
 use crate::configured::cluster as configured;
@@ -61,7 +63,7 @@ pub(super) struct Ready {
 pub(super) struct Running {
     node: Node,
     cluster: String,
-    /// The time for which the end of the process waits until shares are given away.
+    /// The time for the end of the process: until shares are given away and all requests are answered.
     patience: Duration,
 }
 
@@ -134,7 +136,7 @@ impl Prepared {
         let cluster = settings.cluster.to_string();
         let report = report.by(&settings);
         let hands = started
-            .attend()
+            .attend(end_without_hands)
             .map_err(Failure::failed("cannot use the process with rights of the cluster"))?;
         options.dialer = Arc::new(HandsDialer(hands.clone()));
         let mut chair = Chair::new(settings, units, Arc::new(frevo_etcd::client::now));
@@ -144,6 +146,15 @@ impl Prepared {
         }
         Ok(Ready { chair, options, lease, hands, drain, report, cluster })
     }
+}
+
+/// Ends this process after the one with rights has ended: without that one the node's addresses have gone,
+/// and it reaches neither etcd nor storage of others. The service manager starts both again.
+fn end_without_hands() {
+    tracing::error!(target: "frevo::cluster",
+        "the process with rights (frevo-hands) has ended: without it this node sets no address, fences \
+         nobody and does not reach etcd; frevo ends now, to be started again with a new one");
+    std::process::exit(i32::from(Exit::Failed as u8));
 }
 
 impl Ready {
@@ -176,13 +187,17 @@ impl Ready {
             let node = chair.start(Arc::new(client.clone()), served, hands);
             // The receiver waits for it.
             _ = told.send(node.clone());
-            drop(tokio::spawn(report.keep(client, node.clone())));
-            loop {
-                tokio::time::sleep(LEASE_LOOKS).await;
-                lease.keep(node.lease());
-            }
+            drop(tokio::spawn(report.keep(client, node)));
         }));
         let node = started.recv().map_err(failed())?;
+        // A disk that is slow holds up this thread alone.
+        let kept = node.clone();
+        let keeping = std::thread::Builder::new().name("cluster-lease".into());
+        let keep = move || loop {
+            std::thread::sleep(LEASE_LOOKS);
+            lease.keep(kept.lease());
+        };
+        keeping.spawn(keep).map_err(Failure::failed("cannot start the cluster's threads"))?;
         Ok(Running { node, cluster, patience: drain })
     }
 }
@@ -205,8 +220,10 @@ impl Running {
         Arc::new(for_admin::ForAdmin { cluster, node })
     }
 
-    /// Gives all shares away, and ends the registration.
-    pub(super) async fn leave(self) {
+    /// Gives all shares away, and ends the registration. Returns the rest of the time that the end of the
+    /// process has.
+    pub(super) async fn leave(self) -> Duration {
+        let begun = Instant::now();
         tracing::info!(target: "frevo::cluster", "giving the shares to other nodes");
         match tokio::time::timeout(self.patience, self.node.leave()).await {
             Ok(Ok(())) => {}
@@ -216,6 +233,7 @@ impl Running {
             Err(_) => tracing::warn!(target: "frevo::cluster",
                 "not all shares were given away in time; other nodes take them over"),
         }
+        self.patience.saturating_sub(begun.elapsed())
     }
 
     /// Applies the weights of a new configuration. Other changes of the cluster need a restart.
@@ -227,17 +245,6 @@ impl Running {
             }
         }
     }
-}
-
-/// True if the clusters of two configurations differ in more than weights of shares.
-pub(super) fn needs_restart(a: &Config, b: &Config) -> bool {
-    let units = |config: &Config| {
-        let units = configured::units(config).unwrap_or_default().into_iter();
-        units.map(|unit| (unit.name, unit.shares)).collect::<Vec<_>>()
-    };
-    a.cluster != b.cluster
-        || units(a) != units(b)
-        || configured::set_up(a).ok() != configured::set_up(b).ok()
 }
 
 /// The process with rights as the node's hands.

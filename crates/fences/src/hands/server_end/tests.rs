@@ -19,7 +19,8 @@ fn hands(set_up: SetUp) -> (Hands, std::thread::JoinHandle<()>) {
     let (ours, theirs) = wire::pair().unwrap();
     let process = Process::open(set_up, theirs, clock).unwrap();
     let thread = std::thread::spawn(move || process.serve(|fault| panic!("{fault}")));
-    (Started::when_ready(ours).unwrap().attend().unwrap(), thread)
+    let attended = Started::when_ready(ours).unwrap().attend(|| ());
+    (attended.unwrap(), thread)
 }
 
 #[tokio::test]
@@ -69,7 +70,9 @@ async fn only_what_is_configured_can_be_asked_for() {
 async fn a_process_that_has_ended_answers_nothing() {
     let (ours, theirs) = wire::pair().unwrap();
     wire::send(theirs.as_fd(), &Answer { id: 0, end: Ok(String::new()) }.to_text(), None).unwrap();
-    let hands = Started::when_ready(ours).unwrap().attend().unwrap();
+    let (told, ended) = std::sync::mpsc::channel();
+    let attended = Started::when_ready(ours).unwrap().attend(move || told.send(()).unwrap());
+    let hands = attended.unwrap();
     let asked = hands.clone();
     let waiting = tokio::spawn(async move { asked.look("a").await });
     let packet = tokio::task::spawn_blocking(move || {
@@ -83,6 +86,19 @@ async fn a_process_that_has_ended_answers_nothing() {
         let fault = fault.unwrap_err();
         assert!(fault.starts_with("the process with rights"), "{fault}");
     }
+    ended.recv_timeout(Duration::from_secs(10)).expect("the server is told");
+}
+
+#[tokio::test]
+async fn hands_that_are_left_say_no_end() {
+    let (ours, theirs) = wire::pair().unwrap();
+    wire::send(theirs.as_fd(), &Answer { id: 0, end: Ok(String::new()) }.to_text(), None).unwrap();
+    let (told, ended) = std::sync::mpsc::channel();
+    let attended = Started::when_ready(ours).unwrap().attend(move || told.send(()).unwrap());
+    drop(attended.unwrap());
+    // The thread has ended without a word: it alone could send.
+    assert_eq!(ended.recv(), Err(std::sync::mpsc::RecvError));
+    assert!(wire::receive(theirs.as_fd()).unwrap().is_none());
 }
 
 #[test]
@@ -102,7 +118,7 @@ fn a_process_that_cannot_begin_says_why() {
 async fn so_many_requests_wait() {
     let (ours, theirs) = wire::pair().unwrap();
     wire::send(theirs.as_fd(), &Answer { id: 0, end: Ok(String::new()) }.to_text(), None).unwrap();
-    let hands = Started::when_ready(ours).unwrap().attend().unwrap();
+    let hands = Started::when_ready(ours).unwrap().attend(|| ()).unwrap();
     let reader =
         std::thread::spawn(move || while let Ok(Some(_)) = wire::receive(theirs.as_fd()) {});
     let ask = || {
