@@ -170,6 +170,25 @@ fn programs_are_those_of_winbind() {
     succeeds(&place, "names", "read /etc/passwd");
 }
 
+/// The process with rights runs `ceph` as a fence, which writes nowhere.
+#[test]
+fn a_fence_of_ceph_runs_its_program() {
+    let Some(place) = place() else { return };
+    for program in ["/usr/bin/true", "/usr/bin/id"] {
+        succeeds(&place, "hands-of-ceph", &format!("run-without-output {program}"));
+    }
+    is_refused(&place, "hands-of-ceph", "run-without-output /usr/bin/false", "it failed");
+    let stub = place.file("out/ceph", "#!/bin/sh\nexit 0\n", 0o755);
+    let stub = format!("run-without-output {}", text(&stub));
+    is_refused(&place, "hands-of-ceph", &stub, DENIED);
+    is_refused(&place, "hands-of-ceph", "write /usr/bin/frevo-stub", DENIED);
+    if fs::exists("/run/ceph").unwrap() {
+        succeeds(&place, "hands-of-ceph", "list /run/ceph");
+    }
+    // Without such a fence no program runs.
+    is_refused(&place, "hands", "run-without-output /usr/bin/true", "");
+}
+
 /// The processes below a server are these, and each is confined and nobody's.
 #[track_caller]
 pub(super) fn all_are_confined(server: u32, names: &[&str]) {

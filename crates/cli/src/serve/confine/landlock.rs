@@ -121,6 +121,7 @@ const FENCES: &[(Kind, &str, BitFlags<AccessFs>)] = &[
     (Kind::Fuse, "/sys/fs/fuse/connections", CONTROL),
     (Kind::Nfs, "/proc/fs/nfsd/clients", CONTROL),
     (Kind::Ceph, "/etc/ceph", READ),
+    (Kind::Ceph, "/run/ceph", READ),
     (Kind::Ceph, "/usr", PROGRAMS),
     (Kind::Ceph, "/lib", PROGRAMS),
     (Kind::Ceph, "/lib64", PROGRAMS),
@@ -146,6 +147,9 @@ pub(super) fn confine_to_acting(set_up: &SetUp) -> Result<(), String> {
         let Ok(fd) = PathFd::new(&disk) else { continue };
         let rule = PathBeneath::new(fd, DISK).set_compatibility(CompatLevel::BestEffort);
         rules = rules.add_rule(rule).map_err(lacking)?;
+    }
+    if set_up.uses(Kind::Ceph) {
+        rules = grant_nothing(rules)?;
     }
     restrict(grant_sockets(rules, &["/run/ceph", "/run/nscd", "/run/systemd"])?)
 }
@@ -189,13 +193,14 @@ pub(super) fn confine_to_running(is_root: bool) -> Result<(), String> {
         rules = grant(rules, Path::new(place), READ | AccessFs::Execute)?;
     }
     rules = grant_sockets(rules, SERVICES)?;
-    // Programs open /dev/null for writing, so writing to it is allowed.
-    if let Ok(null) = PathFd::new("/dev/null") {
-        let rule = PathBeneath::new(null, AccessFs::WriteFile);
-        let rule = rule.set_compatibility(CompatLevel::BestEffort);
-        rules = rules.add_rule(rule).map_err(lacking)?;
-    }
-    restrict(rules)
+    restrict(grant_nothing(rules)?)
+}
+
+/// Grants writing to /dev/null: programs and those that start them open it for that.
+fn grant_nothing(rules: RulesetCreated) -> Result<RulesetCreated, String> {
+    let Ok(null) = PathFd::new("/dev/null") else { return Ok(rules) };
+    let rule = PathBeneath::new(null, AccessFs::WriteFile);
+    rules.add_rule(rule.set_compatibility(CompatLevel::BestEffort)).map_err(lacking)
 }
 
 /// Confines this process to no file at all. Over TCP it connects to nobody, and listens at `port`;

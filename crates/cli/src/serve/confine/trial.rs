@@ -11,9 +11,10 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use frevo_fences::hands::SetUp;
+use frevo_fences::Kind;
+use frevo_fences::hands::{SetUp, UnitSetUp};
 use rustix::net::{AddressFamily, SendFlags, SocketType};
 use rustix::process::{Pid, Resource, Rlimit};
 use rustix::thread::CapabilitySet;
@@ -50,6 +51,11 @@ fn run_as_helper(helper: &str, attempt: &str) -> Done {
         "hands" => {
             frevo_posix::inherited::close_all();
             lacks = helpers::confine_hands(&SetUp::default());
+        }
+        "hands-of-ceph" => {
+            frevo_posix::inherited::close_all();
+            let unit = UnitSetUp { kind: Kind::Ceph, ..UnitSetUp::default() };
+            lacks = helpers::confine_hands(&SetUp { units: vec![unit], ..SetUp::default() });
         }
         "winbind" => helpers::confine_winbind(false),
         "winbind-as-root" => helpers::confine_winbind(true),
@@ -154,6 +160,12 @@ fn attempt(what: &str, one: &str, two: &str) -> io::Result<()> {
             std::os::unix::fs::symlink(one, two).and_then(|()| fs::read(two).map(drop))
         }
         "run" => Command::new(one).status().map(drop),
+        // As a fence runs `ceph`.
+        "run-without-output" => {
+            let (empty, nothing) = (Stdio::null(), Stdio::null());
+            let ended = Command::new(one).stdin(empty).stdout(nothing).output()?;
+            ended.status.success().then_some(()).ok_or_else(|| io::Error::other("it failed"))
+        }
         "exec" => Err(Command::new(one).exec()),
         "connect" => TcpStream::connect(one).map(drop),
         "listen" => TcpListener::bind(one).map(drop),
