@@ -363,7 +363,8 @@ impl FrameReader {
     }
 
     /// True if a frame has begun and does not wait for memory.
-    fn has_begun_body(&self) -> bool {
+    #[must_use]
+    pub fn has_begun_body(&self) -> bool {
         self.is_inside_frame() && self.waiting_prefix().is_none()
     }
 

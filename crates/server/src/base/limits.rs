@@ -778,7 +778,8 @@ pub const PASSING_BYTES_MIN: usize = 2 * MAX_IO as usize;
 /// the memory are received while an eighth is left, so that it can free something.
 pub const SMALL_FRAME_BYTES: u32 = 4 << 10;
 
-/// The part of the memory that small requests of such an account leave to others, one nth.
+/// The part of the memory that small requests of such an account leave to others, one nth: in it, each
+/// connection has one small request at a time.
 pub const MEMORY_LAST_PART: usize = 8;
 
 /// Requests that one connection of such an account may have under way beside those that it had when there

@@ -283,7 +283,9 @@ impl EventLoop<'_> {
         }
         let room = connection.room(fullness, self.in_flight.len());
         connection.incoming.note_room(room == Room::All, self.in_flight.len());
-        Ok((has_place && room != Room::None, has_place && room != Room::All))
+        // A body that has begun is received to its end, and the end of the client is noticed.
+        let may_read = room != Room::None || self.reader.has_begun_body();
+        Ok((has_place && may_read, has_place && room != Room::All))
     }
 
     /// Begins the requests of a frame and of those that have come behind it.
@@ -323,7 +325,9 @@ impl EventLoop<'_> {
             }
             connection.tally(self.reader.held_bytes(), self.in_flight.len());
             let fullness = connection.info.server.ledger.relieve();
-            if connection.room(fullness, self.in_flight.len()) != Room::All {
+            let room = connection.room(fullness, self.in_flight.len());
+            connection.incoming.note_room(room == Room::All, self.in_flight.len());
+            if room != Room::All {
                 break;
             }
             if may_go_on && burst.goes_on(self.stream) {
@@ -457,20 +461,18 @@ impl Connection {
     /// already.
     fn room(&self, fullness: Fullness, in_flight: usize) -> Room {
         let busy = in_flight.saturating_sub(self.waiting.borrow().len());
+        let is_idle = || self.outgoing.queue().is_empty() && !self.is_elsewhere() && busy == 0;
         match fullness {
             Fullness::Ample => Room::All,
-            Fullness::Scarce | Fullness::Dire => match self.tabs.room() {
+            Fullness::Scarce | Fullness::Dire => match self.tabs.room(is_idle()) {
                 Room::Small if !self.incoming.takes_small(in_flight) => Room::None,
                 room => room,
             },
-            Fullness::Full => {
-                let is_idle = self.outgoing.queue().is_empty() && !self.is_elsewhere() && busy == 0;
-                match is_idle {
-                    true if !self.tabs.is_large() => Room::All,
-                    true if !self.info.server.ledger.is_overdrawn() => Room::Small,
-                    _ => Room::None,
-                }
-            }
+            Fullness::Full => match is_idle() {
+                true if !self.tabs.is_large() => Room::All,
+                true if !self.info.server.ledger.is_overdrawn() => Room::Small,
+                _ => Room::None,
+            },
         }
     }
 

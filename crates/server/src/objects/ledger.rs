@@ -266,7 +266,9 @@ impl Ledger {
             return true;
         }
         let limit = self.0.limit.load(Ordering::Relaxed).min(budget::limit());
-        let accounts = self.bytes().saturating_sub(self.0.of_networks.load(Ordering::Relaxed));
+        // Directories are watched for accounts only.
+        let held = self.bytes().saturating_add(self.watched_bytes());
+        let accounts = held.saturating_sub(self.0.of_networks.load(Ordering::Relaxed));
         self.0.used().saturating_sub(accounts) < limit / 8
     }
 

@@ -120,12 +120,12 @@ impl Holder {
         Ok(Built { holder: Arc::clone(self), counted })
     }
 
-    /// Returns the requests for which there is memory.
-    pub(super) fn room(&self) -> Room {
+    /// Returns the requests for which there is memory, of a connection that `is_idle` or not.
+    pub(super) fn room(&self, is_idle: bool) -> Room {
         let limit = self.limit();
         if !self.takes_kept_memory() {
             Room::All
-        } else if self.books.used() <= limit - limit / MEMORY_LAST_PART {
+        } else if is_idle || self.books.used() <= limit - limit / MEMORY_LAST_PART {
             Room::Small
         } else {
             Room::None

@@ -51,8 +51,8 @@ impl Tabs {
     }
 
     /// See [`Holder::room`].
-    pub(crate) fn room(&self) -> Room {
-        self.holder.borrow().room()
+    pub(crate) fn room(&self, is_idle: bool) -> Room {
+        self.holder.borrow().room(is_idle)
     }
 
     /// Charges another holder from now on: an account has logged on.

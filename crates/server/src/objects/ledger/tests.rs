@@ -149,6 +149,20 @@ fn watched_directories_are_of_their_account() {
     assert_eq!((ann.bytes(), ledger.fullness()), (0, Fullness::Ample));
 }
 
+/// Directories that are watched for accounts do not use up the eighth that is for newcomers.
+#[test]
+fn watched_directories_leave_room_for_newcomers() {
+    const LIMIT: usize = 8 << 20;
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    ledger.set_cache(Cache { bytes: || 0, forget: || (), watched: || LIMIT / 8 });
+    let (ann, network) = (ledger.account("ann"), ledger.network(Ipv4Addr::LOCALHOST.into()));
+    let _of_ann = ann.charge(Kind::Frame, LIMIT).unwrap();
+    assert!(ledger.is_overdrawn() && ledger.has_room_for_newcomers());
+    let _of_newcomers = network.charge(Kind::Frame, LIMIT / 8).unwrap();
+    assert!(!ledger.has_room_for_newcomers());
+}
+
 #[test]
 fn a_tab_charges_in_steps_and_gives_all_back() {
     let ledger = Ledger::default();
@@ -386,7 +400,7 @@ async fn a_connection_has_its_part_of_its_account() {
 }
 
 /// Tests that small requests of an account that has more than its part go on while an eighth of the
-/// memory is left.
+/// memory is left, and one at a time on each connection when it is not.
 #[test]
 fn small_requests_go_on_while_an_eighth_is_left() {
     const LIMIT: usize = 256 << 20;
@@ -396,15 +410,19 @@ fn small_requests_go_on_while_an_eighth_is_left() {
     let quarter = LIMIT / 4;
     let of_ann = ann.charge(Kind::Reply, quarter + 1).unwrap();
     let _of_bob = bob.charge(Kind::Reply, quarter).unwrap();
-    assert_eq!((ann.room(), bob.room()), (Room::All, Room::All));
+    assert_eq!((ann.room(false), bob.room(false)), (Room::All, Room::All));
     let mut more = ann.charge(Kind::Frame, quarter - 1).unwrap();
-    assert_eq!((ann.room(), bob.room()), (Room::All, Room::All), "a quarter is left");
+    assert_eq!((ann.room(false), bob.room(false)), (Room::All, Room::All), "a quarter is left");
     more.resize(quarter).unwrap();
-    assert_eq!((ann.room(), bob.room()), (Room::Small, Room::All));
+    assert_eq!((ann.room(false), bob.room(false)), (Room::Small, Room::All));
     more.resize(quarter + LIMIT / 8 - 1).unwrap();
-    assert_eq!(ann.room(), Room::Small, "an eighth is left");
+    assert_eq!(ann.room(false), Room::Small, "an eighth is left");
     more.resize(quarter + LIMIT / 8).unwrap();
-    assert_eq!((ann.room(), bob.room()), (Room::None, Room::All));
+    assert_eq!((ann.room(false), bob.room(false)), (Room::None, Room::All));
+    more.resize(LIMIT).unwrap();
+    assert_eq!(ann.room(false), Room::None);
+    // A client that has nothing under way can free something all the same.
+    assert_eq!(ann.room(true), Room::Small);
     drop((of_ann, more));
-    assert_eq!(ann.room(), Room::All);
+    assert_eq!(ann.room(false), Room::All);
 }
