@@ -23,7 +23,12 @@ pub(crate) fn wbinfo(argument: &str) -> io::Result<String> {
 
 /// Runs `wbinfo` with a question that may have no answer.
 pub(crate) fn wbinfo_of(argument: &str) -> io::Result<Option<String>> {
-    match wbinfo(argument) {
+    known(wbinfo(argument))
+}
+
+/// The answer to a question that may have none.
+pub(crate) fn known(said: io::Result<String>) -> io::Result<Option<String>> {
+    match said {
         Ok(said) => Ok(Some(said)),
         Err(error) if error.kind() == io::ErrorKind::Other => Ok(None),
         Err(error) => Err(error),
@@ -43,12 +48,17 @@ pub(crate) struct OwnDomain {
 pub(crate) fn own_domain() -> io::Result<Option<OwnDomain>> {
     let Some(name) = wbinfo_of("--own-domain")? else { return Ok(None) };
     let name = name.trim().to_owned();
-    let said = wbinfo_of(&format!("--domain-info={name}"))?;
+    let said = wbinfo_of(&domain_info(&name))?;
     Ok(said.as_deref().and_then(|said| told_domain(said, name)))
 }
 
+/// The question about a domain that [`told_domain`] reads the answer to.
+pub(crate) fn domain_info(name: &str) -> String {
+    format!("--domain-info={name}")
+}
+
 /// Reads the lines `SID : S-1-5-21-...` and `Alt_Name : a.test` of `wbinfo --domain-info`.
-fn told_domain(said: &str, name: String) -> Option<OwnDomain> {
+pub(crate) fn told_domain(said: &str, name: String) -> Option<OwnDomain> {
     let lines = said.lines().filter_map(|line| line.split_once(':'));
     let value = |wanted: &str| {
         let mut lines = lines.clone();

@@ -22,6 +22,8 @@ pub struct DomainQuestion {
     pub nt_response: Vec<u8>,
     /// LmChallengeResponse
     pub lm_response: Vec<u8>,
+    /// The domains that proofs are passed on for: nobody else's user may be the answer.
+    pub domains: Vec<String>,
 }
 
 /// The answer of a domain controller that accepts a proof.
@@ -117,6 +119,7 @@ pub(super) fn question(
         challenge: challenged.server_challenge(),
         nt_response: [&response.proof[..], response.temp].concat(),
         lm_response: message.lm_response.to_vec(),
+        domains: domains.clone(),
     };
     Some((question, alloc::format!("{domain}\\{user}")))
 }

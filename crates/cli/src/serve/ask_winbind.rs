@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::confine::helpers;
 use crate::exit::Done;
-use crate::wbinfo::{command, wbinfo, wbinfo_of};
+use crate::wbinfo::{command, domain_info, known, told_domain, wbinfo};
 
 /// Time for an answer of `ntlm_auth`: a controller that does not answer is given up by winbind.
 const PATIENCE: Duration = Duration::from_secs(14);
@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(14);
 const SIDS: usize = 2_048;
 /// Longest question, bytes.
 const QUESTION_BYTES: u64 = 128 << 10;
+/// The refusal of a principal name that was judged, and that names nobody.
+const NO_SUCH_NAME: &str = "winbind knows nobody of this name in the domains of winbind_domains";
 /// The end of a question and of an answer in `ntlm-server-1`.
 const END: &str = ".";
 
@@ -34,6 +36,8 @@ pub(super) struct Question {
     pub(super) challenge: String,
     pub(super) nt_response: String,
     pub(super) lm_response: String,
+    /// The domains whose users may be the answer.
+    pub(super) domains: Vec<String>,
 }
 
 impl Question {
@@ -41,6 +45,7 @@ impl Question {
         json!({
             "id": self.id, "user": self.user, "domain": self.domain, "challenge": self.challenge,
             "nt_response": self.nt_response, "lm_response": self.lm_response,
+            "domains": self.domains,
         })
     }
 
@@ -48,8 +53,10 @@ impl Question {
         let object: Value = serde_json::from_str(line).ok()?;
         let text = |key: &str| object.get(key)?.as_str().map(String::from);
         let digits = |key: &str| text(key).filter(|text| unhex(text).is_some());
+        let domains = object.get("domains")?.as_array()?.iter();
         Some(Self {
             id: object.get("id")?.as_u64()?,
+            domains: domains.map(|name| name.as_str().map(String::from)).collect::<Option<_>>()?,
             user: text("user")?,
             domain: text("domain")?,
             challenge: digits("challenge")?,
@@ -146,10 +153,24 @@ fn answer(judge: &mut Option<NtlmAuth>, question: &Question) -> io::Result<Outco
         Verdict::Refused(why) => return Ok(Outcome::Refused(why)),
         Verdict::Silent(why) => return Ok(Outcome::Silent(why)),
     };
-    let sid = match question.domain.is_empty() {
-        true => sid_of_principal(&question.user)?,
-        false => wbinfo(&format!("--name-to-sid={}\\{}", question.domain, question.user))?,
+    named(question, key, &wbinfo)
+}
+
+/// Asks winbind questions, as [`wbinfo`] does.
+type Names<'a> = &'a dyn Fn(&str) -> io::Result<String>;
+
+/// Asks for the user whose proof was accepted.
+fn named(question: &Question, key: Zeroizing<String>, wbinfo: Names<'_>) -> io::Result<Outcome> {
+    let is_principal = question.domain.is_empty();
+    let judge = match is_principal {
+        true => Some(JudgeDomain::of(question, wbinfo)?),
+        false => None,
     };
+    let sid = match &judge {
+        Some(judge) => judge.sid_of_principal()?,
+        None => Some(wbinfo(&format!("--name-to-sid={}\\{}", question.domain, question.user))?),
+    };
+    let Some(sid) = sid else { return Ok(Outcome::Refused(String::from(NO_SUCH_NAME))) };
     let sid = sid.split_whitespace().next().unwrap_or_default().to_owned();
     let stored = wbinfo(&format!("--sid-to-name={sid}"))?;
     // wbinfo prints the name and its type, as in `DOMAIN\name 1`, so the type is cut off.
@@ -157,6 +178,13 @@ fn answer(judge: &mut Option<NtlmAuth>, question: &Question) -> io::Result<Outco
     let Some((domain, user)) = stored.split_once('\\') else {
         return Err(io::Error::other("wbinfo does not know the name of the user"));
     };
+    if let Some(judge) = judge
+        && !judge.may_name(domain)?
+    {
+        return Ok(Outcome::Refused(format!(
+            "the name is that of a user of {domain}, which winbind_domains does not list"
+        )));
+    }
     let mut sids = vec![sid.clone()];
     for other in wbinfo(&format!("--user-sids={sid}"))?.lines().take(SIDS) {
         if other != sid {
@@ -166,14 +194,55 @@ fn answer(judge: &mut Option<NtlmAuth>, question: &Question) -> io::Result<Outco
     Ok(Outcome::Accepted { key, domain: domain.to_owned(), user: user.to_owned(), sids })
 }
 
-/// The SID of `user@suffix`. A suffix may be no name of a domain; then winbind finds the name in its own
-/// domain, whose controller it has asked.
-fn sid_of_principal(name: &str) -> io::Result<String> {
-    if let Some(sid) = wbinfo_of(&format!("--name-to-sid={name}"))? {
-        return Ok(sid);
+/// The domain of winbind, whose controller judges the proof of a principal name, `user@suffix`:
+/// `ntlm_auth` fills it in where the client names none.
+struct JudgeDomain<'a> {
+    name: String,
+    question: &'a Question,
+    wbinfo: Names<'a>,
+}
+
+impl<'a> JudgeDomain<'a> {
+    fn of(question: &'a Question, wbinfo: Names<'a>) -> io::Result<Self> {
+        let name = wbinfo("--own-domain")?.trim().to_owned();
+        Ok(Self { name, question, wbinfo })
     }
-    let own = wbinfo("--own-domain")?;
-    wbinfo(&format!("--name-to-sid={}\\{name}", own.trim()))
+
+    /// The SID of the principal, which the judge knows. A suffix may also be the name of a domain. winbind
+    /// takes it for that in the plain form, so this form may mean the user of another domain than the
+    /// one that was judged, and it is asked only for a domain of the configuration, or the judge.
+    fn sid_of_principal(&self) -> io::Result<Option<String>> {
+        let principal = &self.question.user;
+        let of_judge = (self.wbinfo)(&format!("--name-to-sid={}\\{principal}", self.name));
+        if let Some(sid) = known(of_judge)? {
+            return Ok(Some(sid));
+        }
+        let suffix = principal.rsplit_once('@').map_or("", |(_, suffix)| suffix);
+        let is_known = is_listed(self.question, suffix)
+            || suffix.eq_ignore_ascii_case(&self.name)
+            || suffix.eq_ignore_ascii_case(&self.dns_name(&self.name)?);
+        match is_known {
+            true => known((self.wbinfo)(&format!("--name-to-sid={principal}"))),
+            false => Ok(None),
+        }
+    }
+
+    /// True for the judge and for a domain of the configuration, which may list its DNS name only.
+    fn may_name(&self, domain: &str) -> io::Result<bool> {
+        let is_named = domain.eq_ignore_ascii_case(&self.name) || is_listed(self.question, domain);
+        Ok(is_named || is_listed(self.question, &self.dns_name(domain)?))
+    }
+
+    /// The DNS name of a domain. It is empty where winbind knows none.
+    fn dns_name(&self, domain: &str) -> io::Result<String> {
+        let said = known((self.wbinfo)(&domain_info(domain)))?;
+        let told = said.and_then(|said| told_domain(&said, domain.to_owned()));
+        Ok(told.map_or_else(String::new, |told| told.dns_name))
+    }
+}
+
+fn is_listed(question: &Question, domain: &str) -> bool {
+    !domain.is_empty() && question.domains.iter().any(|name| name.eq_ignore_ascii_case(domain))
 }
 
 enum Verdict {
@@ -332,7 +401,58 @@ mod tests {
             challenge: "0102030405060708".into(),
             nt_response: "aabb".into(),
             lm_response: String::new(),
+            domains: vec!["A".into(), "b.test".into()],
         }
+    }
+
+    /// Tells who is logged on by a principal name. winbind's own domain is A, which trusts B and C, and
+    /// each of them has an ann.
+    fn by_principal(user: &str, of_own: Option<&str>) -> Result<String, String> {
+        let wbinfo = |argument: &str| {
+            let (verb, name) = argument.split_once('=').unwrap_or((argument, ""));
+            let said = match (verb, name) {
+                ("--own-domain", _) => Some("A\n".to_owned()),
+                ("--name-to-sid", name) if name.starts_with("A\\") => of_own.map(String::from),
+                ("--name-to-sid", "ann@a.test" | "ann@A") => Some("S-1-5-21-1 SID_USER (1)".into()),
+                ("--name-to-sid", "ann@b.test") => Some("S-1-5-21-2 SID_USER (1)".into()),
+                ("--name-to-sid", "ann@c.test") => Some("S-1-5-21-3 SID_USER (1)".into()),
+                ("--sid-to-name", "S-1-5-21-1") => Some("A\\ann 1\n".into()),
+                ("--sid-to-name", "S-1-5-21-2") => Some("B\\ann 1\n".into()),
+                ("--sid-to-name", "S-1-5-21-3") => Some("C\\ann 1\n".into()),
+                ("--user-sids", sid) => Some(format!("{sid}\n")),
+                ("--domain-info", name) => {
+                    let dns = name.to_lowercase();
+                    Some(format!("Alt_Name : {dns}.test\nSID : S-1-5-21-1-2-3\n"))
+                }
+                _ => None,
+            };
+            said.ok_or_else(|| io::Error::other("wbinfo: could not lookup name"))
+        };
+        let question = Question { user: user.into(), domain: String::new(), ..question() };
+        match named(&question, Zeroizing::new(String::new()), &wbinfo).unwrap() {
+            Outcome::Accepted { domain, user, .. } => Ok(format!("{domain}\\{user}")),
+            Outcome::Refused(why) | Outcome::Silent(why) => Err(why),
+        }
+    }
+
+    #[test]
+    fn a_principal_name_means_a_user_of_the_domain_that_was_asked() {
+        let of = |user: &str, own: Option<&str>| by_principal(user, own);
+        let ann = Some("S-1-5-21-1 SID_USER (1)");
+        // The suffix is the name of a domain that is not listed, or none.
+        for suffix in ["other.suffix", "c.test", "b.test"] {
+            assert_eq!(of(&format!("ann@{suffix}"), ann).as_deref(), Ok("A\\ann"), "{suffix}");
+        }
+        let refused = Err(String::from(NO_SUCH_NAME));
+        assert_eq!(of("ann@c.test", None), refused, "another domain's ann");
+        assert_eq!(of("ann@other.suffix", None), refused);
+        // The own domain, by its DNS name, which is not listed, and by its short name.
+        assert_eq!(of("ann@a.test", None).as_deref(), Ok("A\\ann"));
+        assert_eq!(of("ann@A", None).as_deref(), Ok("A\\ann"));
+        assert_eq!(of("ann@b.test", None).as_deref(), Ok("B\\ann"), "listed by its DNS name");
+        // The own domain answers with the user of another one.
+        let other = of("ann@other.suffix", Some("S-1-5-21-3 SID_USER (1)")).unwrap_err();
+        assert!(other.contains("a user of C, which winbind_domains does not list"), "{other}");
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl Winbind {
             challenge: hex(&question.challenge),
             nt_response: hex(&question.nt_response),
             lm_response: hex(&question.lm_response),
+            domains: question.domains.clone(),
         };
         let mut process = self.take();
         let answer = exchange(&mut process, &question);
@@ -270,6 +271,7 @@ mod tests {
             challenge: [1; 8],
             nt_response: vec![2],
             lm_response: Vec::new(),
+            domains: vec!["A".into()],
         };
         for (answers, word) in [
             (

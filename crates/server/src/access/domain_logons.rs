@@ -41,7 +41,7 @@ impl DomainLogonSlot {
     }
 
     /// Asks. A question that is abandoned keeps its place until its answer comes.
-    pub(crate) async fn ask(&self, question: DomainQuestion) -> Result<DomainLogon, Reason> {
+    pub(crate) async fn ask(&self, question: Box<DomainQuestion>) -> Result<DomainLogon, Reason> {
         let silent = |why: &str| Reason::DomainSilent(String::from(why));
         let Some(way) = self.way.get().map(Arc::clone) else {
             return Err(silent("winbind is not used; restart the server"));
@@ -82,14 +82,15 @@ mod tests {
         }
     }
 
-    fn question() -> DomainQuestion {
-        DomainQuestion {
+    fn question() -> Box<DomainQuestion> {
+        Box::new(DomainQuestion {
             user: "ann".into(),
             domain: "A".into(),
             challenge: [0; 8],
             nt_response: vec![0; 16],
             lm_response: Vec::new(),
-        }
+            domains: vec!["A".into()],
+        })
     }
 
     #[tokio::test]

@@ -133,7 +133,7 @@ async fn judged(
         () = connection.ended() => {
             Err(Reason::DomainSilent(String::from("the client has gone")))
         }
-        answer = rq.server().domain_logons.ask(*question) => answer,
+        answer = rq.server().domain_logons.ask(question) => answer,
     };
     acceptor.answer(answer)
 }

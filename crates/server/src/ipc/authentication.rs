@@ -62,7 +62,7 @@ impl Exchange {
             step = Box::pin(again).await?;
         }
         let Step::Ask(question) = step else { return Ok(step) };
-        let answer = server.domain_logons.ask(*question).await;
+        let answer = server.domain_logons.ask(question).await;
         self.acceptor.answer(answer)
     }
 }
