@@ -456,6 +456,10 @@ pub const BLOCKING_REQUESTS: usize = 24;
 /// for instance; other users have permits left.
 pub const BLOCKING_REQUESTS_PER_USER: usize = 16;
 
+/// Requests on threads of one blocking pool that wait for the clients of a share that has come from
+/// another server. Those clients need permits of the same pool, also those of the same user.
+pub const BLOCKING_GRACE_WAITS: usize = BLOCKING_REQUESTS_PER_USER / 2;
+
 /// The same for those that close.
 pub const BLOCKING_CLOSES: usize = 8;
 

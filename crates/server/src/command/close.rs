@@ -42,6 +42,9 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             tracing::debug!(target: "frevo::lease", "a close did not wait for a break");
         }
     }
+    // Another server may own the share since the wait. Its Open and its deletion are promised, so they stay as
+    // they are: the client connects again, or the owner of the share deletes the file.
+    rq.still_served()?;
     for deletion in rq.session()?.close_open(open, &rq.server().files)? {
         // A handler that panicked is still counted in `under_way`, so the wait below may be long.
         // The deletion is finished before that wait.
@@ -52,6 +55,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         open.under_way.give_up();
         open.under_way.drained().await;
     }
+    // A deletion that a pause has kept from being made needs the record of its Open.
+    rq.still_served()?;
     // The durable record is removed only when the removal of the file's name is stable, so that a
     // crash in between leaves no file without its record.
     let stable = match doomed {

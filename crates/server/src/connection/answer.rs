@@ -272,8 +272,12 @@ fn if_served(rq: &Request<'_>, outcome: Outcome) -> Outcome {
     // If the share moves to another server, the error may be a result of the move, such as
     // CANCELLED for a waiting lock. Then no response is sent, and the client asks the new owner.
     // A change that was withheld at the limit is not told either, if the limit was moved since then.
-    let withheld = Refusal::Status(Status::SERVER_UNAVAILABLE);
-    let is_withheld = tree.share.clustered && outcome.as_ref().is_err_and(|why| *why == withheld);
+    let status = match &outcome {
+        // The status of a response with a body, as of a copy that was ended.
+        Ok(status) | Err(Refusal::Status(status)) => Some(*status),
+        Err(_) => None,
+    };
+    let is_withheld = tree.share.clustered && status == Some(Status::SERVER_UNAVAILABLE);
     let is_told = tree.is_served() && !is_withheld && (outcome.is_ok() || tree.takes_requests());
     if is_told { outcome } else { Err(ANOTHER_SERVES.into()) }
 }

@@ -11,11 +11,25 @@ use frevo_wire::Status;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::objects::open::Open;
+use crate::objects::open::{Deletion, Open};
 use crate::shares::seat::Seat;
 
 /// The action when the storage of a share refuses this server.
 pub(crate) type StorageLost = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// An Open that a pause has kept from being closed, or from being closed wholly.
+#[derive(Debug)]
+pub(super) struct LateOpen {
+    pub(super) open: Arc<Open>,
+    /// The names that the close of the Open has still to delete. None for an Open that is not closed.
+    pub(super) deletion: Option<Deletion>,
+}
+
+impl From<Arc<Open>> for LateOpen {
+    fn from(open: Arc<Open>) -> Self {
+        Self { open, deletion: None }
+    }
+}
 
 /// The server's part in a cluster.
 #[derive(Default)]
@@ -23,7 +37,7 @@ pub struct Cluster {
     seat: OnceLock<Arc<Seat>>,
     storage_lost: OnceLock<StorageLost>,
     /// Opens that were to be closed while their share was paused.
-    late: Mutex<Vec<Arc<Open>>>,
+    late: Mutex<Vec<LateOpen>>,
     /// True while somebody looks at the limit.
     pub(super) is_watched: AtomicBool,
     /// True from the moment when the limit was found passed until it was found moved.
@@ -71,17 +85,26 @@ impl Cluster {
 
     /// Keeps an Open that is to be closed until its share is served again, or lost.
     pub(super) fn close_later(&self, open: &Arc<Open>) {
-        self.late.lock().push(Arc::clone(open));
+        self.keep(LateOpen::from(Arc::clone(open)));
+    }
+
+    /// Keeps the rest of a deletion until the share of its Open is served again, or lost.
+    pub(super) fn delete_later(&self, open: &Arc<Open>, deletion: Deletion) {
+        self.keep(LateOpen { open: Arc::clone(open), deletion: Some(deletion) });
+    }
+
+    fn keep(&self, late: LateOpen) {
+        self.late.lock().push(late);
         self.look.notify_one();
     }
 
     /// Takes at most `most` Opens out that were to be closed and whose share is not paused any more.
-    pub(super) fn late_opens(&self, most: usize) -> Vec<Arc<Open>> {
+    pub(super) fn late_opens(&self, most: usize) -> Vec<LateOpen> {
         let mut late = self.late.lock();
         if late.is_empty() {
             return Vec::new();
         }
-        let is_due = |open: &mut Arc<Open>| !open.tree().share.life.is_paused();
+        let is_due = |late: &mut LateOpen| !late.open.tree().share.life.is_paused();
         let due = late.extract_if(.., is_due).take(most).collect();
         if late.is_empty() {
             *late = Vec::new();

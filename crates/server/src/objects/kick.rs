@@ -191,6 +191,10 @@ async fn end(server: &Arc<ServerState>, open: &Arc<Open>) {
     open.under_way.end();
     // The Open is closed, so requests that still wait for it are cancelled.
     open.under_way.give_up();
+    // The record of an Open that a pause keeps from being closed stays until it is.
+    if open.tree().share.life.is_paused() {
+        return;
+    }
     if record::gone(server, open).await.is_err() {
         server.start_scavenger();
     }

@@ -265,8 +265,9 @@ impl Open {
     /// A removal that fails (a directory that filled up meanwhile) leaves the
     /// file where it is: MS-FSA 2.1.5.5 has nobody to tell. An Open of a share that
     /// another server serves by now leaves its file, and its record, as they are.
-    pub fn close(&self, files: &FileTable) {
-        let _none = self.close_within(files, Patience::Long);
+    /// Returns the deletions that a pause of the share leaves for later.
+    pub(crate) fn close(&self, files: &FileTable) -> Vec<Deletion> {
+        self.close_within(files, Patience::Long)
     }
 
     /// Like [`Self::close`], for a core. What the host has renamed in a large directory is
@@ -291,9 +292,21 @@ impl Open {
             if let Some(kept) = self.survival.get() {
                 kept.table.forget(self);
             }
+            // The record stays as long as names are to be deleted, so that the next owner of the share
+            // deletes them if this server cannot.
+            if left.is_empty() {
+                self.forget_record();
+            }
         });
         steps.end();
         left
+    }
+
+    /// Has the record of a persistent Open that has closed removed.
+    fn forget_record(&self) {
+        if let Some(kept) = self.survival.get() {
+            kept.table.forget_record(self);
+        }
     }
 
     fn leave_file(

@@ -60,6 +60,7 @@ impl ServerState {
     /// Ends what the present configuration does not allow. `before` are the accounts of the one
     /// before. Users whose groups changed have the new ones from now on.
     fn review_sessions(self: &Arc<Self>, before: &SharedAccounts) -> Reviewed {
+        let _turn = self.review_turn.lock();
         let mut reviewed = Reviewed::default();
         for session in self.sessions() {
             let Some(identity) = session.identity() else { continue };

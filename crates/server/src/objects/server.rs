@@ -44,7 +44,7 @@ use crate::base::watchdog::{Watchdog, Whose};
 use crate::objects::activity;
 use crate::objects::admission::Ticket;
 use crate::objects::client::ClientTable;
-use crate::objects::cluster::Cluster;
+use crate::objects::cluster::{Cluster, LateOpen};
 use crate::objects::durable::{Durables, Survival};
 use crate::objects::ledger::Ledger;
 use crate::objects::open::{Deletion, Open};
@@ -102,6 +102,9 @@ pub struct ServerState {
     /// Connections of remote procedure calls over TCP.
     pub(crate) rpc_connections: RpcConnections,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
+    /// The turn of a review of the sessions: two at once could leave a session with what the earlier
+    /// one has found.
+    pub(super) review_turn: Mutex<()>,
     next_open: AtomicU64,
     next_connection: AtomicU64,
     /// Changes shares for administrators, if shares can be changed over the network.
@@ -161,6 +164,7 @@ impl ServerState {
             admission: crate::objects::admission::Admission::default(),
             blocking_pool: BlockingPool::for_long_work(processors(), &is_alone),
             crypto: OnceLock::new(),
+            review_turn: Mutex::default(),
             watchdog: Arc::default(),
             activity,
             rpc_connections: RpcConnections::default(),
@@ -469,13 +473,39 @@ impl ServerState {
         let held = Arc::clone(&change);
         let close = move || {
             let _held = held;
-            closed.close(&server.files);
+            server.close_here(&closed);
             closed.start_writeback();
         };
         if pool.is_none_or(|pool| pool.run_for_core(close).is_err()) {
             for deletion in open.close_briefly(&self.files) {
                 drop(self.finish_deletion(open, deletion));
             }
+        }
+    }
+
+    /// Closes an Open on the calling thread, however long that takes. A deletion that a pause keeps it
+    /// from is made later.
+    pub(crate) fn close_here(&self, open: &Arc<Open>) {
+        for deletion in open.close(&self.files) {
+            self.cluster.delete_later(open, deletion);
+        }
+    }
+
+    /// Closes an Open that a pause has kept from being closed.
+    pub(super) fn close_late(self: &Arc<Self>, late: LateOpen) {
+        match late {
+            LateOpen { open, deletion: None } => self.close_open(&open),
+            LateOpen { open, deletion: Some(deletion) } if open.tree().share.life.serves() => {
+                drop(self.finish_deletion(&open, deletion));
+            }
+            // The share was lost, so the file system is not asked.
+            LateOpen { open, deletion: Some(deletion) } => self.finish_here(&open, deletion),
+        }
+    }
+
+    fn finish_here(&self, open: &Arc<Open>, deletion: Deletion) {
+        if let Some(left) = open.finish(&self.files, deletion) {
+            self.cluster.delete_later(open, left);
         }
     }
 
@@ -506,7 +536,7 @@ impl ServerState {
             let _change = change;
             let deletion = taken.lock().take();
             if let Some(deletion) = deletion {
-                closed.finish(&server.files, deletion);
+                server.finish_here(&closed, deletion);
             }
             // The send fails if no one waits for the deletion any more.
             let _ = ended.send(());
@@ -514,7 +544,7 @@ impl ServerState {
         if given.is_err()
             && let Some(deletion) = kept.lock().take()
         {
-            open.finish(&self.files, deletion);
+            self.finish_here(open, deletion);
         }
         end
     }

@@ -6,6 +6,7 @@ use crate::asking::*;
 use crate::client::*;
 use crate::nodes::*;
 use files::write_draft;
+use frevo_server::internal::limits::{BLOCKING_GRACE_WAITS, BLOCKING_REQUESTS_PER_USER};
 
 /// A share with a handle, at its second owner. The first has vanished.
 async fn moved(cluster: &Cluster, grace: Option<Duration>) -> (Node, FileId) {
@@ -117,5 +118,41 @@ fn a_wait_in_the_grace_can_be_cancelled() {
         other.interim().await;
         node.embedded.stop_shares(&BOTH).await.unwrap();
         other.expect_disconnect().await;
+    });
+}
+
+/// Requests that wait in the grace leave places in the pool of the share to the client that they wait for,
+/// also if they are of the same user. Those beyond are refused at once, as after the grace.
+#[test]
+fn waits_in_the_grace_leave_places_in_the_pool() {
+    off_core(async |cluster| {
+        let first = cluster.owner().await;
+        let (mut peer, mount) = back(&first, CLIENT, "ann", "lasting").await;
+        let want = with(Want::file("f").sharing(ALONE), &[dh2q(guid(3), true)]);
+        let file = peer.open_file(&mount, &want).await;
+        first.embedded.stop_shares(&BOTH).await.unwrap();
+        drop((peer, mount));
+        let node = cluster.node();
+        node.embedded.start_shares(&BOTH).await.unwrap();
+        node.embedded.serve_shares(&BOTH, Some(Duration::from_secs(60))).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let (mut other, theirs) = back(&node, guid(0x32), "ann", "lasting").await;
+        let mut asked = Vec::new();
+        for _ in 0..BLOCKING_GRACE_WAITS {
+            let draft = theirs.put(Want::existing("f").draft());
+            asked.extend(other.send(vec![draft], theirs.via()).await);
+            other.interim().await;
+        }
+        for _ in BLOCKING_GRACE_WAITS..BLOCKING_REQUESTS_PER_USER {
+            let beyond = other.create(&theirs, &Want::existing("f")).await;
+            beyond.expect(Status::FILE_NOT_AVAILABLE);
+        }
+        let (mut peer, mount) = back(&node, CLIENT, "ann", "lasting").await;
+        let again = with(Want::existing("f"), &[dh2c(file, guid(3), true)]);
+        peer.create(&mount, &again).await.ok();
+        for reply in other.collect(&asked).await {
+            reply.expect(Status::SHARING_VIOLATION);
+        }
+        assert!(began.elapsed() < Duration::from_secs(50), "{:?}", began.elapsed());
     });
 }

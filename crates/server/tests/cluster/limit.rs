@@ -2,6 +2,7 @@
 //! and leases are there when it was moved.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::asking::*;
@@ -230,6 +231,53 @@ fn what_was_to_be_closed_is_closed_after_the_pause() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(cluster.content("goes").is_some());
         assert!(node.server.files.is_empty());
+    });
+}
+
+/// The clock jumps in one after the other of the calls that a close makes: a deletion that was promised is
+/// made after the pause, and until then the record tells the next owner of it.
+#[test]
+fn a_deletion_outlives_a_pause_within_its_close() {
+    in_memory(async |cluster| {
+        let node = cluster.owner().await;
+        let mut late = 0;
+        for number in 0.. {
+            let (mut peer, mount) = back(&node, CLIENT, "ann", "lasting").await;
+            let want = with(Want::file("g"), &[dh2q(guid(3), true)]);
+            let file = peer.open_file(&mount, &want).await;
+            peer.write(&mount, file, 0, b"goes").await;
+            peer.on(&mount, files::delete_draft(file)).await.ok();
+            let (clock, calls) = (Arc::clone(&cluster.clock), AtomicUsize::new(0));
+            cluster.memory().faults().at_call(Some(Arc::new(move |_| {
+                if calls.fetch_add(1, Ordering::Relaxed) == number {
+                    clock.jump(Duration::from_secs(7_200));
+                }
+            })));
+            let answer = peer.ask_or_lose(mount.put(close_draft(file)), mount.via()).await;
+            cluster.memory().faults().at_call(None);
+            if let Some(answer) = answer {
+                answer.ok();
+                assert_eq!(cluster.content("g"), None);
+                assert!(number > 0 && late > 0, "{late} of {number} calls left a deletion");
+                return;
+            }
+            drop((peer, mount));
+            node.is_left().await;
+            let is_there = cluster.content("g").is_some();
+            assert!(!is_there || cluster.records().len() == 1, "call {number}");
+            let is_closed = node.server.durables.counts().0 == 0;
+            late += usize::from(is_there && is_closed);
+            cluster.allow(&node);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if !is_closed {
+                let (mut peer, mount) = back(&node, CLIENT, "ann", "lasting").await;
+                let again = with(Want::existing("g"), &[dh2c(file, guid(3), true)]);
+                let file = files::file_id(peer.create(&mount, &again).await.ok());
+                peer.close(&mount, file).await;
+            }
+            assert_eq!(cluster.content("g"), None, "call {number}");
+            assert!(cluster.records().is_empty(), "call {number}");
+        }
     });
 }
 

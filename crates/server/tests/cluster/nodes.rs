@@ -92,6 +92,8 @@ pub struct Cluster {
     pub store: Arc<MemoryState>,
     pub clock: Arc<Clock>,
     generation: Cell<u32>,
+    /// True if requests to the shares run on threads of their pools.
+    is_off_core: bool,
 }
 
 /// A server of the cluster.
@@ -113,19 +115,26 @@ impl Deref for Node {
 
 /// Runs a test on tokio's paused clock, over a folder.
 pub fn cluster(test: impl AsyncFnOnce(&Cluster)) {
-    run(None, test);
+    run(None, false, test);
+}
+
+/// Runs a test in real time, over a folder, with shares whose requests run on threads of their pools.
+pub fn off_core(test: impl AsyncFnOnce(&Cluster)) {
+    run(None, true, test);
 }
 
 /// Runs a test on tokio's paused clock, over a file system in memory.
 pub fn in_memory(test: impl AsyncFnOnce(&Cluster)) {
     let clock = Arc::new(|| frevo_server::ambient::Ambient::now(&Host));
-    run(Some(Arc::new(MemoryVfs::new(MemoryOptions::default(), clock))), test);
+    run(Some(Arc::new(MemoryVfs::new(MemoryOptions::default(), clock))), false, test);
 }
 
-fn run(memory: Option<Arc<MemoryVfs>>, test: impl AsyncFnOnce(&Cluster)) {
+fn run(memory: Option<Arc<MemoryVfs>>, is_off_core: bool, test: impl AsyncFnOnce(&Cluster)) {
     world::without_ring();
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(!is_off_core)
+        .build();
     LocalSet::new().block_on(&runtime.unwrap(), async {
         let cluster = Cluster {
             folder: Rc::new(tempfile::tempdir().unwrap()),
@@ -133,6 +142,7 @@ fn run(memory: Option<Arc<MemoryVfs>>, test: impl AsyncFnOnce(&Cluster)) {
             store: Arc::new(MemoryState::default()),
             clock: Arc::new(Clock { now: AtomicU64::new(1 << 40), looks: AtomicU64::new(0) }),
             generation: Cell::new(0),
+            is_off_core,
         };
         test(&cluster).await;
     });
@@ -163,7 +173,10 @@ impl Cluster {
                 Arc::new(PosixVfs::open_root(self.folder.path(), PosixOptions::default()).unwrap())
             }
         };
-        let share = |name: &str| Share::disk(name, Arc::clone(&vfs));
+        let share = |name: &str| match (self.is_off_core, Share::disk(name, Arc::clone(&vfs))) {
+            (true, share) => share.off_core(),
+            (false, share) => share,
+        };
         let generation = self.generation.get();
         let is_empty = std::sync::atomic::AtomicBool::new(false);
         let numbers = Arc::new(Numbers { generation, next: AtomicU32::new(1), is_empty });

@@ -22,12 +22,13 @@ use frevo_net::file_io::{self, RoadChoice};
 use frevo_net::permits::{Permit as NetPermit, Permits as NetPermits};
 use frevo_wire::Status;
 use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
 use crate::base::host;
 use crate::base::limits::{
-    BLOCKING_CLOSES, BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER, BLOCKING_THREADS,
-    LONG_WORK_SPARES, LONG_WORK_USER_PART,
+    BLOCKING_CLOSES, BLOCKING_GRACE_WAITS, BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER,
+    BLOCKING_THREADS, LONG_WORK_SPARES, LONG_WORK_USER_PART,
 };
 use crate::base::pools::permits::{IsAlone, UserPermit, UserPermits};
 use crate::base::pools::threads::Threads;
@@ -40,6 +41,8 @@ pub struct BlockingPool {
     /// Closing has permits of its own: what waits for a lease to be given up must
     /// not keep the CLOSE out that gives it up.
     closes: NetPermits,
+    /// Places of requests that wait in the grace of a share.
+    grace_waits: Semaphore,
     /// The turns of long work; none where work waits rather than computes.
     turns: Option<Arc<UserPermits>>,
     /// Permits of single long calls; none where work waits rather than computes.
@@ -71,8 +74,9 @@ impl Default for BlockingPool {
         let requests = UserPermits::new(BLOCKING_REQUESTS, BLOCKING_REQUESTS_PER_USER);
         let closes = NetPermits::new(BLOCKING_CLOSES);
         let threads = Arc::new(Threads::new("blocking", BLOCKING_THREADS, begin_thread));
+        let grace_waits = Semaphore::new(BLOCKING_GRACE_WAITS);
         let carried_out = AtomicU64::new(0);
-        Self { threads, requests, closes, turns: None, calls: None, carried_out }
+        Self { threads, requests, closes, grace_waits, turns: None, calls: None, carried_out }
     }
 }
 
@@ -124,6 +128,11 @@ impl BlockingPool {
             None => None,
         };
         Ok(CallPermits { _of_calls: of_calls, _of_requests: self.permit(user).await? })
+    }
+
+    /// Returns a place for a request that is to wait in the grace of a share, if one is free.
+    pub(crate) fn grace_place(&self) -> Option<SemaphorePermit<'_>> {
+        self.grace_waits.try_acquire().ok()
     }
 
     /// Waits for a permit for a request that closes, in turns by account.

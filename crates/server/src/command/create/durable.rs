@@ -86,7 +86,7 @@ pub(super) fn attach(rq: &Request<'_>, open: &Arc<Open>) -> Result<(), Status> {
     };
     attached.inspect_err(|_| {
         if !open.disconnect() {
-            open.close(&rq.server().files);
+            rq.server().close_here(open);
         }
         rq.server().start_scavenger();
     })

@@ -14,6 +14,7 @@ use super::creation::Create;
 use super::{access, durable};
 use crate::base::host;
 use crate::base::limits::OPENS_OF_INSTANCE_COMPARED;
+use crate::base::pools::blocking_pool;
 use crate::objects::durable::{AppInstance, Caching, Creating, Hold, Replay, Survival};
 use crate::objects::open::Open;
 use crate::shares::protection;
@@ -161,8 +162,14 @@ impl Create<'_> {
     pub(super) fn await_holders(&self) -> Pin<Box<dyn Future<Output = Result<(), Status>> + '_>> {
         Box::pin(async {
             let is_free = || self.hold_by_name() == Ok(Hold::None);
+            let share = &self.rq.tree()?.share;
+            // A request on a thread of a pool keeps the thread while it waits. The clients that it waits
+            // for need threads, too, so only a few wait, and others have what the grace would end with.
+            let pool = share.pool().map_or(&self.rq.server().blocking_pool, |pool| pool);
+            let place = blocking_pool::is_here().then(|| pool.grace_place());
             if !is_free()
-                && let Some(until) = self.rq.tree()?.share.life.grace()
+                && place.as_ref().is_none_or(Option::is_some)
+                && let Some(until) = share.life.grace()
             {
                 let came = self.rq.server().durables.clients_came(until, is_free);
                 self.rq.cancellation.unless_told(came).await.ok_or(Status::CANCELLED)?;
@@ -234,7 +241,7 @@ impl Create<'_> {
             }
             None => {
                 if let Some(open) = server.durables.give_up_one(open.file_id.persistent) {
-                    open.close(&server.files);
+                    server.close_here(&open);
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
-use frevo_net::file_io;
+use frevo_net::file_io::{self, Gate};
 use frevo_store::byte_range::Range;
 use frevo_store::lease::Cause;
 use frevo_store::{Fault, Node};
@@ -261,6 +261,7 @@ async fn attempt(
     // Copies in the page cache use a processor all the time.
     let permits =
         if file_io::stays() { None } else { Some(Box::pin(call.rq.call_permits()).await?) };
+    let gate = call.rq.tree()?.share.life.gate();
     let copied = into.run_blocking(move |into| {
         let _permits = permits;
         // The copy runs as the user, so that the written blocks count for the user's quota.
@@ -268,7 +269,7 @@ async fn attempt(
             Ok(acting) => acting,
             Err(status) => return Ok(Err(status)),
         };
-        Ok(Ok(job.run(&Descriptors { from: from.as_fd(), into })))
+        Ok(Ok(job.run(&Descriptors { from: from.as_fd(), into, gate })))
     });
     copied.await.map_err(|error| data::status(&error))?
 }
@@ -377,6 +378,8 @@ impl Job {
 struct Descriptors<'a> {
     from: BorrowedFd<'a>,
     into: BorrowedFd<'a>,
+    /// The question before each change, for a share under a limit.
+    gate: Option<Gate>,
 }
 
 impl Pair for Descriptors<'_> {
@@ -387,6 +390,7 @@ impl Pair for Descriptors<'_> {
 
     fn copy(&self, chunk: &Chunk, done: &mut u32) -> Result<(), Status> {
         while *done < chunk.length {
+            self.check_gate()?;
             let mut read_at = chunk.source_offset + u64::from(*done);
             let mut write_at = chunk.target_offset + u64::from(*done);
             let left = (chunk.length - *done) as usize;
@@ -416,6 +420,12 @@ impl Pair for Descriptors<'_> {
 }
 
 impl Descriptors<'_> {
+    /// Fails when files of the share may not be changed any more.
+    fn check_gate(&self) -> Result<(), Status> {
+        let is_open = self.gate.as_ref().is_none_or(|is_open| is_open());
+        if is_open { Ok(()) } else { Err(Status::SERVER_UNAVAILABLE) }
+    }
+
     /// Copies the rest of a chunk through memory, all of it at once: so
     /// overlapping ranges come out as if there were two files.
     fn copy_through(&self, chunk: &Chunk, done: &mut u32) -> Result<(), Status> {
@@ -433,6 +443,7 @@ impl Descriptors<'_> {
         }
         let mut written = 0;
         while let Some(rest) = buffer.get(written..).filter(|rest| !rest.is_empty()) {
+            self.check_gate()?;
             let at = chunk.target_offset + skip + written as u64;
             match rustix::io::pwrite(self.into, rest, at) {
                 Ok(0) => return Err(Status::UNEXPECTED_IO_ERROR),

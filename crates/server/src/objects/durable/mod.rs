@@ -39,7 +39,7 @@ pub(crate) fn on_break(server: &ServerState, broken: &Break) -> bool {
     let mut is_kept = false;
     for (_, route) in &broken.routes {
         match server.durables.on_break(route.persistent) {
-            Broken::Closed(open) => open.close(&server.files),
+            Broken::Closed(open) => server.close_here(&open),
             Broken::Kept => is_kept = true,
             Broken::Stays => {}
         }

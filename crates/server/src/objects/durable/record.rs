@@ -268,7 +268,7 @@ pub(super) fn restore_all(
             Ok(open) => opens.push((open, recorded)),
             Err(why) if is_storage_gone(server, &recorded.record.share) => {
                 for (open, _) in &opens {
-                    open.close(&server.files);
+                    server.close_here(open);
                 }
                 return Err(format!("its storage cannot be used: {why}"));
             }
@@ -285,7 +285,7 @@ pub(super) fn restore_all(
     for (open, recorded) in &opens {
         put_back(server, open, &recorded.record);
         if !server.durables.restore(open, recorded.deadline) {
-            open.close(&server.files);
+            server.close_here(open);
         }
     }
     Ok(count)

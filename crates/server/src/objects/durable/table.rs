@@ -342,6 +342,10 @@ impl Durables {
     pub(crate) fn forget(&self, open: &Open) {
         self.take_out(&mut self.table.lock(), open.file_id.persistent);
         self.detached.notify_waiters();
+    }
+
+    /// The Open has closed, and what it promised is done.
+    pub(crate) fn forget_record(&self, open: &Open) {
         if open.survival().is_some_and(Survival::is_persistent) {
             // The removal of the record is only started. Callers that depend on its end wait
             // themselves.

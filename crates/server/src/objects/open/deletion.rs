@@ -68,10 +68,15 @@ impl Open {
         self.delete(file, files, deletion, patience)
     }
 
-    /// Ends what [`Self::close_briefly`] has left.
-    pub(crate) fn finish(&self, files: &FileTable, deletion: Deletion) {
-        let OpenTarget::File(file) = &self.target else { return };
-        let _none = self.delete(file, files, deletion, Patience::Long);
+    /// Ends a deletion that a close has left. Returns the part that a pause of the share leaves for
+    /// later.
+    pub(crate) fn finish(&self, files: &FileTable, deletion: Deletion) -> Option<Deletion> {
+        let OpenTarget::File(file) = &self.target else { return None };
+        let left = self.delete(file, files, deletion, Patience::Long);
+        if left.is_none() {
+            self.forget_record();
+        }
+        left
     }
 
     fn delete(
@@ -89,14 +94,15 @@ impl Open {
                 let vfs = state.remover(&link).unwrap_or_else(|| Arc::clone(&file.vfs));
                 (vfs, state.parent_of_deletion(&link))
             };
-            let is_served = self.tree().share.life.serves();
+            let life = &self.tree().share.life;
+            let is_served = life.serves();
             let remove = || {
                 if is_served {
                     file.remove(files, &cell, &link, &*vfs)
                 } else {
-                    // Another server owns the share and will delete the file, so this server does
+                    // If another server owns the share, it will delete the file, so this server does
                     // not.
-                    Err(Fault::Busy)
+                    Err(Fault::NotServed)
                 }
             };
             let remove = || self.unless_closes(remove);
@@ -105,7 +111,9 @@ impl Open {
                 Patience::Short => short_patience(remove),
             });
             freed = freed.saturating_add(bytes);
-            let is_left = gave_up && removed.is_err();
+            // A share that is only paused may be served again, and the deletion was promised.
+            let is_paused = removed == Err(Fault::NotServed) && self.tree().share.life.is_paused();
+            let is_left = (gave_up && removed.is_err()) || is_paused;
             if is_left { Err(link) } else { Ok(Attempted { link, removed, vfs, parent }) }
         };
         let mut left = Vec::new();

@@ -56,18 +56,19 @@ impl ServerState {
 
     /// Lets Opens wait for their clients anew if a pause has ended: clients could not come during it.
     pub(crate) fn end_pause(&self) {
-        let is_over =
-            || self.cluster.allows() && self.cluster.is_paused.swap(false, Ordering::AcqRel);
-        if self.cluster.is_paused.load(Ordering::Acquire) && is_over() {
-            tracing::info!(target: "frevo::share", "the shares of the cluster are served again");
+        if self.cluster.is_paused.load(Ordering::Acquire) && self.cluster.allows() {
+            // The pause ends for the scavenger when all Opens wait anew. So it ends none of them before.
             self.durables.wait_anew(|open| open.tree().share.life.is_limited());
+            if self.cluster.is_paused.swap(false, Ordering::AcqRel) {
+                tracing::info!(target: "frevo::share", "the shares of the cluster are served again");
+            }
         }
     }
 
     /// Closes at most `most` Opens that were to be closed while their share was paused.
     pub(crate) fn close_late_opens(self: &Arc<Self>, most: usize) {
-        for open in self.cluster.late_opens(most) {
-            panics::contained(|| self.close_open(&open));
+        for late in self.cluster.late_opens(most) {
+            panics::contained(|| self.close_late(late));
         }
     }
 }

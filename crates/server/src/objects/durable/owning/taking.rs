@@ -144,10 +144,10 @@ impl ServerState {
         let lives = self.lives(names)?;
         let _turns = turns(&lives).await;
         let until = grace.map(|grace| Instant::now() + grace);
+        // Clients could not come before. No Open of these shares ends before they are served.
+        self.durables.wait_anew(|open| lives.iter().any(|life| is_of(open, life)));
         for life in &lives {
             life.serve(until).map_err(|wrong| NotMoved::of(life.share(), &wrong))?;
-            // Clients could not come before.
-            self.durables.wait_anew(|open| is_of(open, life));
             tracing::info!(target: "frevo::share", share = &**life.share(), epoch = life.epoch().0,
                 "this server owns the share");
         }

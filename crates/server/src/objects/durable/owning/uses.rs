@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::is_of;
 use crate::base::limits::{CHANGES_LOOK, CLOSED_AT_ONCE};
 use crate::base::panics;
+use crate::objects::cluster::LateOpen;
 use crate::objects::durable::Survival;
 use crate::objects::notice::Notice;
 use crate::objects::open::Open;
@@ -73,7 +74,7 @@ impl ServerState {
     pub(super) async fn close_all_but_persistent(self: &Arc<Self>, life: &Arc<Life>) {
         let stays = |open: &Open| open.survival().is_some_and(Survival::is_persistent);
         let opens = self.take_opens(life, |open| !stays(open));
-        self.close_in_turns(opens).await;
+        self.close_in_turns(opens.into_iter().map(LateOpen::from)).await;
         self.changes_have_ended(life).await;
     }
 
@@ -99,9 +100,9 @@ impl ServerState {
     }
 
     /// Closes Opens, and lets others use the thread in between.
-    async fn close_in_turns(self: &Arc<Self>, opens: Vec<Arc<Open>>) {
+    async fn close_in_turns(self: &Arc<Self>, opens: impl IntoIterator<Item = LateOpen>) {
         for (number, open) in opens.into_iter().enumerate() {
-            panics::contained(|| self.close_open(&open));
+            panics::contained(|| self.close_late(open));
             if number % CLOSED_AT_ONCE == CLOSED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
@@ -115,7 +116,7 @@ impl ServerState {
             return;
         }
         let opens = self.take_opens(life, |_| true);
-        self.close_in_turns(opens).await;
+        self.close_in_turns(opens.into_iter().map(LateOpen::from)).await;
         let late = self.cluster.late_opens(usize::MAX);
         self.close_in_turns(late).await;
     }

@@ -2,6 +2,7 @@
 //! until they are given up.
 
 use std::collections::hash_map::Entry as Slot;
+use std::ops::Bound;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +18,9 @@ use crate::base::limits::{
 use crate::objects::durable::reconnect::{Kept, Reconnect, Version, is_early, verdict};
 use crate::objects::durable::{Caching, Survival};
 use crate::objects::open::Open;
+
+/// Opens whose deadlines are moved while others wait for the table.
+const WAITING_AT_ONCE: usize = 256;
 
 /// The Open that a reconnect meets.
 #[derive(Debug)]
@@ -272,11 +276,21 @@ impl Durables {
     /// Lets Opens that wait for their clients wait for their whole time from now on, if `which` says so.
     pub(in crate::objects::durable) fn wait_anew(&self, which: impl Fn(&Open) -> bool) {
         let now = Instant::now();
-        let mut table = self.table.lock();
-        let waiting: Vec<Id> = table.deadlines.iter().map(|(_, id)| *id).collect();
-        for id in waiting {
-            if table.opens.get(&id).is_some_and(|entry| which(&entry.open)) {
-                Self::set_deadline(&mut table, id, now);
+        let mut after = Bound::Unbounded;
+        loop {
+            // Others have the table between two parts. Moved deadlines are the same when they are met
+            // again, so this ends.
+            let mut table = self.table.lock();
+            let part = table.deadlines.range((after, Bound::Unbounded)).take(WAITING_AT_ONCE);
+            let part: Vec<(Instant, Id)> = part.copied().collect();
+            for (_, id) in &part {
+                if table.opens.get(id).is_some_and(|entry| which(&entry.open)) {
+                    Self::set_deadline(&mut table, *id, now);
+                }
+            }
+            match part.last() {
+                Some(last) => after = Bound::Excluded(*last),
+                None => break,
             }
         }
         // The scavenger looks at the next deadline again.
