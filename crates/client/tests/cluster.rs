@@ -250,7 +250,14 @@ fn shares_of_one_session_go_to_different_nodes() {
         assert_eq!(places(), [address(0), address(1)]);
         assert_eq!(std::fs::read(nodes.path("a")).unwrap(), b"some datadata");
         assert_eq!(std::fs::read(nodes.path("b")).unwrap(), b"more data");
+        let sessions = || nodes.all.iter().map(|node| node.embedded.state().sessions().len());
+        assert!(sessions().all(|count| count <= 1) && sessions().sum::<usize>() == 2);
         session.log_off().await;
+        assert_eq!(sessions().sum::<usize>(), 0, "each of them is logged off");
+        for share in [&one, &two] {
+            let error = share.read("a").await.unwrap_err();
+            assert!(matches!(error.cause(), Cause::Usage(_)), "{error}");
+        }
     });
 }
 
@@ -327,6 +334,35 @@ fn an_address_moves_to_another_machine() {
         let lost = locked.write_all_at(b"data", 0).await.unwrap_err();
         assert!(matches!(lost.cause(), Cause::HandleLost), "{lost}");
         assert!(std::fs::read(nodes.path("locked")).unwrap().is_empty());
+    });
+}
+
+/// A continuously available share may come later than its address, another one may not: each of them
+/// in one session, whichever was connected last.
+#[test]
+fn shares_of_one_moving_address_are_waited_for_each_in_its_way() {
+    with_nodes(2, async |nodes| {
+        nodes.take(0, "lasting").await;
+        nodes.take(0, "plain").await;
+        let session = nodes.session(Options::new(), MOVING).await;
+        let plain = session.share("plain").await.unwrap();
+        let lasting = session.share("lasting").await.unwrap();
+        let begun = Instant::now();
+        assert!(is_no_share(&session.share("absent").await.unwrap_err()));
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let file = options.open(&lasting, "f").await.unwrap();
+        nodes.die(0);
+        nodes.moving.store(1, Ordering::SeqCst);
+        nodes.take(1, "plain").await;
+        plain.write("plain", b"data").await.unwrap();
+        let taken = async {
+            sleep(Duration::from_millis(300)).await;
+            nodes.take(1, "lasting").await;
+        };
+        let (written, ()) = tokio::join!(file.write_all_at(b"data", 0), taken);
+        written.unwrap();
+        assert_eq!(std::fs::read(nodes.path("f")).unwrap(), b"data");
     });
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use dialed::{ToEvil, on_paused_clock};
 use evil::between::Between;
 use evil::{Act, Asked, CONTENT, Manners};
-use frevo_client::internal::Dial;
+use frevo_client::internal::{Dial, Dialing, Resolving};
 use frevo_client::limits::REFUSED_FOR;
 use frevo_client::{
     Cause, Client, CopyMethod, Credentials, Error, File, OpenOptions, Options, ServerName, Share,
@@ -124,16 +124,20 @@ fn scripted(
     ToEvil::new(Manners { keeps: true, ..Manners::default() }, move |asked| {
         let Some(what) = named(asked.message, asked.header.command) else { return Act::Honest };
         log.lock().push(what.clone());
-        // The answer is a FileAllInformation of an empty file.
         if asked.header.command == Command::QUERY_INFO {
-            return Act::Changed(Box::new(|message| {
-                message[8..12].fill(0);
-                message.truncate(64);
-                message.extend(evil::buffer(&[0; 104]));
-            }));
+            return empty_size();
         }
         answer(&what, asked)
     })
+}
+
+/// A FileAllInformation of an empty file.
+fn empty_size() -> Act {
+    Act::Changed(Box::new(|message| {
+        message[8..12].fill(0);
+        message.truncate(64);
+        message.extend(evil::buffer(&[0; 104]));
+    }))
 }
 
 fn answered(asked: &Asked<'_>, output: &[u8]) -> Act {
@@ -284,6 +288,59 @@ fn a_copy_whose_key_is_lost_again_and_again_ends() {
         assert_eq!(error.status(), Some(frevo_client::Status::OBJECT_NAME_NOT_FOUND));
         let keys = log.lock().iter().filter(|one| *one == "key").count();
         assert_eq!(keys, 33);
+    });
+}
+
+/// A server of a cluster, at two addresses.
+#[derive(Debug)]
+struct AtTwo(Arc<ToEvil>);
+
+impl Dial for AtTwo {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
+        self.0.dial(server)
+    }
+
+    fn addresses<'a>(&'a self, _: &'a ServerName) -> Resolving<'a> {
+        Box::pin(std::future::ready(Ok(["one", "two"].map(ServerName::new).to_vec())))
+    }
+}
+
+/// The target's share moves to another node under the copy. A key of the source's node means nothing
+/// there, so the caller copies.
+#[test]
+fn a_copy_whose_target_moves_is_left_to_the_caller() {
+    let log = Log::default();
+    let known = Arc::clone(&log);
+    let dial = ToEvil::new(Manners { keeps: true, ..Manners::default() }, move |asked| {
+        let is_second = asked.message.ends_with(b"s\0e\0c\0o\0n\0d\0");
+        let what = named(asked.message, asked.header.command);
+        known.lock().extend(what.clone());
+        match (asked.header.command, what.as_deref()) {
+            // MS-SMB2 2.2.4: the node has no ServerGuid, so the handles go on.
+            (Command::NEGOTIATE, _) => Act::Changed(Box::new(|message| message[72..88].fill(0))),
+            (Command::TREE_CONNECT, _) if is_second && asked.connection == 0 && asked.nth > 1 => {
+                Act::Refused(Status::BAD_NETWORK_NAME)
+            }
+            (Command::QUERY_INFO, _) => empty_size(),
+            (_, Some("key")) => answered(asked, &[7; 32]),
+            (_, Some("chunks")) if asked.connection == 0 => {
+                Act::Refused(Status::NETWORK_NAME_DELETED)
+            }
+            (_, Some("chunks")) => Act::Refused(Status::OBJECT_NAME_NOT_FOUND),
+            (Command::IOCTL, _) => Act::Refused(Status::INVALID_DEVICE_REQUEST),
+            _ => Act::Honest,
+        }
+    });
+    on_paused_clock(async {
+        let client = Client::with_dialer(Options::default(), Arc::new(AtTwo(dial)));
+        let share = share_of(&client, "first").await;
+        let second = share.session().share("second").await.unwrap();
+        let (source, target) = pair(&share, &second).await;
+        assert_eq!(source.copy_range_to(&target, 0, 0, 64 << 20).await.unwrap(), None);
+        assert!(!share.session().is_same(second.session()));
+        let count = |what: &str| log.lock().iter().filter(|one| *one == what).count();
+        assert!(count("chunks") >= 2 && count("key") <= 2, "{:?}", log.lock());
+        assert_eq!(log.lock().last().unwrap(), "set size", "it is as long as it was");
     });
 }
 

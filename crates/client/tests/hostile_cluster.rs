@@ -13,8 +13,8 @@ use dialed::{in_time, on_paused_clock};
 use evil::{Act, Asked, Evil, Manners, Overheard};
 use frevo_client::internal::{Dial, Dialing, Resolving};
 use frevo_client::limits::{
-    ADDRESSES_MAX, CONNECT_TIMEOUT, FIND_SHARE_FOR, RECONNECT_ANSWER, RECONNECT_DIAL_PAUSE,
-    RECONNECT_DIALS,
+    ADDRESSES_MAX, ATTEMPTS, CONNECT_TIMEOUT, FIND_SHARE_FOR, RECONNECT_ANSWER,
+    RECONNECT_DIAL_PAUSE, RECONNECT_DIALS,
 };
 use frevo_client::{
     Cause, Client, Credentials, Error, Options, ServerAddresses, ServerName, Share, Status,
@@ -219,8 +219,93 @@ fn an_answer_without_proof_is_not_believed() {
         let (found, took) = connect(&nodes, Options::new()).await;
         assert!(found.is_err());
         assert!(took <= Duration::from_secs(30), "{took:?}");
-        assert!(dialed(&nodes) <= 100, "{}", dialed(&nodes));
+        // The first logon, and one for each of the attempts that a broken protocol may take.
+        assert!(dialed(&nodes) <= 2, "{}", dialed(&nodes));
     });
+}
+
+/// Connections that are cut are an error after few attempts, however many nodes there are.
+#[test]
+fn a_share_whose_connections_are_cut_is_an_error_after_few_attempts() {
+    on_paused_clock(async {
+        let is_cut = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let cut = Arc::clone(&is_cut);
+        let nodes = nodes(16, move |_, asked| match asked.header.command {
+            Command::TREE_CONNECT | Command::CREATE if cut.load(Ordering::SeqCst) => Act::Close,
+            _ => Act::Honest,
+        });
+        let (found, _) = connect(&nodes, Options::new()).await;
+        let share = found.unwrap();
+        is_cut.store(true, Ordering::SeqCst);
+        let before = dialed(&nodes);
+        let error = in_time("read", share.read("known")).await.unwrap_err();
+        assert!(matches!(error.cause(), Cause::Transport(_)), "{error}");
+        let attempts = dialed(&nodes) - before;
+        assert!(attempts <= usize::try_from(ATTEMPTS).unwrap(), "{attempts}");
+    });
+}
+
+/// One server with an address of each family, which listens at some of them.
+#[derive(Debug)]
+struct Families {
+    server: Arc<EvilNodes>,
+    is_heard: IsHeard,
+}
+
+/// True for an address where it listens.
+type IsHeard = fn(&str) -> bool;
+
+const V6: &str = "2001:db8::1";
+const V4: &str = "192.0.2.1";
+
+impl Dial for Families {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
+        Box::pin(async move {
+            if !(self.is_heard)(&server.host) {
+                return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+            }
+            self.server.dial(&ServerName::new("node0")).await
+        })
+    }
+
+    fn addresses<'a>(&'a self, _: &'a ServerName) -> Resolving<'a> {
+        Box::pin(std::future::ready(Ok([V6, V4].map(ServerName::new).to_vec())))
+    }
+}
+
+/// A name of a server with two addresses is that of one server, not that of a cluster.
+#[test]
+fn an_absent_share_of_one_server_is_an_error_at_once() {
+    let listens: [(IsHeard, usize); 3] =
+        [(|host| host == V4, 1), (|host| host == V6, 1), (|_| true, 2)];
+    for (is_heard, logons) in listens {
+        for has_share in [false, true] {
+            on_paused_clock(async {
+                let server = nodes(1, |_, asked| match is_share(asked) {
+                    true if !asked.message.ends_with(b"d\0a\0t\0a\0") => {
+                        Act::Refused(WireStatus::BAD_NETWORK_NAME)
+                    }
+                    _ => Act::Honest,
+                });
+                let dial = Families { server: Arc::clone(&server), is_heard };
+                let client = Client::with_dialer(Options::new(), Arc::new(dial));
+                let user = Credentials::new("ann", "secret");
+                let session = client.connect("cluster", user).await.unwrap();
+                let known =
+                    if has_share { Some(session.share("data").await.unwrap()) } else { None };
+                let begun = Instant::now();
+                for _ in 0..3 {
+                    let error = in_time("connect", session.share("nope")).await.unwrap_err();
+                    assert_eq!(error.status(), Some(Status::BAD_NETWORK_NAME), "{error}");
+                }
+                assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+                // The server's second address is asked once, to learn who answers there.
+                let count = server.logons.load(Ordering::SeqCst);
+                assert!(count <= logons, "{count} logons, {has_share}");
+                drop(known);
+            });
+        }
+    }
 }
 
 /// A share that was there is looked for as long as a lost server, and no longer.

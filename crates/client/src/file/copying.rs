@@ -21,6 +21,16 @@ const SECTOR: u64 = 4096;
 /// The limits of Windows and Samba for one COPYCHUNK; a server may name lower ones.
 const CHUNKS: Limits = Limits { chunks: 16, chunk: 1 << 20, total: 16 << 20 };
 
+/// The statuses after which COPYCHUNK goes on otherwise, or is not there.
+const UNCOPIED: [Status; 6] = [
+    Status::INVALID_PARAMETER,
+    Status::OBJECT_NAME_NOT_FOUND,
+    CANNOT[0],
+    CANNOT[1],
+    CANNOT[2],
+    CANNOT[3],
+];
+
 #[derive(Clone, Copy)]
 struct Limits {
     chunks: u32,
@@ -94,7 +104,7 @@ impl Copying<'_> {
         // The offloaded copy has copied nothing, or all but the last bytes that do not fill a
         // sector. If source and target are in different sessions, the server can neither clone nor
         // copy the rest, so the caller reads and writes the range itself.
-        if !self.source.share().session().is_same(self.target.share().session()) {
+        if !self.is_in_one_session() {
             return Ok(None);
         }
         self.clone_extents().await?;
@@ -102,6 +112,12 @@ impl Copying<'_> {
             return Ok(Some(CopyMethod::Cloned));
         }
         Ok(self.chunks().await?.then_some(CopyMethod::OnServer))
+    }
+
+    /// Returns true if the server knows both files in one session. A share that moves to another node
+    /// may leave the session.
+    fn is_in_one_session(&self) -> bool {
+        self.source.share().session().is_same(self.target.share().session())
     }
 
     /// Extends the target: extents and offloaded data cannot go behind its end.
@@ -139,6 +155,9 @@ impl Copying<'_> {
             // The request needs the source's FileId in the present session, so a lost source is
             // reconnected first.
             self.source.confirm().await?;
+            if !self.is_in_one_session() {
+                break;
+            }
             DuplicateExtents {
                 source_file_id: self.source.open.file_id(),
                 source_file_offset: signed(self.from + self.done)?,
@@ -241,7 +260,7 @@ impl Copying<'_> {
     }
 
     /// Copies by COPYCHUNK, MS-SMB2 3.2.4.20.2 and 3.2.5.14.3. Returns false if the server does
-    /// not have it.
+    /// not have it, and if the files are not in one session any more.
     async fn chunks(&mut self) -> Result<bool> {
         let target = self.target;
         let Some((mut source_key, mut keyed)) = self.key().await? else { return Ok(false) };
@@ -250,6 +269,10 @@ impl Copying<'_> {
         let mut keys_left = ATTEMPTS;
         let begun = self.done;
         while self.done < self.len {
+            // In another session a key means nothing.
+            if !self.is_in_one_session() {
+                return Ok(false);
+            }
             let chunks = chunks(limits, self.from, self.to, self.done, self.len);
             let request = CopyRequest { source_key, chunks };
             let asked = request.chunks.iter().map(|chunk| u64::from(chunk.length)).sum::<u64>();
@@ -258,15 +281,7 @@ impl Copying<'_> {
             // SRV_COPYCHUNK_WRITE needs no right to read the target, which SRV_COPYCHUNK would
             // need.
             let code = CtlCode::SRV_COPYCHUNK_WRITE;
-            let also = [
-                Status::INVALID_PARAMETER,
-                Status::OBJECT_NAME_NOT_FOUND,
-                CANNOT[0],
-                CANNOT[1],
-                CANNOT[2],
-                CANNOT[3],
-            ];
-            let message = control(&target.open, "copy to", code, &input, 12, &also).await?;
+            let message = control(&target.open, "copy to", code, &input, 12, &UNCOPIED).await?;
             let status = message.status();
             // MS-SMB2 3.3.5.15.6: the resume key is unknown, perhaps because its session has ended.
             // So a new key is requested.

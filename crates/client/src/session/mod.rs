@@ -29,12 +29,14 @@ mod spoken_dialect;
 pub(crate) use channel::{Failure, Live};
 pub use channel_info::ChannelInfo;
 pub use node::NodeInfo;
+pub(crate) use search::Refused;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use frevo_wire::dtyp::Guid;
+use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
@@ -334,14 +336,12 @@ impl Session {
         live.and_then(|live| live.channel()).is_some_and(|channel| channel.signing.is_some())
     }
 
-    /// Logs off. Open files are closed. Takes at most 2 seconds.
+    /// Logs off, at other nodes of a cluster too, where shares of the session have moved to. Open files
+    /// are closed. Takes at most 2 seconds.
     pub async fn log_off(self) {
         self.inner.closed.store(true, Ordering::Release);
-        let live = self.inner.live.write().take();
-        if let Some(live) = live {
-            let _ = timeout(LOG_OFF_FOR, channel::log_off(&live)).await;
-            live.abandon();
-        }
+        let members = self.inner.family.members();
+        join_all(members.iter().map(|member| member.log_off())).await;
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -363,6 +363,15 @@ impl Inner {
         let live = self.live.read().clone()?;
         live.prune();
         live.is_alive().then_some(live)
+    }
+
+    async fn log_off(&self) {
+        self.closed.store(true, Ordering::Release);
+        let live = self.live.write().take();
+        if let Some(live) = live {
+            let _ = timeout(LOG_OFF_FOR, channel::log_off(&live)).await;
+            live.abandon();
+        }
     }
 
     /// The way in which the server broke the protocol, if that ended the session

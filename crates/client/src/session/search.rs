@@ -30,8 +30,6 @@ struct State {
     preferred: Option<ServerName>,
     /// The address whose node has fallen silent. It is tried after the others.
     silent: Option<ServerName>,
-    /// True after a share was found that outlives its node.
-    is_continuous: bool,
     /// Connections in a row on which nobody has answered.
     unanswered: u32,
     /// Time before which no further round begins, and the pause after that round.
@@ -40,7 +38,7 @@ struct State {
 }
 
 /// An address, with the outcome of this round's attempt.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Candidate {
     address: ServerName,
     outcome: Outcome,
@@ -53,8 +51,19 @@ enum Outcome {
     Untried,
     /// No logon was possible.
     Failed,
-    /// The node refuses the share, with this status, or has ended the connection instead.
-    Refused(Option<Status>),
+    /// The node refuses the share, or has ended the connection instead.
+    Refused(Refused),
+    /// The search ended before, at this address or at another one.
+    Over,
+}
+
+/// The refusal of a share by a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// The status; `None` if the node has ended the connection instead of an answer.
+    pub(crate) status: Option<Status>,
+    /// True if the share outlives its node: it is about to be somewhere.
+    pub(crate) is_continuous: bool,
 }
 
 /// The reason why no address is left in a round.
@@ -73,7 +82,6 @@ impl Search {
             candidates: Vec::new(),
             preferred,
             silent: None,
-            is_continuous: false,
             unanswered: 0,
             next: Instant::now(),
             pause: FIND_SHARE_PAUSE_FIRST,
@@ -131,7 +139,7 @@ impl Search {
     }
 
     /// Begins a round after the one of `other`, in which the node at `address` has refused the share.
-    pub(super) fn begin_after(&self, other: &Self, address: &ServerName, status: Option<Status>) {
+    pub(super) fn begin_after(&self, other: &Self, address: &ServerName, refused: Refused) {
         let known: Vec<(ServerName, Option<Guid>)> = {
             let state = other.0.lock();
             state.candidates.iter().map(|one| (one.address.clone(), one.server)).collect()
@@ -139,7 +147,7 @@ impl Search {
         let candidate =
             |(address, server)| Candidate { address, outcome: Outcome::Untried, server };
         self.0.lock().candidates = known.into_iter().map(candidate).collect();
-        self.note_refused(address, status);
+        self.note_refused(address, refused);
     }
 
     /// Begins a round with the known addresses if the pause after the last one is over.
@@ -194,10 +202,9 @@ impl Search {
         refused.is_none()
     }
 
-    /// Notes that the node at an address refuses the share, or ends the connection instead of an
-    /// answer.
-    pub(crate) fn note_refused(&self, address: &ServerName, status: Option<Status>) {
-        self.0.lock().note(address, Outcome::Refused(status));
+    /// Notes that the node at an address refuses the share.
+    pub(crate) fn note_refused(&self, address: &ServerName, refused: Refused) {
+        self.0.lock().note(address, Outcome::Refused(refused));
     }
 
     /// Notes that the node at an address has fallen silent.
@@ -206,34 +213,44 @@ impl Search {
     }
 
     /// Notes that the share is at an address. It is tried first from then on.
-    pub(crate) fn note_found(&self, address: &ServerName, is_continuous: bool) {
+    pub(crate) fn note_found(&self, address: &ServerName) {
         let mut state = self.0.lock();
         let is_known = state.preferred.as_ref() == Some(address);
         let is_rested = state.candidates.iter().all(|one| one.outcome == Outcome::Untried);
-        if is_known && is_rested && state.is_continuous == is_continuous {
+        if is_known && is_rested {
             return;
         }
         state.preferred = Some(address.clone());
         state.silent = None;
-        state.is_continuous = is_continuous;
         state.pause = FIND_SHARE_PAUSE_FIRST;
         state.next = Instant::now();
-        // The outcomes of this search say nothing to the next one, which begins a round.
-        state.candidates.iter_mut().for_each(|one| one.outcome = Outcome::Failed);
+        // The refusals of this search say nothing to the next one, which begins a round. An address
+        // where nobody listens is remembered until then.
+        let ended = state.candidates.iter_mut().filter(|one| one.outcome != Outcome::Failed);
+        ended.for_each(|one| one.outcome = Outcome::Over);
     }
 
-    /// Returns true if a share that is refused at one address may be at another one, or at the same one
-    /// soon.
-    pub(crate) fn may_go_on(&self) -> bool {
-        let state = self.0.lock();
-        state.is_continuous || state.candidates.len() > 1 && state.one_server().is_none()
+    /// Returns true if a share that is refused at this address may be at another one, or at the same one
+    /// soon. The refusal is not noted yet: the session may stay at the address for its other shares.
+    pub(crate) fn may_go_on(&self, address: &ServerName, refused: Refused) -> bool {
+        if refused.is_continuous {
+            return true;
+        }
+        let mut candidates = self.0.lock().candidates.clone();
+        if let Some(one) = candidates.iter_mut().find(|one| one.address == *address) {
+            one.outcome = Outcome::Refused(refused);
+        }
+        candidates.len() > 1 && one_server(&candidates).is_none()
     }
 
     /// Returns the reason why no address is left in this round.
     pub(super) fn exhausted(&self) -> Exhausted {
         let state = self.0.lock();
-        match state.one_server() {
-            Some(status) if !state.is_continuous => Exhausted::ForGood(status),
+        let is_awaited = |one: &Candidate| {
+            matches!(one.outcome, Outcome::Refused(Refused { is_continuous: true, .. }))
+        };
+        match one_server(&state.candidates) {
+            Some(status) if !state.candidates.iter().any(is_awaited) => Exhausted::ForGood(status),
             _ => Exhausted::ForNow,
         }
     }
@@ -256,30 +273,26 @@ impl State {
     fn is_over(&self) -> bool {
         self.candidates.iter().all(|one| one.outcome != Outcome::Untried)
     }
+}
 
-    /// Returns the status with which one server has refused the share at each address.
-    fn one_server(&self) -> Option<Status> {
-        let refusal = |one: &Candidate| match one.outcome {
-            Outcome::Refused(status) => status,
-            Outcome::Untried | Outcome::Failed => None,
-        };
-        let refused = self.candidates.iter().find(|one| refusal(one).is_some())?;
-        // A server that listens on IPv4 alone may have an IPv6 address in DNS, and the other way round.
-        let is_nobodys = |one: &Candidate| {
-            let families = family(&one.address).zip(family(&refused.address));
-            one.outcome == Outcome::Failed
-                && one.server.is_none()
-                && families.is_some_and(|(one, other)| one != other)
-        };
-        let is_one = self.candidates.len() == 1
-            || refused.server.is_some()
-                && self
-                    .candidates
-                    .iter()
-                    .all(|one| one.server == refused.server || is_nobodys(one));
-        // A server that is about to serve its shares says so: SERVER_UNAVAILABLE passes.
-        refusal(refused).filter(|status| is_one && *status != Status::SERVER_UNAVAILABLE)
-    }
+/// Returns the status with which one server has refused the share at each address.
+fn one_server(candidates: &[Candidate]) -> Option<Status> {
+    let refusal = |one: &Candidate| match one.outcome {
+        Outcome::Refused(refused) => refused.status,
+        Outcome::Untried | Outcome::Failed | Outcome::Over => None,
+    };
+    let refused = candidates.iter().find(|one| refusal(one).is_some())?;
+    // A server that listens on IPv4 alone may have an IPv6 address in DNS, and the other way round.
+    let is_nobodys = |one: &Candidate| {
+        let families = family(&one.address).zip(family(&refused.address));
+        one.outcome == Outcome::Failed
+            && one.server.is_none()
+            && families.is_some_and(|(one, other)| one != other)
+    };
+    let is_its = |one: &Candidate| one.server == refused.server || is_nobodys(one);
+    let is_one = candidates.len() == 1 || refused.server.is_some() && candidates.iter().all(is_its);
+    // A server that is about to serve its shares says so: SERVER_UNAVAILABLE passes.
+    refusal(refused).filter(|status| is_one && *status != Status::SERVER_UNAVAILABLE)
 }
 
 /// True for an IPv6 address, false for one of IPv4; `None` for a name.
@@ -292,7 +305,9 @@ fn family(address: &ServerName) -> Option<bool> {
 mod tests {
     use super::*;
 
-    const NO_SHARE: Option<Status> = Some(Status::BAD_NETWORK_NAME);
+    const NO_SHARE: Refused =
+        Refused { status: Some(Status::BAD_NETWORK_NAME), is_continuous: false };
+    const NOT_YET: Refused = Refused { is_continuous: true, ..NO_SHARE };
 
     fn at(name: &str) -> ServerName {
         ServerName::new(name)
@@ -317,7 +332,7 @@ mod tests {
         assert_eq!(search.untried(), [at("c")]);
         assert_eq!(search.next_round(), Instant::now(), "the round is not over");
         assert!(search.note_reached(&at("c"), guid(3)));
-        search.note_refused(&at("c"), None);
+        search.note_refused(&at("c"), Refused { status: None, ..NO_SHARE });
         assert_eq!(search.untried(), []);
         assert_eq!(search.next_round(), Instant::now() + FIND_SHARE_PAUSE_FIRST);
         assert_eq!(search.exhausted(), Exhausted::ForNow);
@@ -338,7 +353,7 @@ mod tests {
             search.note_refused(&at("b"), NO_SHARE);
         }
         assert_eq!(search.next_round(), Instant::now() + FIND_SHARE_PAUSE_MAX);
-        search.note_found(&at("b"), true);
+        search.note_found(&at("b"));
         assert_eq!((search.untried(), search.next_round()), (Vec::new(), Instant::now()));
         search.begin(Vec::new());
         assert_eq!(search.untried(), [at("b"), at("a")], "where it was last comes first");
@@ -369,29 +384,31 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_server_with_several_addresses_is_asked_once() {
         let search = begun(&["v6", "v4"]);
-        assert!(search.may_go_on(), "they may be two nodes");
         assert!(search.note_reached(&at("v6"), guid(1)));
+        assert!(search.may_go_on(&at("v6"), NO_SHARE), "they may be two nodes");
         search.note_refused(&at("v6"), NO_SHARE);
-        assert!(search.may_go_on());
         assert!(!search.note_reached(&at("v4"), guid(1)), "it has refused a moment ago");
         assert_eq!(search.exhausted(), Exhausted::ForGood(Status::BAD_NETWORK_NAME));
-        assert!(!search.may_go_on());
+        assert!(!search.may_go_on(&at("v4"), NO_SHARE));
         // A share that outlives its node is about to come to the same address.
-        search.note_found(&at("v4"), true);
+        search.note_found(&at("v4"));
         search.begin(Vec::new());
-        search.note_refused(&at("v4"), NO_SHARE);
-        search.note_refused(&at("v6"), NO_SHARE);
+        search.note_refused(&at("v4"), NOT_YET);
+        assert!(!search.note_reached(&at("v6"), guid(1)));
         assert_eq!(search.exhausted(), Exhausted::ForNow);
-        assert!(search.may_go_on());
+        assert!(search.may_go_on(&at("v4"), NOT_YET));
+        assert!(!search.may_go_on(&at("v4"), NO_SHARE), "another share of the session");
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_address_is_one_server() {
         let search = begun(&["a"]);
+        assert!(!search.may_go_on(&at("a"), NO_SHARE));
+        assert!(search.may_go_on(&at("a"), NOT_YET));
         search.note_refused(&at("a"), NO_SHARE);
-        assert!(!search.may_go_on());
         assert_eq!(search.exhausted(), Exhausted::ForGood(Status::BAD_NETWORK_NAME));
-        search.note_refused(&at("a"), Some(Status::SERVER_UNAVAILABLE));
+        let status = Some(Status::SERVER_UNAVAILABLE);
+        search.note_refused(&at("a"), Refused { status, ..NO_SHARE });
         assert_eq!(search.exhausted(), Exhausted::ForNow, "its shares are being loaded");
     }
 
@@ -403,9 +420,15 @@ mod tests {
             let search = begun(&[failing, "192.0.2.1"]);
             search.note_failed(&at(failing));
             assert!(search.note_reached(&at("192.0.2.1"), guid(1)));
-            search.note_refused(&at("192.0.2.1"), NO_SHARE);
-            assert_eq!(search.may_go_on(), !is_one, "{failing}");
+            let may_go_on = || search.may_go_on(&at("192.0.2.1"), NO_SHARE);
+            assert_eq!(may_go_on(), !is_one, "{failing}");
+            search.note_found(&at("192.0.2.1"));
+            assert_eq!(may_go_on(), !is_one, "{failing}, after another share was found");
         }
+        let search = begun(&["192.0.2.1", "2001:db8::1"]);
+        assert!(search.note_reached(&at("192.0.2.1"), guid(1)));
+        search.note_found(&at("192.0.2.1"));
+        assert!(search.may_go_on(&at("192.0.2.1"), NO_SHARE), "nobody has tried the other one");
     }
 
     /// Servers without a ServerGuid all send zeros.
@@ -415,8 +438,7 @@ mod tests {
         assert!(search.note_reached(&at("a"), Guid::default()));
         search.note_refused(&at("a"), NO_SHARE);
         assert!(search.note_reached(&at("b"), Guid::default()));
-        search.note_refused(&at("b"), NO_SHARE);
-        assert!(search.may_go_on());
+        assert!(search.may_go_on(&at("b"), NO_SHARE));
     }
 
     #[tokio::test(start_paused = true)]

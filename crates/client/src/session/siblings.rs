@@ -7,16 +7,14 @@ use std::sync::atomic::Ordering;
 use tokio::time::timeout;
 
 use super::connector::Connector;
-use super::search::Search;
+use super::search::{Refused, Search};
 use super::{Beginning, Inner, Live, NodeInfo, Session, channel};
-use crate::Status;
 use crate::limits::LOG_OFF_FOR;
 
 impl Session {
-    /// Returns a session of the same user for a share that the node of `live` refuses, with `status` or
-    /// by ending the connection. It logs on when it is first used, at another address. With `was_here`
-    /// the share was at that node before.
-    pub(crate) fn sibling(&self, live: &Live, status: Option<Status>, was_here: bool) -> Self {
+    /// Returns a session of the same user for a share that the node of `live` refuses. It logs
+    /// on when it is first used, at another address. With `was_here` the share was at that node before.
+    pub(crate) fn sibling(&self, live: &Live, refused: Refused, was_here: bool) -> Self {
         let inner = &self.inner;
         let Connector { server, credentials, search, .. } = &*inner.connector;
         let beginning = Beginning {
@@ -26,10 +24,14 @@ impl Session {
             leases: Arc::clone(&inner.leases),
         };
         let own = inner.client.begin(server.clone(), credentials.clone(), beginning);
-        own.inner.connector.search.begin_after(search, &live.address, status);
+        own.inner.connector.search.begin_after(search, &live.address, refused);
         if was_here {
             own.inner.nodes.note_found(&live.address, live.server_guid);
             own.inner.nodes.note_lost();
+        }
+        // A logoff ends all members of the family that it finds, and this one may be too new for it.
+        if inner.family.members().iter().any(|member| member.is_closed()) {
+            own.inner.closed.store(true, Ordering::Release);
         }
         own
     }
@@ -38,7 +40,7 @@ impl Session {
 impl Inner {
     /// Notes that a share is connected in the session `live`.
     pub(crate) fn note_found(&self, live: &Live, share: &str, is_continuous: bool) {
-        self.connector.search.note_found(&live.address, is_continuous);
+        self.connector.search.note_found(&live.address);
         if is_continuous {
             live.be_vigilant();
         }

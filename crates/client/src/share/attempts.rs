@@ -108,26 +108,28 @@ impl<'a> Attempts<'a> {
                 }
                 Err(failure) => failure,
             };
+            if matches!(failure, Failure::Gone | Failure::Unsent)
+                && let Some(cause) = self.share.session().inner.broken(live.generation)
+            {
+                self.broken += 1;
+                if self.broken >= BROKEN_MAX {
+                    return Err(error(cause));
+                }
+            }
             if let Some(refusal) = Refusal::of(&failure)
-                && self.share.may_be_elsewhere(refusal)
+                && self.share.may_be_elsewhere(&live, refusal)
             {
                 if !self.has_time(refusal) {
                     return Err(error(self.found_nowhere(&live)));
                 }
                 self.share.look_elsewhere(&live, refusal).await;
-                self.waited();
+                if refusal.status().is_some() {
+                    self.waited();
+                }
                 continue;
             }
-            match failure {
-                Failure::Gone | Failure::Unsent => {
-                    if let Some(cause) = self.share.session().inner.broken(live.generation) {
-                        self.broken += 1;
-                        if self.broken >= BROKEN_MAX {
-                            return Err(error(cause));
-                        }
-                    }
-                }
-                Failure::Final(cause) => return Err(error(cause)),
+            if let Failure::Final(cause) = failure {
+                return Err(error(cause));
             }
         }
     }

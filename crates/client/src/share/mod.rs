@@ -75,6 +75,8 @@ pub(crate) struct Inner {
     own: OnceLock<Session>,
     /// True after it was connected: its session counts it.
     is_counted: AtomicBool,
+    /// True if it outlives its node, as far as the last connection showed.
+    is_continuous: AtomicBool,
     name: String,
     bound: Mutex<Option<Bound>>,
     /// True if Opens in it are POSIX Opens.
@@ -131,6 +133,7 @@ impl Share {
             first: session,
             own: OnceLock::new(),
             is_counted: AtomicBool::new(false),
+            is_continuous: AtomicBool::new(false),
             name: name.into(),
             bound: Mutex::new(None),
             posix: AtomicBool::new(false),

@@ -8,7 +8,7 @@ use super::Share;
 use crate::Status;
 use crate::error::Cause;
 use crate::session::bound::Bound;
-use crate::session::{Failure, Live, NodeInfo, Session};
+use crate::session::{Failure, Live, NodeInfo, Refused, Session};
 use frevo_wire::command::tree_connect::{ShareCapabilities, ShareType};
 
 /// The refusal of a TREE_CONNECT by a node that is not the owner.
@@ -66,6 +66,7 @@ impl Share {
         }
         // MS-SMB2 3.2.5.5: TreeConnect.IsCAShare.
         let is_continuous = bound.capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY);
+        self.inner.is_continuous.store(is_continuous, Ordering::Release);
         inner.note_found(live, self.name(), is_continuous);
     }
 
@@ -74,12 +75,19 @@ impl Share {
         self.inner.is_counted.load(Ordering::Acquire)
     }
 
-    /// Returns true if a share that a node refuses may be at another one, or there soon.
-    pub(super) fn may_be_elsewhere(&self, refusal: Refusal) -> bool {
+    /// Returns a refusal of this share.
+    fn refused(&self, refusal: Refusal) -> Refused {
+        let is_continuous = self.inner.is_continuous.load(Ordering::Acquire);
+        Refused { status: refusal.status(), is_continuous }
+    }
+
+    /// Returns true if a share that the node of `live` refuses may be at another one, or there soon.
+    pub(super) fn may_be_elsewhere(&self, live: &Live, refusal: Refusal) -> bool {
+        let search = self.session().inner.search();
         // Every server has its own IPC$.
         !self.name().eq_ignore_ascii_case("IPC$")
             && (refusal == Refusal::Status(Status::SERVER_UNAVAILABLE)
-                || self.session().inner.search().may_go_on())
+                || search.may_go_on(&live.address, self.refused(refusal)))
     }
 
     /// Leaves the node of `live`, which refuses the share: the next attempt is made at another address.
@@ -88,10 +96,13 @@ impl Share {
         let (session, status) = (self.session(), refusal.status());
         let (inner, was_connected) = (&session.inner, self.was_connected());
         let has_others = inner.shares() > usize::from(was_connected);
+        let refused = self.refused(refusal);
+        // The end of a connection says nothing about this share alone.
+        let leaves_alone = status.is_some() && has_others && inner.search().count() > 1;
         tracing::debug!(share = self.name(), node = %live.address, ?status, "the node has not the share");
-        if has_others && inner.search().count() > 1 && self.inner.own.get().is_none() {
+        if leaves_alone && self.inner.own.get().is_none() {
             // The other shares stay at this node, as far as this share knows.
-            let own = session.sibling(live, status, was_connected);
+            let own = session.sibling(live, refused, was_connected);
             if was_connected {
                 own.inner.count_share();
             }
@@ -100,7 +111,7 @@ impl Share {
             }
             return;
         }
-        inner.search().note_refused(&live.address, status);
+        inner.search().note_refused(&live.address, refused);
         match status {
             Some(_) if inner.search().count() > 1 => inner.leave(live),
             Some(_) => {
