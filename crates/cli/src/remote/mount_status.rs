@@ -6,6 +6,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use frevo_mount::STATUS_ATTRIBUTE;
 use serde_json::json;
@@ -18,6 +20,8 @@ use crate::plural::counted;
 /// Most bytes of the list of mounts, and of one status.
 const MOUNTS_BYTES: u64 = 8 << 20;
 const STATUS_BYTES: usize = 4096;
+/// Longest time that a mount has to answer: the process of another user may never do so.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Prints the status of the mount on `folder`, or that of all mounts.
 pub(super) fn tell(folder: Option<&Path>, as_json: bool) -> Done {
@@ -28,13 +32,19 @@ pub(super) fn tell(folder: Option<&Path>, as_json: bool) -> Done {
     if folders.is_empty() && !as_json {
         crate::console::tell("no share is mounted by frevo on this machine");
     }
-    for folder in &folders {
-        let status = match status_of(folder) {
+    for mounted in &folders {
+        let status = match status_of(mounted) {
             Ok(status) => status,
+            Err(failure) if folder.is_some() => return Err(failure),
             // A mount of another user is passed over if it was not asked for.
-            Err(_) if folders.len() > 1 => continue,
-            Err(failure) => return Err(failure),
+            Err(failure) => {
+                if failure.exit == Exit::Failed {
+                    crate::console::tell(failure);
+                }
+                continue;
+            }
         };
+        let folder = mounted;
         output::line(if as_json { status.json(folder) } else { status.text(folder) });
     }
     output::unwritten()
@@ -93,19 +103,44 @@ struct Status {
 
 /// Asks the process that serves the mount on a folder.
 fn status_of(folder: &Path) -> Result<Status, Failure> {
-    let mut value = vec![0; STATUS_BYTES];
-    let count =
-        rustix::fs::getxattr(folder, STATUS_ATTRIBUTE, value.as_mut_slice()).map_err(|error| {
-            let text = match error {
-                rustix::io::Errno::NODATA | rustix::io::Errno::NOTSUP => String::from(
-                    "it is not the folder of a mount of frevo; frevo mount --status lists them",
-                ),
-                error => std::io::Error::from(error).to_string(),
-            };
-            Failure::new(Exit::NotFound, format!("{}: {text}", folder.display()))
+    let failed = |exit, text: &str| Failure::new(exit, format!("{}: {text}", shown(folder)));
+    let asked = folder.to_owned();
+    let answer = within(ANSWER_WITHIN, move || {
+        let mut value = vec![0; STATUS_BYTES];
+        let count = rustix::fs::getxattr(&asked, STATUS_ATTRIBUTE, value.as_mut_slice())?;
+        value.truncate(count);
+        Ok(value)
+    });
+    let value = answer
+        .ok_or_else(|| failed(Exit::Failed, "the process that serves it does not answer"))?
+        .map_err(|error: rustix::io::Errno| match error {
+            rustix::io::Errno::NODATA | rustix::io::Errno::NOTSUP => failed(
+                Exit::NotFound,
+                "it is not the folder of a mount of frevo; frevo mount --status lists them",
+            ),
+            error => failed(Exit::NotFound, &std::io::Error::from(error).to_string()),
         })?;
-    value.truncate(count);
     Ok(Status::of(&String::from_utf8_lossy(&value)))
+}
+
+/// Returns the result of a call that may hang in the kernel; `None` if it takes longer than this. The
+/// thread that hangs ends with the program.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (told, heard) = mpsc::channel();
+    let call = move || {
+        // Nobody hears a late answer.
+        let _ = told.send(call());
+    };
+    std::thread::Builder::new().spawn(call).ok()?;
+    heard.recv_timeout(limit).ok()
+}
+
+/// A folder for people. Another user may have named it.
+fn shown(folder: &Path) -> String {
+    spelling::in_text(&folder.display().to_string())
 }
 
 impl Status {
@@ -128,11 +163,13 @@ impl Status {
     }
 
     fn text(&self, folder: &Path) -> String {
-        let (url, folder) = (spelling::in_text(&self.url), folder.display());
-        let place = match &self.ip {
-            Some(ip) if *ip != self.address => format!("at {} ({ip})", self.address),
-            Some(_) => format!("at {}", self.address),
-            None => format!("lost, last at {}", self.address),
+        // The process of another user may have written all of it.
+        let (url, folder) = (spelling::in_text(&self.url), shown(folder));
+        let address = spelling::in_text(&self.address);
+        let place = match self.ip.as_deref().map(spelling::in_text) {
+            Some(ip) if ip != address => format!("at {address} ({ip})"),
+            Some(_) => format!("at {address}"),
+            None => format!("lost, last at {address}"),
         };
         let moves = match self.moves {
             0 => String::new(),
@@ -191,5 +228,22 @@ mod tests {
         assert!(status.json(Path::new("/mnt")).contains("\"moves\":2"));
         let lost = Status::of("url smb://box/a\naddress box\nmoves 0\n");
         assert_eq!(lost.text(Path::new("/mnt")), "smb://box/a on /mnt: lost, last at box");
+    }
+
+    #[test]
+    fn the_status_of_another_user_does_not_move_the_cursor() {
+        let status = Status::of("url smb://b\u{1b}[2J/a\naddress b\u{1b}c\nip \u{7}\n");
+        let text = status.text(Path::new("/mnt/\u{1b}]0;\n"));
+        assert!(text.contains("lost") || text.contains(" at "), "{text}");
+        assert!(!text.contains(char::is_control), "{text:?}");
+        assert!(!status.json(Path::new("/mnt/\u{1b}")).contains(char::is_control));
+    }
+
+    #[test]
+    fn a_mount_that_hangs_delays_nothing() {
+        let (kept, hung) = mpsc::channel::<()>();
+        assert_eq!(within(Duration::from_millis(20), move || hung.recv()), None);
+        drop(kept);
+        assert_eq!(within(ANSWER_WITHIN, || 7), Some(7));
     }
 }

@@ -37,10 +37,26 @@ impl FromStr for NodeAddress {
     }
 }
 
+/// A share that was told of. Parallel sessions have one of this URL each.
+struct Known {
+    url: String,
+    /// Count of moves, of the session that has met most of them.
+    moves: u64,
+}
+
+/// The news of a share at a look.
+#[derive(Debug, PartialEq, Eq)]
+enum News {
+    /// It was not seen before.
+    Found,
+    /// It has moved.
+    Moved,
+}
+
 thread_local! {
     /// The server that addresses without a host belong to.
     static ADDRESSED: RefCell<Option<ServerName>> = const { RefCell::new(None) };
-    static BOOK: RefCell<Vec<(String, NodeInfo)>> = const { RefCell::new(Vec::new()) };
+    static BOOK: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Returns the addresses for a connection to `server`.
@@ -79,19 +95,27 @@ pub(super) fn changes(shares: &[Share]) -> Vec<String> {
     BOOK.with_borrow_mut(|book| found.filter_map(|(url, node)| note(book, url, node)).collect())
 }
 
-fn note(book: &mut Vec<(String, NodeInfo)>, url: String, node: NodeInfo) -> Option<String> {
+fn note(book: &mut Vec<Known>, url: String, node: NodeInfo) -> Option<String> {
     let shown = spelling::in_text(&url);
     let place = place(&node);
-    let Some((_, known)) = book.iter_mut().find(|(known, _)| *known == url) else {
-        // A server on its own is where its name says.
-        let is_told = url.starts_with(&format!("smb://{}/", node.address)) && node.moves == 0;
-        book.push((url, node));
-        return (!is_told).then(|| format!("{shown} is at {place}"));
+    // A server on its own is where its name says.
+    let is_told = url.starts_with(&format!("smb://{}/", node.address)) && node.moves == 0;
+    match news(book, url, node.moves)? {
+        News::Found => (!is_told).then(|| format!("{shown} is at {place}")),
+        News::Moved => Some(format!("{shown} moved to {place}; that took {}", seconds(node.pause))),
+    }
+}
+
+/// Notes the count of moves of a share. Each of several parallel sessions meets a move in its time: that
+/// of the first one is news.
+fn news(book: &mut Vec<Known>, url: String, moves: u64) -> Option<News> {
+    let Some(known) = book.iter_mut().find(|known| known.url == url) else {
+        book.push(Known { url, moves });
+        return Some(News::Found);
     };
-    let line = (known.moves != node.moves)
-        .then(|| format!("{shown} moved to {place}; that took {}", seconds(node.pause)));
-    *known = node;
-    line
+    let has_moved = moves > known.moves;
+    known.moves = known.moves.max(moves);
+    has_moved.then_some(News::Moved)
 }
 
 /// The address of a node, with the IP address if that is another text.
@@ -128,6 +152,21 @@ mod tests {
         for wrong in ["", "=192.0.2.1", "a=", "192.0.2.1:port", "[2001:db8::1"] {
             assert!(wrong.parse::<NodeAddress>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_move_is_told_once_for_all_sessions() {
+        let mut book = Vec::new();
+        let mut look = |moves| news(&mut book, String::from("smb://cluster/data"), moves);
+        assert_eq!(look(0), Some(News::Found));
+        assert_eq!(look(0), None, "the other session");
+        assert_eq!(look(1), Some(News::Moved));
+        for _ in 0..3 {
+            assert_eq!(look(0), None, "the other session has not met it");
+            assert_eq!(look(1), None);
+        }
+        assert_eq!(look(2), Some(News::Moved));
+        assert_eq!(news(&mut book, String::from("smb://cluster/other"), 1), Some(News::Found));
     }
 
     #[test]
