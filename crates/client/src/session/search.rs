@@ -30,6 +30,8 @@ struct State {
     preferred: Option<ServerName>,
     /// The address whose node has fallen silent. It is tried after the others.
     silent: Option<ServerName>,
+    /// True after a share was found in the session that outlives its node.
+    has_continuous: bool,
     /// Connections in a row on which nobody has answered.
     unanswered: u32,
     /// Time before which no further round begins, and the pause after that round.
@@ -82,6 +84,7 @@ impl Search {
             candidates: Vec::new(),
             preferred,
             silent: None,
+            has_continuous: false,
             unanswered: 0,
             next: Instant::now(),
             pause: FIND_SHARE_PAUSE_FIRST,
@@ -157,9 +160,14 @@ impl Search {
         }
     }
 
-    /// Returns true after a share was found that outlives its node.
+    /// Notes that a share of the session outlives its node.
+    pub(super) fn note_continuous(&self) {
+        self.0.lock().has_continuous = true;
+    }
+
+    /// Returns true after a share was found in the session that outlives its node.
     pub(super) fn is_continuous(&self) -> bool {
-        self.0.lock().is_continuous
+        self.0.lock().has_continuous
     }
 
     /// Returns the time limit of the first answer on a connection, if it is shorter than that of the
@@ -167,7 +175,7 @@ impl Search {
     pub(super) fn answer_within(&self) -> Option<Duration> {
         let state = self.0.lock();
         let doublings = state.unanswered.min(RECONNECT_ANSWER_DOUBLINGS);
-        state.is_continuous.then(|| RECONNECT_ANSWER * 2_u32.pow(doublings))
+        state.has_continuous.then(|| RECONNECT_ANSWER * 2_u32.pow(doublings))
     }
 
     /// Notes that nobody has answered on a connection.
@@ -370,7 +378,8 @@ mod tests {
     async fn the_time_for_an_answer_grows() {
         let search = begun(&["a"]);
         assert_eq!(search.answer_within(), None);
-        search.note_found(&at("a"), true);
+        search.note_found(&at("a"));
+        search.note_continuous();
         let mut limits = Vec::new();
         for _ in 0..7 {
             limits.extend(search.answer_within().map(|limit| limit.as_secs()));

@@ -42,6 +42,7 @@ impl Inner {
     pub(crate) fn note_found(&self, live: &Live, share: &str, is_continuous: bool) {
         self.connector.search.note_found(&live.address);
         if is_continuous {
+            self.connector.search.note_continuous();
             live.be_vigilant();
         }
         if let Some((from, pause)) = self.nodes.note_found(&live.address, live.server_guid) {
