@@ -485,7 +485,7 @@ impl ServerState {
 
     /// Closes an Open on the calling thread, however long that takes. A deletion that a pause keeps it
     /// from is made later.
-    pub(crate) fn close_here(&self, open: &Arc<Open>) {
+    pub fn close_here(&self, open: &Arc<Open>) {
         for deletion in open.close(&self.files) {
             self.cluster.delete_later(open, deletion);
         }

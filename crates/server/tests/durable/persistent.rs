@@ -153,7 +153,7 @@ fn no_record_comes_after_its_removal() {
             let (server, open) = (&world.server, &open);
             let closer = threads.spawn(move || {
                 begun.recv().unwrap();
-                open.close(&server.files);
+                server.close_here(open);
             });
             while !closer.is_finished() {
                 state::renew_record(server, open);
