@@ -293,8 +293,10 @@ fn a_share_leaves_the_session_of_another_one() {
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         let refused = theirs.try_lock(0, 4, LockKind::Exclusive).await;
         assert!(refused.is_err(), "two clients have one lock");
-        for (share, file) in [(one, staying), (two, moving), (other, theirs)] {
+        for file in [staying, moving, theirs] {
             file.close().await.unwrap();
+        }
+        for share in [one, two, other] {
             share.log_off().await;
         }
     });
