@@ -55,13 +55,16 @@ impl Mount {
     }
 }
 
+/// A hook that hears of each call of a process.
+pub(super) type AtCall = Arc<dyn Fn(Operation, &Faults) + Send + Sync>;
+
 /// The unit's files as one process sees them. When the node gets a new identity, files that were open
 /// stay refused, and new ones are opened by it.
 pub(super) struct View {
     storage: Arc<Storage>,
     node: usize,
     present: Mutex<Mounted>,
-    at_call: Arc<dyn Fn(Operation, &Faults) + Send + Sync>,
+    at_call: AtCall,
 }
 
 /// The mount that a process uses.
@@ -156,11 +159,7 @@ impl Storage {
 
 impl View {
     /// The files as a new process of `node` sees them; `at_call` hears of each of its calls.
-    pub(super) fn new(
-        storage: &Arc<Storage>,
-        node: usize,
-        at_call: Arc<dyn Fn(Operation, &Faults) + Send + Sync>,
-    ) -> Arc<Self> {
+    pub(super) fn new(storage: &Arc<Storage>, node: usize, at_call: AtCall) -> Arc<Self> {
         let connection = storage.connection(node);
         let present = Mutex::new(storage.mount(connection));
         let view = Self { storage: Arc::clone(storage), node, present, at_call };

@@ -173,7 +173,7 @@ impl Weather<'_> {
                 self.clients.get(client).unwrap_or(&member.day).jump(seconds);
             }
             Trouble::Move => self.relocate(unit, &member),
-            Trouble::Drain => self.drain(member),
+            Trouble::Drain => self.drain(&member),
             Trouble::Restarts => self.restart_all(),
             Trouble::RevokedLease => {
                 if let Some(lease) = member.process().and_then(|process| process.lease()) {
@@ -224,7 +224,7 @@ impl Weather<'_> {
         self.command(at, Command::Move { share, to: to.name.clone() });
     }
 
-    fn drain(&mut self, member: Arc<Member>) {
+    fn drain(&mut self, member: &Member) {
         let at = self.member();
         self.command(at, Command::Drain(member.name.clone()));
         let (at, name) = (self.member(), member.name.clone());
