@@ -2,7 +2,7 @@
 //! and leases are there when it was moved.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::asking::*;
@@ -138,10 +138,10 @@ fn no_part_of_a_compound_leaves_beyond_the_limit() {
             )
             .await;
         assert!(peer.collect(&ids).await.iter().all(|reply| reply.status() == Status::SUCCESS));
-        let (clock, reads) = (Arc::clone(&cluster.clock), std::sync::atomic::AtomicU32::new(0));
+        let (clock, reads) = (Arc::clone(&cluster.clock), AtomicU32::new(0));
         cluster.memory().faults().at_call(Some(Arc::new(move |operation| {
             let is_second = operation == Operation::Read
-                && reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1;
+                && reads.fetch_add(1, Ordering::Relaxed) == 1;
             if is_second {
                 clock.jump(Duration::from_secs(7_200));
             }
