@@ -92,12 +92,12 @@ pub(crate) fn of_server(
 /// Returns a line for each share whose node is another one than at the last look.
 pub(super) fn changes(shares: &[Share]) -> Vec<String> {
     let found = shares.iter().filter_map(|share| Some((share.url(""), share.node()?)));
-    BOOK.with_borrow_mut(|book| found.filter_map(|(url, node)| note(book, url, node)).collect())
+    BOOK.with_borrow_mut(|book| found.filter_map(|(url, node)| note(book, url, &node)).collect())
 }
 
-fn note(book: &mut Vec<Known>, url: String, node: NodeInfo) -> Option<String> {
+fn note(book: &mut Vec<Known>, url: String, node: &NodeInfo) -> Option<String> {
     let shown = spelling::in_text(&url);
-    let place = place(&node);
+    let place = place(node);
     // A server on its own is where its name says.
     let is_told = url.starts_with(&format!("smb://{}/", node.address)) && node.moves == 0;
     match news(book, url, node.moves)? {
