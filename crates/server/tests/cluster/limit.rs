@@ -140,8 +140,8 @@ fn no_part_of_a_compound_leaves_beyond_the_limit() {
         assert!(peer.collect(&ids).await.iter().all(|reply| reply.status() == Status::SUCCESS));
         let (clock, reads) = (Arc::clone(&cluster.clock), AtomicU32::new(0));
         cluster.memory().faults().at_call(Some(Arc::new(move |operation| {
-            let is_second = operation == Operation::Read
-                && reads.fetch_add(1, Ordering::Relaxed) == 1;
+            let is_second =
+                operation == Operation::Read && reads.fetch_add(1, Ordering::Relaxed) == 1;
             if is_second {
                 clock.jump(Duration::from_secs(7_200));
             }
