@@ -414,14 +414,10 @@ pub const BREAKS_AWAITED: usize = 32;
 /// A poll that holds its core for so long is logged, with the request.
 pub const SLOW_POLL: Duration = Duration::from_millis(100);
 
-/// A request that sleeps on its core for so long in one poll waits for a slow disk: the requests of its share
-/// leave the cores for [`SLOW_SHARE`]. Time in which it computes, or in which its thread waits for a
-/// processor, does not count.
+/// A request that holds its core for so long in one poll waits for a slow disk: the requests of its share leave
+/// the cores for [`SLOW_SHARE`]. No request computes for so long, and a busy machine seldom stops a
+/// thread for so long.
 pub const SLOW_CALL: Duration = Duration::from_millis(200);
-
-/// The age from which a thread's reading of its processor time is taken again before the next poll of a
-/// request. A sleep may seem shorter by this at most.
-pub const PROCESSOR_LOOK: Duration = Duration::from_millis(50);
 
 /// Time for which the requests of a share run beside the cores after its last slow call.
 pub const SLOW_SHARE: Duration = Duration::from_secs(60);

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use crate::base::limits::{SLOW_CALL, SLOW_SHARE};
 use crate::base::pools::blocking_pool;
-use crate::base::slept;
 use crate::base::watchdog::{Culprit, note, works_on};
 use crate::command::request::Request;
 
@@ -23,7 +22,6 @@ pub(crate) fn handled<'a, F: Future>(
 ) -> impl Future<Output = F::Output> {
     poll_fn(move |cx| {
         works_on(rq.header.command);
-        slept::look();
         let began = blocking_pool::is_here().then(Instant::now);
         let polled = handler.as_mut().poll(cx);
         let took = watchdog::lap();
@@ -37,15 +35,14 @@ pub(crate) fn handled<'a, F: Future>(
     })
 }
 
-/// Notes a slow call of a share's file system, if the time went by in sleep.
+/// Notes a slow call of a share's file system.
 #[cold]
 fn note_slow(rq: &Request<'_>, took: Duration, on_thread: Option<Duration>) {
     let Some(share) = rq.tree.as_ref().map(|tree| &tree.share) else { return };
-    let slept = slept::slept(on_thread.unwrap_or(took));
-    if on_thread.is_some() {
-        share.slowness.note_on_thread(slept);
-    } else if share.asks_off_core && share.slowness.note_on_core(slept) {
-        let (took, lasts) = (slept.as_millis(), SLOW_SHARE.as_secs());
+    if let Some(took) = on_thread {
+        share.slowness.note_on_thread(took);
+    } else if share.asks_off_core && share.slowness.note_on_core(took) {
+        let (took, lasts) = (took.as_millis(), SLOW_SHARE.as_secs());
         tracing::warn!(target: "frevo::watchdog", share = ?share.name, "a call of the share's file system took \
             {took} ms; its requests run on threads of their own until {lasts} s after the last slow call");
     }

@@ -19,7 +19,7 @@ pub(crate) struct Slowness {
 }
 
 impl Slowness {
-    /// Notes a part of a request that slept on its core for `took`. Returns true if the share becomes slow.
+    /// Notes a part of a request that held its core for `took`. Returns true if the share becomes slow.
     pub(crate) fn note_on_core(&self, took: Duration) -> bool {
         if took < SLOW_CALL {
             return false;
@@ -29,7 +29,7 @@ impl Slowness {
         !was_slow
     }
 
-    /// Notes a part of a request that slept on a thread beside the cores for `took`. Long work is made there
+    /// Notes a part of a request that took a thread beside the cores for `took`. Long work is made there
     /// on purpose, so that no share becomes slow by it; one that is slow stays so.
     pub(crate) fn note_on_thread(&self, took: Duration) {
         if took >= SLOW_CALL && self.is_slow() {
