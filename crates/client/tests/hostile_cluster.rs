@@ -276,7 +276,8 @@ impl Dial for Families {
 /// A name of a server with two addresses is that of one server, not that of a cluster.
 #[test]
 fn an_absent_share_of_one_server_is_an_error_at_once() {
-    let listens: [(IsHeard, usize); 2] = [(|host| host == V4, 1), (|_| true, 2)];
+    let listens: [(IsHeard, usize); 3] =
+        [(|host| host == V4, 1), (|host| host == V6, 2), (|_| true, 2)];
     for (is_heard, logons) in listens {
         for has_share in [false, true] {
             on_paused_clock(async {

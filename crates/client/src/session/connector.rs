@@ -139,6 +139,10 @@ impl Connector {
                 }
             }
         }
+        // If one server has refused the share, an address where nobody listens is not tried again.
+        if let Exhausted::ForGood(status) = self.search.exhausted() {
+            return Err(status.into());
+        }
         Err(last.unwrap_or_else(|| self.exhausted()))
     }
 
