@@ -3,6 +3,7 @@ each node reaches by a bindfs of its own."""
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -13,7 +14,10 @@ from pathlib import Path
 from .model import Failure, Skip, require_tool
 from .servers import LOG_FAULTS
 
-NETWORK = "10.77.0"
+# A network of RFC 2544, to which guests have a route.
+NETWORK = "198.19.77"
+# The address of the bridge, by which guests reach the nodes.
+BRIDGE = f"{NETWORK}.1"
 # The address that moves, and the share that it goes with.
 FLOATING, SHARE = f"{NETWORK}.100", "data"
 USER, PASSWORD = "ann", "Passw0rd"
@@ -24,6 +28,8 @@ ADDRESSES = {
     **{name: f"{NETWORK}.{51 + at}" for at, name in enumerate(CLIENTS)},
 }
 CONNECTIONS = Path("/sys/fs/fuse/connections")
+# Bytes at the end of the load's log that are looked at first.
+TAIL = 16384
 
 
 def ip(line):
@@ -54,6 +60,7 @@ def network():
     subprocess.run(["mount", "-t", "tmpfs", "netns", "/run/netns"], check=True)
     ip("link add br0 type bridge")
     ip("link set br0 up")
+    ip(f"address add {BRIDGE}/24 dev br0")
     for name, address in ADDRESSES.items():
         ip(f"netns add {name}")
         ip(f"link add v-{name} type veth peer name eth0 netns {name}")
@@ -61,6 +68,7 @@ def network():
         ip(f"-n {name} link set lo up")
         ip(f"-n {name} link set eth0 up")
         ip(f"-n {name} address add {address}/24 dev eth0")
+        ip(f"-n {name} route add default via {BRIDGE}")
 
 
 class Node:
@@ -72,6 +80,8 @@ class Node:
         self.mount = self.directory / "mount"
         self.log = self.directory / "log"
         self.process = None
+        # The program of the mount.
+        self.storage = None
         for folder in (self.mount, self.directory / "state"):
             folder.mkdir(parents=True)
         endpoints = ", ".join(f'"http://{ADDRESSES[member]}:2379"' for member in MEMBERS)
@@ -109,16 +119,30 @@ addresses = ["{FLOATING}/24"]
             stderr=subprocess.STDOUT,
             timeout=90,
         )
-        self.cluster.ctx.log.write(f"{self.name}$ frevo {' '.join(map(str, words))}\n{done.stdout}")
+        self.cluster.note(f"{self.name}$ frevo {' '.join(map(str, words))}\n{done.stdout}".rstrip())
         if done.returncode:
             raise Failure(f"{self.name}: frevo {words[0]} {words[1]}: {done.stdout.strip()[-200:]}")
         return done.stdout
 
     def remount(self):
         """Mounts the folder anew: a mount that was fenced stays so."""
+        self.unmount()
+        self.storage = subprocess.Popen(["bindfs", "-f", self.cluster.folder, self.mount])
+        wait_for(f"{self.name} has no mount", lambda: os.path.ismount(self.mount))
+
+    def unmount(self):
         while os.path.ismount(self.mount) or self.is_fenced():
             subprocess.run(["umount", "-l", self.mount], check=True)
-        subprocess.run(["bindfs", self.cluster.folder, self.mount], check=True)
+        if self.storage:
+            self.storage.kill()
+            self.storage.wait()
+            self.storage = None
+
+    def must_be_fenced(self):
+        """Raises Failure unless nothing of this node can reach the folder: the kernel refuses its mount, and the
+        program of the mount, by which all its writes go, has ended."""
+        wait_for(f"{self.name} is not fenced", self.is_fenced, 2.0)
+        wait_for(f"the mount of {self.name} lives after its fence", lambda: self.storage.poll() is not None, 2.0)
 
     def is_fenced(self):
         """True if the kernel refuses each call on the mount."""
@@ -183,12 +207,11 @@ addresses = ["{FLOATING}/24"]
 
 
 class Cluster:
-    """Three nodes and three members of etcd."""
+    """Three nodes and three members of etcd. `program` is frevo; a folder for all is made in `work`."""
 
-    def __init__(self, ctx):
-        self.ctx = ctx
-        self.program = ctx.server.program
-        self.directory = ctx.work / "cluster"
+    def __init__(self, program, work, log):
+        self.program, self.log, self.begun = program, log, time.monotonic()
+        self.directory = work / "cluster"
         self.folder = self.directory / "folder"
         self.folder.mkdir(parents=True)
         self.etcd = require_tool("etcd")
@@ -217,10 +240,14 @@ class Cluster:
             raise
         return self
 
+    def note(self, line):
+        """Writes a line to the log of the run, with its moment."""
+        self.log.write(f"{time.monotonic() - self.begun:8.3f} {line}\n")
+
     def __exit__(self, kind=None, *_):
         faults = [f"{node.name}: {line}" for node in self.nodes for line in node.faults()]
-        if faults:
-            self.ctx.log.write("".join(f"fault of {line}\n" for line in faults))
+        for line in faults:
+            self.note(f"fault of {line}")
         self.clear_up()
         if faults and kind is None:
             raise Failure(faults[0][:300])
@@ -229,10 +256,9 @@ class Cluster:
         for node in self.nodes:
             if node.process and node.process.poll() is None:
                 node.kill()
-            while os.path.ismount(node.mount) or node.is_fenced():
-                subprocess.run(["umount", "-l", node.mount])
+            node.unmount()
             if node.log.exists():
-                self.ctx.log.write(f"--- log of {node.name}\n{node.log.read_text(errors='replace')[-20_000:]}\n")
+                self.log.write(f"--- log of {node.name}\n{node.log.read_text(errors='replace')[-20_000:]}\n")
         for member in self.members.values():
             if member.poll() is None:
                 member.kill()
@@ -275,19 +301,24 @@ class Cluster:
         """Waits until another node has the address."""
         begin = time.monotonic()
         new = wait_for("no other node has the address", lambda: (o := self.owner()) and o is not old and o)
-        self.ctx.log.write(f"{new.name} has the address after {time.monotonic() - begin:.2f} s\n")
+        self.note(f"{new.name} has the address after {time.monotonic() - begin:.2f} s")
         return new
 
 
 class Load:
     """Writers with persistent handles and locks (`frevo-cluster-load`), from the first client."""
 
-    def __init__(self, cluster, program, writers=8):
+    def __init__(self, cluster, program, writers=8, rest=0):
         self.cluster, self.log = cluster, cluster.directory / "load.log"
         self.output, self.writers = cluster.directory / "load.out", writers
+        self.log.unlink(missing_ok=True)
+        # The numbers at the end of the load, by their names.
+        self.counts = {}
+        command = [program, FLOATING, SHARE, cluster.folder, "--writers", writers, "--log", self.log]
+        command += ["--rest", rest] if rest else []
         with open(self.output, "wb") as output:
             self.process = subprocess.Popen(
-                within("c1", program, FLOATING, SHARE, cluster.folder, "--writers", writers, "--log", self.log),
+                within("c1", *command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
@@ -304,14 +335,34 @@ class Load:
         if self.process.poll() is not None or "finding" in self.said():
             raise Failure(self.said() or "the load has ended")
 
+    def wait_for_all(self, since, seconds=60.0):
+        """Waits until each writer has a write acknowledged that began after `since`."""
+        missing = set(range(self.writers))
+        with open(self.log, "rb") as lines:
+            lines.seek(max(0, lines.seek(0, os.SEEK_END) - TAIL))
+            rest = b""
+
+            def have_written():
+                nonlocal rest
+                self.is_well()
+                *whole, rest = (rest + lines.read()).split(b"\n")
+                for line in whole:
+                    # The first line after a jump may be the end of one.
+                    if len(words := line.split()) == 3 and int(words[1]) / 1e9 > since:
+                        missing.discard(int(words[0]))
+                return not missing
+
+            wait_for(f"writers {sorted(missing)} have written nothing", have_written, seconds)
+
     def end(self):
         """Ends the load, and returns the acknowledged writes: begin and end in seconds, by writers."""
         self.process.stdin.close()
         said = self.process.stdout.read().decode()
         status = self.process.wait(timeout=180)
-        self.cluster.ctx.log.write(said + self.said() + "\n")
+        self.cluster.note(said + self.said())
         if status:
             raise Failure(self.said() or f"the load ended with status {status}")
+        self.counts = {name: int(number) for number, name in re.findall(r"(\d+) (\w+)", said)}
         writes = [[] for _ in range(self.writers)]
         for line in self.log.read_text().splitlines():
             writer, begin, end = map(int, line.split())

@@ -144,7 +144,7 @@ def fetch(groups):
     """Fetches, and builds, what others have made and these groups use: all at once, since it comes from the network."""
     names = first_parts(groups)
     fetches = []
-    if names & {"cifs", "rdma"} or any(g.name == "client/mount" for g in groups):
+    if names & {"cifs", "rdma"} or any(g.name in ("client/mount", "cluster/programs") for g in groups):
         fetches.append(fsx)
     if names & {"attacks", "clients", "crossing", "differential", "disks", "kerberos", "rpc"}:
         fetches.append(python_clients)

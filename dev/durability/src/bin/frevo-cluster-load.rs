@@ -6,10 +6,10 @@
 //! block is written again, and at the end, it must have the bytes of its last acknowledged write.
 //!
 //! Prints `ready` when all files are open, and goes on until standard input ends. `--log` gets a line
-//! `WRITER BEGIN END` for each acknowledged write, in nanoseconds of CLOCK_MONOTONIC.
+//! `WRITER BEGIN END` for each acknowledged write at once, in nanoseconds of CLOCK_MONOTONIC.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
-use std::io::{BufWriter, ErrorKind, Write as _};
+use std::io::{ErrorKind, LineWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -53,6 +53,9 @@ struct Arguments {
     /// Seconds for which a client waits for a lost server.
     #[arg(long, default_value_t = 120)]
     patience: u64,
+    /// Milliseconds that each writer rests after a write.
+    #[arg(long, default_value_t = 0)]
+    rest: u64,
     /// File of the acknowledged writes.
     #[arg(long)]
     log: PathBuf,
@@ -60,13 +63,16 @@ struct Arguments {
 
 /// The parts that all clients share.
 struct Run {
+    rest: Duration,
     is_over: AtomicBool,
     findings: AtomicUsize,
     writes: AtomicU64,
     /// Blocks that were read and compared before they were written again.
     compared: AtomicU64,
     locks: AtomicU64,
-    log: Mutex<BufWriter<std::fs::File>>,
+    /// Locks of others that were tried and found held.
+    held: AtomicU64,
+    log: Mutex<LineWriter<std::fs::File>>,
 }
 
 /// A client with a file of its own.
@@ -169,6 +175,9 @@ async fn write(run: &Run, writer: &Writer) -> Result<(), String> {
             writer.file.unlock(offset, 16).await.map_err(what)?;
             run.locks.fetch_add(1, Ordering::Relaxed);
         }
+        if !run.rest.is_zero() {
+            sleep(run.rest).await;
+        }
     }
     Ok(())
 }
@@ -178,7 +187,9 @@ async fn probe(run: &Run, files: &[File]) -> Result<(), String> {
     while !run.is_over() {
         for (number, file) in files.iter().enumerate() {
             match file.try_lock(STANDING, 1, LockKind::Exclusive).await {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    run.held.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(error) => return Err(format!("trying the lock of writer {number}: {error}")),
                 Ok(()) => return Err(format!("the lock of writer {number} is free")),
             }
@@ -208,12 +219,14 @@ async fn run(arguments: &Arguments) -> Result<usize> {
     let password = std::env::var("FREVO_PASSWORD").context("FREVO_PASSWORD is not set")?;
     let log = std::fs::File::create(&arguments.log).context("the log")?;
     let run = Arc::new(Run {
+        rest: Duration::from_millis(arguments.rest),
         is_over: AtomicBool::new(false),
         findings: AtomicUsize::new(0),
         writes: AtomicU64::new(0),
         compared: AtomicU64::new(0),
         locks: AtomicU64::new(0),
-        log: Mutex::new(BufWriter::new(log)),
+        held: AtomicU64::new(0),
+        log: Mutex::new(LineWriter::new(log)),
     });
     let mut writers = Vec::new();
     let prober = log_on(arguments, &password).await?;
@@ -252,9 +265,11 @@ async fn run(arguments: &Arguments) -> Result<usize> {
     }
     run.log.lock().flush()?;
     let (writes, locks) = (run.writes.load(Ordering::Relaxed), run.locks.load(Ordering::Relaxed));
-    let compared = run.compared.load(Ordering::Relaxed);
+    let (compared, held) = (run.compared.load(Ordering::Relaxed), run.held.load(Ordering::Relaxed));
     let findings = run.findings.load(Ordering::Acquire);
-    println!("{writes} writes, {compared} compared, {locks} locks, {findings} findings");
+    println!(
+        "{writes} writes, {compared} compared, {locks} locks, {held} held, {findings} findings"
+    );
     Ok(findings)
 }
 

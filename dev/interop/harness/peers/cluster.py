@@ -6,12 +6,14 @@ number of kills, moves, partitions and pauses of each group.
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
 
 from ..cluster import CLIENTS, FLOATING, MEMBERS, PASSWORD, SHARE, USER, Cluster, Load, percentiles, stalls, within
-from ..model import Failure, group
+from ..cluster_programs import PROGRAMS
+from ..model import HERE, Failure, group
 from ..prepare import TOOLS
 
 # Seconds of undisturbed load before and after each disturbance.
@@ -22,10 +24,14 @@ def rounds(usual):
     return int(os.environ.get("CLUSTER_ROUNDS", usual))
 
 
+def cluster_of(ctx):
+    return Cluster(ctx.server.program, ctx.work, ctx.log)
+
+
 @contextlib.contextmanager
 def loaded(ctx):
     """A cluster under load. The load ends with the block, and `writes` of the yielded value are judged then."""
-    with Cluster(ctx) as cluster:
+    with cluster_of(ctx) as cluster:
         load = Load(cluster, TOOLS / "frevo-cluster-load")
         try:
             yield cluster, load
@@ -64,37 +70,43 @@ def judged(ctx, name, count, act_of, most_middle, most_99):
             raise Failure(f"{words}; wanted {most_middle} s and {most_99} s")
 
 
+def killer(cluster):
+    """Kills the owner, and starts it again when another node serves."""
+
+    def act(_):
+        owner = cluster.owner() or cluster.new_owner(None)
+        owner.kill()
+        cluster.new_owner(owner)
+        owner.start()
+
+    return act
+
+
+def mover(cluster):
+    """Moves the share to the next node."""
+
+    def act(_):
+        owner = cluster.owner()
+        target = cluster.nodes[(cluster.nodes.index(owner) + 1) % len(cluster.nodes)]
+        owner.command("cluster", "move", SHARE, target.name, "--config", owner.directory / "frevo.toml")
+        if cluster.new_owner(owner) is not target:
+            raise Failure(f"the share did not move to {target.name}")
+
+    return act
+
+
 @group("cluster/kill", named_only=True)
 def kill(ctx):
     """kill -9 of the owner under 8 writers with persistent handles and locks."""
 
-    def act_of(cluster):
-        def act(_):
-            owner = cluster.owner() or cluster.new_owner(None)
-            owner.kill()
-            cluster.new_owner(owner)
-            owner.start()
-
-        return act
-
-    judged(ctx, "kill", rounds(10), act_of, 2.5, 4.0)
+    judged(ctx, "kill", rounds(10), killer, 2.5, 4.0)
 
 
 @group("cluster/move", named_only=True)
 def move(ctx):
     """A planned move under load, to each node in turn."""
 
-    def act_of(cluster):
-        def act(_):
-            owner = cluster.owner()
-            target = cluster.nodes[(cluster.nodes.index(owner) + 1) % len(cluster.nodes)]
-            owner.command("cluster", "move", SHARE, target.name, "--config", owner.directory / "frevo.toml")
-            if cluster.new_owner(owner) is not target:
-                raise Failure(f"the share did not move to {target.name}")
-
-        return act
-
-    judged(ctx, "move", rounds(20), act_of, 0.3, 0.3)
+    judged(ctx, "move", rounds(20), mover, 0.3, 0.3)
 
 
 @group("cluster/partition", named_only=True)
@@ -196,10 +208,71 @@ def rolling(ctx):
     judged(ctx, "rolling", rounds(6), act_of, 4.0, 4.0)
 
 
+@group("cluster/programs", named_only=True)
+def programs(ctx):
+    """fsx and SQLite on `frevo mount`, and `frevo put` of a tree, while the owner is killed and the share moved."""
+    for name, program in PROGRAMS.items():
+        with ctx.check(name), contextlib.ExitStack() as closing:
+            cluster = closing.enter_context(cluster_of(ctx))
+            working = program(cluster)
+            closing.callback(working.close)
+            for act in (killer(cluster), mover(cluster)) * rounds(2):
+                time.sleep(CALM)
+                working.is_well()
+                act(None)
+            time.sleep(CALM)
+            ctx.add(f"{name}-times", "pass", 0.0, f"done {working.end()} times")
+
+
+@group("cluster/cifs", named_only=True)
+def cifs(ctx):
+    """cifs.ko with `persistenthandles` and a lock, in a guest, while the owner is killed and the share moved."""
+    count, most = rounds(2), 10.0
+    seconds = count * 12 + 5
+    with cluster_of(ctx) as cluster, ctx.check("writes"):
+        command = ["-a", FLOATING, "-n", SHARE, "-u", USER, "-w", PASSWORD, "-t", str(seconds + 90)]
+        command += [
+            "-o",
+            "persistenthandles,hard,echo_interval=1",
+            "--",
+            "python3",
+            HERE / "guest-cluster",
+            str(seconds),
+        ]
+        with subprocess.Popen(
+            [HERE / "linux-client", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as guest:
+            try:
+                for line in guest.stdout:
+                    ctx.log.write(line)
+                    if line.strip() == "ready":
+                        break
+                begin = time.monotonic()
+                for act in (killer(cluster), mover(cluster)) * count:
+                    time.sleep(CALM)
+                    act(None)
+                if time.monotonic() > begin + seconds:
+                    raise Failure("the guest has ended before the last round")
+                said = guest.stdout.read()
+                ctx.log.write(said)
+            finally:
+                guest.terminate()
+        found = re.search(r"^ok (\d+) writes, longest ([0-9.]+) s$", said, re.MULTILINE)
+        if not found:
+            raise Failure(said.strip()[-250:])
+        writes, longest = int(found[1]), float(found[2])
+        judging = [HERE / "guest-cluster", "--judge", cluster.folder / "guest.bin", str(writes)]
+        if subprocess.run(judging, stderr=ctx.log).returncode:
+            raise Failure("a write was lost, see the log")
+        ctx.add("figures", "pass", 0.0, f"{writes} writes, the longest {longest:.2f} s")
+        if longest > most:
+            raise Failure(f"a write took {longest:.2f} s, wanted {most} s")
+
+
 @group("cluster/smbclient", named_only=True)
 def smbclient(ctx):
     """Samba's smbclient at the address that moves, before and after a kill of the owner."""
-    with Cluster(ctx) as cluster:
+    with cluster_of(ctx) as cluster:
 
         def say(*commands):
             done = subprocess.run(
