@@ -243,7 +243,7 @@ def work_on(arguments, worker):
         rounds = list(plan(missing, chance))
         if not rounds or time.time() > arguments.end:
             return
-        work = Path(tempfile.mkdtemp(prefix="life.", dir=arguments.folder))
+        work = Path(tempfile.mkdtemp(prefix="frevo-campaign.", dir=arguments.work))
         log_path = arguments.folder / f"{time.strftime('%H%M%S')}-{worker}.log"
         with open(log_path, "w") as log:
             row = live(arguments, number, rounds, chance, work, log)
@@ -267,6 +267,7 @@ def parse():
     ap.add_argument("--moves", type=int, default=200)
     ap.add_argument("--side-by-side", type=int, default=1, metavar="N", help="clusters at the same time (1)")
     ap.add_argument("--rest", type=int, default=20, metavar="MS", help="rest of a writer after a write (20)")
+    ap.add_argument("--work", type=Path, default="/dev/shm", help="folder of the clusters (/dev/shm)")
     ap.add_argument("--minutes", type=float, default=1e6, help="begin no life after this time")
     ap.add_argument("--results", type=Path, default=OUT / "campaign/results.jsonl", help="file that is appended to")
     ap.add_argument("--page", metavar="FILE", type=Path, help="write the page of the results, and stop")

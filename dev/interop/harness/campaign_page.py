@@ -11,8 +11,9 @@ Made by `dev/interop/cluster-campaign`, which appends to its results as long as 
 `dev/interop/cluster-campaign --page docs/benchmarks/cluster-campaign.md`.
 
 Three nodes, three members of etcd and two clients are in network namespaces of one machine; each node reaches one
-folder by a bindfs of its own (`fence = "fuse"`, a lease of 2 s). Eight writers (`frevo-cluster-load`) have persistent
-handles and locks, and a program works beside them: fsx or SQLite on `frevo mount`, or `frevo put` of a tree.
+folder, in memory, by a bindfs of its own (`fence = "fuse"`, a lease of 2 s). Eight writers (`frevo-cluster-load`)
+have persistent handles and locks, and a program works beside them: fsx or SQLite on `frevo mount`, or `frevo put` of
+a tree.
 
 | disturbance | |
 |---|---|
