@@ -223,6 +223,9 @@ impl Search {
     /// Notes that the share is at an address. It is tried first from then on.
     pub(crate) fn note_found(&self, address: &ServerName) {
         let mut state = self.0.lock();
+        // Pauses are those of one search: at an address that moves with the share each one would begin
+        // with the last pause of the one before.
+        state.pause = FIND_SHARE_PAUSE_FIRST;
         let is_known = state.preferred.as_ref() == Some(address);
         let is_rested = state.candidates.iter().all(|one| one.outcome == Outcome::Untried);
         if is_known && is_rested {
@@ -230,7 +233,6 @@ impl Search {
         }
         state.preferred = Some(address.clone());
         state.silent = None;
-        state.pause = FIND_SHARE_PAUSE_FIRST;
         state.next = Instant::now();
         // The refusals of this search say nothing to the next one, which begins a round. An address
         // where nobody listens is remembered until then.
@@ -371,6 +373,21 @@ mod tests {
         search.note_silent(&at("b"));
         search.begin(Vec::new());
         assert_eq!(search.untried(), [at("a"), at("b")], "its node may hang");
+    }
+
+    /// Each move of an address with its share is a search of its own.
+    #[tokio::test(start_paused = true)]
+    async fn moves_of_one_address_do_not_prolong_the_pauses() {
+        let search = begun(&["a"]);
+        search.note_found(&at("a"));
+        for _ in 0..8 {
+            search.begin(Vec::new());
+            search.note_refused(&at("a"), NOT_YET);
+            assert_eq!(search.next_round(), Instant::now() + FIND_SHARE_PAUSE_FIRST);
+            search.rest().await;
+            search.begin(Vec::new());
+            search.note_found(&at("a"));
+        }
     }
 
     /// A server that is slow for a while is reached all the same.
