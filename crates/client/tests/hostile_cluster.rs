@@ -359,6 +359,28 @@ fn a_connection_that_nobody_answers_is_left_soon() {
     });
 }
 
+/// A node that etcd does not answer ends each connection to its share, and serves it again later.
+#[test]
+fn a_node_that_is_paused_for_long_is_waited_for() {
+    on_paused_clock(async {
+        let trees = AtomicUsize::new(0);
+        let nodes = nodes(1, move |_, asked| match asked.header.command {
+            Command::TREE_CONNECT => match trees.fetch_add(1, Ordering::SeqCst) {
+                at if (1..=2 * ATTEMPTS as usize).contains(&at) => Act::Close,
+                _ => continuous(),
+            },
+            Command::CREATE if trees.load(Ordering::SeqCst) == 1 => Act::Close,
+            _ => Act::Honest,
+        });
+        let options = Options::new().recover_for(Duration::from_secs(60));
+        let client = Client::with_dialer(options, Arc::clone(&nodes) as Arc<dyn Dial>);
+        let session = client.connect("cluster", Credentials::new("ann", "secret")).await.unwrap();
+        let share = session.share("data").await.unwrap();
+        in_time("read", share.read("known")).await.unwrap();
+        assert!(dialed(&nodes) > 2 * ATTEMPTS as usize, "{}", dialed(&nodes));
+    });
+}
+
 /// The share of one node, whose dials from the second one on are lost as `is_lost` says.
 fn with_lost_dials(is_lost: impl Fn(usize) -> bool + Send + Sync + 'static) -> Arc<EvilNodes> {
     let (dials, was_closed) = (AtomicUsize::new(0), std::sync::atomic::AtomicBool::new(false));

@@ -123,7 +123,9 @@ impl<'a> Attempts<'a> {
                     return Err(error(self.found_nowhere(&live)));
                 }
                 self.share.look_elsewhere(&live, refusal).await;
-                if refusal.status().is_some() {
+                // A node that is paused ends each connection. The search for a share that outlives its
+                // node ends by its time alone.
+                if refusal.status().is_some() || self.share.is_continuous() {
                     self.waited();
                 }
                 continue;

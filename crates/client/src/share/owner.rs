@@ -75,10 +75,14 @@ impl Share {
         self.inner.is_counted.load(Ordering::Acquire)
     }
 
+    /// Returns true if the share outlived its node when it was connected last.
+    pub(super) fn is_continuous(&self) -> bool {
+        self.inner.is_continuous.load(Ordering::Acquire)
+    }
+
     /// Returns a refusal of this share.
     fn refused(&self, refusal: Refusal) -> Refused {
-        let is_continuous = self.inner.is_continuous.load(Ordering::Acquire);
-        Refused { status: refusal.status(), is_continuous }
+        Refused { status: refusal.status(), is_continuous: self.is_continuous() }
     }
 
     /// Returns true if a share that the node of `live` refuses may be at another one, or there soon.
