@@ -52,6 +52,13 @@ pub const RECONNECT_ANSWER_DOUBLINGS: u32 = 4;
 pub const RECONNECT_DIAL_PAUSE: Duration = Duration::from_millis(50);
 /// Attempts to dial one address of such a server that are under way at the same time.
 pub const RECONNECT_DIALS: usize = 12;
+/// Interval at which a client looks if its persistent handles are still open at the server.
+pub const KEPT_LOOK: Duration = Duration::from_secs(1);
+/// Interval at which a server with persistent handles of this client is asked for life (ECHO), though
+/// nothing is due.
+pub const KEPT_ECHO: Duration = Duration::from_secs(10);
+/// Persistent handles of a share that are reconnected at the same time.
+pub const KEPT_AT_ONCE: usize = 16;
 /// Longest search for a share at the nodes of a cluster, if it was at none of them before. A share that
 /// was used is looked for as long as a lost server.
 pub const FIND_SHARE_FOR: Duration = Duration::from_secs(3);

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frevo_client::internal::{Dial, Dialing, Resolving};
+use frevo_client::limits::KEPT_ECHO;
 use frevo_client::{
     Cause, Client, Credentials, Error, LockKind, OpenOptions, Options, Result, ServerAddresses,
     ServerName, Share, Status,
@@ -544,5 +545,61 @@ fn a_node_whose_process_is_stopped_is_left_after_a_few_seconds() {
         assert!(few.contains(&took), "{took:?}");
         assert_eq!(share.node().unwrap().address, address(1));
         assert_eq!(std::fs::read(nodes.path("f")).unwrap(), b"data");
+    });
+}
+
+/// Opens a file that another client has locked, as soon as the server has its handle again.
+async fn is_locked(nodes: &Arc<Nodes>, within: Duration) {
+    let share = nodes.share("lasting").await;
+    let options = OpenOptions::new().read(true).write(true);
+    let begun = Instant::now();
+    let file = loop {
+        match options.open(&share, "f").await {
+            Ok(file) => break file,
+            Err(error) if begun.elapsed() >= within => panic!("{error}"),
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    };
+    let refused = file.try_lock(0, 4, LockKind::Exclusive).await.unwrap_err();
+    assert_eq!(refused.status(), Some(Status::LOCK_NOT_GRANTED), "{refused}");
+}
+
+/// The next node keeps a handle for two minutes only, and refuses its file to others meanwhile.
+#[test]
+fn handles_that_nobody_uses_are_reconnected() {
+    with_nodes(2, async |nodes| {
+        nodes.take(0, "lasting").await;
+        let share = nodes.share("lasting").await;
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let file = options.open(&share, "f").await.unwrap();
+        file.lock(0, 4, LockKind::Exclusive).await.unwrap();
+        for (from, to) in [(0, 1), (1, 0)] {
+            nodes.die(from);
+            nodes.take(to, "lasting").await;
+            is_locked(nodes, Duration::from_secs(8)).await;
+            nodes.revive(from);
+        }
+        file.unlock(0, 4).await.unwrap();
+    });
+}
+
+#[test]
+fn a_node_that_falls_silent_is_noticed_without_requests() {
+    with_nodes(2, async |nodes| {
+        nodes.take(0, "lasting").await;
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let dial = Stoppable { nodes: Arc::clone(nodes), is_stopped: Arc::clone(&is_stopped) };
+        let options = Options::new().channels(1).recover_for(Duration::from_secs(20));
+        let client = Client::with_dialer(options, Arc::new(dial));
+        let user = Credentials::new("ann", "secret");
+        let session = client.connect(ServerName::new(CLUSTER), user).await.unwrap();
+        let share = session.share("lasting").await.unwrap();
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let file = options.open(&share, "f").await.unwrap();
+        file.lock(0, 4, LockKind::Exclusive).await.unwrap();
+        is_stopped.store(true, Ordering::SeqCst);
+        nodes.all[0].embedded.lose_share("lasting").unwrap();
+        nodes.take(1, "lasting").await;
+        is_locked(nodes, KEPT_ECHO + Duration::from_secs(12)).await;
     });
 }

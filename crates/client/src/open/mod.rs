@@ -11,15 +11,17 @@ pub(crate) mod create;
 mod create_attempt;
 pub(crate) mod fsctl;
 pub(crate) mod info;
+pub(crate) mod kept;
 mod reconnect;
 mod resiliency;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use frevo_wire::HeaderFlags;
 use frevo_wire::create_context::OnDiskId;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::file_id::FileId;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -29,6 +31,7 @@ use crate::dfs::Located;
 use crate::error::{Cause, During, Result};
 use crate::limits::{BACK_OFF_FIRST, REPEAT_FOR, REPEAT_PAUSE_MAX};
 use crate::open::create::{Ask, Durability, Opened};
+use crate::open::kept::Persistent;
 use crate::path::wire_path;
 use crate::sequences::Sequences;
 use crate::session::bound::Bound;
@@ -211,6 +214,10 @@ impl Open {
         if let Some(granted) = open.granted(&opened) {
             open.lease.granted(bound, granted);
         }
+        if open.is_persistent() {
+            let kept: Weak<dyn Persistent> = Arc::downgrade(&open) as _;
+            open.share.kept().add(kept);
+        }
         Ok((open, opened, followed))
     }
 
@@ -320,6 +327,30 @@ impl Open {
             if let Some(end) = attempts.judge(outcome, bound) {
                 return end;
             }
+        }
+    }
+}
+
+impl Persistent for Open {
+    fn is_in_use(&self) -> bool {
+        let state = self.state.lock();
+        state.phase == Phase::InUse && !state.is_lost
+    }
+
+    fn is_placed(&self) -> bool {
+        let live = self.share.session().inner.current();
+        live.is_some_and(|live| live.generation == self.generation())
+    }
+
+    fn reconnect(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.confirm("reconnect"))
+    }
+
+    fn ask_for_life(&self) {
+        let live = self.share.session().inner.current();
+        let channel = live.and_then(|live| live.channels.read().first().cloned());
+        if let Some(channel) = channel {
+            drop(tokio::spawn(async move { channel.connection.echo().await }));
         }
     }
 }

@@ -43,6 +43,7 @@ use crate::dfs::{Others, Way};
 use crate::error::{Cause, Error, Result};
 use crate::metadata::Metadata;
 use crate::open::create::{Ask, WireName};
+use crate::open::kept::Kept;
 use crate::path::posix_path;
 use crate::refusals::Refusals;
 use crate::session::bound::Bound;
@@ -86,6 +87,8 @@ pub(crate) struct Inner {
     pub(crate) dates: Dates,
     /// The ways to copy that its file system refused.
     pub(crate) refusals: Refusals,
+    /// Its persistent Opens.
+    kept: Arc<Kept>,
 }
 
 impl Inner {
@@ -140,6 +143,7 @@ impl Share {
             binding: tokio::sync::Mutex::new(()),
             dates: Dates::default(),
             refusals: Refusals::default(),
+            kept: Arc::default(),
         };
         let inner = Arc::new(inner);
         let share =
@@ -168,6 +172,11 @@ impl Share {
     pub(crate) fn found(&self, metadata: Metadata, is_junction: bool) -> Metadata {
         let file_id = if is_junction { 0 } else { self.file_id(metadata.file_id) };
         Metadata { file_id, is_junction, ..metadata }
+    }
+
+    /// Returns its persistent Opens.
+    pub(crate) fn kept(&self) -> &Arc<Kept> {
+        &self.inner.kept
     }
 
     /// Returns the name of the share.
