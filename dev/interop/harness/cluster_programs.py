@@ -135,7 +135,6 @@ class Sqlite(OnMount):
     """SQLite: each row that was committed is there, in a database that is in order."""
 
     name = "sqlite"
-    options = ("--no-posix",)
 
     def begin(self):
         super().begin()

@@ -11,6 +11,7 @@ mod handover;
 mod instances;
 mod moving;
 mod persistent;
+mod posix_opens;
 mod replayed;
 mod resilient;
 mod scavenged;

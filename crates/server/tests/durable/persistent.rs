@@ -28,7 +28,7 @@ const RWH: u32 = 7;
 
 /// Runs of one server over one folder and one store, each ended by a crash:
 /// nothing of it is closed.
-fn runs(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
+pub fn runs(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
     world::without_ring();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();

@@ -21,6 +21,9 @@ const FORM_WITH_ACTOR: u32 = 0x3246_5046;
 /// The form of a record with [`OpenRecord::identity`], and a flag before its actor.
 const FORM_WITH_IDENTITY: u32 = 0x3346_5046;
 
+/// The form of a record of a POSIX Open; it is otherwise as the one before.
+const FORM_OF_POSIX: u32 = 0x3446_5046;
+
 /// Entries of Open.LockSequenceArray.
 const SEQUENCES: usize = 64;
 
@@ -113,6 +116,8 @@ pub struct OpenRecord {
     pub delete_on_close: bool,
     /// True if the file goes with its last close.
     pub delete_pending: bool,
+    /// True for an Open by the POSIX extensions; its record has an identity.
+    pub posix: bool,
     /// Open.AppInstanceId
     pub app_instance_id: Option<Guid>,
     /// Open.ApplicationInstanceVersionHigh and Low
@@ -159,6 +164,7 @@ impl OpenRecord {
         let mut bytes = Vec::new();
         let w = &mut Writer::new(&mut bytes);
         let form = match (self.identity, &self.actor) {
+            (Some(_), _) if self.posix => FORM_OF_POSIX,
             (Some(_), _) => FORM_WITH_IDENTITY,
             (None, Some(_)) => FORM_WITH_ACTOR,
             (None, None) => FORM,
@@ -215,7 +221,8 @@ impl OpenRecord {
     fn parse(bytes: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(bytes);
         let form = r.u32("form")?;
-        let has_identity = form == FORM_WITH_IDENTITY;
+        let posix = form == FORM_OF_POSIX;
+        let has_identity = posix || form == FORM_WITH_IDENTITY;
         if !has_identity && form != FORM && form != FORM_WITH_ACTOR {
             return Err(Malformed::new("form"));
         }
@@ -245,6 +252,7 @@ impl OpenRecord {
             timeout_ms: r.u32("timeout")?,
             delete_on_close: flag(r)?,
             delete_pending: flag(r)?,
+            posix,
             app_instance_id: {
                 let is_there = flag(r)?;
                 let id = Guid(r.array("AppInstanceId")?);
@@ -354,6 +362,7 @@ mod tests {
             timeout_ms: 60_000,
             delete_on_close: true,
             delete_pending: false,
+            posix: false,
             app_instance_id: Some(Guid([3; 16])),
             app_instance_version: Some((1, u64::MAX)),
             lease: LeaseRecord {
@@ -385,7 +394,13 @@ mod tests {
             actor: None,
             ..sample()
         };
-        for record in [sample(), none] {
+        let posix = OpenRecord { posix: true, ..sample() };
+        assert_eq!(
+            sample().to_bytes()[..4],
+            *b"FPF3",
+            "as versions before POSIX Opens had records"
+        );
+        for record in [sample(), none, posix] {
             assert_eq!(OpenRecord::from_bytes(&record.to_bytes()), Ok(record));
         }
     }

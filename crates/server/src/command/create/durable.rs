@@ -164,11 +164,11 @@ impl Create<'_> {
     }
 
     /// SMB2_DHANDLE_FLAG_PERSISTENT, where it can be had: not in a snapshot,
-    /// which has nothing that a crash could take, nor by a POSIX name or of a
-    /// stream, which need more to be found again than a record has.
+    /// which has nothing that a crash could take, nor of a stream, which needs more
+    /// to be found again than a record has.
     fn wants_persistent(&self) -> Result<bool, Status> {
         let is_live = self.rq.tree()?.share.vfs().is_some_and(|live| Arc::ptr_eq(live, self.vfs));
-        let is_plain = self.posix.is_none() && self.name.stream().is_none();
+        let is_plain = self.name.stream().is_none();
         let asked = self
             .wanted
             .durable

@@ -85,6 +85,7 @@ pub(super) fn record_of(open: &Open, survival: &Survival) -> Option<OpenRecord> 
         timeout_ms: u32::try_from(survival.durable_timeout().as_millis()).unwrap_or(u32::MAX),
         delete_on_close,
         delete_pending,
+        posix: file.posix,
         app_instance_id: app.map(|app| app.id),
         app_instance_version: app.and_then(|app| app.version).map(|v| (v.high, v.low)),
         lease: lease_of(state.held(file.id), state.lease_of(file.id)),
@@ -316,9 +317,7 @@ fn reopen(
     if attempt.admitted != Admitted::In {
         return Err("others have it open".into());
     }
-    if opened.stat.links > 1 {
-        attempt.cell.note_linked();
-    }
+    note_names(&attempt.cell, &opened, record, id);
     let target = OpenTarget::File(FileOpen {
         fd: shared_fd(&*opened.node),
         node: opened.node,
@@ -329,7 +328,7 @@ fn reopen(
         id,
         cell: attempt.cell,
         is_directory: false,
-        posix: false,
+        posix: record.posix,
         apple: false,
         base: None,
         mode: AtomicU64::new(u64::from(record.mode)),
@@ -363,11 +362,19 @@ fn reopen(
     Ok(Arc::new(open))
 }
 
+/// Notes in the file's state how its names go.
+fn note_names(cell: &FileCell, opened: &Opened, record: &OpenRecord, id: OpenId) {
+    if opened.stat.links > 1 {
+        cell.note_linked();
+    }
+    if record.posix {
+        cell.lock().unlinks_at_close(id);
+    }
+}
+
 /// Opens the file of a record in the file system. Fails where its name means another file.
 fn open_recorded(vfs: &dyn Vfs, record: &OpenRecord) -> Result<Opened, String> {
-    let name = Name::parse(&record.name, Rules::Windows)
-        .or_else(|_| Name::parse(&record.name.replace('\\', "/"), Rules::Posix))
-        .map_err(|_| "its name is not valid")?;
+    let name = recorded_name(record).ok_or("its name is not valid")?;
     let reads = AccessMask::READ_DATA | AccessMask::EXECUTE;
     let writes = AccessMask::WRITE_DATA | AccessMask::APPEND_DATA;
     let how = OpenHow {
@@ -375,6 +382,7 @@ fn open_recorded(vfs: &dyn Vfs, record: &OpenRecord) -> Result<Opened, String> {
         read: record.granted_access.intersects(reads),
         write: record.granted_access.intersects(writes),
         open_link: CreateOptions(record.create_options).contains(CreateOptions::OPEN_REPARSE_POINT),
+        case_sensitive: record.posix,
         ..OpenHow::LOOK
     };
     let opened = vfs.open(&name, &how).map_err(|fault| fault.to_string())?;
@@ -387,6 +395,16 @@ fn open_recorded(vfs: &dyn Vfs, record: &OpenRecord) -> Result<Opened, String> {
         return Err("another file has its name".into());
     }
     Ok(opened)
+}
+
+/// The name in a record, as the file system takes it. The one of a POSIX Open is looked up exactly; its
+/// stored spelling is not taken for another name.
+fn recorded_name(record: &OpenRecord) -> Option<Name> {
+    let as_posix = || Name::parse(&record.name.replace('\\', "/"), Rules::Posix).ok();
+    if record.posix {
+        return as_posix().filter(|name| name.path() == record.name);
+    }
+    Name::parse(&record.name, Rules::Windows).ok().or_else(as_posix)
 }
 
 fn admission_of(record: &OpenRecord, id: OpenId, folder_id: FolderId) -> Admission {
