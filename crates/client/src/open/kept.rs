@@ -7,7 +7,8 @@ use std::sync::{Arc, Weak};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{StreamExt, iter};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
 
 use crate::error::Result;
 use crate::limits::{KEPT_AT_ONCE, KEPT_ECHO, KEPT_LOOK};
@@ -26,7 +27,10 @@ pub(crate) trait Persistent: Send + Sync {
 
 /// The persistent Opens of a share.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<State>);
+pub(crate) struct Kept {
+    state: Mutex<State>,
+    hurry: Notify,
+}
 
 #[derive(Default)]
 struct State {
@@ -38,17 +42,23 @@ struct State {
 impl Kept {
     /// Adds an Open, and starts the task that looks after all of them.
     pub(crate) fn add(self: &Arc<Self>, open: Weak<dyn Persistent>) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.opens.push(open);
         if !std::mem::replace(&mut state.is_watched, true) {
             drop(tokio::spawn(watch(Arc::clone(self))));
         }
     }
 
+    /// Has them looked at now: the server refuses a file because the handle of a client is missing, which may
+    /// be one of these.
+    pub(crate) fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+
     /// Returns the Opens that are in use. If there are none, nobody looks after them any more.
     fn in_use(&self) -> Vec<Arc<dyn Persistent>> {
         let mut opens = Vec::new();
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.opens.retain(|open| {
             let open = open.upgrade().filter(|open| open.is_in_use());
             let stays = open.is_some();
@@ -62,7 +72,7 @@ impl Kept {
     /// Removes an Open that could not be reconnected: its next request tries it again, or tells why.
     fn give_up(&self, open: &Arc<dyn Persistent>) {
         let one = Arc::downgrade(open);
-        self.0.lock().opens.retain(|other| !other.ptr_eq(&one));
+        self.state.lock().opens.retain(|other| !other.ptr_eq(&one));
     }
 }
 
@@ -71,7 +81,8 @@ impl Kept {
 async fn watch(kept: Arc<Kept>) {
     let mut asked = Instant::now();
     loop {
-        sleep(KEPT_LOOK).await;
+        // Its end is the same as that of the wait: both are looked for.
+        _ = timeout(KEPT_LOOK, kept.hurry.notified()).await;
         let opens = kept.in_use();
         let Some(one) = opens.first() else { return };
         if asked.elapsed() >= KEPT_ECHO {

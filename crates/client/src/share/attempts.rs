@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::Status;
 use crate::dfs::Others;
 use crate::error::{Cause, Error, Result};
-use crate::limits::{ATTEMPTS, BROKEN_MAX, FIND_SHARE_FOR};
+use crate::limits::{ATTEMPTS, BACK_OFF_FIRST, BROKEN_MAX, FIND_SHARE_FOR, REPEATS};
 use crate::session::bound::Bound;
 use crate::session::{Failure, Live};
 use crate::share::Share;
@@ -54,6 +54,9 @@ pub(crate) struct Attempts<'a> {
     left: u32,
     /// Count of connections that ended because the server broke the protocol.
     broken: u32,
+    /// Count of refusals of a file that is kept for an absent client, and the pause before the next attempt.
+    unavailable: u32,
+    rest: Option<Duration>,
     /// The search for the share's owner.
     search: Option<OwnerSearch>,
 }
@@ -81,6 +84,8 @@ impl<'a> Attempts<'a> {
             others: None,
             left: ATTEMPTS,
             broken: 0,
+            unavailable: 0,
+            rest: None,
             search: None,
         }
     }
@@ -94,6 +99,9 @@ impl<'a> Attempts<'a> {
     pub(crate) async fn next(&mut self) -> Result<(Arc<Live>, Bound)> {
         let (operation, path) = (self.operation, self.path);
         let error = |cause| Error::new(cause, operation, path);
+        if let Some(rest) = self.rest.take() {
+            sleep(rest).await;
+        }
         loop {
             self.left = self.left.checked_sub(1).ok_or_else(|| {
                 error(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
@@ -223,6 +231,16 @@ impl<'a> Attempts<'a> {
             // connected again.
             Err(Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED))) => {
                 self.share.unbind(bound);
+                None
+            }
+            // MS-SMB2 3.3.5.9: the file is kept for a client that has not come back yet, after a move of
+            // the share. It may be this one.
+            Err(Failure::Final(Cause::Status(Status::FILE_NOT_AVAILABLE)))
+                if self.share.is_continuous() && self.unavailable < REPEATS =>
+            {
+                self.rest = Some(BACK_OFF_FIRST * (1 << self.unavailable));
+                self.unavailable += 1;
+                self.share.kept().hurry();
                 None
             }
             Err(Failure::Final(cause)) => {
