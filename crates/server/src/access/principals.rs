@@ -6,6 +6,7 @@
 //! are `S-1-22-1-uid` and `S-1-22-2-gid`, as under Samba.
 
 mod listing;
+mod named_everywhere;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ use frevo_wire::fscc::fold_name;
 use crate::base::host::HostNames;
 use crate::base::limits::{ACCOUNT_LISTED_BYTES, ACCOUNTS_LISTED};
 pub(crate) use listing::Listing;
+use named_everywhere::Named;
 
 thread_local! {
     /// Bytes of accounts that were listed on this thread, and of what was made of them.
@@ -177,6 +179,9 @@ impl Principals<'_> {
         if *sid == self.with_rid(USERS_RID) {
             return principal(self.name, "None", Use::Group);
         }
+        if let Some(Named { domain, name, kind, .. }) = named_everywhere::by_sid(sid) {
+            return principal(domain, name, kind);
+        }
         listing.find_sid(self, sid)
     }
 
@@ -217,7 +222,9 @@ impl Principals<'_> {
         };
         let user = || self.host.user(name).ok()?.map(|user| Sid::unix_user(user.uid));
         let group = || self.host.group_id(name).ok()?.map(Sid::unix_group);
-        unix("Unix User", user()).or_else(|| unix("Unix Group", group()))
+        // An account or a group that is called "service" comes before the name of everywhere.
+        let named = || self.find_sid(&named_everywhere::by_name(domain, name)?.sid);
+        unix("Unix User", user()).or_else(|| unix("Unix Group", group())).or_else(named)
     }
 
     /// The accounts of the account file, which are looked through.
@@ -382,6 +389,7 @@ mod tests {
             file.add(Entry::new(name, u32::MAX, hash, 0)).unwrap();
         }
         file.set_groups("ann", &["staff".into(), "administrators".into()]).unwrap();
+        file.set_groups("bob", &["service".into()]).unwrap();
         Arc::new(file)
     }
 
@@ -400,6 +408,8 @@ mod tests {
             "Everyone",
             "BUILTIN\\Administrators",
             "NT AUTHORITY\\SYSTEM",
+            "BUILTIN\\Backup Operators",
+            "interactive",
             "BOX\\None",
             "BOX",
             "Unix User\\root",
@@ -409,6 +419,12 @@ mod tests {
             assert_eq!(principals.find_sid(&found.sid), Some(found), "{name}");
         }
         assert_eq!(principals.find_name("ann").unwrap().sid, machine.with_rid(1_000).unwrap());
+        // A group of the account file comes before the well-known name.
+        assert_eq!(principals.find_name("service").unwrap().kind, Use::Alias);
+        assert_eq!(
+            principals.find_name("NT AUTHORITY\\service").unwrap().sid.to_string(),
+            "S-1-5-6"
+        );
         for name in ["nobody-at-all", "OTHER\\ann", "BUILTIN\\ann", "", "\\"] {
             assert_eq!(principals.find_name(name), None, "{name}");
         }
@@ -476,7 +492,7 @@ mod tests {
         let sid = |name| principals.find_name(name).unwrap().sid;
         let (ann, bob, none) = (sid("ann"), sid("bob"), sid("BOX\\None"));
         let names: Vec<_> = principals.in_domain(&machine).into_iter().map(|of| of.name).collect();
-        assert_eq!(names, ["None", "ann", "bob", "staff"]);
+        assert_eq!(names, ["None", "ann", "bob", "service", "staff"]);
         let builtin: Vec<_> =
             principals.in_domain(&Sid::BUILTIN).into_iter().map(|of| of.name).collect();
         assert_eq!(builtin, ["Administrators", "Users", "Guests"]);
@@ -493,7 +509,9 @@ mod tests {
         let mut anns = vec![sid("staff"), Sid::ADMINISTRATORS, Sid::USERS];
         anns.sort_unstable();
         assert_eq!(principals.memberships(&[ann]), anns);
-        assert_eq!(principals.memberships(&[bob]), [Sid::USERS]);
+        let mut bobs = vec![sid("service"), Sid::USERS];
+        bobs.sort_unstable();
+        assert_eq!(principals.memberships(&[bob]), bobs);
         assert_eq!(principals.memberships(&[none]), [Sid::USERS]);
         assert!(principals.memberships(&[Sid::EVERYONE]).is_empty());
         assert!(principals.is_enabled(&ann) && !principals.is_enabled(&none));
