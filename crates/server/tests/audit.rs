@@ -5,6 +5,8 @@
 mod changes;
 #[path = "client/mod.rs"]
 mod client;
+#[path = "audit/sessions.rs"]
+mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
