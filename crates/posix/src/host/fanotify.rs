@@ -29,6 +29,18 @@ pub(super) struct Event {
     pub(super) new_entry: Option<(Handle, Box<[u8]>)>,
 }
 
+impl Event {
+    /// True if an entry was made, or moved to the directory.
+    pub(super) const fn came(&self) -> bool {
+        self.mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0
+    }
+
+    /// True if an entry was removed, or moved away.
+    pub(super) const fn went(&self) -> bool {
+        self.mask & (libc::FAN_DELETE | libc::FAN_MOVED_FROM) != 0
+    }
+}
+
 /// Events for renames with both names; Linux 5.17.
 pub(super) const FAN_RENAME: u64 = 0x1000_0000;
 const INFO_FID: u8 = 1;

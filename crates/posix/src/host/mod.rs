@@ -59,6 +59,8 @@ struct State {
     places: usize,
     /// Ended observations with marks that the thread has to remove.
     ended: Vec<Ended>,
+    /// Directories that are in no observation any more, whose marks the thread has to remove.
+    unneeded: Vec<Unneeded>,
     last_id: u64,
     /// Directories whose subdirectories are to be marked: at most [`HOST_DIRECTORIES_PER_TREE`] of an
     /// observation.
@@ -82,7 +84,7 @@ struct Member {
 }
 
 struct Observed {
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     is_tree: bool,
     observer: Observer,
     /// The spelling of names on the medium.
@@ -99,8 +101,17 @@ struct Observed {
 /// The marks that are left of an observation.
 struct Ended {
     id: u64,
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     handles: Vec<Handle>,
+}
+
+/// A mark that no observation needs. Its directory is opened by its path, which may take the file system
+/// its time: without the lock, for which cores wait. The thread makes no further marks before it has removed
+/// these, so that there are no more than marks.
+struct Unneeded {
+    root: Arc<OwnedFd>,
+    path: Vec<u8>,
+    handle: Handle,
 }
 
 /// The origin of a directory that is scanned.
@@ -172,7 +183,7 @@ pub(crate) fn observe(
     observer: Observer,
 ) -> VfsResult<Box<dyn Observation>> {
     let hub = hub().ok_or(Fault::NotSupported)?;
-    let root = open_directory(dir, b".").map_err(crate::fault_of)?;
+    let root = Arc::new(open_directory(dir, b".").map_err(crate::fault_of)?);
     let handle = fanotify::handle_of(root.as_fd()).map_err(|_| Fault::NotSupported)?;
     let mut state = hub.state.lock();
     let place = observer.places().take(Kind::Directory, state.places, room(HOST_DIRECTORIES));
@@ -228,10 +239,10 @@ impl Drop for Guard {
         let mut ended = Ended { id: self.id, root, handles: handles.into_iter().collect() };
         state.remove_marks(&self.hub.group, &mut ended);
         if !ended.handles.is_empty() {
-            // Each mark takes some system calls, so the thread removes the others.
+            // A large tree has many marks, so the thread removes the others.
             state.ended.push(ended);
         }
-        let is_left = !state.ended.is_empty() || state.has_spare();
+        let is_left = !state.ended.is_empty() || !state.unneeded.is_empty() || state.has_spare();
         drop(state);
         if is_left {
             self.hub.wake();
@@ -302,11 +313,22 @@ impl Hub {
         };
         let (old, new) = (state.places(&event.entry), state.places(&event.new_entry));
         if event.mask & FAN_RENAME != 0 {
-            state.renamed(&self.group, &event, &old, &new, reports);
-        } else {
+            return state.renamed(&self.group, &event, &old, &new, reports);
+        }
+        if !event.came() || !event.went() {
             for (id, path) in &old {
-                state.happened(&self.group, &event, *id, path, reports);
+                state.happened(&self.group, &event, *id, path, event.came(), reports);
             }
+            return;
+        }
+        // The kernel may merge a creation and a removal without their order, so the present state of
+        // the file decides. The file system may take its time to tell it.
+        let root_of = |id| state.observed.get(id).map(|observed| Arc::clone(&observed.root));
+        let roots: Vec<_> = old.iter().map(|(id, _)| root_of(id)).collect();
+        MutexGuard::unlock_fair(state);
+        for ((id, path), root) in old.iter().zip(roots) {
+            let is_there = root.is_some_and(|root| sys::stat_at(root.as_fd(), path).is_ok());
+            self.state.lock().happened(&self.group, &event, *id, path, is_there, reports);
         }
     }
 
@@ -314,6 +336,9 @@ impl Hub {
     /// pile up behind a large tree.
     fn scan(&self, reports: &mut DueReports) {
         self.remove_ended();
+        if !self.unmark() {
+            return self.wake();
+        }
         let dropped = std::mem::take(&mut self.state.lock().dropped);
         drop(dropped);
         for _ in 0..HOST_DIRECTORIES_AT_ONCE {
@@ -321,11 +346,17 @@ impl Hub {
             let Some(Unscanned { id, path, scan }) = state.unscanned.pop() else {
                 return state.give_back();
             };
-            if let Some(observed) = state.observed.get_mut(&id) {
+            let root = state.observed.get_mut(&id).map(|observed| {
                 observed.unscanned -= 1;
-            }
+                Arc::clone(&observed.root)
+            });
+            // The file system may take its time. Only this thread changes paths, by the events that it
+            // handles, and so the path is the same afterwards.
+            MutexGuard::unlock_fair(state);
             let below = path.to_vec();
-            let dir = state.mark(&self.group, id, path, reports);
+            let found = root.and_then(|root| OpenDirectory::open(&root, &path).ok());
+            let mut state = self.state.lock();
+            let dir = found.and_then(|found| state.mark(&self.group, id, path, found, reports));
             let dropped = std::mem::take(&mut state.dropped);
             // A core that waits has the lock before the next directory, which may be large.
             MutexGuard::unlock_fair(state);
@@ -344,7 +375,28 @@ impl Hub {
         self.wake();
     }
 
-    /// Removes some marks of an observation that has ended.
+    /// Removes some marks that no observation needs. Returns true if none is left.
+    fn unmark(&self) -> bool {
+        for _ in 0..HOST_DIRECTORIES_AT_ONCE {
+            let Some(Unneeded { root, path, handle }) = self.state.lock().unneeded.pop() else {
+                return true;
+            };
+            // If the directory was moved or removed, its mark has ended already and is not removed here.
+            let Some(found) =
+                OpenDirectory::open(&root, &path).ok().filter(|it| it.handle == handle)
+            else {
+                continue;
+            };
+            let state = self.state.lock();
+            if !state.directories.contains_key(&handle) {
+                self.group.unmark(found.dir.as_fd());
+            }
+            MutexGuard::unlock_fair(state);
+        }
+        false
+    }
+
+    /// Takes some directories out of an observation that has ended.
     fn remove_ended(&self) {
         let mut state = self.state.lock();
         if let Some(mut ended) = state.ended.pop() {
@@ -414,26 +466,18 @@ impl State {
         }
     }
 
-    /// Handles an event that is no rename.
+    /// Handles an event that is no rename. `is_there` is true of an entry that came and is there.
     fn happened(
         &mut self,
         group: &Fanotify,
         event: &Event,
         id: u64,
         path: &[u8],
+        is_there: bool,
         reports: &mut DueReports,
     ) {
         let is_directory = event.mask & libc::FAN_ONDIR != 0;
-        let came = event.mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0;
-        let went = event.mask & (libc::FAN_DELETE | libc::FAN_MOVED_FROM) != 0;
-        // The kernel may merge a creation and a removal without their order, so the present state
-        // of the file decides.
-        let is_there = came
-            && (!went
-                || self
-                    .observed
-                    .get(&id)
-                    .is_some_and(|o| sys::stat_at(o.root.as_fd(), path).is_ok()));
+        let (came, went) = (event.came(), event.went());
         if !event.is_own {
             let mut tell = |action, matches| {
                 self.tell(id, Owned::Change(action, path.to_vec(), matches), reports);
@@ -575,7 +619,13 @@ impl State {
                 return true;
             }
             let old = member.path.to_vec();
-            !self.leave(group, id, handle, |one| *one == *old, |_| reopen(root, &path))
+            !self.leave(
+                group,
+                id,
+                handle,
+                |one| *one == *old,
+                Whereabouts { root, moved: Some(&path) },
+            )
         });
         let goes = |directory: &mut Unscanned| {
             directory.id == id
@@ -608,20 +658,24 @@ impl State {
         which: impl Fn(&[u8]) -> bool,
     ) {
         let Observed { root, handles, .. } = observed;
-        handles.retain(|handle| !self.leave(group, id, handle, &which, |path| reopen(root, path)));
+        handles.retain(|handle| {
+            !self.leave(group, id, handle, &which, Whereabouts { root, moved: None })
+        });
     }
 
-    /// Removes the marks of the next few directories of an observation that has ended.
+    /// Takes the next few directories out of an observation that has ended.
     fn remove_marks(&mut self, group: &Fanotify, ended: &mut Ended) {
         for _ in 0..HOST_DIRECTORIES_AT_ONCE {
             let Some(handle) = ended.handles.pop() else { return };
-            self.leave(group, ended.id, &handle, |_| true, |path| reopen(&ended.root, path));
+            let place = Whereabouts { root: &ended.root, moved: None };
+            self.leave(group, ended.id, &handle, |_| true, place);
         }
     }
 
     /// Returns the room that each of the tables should shrink to.
-    fn less_room(&self) -> [Option<usize>; 3] {
+    fn less_room(&self) -> [Option<usize>; 4] {
         [
+            less_room(self.unneeded.capacity(), self.unneeded.len()),
             less_room(self.directories.capacity(), self.directories.len()),
             less_room(self.unscanned.capacity(), self.unscanned.len()),
             less_room(self.observed.capacity(), self.observed.len()),
@@ -635,55 +689,57 @@ impl State {
 
     /// Frees memory that many directories have needed.
     fn give_back(&mut self) {
-        let [directories, unscanned, observed] = self.less_room();
+        let [unneeded, directories, unscanned, observed] = self.less_room();
+        unneeded.into_iter().for_each(|room| self.unneeded.shrink_to(room));
         directories.into_iter().for_each(|room| self.directories.shrink_to(room));
         unscanned.into_iter().for_each(|room| self.unscanned.shrink_to(room));
         observed.into_iter().for_each(|room| self.observed.shrink_to(room));
     }
 
     /// Takes a directory out of an observation if its path is one of `which`. True if it is not in the
-    /// observation any more. `open` opens the directory, whose path it is given.
+    /// observation any more. Its mark is removed, later by the thread if the directory has to be opened.
     fn leave(
         &mut self,
         group: &Fanotify,
         id: u64,
         handle: &Handle,
         which: impl Fn(&[u8]) -> bool,
-        open: impl FnOnce(&[u8]) -> Result<OwnedFd, Errno>,
+        place: Whereabouts<'_>,
     ) -> bool {
         let Some(members) = self.directories.get_mut(handle) else { return true };
         let goes = |member: &Member| member.id == id && which(&member.path);
         let Some(at) = members.iter().position(goes) else { return false };
         let Member { path, .. } = members.swap_remove(at);
         self.places -= 1;
-        if members.is_empty() {
-            self.directories.remove(handle);
-            // If the directory was moved or removed, its mark has ended already and is not
-            // removed here.
-            if let Ok(dir) = open(&path)
-                && fanotify::handle_of(dir.as_fd()).is_ok_and(|found| found == *handle)
-            {
-                group.unmark(dir.as_fd());
-            }
+        if !members.is_empty() {
+            return true;
+        }
+        self.directories.remove(handle);
+        if path.is_empty() {
+            group.unmark(place.root.as_fd());
+        } else {
+            let path = place.moved.unwrap_or(&path).to_vec();
+            let (root, handle) = (Arc::clone(place.root), handle.clone());
+            self.unneeded.push(Unneeded { root, path, handle });
         }
         true
     }
 
-    /// Marks a directory, and opens it if its entries are to be looked through.
+    /// Marks a directory. Returns it if its entries are to be looked through.
     fn mark(
         &mut self,
         group: &Fanotify,
         id: u64,
         path: CountedPath,
+        found: OpenDirectory,
         reports: &mut DueReports,
     ) -> Option<OwnedFd> {
         let places = self.places;
         let observed = self.observed.get_mut(&id)?;
-        let dir = reopen(&observed.root, &path).ok()?;
+        let OpenDirectory { dir, handle } = found;
         if path.is_empty() {
             return Some(dir);
         }
-        let handle = fanotify::handle_of(dir.as_fd()).ok()?;
         if observed.handles.contains(&handle) {
             return None;
         }
@@ -728,6 +784,28 @@ impl State {
             }
         }
         true
+    }
+}
+
+/// The place of a directory that leaves an observation.
+#[derive(Clone, Copy)]
+struct Whereabouts<'a> {
+    root: &'a Arc<OwnedFd>,
+    /// The present path, if it is not that of the observation.
+    moved: Option<&'a [u8]>,
+}
+
+/// A directory that was opened by its path.
+struct OpenDirectory {
+    dir: OwnedFd,
+    handle: Handle,
+}
+
+impl OpenDirectory {
+    fn open(root: &OwnedFd, path: &[u8]) -> Result<Self, Errno> {
+        let dir = reopen(root, path)?;
+        let handle = fanotify::handle_of(dir.as_fd())?;
+        Ok(Self { dir, handle })
     }
 }
 

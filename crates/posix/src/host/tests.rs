@@ -91,7 +91,7 @@ fn so_many_directories_wait_for_marks() {
     {
         let mut state = State::default();
         let observed = Observed {
-            root: opened(folder.path()),
+            root: Arc::new(opened(folder.path())),
             is_tree: true,
             observer: no_observer(),
             spelling: Spelling::Bytes,
@@ -116,7 +116,7 @@ fn with_two(folder: &Path, places: &Arc<HostPlaces>) -> (State, Handle) {
     let handle = fanotify::handle_of(opened(folder).as_fd()).unwrap();
     let mut state = State::default();
     let observed = Observed {
-        root: opened(folder),
+        root: Arc::new(opened(folder)),
         is_tree: true,
         observer: of_account(places),
         spelling: Spelling::Bytes,
@@ -318,7 +318,7 @@ fn await_scans() {
     let hub = super::hub().unwrap();
     await_that(|| {
         let state = hub.state.lock();
-        state.unscanned.is_empty() && state.ended.is_empty()
+        state.unscanned.is_empty() && state.ended.is_empty() && state.unneeded.is_empty()
     });
 }
 
