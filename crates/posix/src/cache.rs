@@ -31,9 +31,9 @@ use rustix::io::Errno;
 use crate::dir::Dir;
 use crate::fold::Folded;
 use crate::limits::{
-    CACHE_PATIENCE, CACHED_DIRECTORIES, CACHED_NAME_BYTES, CACHED_NAMES,
-    CACHED_NAMES_PER_DIRECTORY, DIRECTORY_ON_CORE, LARGE_DIRECTORIES, LIST_BUFFER_BYTES,
-    NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES,
+    CACHE_PATIENCE, CACHED_DIRECTORIES, CACHED_NAME_BYTES, CACHED_NAMES, CACHED_NAMES_LOOKS,
+    CACHED_NAMES_PER_DIRECTORY, CACHED_NAMES_UNUSED, DIRECTORY_ON_CORE, LARGE_DIRECTORIES,
+    LIST_BUFFER_BYTES, NAMES_READ_ON_CORE, NAMING_LOCKS, NAMING_PATIENCE, RETRIES,
 };
 use crate::memory::Counted;
 use crate::{patience, sys, volume};
@@ -69,6 +69,7 @@ pub(crate) struct NameCache {
     /// Number of the directories in `read_beside`.
     readers_beside: AtomicUsize,
     limits: Limits,
+    looks: Mutex<Looks>,
     short_names: ShortNames,
     counted: Counted,
     /// The kind of file system that tests pretend to have, by f_type.
@@ -110,10 +111,23 @@ impl Drop for Writing<'_> {
 struct Limits {
     names: usize,
     directories: usize,
+    /// [`CACHED_NAMES_UNUSED`]
+    unused: usize,
     /// [`CACHED_NAMES_PER_DIRECTORY`]
     per_directory: usize,
     /// [`NAMES_READ_ON_CORE`]
     on_core: usize,
+}
+
+/// The looks for directories that nobody uses.
+#[derive(Debug, Default)]
+struct Looks {
+    count: u32,
+    /// The age at the last look.
+    last: u64,
+    /// The ages at the last look of which the number is a multiple of [`CACHED_NAMES_LOOKS`], and at the one
+    /// before it.
+    late: [u64; 2],
 }
 
 /// The way in which a share learns of changes in the directories that it has read.
@@ -173,6 +187,7 @@ impl NameCache {
             readers_beside: AtomicUsize::new(0),
             limits: Limits {
                 names: CACHED_NAMES,
+                unused: CACHED_NAMES_UNUSED,
                 directories: CACHED_DIRECTORIES,
                 per_directory: CACHED_NAMES_PER_DIRECTORY,
                 // Reading a directory for short names takes twice the time for each name, so a core
@@ -183,6 +198,7 @@ impl NameCache {
                 },
             },
             counted: Counted::default(),
+            looks: Mutex::default(),
             #[cfg(test)]
             pretended: None,
         }
@@ -239,6 +255,32 @@ impl NameCache {
         for _ in 0..count {
             let mut state = self.write();
             let Some(oldest) = state.oldest(None) else { break };
+            self.forget(&mut state, oldest);
+        }
+    }
+
+    /// Forgets directories that nobody has used since the last looks. To be called each
+    /// [`CACHED_NAMES_LOOK`](crate::limits::CACHED_NAMES_LOOK), by no core: many names are freed.
+    pub(crate) fn forget_unused(&self) {
+        let now = self.age.fetch_add(1, Ordering::Relaxed) + 1;
+        let (recent, late) = {
+            let mut looks = self.looks.lock();
+            let recent = std::mem::replace(&mut looks.last, now);
+            looks.count = (looks.count + 1) % CACHED_NAMES_LOOKS;
+            if looks.count == 0 {
+                looks.late = [looks.late[1], now];
+            }
+            (recent, looks.late[0])
+        };
+        // The lock is taken and released for each directory; see `clear`.
+        loop {
+            let mut state = self.write();
+            let Some(oldest) = state.oldest(None) else { break };
+            let used = state.directories.get(&oldest).map_or(now, Directory::last_use);
+            let is_unused = used < late || used < recent && state.names > self.limits.unused;
+            if !is_unused {
+                break;
+            }
             self.forget(&mut state, oldest);
         }
     }

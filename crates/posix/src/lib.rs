@@ -64,7 +64,9 @@ pub use errno::fault_of;
 pub use host::attempt_watch;
 pub use mounts::{is_automounted, keep_list as keep_mount_list, kind_at as mount_kind};
 pub use options::{Case, NtAcls, PosixOptions, Streams};
-pub use remembered::{forget_remembered, remembered_bytes, watched_bytes};
+pub use remembered::{
+    forget_remembered, forget_unused_names, remembered_bytes, remembers_names, watched_bytes,
+};
 pub use scsi::{ScsiData, ScsiEnd, send_scsi};
 pub use security::may_write_security_attributes;
 pub use share::guard::guard_alike;

@@ -81,6 +81,17 @@ pub const RETRIES: usize = 8;
 /// names count as one.
 pub const CACHED_NAMES: usize = 1 << 19;
 
+/// Names of one share that stay while nobody uses them: 5 MiB. Beyond them directories that were not used for
+/// [`CACHED_NAMES_LOOK`] are forgotten.
+pub const CACHED_NAMES_UNUSED: usize = 65_536;
+
+/// Time between two looks for directories that nobody uses.
+pub const CACHED_NAMES_LOOK: Duration = Duration::from_secs(1);
+
+/// Looks without a use after which a directory is forgotten, however few names there are; before twice as
+/// many it is.
+pub const CACHED_NAMES_LOOKS: u32 = 60;
+
 /// Directories in the cache of one share; each takes one inotify watch.
 pub const CACHED_DIRECTORIES: usize = 4_096;
 

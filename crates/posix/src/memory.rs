@@ -82,6 +82,14 @@ impl Counted {
     }
 }
 
+#[cfg(test)]
+impl Counted {
+    /// Returns the bytes that are counted.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         self.set(0);

@@ -46,6 +46,20 @@ pub fn forget_remembered() {
     let _ = std::thread::Builder::new().name("forget".into()).spawn(forget);
 }
 
+/// Forgets the names of directories that nobody has used for a while. To be called each
+/// [`crate::limits::CACHED_NAMES_LOOK`] while [`remembers_names`], by no core.
+pub fn forget_unused_names() {
+    let shares = SHARES.lock().clone();
+    for names in shares.iter().filter_map(|share| share.names.upgrade()) {
+        names.forget_unused();
+    }
+}
+
+/// True if names of any directory are remembered.
+pub fn remembers_names() -> bool {
+    memory::of_names() > 0
+}
+
 /// The names and folders of one share.
 #[derive(Debug, Clone)]
 struct Remembering {

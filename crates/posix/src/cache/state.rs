@@ -52,6 +52,13 @@ pub(super) struct Directory {
     pub(super) used: AtomicU64,
 }
 
+impl Directory {
+    /// Returns the age of the cache at the last use.
+    pub(super) fn last_use(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
 /// The moves in the last notes of a directory.
 #[derive(Debug, Default)]
 pub(super) struct Moves {

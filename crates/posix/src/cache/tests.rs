@@ -638,3 +638,42 @@ fn changes_during_a_reading_are_entered() {
         assert!(matches!(table.find(b"NAME0"), Lookup::Absent));
     }
 }
+
+/// Tests n and n + 1 names that nobody uses, and one directory that is used, at the first look and after many.
+#[test]
+fn names_that_nobody_uses_are_forgotten() {
+    let mut f = fixture();
+    f.cache.limits = Limits { unused: 100, ..f.cache.limits };
+    let dirs = [40, 60, 1].map(|count| {
+        let path = f.host.path().join(format!("d{count}"));
+        std::fs::create_dir(&path).unwrap();
+        for number in 0..count {
+            std::fs::write(path.join(format!("F{number}")), "").unwrap();
+        }
+        open(&path)
+    });
+    let find = |at: usize| assert_eq!(find_in(&f.cache, &dirs[at], "f0").as_deref(), Some("F0"));
+    let look = || {
+        f.cache.forget_unused();
+        f.cache.state.read().names
+    };
+    (0..2).for_each(find);
+    assert_eq!((look(), look()), (100, 100), "so many stay");
+    (0..3).for_each(find);
+    assert_eq!(look(), 101, "all were used since the last look");
+    find(2);
+    assert_eq!(look(), 61, "the one that was used least lately is forgotten");
+    find(1);
+    for number in 0..CACHED_NAMES_LOOKS {
+        find(2);
+        assert_eq!(look(), 61, "{number} looks");
+    }
+    let forgotten = (0..CACHED_NAMES_LOOKS).find(|_| {
+        find(2);
+        look() == 1
+    });
+    assert!(forgotten.is_some(), "few names, which nobody uses");
+    let left = (0..2 * CACHED_NAMES_LOOKS).map(|_| look()).last();
+    assert_eq!((left, f.cache.counted.bytes()), (Some(0), 0));
+    (0..3).for_each(find);
+}

@@ -9,6 +9,7 @@ use frevo_net::buffer::{self, budget};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::sleep;
 
+use crate::base::host;
 use crate::base::limits::{
     GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS, GIVE_BACK_LOOKS_BUSY, GIVE_BACK_QUIET_PART,
 };
@@ -21,6 +22,10 @@ pub(super) async fn give_back(server: Arc<ServerState>) {
     let mut looks = Looks::default();
     loop {
         sleep(GIVE_BACK_LOOK).await;
+        // It frees many names, which takes long.
+        if host::remembers_names() {
+            let _ = tokio::task::spawn_blocking(host::forget_unused_names).await;
+        }
         let ledger = &server.ledger;
         let beside = ledger.cached_bytes().saturating_add(ledger.watched_bytes());
         let used = ledger.bytes().saturating_add(beside).max(budget::in_use());

@@ -99,6 +99,12 @@ pub(crate) fn long_patience<T>(calls: impl FnOnce() -> T) -> T {
 }
 
 /// Returns false: without a POSIX host no call gives up.
+pub(crate) const fn remembers_names() -> bool {
+    false
+}
+
+pub(crate) const fn forget_unused_names() {}
+
 pub(crate) const fn gives_up(_steps: usize) -> bool {
     false
 }

@@ -13,7 +13,9 @@ pub(crate) use frevo_posix::patience::{
     short as short_patience,
 };
 
-pub(crate) use frevo_posix::{forget_remembered, remembered_bytes, watched_bytes};
+pub(crate) use frevo_posix::{
+    forget_remembered, forget_unused_names, remembered_bytes, remembers_names, watched_bytes,
+};
 
 /// Gives up a call that reserves so many bytes for a file and has changed nothing, if calls must not take
 /// long. Returns true if it gave up.
