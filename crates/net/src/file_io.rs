@@ -43,6 +43,7 @@ pub use prepared_rings::prepare_rings;
 use roads::{CHOICE, takes_ring};
 pub use roads::{IoRoad, RoadChoice, choose_roads, road, run_blocking, stay_on_this_thread, stays};
 pub use sys::FileFd;
+pub(crate) use sys::thread_usage;
 
 /// The place for the error of a failed sync: an errno of the host.
 pub type SyncFailure = Arc<OnceLock<i32>>;

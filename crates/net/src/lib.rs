@@ -18,6 +18,7 @@
 compile_error!("frevo-net speaks to Linux only");
 
 pub mod accounts;
+pub mod awake;
 pub mod buffer;
 pub mod cores;
 pub mod file_io;

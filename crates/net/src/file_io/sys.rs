@@ -103,9 +103,14 @@ pub(super) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Res
 
 /// Returns how often this thread has gone to sleep by itself.
 pub(super) fn voluntary_switches() -> libc::c_long {
+    thread_usage().ru_nvcsw
+}
+
+/// Returns what this thread has used of the machine.
+pub(crate) fn thread_usage() -> libc::rusage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call fills `usage`, which stays valid until it returns.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
     // SAFETY: zeros are a valid `rusage`, and so is the filled one.
-    unsafe { usage.assume_init() }.ru_nvcsw
+    unsafe { usage.assume_init() }
 }

@@ -4,10 +4,10 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::time::Duration;
 
+use frevo_net::awake::Awake;
 use frevo_net::watchdog;
 use frevo_wire::Command;
 use frevo_wire::command::create;
-use tokio::time::Instant;
 
 use crate::base::limits::{SLOW_CALL, SLOW_SHARE};
 use crate::base::pools::blocking_pool;
@@ -22,25 +22,28 @@ pub(crate) fn handled<'a, F: Future>(
 ) -> impl Future<Output = F::Output> {
     poll_fn(move |cx| {
         works_on(rq.header.command);
-        let began = blocking_pool::is_here().then(Instant::now);
+        let began = (blocking_pool::is_here() && has_slow_share(rq)).then(Awake::now);
         let polled = handler.as_mut().poll(cx);
         let took = watchdog::lap();
         rq.busy.set(rq.busy.get().saturating_add(took));
         note(took, || culprit(rq, took));
-        let on_thread = began.map(|began| began.elapsed());
-        if took.max(on_thread.unwrap_or_default()) >= SLOW_CALL {
-            note_slow(rq, took, on_thread);
+        if took >= SLOW_CALL || began.is_some() {
+            note_slow(rq, took, began);
         }
         polled
     })
 }
 
-/// Notes a slow call of a share's file system.
+fn has_slow_share(rq: &Request<'_>) -> bool {
+    rq.tree.as_ref().is_some_and(|tree| tree.share.slowness.is_slow())
+}
+
+/// Notes a slow call of a share's file system. `began` is the beginning of one on a thread.
 #[cold]
-fn note_slow(rq: &Request<'_>, took: Duration, on_thread: Option<Duration>) {
+fn note_slow(rq: &Request<'_>, took: Duration, began: Option<Awake>) {
     let Some(share) = rq.tree.as_ref().map(|tree| &tree.share) else { return };
-    if let Some(took) = on_thread {
-        share.slowness.note_on_thread(took);
+    if let Some(began) = began {
+        share.slowness.note_on_thread(began.slept());
     } else if share.asks_off_core && share.slowness.note_on_core(took) {
         let (took, lasts) = (took.as_millis(), SLOW_SHARE.as_secs());
         tracing::warn!(target: "frevo::watchdog", share = ?share.name, "a call of the share's file system took \

@@ -29,10 +29,11 @@ impl Slowness {
         !was_slow
     }
 
-    /// Notes a part of a request that took a thread beside the cores for `took`. Long work is made there
-    /// on purpose, so that no share becomes slow by it; one that is slow stays so.
-    pub(crate) fn note_on_thread(&self, took: Duration) {
-        if took >= SLOW_CALL && self.is_slow() {
+    /// Notes a part of a request that slept for `slept` on a thread beside the cores. Long work is made there
+    /// on purpose, so that no share becomes slow by it; one that is slow stays so. Work does not count, however
+    /// long it takes.
+    pub(crate) fn note_on_thread(&self, slept: Duration) {
+        if slept >= SLOW_CALL && self.is_slow() {
             self.begin();
         }
     }
