@@ -23,8 +23,9 @@ use crate::limits::{
     SEND_STALL_TIMEOUT, SENDFILE_BYTES_MIN, SPLICE_BYTES_MIN,
 };
 use crate::transport::Stream;
+use crate::watchdog::yield_if_due;
 pub use frame::{OutFrame, Segment};
-use pending::{FRAME_OVERHEAD_BYTES, Pending};
+use pending::{FRAME_OVERHEAD_BYTES, Pending, Sent};
 
 mod frame;
 mod pending;
@@ -155,12 +156,16 @@ impl SendQueue {
         self.pushed.notify_one();
     }
 
-    /// Sends as much as the transport takes now. True if nothing is left.
+    /// Sends as much as the transport takes now, or as one turn has time for. True if nothing is left.
     ///
     /// # Errors
     /// The transport's failure, or that of a file that cannot be read: the stream cannot continue.
     /// The queue is then closed and empty.
     pub fn try_flush(&self, stream: &Stream) -> io::Result<bool> {
+        Ok(self.send(stream)? == Sent::All)
+    }
+
+    fn send(&self, stream: &Stream) -> io::Result<Sent> {
         let mut inner = self.inner.borrow_mut();
         let outcome = inner.send(stream, &self.limits);
         if outcome.is_err() {
@@ -168,7 +173,7 @@ impl SendQueue {
             inner.clear();
         }
         drop(inner);
-        if !matches!(outcome, Ok(false)) {
+        if !matches!(outcome, Ok(Sent::Some)) {
             self.pace.set(None);
         }
         outcome
@@ -184,8 +189,11 @@ impl SendQueue {
         loop {
             // A fast peer could keep this loop busy, so other tasks get a turn.
             tokio::task::coop::consume_budget().await;
-            if self.try_flush(stream)? {
-                return Ok(());
+            yield_if_due().await;
+            match self.send(stream)? {
+                Sent::All => return Ok(()),
+                Sent::Step => continue,
+                Sent::Some => {}
             }
             let until = self.watch(stream).inspect_err(|_| self.abandon())?;
             if let Ok(ready) = timeout_at(until, stream.writable()).await {

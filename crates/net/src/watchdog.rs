@@ -222,8 +222,13 @@ pub(crate) fn share_core() {
 /// Returns the longest time for which an account's tasks use this core before others have their
 /// turn: shorter while the core is shared.
 pub(crate) fn slice() -> Duration {
-    let is_shared = SHARED_UNTIL.get().is_some_and(|until| mark() < until);
-    if is_shared { TURN_SLICE } else { POLL_SLICE }
+    if is_shared() { TURN_SLICE } else { POLL_SLICE }
+}
+
+/// True while several accounts use this core.
+#[must_use]
+pub fn is_shared() -> bool {
+    SHARED_UNTIL.get().is_some_and(|until| mark() < until)
 }
 
 /// True if the present poll has lasted [`POLL_SLICE`], or [`TURN_SLICE`] where several accounts use

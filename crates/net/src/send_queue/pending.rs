@@ -9,8 +9,9 @@ use super::SendLimits;
 use super::frame::{OutFrame, Segment};
 use super::pipe::Pipe;
 use crate::buffer::Buf;
-use crate::limits::{FRAME_BYTES_MAX, SEND_IOV_MAX};
+use crate::limits::{FRAME_BYTES_MAX, SEND_IOV_MAX, SEND_STEP_BYTES};
 use crate::transport::Stream;
+use crate::watchdog;
 
 /// Zeros to send for files that are shorter than promised.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -41,6 +42,17 @@ impl Waiting {
             Self::End => Some(&[]),
         }
     }
+}
+
+/// The end of a call that sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// Nothing is left.
+    All,
+    /// The transport takes no more for now.
+    Some,
+    /// Others should have their turn first.
+    Step,
 }
 
 /// The waiting segments and their sums.
@@ -105,8 +117,9 @@ impl Pending {
         self.pipe = None;
     }
 
-    /// Sends until nothing is left (true) or the transport is full (false).
-    pub(super) fn send(&mut self, stream: &Stream, limits: &SendLimits) -> io::Result<bool> {
+    /// Sends until nothing is left, or the transport is full, or others should have their turn.
+    pub(super) fn send(&mut self, stream: &Stream, limits: &SendLimits) -> io::Result<Sent> {
+        let step = if watchdog::is_shared() { SEND_STEP_BYTES } else { usize::MAX };
         let copied_below = match stream.socket() {
             Some(_) => limits.sendfile_from,
             None => usize::MAX,
@@ -116,14 +129,17 @@ impl Pending {
                 Some(Waiting::Segment(Segment::File { len, .. }))
                     if *len >= copied_below || self.pipe.is_some() =>
                 {
-                    self.send_file(stream, limits.splice_from)
+                    self.send_file(stream, limits.splice_from, step)
                 }
-                _ => self.send_memory(stream, copied_below),
+                _ => self.send_memory(stream, copied_below, step),
             };
             match sent {
+                Ok(()) if self.bytes > 0 && step < usize::MAX && watchdog::is_due() => {
+                    return Ok(Sent::Step);
+                }
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Some),
                 Err(error) => return Err(error),
             }
         }
@@ -131,11 +147,11 @@ impl Pending {
             // The queue's memory, which a burst may have enlarged, is freed.
             self.waiting = VecDeque::new();
         }
-        Ok(true)
+        Ok(Sent::All)
     }
 
-    /// Makes one vectored write of the bytes in memory at the front.
-    fn send_memory(&mut self, stream: &Stream, copied_below: usize) -> io::Result<()> {
+    /// Makes one vectored write of the bytes in memory at the front, `most` of them.
+    fn send_memory(&mut self, stream: &Stream, copied_below: usize, most: usize) -> io::Result<()> {
         let mut index = 0;
         let mut copied = 0;
         while index < self.waiting.len().min(SEND_IOV_MAX) && copied < COPY_BYTES {
@@ -147,13 +163,23 @@ impl Pending {
             }
             index += 1;
         }
-        let more = matches!(self.waiting.get(index), Some(Waiting::Segment(Segment::File { .. })));
+        let mut more =
+            matches!(self.waiting.get(index), Some(Waiting::Segment(Segment::File { .. })));
+        let mut room = most;
         let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
         for waiting in self.waiting.iter().take(index) {
             match waiting.memory() {
                 Some([]) => {}
-                Some(bytes) => slices.push(IoSlice::new(bytes)),
+                Some(bytes) => {
+                    let step = bytes.get(..room).unwrap_or(bytes);
+                    slices.push(IoSlice::new(step));
+                    room -= step.len();
+                }
                 None => break,
+            }
+            if room == 0 {
+                more = true;
+                break;
             }
             if matches!(waiting, Waiting::Zeros(len) if *len > ZEROS.len()) {
                 break;
@@ -197,7 +223,7 @@ impl Pending {
     }
 
     /// Moves bytes of the file tail at the front to the socket.
-    fn send_file(&mut self, stream: &Stream, splice_from: usize) -> io::Result<()> {
+    fn send_file(&mut self, stream: &Stream, splice_from: usize, most: usize) -> io::Result<()> {
         let Some(Waiting::Segment(Segment::File { file, offset, len })) = self.waiting.front_mut()
         else {
             return Ok(());
@@ -206,7 +232,7 @@ impl Pending {
             return self.splice_file(stream);
         }
         let mut at = *offset;
-        let asked = *len;
+        let asked = (*len).min(most);
         let sent = stream.try_write_with(|socket| {
             Ok(rustix::fs::sendfile(socket, file.as_fd(), Some(&mut at), asked)?)
         });

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::buffer::Buf;
 use crate::file_io::FileFd;
+use crate::limits::{SEND_STEP_BYTES, TURN_SLICE};
 use crate::transport::tests::{memory, read_exactly, tcp};
+use crate::watchdog;
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
@@ -418,5 +420,37 @@ async fn large_tails_squeeze_through_a_narrow_way() {
         let (sent, got) = tokio::join!(queue.flush(&server), read_exactly(&client, expected.len()));
         sent.unwrap();
         assert!(got == expected);
+    }
+}
+
+/// Tests a frame longer than a step, in memory and in a file, on a core that several accounts use and on
+/// one that a single account has.
+#[tokio::test]
+async fn a_shared_core_sends_in_steps() {
+    let data = pattern(3 * SEND_STEP_BYTES);
+    for (in_file, is_shared) in [(false, false), (false, true), (true, true)] {
+        let (server, client) = memory(4 * SEND_STEP_BYTES);
+        let queue = SendQueue::default();
+        queue.push(if in_file {
+            let (file, len) = (file_of(&data), data.len());
+            OutFrame::with_tail(Buf::new(), Segment::File { file, offset: 0, len })
+        } else {
+            OutFrame::new(Buf::copy_of(&data))
+        });
+        let expected = prefixed(&[&data]);
+        watchdog::measured(|| {
+            if is_shared {
+                watchdog::share_core();
+            }
+            std::thread::sleep(TURN_SLICE);
+            assert_eq!(queue.try_flush(&server).unwrap(), !is_shared);
+        });
+        let sent = queue.sent_bytes();
+        let in_one = if is_shared { SEND_STEP_BYTES } else { expected.len() };
+        assert!((1..=in_one as u64).contains(&sent) && (is_shared || queue.is_empty()), "{sent}");
+        let (flushed, got) =
+            tokio::join!(queue.flush(&server), read_exactly(&client, expected.len()));
+        flushed.unwrap();
+        assert!(got == expected, "in a file: {in_file}");
     }
 }
