@@ -183,13 +183,19 @@ fn pool_of<'a>(rq: &'a Request<'_>, row: &'static Row) -> Option<&'a BlockingPoo
         let is_long = is_long(rq, row, share) || closes_long(rq, row);
         return is_long.then_some(&rq.server().blocking_pool);
     };
-    let goes = match row.off_core {
+    let is_slow = share.slowness.is_slow();
+    goes_to_pool(row.off_core, rq.open.as_deref(), is_slow).then_some(pool)
+}
+
+/// True if a request for a share with a pool is for a thread. While the disk is slow, data is moved there too,
+/// also from and to the page cache: the kernel writes the file's times, for which it may wait for the disk.
+fn goes_to_pool(off_core: OffCore, open: Option<&Open>, is_slow: bool) -> bool {
+    match off_core {
         OffCore::Never | OffCore::Connects => false,
-        OffCore::Reads => rq.open.as_ref().is_some_and(|open| asks_to_read(open)),
-        OffCore::Writes => rq.open.as_ref().is_some_and(|open| asks_to_write(open)),
+        OffCore::Reads => is_slow || open.is_some_and(asks_to_read),
+        OffCore::Writes => is_slow || open.is_some_and(asks_to_write),
         OffCore::Asks | OffCore::Closes | OffCore::Ends => true,
-    };
-    goes.then_some(pool)
+    }
 }
 
 /// True for a session with many Opens or locks, which are closed beside the core.
@@ -307,4 +313,18 @@ async fn cancelled(rq: &Request<'_>, signals: &Signals) {
     signals.cancelled.notified().await;
     rq.cancellation.tell();
     std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_of_a_slow_disk_is_moved_by_threads() {
+        for off_core in [OffCore::Reads, OffCore::Writes] {
+            assert!(goes_to_pool(off_core, None, true) && !goes_to_pool(off_core, None, false));
+        }
+        assert!(goes_to_pool(OffCore::Asks, None, false));
+        assert!(!goes_to_pool(OffCore::Never, None, true));
+    }
 }
