@@ -9,7 +9,22 @@ import sys
 import time
 
 import disks
-from client import CLOSE, FLUSH, QUERY_DIRECTORY, SET_INFO, WRITE, Client, close, query_directory, set_info, write
+from client import (
+    CLOSE,
+    CREATE,
+    FLUSH,
+    QUERY_DIRECTORY,
+    SET_INFO,
+    WRITE,
+    Client,
+    close,
+    create,
+    query_directory,
+    rename,
+    set_info,
+    write,
+)
+from disks import DELETE_ON_CLOSE, MAKE
 from server import HERE, Server, with_parent
 from slow_calls import ALL, DISPOSITION, END_OF_FILE, OPEN, fragment
 
@@ -133,7 +148,40 @@ class Listings(Calls):
             self.anew.add(client)
 
 
-KINDS = (Cuts, Deletions, Syncs, Listings)
+class Names(Calls):
+    """Names of a large folder that come, become others and go."""
+
+    name, text, count = "names", "files made, renamed and deleted in a folder of 20,000", 20_000
+    answers_of_round = 3
+
+    def prepare(self, data):
+        folder = data / "many"
+        folder.mkdir()
+        for number in range(self.count):
+            os.close(os.open(folder / f"file-{number:05}", os.O_WRONLY | os.O_CREAT))
+
+    def requests(self, clients):
+        numbers, self.opened = {client: number for number, client in enumerate(clients)}, {}
+
+        def again(client, number):
+            name = f"many\\made-{numbers[client]}-{number // 3}"
+            if number % 3 == 0:
+                return CREATE, create(name, access=ALL, disposition=MAKE, options=DELETE_ON_CLOSE), 1
+            if client not in self.opened:
+                return None
+            if number % 3 == 1:
+                return SET_INFO, rename(self.opened[client], name + "-moved"), 1
+            return CLOSE, close(self.opened.pop(client)), 1
+
+        return again
+
+    def note(self, client, status):
+        super().note(client, status)
+        if status == 0 and int.from_bytes(client.last[12:14], "little") == CREATE:
+            self.opened[client] = client.last[128:144]
+
+
+KINDS = (Cuts, Deletions, Syncs, Listings, Names)
 
 
 def line(system, calls, maker, figures, done):

@@ -37,7 +37,16 @@ def read_folder(folder, _, end):
         yield
 
 
-KINDS = {"cut": cut, "delete": delete, "sync": sync, "list": read_folder}
+def names(folder, number, end):
+    made = os.path.join(folder, "many", f"made-{number}")
+    while time.time() < end:
+        os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.rename(made, made + "-moved")
+        os.unlink(made + "-moved")
+        yield
+
+
+KINDS = {"cut": cut, "delete": delete, "sync": sync, "list": read_folder, "names": names}
 
 
 def work(kind, folder, number, end, out):

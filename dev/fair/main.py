@@ -42,8 +42,8 @@ KEPT_FOLDERS = 24
 #: The load of a machine that is quiet.
 QUIET = 1.0
 HEAD = (
-    "| attack | connections | | bob, ms | newcomers, ms | descriptors | MiB | processor, % |\n"
-    "|---|---|---|---|---|---|---|---|"
+    "| attack | connections | | bob, ms | newcomers, ms | descriptors | MiB | processor, % | waits, % |\n"
+    "|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -60,7 +60,7 @@ def row(name, connections, phase, figures):
     resident, descriptors = figures["resident"], figures["descriptors"]
     return (
         f"| {name} | {connections} | {phase} | {figures['bob']} | {figures['new']} "
-        f"| {descriptors[0]} | {resident[0]:.0f} | {figures['processor']:.0f} |"
+        f"| {descriptors[0]} | {resident[0]:.0f} | {figures['processor']:.0f} | {figures['waits']:.0f} |"
     )
 
 
@@ -120,16 +120,17 @@ INTRODUCTION = """# One account and the rest: how long others wait
 While the account `ann` attacks, `bob` opens a file, reads 4 KiB and closes it, and newcomers connect,
 log on and open it. Each cell has the median, the 99th percentile and the longest time. *after* begins
 2 s after the end of the attack. The clients run on the same processors as the server: the attacker's at
-the usual priority, the probes' at a higher one. [fair-128.md](fair-128.md) has earlier measurements of all rows with
-128 connections."""
+the usual priority, the probes' at a higher one. So the server's cores wait for a processor that the attacker's client,
+or another program, has: *waits* is the part of the time for which a core was ready and did not run, in the mean of
+both. [fair-128.md](fair-128.md) has earlier measurements of all rows with 128 connections."""
 
 BESIDE = """## Beside the same calls of a program of the host
 
 A disk is shared with all who use it, whatever a server does. Here 16 connections of ann, and then 16 processes of the
 host, do the same work on a file system of its own in a loop device. Beside bob, another connection of bob opens a
 file, writes 4 KiB, flushes and closes it, and a program of the host does the same without a server (`fsync`): median,
-99th percentile and longest time, ms. `done` are rounds: a file cut or deleted, 64 KiB written and synced, the folder
-listed to its end.
+99th percentile and longest time, ms. `done` are rounds: a file cut or deleted, 64 KiB written and synced, a folder of
+100,000 listed to its end, a file made, renamed and deleted in a folder of 20,000 (`names`).
 """
 
 IDLE = """## 10,000 idle clients

@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -18,6 +19,8 @@ from ntlm import HASHES
 
 HERE = pathlib.Path(__file__).resolve().parent
 TICKS = os.sysconf("SC_CLK_TCK")
+#: The names of the server's threads of cores.
+CORE = re.compile(r"frevo-\d+\n")
 LIBC = ctypes.CDLL(None)
 
 
@@ -109,7 +112,7 @@ class Server:
             command = [program, "serve", "--config", config]
             self.process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=prepare)
         self.await_port()
-        self.probes, self.samples, self.runs = {}, [], True
+        self.probes, self.samples, self.cores, self.runs = {}, [], [], True
         threading.Thread(target=self.watch, daemon=True).start()
 
     def await_port(self):
@@ -123,11 +126,20 @@ class Server:
         raise SystemExit("the server does not listen")
 
     def sample(self):
-        """Returns time, resident MiB, descriptors and processor seconds."""
+        """Returns time, resident MiB, descriptors, processor seconds, and those for which the mean core waited for a
+        processor that others had."""
         proc = pathlib.Path("/proc", str(self.process.pid))
         fields = (proc / "stat").read_text().rsplit(")", 1)[1].split()
         resident = int(fields[21]) * resource.getpagesize() / (1 << 20)
-        return time.time(), resident, len(os.listdir(proc / "fd")), (int(fields[11]) + int(fields[12])) / TICKS
+        worked = (int(fields[11]) + int(fields[12])) / TICKS
+        return time.time(), resident, len(os.listdir(proc / "fd")), worked, self.waited(proc)
+
+    def waited(self, proc):
+        if not self.cores:
+            tasks = (proc / "task").iterdir()
+            self.cores = [task for task in tasks if CORE.fullmatch((task / "comm").read_text())]
+        waits = [int((task / "schedstat").read_text().split()[1]) / 1e9 for task in self.cores]
+        return sum(waits) / max(len(waits), 1)
 
     def watch(self):
         while self.runs:
@@ -154,6 +166,7 @@ class Server:
         figures["descriptors"] = (max(sample[2] for sample in within), within[-1][2])
         took = max(within[-1][0] - within[0][0], 0.01)
         figures["processor"] = 100 * (within[-1][3] - within[0][3]) / took
+        figures["waits"] = 100 * (within[-1][4] - within[0][4]) / took
         return figures
 
     def rest(self, seconds):
