@@ -51,6 +51,10 @@ pub const DOSATTRIB_BYTES: usize = 384;
 /// Bytes of the list of extended attribute names of one file (XATTR_LIST_MAX).
 pub const XATTR_LIST_BYTES: usize = 65_536;
 
+/// Bytes of that list up to which clients add names: a longer list could not be read at all. The rest is for
+/// attributes of the server and of the system, and for calls that add names at the same time.
+pub const XATTR_LIST_FILLED: usize = XATTR_LIST_BYTES - 4_096;
+
 /// Bytes of one extended attribute that a client may store (XATTR_SIZE_MAX;
 /// MS-FSA 2.1.5.15.5 stops at 64 KiB in all).
 pub const XATTR_VALUE_BYTES: usize = 65_536;

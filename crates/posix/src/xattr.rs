@@ -14,8 +14,8 @@ use crate::dosattrib::{DosAttrib, ENCODED_LEN};
 use crate::errno::fault_of;
 use crate::fold;
 use crate::limits::{
-    DOSATTRIB_BYTES, RETRIES, XATTR_LIST_BYTES, XATTR_NAME_BYTES, XATTR_NAMES_ON_CORE,
-    XATTR_VALUE_BYTES,
+    DOSATTRIB_BYTES, RETRIES, XATTR_LIST_BYTES, XATTR_LIST_FILLED, XATTR_NAME_BYTES,
+    XATTR_NAMES_ON_CORE, XATTR_VALUE_BYTES,
 };
 use crate::patience;
 use crate::stat;
@@ -129,6 +129,19 @@ impl Handle {
         }
     }
 
+    /// Sets an attribute that is not there yet, if the list of names has room for it: XFS and Btrfs keep
+    /// lists that are too long to be read.
+    pub(crate) fn add(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+        let listed = match self.list_bytes() {
+            Err(Errno::OPNOTSUPP) => 0,
+            listed => listed?,
+        };
+        if !has_room(listed, name) {
+            return Err(Errno::NOSPC);
+        }
+        self.set(name, value)
+    }
+
     pub(crate) fn remove(&self, name: &CStr) -> Result<(), Errno> {
         if self.path_only {
             rustix::fs::removexattr(ProcPath::of(self.fd()).as_c_str(), name)
@@ -145,6 +158,15 @@ impl Handle {
         }
     }
 
+    /// Returns the bytes of the list of names, which may be too long to be read.
+    fn list_bytes(&self) -> Result<usize, Errno> {
+        if self.path_only {
+            rustix::fs::listxattr_query(ProcPath::of(self.fd()).as_c_str())
+        } else {
+            rustix::fs::flistxattr_query(&self.fd)
+        }
+    }
+
     /// Returns the DOSATTRIB value; None for one that cannot be read or parsed.
     pub(crate) fn dos_attrib(&self) -> Option<DosAttrib> {
         let mut value = [0; DOSATTRIB_BYTES];
@@ -158,7 +180,7 @@ impl Handle {
 
     /// Returns the stored names for which `wanted` returns true.
     pub(crate) fn names(&self, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<CString>, Errno> {
-        listed(|list| self.list(list), wanted)
+        Ok(listed(|list| self.list(list), wanted)?.names)
     }
 
     /// Returns the names that clients may see, as stored, with the prefix.
@@ -210,12 +232,17 @@ impl Handle {
                 Err(errno) => Err(fault_of(errno)),
             };
         }
-        let stored = match existing {
-            Some(stored) => stored,
-            None => CString::new(wanted).map_err(|_| Fault::NameInvalid)?,
-        };
-        self.set(&stored, value).map_err(fault_of)
+        match existing {
+            Some(stored) => self.set(&stored, value),
+            None => self.add(&CString::new(wanted).map_err(|_| Fault::NameInvalid)?, value),
+        }
+        .map_err(fault_of)
     }
+}
+
+/// True if a list of so many bytes has room for another name.
+fn has_room(listed: usize, name: &CStr) -> bool {
+    listed.saturating_add(name.to_bytes_with_nul().len()) <= XATTR_LIST_FILLED
 }
 
 /// Refuses an attribute that clients may not set.
@@ -238,6 +265,24 @@ struct Listed {
     visible: HashMap<Box<[u8]>, CString>,
     /// The attributes that mark another one as FILE_NEED_EA.
     marks: HashSet<CString>,
+    /// Bytes of the list of all names.
+    bytes: usize,
+}
+
+impl Listed {
+    /// Counts the name of an attribute that is to be added, if there is room for it.
+    fn count(&mut self, name: &CStr) -> Result<(), Errno> {
+        if !has_room(self.bytes, name) {
+            return Err(Errno::NOSPC);
+        }
+        self.bytes += name.to_bytes_with_nul().len();
+        Ok(())
+    }
+
+    /// Counts the name of an attribute that was removed no more.
+    fn forget(&mut self, name: &CStr) {
+        self.bytes = self.bytes.saturating_sub(name.to_bytes_with_nul().len());
+    }
 }
 
 impl Handle {
@@ -255,12 +300,13 @@ impl Handle {
 
     fn listed(&self) -> Result<Listed, Errno> {
         let is_mark = |name: &[u8]| name.starts_with(NEEDED.as_bytes());
-        let names = self.names(|name| is_mark(name) || is_visible(name))?;
+        let wanted = |name: &[u8]| is_mark(name) || is_visible(name);
+        let NameList { names, bytes } = listed(|list| self.list(list), wanted)?;
         let (marks, visible): (Vec<_>, Vec<_>) =
             names.into_iter().partition(|name| is_mark(name.as_bytes()));
         let key = |name: &CString| fold::Folded::of(name.as_bytes()).as_bytes().into();
         let visible = visible.into_iter().map(|name| (key(&name), name)).collect();
-        Ok(Listed { visible, marks: marks.into_iter().collect() })
+        Ok(Listed { visible, marks: marks.into_iter().collect(), bytes })
     }
 
     fn change_ea(&self, listed: &mut Listed, change: &EaChange<'_>) -> Result<(), Errno> {
@@ -268,27 +314,34 @@ impl Handle {
         let key: Box<[u8]> = fold::Folded::of(wanted.as_bytes()).as_bytes().into();
         let mark = need_mark(change.name);
         let goes = change.value.is_empty();
-        let existing = listed.visible.get(&key);
-        if goes && existing.is_none() {
+        if goes && !listed.visible.contains_key(&key) {
             return Ok(());
         }
         if (goes || !change.need) && listed.marks.remove(&mark) {
             self.need(change.name, false)?;
+            listed.forget(&mark);
         }
         if goes {
             let Some(stored) = listed.visible.remove(&key) else { return Ok(()) };
+            listed.forget(&stored);
             return match self.remove(&stored) {
                 Err(Errno::NODATA) => Ok(()),
                 removed => removed,
             };
         }
-        let stored = match existing {
+        let stored = match listed.visible.get(&key) {
             Some(stored) => stored.clone(),
-            None => CString::new(wanted).map_err(|_| Errno::INVAL)?,
+            None => {
+                let added = CString::new(wanted).map_err(|_| Errno::INVAL)?;
+                listed.count(&added)?;
+                added
+            }
         };
         self.set(&stored, change.value)?;
         listed.visible.insert(key, stored);
-        if change.need && listed.marks.insert(mark) {
+        if change.need && !listed.marks.contains(&mark) {
+            listed.count(&mark)?;
+            listed.marks.insert(mark);
             self.need(change.name, true)?;
         }
         Ok(())
@@ -348,6 +401,10 @@ impl Handle {
             if !there.any(|stored| fold::alike(stored.as_bytes(), wanted.as_bytes())) {
                 return Err(Fault::NotFound);
             }
+            let mark = need_mark(name);
+            if self.value_len(&mark) == Err(Errno::NODATA) {
+                return self.add(&mark, b"1").map_err(fault_of);
+            }
         }
         self.need(name, needed).map_err(fault_of)
     }
@@ -355,23 +412,32 @@ impl Handle {
 
 /// Returns the names that clients may see, with the prefix, from the list that `list` reads.
 fn visible(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<CString>, Errno> {
-    listed(list, is_visible)
+    Ok(listed(list, is_visible)?.names)
+}
+
+/// Names from the kernel's list.
+#[derive(Default)]
+struct NameList {
+    names: Vec<CString>,
+    /// Bytes of the list, with names that were not wanted.
+    bytes: usize,
 }
 
 fn listed(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
     wanted: impl Fn(&[u8]) -> bool,
-) -> Result<Vec<CString>, Errno> {
+) -> Result<NameList, Errno> {
+    let split = |list: &[u8]| NameList { names: split_names(list, wanted), bytes: list.len() };
     // Most files have few attributes, so a small buffer on the stack is tried first.
     let mut small = [0; 512];
     match list(&mut small) {
-        Ok(len) => Ok(split_names(small.get(..len).unwrap_or_default(), wanted)),
+        Ok(len) => Ok(split(small.get(..len).unwrap_or_default())),
         Err(Errno::RANGE) => {
             let mut large = vec![0; XATTR_LIST_BYTES];
             let len = list(&mut large)?;
-            Ok(split_names(large.get(..len).unwrap_or_default(), wanted))
+            Ok(split(large.get(..len).unwrap_or_default()))
         }
-        Err(Errno::OPNOTSUPP) => Ok(Vec::new()),
+        Err(Errno::OPNOTSUPP) => Ok(NameList::default()),
         Err(errno) => Err(errno),
     }
 }

@@ -5,8 +5,9 @@ mod common;
 use std::sync::Barrier;
 
 use common::{Share, create, either, how, name, read, share, share_with};
-use frevo_posix::{PosixOptions, Streams};
-use frevo_store::vfs::OpenHow;
+use frevo_posix::limits::XATTR_LIST_FILLED;
+use frevo_posix::{PosixOptions, PosixVfs, Streams};
+use frevo_store::vfs::{EaChange, OpenHow};
 use frevo_store::{Fault, Vfs};
 use rustix::fs::XattrFlags;
 
@@ -103,7 +104,7 @@ fn large_streams_are_in_the_side_folder() {
     s.vfs.remove(&name("copy"), other).unwrap();
     assert!(stored.exists());
     // Another server finds the stream in the side folder. Removing the file must remove its stream.
-    let again = frevo_posix::PosixVfs::open_root(s.dir.path(), PosixOptions::default()).unwrap();
+    let again = PosixVfs::open_root(s.dir.path(), PosixOptions::default()).unwrap();
     let again = Share { dir: tempfile::tempdir().unwrap(), vfs: again };
     assert_eq!(content(&again, "f:large").unwrap().len(), 200_000);
     let key = s.vfs.stat(&name("f")).unwrap().key;
@@ -120,7 +121,7 @@ fn streams_that_move_at_once_keep_their_data() {
     // Both servers know of the side folder.
     s.file("first", "");
     fill(&s, "first:large", &[1; 100_000]);
-    let other = frevo_posix::PosixVfs::open_root(s.dir.path(), PosixOptions::default()).unwrap();
+    let other = PosixVfs::open_root(s.dir.path(), PosixOptions::default()).unwrap();
     for round in 0..ROUNDS {
         let file = format!("f{round}");
         s.file(&file, "");
@@ -216,4 +217,53 @@ fn space_is_reserved_where_a_stream_is_a_file() {
     assert_eq!(content(&s, "f:small").unwrap(), b"sm");
     let reader = s.vfs.open(&stream("f:large"), &read()).unwrap().node;
     assert_eq!(reader.set_allocation(RESERVED), Err(Fault::AccessDenied));
+}
+
+/// Returns a share in memory, where lists of names may be longer than can be read, as on XFS and Btrfs.
+/// None where the kernel keeps no such attributes there.
+fn in_memory() -> Option<Share> {
+    let dir = tempfile::tempdir_in("/dev/shm").ok()?;
+    let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).ok()?;
+    let share = Share { dir, vfs };
+    share.file("probe", "");
+    let probed = rustix::fs::setxattr(share.path("probe"), "user.x", b"x", XattrFlags::empty());
+    probed.is_ok().then_some(share)
+}
+
+/// Tests that streams for whose names the list has no room are kept beside their file, and that attributes
+/// of clients are refused then.
+#[test]
+fn the_list_of_names_can_always_be_read() {
+    let Some(s) = in_memory() else { return };
+    let node = s.vfs.open(&name("f"), &create()).unwrap().node;
+    for number in 0..2_000 {
+        set(&s, "f", &format!("user.DosStream.s{number:05}:$DATA"), b"\0");
+    }
+    let length = || rustix::fs::listxattr(s.path("f"), &mut [0_u8; 65_536][..]).unwrap();
+    let mut made = 2_000;
+    while length() + b"user.DosStream.s00000:$DATA\0".len() <= XATTR_LIST_FILLED {
+        s.vfs.open(&stream(&format!("f:s{made:05}")), &create()).unwrap();
+        made += 1;
+    }
+    let full = length();
+    for number in made..made + 3 {
+        s.vfs.open(&stream(&format!("f:s{number:05}")), &create()).unwrap();
+    }
+    assert!(length() < full + 64, "the mark of the side folder alone has been added");
+    assert_eq!(listed(&s, "f").len(), made + 3);
+    let long = "n".repeat(200);
+    let change = EaChange { name: &long, value: b"1", need: false };
+    assert_eq!(node.set_ea(&long, b"1"), Err(Fault::DiskFull));
+    assert_eq!(node.set_eas(&[change]), Err(Fault::DiskFull));
+    assert_eq!(node.eas(), Ok(Vec::new()));
+    // Streams that go leave room for names.
+    let first = s.vfs.open(&stream("f:s00000"), &read()).unwrap().stat.key;
+    for number in 1..10 {
+        let key = s.vfs.open(&stream(&format!("f:s{number:05}")), &read()).unwrap().stat.key;
+        s.vfs.remove(&stream(&format!("f:s{number:05}")), key).unwrap();
+    }
+    s.vfs.remove(&stream("f:s00000"), first).unwrap();
+    node.set_eas(&[change]).unwrap();
+    node.set_ea(&long, b"2").unwrap();
+    assert_eq!(node.eas(), Ok(vec![(long.clone(), b"2".to_vec())]));
 }

@@ -138,7 +138,7 @@ impl Share {
         let Some(attribute) = attribute else {
             return Ok(Where::Side(Arc::new(self.make_side(file, name)?)));
         };
-        match file.set(&attribute, &[0]) {
+        match file.add(&attribute, &[0]) {
             Ok(()) => Ok(Where::Attribute),
             Err(errno) if body::is_full(errno) => {
                 Ok(Where::Side(Arc::new(self.make_side(file, name)?)))
@@ -160,7 +160,7 @@ impl Share {
             (Where::Side(_), ..) => self.rename_side(file, &state.name, new),
             (Where::Attribute, Some(attribute), Some(old)) => {
                 let value = file.whole_value(&old).map_err(fault_of)?;
-                file.set(&attribute, &value).map_err(fault_of)?;
+                file.add(&attribute, &value).map_err(fault_of)?;
                 file.remove(&old).map_err(fault_of)
             }
             (Where::Attribute, ..) => Err(Fault::NameTooLong),
