@@ -1,6 +1,7 @@
 """Programs at a cluster, beside its load: fsx and SQLite on `frevo mount`, and `frevo put` of a tree. None of them
 may see an error, whatever happens to nodes meanwhile."""
 
+import multiprocessing
 import os
 import random
 import shutil
@@ -132,7 +133,10 @@ class Fsx(OnMount):
 
 
 class Sqlite(OnMount):
-    """SQLite: each row that was committed is there, in a database that is in order."""
+    """SQLite: each row that was committed is there, in a database that is in order.
+
+    It works in a process of its own: each start of a program closes copies of the files that a process has open,
+    and such a close waits for the cluster."""
 
     name = "sqlite"
 
@@ -140,6 +144,28 @@ class Sqlite(OnMount):
         super().begin()
         self.random = random.Random(self.name)
         self.rows = {}
+        forking = multiprocessing.get_context("fork")
+        self.is_over = forking.Event()
+        self.told, tells = forking.Pipe(duplex=False)
+        self.apart = forking.Process(target=self.work_apart, args=(tells,))
+        self.apart.start()
+        tells.close()
+
+    def work_apart(self, tells):
+        """Works, and tells how often and the fault."""
+        super().run()
+        tells.send((self.done, self.fault))
+
+    def run(self):
+        try:
+            self.done, self.fault = self.told.recv()
+        except EOFError:
+            self.fault = "sqlite ended without a word"
+
+    def clear_up(self):
+        self.apart.kill()
+        self.apart.join()
+        super().clear_up()
 
     def once(self):
         # A connection now and then, and many transactions with it.
