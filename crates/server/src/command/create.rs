@@ -63,6 +63,10 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
         Target::Disk(live) => live,
     };
+    if tree.share.clustered && rq.server().cluster.has_late_opens() {
+        Box::pin(rq.server().late_opens_have_closed(&tree.share.life)).await;
+        rq.still_served()?;
+    }
     let mut wanted = contexts::parse(&request)?;
     wanted.durable = wanted.durable.known_to(rq);
     if let Some(id) = wanted.operation {
@@ -190,7 +194,7 @@ async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Ou
     create.keep(open).await?;
     create.report(file, action, file_created);
     audited::opened(tree, open, action);
-    rq.session()?.add_open(open, &rq.server().files)?;
+    rq.session()?.attach_open(open)?;
     let open = fresh.kept();
     out.set_file_id(create.file_id);
     create.respond(&open, action, &stat, granted, out)?;

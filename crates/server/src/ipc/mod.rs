@@ -99,7 +99,7 @@ pub(crate) fn create(
     let charge = session.holder().charge(Kind::Open, OPEN_BYTES)?;
     let open = Open::new(file_id, Arc::clone(tree), granted, sequence, target);
     let open = Arc::new(open.charged(charge));
-    session.add_open(&open, &rq.server().files)?;
+    session.attach_open(&open)?;
     out.set_file_id(file_id);
     create::Response {
         oplock_level: create::OplockLevel::NONE,

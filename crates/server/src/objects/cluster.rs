@@ -88,7 +88,7 @@ impl Cluster {
         self.keep(LateOpen::from(Arc::clone(open)));
     }
 
-    /// Keeps the rest of a deletion until the share of its Open is served again, or lost.
+    /// Keeps the rest of a deletion until the share of its Open is served, or lost.
     pub(super) fn delete_later(&self, open: &Arc<Open>, deletion: Deletion) {
         self.keep(LateOpen { open: Arc::clone(open), deletion: Some(deletion) });
     }
@@ -113,7 +113,7 @@ impl Cluster {
     }
 
     /// True while Opens wait to be closed.
-    pub(super) fn has_late_opens(&self) -> bool {
+    pub(crate) fn has_late_opens(&self) -> bool {
         !self.late.lock().is_empty()
     }
 

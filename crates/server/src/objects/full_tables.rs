@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_proto::Dialect;
-use frevo_store::FileTable;
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateOptions, ShareAccess};
 use frevo_wire::dtyp::{AccessMask, Guid};
@@ -84,16 +83,14 @@ fn so_many_sessions_have_a_place() {
 
 #[test]
 fn so_many_opens_are_in_a_session() {
-    let (mut maker, files) = (Maker::new(), FileTable::default());
+    let mut maker = Maker::new();
     let session = session(1, maker.ledger.account("ann"));
     for number in 1..OPENS_PER_SESSION {
-        session.add_open(&maker.open(), &files).unwrap_or_else(|s| panic!("{s:?} to {number}"));
+        session.attach_open(&maker.open()).unwrap_or_else(|s| panic!("{s:?} to {number}"));
     }
     let last = maker.open();
-    session.add_open(&last, &files).unwrap();
-    let (made, kept) = (maker.open(), maker.open());
-    assert_eq!(session.add_open(&made, &files), Err(Status::INSUFFICIENT_RESOURCES));
-    assert!(made.is_closed(), "nobody else would close it");
+    session.attach_open(&last).unwrap();
+    let kept = maker.open();
     assert_eq!(session.attach_open(&kept), Err(Status::INSUFFICIENT_RESOURCES));
     assert!(!kept.is_closed(), "it waits for its client as before");
     session.take_open(&last).unwrap();

@@ -265,13 +265,15 @@ impl Open {
     /// A removal that fails (a directory that filled up meanwhile) leaves the
     /// file where it is: MS-FSA 2.1.5.5 has nobody to tell. An Open of a share that
     /// another server serves by now leaves its file, and its record, as they are.
-    /// Returns the deletions that a pause of the share leaves for later.
+    /// Returns the deletions that a pause of the share, or the loss of its storage, leaves for later.
+    #[must_use]
     pub(crate) fn close(&self, files: &FileTable) -> Vec<Deletion> {
         self.close_within(files, Patience::Long)
     }
 
     /// Like [`Self::close`], for a core. What the host has renamed in a large directory is
     /// searched for elsewhere: that part of the deletion is returned.
+    #[must_use]
     pub(crate) fn close_briefly(&self, files: &FileTable) -> Vec<Deletion> {
         let stays = file_io::stays();
         self.close_within(files, if stays { Patience::Long } else { Patience::Short })

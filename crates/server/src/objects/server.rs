@@ -53,6 +53,7 @@ use crate::objects::session::{Identity, Session};
 use crate::objects::settings::Settings;
 use crate::shares::share::{Share, Shares};
 use crate::shares::share_editor::ShareEditor;
+use crate::shares::storage;
 
 /// The state that all connections of one server share. A process may have several.
 pub struct ServerState {
@@ -487,8 +488,18 @@ impl ServerState {
     /// from is made later.
     pub fn close_here(&self, open: &Arc<Open>) {
         for deletion in open.close(&self.files) {
-            self.cluster.delete_later(open, deletion);
+            self.put_off(open, deletion);
         }
+    }
+
+    /// Keeps a deletion for later that a pause of its share has left, or the loss of its storage. The
+    /// record of its Open outlives a share that is lost, so that the next owner makes the deletion.
+    fn put_off(&self, open: &Arc<Open>, deletion: Deletion) {
+        let share = &open.tree().share;
+        if share.life.serves() && share.vfs().is_some_and(|vfs| storage::has_gone(&**vfs)) {
+            self.lose_storage(&share.life);
+        }
+        self.cluster.delete_later(open, deletion);
     }
 
     /// Closes an Open that a pause has kept from being closed.
@@ -505,7 +516,7 @@ impl ServerState {
 
     fn finish_here(&self, open: &Arc<Open>, deletion: Deletion) {
         if let Some(left) = open.finish(&self.files, deletion) {
-            self.cluster.delete_later(open, left);
+            self.put_off(open, left);
         }
     }
 
@@ -528,6 +539,10 @@ impl ServerState {
         deletion: Deletion,
     ) -> oneshot::Receiver<()> {
         let (ended, end) = oneshot::channel();
+        if frevo_net::file_io::stays() {
+            self.finish_here(open, deletion);
+            return end;
+        }
         let (server, closed) = (Arc::clone(self), Arc::clone(open));
         let change = open.tree().share.life.begin_change();
         let kept = Arc::new(Mutex::new(Some(deletion)));

@@ -333,34 +333,12 @@ impl Session {
         }
     }
 
-    /// Adds an Open. When the session or its tree ended meanwhile the Open is
-    /// closed again.
-    pub fn add_open(&self, open: &Arc<Open>, files: &FileTable) -> Result<(), Status> {
-        let refused = {
-            let mut opens = self.opens.write();
-            // An ending session takes its Opens out under the same lock, so a state other than
-            // Closed stays valid until the Open is added.
-            if self.state() == State::Closed {
-                Some(Status::USER_SESSION_DELETED)
-            } else if open.tree().is_disconnected() {
-                Some(Status::NETWORK_NAME_DELETED)
-            } else if opens.len() >= OPENS_PER_SESSION {
-                Some(Status::INSUFFICIENT_RESOURCES)
-            } else {
-                opens.insert(open.file_id.volatile, Arc::clone(open));
-                None
-            }
-        };
-        refused.map_or(Ok(()), |status| {
-            open.close(files);
-            Err(status)
-        })
-    }
-
-    /// Takes an Open in that was disconnected. When the session or its tree ended
+    /// Takes an Open in that is new, or was disconnected. When the session or its tree ended
     /// meanwhile the Open is left as it is.
     pub fn attach_open(&self, open: &Arc<Open>) -> Result<(), Status> {
         let mut opens = self.opens.write();
+        // An ending session takes its Opens out under the same lock, so a state other than
+        // Closed stays valid until the Open is added.
         if self.state() == State::Closed {
             return Err(Status::USER_SESSION_DELETED);
         }

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use frevo_net::file_io::{self, run_blocking};
-use frevo_store::{Fault, Name, Vfs};
 use frevo_wire::Status;
 use tokio::time::{Instant, timeout};
 
@@ -16,6 +15,7 @@ use crate::base::limits::STORAGE_PATIENCE;
 use crate::objects::refusal::{Outcome, Refusal};
 use crate::objects::server::ServerState;
 use crate::objects::tree_connect::TreeConnect;
+use crate::shares::storage::has_gone;
 
 /// True for the failure of a request to a clustered share that lost storage may have caused. Bad blocks
 /// of a disk and removed files cause such failures, too.
@@ -32,13 +32,6 @@ pub(crate) fn may_be_lost(tree: &TreeConnect, outcome: &Outcome) -> bool {
                 | Status::DELETE_PENDING
                 | Status::VOLUME_DISMOUNTED
         )
-}
-
-/// Looks at the folder of a share itself, and at the space of its file system, which no cache answers
-/// for. True if the file system does not serve this server any more.
-pub(crate) fn has_gone(vfs: &dyn Vfs) -> bool {
-    let looked = vfs.stat(&Name::root()).map(drop).and_then(|()| vfs.space().map(drop));
-    matches!(looked, Err(Fault::Io(_) | Fault::Stale | Fault::Dismounted))
 }
 
 /// Looks at the storage of a share after a failure that [`may_be_lost`] suspects. If it is lost, the

@@ -21,6 +21,7 @@ pub(crate) mod recycle;
 pub(crate) mod seat;
 pub(crate) mod share;
 pub(crate) mod share_editor;
+pub(crate) mod storage;
 pub(crate) mod time_machine;
 pub(crate) mod user_folders;
 pub(crate) mod visibility;

@@ -279,6 +279,40 @@ fn a_deletion_outlives_a_pause_within_its_close() {
     });
 }
 
+/// The clock jumps in one after the other of the calls that a CREATE makes: a file that was to go with its
+/// Open goes, with the record, if nobody comes for it.
+#[test]
+fn a_file_goes_after_a_pause_within_its_create() {
+    in_memory(async |cluster| {
+        let node = cluster.owner().await;
+        for number in 0.. {
+            let (mut peer, mount) = back(&node, CLIENT, "ann", "lasting").await;
+            let want = Want::file("g").options(CreateOptions::DELETE_ON_CLOSE).sharing(ALONE);
+            let draft = with(want, &[dh2q(guid(3), true)]).draft();
+            let (clock, calls) = (Arc::clone(&cluster.clock), AtomicUsize::new(0));
+            cluster.memory().faults().at_call(Some(Arc::new(move |_| {
+                if calls.fetch_add(1, Ordering::Relaxed) == number {
+                    clock.jump(Duration::from_secs(7_200));
+                }
+            })));
+            let answer = peer.ask_or_lose(mount.put(draft), mount.via()).await;
+            cluster.memory().faults().at_call(None);
+            if let Some(answer) = answer {
+                peer.close(&mount, files::file_id(answer.ok())).await;
+                assert!(number > 0, "the clock has jumped in a call of the CREATE");
+                return;
+            }
+            drop((peer, mount));
+            node.is_left().await;
+            cluster.allow(&node);
+            tokio::time::sleep(Duration::from_secs(300)).await;
+            assert_eq!(cluster.content("g"), None, "call {number}");
+            assert!(cluster.records().is_empty(), "call {number}");
+            assert!(node.server.files.is_empty(), "call {number}");
+        }
+    });
+}
+
 /// Durable handles outlive a pause, and the time of all handles begins anew after it.
 #[test]
 fn the_time_of_a_pause_does_not_count() {

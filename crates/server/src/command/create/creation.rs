@@ -5,7 +5,7 @@ use std::sync::Arc;
 use frevo_store::lease::Wish;
 use frevo_store::security::Token;
 use frevo_store::vfs::Opened;
-use frevo_store::{FileCell, FileTable, Name, OpenId, Vfs};
+use frevo_store::{FileCell, Name, OpenId, Vfs};
 use frevo_wire::command::create::{self, CreateAction, CreateDisposition, CreateOptions};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
@@ -17,6 +17,7 @@ use crate::base::panics;
 use crate::command::request::Request;
 use crate::objects::ledger::Charge;
 use crate::objects::open::Open;
+use crate::objects::server::ServerState;
 
 /// One CREATE of a file, its parameters checked.
 pub(super) struct Create<'a> {
@@ -85,7 +86,7 @@ impl Drop for Entered<'_> {
 /// [`Self::kept`].
 pub(super) struct Fresh<'a> {
     pub(super) open: Arc<Open>,
-    pub(super) files: &'a FileTable,
+    pub(super) server: &'a ServerState,
     pub(super) is_kept: bool,
 }
 
@@ -99,7 +100,7 @@ impl Fresh<'_> {
 impl Drop for Fresh<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
-            panics::contained(|| self.open.close(self.files));
+            panics::contained(|| self.server.close_here(&self.open));
         }
     }
 }

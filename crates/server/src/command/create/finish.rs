@@ -82,8 +82,7 @@ impl Create<'_> {
         let open = Open::new(self.file_id, tree, granted, sequence, target);
         let open = Arc::new(open.charged(charge));
         open.set_promise(promise);
-        let files = &self.rq.server().files;
-        let fresh = Fresh { open, files, is_kept: false };
+        let fresh = Fresh { open, server: self.rq.server(), is_kept: false };
         // From this line on the file belongs to the Open, so dropping `entered` must not remove it.
         entered.stays = true;
         let open = &fresh.open;

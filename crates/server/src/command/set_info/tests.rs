@@ -130,7 +130,7 @@ fn nothing_changes_without_right_or_in_a_read_only_share() {
             assert_eq!(set(&open, &bench.files, class, &bytes), Err(expected), "{class}");
             assert!(!file(&open).cell.lock().is_delete_pending(), "{class}");
             assert!(!bench.exists("g"), "{class}");
-            open.close(&bench.files);
+            drop(open.close(&bench.files));
         }
         let after = bench.path().join("f").metadata().unwrap();
         assert_eq!(after.len(), 7);
@@ -252,15 +252,15 @@ fn a_disposition_marks_and_the_last_close_removes() {
     assert_eq!(set(&directory, plain, &[1]), Err(Status::DIRECTORY_NOT_EMPTY));
     std::fs::remove_file(bench.path().join("d/inside")).unwrap();
     set(&directory, plain, &[1]).unwrap();
-    directory.close(&bench.files);
+    drop(directory.close(&bench.files));
     assert!(!bench.exists("d"));
     let (one, other) = (bench.open("f", ALL_RIGHTS), bench.open("f", ALL_RIGHTS));
     set(&one, plain, &[1]).unwrap();
     set(&one, plain, &[0]).unwrap();
     set(&other, plain, &[1]).unwrap();
-    one.close(&bench.files);
+    drop(one.close(&bench.files));
     assert!(bench.exists("f"));
-    other.close(&bench.files);
+    drop(other.close(&bench.files));
     assert!(!bench.exists("f"));
 }
 
@@ -306,7 +306,7 @@ fn a_folder_with_hidden_names_is_not_empty() {
             let expected = if hidden { Err(Status::DIRECTORY_NOT_EMPTY) } else { Ok(()) };
             assert_eq!(set(&open, &bench.files, class, bytes), expected, "{name}");
         }
-        open.close(&bench.files);
+        drop(open.close(&bench.files));
         assert_eq!(bench.exists(name), hidden, "{name}");
     }
 }
@@ -460,7 +460,7 @@ fn renames_follow_the_rules() {
     to("a", false).unwrap();
     let other = bench.open("b", AccessMask::READ_ATTRIBUTES);
     assert_eq!(to("b", true), Err(Status::ACCESS_DENIED), "somebody has it open");
-    other.close(&bench.files);
+    drop(other.close(&bench.files));
     to("b", true).unwrap();
     assert_eq!(std::fs::read(bench.path().join("b")).unwrap(), b"a");
     assert!(!bench.exists("a"));
@@ -528,14 +528,14 @@ fn open_files_below_and_handles_of_the_parent_stop_renames() {
     // Adding a name conflicts with an Open of the directory that has the right DELETE, so the
     // rename fails until that Open closes.
     assert_eq!(rename(&inside, "d\\g"), Err(Status::SHARING_VIOLATION));
-    directory.close(&bench.files);
+    drop(directory.close(&bench.files));
     rename(&inside, "d\\g").unwrap();
     let sharing = Sharing { write: false, ..Sharing::ALL };
     let jealous = bench.open_sharing("e", AccessMask::READ_DATA, sharing).unwrap();
     assert_eq!(rename(&inside, "e\\g"), Err(Status::SHARING_VIOLATION));
-    jealous.close(&bench.files);
+    drop(jealous.close(&bench.files));
     rename(&inside, "e\\g").unwrap();
-    inside.close(&bench.files);
+    drop(inside.close(&bench.files));
     let directory = bench.open("d", access);
     rename(&directory, "e\\x").unwrap();
     assert!(bench.exists("e/x"));

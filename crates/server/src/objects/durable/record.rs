@@ -37,10 +37,10 @@ use crate::objects::lease::client::client_id;
 use crate::objects::ledger::Kind;
 use crate::objects::open::{FileOpen, Open, OpenTarget, shared_fd};
 use crate::objects::server::ServerState;
-use crate::objects::storage;
 use crate::objects::times::Times;
 use crate::objects::tree_connect::TreeConnect;
 use crate::shares::share::{RunAs, Share};
+use crate::shares::storage;
 
 /// An Open of an earlier owner, which is to be made anew.
 pub(super) struct Recorded {

@@ -14,6 +14,7 @@ use crate::base::host::{freeing, is_long_to_free, long_patience, short_patience}
 use crate::base::limits::CLOSED_NAMES_PATIENCE;
 use crate::base::panics;
 use crate::base::pools::{blocking_pool, closer};
+use crate::shares::storage;
 
 /// The time that a search for a name may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +69,8 @@ impl Open {
         self.delete(file, files, deletion, patience)
     }
 
-    /// Ends a deletion that a close has left. Returns the part that a pause of the share leaves for
-    /// later.
+    /// Ends a deletion that a close has left. Returns the part that a pause of the share, or the loss of
+    /// its storage, leaves for later.
     pub(crate) fn finish(&self, files: &FileTable, deletion: Deletion) -> Option<Deletion> {
         let OpenTarget::File(file) = &self.target else { return None };
         let left = self.delete(file, files, deletion, Patience::Long);
@@ -111,9 +112,8 @@ impl Open {
                 Patience::Short => short_patience(remove),
             });
             freed = freed.saturating_add(bytes);
-            // A share that is only paused may be served again, and the deletion was promised.
-            let is_paused = removed == Err(Fault::NotServed) && self.tree().share.life.is_paused();
-            let is_left = (gave_up && removed.is_err()) || is_paused;
+            let is_left =
+                removed.is_err_and(|fault| gave_up || self.may_be_made(fault, &*vfs, patience));
             if is_left { Err(link) } else { Ok(Attempted { link, removed, vfs, parent }) }
         };
         let mut left = Vec::new();
@@ -140,6 +140,22 @@ impl Open {
             self.tell_of_removal(file, files, by, attempted);
         }
         (!left.is_empty()).then_some(Deletion { cell, links: left, by })
+    }
+
+    /// True if a deletion that has failed with `fault` may be made later, since it was promised: a share
+    /// that is only paused may be served again, and the next owner of a share can have storage that has
+    /// gone here.
+    fn may_be_made(&self, fault: Fault, vfs: &dyn Vfs, patience: Patience) -> bool {
+        let share = &self.tree().share;
+        match fault {
+            Fault::NotServed => share.life.is_paused(),
+            // A core does not look at storage that may be slow to answer: the caller with long
+            // patience does.
+            fault if share.clustered && storage::may_have_gone(fault) => {
+                patience == Patience::Short || storage::has_gone(vfs)
+            }
+            _ => false,
+        }
     }
 
     /// Removes a name, once more if the folder may have been empty but for files that are being closed:

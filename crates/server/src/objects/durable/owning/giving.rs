@@ -168,7 +168,7 @@ impl ServerState {
 
 impl ServerState {
     /// Notes that the storage of a share refuses this server: it does not serve the share any more.
-    pub(crate) fn lose_storage(self: &Arc<Self>, life: &Arc<Life>) {
+    pub(crate) fn lose_storage(&self, life: &Arc<Life>) {
         if !life.stop() {
             return;
         }

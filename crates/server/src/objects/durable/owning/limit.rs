@@ -8,9 +8,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use crate::base::limits::{CLOSED_ON_CORE, LIMIT_LOOK, PAUSE_LOOK};
+use crate::base::limits::{CLOSED_ON_CORE, LIMIT_LOOK, PAUSE_LOOK, STORAGE_PATIENCE};
 use crate::base::panics;
 use crate::objects::server::ServerState;
 use crate::shares::life::Life;
@@ -65,11 +65,25 @@ impl ServerState {
         }
     }
 
-    /// Closes at most `most` Opens that were to be closed while their share was paused.
-    pub(crate) fn close_late_opens(self: &Arc<Self>, most: usize) {
-        for late in self.cluster.late_opens(most) {
+    /// Closes at most `most` Opens that were to be closed while their share was paused. Returns their
+    /// number.
+    pub(crate) fn close_late_opens(self: &Arc<Self>, most: usize) -> usize {
+        let late = self.cluster.late_opens(most);
+        let count = late.len();
+        for late in late {
             panics::contained(|| self.close_late(late));
         }
+        count
+    }
+
+    /// Waits until those Opens are closed, and the files of a share that were to go with them are deleted:
+    /// a CREATE after the pause, which may repeat one before it, does not meet them.
+    pub(crate) async fn late_opens_have_closed(self: &Arc<Self>, life: &Arc<Life>) {
+        while self.close_late_opens(CLOSED_ON_CORE) == CLOSED_ON_CORE {
+            tokio::task::yield_now().await;
+        }
+        // A file system that does not answer does not keep the CREATE from its own attempt.
+        let _ = timeout(STORAGE_PATIENCE, self.changes_have_ended(life)).await;
     }
 }
 
