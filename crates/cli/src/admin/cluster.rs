@@ -26,6 +26,7 @@ A cluster needs an etcd and a file system that all nodes have. On each of three 
   apt install etcd-server
   cat >> /etc/default/etcd <<END
   ETCD_NAME=n1
+  ETCD_DATA_DIR=/var/lib/etcd/nas
   ETCD_INITIAL_CLUSTER=n1=http://10.0.0.1:2380,n2=http://10.0.0.2:2380,n3=http://10.0.0.3:2380
   ETCD_INITIAL_ADVERTISE_PEER_URLS=http://10.0.0.1:2380
   ETCD_LISTEN_PEER_URLS=http://10.0.0.1:2380
@@ -35,7 +36,7 @@ A cluster needs an etcd and a file system that all nodes have. On each of three 
   END
   systemctl restart etcd
 
-(with its own name and address on each), then in frevo.toml on each:
+(with its own name and address on each; the data of the etcd that the package has started stays behind), then in frevo.toml on each:
 
   [cluster]
   name = \"nas\"
