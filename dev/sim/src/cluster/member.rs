@@ -262,10 +262,17 @@ impl Member {
         let Some(process) = self.process() else { return };
         let Some(node) = process.running() else { return };
         event!(self.world.trace, "{process} leaves");
+        let is_running = process.gate.is_open();
+        let before = self.world.disturbances(self.number).filter(|_| is_running);
         let left = timeout(LEAVING, node.leave()).await;
         drop(node);
         event!(self.world.trace, "{process} leaves: {left:?}");
         let is_it = self.process().is_some_and(|present| present.id == process.id);
+        let is_undisturbed = before.is_some() && before == self.world.disturbances(self.number);
+        let has_no_end = matches!(left, Err(_) | Ok(Err(CommandFault::TimedOut)));
+        if has_no_end && is_it && is_undisturbed {
+            violation!(self.world.trace, "{process} does not leave: {left:?}");
+        }
         if is_it && let Some(running) = self.running.lock().take() {
             self.end(&running);
         }
@@ -298,11 +305,16 @@ impl Member {
 
     /// Has a stopped process go on.
     pub(super) fn go_on(&self) {
-        let Some(process) = self.process() else { return };
+        let (process, views) = match &*self.running.lock() {
+            Some(running) => (Arc::clone(&running.process), running.views.clone()),
+            None => return,
+        };
         if process.gate.is_open() || process.gate.is_ended() {
             return;
         }
         event!(self.world.trace, "{process} goes on");
+        // Another stop may wait for a write: not for one that was begun before.
+        views.iter().for_each(|view| view.stop_in_write(None));
         let begun = std::mem::take(&mut *process.begun.lock());
         let mut is_refused = false;
         for write in begun {
@@ -342,6 +354,7 @@ impl Member {
 
 fn stop(world: &World, process: &Process) {
     event!(world.trace, "{process} is stopped");
+    world.disturb(process.node);
     process.clock.stop(true);
     process.gate.stop(true);
     world.network.stop(process.node, true);

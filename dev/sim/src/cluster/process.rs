@@ -27,6 +27,8 @@ pub(super) struct Process {
     limit: Arc<ServeLimit>,
     /// The units that it serves.
     served: Mutex<BTreeSet<usize>>,
+    /// The leases that it has been granted, also beyond their end and its own.
+    leases: Mutex<BTreeSet<LeaseId>>,
     /// The node that runs in it. None before its start and after its end.
     running: Mutex<Option<Node>>,
     /// The writes within which it was stopped.
@@ -56,6 +58,7 @@ impl Process {
             clock,
             limit,
             served: Mutex::default(),
+            leases: Mutex::default(),
             running: Mutex::default(),
             begun: Mutex::default(),
         }
@@ -80,6 +83,16 @@ impl Process {
     /// Its lease.
     pub(super) fn lease(&self) -> Option<LeaseId> {
         self.running().and_then(|node| node.lease())
+    }
+
+    /// etcd has granted it a lease.
+    pub(super) fn is_granted(&self, lease: LeaseId) {
+        self.leases.lock().insert(lease);
+    }
+
+    /// True for a lease that it has or had.
+    pub(super) fn has_had(&self, lease: LeaseId) -> bool {
+        self.leases.lock().contains(&lease)
     }
 
     /// True if it serves a unit, as far as its limit allows.

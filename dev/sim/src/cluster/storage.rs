@@ -100,6 +100,11 @@ impl Storage {
         }
     }
 
+    /// True for a node that does not reach the file system.
+    pub(super) fn is_cut(&self, node: usize) -> bool {
+        self.state.lock().cut.contains(&node)
+    }
+
     /// Cuts a node off from the file system: its mount is lost for good. Or lets it mount it again.
     pub(super) fn cut(&self, node: usize, is_cut: bool) {
         let mut state = self.state.lock();
@@ -131,10 +136,6 @@ impl Storage {
         let is_refused = state.cut.contains(&node);
         state.mounts.insert(new, Mount { is_refused, ..Mount::default() });
         new
-    }
-
-    fn is_cut(&self, node: usize) -> bool {
-        self.state.lock().cut.contains(&node)
     }
 
     fn mount(&self, connection: Connection) -> Mounted {

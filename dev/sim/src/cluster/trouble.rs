@@ -14,8 +14,8 @@ use super::way::Road;
 use super::world::World;
 use crate::ambient::Clock;
 use crate::dice::Dice;
-use crate::event;
 use crate::network::State;
+use crate::{event, violation};
 
 /// The kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +164,7 @@ impl Weather<'_> {
             }
             Trouble::CutFromStorage => {
                 world.units[unit].storage.cut(node, true);
+                world.disturb(node);
                 self.later(5_000, async move { world.units[unit].storage.cut(node, false) });
             }
             Trouble::ClockJump => member.clock.jump(self.dice.millis(1, 5_000)),
@@ -257,7 +258,7 @@ impl Weather<'_> {
         for fault in self.under_way.drain(..) {
             // A process that leaves may take as long as it gives its units away.
             if tokio::time::timeout(Duration::from_secs(600), fault).await.is_err() {
-                event!(world.trace, "trouble: a fault does not end");
+                violation!(world.trace, "trouble: a fault does not end");
             }
         }
         for member in members {

@@ -133,7 +133,7 @@ impl Engine for Way {
     fn txn(&self, txn: Txn, done: Done<TxnAnswer>) {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
         let request = move |engine: &ModelEngine, done: Done<TxnAnswer>| {
-            let claim = world.claim(&process, &txn);
+            let claim = world.claim(&txn);
             let judged = move |end: Result<TxnAnswer, Fault>| {
                 if let (Some(claim), Ok(answer)) = (claim, &end)
                     && answer.succeeded
@@ -152,7 +152,17 @@ impl Engine for Way {
     }
 
     fn grant(&self, ttl: Duration, done: Done<Confirmed>) {
-        self.confirm(move |engine, done| engine.grant(ttl, done), done);
+        let process = Arc::clone(&self.process);
+        let request = move |engine: &ModelEngine, done: Done<Confirmed>| {
+            let granted = move |end: Result<Confirmed, Fault>| {
+                if let Ok(confirmed) = &end {
+                    process.is_granted(confirmed.lease);
+                }
+                done(end);
+            };
+            engine.grant(ttl, Box::new(granted));
+        };
+        self.confirm(request, done);
     }
 
     fn revoke(&self, lease: LeaseId, done: Done<()>) {

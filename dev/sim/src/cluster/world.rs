@@ -10,6 +10,7 @@ use frevo_cluster::keys::{ControlKey, Layout};
 use frevo_cluster::model::Etcd;
 use frevo_cluster::model::engine::SharedEtcd;
 use frevo_cluster::names::{ClusterName, NodeName, ShareName};
+use frevo_cluster::settings::Timing;
 use frevo_cluster::values::OwnerValue;
 use frevo_cluster::{Epoch, RecordId};
 use frevo_etcd::engine::Moment;
@@ -17,6 +18,7 @@ use frevo_etcd::types::{Keys, LeaseId, Op, Txn};
 use frevo_store::memory::{Faults, Operation};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::clock::BootClock;
 use super::process::Process;
@@ -28,6 +30,10 @@ use crate::dice::Dice;
 use crate::network::Network;
 use crate::trace::Trace;
 use crate::{event, violation};
+
+/// Time after which an owner has heard that its key was deleted, also over a slow way on which each change is told
+/// after the one before.
+const WATCH: Duration = Duration::from_secs(20);
 
 /// A unit: its shares, its files, its actors and their judge.
 pub(super) struct Unit {
@@ -79,8 +85,12 @@ struct State {
     /// Numbers of handles and sessions.
     numbers: BTreeSet<u64>,
     last_process: u64,
-    /// True after a lease or an owner's key was removed by hand: a former owner may hear of it late.
-    is_revoked: bool,
+    /// Former owners whose leases or keys were removed by hand.
+    dispossessed: Vec<Dispossessed>,
+    /// True while etcd has no majority.
+    has_no_majority: bool,
+    /// How often something has come between each node and etcd or storage, or has stopped it.
+    disturbances: BTreeMap<usize, u64>,
 }
 
 impl std::fmt::Debug for World {
@@ -95,6 +105,15 @@ pub(super) struct Owner {
     pub(super) epoch: Epoch,
     pub(super) node: NodeName,
     pub(super) lease: LeaseId,
+}
+
+/// A process that may hear late that it has lost a unit by hand: others cannot wait for its limit.
+#[derive(Debug, Clone, Copy)]
+struct Dispossessed {
+    unit: usize,
+    process: u64,
+    /// The moment from which on it must not answer any more.
+    until: Instant,
 }
 
 /// A transaction that changes records, and the owner whose they were before it.
@@ -142,6 +161,9 @@ impl World {
     pub(super) fn set_road(&self, node: usize, road: Road) {
         event!(self.trace, "n{node}: {road:?}");
         self.state.lock().roads[node] = road;
+        if road != Road::default() {
+            self.disturb(node);
+        }
     }
 
     /// The time of a message between a node and etcd.
@@ -178,17 +200,56 @@ impl World {
     pub(super) fn set_majority(&self, has_majority: bool) {
         event!(self.trace, "etcd has a majority: {has_majority}");
         self.pass();
+        let nodes = {
+            let mut state = self.state.lock();
+            state.has_no_majority = !has_majority;
+            state.roads.len()
+        };
+        if !has_majority {
+            (0..nodes).for_each(|node| self.disturb(node));
+        }
         self.etcd.change(|etcd| etcd.set_majority(has_majority));
         self.etcd_is_used();
+    }
+
+    /// Something comes between a node and etcd or storage, or stops the node.
+    pub(super) fn disturb(&self, node: usize) {
+        *self.state.lock().disturbances.entry(node).or_default() += 1;
+    }
+
+    /// The number of disturbances of a node. None while one lasts.
+    pub(super) fn disturbances(&self, node: usize) -> Option<u64> {
+        let is_cut = self.units.iter().any(|unit| unit.storage.is_cut(node));
+        let state = self.state.lock();
+        let is_clear = !is_cut && !state.has_no_majority && state.roads[node] == Road::default();
+        is_clear.then(|| state.disturbances.get(&node).copied().unwrap_or_default())
     }
 
     /// Somebody makes a request by hand that takes leases or owners' keys away.
     pub(super) fn by_hand(&self, request: &Request) {
         event!(self.trace, "by hand: {request:?}");
-        self.state.lock().is_revoked = true;
         self.pass();
+        let owners = || (0..self.units.len()).map(|unit| self.owner(unit)).collect::<Vec<_>>();
+        let before = owners();
         // Without a majority nothing happens.
         let _ = self.etcd.change(|etcd| etcd.call(request));
+        let time = if matches!(request, Request::Revoke(_)) {
+            // Its limit is no later: by then its clock, which may be slow, has shown the time of a lease.
+            let ttl = Timing::default().ttl();
+            ttl + ttl / 50
+        } else {
+            WATCH
+        };
+        let until = Instant::now() + time;
+        for (unit, (before, after)) in before.into_iter().zip(owners()).enumerate() {
+            let Some(former) = before.filter(|before| Some(before) != after.as_ref()) else {
+                continue;
+            };
+            for process in self.processes().iter().filter(|one| one.has_had(former.lease)) {
+                let process = process.id;
+                self.state.lock().dispossessed.push(Dispossessed { unit, process, until });
+            }
+        }
         self.etcd_is_used();
     }
 
@@ -303,16 +364,28 @@ impl World {
     pub(super) fn serves(&self, unit: usize, process: &Process) {
         process.set_served(unit, true);
         event!(self.trace, "{}: {process} serves it", self.units[unit].name);
-        if !process.may_serve() || self.state.lock().is_revoked {
+        if !process.may_serve() || self.is_dispossessed(unit, process) {
             return;
         }
         for other in self.processes() {
             let is_other = other.id != process.id && other.gate.is_open();
-            if is_other && other.is_served(unit) && other.may_serve() {
+            if is_other
+                && other.is_served(unit)
+                && other.may_serve()
+                && !self.is_dispossessed(unit, &other)
+            {
                 let name = &self.units[unit].name;
                 violation!(self.trace, "{name} is served by {process}, and still by {other}");
             }
         }
+    }
+
+    /// True while a process may not know yet that it has lost a unit by hand.
+    fn is_dispossessed(&self, unit: usize, process: &Process) -> bool {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.dispossessed.retain(|former| now < former.until);
+        state.dispossessed.iter().any(|former| former.unit == unit && former.process == process.id)
     }
 
     /// A number of a handle or a session was given.
@@ -363,7 +436,7 @@ impl World {
     }
 
     /// The unit whose records a transaction of a process changes, and its owner before.
-    pub(super) fn claim(&self, process: &Process, txn: &Txn) -> Option<Claim> {
+    pub(super) fn claim(&self, txn: &Txn) -> Option<Claim> {
         let of_record = |op: &Op, unit: &Unit| match op {
             Op::Put { key, .. } | Op::Delete(Keys::One(key)) => {
                 let id: Option<RecordId> = self.layout.parse_record(&unit.name, key);
@@ -374,13 +447,13 @@ impl World {
         let is_of = |unit: &Unit| txn.success.iter().any(|op| of_record(op, unit));
         let unit = self.units.iter().position(is_of)?;
         let owner = self.owner(unit);
-        let _ = process;
         Some(Claim { unit, owner })
     }
 
     /// Such a transaction has happened: only the owner may have made it.
     pub(super) fn judge_claim(&self, process: &Process, claim: &Claim) {
-        let is_owner = claim.owner.as_ref().is_some_and(|owner| owner.node == process.name);
+        let is_its = |owner: &Owner| owner.node == process.name && process.has_had(owner.lease);
+        let is_owner = claim.owner.as_ref().is_some_and(is_its);
         if !is_owner {
             let name = &self.units[claim.unit].name;
             let owner = &claim.owner;
