@@ -56,6 +56,9 @@ pub enum Fence {
     Fuse {
         /// The number of the connection.
         connection: u32,
+        /// The name of the kernel's run that counts it: another kernel has other connections with the
+        /// same numbers.
+        host: String,
     },
 }
 
@@ -95,7 +98,7 @@ impl Fence {
             Self::Ceph { client } => format!("ceph {client}"),
             Self::Nfs { server, client } => format!("nfs {client} {server}"),
             Self::ScsiPr { device, key } => format!("scsi-pr {key:016x} {device}"),
-            Self::Fuse { connection } => format!("fuse {connection}"),
+            Self::Fuse { connection, host } => format!("fuse {connection} {host}"),
         }
     }
 
@@ -123,7 +126,11 @@ impl Fence {
                 let key = u64::from_str_radix(key, 16).map_err(|_| NotAFence)?;
                 Self::ScsiPr { device: word(device)?, key }
             }
-            "fuse" => Self::Fuse { connection: rest.parse().map_err(|_| NotAFence)? },
+            "fuse" => {
+                let (connection, host) = rest.split_once(' ').ok_or(NotAFence)?;
+                let connection = connection.parse().map_err(|_| NotAFence)?;
+                Self::Fuse { connection, host: word(host)? }
+            }
             _ => return Err(NotAFence),
         };
         if fence.to_text() == text { Ok(fence) } else { Err(NotAFence) }
@@ -146,16 +153,25 @@ mod tests {
                 Fence::ScsiPr { device: "/dev/disk/by-id/x y".into(), key: 0x2a },
                 "scsi-pr 000000000000002a /dev/disk/by-id/x y",
             ),
-            (Fence::Fuse { connection: 51 }, "fuse 51"),
+            (Fence::Fuse { connection: 51, host: "a-b".into() }, "fuse 51 a-b"),
         ];
         for (fence, text) in all {
             assert_eq!(fence.to_text(), text);
             assert_eq!(Fence::from_text(text), Ok(fence.clone()));
             assert_eq!(fence.can_refuse(), fence.kind() != "none");
         }
-        for wrong in
-            ["", "none ", "ceph ", "ceph", "nfs 7", "nfs x nas", "scsi-pr 2a /dev/x", "fuse +5"]
-        {
+        for wrong in [
+            "",
+            "none ",
+            "ceph ",
+            "ceph",
+            "nfs 7",
+            "nfs x nas",
+            "scsi-pr 2a /dev/x",
+            "fuse +5 a",
+            "fuse 5",
+            "fuse 5 ",
+        ] {
             assert_eq!(Fence::from_text(wrong), Err(NotAFence), "{wrong}");
         }
         let long = |bytes| Fence::Ceph { client: "c".repeat(bytes) }.to_text();

@@ -12,6 +12,7 @@ use rustix::fs::{major, minor, stat, statfs};
 use rustix::io::Errno;
 
 use crate::fault::FenceFault;
+use crate::host::Boot;
 
 /// The folder of the connections, one folder for each.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
@@ -21,11 +22,12 @@ const FUSE: i64 = 0x6573_5546;
 const CONTROL: i64 = 0x6573_5543;
 
 /// Returns the connection of the mount in which `folder` is.
-pub(crate) fn identity(folder: &Path) -> Result<Fence, FenceFault> {
+pub(crate) fn identity(folder: &Path, boot: &Boot) -> Result<Fence, FenceFault> {
     let name = folder.display();
     let failed = |errno: Errno| match errno {
         Errno::NOTCONN | Errno::CONNABORTED => FenceFault(format!(
-            "the FUSE file system of {name} has ended; unmount it, and mount it again"
+            "the FUSE file system of {name} has ended; stop frevo on this node, unmount that file system, \
+             mount it again, and start frevo"
         )),
         errno => FenceFault::of(&name, std::io::Error::from(errno)),
     };
@@ -36,7 +38,7 @@ pub(crate) fn identity(folder: &Path) -> Result<Fence, FenceFault> {
     }
     let connection = connection_of(major(device), minor(device));
     match std::fs::metadata(abort_file(connection)) {
-        Ok(_) => Ok(Fence::Fuse { connection }),
+        Ok(_) => Ok(Fence::Fuse { connection, host: boot.0.clone() }),
         Err(_) => Err(no_control().unwrap_or_else(|| {
             FenceFault(format!("the FUSE connection {connection} of {name} has ended"))
         })),
@@ -44,7 +46,17 @@ pub(crate) fn identity(folder: &Path) -> Result<Fence, FenceFault> {
 }
 
 /// Ends a connection. One that does not exist has ended.
-pub(crate) fn fence(connection: u32) -> Result<(), FenceFault> {
+///
+/// Each run of each kernel counts its own connections: the one with the same number at this host is another
+/// one, perhaps of no node at all.
+pub(crate) fn fence(connection: u32, host: &str, boot: &Boot) -> Result<(), FenceFault> {
+    if host != boot.0 {
+        return Err(FenceFault(format!(
+            "the FUSE connection {connection} is none of this machine since its last start; `fence = \
+             \"fuse\"` is for nodes on one machine: if that node is on this one, start it again, and it \
+             gives its shares free"
+        )));
+    }
     let file = abort_file(connection);
     let ended =
         OpenOptions::new().write(true).open(&file).and_then(|mut file| file.write_all(b"1"));
@@ -93,8 +105,22 @@ mod tests {
 
     #[test]
     fn what_is_not_fuse_has_no_connection() {
-        let fault = identity(Path::new("/proc")).unwrap_err().to_string();
+        let boot = Boot::of_this_host().unwrap();
+        let fault = identity(Path::new("/proc"), &boot).unwrap_err().to_string();
         assert_eq!(fault, "/proc is no FUSE file system; use another `fence`");
-        assert!(identity(Path::new("/no such folder")).is_err());
+        assert!(identity(Path::new("/no such folder"), &boot).is_err());
+    }
+
+    /// The kernel of this test has no connection with this number, so that a fence by the number alone succeeds.
+    #[test]
+    fn a_connection_of_another_host_is_not_ended() {
+        let boot = Boot::of_this_host().unwrap();
+        for host in ["119afa99-d96f-4299-a6f5-000000000000", "", "../.."] {
+            let fault = fence(u32::MAX, host, &boot).unwrap_err().to_string();
+            assert!(fault.starts_with("the FUSE connection 4294967295 is none of this"), "{fault}");
+        }
+        if no_control().is_none() {
+            assert_eq!(fence(u32::MAX, &boot.0, &boot), Ok(()));
+        }
     }
 }

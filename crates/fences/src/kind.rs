@@ -82,7 +82,7 @@ mod tests {
     fn each_kind_has_the_word_of_its_identities() {
         let identities = [
             Fence::None,
-            Fence::Fuse { connection: 1 },
+            Fence::Fuse { connection: 1, host: "host".into() },
             Fence::Nfs { server: "::1".into(), client: 1 },
             Fence::Ceph { client: "192.0.2.1:0/1".into() },
             Fence::ScsiPr { device: "/dev/disk/by-id/wwn-0x1".into(), key: 1 },

@@ -12,6 +12,7 @@ mod ceph;
 mod fault;
 mod fuse;
 pub mod hands;
+mod host;
 mod kind;
 pub mod limits;
 mod mounts;
@@ -22,16 +23,28 @@ use std::path::Path;
 
 use frevo_cluster::fence::Fence;
 
+use self::host::Boot;
+
 pub use fault::FenceFault;
 pub use kind::{Kind, NotAKind};
 
 /// The fences of a node: its identities, and the refusal of other nodes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Fences {
+    boot: Boot,
     keys: scsi::Keys,
 }
 
 impl Fences {
+    /// Makes the fences of a node whose registrations with disks are kept in the file at `keys`, on a disk of
+    /// its own. None where no disk is fenced.
+    ///
+    /// # Errors
+    /// A sentence: the file cannot be used.
+    pub fn open(keys: Option<&Path>) -> Result<Self, FenceFault> {
+        Ok(Self { boot: Boot::of_this_host()?, keys: scsi::Keys::open(keys)? })
+    }
+
     /// Returns the identity of this node at the storage below `folder`. For [`Kind::ScsiPr`] it
     /// registers with the disk if it has not.
     ///
@@ -40,10 +53,10 @@ impl Fences {
     pub fn identity(&self, folder: &Path, kind: Kind) -> Result<Fence, FenceFault> {
         match kind {
             Kind::None => Ok(Fence::None),
-            Kind::Fuse => fuse::identity(folder),
+            Kind::Fuse => fuse::identity(folder, &self.boot),
             Kind::Nfs => nfs::identity(folder),
             Kind::Ceph => ceph::identity(folder),
-            Kind::ScsiPr => self.keys.identity(folder),
+            Kind::ScsiPr => self.keys.identity(folder, &self.boot),
         }
     }
 
@@ -55,7 +68,7 @@ impl Fences {
     pub fn fence(&self, folder: &Path, fence: &Fence) -> Result<(), FenceFault> {
         match fence {
             Fence::None => Ok(()),
-            Fence::Fuse { connection } => fuse::fence(*connection),
+            Fence::Fuse { connection, host } => fuse::fence(*connection, host, &self.boot),
             Fence::Nfs { server, client } => nfs::fence(server, *client),
             Fence::Ceph { client } => ceph::fence(client),
             Fence::ScsiPr { device, key } => self.keys.fence(folder, device, *key),

@@ -14,6 +14,9 @@ pub const KEYS: usize = 1_024;
 /// Time for one command of a disk.
 pub const DISK_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Time for the paths to a disk, if one has answered. Others are left out.
+pub const PATH_PATIENCE: Duration = Duration::from_secs(3);
+
 /// Times that a command is sent to a disk that reports a change of its state first.
 pub const DISK_TRIES: usize = 5;
 
@@ -53,6 +56,9 @@ pub const SETTLE_PAUSES: usize = 5;
 
 /// Bytes of one request to the process with rights, and of its answer.
 pub const PACKET_BYTES: usize = 8_192;
+
+/// Characters of a fault that the process with rights tells.
+pub const FAULT_CHARACTERS: usize = 1_000;
 
 /// Acts of one kind (connections with etcd, looks at storage, fences) that the process with rights has
 /// under way at the same time.

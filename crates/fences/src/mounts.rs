@@ -6,14 +6,16 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+
 use crate::fault::FenceFault;
 use crate::limits::TEXT_BYTES;
 
 /// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// The number of the mount; a later mount at the same place has another one.
-    pub(crate) id: u64,
+    /// The number of the mount. A later mount can have it again.
+    id: u64,
     pub(crate) point: PathBuf,
     /// The type of the file system, such as `nfs4`.
     pub(crate) kind: String,
@@ -25,8 +27,17 @@ impl Mount {
     /// Returns the mount in which `folder` is.
     pub(crate) fn of(folder: &Path) -> Result<Self, FenceFault> {
         let list = read("/proc/self/mountinfo")?;
-        find(&list, folder)
-            .ok_or_else(|| FenceFault(format!("{} is in no mount", folder.display())))
+        // The kernel follows links and hidden mounts as it does for the server.
+        let flags = AtFlags::STATX_DONT_SYNC;
+        let found = statx(CWD, folder, flags, StatxFlags::MNT_ID)
+            .map_err(|errno| FenceFault::of(folder.display(), std::io::Error::from(errno)))?;
+        let has_number = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID);
+        let mount = match has_number {
+            true => list.lines().filter_map(parse).find(|mount| mount.id == found.stx_mnt_id),
+            // Linux before 5.8.
+            false => find(&list, folder),
+        };
+        mount.ok_or_else(|| FenceFault(format!("{} is in no mount", folder.display())))
     }
 
     /// Returns the value of an option.
@@ -101,6 +112,18 @@ nonsense
         assert_eq!(nfs.option("addr"), Some("192.0.2.1"));
         assert_eq!(nfs.option("clientaddr"), Some("192.0.2.7"));
         assert_eq!(nfs.option("rw"), None);
+    }
+
+    #[test]
+    fn links_are_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        let of = |folder: &Path| Mount::of(folder).unwrap();
+        assert_eq!(of(&link), of(Path::new("/proc")));
+        assert_eq!(of(&link).kind, "proc");
+        assert_ne!(of(root.path()).kind, "proc");
+        assert!(Mount::of(&root.path().join("absent")).is_err());
     }
 
     #[test]

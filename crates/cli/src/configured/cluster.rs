@@ -143,7 +143,7 @@ pub(crate) fn set_up(config: &Config) -> Result<SetUp, String> {
         })
     };
     let units = groups(config).into_iter().map(unit).collect::<Result<_, String>>()?;
-    Ok(SetUp { endpoints: endpoints.iter().map(place).collect(), units })
+    Ok(SetUp { endpoints: endpoints.iter().map(place).collect(), units, keys: None })
 }
 
 /// A part of a configuration that must be equal at all nodes.

@@ -160,12 +160,13 @@ impl Hands for SmallHands {
             *identity = *last;
         }
         let connection = *identity;
-        let fence = if self.has_fence { Fence::Fuse { connection } } else { Fence::None };
+        let fuse = Fence::Fuse { connection, host: "host".into() };
+        let fence = if self.has_fence { fuse } else { Fence::None };
         Box::pin(std::future::ready(Ok(fence)))
     }
 
     fn fence<'a>(&'a self, fence: &'a Fence) -> Call<'a, Result<(), String>> {
-        let Fence::Fuse { connection } = fence else { panic!("a fence of another kind") };
+        let Fence::Fuse { connection, .. } = fence else { panic!("a fence of another kind") };
         self.world.refused.lock().insert(*connection);
         self.world.fences.lock().push(fence.clone());
         Box::pin(std::future::ready(Ok(())))

@@ -104,7 +104,7 @@ async fn a_node_without_etcd_stops_and_comes_back() {
     sleep(Duration::from_millis(100)).await;
     assert_eq!(nodes.owner("share0"), lost);
     let identities: Vec<_> = nodes.world.fences.lock().clone();
-    assert!(matches!(identities[..], [Fence::Fuse { connection }] if connection < 3));
+    assert!(matches!(identities[..], [Fence::Fuse { connection, .. }] if connection < 3));
 }
 
 /// etcd has no majority for a minute: nothing is served meanwhile, and all goes on with the same epochs.

@@ -36,7 +36,7 @@ impl World {
                 }
             }
             Order::Fence { share, lease, fence, .. } => {
-                let Fence::Fuse { connection } = fence else {
+                let Fence::Fuse { connection, .. } = fence else {
                     self.judge.violation(format!("{share}: {fence:?} was ordered"));
                     return;
                 };
@@ -206,7 +206,7 @@ impl World {
     pub(super) fn ready(&mut self, process: Process, share: ShareName) {
         let fence = if self.has_fence {
             let connection = self.connection(process.node, &share);
-            Fence::Fuse { connection }
+            Fence::Fuse { connection, host: "host".into() }
         } else {
             Fence::None
         };

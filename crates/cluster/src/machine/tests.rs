@@ -51,6 +51,10 @@ fn share(n: usize) -> ShareName {
     ShareName::new(&format!("share{n}")).unwrap()
 }
 
+fn fuse(connection: u32) -> Fence {
+    Fence::Fuse { connection, host: "host".into() }
+}
+
 fn settings(node: usize, shares: usize) -> Settings {
     let shares = (0..shares).map(|n| ShareSettings { name: share(n), weight: 1 });
     Settings {
@@ -74,7 +78,7 @@ impl Cluster {
         let mut cluster = Self { etcd, now, nodes: Vec::new() };
         for node in 0..nodes {
             let connection = u32::try_from(node).unwrap();
-            cluster.join(settings(node, shares), Fence::Fuse { connection });
+            cluster.join(settings(node, shares), fuse(connection));
         }
         cluster.pass(Duration::from_secs(3));
         cluster
@@ -432,7 +436,7 @@ fn a_former_owner_that_is_up_is_fenced_after_its_limit() {
     assert_eq!((node, fence), (&name(from), &old));
     // The node learns that it was fenced, and returns with another identity.
     cluster.nodes[from].is_up = true;
-    cluster.nodes[from].fence = Fence::Fuse { connection: 77 };
+    cluster.nodes[from].fence = fuse(77);
     cluster.pass(TICK);
     let orders = main_orders(&cluster.nodes[from]);
     let is_renewed = |order: &&Order| matches!(order, Order::Renew { .. });
@@ -567,7 +571,7 @@ fn an_earlier_process_that_has_ended_is_inherited() {
     let lease = cluster.nodes[0].machine.lease().unwrap();
     cluster.nodes.clear();
     let again = Settings { predecessor: Some(lease), ..settings(0, 3) };
-    cluster.join(again, Fence::Fuse { connection: 0 });
+    cluster.join(again, fuse(0));
     cluster.pass(TICK);
     assert_eq!(cluster.owner(0), Some(name(0)), "without waiting for the lease");
     assert!(cluster.nodes[0].machine.generation > Generation(1));
@@ -578,7 +582,7 @@ fn an_earlier_process_that_has_ended_is_inherited() {
 #[test]
 fn a_name_is_used_once() {
     let mut cluster = Cluster::new(1, 1);
-    cluster.join(settings(0, 1), Fence::Fuse { connection: 9 });
+    cluster.join(settings(0, 1), fuse(9));
     cluster.pass(Duration::from_secs(5));
     assert!(cluster.nodes[1].events.contains(&Event::NameTaken));
     assert!(!cluster.nodes[1].machine.status().is_registered);

@@ -23,7 +23,7 @@ fn a_last(end: LastEnd) -> LastValue {
         node: name("n1"),
         lease: LeaseId(-5),
         ttl: TTL_MIN,
-        fence: Fence::Fuse { connection: 51 },
+        fence: Fence::Fuse { connection: 51, host: "host".into() },
         end,
     }
 }

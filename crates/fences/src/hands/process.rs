@@ -14,7 +14,9 @@ use super::set_up::{SetUp, UnitSetUp};
 use super::slots::{self, Slots};
 use super::wire::{self, Act, Answer, Packet, Request};
 use crate::addresses::{Floating, FloatingAddress};
-use crate::limits::{ADDRESS_INTERVAL, DIAL_PATIENCE, DIAL_TARGETS, SETTLE_PAUSE, SETTLE_PAUSES};
+use crate::limits::{
+    ADDRESS_INTERVAL, DIAL_PATIENCE, DIAL_TARGETS, FAULT_CHARACTERS, SETTLE_PAUSE, SETTLE_PAUSES,
+};
 use crate::{FenceFault, Fences, Kind};
 
 /// Reads CLOCK_BOOTTIME.
@@ -44,17 +46,22 @@ impl Process {
     /// # Errors
     /// A sentence, which the server gets too.
     pub fn open(set_up: SetUp, socket: OwnedFd, clock: Clock) -> Result<Self, FenceFault> {
-        let addresses: Vec<FloatingAddress> = set_up.addresses().cloned().collect();
-        let opened = (!addresses.is_empty()).then(|| Floating::open(&addresses)).transpose();
-        let (fences, slots) = (Fences::default(), Mutex::default());
-        let shared = Arc::new(Shared { socket, set_up, fences, slots });
-        match opened {
-            Ok(floating) => Ok(Self { shared, floating, clock }),
+        match Self::parts(&set_up) {
+            Ok((fences, floating)) => {
+                let shared = Shared { socket, set_up, fences, slots: Mutex::default() };
+                Ok(Self { shared: Arc::new(shared), floating, clock })
+            }
             Err(fault) => {
-                shared.tell(0, Err(fault.clone()), None);
+                tell(&socket, 0, Err(fault.clone()), None);
                 Err(fault)
             }
         }
+    }
+
+    fn parts(set_up: &SetUp) -> Result<(Fences, Option<Floating>), FenceFault> {
+        let addresses: Vec<FloatingAddress> = set_up.addresses().cloned().collect();
+        let floating = (!addresses.is_empty()).then(|| Floating::open(&addresses)).transpose()?;
+        Ok((Fences::open(set_up.keys.as_deref())?, floating))
     }
 
     /// Serves the server until it ends. `tell` gets faults that no request is answered with.
@@ -186,9 +193,7 @@ impl Shared {
     }
 
     fn tell(&self, id: u64, end: Result<String, FenceFault>, passed: Option<&OwnedFd>) {
-        let answer = Answer { id, end: end.map_err(|fault| fault.0) };
-        // If the server has ended, the next receive says so.
-        let _ = wire::send(self.socket.as_fd(), &answer.to_text(), passed);
+        tell(&self.socket, id, end, passed);
     }
 
     fn dial(&self, at: usize) -> Result<TcpStream, FenceFault> {
@@ -243,3 +248,14 @@ impl Shared {
         end
     }
 }
+
+fn tell(socket: &OwnedFd, id: u64, end: Result<String, FenceFault>, passed: Option<&OwnedFd>) {
+    // A fault names folders, and those of etcd's identities; a longer text would not arrive.
+    let clipped = |fault: FenceFault| fault.0.chars().take(FAULT_CHARACTERS).collect();
+    let answer = Answer { id, end: end.map_err(clipped) };
+    // If the server has ended, the next receive says so.
+    let _ = wire::send(socket.as_fd(), &answer.to_text(), passed);
+}
+
+#[cfg(test)]
+mod tests;

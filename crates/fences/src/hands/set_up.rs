@@ -15,6 +15,8 @@ pub struct SetUp {
     pub endpoints: Vec<String>,
     /// The units.
     pub units: Vec<UnitSetUp>,
+    /// The file in which registrations with disks are kept, for [`Kind::ScsiPr`].
+    pub keys: Option<PathBuf>,
 }
 
 /// A unit: shares that are owned together, and the addresses that go with them.
@@ -56,7 +58,8 @@ impl SetUp {
     /// The text for the process. None if a folder's name is not UTF-8.
     pub fn to_text(&self) -> Option<String> {
         let units: Option<Vec<Value>> = self.units.iter().map(UnitSetUp::object).collect();
-        Some(json!({ "endpoints": self.endpoints, "units": units? }).to_string())
+        let keys = self.keys.as_ref().map(|keys| keys.to_str().ok_or(())).transpose().ok()?;
+        Some(json!({ "endpoints": self.endpoints, "units": units?, "keys": keys }).to_string())
     }
 
     /// Reads the text of a server. None for another text.
@@ -66,6 +69,7 @@ impl SetUp {
         Some(Self {
             endpoints: texts(object.get("endpoints")?)?,
             units: units.collect::<Option<_>>()?,
+            keys: object.get("keys").and_then(Value::as_str).map(PathBuf::from),
         })
     }
 }
@@ -109,7 +113,10 @@ mod tests {
             addresses: vec!["192.0.2.20/24%eth0".parse().unwrap()],
         };
         let endpoints = vec!["192.0.2.1:2379".into(), "[2001:db8::1]:2379".into()];
-        let all = SetUp { endpoints, units: vec![unit, UnitSetUp::default()] };
+        let units = vec![unit, UnitSetUp::default()];
+        let mut all = SetUp { endpoints, units, keys: None };
+        assert_eq!(SetUp::from_text(&all.to_text().unwrap()), Some(all.clone()));
+        all.keys = Some("/var/lib/frevo/cluster.keys".into());
         assert_eq!(SetUp::from_text(&all.to_text().unwrap()), Some(all.clone()));
         assert!(all.uses(Kind::ScsiPr) && all.uses(Kind::None) && !all.uses(Kind::Fuse));
         assert_eq!(all.addresses().count(), 1);

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn fuse(connection: usize) -> Act {
-        Act::Fence(format!("fuse {connection}"))
+        Act::Fence(format!("fuse {connection} host"))
     }
 
     fn why(end: Result<(), FenceFault>) -> String {
@@ -158,7 +158,7 @@ mod tests {
         slots.end(&look);
         slots.begin(&look, now).unwrap();
         slots.begin(&fuse(51), now).unwrap();
-        assert_eq!(why(slots.begin(&fuse(51), now)), "the fence of fuse 51 has not ended yet");
+        assert_eq!(why(slots.begin(&fuse(51), now)), "the fence of fuse 51 host has not ended yet");
         slots.end(&fuse(51));
         slots.begin(&fuse(51), now).unwrap();
     }
@@ -166,15 +166,18 @@ mod tests {
     #[test]
     fn this_node_is_not_fenced() {
         let (mut slots, now) = (Slots::default(), Duration::ZERO);
-        slots.note("a", Some(&Fence::Fuse { connection: 51 }));
+        slots.note("a", Some(&Fence::Fuse { connection: 51, host: "host".into() }));
         slots.note("b", Some(&Fence::Ceph { client: "192.0.2.1:0/371".into() }));
         slots.note("c", Some(&Fence::ScsiPr { device: "/dev/disk/by-id/wwn-0x1".into(), key: 7 }));
         slots.note("d", Some(&Fence::None));
         let other = Fence::ScsiPr { device: "/dev/disk/by-id/wwn-0x2".into(), key: 7 };
         let ceph = |client: &str| Fence::Ceph { client: client.into() }.to_text();
-        for own in
-            ["fuse 51".into(), ceph("192.0.2.1:0/371"), ceph("192.0.2.1:0/0371"), other.to_text()]
-        {
+        for own in [
+            "fuse 51 host".into(),
+            ceph("192.0.2.1:0/371"),
+            ceph("192.0.2.1:0/0371"),
+            other.to_text(),
+        ] {
             let fault = why(slots.begin(&Act::Fence(own.clone()), now));
             assert_eq!(fault, format!("{own} is the identity of this node itself"));
         }

@@ -28,8 +28,12 @@ pub(super) enum Ask {
 /// A command that changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Registers this node with a key, whatever key it has.
+    /// Registers the path of a command with a key, whatever key it has.
     Register { key: u64 },
+    /// Registers the path of a command with a key if it has none.
+    Join { key: u64 },
+    /// Takes the registration of the path of a command away.
+    Part { key: u64 },
     /// Reserves the disk for registered nodes.
     Reserve { own: u64 },
     /// Takes the registration of `other` away, and ends its commands that are under way.
@@ -63,17 +67,20 @@ impl Ask {
 }
 
 impl Change {
-    /// SPC-4 6.16.1 to 6.16.3. `lasts` asks that registrations outlive a loss of power.
+    /// SPC-4 6.16.1 to 6.16.3. `lasts` asks that registrations outlive a loss of power. REGISTER without a
+    /// key of reservation is for a path that is not registered; another path conflicts.
     pub(super) fn bytes(self, lasts: bool) -> Out {
         let (action, kind, own, other) = match self {
             Self::Register { key } => (0x06, 0, 0, key),
+            Self::Join { key } => (0x00, 0, 0, key),
+            Self::Part { key } => (0x00, 0, key, 0),
             Self::Reserve { own } => (0x01, WRITE_REGISTRANTS, own, 0),
             Self::PreemptAndAbort { own, other } => (0x05, WRITE_REGISTRANTS, own, other),
         };
         // The length of the parameter list is in bytes 5 to 8.
         let length = u8::try_from(LIST).unwrap_or_default();
         let command = [OUT, action, kind, 0, 0, 0, 0, 0, length, 0];
-        let is_register = matches!(self, Self::Register { .. });
+        let is_register = matches!(action, 0x00 | 0x06);
         let flags = if lasts && is_register { THROUGH_POWER_LOSS } else { 0 };
         let mut list = [0; LIST];
         let parts = own.to_be_bytes().into_iter().chain(other.to_be_bytes());
@@ -92,13 +99,29 @@ pub(super) struct Reservation {
     pub(super) kind: u8,
 }
 
+/// The registrations of a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Registrations {
+    /// PRGENERATION, which each change of registrations counts.
+    pub(super) generation: u32,
+    pub(super) keys: Vec<u64>,
+}
+
+impl Registrations {
+    pub(super) fn has(&self, key: u64) -> bool {
+        self.keys.contains(&key)
+    }
+}
+
 /// Reads the answer to READ KEYS (SPC-4 6.15.2). None for bytes that are none, and for more keys than
 /// were asked for.
-pub(super) fn keys(answer: &[u8]) -> Option<Vec<u64>> {
+pub(super) fn registrations(answer: &[u8]) -> Option<Registrations> {
+    let generation = u32::from_be_bytes(answer.get(..4)?.try_into().ok()?);
     let length = length(answer)?;
     let keys = answer.get(8..8_usize.checked_add(length)?)?;
     let key = |bytes: &[u8]| Some(u64::from_be_bytes(bytes.try_into().ok()?));
-    keys.chunks(8).map(key).collect()
+    let keys = keys.chunks(8).map(key).collect::<Option<_>>()?;
+    Some(Registrations { generation, keys })
 }
 
 /// Reads the answer to READ RESERVATION (SPC-4 6.15.3). `Some(None)` if the disk has none.
@@ -151,6 +174,14 @@ mod tests {
         let list = "00000000000000000123456789abcdef0000000001000000";
         assert_eq!(text(&bytes.list), list);
         assert_eq!(text(&register.bytes(false).list), list.replace("01000000", "00000000"));
+        let join = Change::Join { key: KEY }.bytes(true);
+        assert_eq!(
+            (text(&join.command), text(&join.list)),
+            ("5f000000000000001800".into(), list.into())
+        );
+        let part = Change::Part { key: KEY }.bytes(false);
+        assert_eq!(text(&part.command), "5f000000000000001800");
+        assert_eq!(text(&part.list), "0123456789abcdef00000000000000000000000000000000");
         let bytes = Change::Reserve { own: KEY }.bytes(true);
         assert_eq!(text(&bytes.command), "5f010500000000001800");
         assert_eq!(text(&bytes.list), "0123456789abcdef00000000000000000000000000000000");
@@ -161,9 +192,11 @@ mod tests {
 
     #[test]
     fn answers_are_read_or_refused() {
+        let keys = |answer: &[u8]| registrations(answer).map(|there| there.keys);
         let two =
             [&[0, 0, 0, 9, 0, 0, 0, 16][..], &KEY.to_be_bytes(), &OTHER.to_be_bytes(), &[7; 9]];
         assert_eq!(keys(&two.concat()), Some(vec![KEY, OTHER]));
+        assert_eq!(registrations(&two.concat()).unwrap().generation, 9);
         assert_eq!(keys(&[0; 8]), Some(vec![]));
         assert_eq!(keys(&[0, 0, 0, 9, 0, 0, 0, 16, 1, 2]), None, "shorter than it says");
         assert_eq!(keys(&[0, 0, 0, 9, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9]), None, "half a key");
@@ -185,7 +218,7 @@ mod tests {
             let length = u32::try_from(8 * count).unwrap();
             let mut answer = [&[0; 4][..], &length.to_be_bytes(), &vec![1; 8 * count]].concat();
             answer.truncate(KEYS_ROOM);
-            assert_eq!(keys(&answer).is_some(), is_read, "{count}");
+            assert_eq!(registrations(&answer).is_some(), is_read, "{count}");
         }
     }
 

@@ -4,11 +4,14 @@
 //! Registrants Only". The disk then refuses writes of machines without a registration. PREEMPT AND ABORT
 //! takes the registration of a key away and ends its commands.
 //!
-//! A node that lost its registration registers again only after its file system was mounted anew: pages
-//! of before would be written otherwise.
+//! A node that lost its registration registers again only after its file system was mounted anew
+//! ([`Life`]): pages of before would be written otherwise. A file on the node's own disk has its keys, so that
+//! a process that starts anew knows that too.
 
 mod commands;
 mod disks;
+mod paths;
+mod record;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,10 +24,12 @@ use frevo_cluster::fence::Fence;
 use frevo_posix::{ScsiData, ScsiEnd, send_scsi};
 use parking_lot::Mutex;
 
+use self::commands::{Ask, Change, Out, Registrations, WRITE_REGISTRANTS};
+use self::paths::{Answers, Paths, Patience};
+use self::record::Record;
 use crate::fault::FenceFault;
-use crate::limits::{DISK_PATIENCE, DISK_TRIES};
-use crate::mounts::Mount;
-use commands::{Ask, Change, WRITE_REGISTRANTS};
+use crate::host::{Boot, Life};
+use crate::limits::{DISK_PATIENCE, DISK_TRIES, PATH_PATIENCE};
 
 /// Statuses of SAM-5 5.3.
 const GOOD: u8 = 0x00;
@@ -35,21 +40,27 @@ const RESERVATION_CONFLICT: u8 = 0x18;
 const ILLEGAL_REQUEST: u8 = 0x5;
 const UNIT_ATTENTION: u8 = 0x6;
 
-/// The keys with which this process has registered, by the names of the disks.
-#[derive(Debug, Default)]
+/// The time for paths: those that do not answer by then are left out, if there is another one.
+const PATIENCE: Patience = Patience { first: DISK_PATIENCE, all: PATH_PATIENCE };
+
+/// The keys with which this node has registered, by the names of the disks.
+#[derive(Debug)]
 pub(crate) struct Keys {
     own: Mutex<HashMap<String, Arc<Own>>>,
+    paths: Paths,
+    /// None where no disk is used.
+    record: Option<Mutex<Record>>,
 }
 
 /// The registration with one disk. It is locked while the disk is asked, so that a disk that does not answer
 /// holds up no other one.
 type Own = Mutex<Option<Registered>>;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Registered {
     key: u64,
-    /// The mount at that time.
-    mount: u64,
+    /// The life of the file system at that time.
+    life: Life,
 }
 
 /// The devices of the disk below the file system in which `folder` is.
@@ -79,16 +90,28 @@ enum End {
 }
 
 impl Keys {
-    /// Registers with the disk below `folder`, once for each mount.
-    pub(crate) fn identity(&self, folder: &Path) -> Result<Fence, FenceFault> {
+    /// Takes the registrations of the process before out of the file at `record`, where this one keeps its own.
+    pub(crate) fn open(record: Option<&Path>) -> Result<Self, FenceFault> {
+        let record = record.map(Record::open).transpose()?;
+        let kept = record.iter().flat_map(Record::kept);
+        let own = kept.map(|(disk, own)| (disk.clone(), Arc::new(Mutex::new(Some(own.clone())))));
+        let own = Mutex::new(own.collect());
+        Ok(Self { own, paths: Paths::default(), record: record.map(Mutex::new) })
+    }
+
+    /// Registers with the disk below `folder`, once for each life of the file system.
+    pub(crate) fn identity(&self, folder: &Path, boot: &Boot) -> Result<Fence, FenceFault> {
         let disk = disks::below(folder)?;
-        let mount = Mount::of(folder)?.id;
-        let paths = open(&disk.paths)?;
+        let life = Life::of(folder, boot)?;
         let own = self.of(&disk.name);
         let mut own = own.lock();
-        let key = register(&disk.name, &paths, *own, mount, random_key)?;
-        *own = Some(Registered { key, mount });
-        drop(own);
+        let paths = self.ask(&disk.name, &disk.paths).all()?;
+        let key = register(&disk.name, &paths, own.as_ref(), &life, random_key)?;
+        let registered = own.insert(Registered { key, life });
+        // Nobody knows the key before it is on this node's disk.
+        if let Some(record) = &self.record {
+            record.lock().keep(&disk.name, registered)?;
+        }
         Ok(Fence::ScsiPr { device: disk.name, key })
     }
 
@@ -102,41 +125,28 @@ impl Keys {
                 disk.name
             )));
         }
-        let Some(Registered { key: own, .. }) = *self.of(device).lock() else {
+        let own = self.of(device).lock().as_ref().map(|own| own.key);
+        let Some(own) = own else {
             return Err(FenceFault(format!("this node is not registered with {device}")));
         };
         // One path that answers is enough.
-        first_of(&disk.paths, device, |path| preempt(device, &open_path(path)?, own, key))
+        self.ask(device, &disk.paths).first(|path| preempt(device, &path, own, key))
+    }
+
+    /// The paths to a disk that answer.
+    fn ask(&self, disk: &str, paths: &[PathBuf]) -> Answers<File> {
+        let name = disk.to_owned();
+        self.paths.ask(disk, paths, PATIENCE, move |path| {
+            let file = File::options().read(true).write(true).open(path);
+            let file = file.map_err(|error| FenceFault::of(path.display(), error))?;
+            read_keys(&name, &file)?;
+            Ok(file)
+        })
     }
 
     fn of(&self, disk: &str) -> Arc<Own> {
         Arc::clone(self.own.lock().entry(disk.to_owned()).or_default())
     }
-}
-
-fn open(paths: &[PathBuf]) -> Result<Vec<File>, FenceFault> {
-    paths.iter().map(|path| open_path(path)).collect()
-}
-
-fn open_path(path: &Path) -> Result<File, FenceFault> {
-    let file = File::options().read(true).write(true).open(path);
-    file.map_err(|error| FenceFault::of(path.display(), error))
-}
-
-/// Does an act by the first path to a disk by which it succeeds.
-fn first_of<T>(
-    paths: &[T],
-    name: &str,
-    mut act: impl FnMut(&T) -> Result<(), FenceFault>,
-) -> Result<(), FenceFault> {
-    let mut end = Err(FenceFault(format!("{name} has no path")));
-    for path in paths {
-        end = act(path);
-        if end.is_ok() {
-            break;
-        }
-    }
-    end
 }
 
 /// A key that no other node has.
@@ -147,39 +157,65 @@ fn random_key() -> Result<u64, FenceFault> {
     Ok(u64::from_ne_bytes(bytes).max(1))
 }
 
-/// Registers on all paths, and sees to the reservation. Returns the key.
+/// Registers on all of these paths, and sees to the reservation. Returns the key.
 fn register<T: Target>(
     name: &str,
     paths: &[T],
-    before: Option<Registered>,
-    mount: u64,
+    before: Option<&Registered>,
+    life: &Life,
     new_key: impl FnOnce() -> Result<u64, FenceFault>,
 ) -> Result<u64, FenceFault> {
-    let Some(first) = paths.first() else {
-        return Err(FenceFault(format!("{name} has no path")));
-    };
-    if let Some(before) = before.filter(|before| before.mount == mount) {
-        if read_keys(name, first)?.contains(&before.key) {
-            return Ok(before.key);
-        }
-        return Err(FenceFault(format!(
-            "{name} refuses this node since another one took over; unmount its file system, and mount it \
-             again"
-        )));
+    if let Some(before) = before.filter(|before| before.life == *life) {
+        join(name, paths, before)?;
+        return Ok(before.key);
     }
     let key = new_key()?;
+    let path = paths.first().ok_or_else(|| FenceFault(format!("{name} has no path")))?;
     for path in paths {
-        let mut end = change(name, path, Change::Register { key }, true)?;
-        if end == End::Illegal {
-            // The disk forgets registrations with its power.
-            end = change(name, path, Change::Register { key }, false)?;
-        }
-        if end != End::Done {
+        if change_lasting(name, path, |lasts| Change::Register { key }.bytes(lasts))? != End::Done {
             return Err(FenceFault(format!("{name} takes no persistent reservations")));
         }
     }
-    reserve(name, first, key)?;
+    reserve(name, path, key)?;
+    // A path that does not answer now can have the key of the life before, and would write with it after a
+    // fence of the new one.
+    if let Some(before) = before {
+        preempt(name, path, key, before.key)?;
+    }
     Ok(key)
+}
+
+/// Registers those paths that did not answer before, with the key of those that did.
+fn join<T: Target>(name: &str, paths: &[T], own: &Registered) -> Result<(), FenceFault> {
+    let Registered { key, life } = own;
+    let path = paths.first().ok_or_else(|| FenceFault(format!("{name} has no path")))?;
+    let before = read_keys(name, path)?;
+    if !before.has(*key) {
+        return Err(FenceFault(format!(
+            "{name} refuses this node since another one took over, or has forgotten its registration; {}",
+            life.renewal()
+        )));
+    }
+    let mut joined = Vec::new();
+    for path in paths {
+        let end = change_lasting(name, path, |lasts| Change::Join { key: *key }.bytes(lasts))?;
+        // A path that is registered conflicts.
+        if end == End::Done {
+            joined.push(path);
+        }
+    }
+    let after = read_keys(name, path)?;
+    let count = u32::try_from(joined.len()).unwrap_or(u32::MAX);
+    if after.has(*key) && after.generation == before.generation.wrapping_add(count) {
+        return Ok(());
+    }
+    // A fence that came in between would not have reached the new registrations.
+    for path in joined {
+        change(name, path, &Change::Part { key: *key }.bytes(false))?;
+    }
+    Err(FenceFault(format!(
+        "the registrations of {name} have changed meanwhile; they are looked at again"
+    )))
 }
 
 /// Makes the reservation, unless there is one of its kind.
@@ -188,7 +224,7 @@ fn reserve(name: &str, path: &impl Target, own: u64) -> Result<(), FenceFault> {
     if let Some(reservation) = read_reservation(name, path)? {
         return if reservation.kind == WRITE_REGISTRANTS { Ok(()) } else { Err(other_kind()) };
     }
-    match change(name, path, Change::Reserve { own }, true)? {
+    match change(name, path, &Change::Reserve { own }.bytes(true))? {
         End::Done => Ok(()),
         // Another node was faster.
         _ => match read_reservation(name, path)? {
@@ -203,20 +239,19 @@ fn preempt(name: &str, path: &impl Target, own: u64, other: u64) -> Result<(), F
     if own == other {
         return Err(FenceFault(format!("the key {other:016x} of {name} is this node's own")));
     }
-    if read_keys(name, path)?.contains(&other)
-        && change(name, path, Change::PreemptAndAbort { own, other }, true)? != End::Done
-    {
+    let preempt = Change::PreemptAndAbort { own, other }.bytes(true);
+    if read_keys(name, path)?.has(other) && change(name, path, &preempt)? != End::Done {
         return Err(FenceFault(format!("{name} refuses this node: it is registered no longer")));
     }
-    if read_keys(name, path)?.contains(&other) {
+    if read_keys(name, path)?.has(other) {
         return Err(FenceFault(format!("{name} has the key {other:016x} still")));
     }
     reserve(name, path, own)
 }
 
-fn read_keys(name: &str, path: &impl Target) -> Result<Vec<u64>, FenceFault> {
+fn read_keys(name: &str, path: &impl Target) -> Result<Registrations, FenceFault> {
     let answer = ask(name, path, Ask::ReadKeys)?;
-    commands::keys(&answer).ok_or_else(|| FenceFault(format!("{name} tells no keys")))
+    commands::registrations(&answer).ok_or_else(|| FenceFault(format!("{name} tells no keys")))
 }
 
 fn read_reservation(
@@ -245,8 +280,19 @@ fn ask(name: &str, path: &impl Target, ask: Ask) -> Result<Vec<u8>, FenceFault> 
     Err(FenceFault(format!("{name} does not come to rest")))
 }
 
-fn change(name: &str, path: &impl Target, change: Change, lasts: bool) -> Result<End, FenceFault> {
-    let out = change.bytes(lasts);
+/// Sends a registration that outlives a loss of power, or one that does not if the disk forgets all of them.
+fn change_lasting(
+    name: &str,
+    path: &impl Target,
+    bytes: impl Fn(bool) -> Out,
+) -> Result<End, FenceFault> {
+    match change(name, path, &bytes(true))? {
+        End::Illegal => change(name, path, &bytes(false)),
+        end => Ok(end),
+    }
+}
+
+fn change(name: &str, path: &impl Target, out: &Out) -> Result<End, FenceFault> {
     for _ in 0..DISK_TRIES {
         let sent = path.send(&out.command, ScsiData::Out(&out.list));
         let end = sent.map_err(|error| FenceFault::of(name, error))?;

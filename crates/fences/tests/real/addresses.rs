@@ -282,7 +282,7 @@ fn hands() -> (OwnedFd, JoinHandle<()>) {
         ..UnitSetUp::default()
     };
     let units = vec![unit("first", first), unit("second", second)];
-    let set_up = SetUp { endpoints: Vec::new(), units };
+    let set_up = SetUp { endpoints: Vec::new(), units, keys: None };
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
     let process = Process::open(set_up, theirs, || AT).unwrap();

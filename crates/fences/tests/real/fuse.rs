@@ -58,7 +58,7 @@ impl Mounts {
 
 fn connection(fence: &Fence) -> u32 {
     match fence {
-        Fence::Fuse { connection } => *connection,
+        Fence::Fuse { connection, .. } => *connection,
         other => panic!("{other:?}"),
     }
 }
@@ -69,7 +69,7 @@ fn a_fenced_mount_takes_nothing_more() {
         return;
     }
     let Some(mounts) = Mounts::new() else { return };
-    let (fences, a, b) = (Fences::default(), mounts.path("a"), mounts.path("b"));
+    let (fences, a, b) = (Fences::open(None).unwrap(), mounts.path("a"), mounts.path("b"));
     let of_a = fences.identity(&a, Kind::Fuse).unwrap();
     let of_b = fences.identity(&b, Kind::Fuse).unwrap();
     assert_ne!(of_a, of_b);
@@ -93,7 +93,7 @@ fn a_fenced_mount_takes_nothing_more() {
     std::fs::write(b.join("file"), "the next owner's").unwrap();
     fences.fence(&b, &of_a).unwrap();
     let fault = fences.identity(&a, Kind::Fuse).unwrap_err().to_string();
-    assert!(fault.contains("has ended; unmount it, and mount it again"), "{fault}");
+    assert!(fault.contains("has ended; stop frevo on this node, unmount"), "{fault}");
     // A new mount has a connection of its own. The kernel gives the number of an old one again, so another
     // mount takes that first.
     drop(file);
@@ -128,7 +128,7 @@ fn a_process_that_was_stopped_writes_nothing_more() {
         return;
     }
     let Some(mounts) = Mounts::new() else { return };
-    let (fences, a, b) = (Fences::default(), mounts.path("a"), mounts.path("b"));
+    let (fences, a, b) = (Fences::open(None).unwrap(), mounts.path("a"), mounts.path("b"));
     let of_a = fences.identity(&a, Kind::Fuse).unwrap();
     let size = || std::fs::metadata(b.join("put")).map_or(0, |there| there.len());
     let mut writer = writer(&a.join("put"));

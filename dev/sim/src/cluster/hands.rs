@@ -60,7 +60,8 @@ impl Hands for SimulatedHands {
                 return Ok(Fence::None);
             }
             let unit = Connection::try_from(unit).unwrap_or(0);
-            Ok(Fence::Fuse { connection: unit * OF_ONE_UNIT + connection })
+            let connection = unit * OF_ONE_UNIT + connection;
+            Ok(Fence::Fuse { connection, host: "host".into() })
         })
     }
 
@@ -72,7 +73,7 @@ impl Hands for SimulatedHands {
             if self.world.dice.lock().percent(10) {
                 return Err(String::from("the storage does not answer"));
             }
-            let Fence::Fuse { connection } = fence else {
+            let Fence::Fuse { connection, .. } = fence else {
                 return Err(format!("{} is no fence of this cluster", fence.to_text()));
             };
             event!(self.world.trace, "{} fences {connection}", self.process);

@@ -160,7 +160,8 @@ impl Cluster {
     }
 
     fn ready(&mut self, node: usize, share: ShareName, after: Duration) {
-        let fence = Fence::Fuse { connection: u32::try_from(node).unwrap_or(0) };
+        let connection = u32::try_from(node).unwrap_or(0);
+        let fence = Fence::Fuse { connection, host: "host".into() };
         let statement = Statement::Ready { share, storage: Storage { fence } };
         self.later(after, Event::Input { node, input: Input::Statement(statement) });
     }

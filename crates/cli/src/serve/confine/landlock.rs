@@ -112,6 +112,7 @@ const STORAGE: &[&str] = &[
     "/proc/self/mountinfo",
     "/sys/dev/block",
     "/sys/devices",
+    "/sys/fs/gfs2",
     "/sys/kernel/debug/ceph",
     "/dev/disk",
 ];

@@ -544,6 +544,10 @@ pub(super) const IOCTLS: &[u64] = &[
 /// Further calls of the process with rights: the names of a client of CephFS are attributes.
 pub(super) const HANDS: &[i64] = &[libc::SYS_getxattr, libc::SYS_lgetxattr];
 
+/// Further calls of the process with rights where disks are fenced: it keeps its registrations in a file.
+pub(super) const HANDS_OF_DISKS: &[i64] =
+    &[libc::SYS_ftruncate, libc::SYS_pwrite64, libc::SYS_fdatasync];
+
 /// Requests of `ioctl(2)` to a disk of SCSI: SG_IO of scsi/sg.h.
 pub(super) const DISK_IOCTLS: &[u64] = &[0x2285];
 

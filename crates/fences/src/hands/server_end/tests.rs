@@ -3,7 +3,7 @@
 use super::super::{Process, UnitSetUp};
 use super::*;
 use crate::Kind;
-use crate::limits::PACKET_BYTES;
+use crate::limits::{FAULT_CHARACTERS, PACKET_BYTES};
 
 fn unit(name: &str, folders: &[&str], kind: Kind) -> UnitSetUp {
     let folders = folders.iter().map(Into::into).collect();
@@ -28,7 +28,8 @@ async fn connections_come_from_the_process() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     // Nobody listens at the second one.
-    let set_up = SetUp { endpoints: vec![address, "127.0.0.1:1".into()], units: Vec::new() };
+    let set_up =
+        SetUp { endpoints: vec![address, "127.0.0.1:1".into()], units: Vec::new(), keys: None };
     let (hands, thread) = hands(set_up);
     let stream = hands.dial(0).await.unwrap();
     let (accepted, peer) = listener.accept().await.unwrap();
@@ -48,7 +49,7 @@ async fn only_what_is_configured_can_be_asked_for() {
         unit("fuse", &["/proc"], Kind::Fuse),
         unit("address 192.0.2.20", &[], Kind::None),
     ];
-    let (hands, thread) = hands(SetUp { endpoints: Vec::new(), units });
+    let (hands, thread) = hands(SetUp { endpoints: Vec::new(), units, keys: None });
     assert_eq!(hands.look("files").await, Ok(Fence::None));
     assert_eq!(hands.look("address 192.0.2.20").await, Ok(Fence::None));
     let fault = hands.look("fuse").await.unwrap_err();
@@ -147,4 +148,6 @@ fn packets_have_room() {
     assert!(Request { id: u64::MAX, act: Act::Look(unit) }.to_text().len() < PACKET_BYTES);
     let fence = "\"".repeat(2 * frevo_cluster::limits::FENCE_TEXT_BYTES);
     assert!(Answer { id: u64::MAX, end: Ok(fence) }.to_text().len() < PACKET_BYTES);
+    let fault = "\u{1}".repeat(FAULT_CHARACTERS);
+    assert!(Answer { id: u64::MAX, end: Err(fault) }.to_text().len() < PACKET_BYTES);
 }

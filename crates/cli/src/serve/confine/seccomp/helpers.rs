@@ -60,8 +60,11 @@ impl Helper {
             Self::Names { .. } | Self::Directory => {
                 allow(&[syscalls::MODULES, syscalls::MODULES_OLD]);
             }
-            Self::Hands { .. } => {
+            Self::Hands { disks } => {
                 allow(&[syscalls::MODULES, syscalls::MODULES_OLD, syscalls::HANDS]);
+                if disks {
+                    allow(&[syscalls::HANDS_OF_DISKS]);
+                }
             }
             Self::NamesKeeper => allow(&[
                 syscalls::MODULES,

@@ -315,7 +315,15 @@ fn no_helper_leaves_its_place() {
 fn commands_to_disks_need_a_fence_of_disks() {
     for helper in HELPERS {
         let verdict = verdict_in(*helper, libc::SYS_ioctl, [3, 0x2285, 4096, 0, 0, 0]);
-        assert_eq!(verdict == ALLOW, *helper == Helper::Hands { disks: true }, "{helper:?}");
+        let has_disks = *helper == Helper::Hands { disks: true };
+        assert_eq!(verdict == ALLOW, has_disks, "{helper:?}");
+    }
+    // The file of registrations is written then alone.
+    for call in [libc::SYS_ftruncate, libc::SYS_pwrite64, libc::SYS_fdatasync] {
+        for disks in [true, false] {
+            let verdict = verdict_in(Helper::Hands { disks }, call, [3, 0, 0, 0, 0, 0]);
+            assert_eq!(verdict == ALLOW, disks, "{call}");
+        }
     }
 }
 
