@@ -6,6 +6,7 @@
 
 mod for_admin;
 mod lease;
+mod reach;
 mod reload;
 
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use frevo_cluster_node::{Apart, Call, Chair, Hands, Node, Noted, Unit};
 use frevo_config::Config;
 use frevo_etcd::client::{Client, Options};
 use frevo_etcd::engine::Moment;
+use frevo_fences::Kind;
 use frevo_fences::hands::{Hands as HandsProcess, HandsDialer, Started};
 use frevo_net::socket::interfaces;
 use frevo_server::{Server, ServerBuilder};
@@ -26,6 +28,7 @@ use frevo_store::StateStore;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use self::lease::LeaseFile;
+use self::reach::Folders;
 pub(super) use self::reload::{needs_restart, refusal};
 use super::plan::Plan;
 use crate::cluster::Report;
@@ -33,6 +36,8 @@ use crate::configured::cluster as configured;
 use crate::exit::{Exit, Failure};
 use crate::{accounts, cluster, state};
 
+/// The file of this node's registrations with disks, in its state directory.
+const KEYS: &str = "cluster.keys";
 /// Time between two looks at the lease that is kept on the disk.
 const LEASE_LOOKS: Duration = Duration::from_millis(500);
 
@@ -43,6 +48,7 @@ pub(super) struct Prepared {
     options: Options,
     lease: LeaseFile,
     started: Started,
+    folders: Folders,
     drain: Duration,
     report: Report,
 }
@@ -52,7 +58,7 @@ pub(super) struct Ready {
     chair: Chair,
     options: Options,
     lease: LeaseFile,
-    hands: HandsProcess,
+    hands: Acting,
     drain: Duration,
     report: Report,
     cluster: String,
@@ -87,12 +93,14 @@ pub(super) fn prepare(plan: &Plan, listening: &[SocketAddr]) -> Result<Option<Pr
     state::make_dir(&dir)?;
     let (lease, before) = LeaseFile::open(&dir, &settings)?;
     settings.predecessor = before;
-    let set_up = configured::set_up(config).map_err(wrong)?;
+    let mut set_up = configured::set_up(config).map_err(wrong)?;
+    set_up.keys = set_up.uses(Kind::ScsiPr).then(|| dir.join(KEYS));
+    let folders = Folders::of(&set_up);
     let started = Started::begin(&set_up, &log_options(config))
         .map_err(Failure::failed("cannot start the process with rights of the cluster"))?;
     let drain = crate::configured::limits(&config.limits).drain;
     let report = Report::of(config);
-    Ok(Some(Prepared { settings, units, options, lease, started, drain, report }))
+    Ok(Some(Prepared { settings, units, options, lease, started, folders, drain, report }))
 }
 
 /// The options of the log, as the server has them.
@@ -132,7 +140,7 @@ impl Prepared {
     /// Makes the parts of the server, after the confinement. `local` keeps the records of shares that are
     /// this server's alone.
     pub(super) fn ready(self, local: Option<Arc<dyn StateStore>>) -> Result<Ready, Failure> {
-        let Self { settings, units, mut options, lease, started, drain, report } = self;
+        let Self { settings, units, mut options, lease, started, folders, drain, report } = self;
         let cluster = settings.cluster.to_string();
         let report = report.by(&settings);
         let hands = started
@@ -144,6 +152,7 @@ impl Prepared {
         if let Some(local) = local {
             chair = chair.with_local(local);
         }
+        let hands = Acting { hands, folders };
         Ok(Ready { chair, options, lease, hands, drain, report, cluster })
     }
 }
@@ -181,7 +190,7 @@ impl Ready {
             }));
         }
         let served = Arc::new(Apart::new(Arc::new(server.clone()), moves));
-        let hands = Arc::new(Acting(hands));
+        let hands = Arc::new(hands);
         let (told, started) = std::sync::mpsc::channel();
         drop(runtime.spawn(async move {
             let node = chair.start(Arc::new(client.clone()), served, hands);
@@ -248,29 +257,36 @@ impl Running {
 }
 
 /// The process with rights as the node's hands.
-struct Acting(HandsProcess);
+struct Acting {
+    hands: HandsProcess,
+    folders: Folders,
+}
 
 impl Hands for Acting {
     fn look<'a>(
         &'a self,
         unit: &'a ShareName,
     ) -> Call<'a, Result<frevo_cluster::fence::Fence, String>> {
-        Box::pin(self.0.look(unit.as_str()))
+        Box::pin(async move {
+            let fence = self.hands.look(unit.as_str()).await?;
+            self.folders.reach(unit.as_str()).await?;
+            Ok(fence)
+        })
     }
 
     fn fence<'a>(&'a self, fence: &'a frevo_cluster::fence::Fence) -> Call<'a, Result<(), String>> {
-        Box::pin(self.0.fence(fence))
+        Box::pin(self.hands.fence(fence))
     }
 
     fn raise<'a>(&'a self, unit: &'a ShareName) -> Call<'a, Result<(), String>> {
-        Box::pin(self.0.raise(unit.as_str()))
+        Box::pin(self.hands.raise(unit.as_str()))
     }
 
     fn lower<'a>(&'a self, unit: &'a ShareName) -> Call<'a, Result<(), String>> {
-        Box::pin(self.0.lower(unit.as_str()))
+        Box::pin(self.hands.lower(unit.as_str()))
     }
 
     fn serve_until(&self, limit: Moment) {
-        self.0.serve_until(limit.0);
+        self.hands.serve_until(limit.0);
     }
 }
