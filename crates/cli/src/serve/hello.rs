@@ -7,7 +7,8 @@ use crate::console::print_text;
 use crate::exit::Done;
 
 use super::confine::Confined;
-use super::listen::{HOW_TO_GET_IT, ListeningSockets};
+use super::listen::HOW_TO_GET_IT;
+use super::listeners::Listeners;
 use super::loaded::Loaded;
 use super::run_accounts::Password;
 use super::start_screen::{Screen, User};
@@ -15,7 +16,7 @@ use super::start_screen::{Screen, User};
 /// The facts of a start that its screen or log tells.
 pub(super) struct Hello<'a> {
     pub(super) arguments: &'a Serve,
-    pub(super) doors: &'a ListeningSockets,
+    pub(super) doors: &'a Listeners,
     /// The port of remote procedure calls over TCP, if they are answered.
     pub(super) rpc_port: Option<u16>,
     pub(super) confined: &'a Confined,
@@ -25,7 +26,7 @@ impl Hello<'_> {
     /// Shows the start screen. A service, whose output is not looked at, has its log.
     pub(super) async fn say(self, loaded: &Loaded, server: &Server) -> Done {
         let Self { arguments, doors, rpc_port, confined } = self;
-        let address = doors.best_address();
+        let Listeners { sockets: doors, address } = doors;
         let road = server.file_io().await.unwrap_or_else(|| String::from("threads"));
         let shares = loaded.shares(None);
         let listed: Vec<(&Share, String)> = shares
@@ -59,7 +60,7 @@ impl Hello<'_> {
         let screen = Screen {
             settings: &loaded.settings,
             shares: &listed,
-            address,
+            address: *address,
             road,
             confined: confined.line(),
             rpc_port,

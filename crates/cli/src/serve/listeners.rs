@@ -5,6 +5,7 @@
 //! opened whose driver takes calls only with the credentials with which they were opened: confinement
 //! changes those.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use frevo_net::transport::Listener;
@@ -19,6 +20,8 @@ use crate::exit::Failure;
 pub(super) struct Listeners {
     /// The TCP sockets.
     pub(super) sockets: ListeningSockets,
+    /// The address that clients are most likely to reach: to find it takes a socket.
+    pub(super) address: SocketAddr,
 }
 
 impl Listeners {
@@ -27,7 +30,8 @@ impl Listeners {
     pub(super) fn prepare(plan: &Plan, replaced: Vec<OwnedFd>) -> Result<Self, Failure> {
         let sockets = ListeningSockets::open(&plan.config.server.listen, replaced)?;
         rdma::prepare(plan)?;
-        Ok(Self { sockets })
+        let address = sockets.best_address();
+        Ok(Self { sockets, address })
     }
 
     /// Opens the devices, after the process was confined, and returns all listeners.

@@ -82,10 +82,7 @@ pub(super) async fn run(
     let (account_asking, account_reloads) = account_reloads::channel();
     let node = cluster.as_ref().map(cluster::Running::for_admin);
     let _admin_socket = admin.start(&server, logging, Arc::new(account_asking), node)?;
-    let sockets = &doors.sockets;
-    Hello { arguments, doors: sockets, rpc_port, confined: &confined }
-        .say(&loaded, &server)
-        .await?;
+    Hello { arguments, doors: &doors, rpc_port, confined: &confined }.say(&loaded, &server).await?;
     Running {
         arguments,
         logging,

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::harness::text;
 use super::helpers::descendants;
-use super::{client, serve_by, world};
+use super::{REFUSED_CALL, client, is_root, serve_by, world};
 
 fn environment(process: u32) -> String {
     let bytes = fs::read(format!("/proc/{process}/environ")).unwrap();
@@ -70,4 +70,28 @@ fn descriptors_of_others_are_closed() {
     let address = server.address.clone();
     client(async { smb2::connect(&address, "ann", "pw").await.unwrap() });
     assert_eq!(server.stop().code, 0);
+}
+
+/// A server at all addresses tells the one that clients reach. To find it takes a socket, which a confined
+/// server may not make.
+#[test]
+fn a_server_at_all_addresses_makes_no_socket_after_its_start() {
+    if !is_root() {
+        eprintln!("skipped: a network of its own needs root");
+        return;
+    }
+    let place = world();
+    let config = place.path("etc/frevo.toml");
+    let text_of = fs::read_to_string(&config).unwrap();
+    place.file("etc/frevo.toml", &text_of.replace("127.0.0.1:0", "0.0.0.0:0"), 0o644);
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--", env!("CARGO_BIN_EXE_frevo"), "serve", "-c", text(&config)]);
+    command.args(["--user", "ann"]).env("FREVO_PASSWORD", "pw").current_dir(place.path("."));
+    command.stdout(std::process::Stdio::piped());
+    let confined = serve_by(&place, command);
+    confined.server.signal("-HUP");
+    confined.logs("configuration reloaded");
+    let log = confined.log();
+    assert!(!log.contains(REFUSED_CALL), "{log}");
+    assert_eq!(confined.server.stop().code, 0);
 }
