@@ -184,6 +184,9 @@ pub(crate) enum ClusterVerb {
     /// Show nodes, and the owner of each share with the reason
     #[command(after_help = EXIT_CODES)]
     Status {
+        /// Fail unless this node serves all shares of the cluster
+        #[arg(long)]
+        here: bool,
         #[command(flatten)]
         place: ServerPlace,
     },

@@ -9,12 +9,14 @@ use super::figures::span;
 use super::socket::ask;
 use super::table::{Align, Table};
 use crate::console::print;
-use crate::exit::{Done, Failure};
+use crate::exit::{Done, Exit, Failure};
 use crate::printable::printable;
 use crate::{accounts, cluster, config_checks, state};
 
 use Align::{Left, Right};
 
+/// The state of a unit that the node serves.
+const OWNED: &str = "owned";
 /// Happenings that are shown.
 const HAPPENINGS_SHOWN: usize = 10;
 
@@ -54,7 +56,7 @@ TLS, fences and addresses that move: docs/cluster.md.
 pub(super) async fn run(arguments: &ClusterArguments) -> Done {
     match &arguments.verb {
         None => print(BEGIN.as_bytes()),
-        Some(ClusterVerb::Status { place }) => status(place).await,
+        Some(ClusterVerb::Status { here, place }) => status(place, *here).await,
         Some(ClusterVerb::Move { share, node, place }) => {
             let share = frevo_wire::fscc::fold_name(share);
             let act = ClusterAct::Move { share, node: node.clone() };
@@ -79,12 +81,24 @@ fn parsed(answer: &[u8]) -> Result<ClusterView, Failure> {
     serde_json::from_slice(answer).map_err(Failure::failed("the server's answer makes no sense"))
 }
 
-async fn status(place: &ServerPlace) -> Done {
+async fn status(place: &ServerPlace, must_be_here: bool) -> Done {
     let answer = ask(place, "/cluster", None).await?;
-    if place.json {
-        return print(&[&answer[..], b"\n"].concat());
+    let view = parsed(&answer)?;
+    match place.json {
+        true => print(&[&answer[..], b"\n"].concat())?,
+        false => print(shown(&view).as_bytes())?,
     }
-    print(shown(&parsed(&answer)?).as_bytes())
+    if must_be_here { all_here(&view) } else { Ok(()) }
+}
+
+/// Fails unless the node serves all shares, for load balancers that send clients to the node that does.
+fn all_here(view: &ClusterView) -> Done {
+    let mut units = view.units.iter().filter(|unit| !unit.shares.is_empty());
+    let away = units.find(|unit| unit.state != OWNED || !view.is_serving);
+    away.map_or(Ok(()), |unit| {
+        let why = format!("{} does not serve {}", view.node, printable(&unit.name));
+        Err(Failure::new(Exit::Failed, why))
+    })
 }
 
 async fn act_on(place: &ServerPlace, act: &ClusterAct, done: &str) -> Done {
@@ -208,6 +222,14 @@ mod tests {
         let row = "docs  n2     elsewhere  1 min  none   n1 did not answer any more";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("1 unit has no fence") && text.contains("! 5 s ago: stopped?"));
+        assert_eq!(all_here(&view).unwrap_err().to_string(), "n1 does not serve docs");
+        let mut here = ClusterView { node: "n2".into(), ..view.clone() };
+        here.units[0].state = OWNED.into();
+        // An address of the cluster that is elsewhere does not matter.
+        here.units.push(ClusterUnit { state: "elsewhere".into(), ..ClusterUnit::default() });
+        assert!(all_here(&here).is_ok());
+        here.is_serving = false;
+        assert!(all_here(&here).is_err());
         let silent = ClusterView { etcd_answers: false, ..view };
         assert!(shown(&silent).contains("etcd does not answer"));
     }

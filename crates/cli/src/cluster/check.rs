@@ -8,6 +8,7 @@ use frevo_etcd::client::Client;
 use frevo_net::socket::interfaces;
 use tokio::runtime::Handle;
 
+use super::able::of_storage;
 use super::report::{Report, can_be_one, now, read_all};
 use super::{certificate, options};
 use crate::configured::cluster as configured;
@@ -30,11 +31,11 @@ pub(crate) struct Judged {
     pub(crate) text: String,
 }
 
-fn fault(text: impl Into<String>) -> Judged {
+pub(super) fn fault(text: impl Into<String>) -> Judged {
     Judged { is_fault: true, text: text.into() }
 }
 
-fn warning(text: impl Into<String>) -> Judged {
+pub(super) fn warning(text: impl Into<String>) -> Judged {
     Judged { is_fault: false, text: text.into() }
 }
 
@@ -99,6 +100,9 @@ pub(crate) async fn findings(config: &Config, host: &str) -> Vec<Judged> {
             }
         }
         Err(why) => found.push(fault(format!("the nodes cannot be compared: {why}"))),
+    }
+    if let Ok(units) = configured::units(config) {
+        found.extend(of_storage(&client, &settings, &units).await);
     }
     found.extend(of_names(&settings));
     found

@@ -1,5 +1,6 @@
 //! The nodes of a cluster compared: reports that each node keeps in etcd, and `frevo cluster check`.
 
+mod able;
 mod certificate;
 mod check;
 mod options;

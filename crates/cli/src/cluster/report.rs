@@ -9,7 +9,7 @@ use frevo_cluster_node::Node;
 use frevo_config::Config;
 use frevo_etcd::client::Client;
 use frevo_etcd::engine::Engine as _;
-use frevo_etcd::types::{Keys, Op, Range, Revision, Txn};
+use frevo_etcd::types::{KeyValue, Keys, Op, Range, Revision, Txn};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde_json::{Value, json};
 
@@ -134,17 +134,21 @@ impl Report {
 /// A sentence, if etcd does not answer.
 pub(super) async fn read_all(client: &Client, settings: &Settings) -> Result<Vec<Report>, String> {
     let prefix = prefix(settings);
-    let keys = Keys::Prefix(prefix.clone());
+    let report = |key: &KeyValue| {
+        let node = std::str::from_utf8(key.key.strip_prefix(&prefix[..])?).ok()?;
+        Report::parse(node, &key.value)
+    };
+    Ok(read(client, prefix.clone()).await?.iter().filter_map(report).collect())
+}
+
+/// Reads the keys of nodes that begin with a prefix.
+pub(super) async fn read(client: &Client, prefix: Vec<u8>) -> Result<Vec<KeyValue>, String> {
+    let keys = Keys::Prefix(prefix);
     let range = Range { keys, limit: NODES, after: Vec::new(), revision: Revision(0) };
     let (done, answer) = tokio::sync::oneshot::channel();
     client.range(range, Box::new(|end| _ = done.send(end)));
     let answer = answer.await.map_err(|_| "etcd does not answer".to_owned())?;
-    let answer = answer.map_err(|fault| fault.to_string())?;
-    let report = |key: &frevo_etcd::types::KeyValue| {
-        let node = std::str::from_utf8(key.key.strip_prefix(&prefix[..])?).ok()?;
-        Report::parse(node, &key.value)
-    };
-    Ok(answer.values.iter().filter_map(report).collect())
+    Ok(answer.map_err(|fault| fault.to_string())?.values)
 }
 
 #[cfg(test)]
