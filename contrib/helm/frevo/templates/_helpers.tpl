@@ -29,3 +29,37 @@ securityContext:
   readOnlyRootFilesystem: true
   capabilities: { drop: [ALL] }
 {{- end }}
+{{/* A cluster of several pods. Its values are checked here. */}}
+{{- define "frevo.cluster" -}}
+{{- if .Values.cluster.enabled -}}
+{{- if ne .Values.cluster.fence "none" }}{{ fail "cluster.fence must be \"none\": pods have no rights for another fence, and a pod that was stopped may write once more when it goes on (docs/cluster-fences.md)" }}{{ end -}}
+{{- if not (or .Values.persistence.data.existingClaim (has "ReadWriteMany" .Values.persistence.data.accessModes)) }}{{ fail "a cluster needs persistence.data.accessModes: [ReadWriteMany], or an existingClaim of such a volume" }}{{ end -}}
+{{- if lt (int .Values.cluster.replicas) 2 }}{{ fail "cluster.replicas must be 2 or more" }}{{ end -}}
+true
+{{- end -}}
+{{- end }}
+{{- define "frevo.etcd" -}}
+{{ include "frevo.name" . }}-etcd
+{{- end }}
+{{- define "frevo.etcd.selector" -}}
+app.kubernetes.io/name: frevo-etcd
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+{{/* The members of the chart's own etcd, as a list in JSON of NAME and HOST. */}}
+{{- define "frevo.etcd.members" -}}
+{{- $members := list -}}
+{{- range $at := until (int .Values.cluster.etcd.replicas) -}}
+{{- $name := printf "%s-%d" (include "frevo.etcd" $) $at -}}
+{{- $members = append $members (dict "name" $name "host" (printf "%s.%s.%s.svc" $name (include "frevo.etcd" $) $.Release.Namespace)) -}}
+{{- end -}}
+{{ toJson $members }}
+{{- end }}
+{{- define "frevo.etcd.endpoints" -}}
+{{- $endpoints := .Values.cluster.etcd.endpoints -}}
+{{- if not $endpoints -}}
+{{- range include "frevo.etcd.members" . | fromJsonArray -}}
+{{- $endpoints = append $endpoints (printf "http://%s:2379" .host) -}}
+{{- end -}}
+{{- end -}}
+{{ toJson $endpoints }}
+{{- end }}

@@ -17,6 +17,7 @@ CHECKS = [
     "audit-syslogd",
     "comes-back",
     "upgrades",
+    "node",
     "no-call-is-refused",
     "wrong-configuration",
 ]
