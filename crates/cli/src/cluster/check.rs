@@ -1,10 +1,12 @@
 //! `frevo cluster check`, and the part of `frevo check` that is about a cluster.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use frevo_cluster::Settings;
 use frevo_config::{Config, FenceChoice};
 use frevo_etcd::client::Client;
+use frevo_etcd::types::Fault;
 use frevo_net::socket::interfaces;
 use tokio::runtime::Handle;
 
@@ -19,6 +21,8 @@ use crate::plural::counted;
 
 /// Milliseconds by which the clocks of two nodes may differ, with the age of a report.
 const CLOCK_TOLERANCE: u64 = 30_000;
+/// Pause between two questions for the members of an etcd that does not answer.
+const MEMBERS_AGAIN: Duration = Duration::from_secs(10);
 /// Days before the end of a certificate from which on it is told.
 const CERTIFICATE_DAYS: i64 = 30;
 const DAY: i64 = 86_400;
@@ -192,7 +196,39 @@ async fn of_etcd(client: &Client, config: &Config) -> Vec<Judged> {
             found.push(if silent == total { fault(text) } else { warning(text) });
         }
     }
+    // A user of etcd who may not list the members has no such finding.
+    let members = client.members().await.map_or(usize::MAX, |members| members.len());
+    found.extend(of_members(config.cluster.endpoints.len(), members));
     found
+}
+
+/// Logs once, when etcd answers, that the endpoints of a node are not of one etcd.
+pub(crate) async fn tell_of_members(client: Client, endpoints: usize) {
+    loop {
+        match client.members().await {
+            Ok(members) => {
+                if let Some(found) = of_members(endpoints, members.len()) {
+                    tracing::error!(target: "frevo::cluster", "{}", found.text);
+                }
+                return;
+            }
+            Err(Fault::Unavailable(_)) => tokio::time::sleep(MEMBERS_AGAIN).await,
+            Err(_) => return,
+        }
+    }
+}
+
+/// More endpoints than members: the packages of distributions start an etcd of one member on each machine, with
+/// the same numbers of member and cluster everywhere.
+fn of_members(endpoints: usize, members: usize) -> Option<Judged> {
+    (members < endpoints).then(|| {
+        fault(format!(
+            "{}, but the etcd there has {}: if these are several etcds, several nodes serve one share; give \
+             them an empty ETCD_DATA_DIR and one ETCD_INITIAL_CLUSTER",
+            counted(endpoints, "endpoint"),
+            counted(members, "member")
+        ))
+    })
 }
 
 /// Compares this node's configuration with the reports of all nodes.
@@ -296,6 +332,14 @@ mod tests {
                 .contains("is not in this configuration")
         );
         assert!(texts(&more, &[own], 1_000_000)[0].contains("node n1 has no share b"));
+    }
+
+    #[test]
+    fn etcds_of_one_member_each_are_found() {
+        let text = of_members(3, 1).unwrap().text;
+        assert!(text.starts_with("3 endpoints, but the etcd there has 1 member: "), "{text}");
+        assert_eq!((of_members(3, 3), of_members(1, 3)), (None, None));
+        assert_eq!(of_members(3, usize::MAX), None);
     }
 
     #[test]

@@ -6,6 +6,6 @@ mod check;
 mod options;
 mod report;
 
-pub(crate) use check::{Judged, check, findings};
+pub(crate) use check::{Judged, check, findings, tell_of_members};
 pub(crate) use options::options;
 pub(crate) use report::Report;
