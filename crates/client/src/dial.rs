@@ -104,6 +104,17 @@ pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<ServerName>>
 /// The future of a connection being made.
 pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + 'a>>;
 
+/// The future of a connection over the preferred transport.
+pub type Preferring<'a> = Pin<Box<dyn Future<Output = Option<Preferred>> + Send + 'a>>;
+
+/// A connection over the preferred transport, and the server that it reaches.
+pub struct Preferred {
+    /// The server, one of those that were asked for.
+    pub server: ServerName,
+    /// The connection.
+    pub stream: Stream,
+}
+
 /// Makes connections: a dialer of one transport, those of several, or a test that stands between.
 pub trait Dial: Send + Sync + fmt::Debug {
     /// Makes a connection to `server`.
@@ -113,6 +124,14 @@ pub trait Dial: Send + Sync + fmt::Debug {
     /// tried. By default its name is the only one.
     fn addresses<'a>(&'a self, server: &'a ServerName) -> Resolving<'a> {
         Box::pin(std::future::ready(Ok(vec![server.clone()])))
+    }
+
+    /// Makes a connection over the preferred transport to the first one of several servers that it
+    /// reaches, before another transport is tried at any of them. None if it reaches none in time; by
+    /// default there is one transport, and [`Self::dial`] makes all connections.
+    fn prefer<'a>(&'a self, servers: &'a [ServerName]) -> Preferring<'a> {
+        let _ = servers;
+        Box::pin(std::future::ready(None))
     }
 
     /// Makes a connection for a further channel of a session whose channels are over `transport`.
@@ -149,8 +168,7 @@ impl Dial for Dialer {
     }
 }
 
-/// Returns the addresses that a name was resolved to, as servers. A name with one address stays a name:
-/// it is resolved again at each connection.
+/// Returns the addresses that a name was resolved to, as servers; the name itself if there are none.
 fn named(server: &ServerName, found: Vec<SocketAddr>) -> Vec<ServerName> {
     let mut all: Vec<ServerName> = Vec::new();
     for address in found.into_iter().take(ADDRESSES_MAX) {
@@ -165,7 +183,7 @@ fn named(server: &ServerName, found: Vec<SocketAddr>) -> Vec<ServerName> {
             all.push(one);
         }
     }
-    if all.len() > 1 { all } else { vec![server.clone()] }
+    if all.is_empty() { vec![server.clone()] } else { all }
 }
 
 #[cfg(test)]
@@ -184,7 +202,8 @@ mod tests {
             SocketAddr::V6(std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 445, 0, 7));
         let found = named(&server, vec![linked, "192.0.2.1:445".parse().unwrap()]);
         assert_eq!(found[0].host, "fe80::1%7");
-        assert_eq!(named(&server, at(&["192.0.2.1:445"])), std::slice::from_ref(&server));
+        let found = named(&server, at(&["192.0.2.1:445"]));
+        assert_eq!(found, [ServerName::new("192.0.2.1").at_port(4450)]);
         assert_eq!(named(&server, Vec::new()), std::slice::from_ref(&server));
     }
 

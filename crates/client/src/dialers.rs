@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use frevo_net::transport::{Dialer, Stream, Transport};
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::dial::{Dial, Dialing, Resolving, ServerName};
+use crate::dial::{Dial, Dialing, Preferred, Preferring, Resolving, ServerName};
 use crate::limits::{DIAL_AGAIN_AFTER, PREFERRED_DIAL};
 use crate::options::{Options, Rdma};
+use crate::staggered::Staggered;
 
 /// Dialers of several transports, the preferred one first. The next one is tried where one does not
 /// reach a server. Which did not is remembered for a while.
@@ -56,7 +57,10 @@ impl Dial for Dialers {
                 }
                 match choice.reach(server).await {
                     Ok(stream) => return Ok(stream),
-                    Err(error) => self.note(choice.transport, server, next, &error),
+                    Err(error) => {
+                        warn(choice, next, server, &error);
+                        self.remember(choice.transport, server);
+                    }
                 }
             }
             Err(io::ErrorKind::Unsupported.into())
@@ -68,6 +72,33 @@ impl Dial for Dialers {
             Some(choice) => choice.dial.addresses(server),
             None => Box::pin(std::future::ready(Ok(vec![server.clone()]))),
         }
+    }
+
+    fn prefer<'a>(&'a self, servers: &'a [ServerName]) -> Preferring<'a> {
+        Box::pin(async move {
+            let mut choices = self.order.iter();
+            let (choice, next) = (choices.next()?, choices.next()?);
+            let is_hoped_for = |server: &&ServerName| !self.is_in_vain(choice.transport, server);
+            let hoped_for: Vec<_> = servers.iter().filter(is_hoped_for).cloned().collect();
+            let mut left = hoped_for.clone();
+            let mut why = io::Error::from(io::ErrorKind::TimedOut);
+            let mut dialing = Staggered::new(hoped_for.clone(), |server: ServerName| async move {
+                let dialed = choice.reach(&server).await;
+                (server, dialed)
+            });
+            let until = Instant::now() + PREFERRED_DIAL;
+            while let Ok(Some((server, dialed))) = timeout_at(until, dialing.next()).await {
+                match dialed {
+                    Ok(stream) => return Some(Preferred { server, stream }),
+                    Err(error) => why = error,
+                }
+                left.retain(|one| *one != server);
+                self.remember(choice.transport, &server);
+            }
+            left.iter().for_each(|late| self.remember(choice.transport, late));
+            warn(choice, next, hoped_for.first()?, &why);
+            None
+        })
     }
 
     fn dial_further<'a>(&'a self, server: &'a ServerName, transport: Transport) -> Dialing<'a> {
@@ -93,11 +124,8 @@ impl Dialers {
         Self { order: order.into_iter().map(choice).collect(), in_vain: Mutex::default() }
     }
 
-    /// Notes a server that a transport does not reach: the next one is tried, and the preferred one
-    /// not for a while.
-    fn note(&self, transport: Transport, server: &ServerName, next: &Choice, error: &io::Error) {
-        let [name, next] = [transport, next.transport].map(|transport| transport.facts().name);
-        tracing::warn!(%server, %error, "{name} does not reach the server; {next} is used");
+    /// Remembers that a transport does not reach a server: it is not tried there for a while.
+    fn remember(&self, transport: Transport, server: &ServerName) {
         let mut in_vain = self.in_vain.lock();
         in_vain.retain(|old| {
             (old.transport != transport || old.server != *server)
@@ -113,6 +141,12 @@ impl Dialers {
                 && old.at.elapsed() < DIAL_AGAIN_AFTER
         })
     }
+}
+
+/// Tells that a transport does not reach a server, and the next one is tried.
+fn warn(choice: &Choice, next: &Choice, server: &ServerName, error: &io::Error) {
+    let [name, next] = [choice, next].map(|one| one.transport.facts().name);
+    tracing::warn!(%server, %error, "{name} does not reach the server; {next} is used");
 }
 
 impl Choice {
@@ -163,6 +197,8 @@ mod tests {
     #[derive(Debug, Default)]
     struct Counting {
         dials: AtomicUsize,
+        /// A server that it does not reach.
+        refuses: Option<ServerName>,
         fails: AtomicBool,
         hangs: AtomicBool,
     }
@@ -174,13 +210,14 @@ mod tests {
     }
 
     impl Dial for Counting {
-        fn dial<'a>(&'a self, _: &'a ServerName) -> Dialing<'a> {
+        fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
+            let is_refused = self.refuses.as_ref() == Some(server);
             self.dials.fetch_add(1, Ordering::Relaxed);
-            Box::pin(async {
+            Box::pin(async move {
                 if self.hangs.load(Ordering::Relaxed) {
                     std::future::pending::<()>().await;
                 }
-                if self.fails.load(Ordering::Relaxed) {
+                if is_refused || self.fails.load(Ordering::Relaxed) {
                     return Err(io::ErrorKind::ConnectionRefused.into());
                 }
                 let nowhere = (std::net::Ipv4Addr::LOCALHOST, 445).into();
@@ -228,6 +265,38 @@ mod tests {
         direct.fails.store(false, Ordering::Relaxed);
         required.dial(&one).await.unwrap();
         assert_eq!(counts(), (8, 3));
+    }
+
+    /// A server with several addresses has SMB Direct at one of them.
+    #[tokio::test(start_paused = true)]
+    async fn smb_direct_is_tried_at_all_addresses_before_tcp() {
+        let all = ["one", "other"].map(ServerName::new);
+        let refuses = Some(all[0].clone());
+        let direct = Arc::new(Counting { refuses, ..Counting::default() });
+        let tcp = Arc::new(Counting::default());
+        let choices = [(Transport::Rdma, Arc::clone(&direct)), (Transport::Tcp, Arc::clone(&tcp))]
+            .map(|(transport, dial)| (transport, dial as Arc<dyn Dial>));
+        let auto = Dialers::new(choices.clone());
+        assert_eq!(auto.prefer(&all).await.unwrap().server, all[1]);
+        assert_eq!((direct.dials(), tcp.dials()), (2, 0));
+        direct.hangs.store(true, Ordering::Relaxed);
+        let begun = Instant::now();
+        assert!(auto.prefer(&all).await.is_none());
+        assert_eq!((direct.dials(), begun.elapsed()), (3, PREFERRED_DIAL));
+        // TCP is next, at each of them, without another attempt.
+        for server in &all {
+            auto.dial(server).await.unwrap();
+        }
+        assert!(auto.prefer(&all).await.is_none());
+        assert_eq!((direct.dials(), tcp.dials(), begun.elapsed()), (3, 2, PREFERRED_DIAL));
+        // Many addresses have the time of one.
+        let many: Vec<_> = (0..64).map(|at| ServerName::new(format!("node{at}"))).collect();
+        let begun = Instant::now();
+        assert!(auto.prefer(&many).await.is_none());
+        auto.dial(&many[63]).await.unwrap();
+        assert_eq!((tcp.dials(), begun.elapsed()), (3, PREFERRED_DIAL));
+        let required = Dialers::new(choices.into_iter().take(1));
+        assert!(required.prefer(&all).await.is_none(), "there is no other to prefer it to");
     }
 
     /// A session has no channels of both kinds.

@@ -232,6 +232,7 @@ mod rpc;
 mod sequences;
 mod session;
 mod share;
+mod staggered;
 mod types;
 mod url;
 
@@ -270,7 +271,7 @@ pub use url::{ParseUrlError, SmbUrl};
 #[doc(hidden)]
 pub mod internal {
     pub use crate::ambient::{Ambient, Host};
-    pub use crate::dial::{Dial, Dialing, Resolving};
+    pub use crate::dial::{Dial, Dialing, Preferred, Preferring, Resolving};
     pub use crate::dialers::Dialers;
     pub use crate::file::transfer::{Progress, STORE_WINDOW};
     pub use crate::kerberos::{Getting, KdcSource, Kdcs, Tickets};

@@ -39,7 +39,8 @@ pub const ADDRESSES_AT_ONCE: usize = 4;
 /// Time without an answer after which the next address of a server is tried beside the earlier ones.
 pub const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(300);
 /// Time limit of the connection and the negotiation at one of several addresses; longer than
-/// [`PREFERRED_DIAL`], after which another transport is tried there.
+/// [`PREFERRED_DIAL`], after which another transport is tried there. A few addresses of which none
+/// leads to a server have the time of [`CONNECT_TIMEOUT`] together.
 pub const ADDRESS_DIAL: Duration = Duration::from_secs(6);
 /// Time limit of the first answer of a server whose continuously available share was lost: a connection
 /// with a node that has just lost its address is answered by nobody. Each further one is twice as long,

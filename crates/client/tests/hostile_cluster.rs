@@ -13,24 +13,35 @@ use dialed::{in_time, on_paused_clock};
 use evil::{Act, Asked, Evil, Manners, Overheard};
 use frevo_client::internal::{Dial, Dialing, Resolving};
 use frevo_client::limits::{
-    ADDRESSES_MAX, ATTEMPTS, CONNECT_TIMEOUT, FIND_SHARE_FOR, RECONNECT_ANSWER,
+    ADDRESSES_AT_ONCE, ADDRESSES_MAX, ATTEMPTS, CONNECT_TIMEOUT, FIND_SHARE_FOR, RECONNECT_ANSWER,
     RECONNECT_DIAL_PAUSE, RECONNECT_DIALS,
 };
 use frevo_client::{
     Cause, Client, Credentials, Error, Options, ServerAddresses, ServerName, Share, Status,
 };
 use frevo_wire::{Command, Status as WireStatus};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The behaviour of the node at an address.
 type Behaviour = dyn Fn(usize, &Asked<'_>) -> Act + Send + Sync;
 
-/// Scripted nodes with a ServerGuid each. Some addresses never answer.
+/// The answer of an address to a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Accepted,
+    Refused,
+    Never,
+}
+
+/// Scripted nodes with a ServerGuid each, unless they are one server.
 struct EvilNodes {
     count: usize,
-    is_silent: Box<dyn Fn(usize) -> bool + Send + Sync>,
+    is_one_server: bool,
+    answer: Box<dyn Fn(usize) -> Answer + Send + Sync>,
     script: Arc<Behaviour>,
-    dialed: AtomicUsize,
+    /// The numbers of the nodes that were dialled, one by one.
+    dialed: Mutex<Vec<usize>>,
     logons: Arc<AtomicUsize>,
 }
 
@@ -43,7 +54,12 @@ impl std::fmt::Debug for EvilNodes {
 impl Dial for EvilNodes {
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
         let number: usize = server.host.trim_start_matches("node").parse().unwrap();
-        let connection = self.dialed.fetch_add(1, Ordering::SeqCst);
+        let connection = {
+            let mut dialed = self.dialed.lock();
+            dialed.push(number);
+            dialed.len() - 1
+        };
+        let guid = if self.is_one_server { 1 } else { number as u8 + 1 };
         let (script, logons) = (Arc::clone(&self.script), Arc::clone(&self.logons));
         let script = move |asked: &Asked<'_>| {
             if asked.header.command == Command::SESSION_SETUP && asked.nth == 0 {
@@ -53,7 +69,7 @@ impl Dial for EvilNodes {
                 Act::Honest if asked.header.command == Command::NEGOTIATE => {
                     // MS-SMB2 2.2.4: the ServerGuid begins at byte 8 of the body.
                     Act::Changed(Box::new(move |message| {
-                        message[72..88].copy_from_slice(&[number as u8 + 1; 16]);
+                        message[72..88].copy_from_slice(&[guid; 16]);
                     }))
                 }
                 act => act,
@@ -65,12 +81,13 @@ impl Dial for EvilNodes {
             overheard: Overheard::default(),
             connection,
         };
-        let is_silent = (self.is_silent)(number);
+        let answer = (self.answer)(number);
         Box::pin(async move {
-            if is_silent {
-                std::future::pending::<()>().await;
+            match answer {
+                Answer::Accepted => Ok(evil.stream()),
+                Answer::Refused => Err(std::io::ErrorKind::ConnectionRefused.into()),
+                Answer::Never => std::future::pending().await,
             }
-            Ok(evil.stream())
         })
     }
 
@@ -96,25 +113,42 @@ fn nodes(
     count: usize,
     script: impl Fn(usize, &Asked<'_>) -> Act + Send + Sync + 'static,
 ) -> Arc<EvilNodes> {
-    silent_nodes(count, |_| false, script)
+    answering_nodes(count, |_| Answer::Accepted, script)
 }
 
-fn silent_nodes(
+fn answering_nodes(
     count: usize,
-    is_silent: impl Fn(usize) -> bool + Send + Sync + 'static,
+    answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
     script: impl Fn(usize, &Asked<'_>) -> Act + Send + Sync + 'static,
 ) -> Arc<EvilNodes> {
-    Arc::new(EvilNodes {
+    Arc::new(evil_nodes(count, answer, script))
+}
+
+fn evil_nodes(
+    count: usize,
+    answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
+    script: impl Fn(usize, &Asked<'_>) -> Act + Send + Sync + 'static,
+) -> EvilNodes {
+    EvilNodes {
         count,
-        is_silent: Box::new(is_silent),
+        is_one_server: false,
+        answer: Box::new(answer),
         script: Arc::new(script),
-        dialed: AtomicUsize::new(0),
+        dialed: Mutex::default(),
         logons: Arc::default(),
-    })
+    }
+}
+
+/// One server with two addresses.
+fn two_addresses(
+    answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
+    script: impl Fn(usize, &Asked<'_>) -> Act + Send + Sync + 'static,
+) -> Arc<EvilNodes> {
+    Arc::new(EvilNodes { is_one_server: true, ..evil_nodes(2, answer, script) })
 }
 
 fn dialed(nodes: &EvilNodes) -> usize {
-    nodes.dialed.load(Ordering::SeqCst)
+    nodes.dialed.lock().len()
 }
 
 fn is_share(asked: &Asked<'_>) -> bool {
@@ -152,11 +186,12 @@ fn nodes_that_end_each_connection_end_the_search() {
 #[test]
 fn addresses_that_never_answer_cost_their_time_once() {
     on_paused_clock(async {
-        let nodes = silent_nodes(1_000, |_| true, |_, _| Act::Honest);
+        let nodes = answering_nodes(1_000, |_| Answer::Never, |_, _| Act::Honest);
         let (found, took) = connect(&nodes, Options::new()).await;
         assert!(matches!(found.unwrap_err().cause(), Cause::Transport(_)));
         assert!(took <= Duration::from_secs(11), "{took:?}");
-        assert!(dialed(&nodes) <= ADDRESSES_MAX, "{}", dialed(&nodes));
+        // The first ones for six seconds, and as many after them until the time to connect is over.
+        assert_eq!(dialed(&nodes), 2 * ADDRESSES_AT_ONCE);
     });
 }
 
@@ -181,19 +216,145 @@ fn of_a_thousand_addresses_64_are_tried() {
 fn one_good_node_is_found_among_bad_ones() {
     on_paused_clock(async {
         let bad = |number: usize, asked: &Asked<'_>| match (number, asked.header.command) {
-            (4, Command::NEGOTIATE) => Act::Bytes(b"\0\0\0\x04HTTP".to_vec()),
-            (5, Command::SESSION_SETUP) => Act::Silence,
-            (6, Command::TREE_CONNECT) => Act::Refused(WireStatus::BAD_NETWORK_NAME),
-            (7, Command::TREE_CONNECT) => Act::Close,
+            (2, Command::NEGOTIATE) => Act::Bytes(b"\0\0\0\x04HTTP".to_vec()),
+            (3, Command::SESSION_SETUP) => Act::Silence,
+            (4, Command::TREE_CONNECT) => Act::Refused(WireStatus::BAD_NETWORK_NAME),
+            (5, Command::TREE_CONNECT) => Act::Close,
             _ => Act::Honest,
         };
-        let nodes = silent_nodes(9, |number| number < 3, bad);
-        // The fourth node does not answer the negotiation, and one hangs in the logon.
+        let silent = |number: usize| if number < 2 { Answer::Never } else { Answer::Accepted };
+        let nodes = answering_nodes(7, silent, bad);
         let (found, took) = connect(&nodes, Options::new()).await;
         let share = found.unwrap();
-        let at = share.node().unwrap().address;
-        assert!(["node3", "node8"].contains(&&*at.host), "{at}");
-        assert!(took <= Duration::from_secs(2), "{took:?}");
+        assert_eq!(share.node().unwrap().address, ServerName::new("node6"));
+        // The logon that hangs takes the time of an attempt, and no other node takes as much.
+        assert!(took >= Duration::from_secs(10), "{took:?}");
+        assert!(took <= Duration::from_secs(15), "{took:?}");
+        let dialed = nodes.dialed.lock().clone();
+        for bad in 0..6 {
+            assert!(dialed.contains(&bad), "{bad} of {dialed:?}");
+        }
+        // The nodes that have answered were each asked once, before the good one.
+        assert!(dialed.iter().filter(|number| **number >= 2).is_sorted(), "{dialed:?}");
+        assert_eq!(dialed.iter().filter(|number| **number >= 2).count(), 5, "{dialed:?}");
+    });
+}
+
+/// As a server that listens on IPv4 alone, whose name has an IPv6 address.
+#[test]
+fn the_error_of_the_address_that_gets_furthest_is_told() {
+    for at in [0, 1] {
+        on_paused_clock(async {
+            let answer =
+                move |number| if number == at { Answer::Accepted } else { Answer::Refused };
+            let nodes = two_addresses(answer, |_, asked| match asked.header.command {
+                Command::NEGOTIATE => Act::Bytes(b"\0\0\0\x04HTTP".to_vec()),
+                _ => Act::Honest,
+            });
+            let (found, took) = connect(&nodes, Options::new()).await;
+            let error = found.unwrap_err();
+            assert!(matches!(error.cause(), Cause::NotSmb), "{error}");
+            assert!(took <= Duration::from_secs(1), "{took:?}");
+            // The server is asked for an older dialect where it is.
+            let of_other = nodes.dialed.lock().iter().filter(|number| **number != at).count();
+            assert_eq!((of_other, dialed(&nodes)), (1, 4));
+
+            let nodes = two_addresses(answer, |_, asked| match asked.header.command {
+                Command::SESSION_SETUP => Act::Refused(WireStatus::INSUFFICIENT_RESOURCES),
+                _ => Act::Honest,
+            });
+            let (found, _) = connect(&nodes, Options::new()).await;
+            let status = Status::from(WireStatus::INSUFFICIENT_RESOURCES);
+            assert_eq!(found.unwrap_err().status(), Some(status), "the logon failed");
+            assert_eq!(dialed(&nodes), 2);
+        });
+    }
+}
+
+/// A session that was lost does not wait for a server that it cannot use, though nobody listens at the
+/// other address.
+#[test]
+fn a_recovery_ends_at_the_final_error_of_the_server() {
+    on_paused_clock(async {
+        let is_changed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let changed = Arc::clone(&is_changed);
+        let answer = |number| if number == 0 { Answer::Accepted } else { Answer::Refused };
+        let nodes = two_addresses(answer, move |_, asked| match asked.header.command {
+            Command::NEGOTIATE if changed.load(Ordering::SeqCst) => {
+                Act::Bytes(b"\0\0\0\x04HTTP".to_vec())
+            }
+            Command::CREATE if changed.load(Ordering::SeqCst) => Act::Close,
+            _ => Act::Honest,
+        });
+        let (found, _) = connect(&nodes, Options::new()).await;
+        let share = found.unwrap();
+        is_changed.store(true, Ordering::SeqCst);
+        let begun = Instant::now();
+        let error = in_time("read", share.read("known")).await.unwrap_err();
+        assert!(matches!(error.cause(), Cause::NotSmb), "{error}");
+        assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn a_few_addresses_have_the_whole_time_to_connect() {
+    for seconds in [2, 10, 30] {
+        on_paused_clock(async {
+            let limit = Duration::from_secs(seconds);
+            let nodes = two_addresses(|_| Answer::Accepted, |_, _| Act::Silence);
+            let (found, took) = connect(&nodes, Options::new().connect_timeout(limit)).await;
+            let error = found.unwrap_err().to_string();
+            let within = format!("(NEGOTIATE) within {seconds} s");
+            assert!(error.contains(&within), "{error}");
+            assert!(took >= limit && took <= limit + Duration::from_millis(10), "{took:?}");
+            assert_eq!(dialed(&nodes), 2);
+        });
+    }
+}
+
+/// Nobody answers at one address; the server at the other one is no reason to wait for it longer.
+#[test]
+fn an_address_that_never_answers_does_not_hide_the_error_of_the_other() {
+    on_paused_clock(async {
+        let answer = |number| if number == 0 { Answer::Never } else { Answer::Accepted };
+        let nodes = two_addresses(answer, |_, asked| match asked.header.command {
+            Command::NEGOTIATE => Act::Bytes(b"\0\0\0\x04HTTP".to_vec()),
+            _ => Act::Honest,
+        });
+        let (found, took) = connect(&nodes, Options::new()).await;
+        let error = found.unwrap_err();
+        assert!(matches!(error.cause(), Cause::NotSmb), "{error}");
+        assert!(took <= Duration::from_secs(7), "{took:?}");
+    });
+}
+
+#[test]
+fn a_server_that_hangs_in_the_logon_is_asked_at_one_address() {
+    on_paused_clock(async {
+        let nodes = two_addresses(
+            |_| Answer::Accepted,
+            |_, asked| match asked.header.command {
+                Command::SESSION_SETUP => Act::Silence,
+                _ => Act::Honest,
+            },
+        );
+        let (found, took) = connect(&nodes, Options::new()).await;
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains("(SESSION_SETUP) within 10 s"), "{error}");
+        assert!(took <= Duration::from_secs(11), "{took:?}");
+        assert_eq!(nodes.logons.load(Ordering::SeqCst), 1);
+    });
+}
+
+/// The dialled address is the one that was found, so nothing resolves the name a second time.
+#[test]
+fn a_name_with_one_address_is_resolved_once() {
+    on_paused_clock(async {
+        let nodes = nodes(1, |_, _| Act::Honest);
+        let (found, _) = connect(&nodes, Options::new()).await;
+        // A dial of the name would panic here: only addresses have numbers.
+        assert_eq!(*nodes.dialed.lock(), [0]);
+        assert_eq!(found.unwrap().node().unwrap().address, ServerName::new("cluster"));
     });
 }
 
@@ -384,8 +545,11 @@ fn a_node_that_is_paused_for_long_is_waited_for() {
 /// The share of one node, whose dials from the second one on are lost as `is_lost` says.
 fn with_lost_dials(is_lost: impl Fn(usize) -> bool + Send + Sync + 'static) -> Arc<EvilNodes> {
     let (dials, was_closed) = (AtomicUsize::new(0), std::sync::atomic::AtomicBool::new(false));
-    let is_silent = move |_| is_lost(dials.fetch_add(1, Ordering::SeqCst));
-    silent_nodes(1, is_silent, move |_, asked| match asked.header.command {
+    let answer = move |_| match is_lost(dials.fetch_add(1, Ordering::SeqCst)) {
+        true => Answer::Never,
+        false => Answer::Accepted,
+    };
+    answering_nodes(1, answer, move |_, asked| match asked.header.command {
         Command::TREE_CONNECT => continuous(),
         Command::CREATE if !was_closed.swap(true, Ordering::SeqCst) => Act::Close,
         _ => Act::Honest,

@@ -1,6 +1,8 @@
 //! The way from a server's name to a logged-on connection.
 
+use std::future::Future;
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::channel::Live;
 use super::logon::Logon;
-use super::progress::Progress;
+use super::progress::{Progress, Step};
 use super::renewal::{NotRenewed, Reauthenticate, Renewing};
 use super::search::{Exhausted, Search};
 use super::spoken_dialect::{self, may_be_too_old};
@@ -21,14 +23,14 @@ use crate::Status;
 use crate::account;
 use crate::connection::{Claim, Connection, Unasked};
 use crate::credentials::Credentials;
-use crate::dial::{Dial, ServerName};
+use crate::dial::{Dial, Preferred, ServerName};
 use crate::error::Cause;
 use crate::kerberos::{KerberosError, Reason};
 use crate::limits::{
-    ADDRESS_DIAL, ADDRESSES_AT_ONCE, NEXT_ADDRESS_AFTER, RECONNECT_DIAL_PAUSE, RECONNECT_DIALS,
-    TICKET_WITHIN,
+    ADDRESS_DIAL, ADDRESSES_AT_ONCE, RECONNECT_DIAL_PAUSE, RECONNECT_DIALS, TICKET_WITHIN,
 };
 use crate::options::Options;
+use crate::staggered::Staggered;
 
 /// Everything that a connection of a session is made with.
 pub(super) struct Connector {
@@ -51,21 +53,39 @@ pub(super) struct Reached {
     pub(super) address: ServerName,
 }
 
+/// The addresses that are tried next.
+struct Round {
+    untried: Vec<ServerName>,
+    /// The address to which the name of the server was resolved a moment ago, if that is the only one.
+    resolved: Option<ServerName>,
+}
+
+/// The addresses of a server.
+enum Addresses {
+    /// The name of the server has one address. The server is known by its name, which is resolved again
+    /// in each round.
+    One(ServerName),
+    Several(Vec<ServerName>),
+}
+
 impl Connector {
     /// Connects to the server: at the first of its addresses that negotiates, of those that were not
     /// tried in this round of the search.
     pub(super) async fn connect(&self, progress: &Progress) -> Result<Reached, Cause> {
-        let untried = self.round().await?;
+        let Round { untried, resolved } = self.round().await?;
         if self.search.count() > 1 {
             return self.connect_to_any(untried, progress).await;
         }
         let address = untried.into_iter().next().unwrap_or_else(|| self.server.clone());
-        match self.reach(&address, progress).await {
+        let at = resolved.unwrap_or_else(|| address.clone());
+        progress.begin(&address, &at);
+        match self.reach(&at, None, progress).await {
             Ok(claim) => {
                 self.search.note_reached(&address, claim.agreed().server_guid);
                 Ok(Reached { claim, address })
             }
             Err(why) => {
+                progress.note_failed(&at, &why);
                 self.search.note_failed(&address);
                 Err(why)
             }
@@ -73,77 +93,86 @@ impl Connector {
     }
 
     /// Returns the addresses that are left in this round of the search, of a new one if there are none.
-    async fn round(&self) -> Result<Vec<ServerName>, Cause> {
+    async fn round(&self) -> Result<Round, Cause> {
         let untried = self.search.untried();
         if !untried.is_empty() {
-            return Ok(untried);
+            return Ok(Round { untried, resolved: None });
         }
         self.search.rest().await;
+        let mut resolved = None;
         match self.addresses().await {
-            Ok(addresses) => self.search.begin(addresses),
+            Ok(Addresses::Several(addresses)) => self.search.begin(addresses),
+            Ok(Addresses::One(address)) => {
+                self.search.begin(vec![self.server.clone()]);
+                resolved = Some(address);
+            }
             Err(error) if self.search.count() > 1 => {
                 tracing::debug!(server = %self.server, %error, "the known addresses are tried");
                 self.search.begin(Vec::new());
             }
             Err(error) => return Err(error.into()),
         }
-        Ok(self.search.untried())
+        Ok(Round { untried: self.search.untried(), resolved })
     }
 
     /// Returns the addresses of the server: those of the options, else those of its name.
-    async fn addresses(&self) -> std::io::Result<Vec<ServerName>> {
+    async fn addresses(&self) -> std::io::Result<Addresses> {
         let of_it = self.options.addresses.iter();
         let of_it = of_it.filter(|one| one.host.eq_ignore_ascii_case(&self.server.host));
         let named: Vec<ServerName> = of_it
             .flat_map(|one| &one.addresses)
             .map(|one| ServerName { port: one.port.or(self.server.port), ..one.clone() })
             .collect();
-        if named.is_empty() { self.dial.addresses(&self.server).await } else { Ok(named) }
+        if !named.is_empty() {
+            return Ok(Addresses::Several(named));
+        }
+        let mut found = self.dial.addresses(&self.server).await?;
+        if found.len() == 1
+            && let Some(address) = found.pop()
+        {
+            return Ok(Addresses::One(address));
+        }
+        Ok(Addresses::Several(found))
     }
 
     /// Connects to several addresses, each a while after the one before it, and returns the first
-    /// connection that negotiates.
+    /// connection that negotiates. The error is that of the address that got furthest.
     async fn connect_to_any(
         &self,
-        untried: Vec<ServerName>,
+        mut untried: Vec<ServerName>,
         progress: &Progress,
     ) -> Result<Reached, Cause> {
-        let mut waiting = untried.into_iter().peekable();
-        let mut under_way = FuturesUnordered::new();
-        let mut last: Option<Cause> = None;
-        loop {
-            if under_way.len() < ADDRESSES_AT_ONCE
-                && let Some(address) = waiting.next()
-            {
-                under_way.push(self.reach_in_time(address, progress));
-            }
-            let has_room = under_way.len() < ADDRESSES_AT_ONCE && waiting.peek().is_some();
-            let ended = tokio::select! {
-                biased;
-                ended = under_way.next() => ended,
-                () = sleep(NEXT_ADDRESS_AFTER), if has_room => continue,
-            };
-            let Some((address, reached)) = ended else { break };
-            match reached {
+        // No other address waits for the time of these ones, no node was found at another one, and no
+        // node is about to take an address over.
+        let is_patient = untried.len() == self.search.count()
+            && untried.len() <= ADDRESSES_AT_ONCE
+            && !self.search.is_continuous();
+        let mut preferred = self.persistently(|| self.dial.prefer(&untried)).await;
+        untried.sort_by_key(|one| preferred.as_ref().is_none_or(|found| found.server != *one));
+        let mut attempts = Staggered::new(untried, |address: ServerName| {
+            let is_it = |found: &mut Preferred| found.server == address;
+            let stream = preferred.take_if(is_it).map(|found| found.stream);
+            self.reach_in_time(address, stream, is_patient, progress)
+        });
+        while let Some((address, reached)) = attempts.next().await {
+            let why = match reached {
                 Ok(claim) if self.search.note_reached(&address, claim.agreed().server_guid) => {
                     return Ok(Reached { claim, address });
                 }
-                Ok(_) => last = Some(self.exhausted()),
+                Ok(_) => self.exhausted(),
                 Err(why) => {
                     tracing::debug!(server = %self.server, %address, %why, "an address is passed over");
                     self.search.note_failed(&address);
-                    // An error that may pass is told rather than one of another address that will not.
-                    if last.as_ref().is_none_or(is_final) {
-                        last = Some(why);
-                    }
+                    why
                 }
-            }
+            };
+            progress.note_failed(&address, &why);
         }
         // If one server has refused the share, an address where nobody listens is not tried again.
         if let Exhausted::ForGood(status) = self.search.exhausted() {
             return Err(status.into());
         }
-        Err(last.unwrap_or_else(|| self.exhausted()))
+        Err(progress.furthest().map_or_else(|| self.exhausted(), |failed| failed.why))
     }
 
     /// Returns the error of a round in which all nodes have refused the share.
@@ -154,44 +183,63 @@ impl Connector {
         }
     }
 
+    /// Connects to one of several addresses and negotiates. With `is_patient`, the time limit of one
+    /// address counts only after a server was found at another one.
     async fn reach_in_time(
         &self,
         address: ServerName,
+        stream: Option<Stream>,
+        is_patient: bool,
         progress: &Progress,
     ) -> (ServerName, Result<Claim, Cause>) {
-        let reached = timeout(ADDRESS_DIAL, self.reach(&address, progress)).await;
-        let late = |_| Err(std::io::Error::from(ErrorKind::TimedOut).into());
-        (address, reached.unwrap_or_else(late))
+        progress.begin(&address, &address);
+        let reached = {
+            let mut reach = pin!(self.reach(&address, stream, progress));
+            match timeout(ADDRESS_DIAL, &mut reach).await {
+                Ok(reached) => reached,
+                Err(_elapsed) if is_patient && !progress.has_failed_at_server() => reach.await,
+                Err(_elapsed) => Err(progress.silence_at(&address, ADDRESS_DIAL).into()),
+            }
+        };
+        (address, reached)
     }
 
-    /// Connects to an address and negotiates. A node that has just lost its address may have taken the
-    /// connection, and can answer no more.
-    async fn reach(&self, address: &ServerName, progress: &Progress) -> Result<Claim, Cause> {
-        let stream = match self.search.is_continuous() {
-            true => self.dial_repeatedly(address).await?,
-            false => self.dial.dial(address).await?,
+    /// Connects to an address, over `stream` if that leads there already, and negotiates. A node that
+    /// has just lost its address may have taken the connection, and can answer no more.
+    async fn reach(
+        &self,
+        address: &ServerName,
+        stream: Option<Stream>,
+        progress: &Progress,
+    ) -> Result<Claim, Cause> {
+        let stream = match stream {
+            Some(stream) => stream,
+            None => self.persistently(|| self.dial.dial(address)).await?,
         };
-        progress.note_reached();
+        progress.note(address, Step::Reached);
         let opening = self.open(stream);
         let claim = match self.search.answer_within() {
             None => opening.await?,
             Some(limit) => timeout(limit, opening).await.unwrap_or_else(|_| {
                 self.search.note_unanswered();
-                Err(progress.silence(limit).into())
+                Err(progress.silence_at(address, limit).into())
             })?,
         };
-        progress.note_negotiated();
+        progress.note(address, Step::Negotiated);
         Ok(claim)
     }
 
-    /// Connects to an address that may be about to come to another node: while it is nowhere, requests
-    /// for a connection get lost. The first answer counts, also a refusal.
-    async fn dial_repeatedly(&self, address: &ServerName) -> std::io::Result<Stream> {
+    /// Makes an attempt at addresses; several ones if an address may be about to come to another node:
+    /// while it is nowhere, requests for a connection get lost. The first answer counts, also a refusal.
+    async fn persistently<F: Future>(&self, begin: impl Fn() -> F) -> F::Output {
+        if !self.search.is_continuous() {
+            return begin().await;
+        }
         let mut under_way = FuturesUnordered::new();
         let mut pause = RECONNECT_DIAL_PAUSE;
         loop {
             if under_way.len() < RECONNECT_DIALS {
-                under_way.push(self.dial.dial(address));
+                under_way.push(begin());
             }
             let has_room = under_way.len() < RECONNECT_DIALS;
             tokio::select! {
@@ -206,7 +254,11 @@ impl Connector {
     /// old, which a server that has been connected to is not.
     pub(super) async fn connect_first(&self, progress: &Progress) -> Result<Reached, Cause> {
         match self.connect(progress).await {
-            Err(why) if may_be_too_old(&why) => Err(spoken_dialect::found(self, why).await),
+            Err(why) if may_be_too_old(&why) => {
+                let asked = progress.furthest().and_then(|failed| failed.at);
+                let asked = asked.unwrap_or_else(|| self.server.clone());
+                Err(spoken_dialect::found(self, &asked, why).await)
+            }
             opened => opened,
         }
     }

@@ -14,7 +14,7 @@ use super::connector::{Reached, is_final, is_of_node};
 use super::logon::Logon;
 use super::operations::Operations;
 use super::previous::Previous;
-use super::progress::Progress;
+use super::progress::{Failed, Progress};
 use super::renewal::{Reauthenticate, Renewal};
 use super::{Inner, Live, channel};
 use crate::account;
@@ -107,7 +107,7 @@ impl Inner {
         loop {
             let why = match self.establish(previous).await {
                 Ok(live) => return Ok(live),
-                Err(why) if is_final(&why) => return Err(why),
+                Err(why) if is_final(&why) && !self.may_pass(&why) => return Err(why),
                 Err(why) => why,
             };
             self.unreachable.send_replace(true);
@@ -120,10 +120,18 @@ impl Inner {
         }
     }
 
+    /// Returns true if the error of a recovery is one of a node, and another node may take the share
+    /// over in a moment, or come back.
+    fn may_pass(&self, why: &Cause) -> bool {
+        let search = &self.connector.search;
+        is_of_node(why) && search.is_continuous() && search.count() > 1
+    }
+
     /// Makes an attempt at each address that was not tried in this round of the search, until one
-    /// succeeds.
+    /// succeeds. The error is that of the attempt that got furthest.
     pub(super) async fn establish(&self, previous: Previous) -> Result<Arc<Live>, Cause> {
         let (begun, limit) = (Instant::now(), self.client.options.connect_timeout);
+        let mut furthest = None;
         loop {
             let progress = Progress::default();
             let why = match self.attempt(previous, &progress).await {
@@ -134,10 +142,18 @@ impl Inner {
             // have had their time together.
             let limit = if progress.address().is_some() { limit * 3 } else { limit };
             let is_over = begun.elapsed() >= limit;
-            if is_over || !is_of_node(&why) || self.connector.search.untried().is_empty() {
+            if !is_of_node(&why) {
                 return Err(why);
             }
-            tracing::debug!(server = %self.connector.server, %why, "another address is tried");
+            // An address where nobody listens says nothing about the server at another one.
+            let failed = Failed { at: None, step: progress.step(), why };
+            let best = Failed::better(furthest.take(), failed);
+            if is_over || self.connector.search.untried().is_empty() {
+                return Err(best.why);
+            }
+            let (server, why) = (&self.connector.server, &best.why);
+            tracing::debug!(%server, %why, "another address is tried");
+            furthest = Some(best);
         }
     }
 
@@ -147,10 +163,13 @@ impl Inner {
         // The logon is not part of the limit, because KDCs have time limits of their own.
         let logon = self.connector.logon().await?;
         let attempt = timeout(limit, self.establish_once(&logon, previous, progress)).await;
-        let attempt = attempt.unwrap_or_else(|_| Err(progress.silence(limit).into()));
+        let attempt = attempt.unwrap_or_else(|_| Err(progress.overdue(limit)));
         let live = attempt.inspect_err(|_| {
-            if let Some(address) = progress.address() {
-                self.connector.search.note_failed(&address);
+            let search = &self.connector.search;
+            match progress.address() {
+                Some(address) => search.note_not_logged_on(&address),
+                // The others were noted. These have had their time, all of it.
+                None => progress.under_way().iter().for_each(|late| search.note_failed(late)),
             }
         })?;
         let wanted = self.client.options.channels;

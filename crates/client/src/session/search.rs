@@ -51,8 +51,10 @@ struct Candidate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Untried,
-    /// No logon was possible.
+    /// No node has negotiated.
     Failed,
+    /// A node has negotiated, and the logon failed.
+    NotLoggedOn,
     /// The node refuses the share, or has ended the connection instead.
     Refused(Refused),
     /// The search ended before, at this address or at another one.
@@ -101,11 +103,6 @@ impl Search {
     /// Returns the count of addresses.
     pub(crate) fn count(&self) -> usize {
         self.0.lock().candidates.len()
-    }
-
-    /// Returns the address that is tried first.
-    pub(super) fn first(&self) -> Option<ServerName> {
-        self.0.lock().candidates.first().map(|one| one.address.clone())
     }
 
     /// Waits until a further round may begin.
@@ -184,13 +181,18 @@ impl Search {
         state.unanswered = state.unanswered.saturating_add(1);
     }
 
-    /// Notes that no logon is possible at an address.
+    /// Notes that no node negotiates at an address.
     pub(super) fn note_failed(&self, address: &ServerName) {
         self.0.lock().note(address, Outcome::Failed);
     }
 
+    /// Notes that the node that has negotiated at an address does not log the user on.
+    pub(super) fn note_not_logged_on(&self, address: &ServerName) {
+        self.0.lock().note(address, Outcome::NotLoggedOn);
+    }
+
     /// Notes the node that has negotiated at an address. Returns false if that node has refused the
-    /// share in this round at another address.
+    /// share or the logon in this round at another address.
     pub(super) fn note_reached(&self, address: &ServerName, server: Guid) -> bool {
         let mut state = self.0.lock();
         state.unanswered = 0;
@@ -199,7 +201,9 @@ impl Search {
         let refused = server.and_then(|server| {
             let of_it = |one: &&Candidate| one.server == Some(server) && one.address != *address;
             let refusals = state.candidates.iter().filter(of_it).map(|one| one.outcome);
-            refusals.into_iter().find(|outcome| matches!(outcome, Outcome::Refused(_)))
+            refusals
+                .into_iter()
+                .find(|outcome| matches!(outcome, Outcome::Refused(_) | Outcome::NotLoggedOn))
         });
         if let Some(one) = state.candidates.iter_mut().find(|one| one.address == *address) {
             one.server = server;
@@ -289,7 +293,7 @@ impl State {
 fn one_server(candidates: &[Candidate]) -> Option<Status> {
     let refusal = |one: &Candidate| match one.outcome {
         Outcome::Refused(refused) => refused.status,
-        Outcome::Untried | Outcome::Failed | Outcome::Over => None,
+        Outcome::Untried | Outcome::Failed | Outcome::NotLoggedOn | Outcome::Over => None,
     };
     let refused = candidates.iter().find(|one| refusal(one).is_some())?;
     // A server that listens on IPv4 alone may have an IPv6 address in DNS, and the other way round.
@@ -424,6 +428,21 @@ mod tests {
         assert_eq!(search.exhausted(), Exhausted::ForNow);
         assert!(search.may_go_on(&at("v4"), NOT_YET));
         assert!(!search.may_go_on(&at("v4"), NO_SHARE), "another share of the session");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_whose_logon_fails_is_passed_over_at_its_other_address() {
+        let search = begun(&["v6", "v4", "other"]);
+        assert!(search.note_reached(&at("v6"), guid(1)));
+        search.note_not_logged_on(&at("v6"));
+        assert!(!search.note_reached(&at("v4"), guid(1)));
+        assert!(search.note_reached(&at("other"), guid(2)));
+        search.begin(Vec::new());
+        search.note_failed(&at("v6"));
+        assert!(
+            search.note_reached(&at("v4"), guid(1)),
+            "only the way to the first address failed"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use super::connector::Connector;
 use crate::Status;
 use crate::connection::Connection;
+use crate::dial::ServerName;
 use crate::error::Cause;
 use crate::limits::SPOKEN_WITHIN;
 use crate::options::{Encryption, Options};
@@ -35,16 +36,15 @@ pub(super) fn may_be_too_old(why: &Cause) -> bool {
     }
 }
 
-/// Returns the cause of a negotiation that failed by `why`, when it was asked what else the server
-/// speaks.
-pub(super) async fn found(connector: &Connector, why: Cause) -> Cause {
-    let spoken = timeout(SPOKEN_WITHIN, spoken(connector)).await.ok().flatten();
+/// Returns the cause of a negotiation that failed by `why`, when the server at this address was asked
+/// what else it speaks.
+pub(super) async fn found(connector: &Connector, server: &ServerName, why: Cause) -> Cause {
+    let spoken = timeout(SPOKEN_WITHIN, spoken(connector, server)).await.ok().flatten();
     spoken.unwrap_or(why)
 }
 
 /// Returns what the server speaks, if it is older than the options allow.
-async fn spoken(connector: &Connector) -> Option<Cause> {
-    let server = connector.search.first().unwrap_or_else(|| connector.server.clone());
+async fn spoken(connector: &Connector, server: &ServerName) -> Option<Cause> {
     let oldest = connector.options.oldest;
     if oldest > Dialect::Smb202 {
         // All dialects are offered this time. If the server chooses a modern one, the first
@@ -54,7 +54,7 @@ async fn spoken(connector: &Connector) -> Option<Cause> {
             encryption: Encryption::AsServerAsks,
             ..(*connector.options).clone()
         };
-        let stream = connector.dial.dial(&server).await.ok()?;
+        let stream = connector.dial.dial(server).await.ok()?;
         let unasked = connector.unasked.clone();
         let opened = Connection::open(stream, &options, connector.guid, unasked).await;
         if let Ok(connection) = opened {
@@ -62,7 +62,7 @@ async fn spoken(connector: &Connector) -> Option<Cause> {
             return (spoken < oldest).then_some(Cause::TooOld(Some(spoken)));
         }
     }
-    let stream = connector.dial.dial(&server).await.ok()?;
+    let stream = connector.dial.dial(server).await.ok()?;
     speaks_smb1(&stream).await.then_some(Cause::TooOld(None))
 }
 
