@@ -60,6 +60,11 @@ pub const KEPT_LOOK: Duration = Duration::from_secs(1);
 pub const KEPT_ECHO: Duration = Duration::from_secs(10);
 /// Persistent handles of a share that are reconnected at the same time.
 pub const KEPT_AT_ONCE: usize = 16;
+/// Repetitions of a request that the server gives up while it waits for other clients, as it does when it
+/// gives its share away.
+pub const CANCELLED_MAX: u32 = 16;
+/// Pause before each of them: the connection is about to end.
+pub const CANCELLED_PAUSE: Duration = Duration::from_millis(25);
 /// Longest search for a share at the nodes of a cluster, if it was at none of them before. A share that
 /// was used is looked for as long as a lost server.
 pub const FIND_SHARE_FOR: Duration = Duration::from_secs(3);

@@ -26,6 +26,12 @@ pub(super) async fn keep_watch(connection: Weak<Connection>) {
         if connection.is_gone() {
             return;
         }
+        // MS-SMB2 3.3.5.2.2: before the negotiation an ECHO ends the connection. The time limit of the
+        // attempt counts.
+        if connection.agreed.get().is_none() {
+            *connection.heard.lock() = Instant::now();
+            continue;
+        }
         if asleep.elapsed() >= HELD_UP {
             // The sleep took much longer than a second, so this program was suspended. Answers may
             // still wait in the socket, so the server must not count as silent.

@@ -243,11 +243,13 @@ impl Copying<'_> {
         Ok(reply.length_written)
     }
 
-    /// The key of FSCTL_SRV_REQUEST_RESUME_KEY, and the session that it belongs to; `None` if
-    /// the server does not have this FSCTL.
+    /// The key of FSCTL_SRV_REQUEST_RESUME_KEY, and the session that it belongs to, or an earlier one;
+    /// `None` if the server does not have this FSCTL.
     async fn key(&self) -> Result<Option<([u8; 24], u64)>> {
         let code = CtlCode::SRV_REQUEST_RESUME_KEY;
         let source = &self.source.open;
+        // The session may be lost again before the key is used.
+        let generation = source.generation();
         let message = control(source, "copy", code, &[], 32, &CANNOT).await?;
         if message.status() != Status::SUCCESS {
             return Ok(None);
@@ -256,7 +258,7 @@ impl Copying<'_> {
             .and_then(|output| Ok(ResumeKeyResponse::parse(output)?))
             .during("copy", self.source.url())?
             .resume_key;
-        Ok(Some((key, source.generation())))
+        Ok(Some((key, generation)))
     }
 
     /// Copies by COPYCHUNK, MS-SMB2 3.2.4.20.2 and 3.2.5.14.3. Returns false if the server does

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use frevo_wire::Command;
 use frevo_wire::command::lock::{self, LockElement, LockFlags};
 use frevo_wire::file_id::FileId;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::Status;
 use crate::connection::{Call, Patience};
-use crate::error::{Cause, Result};
+use crate::error::{Cause, Error, Result};
 use crate::file::File;
-use crate::limits::{BACK_OFF_FIRST, REPEAT_PAUSE_MAX};
+use crate::limits::{BACK_OFF_FIRST, CANCELLED_MAX, CANCELLED_PAUSE, REPEAT_PAUSE_MAX};
 use crate::open::{Open, carried_through};
 use crate::sequences::Sequence;
 use crate::share::Replay;
@@ -180,7 +180,7 @@ async fn lock_call(
     let LockElement { offset, length, flags } = element;
     let waits = !flags.intersects(LockFlags::FAIL_IMMEDIATELY | LockFlags::UNLOCK);
     let mut was_sent = false;
-    let call = |file_id: FileId| {
+    let mut call = |file_id: FileId| {
         if !was_sent && patience.is_some_and(|patience| patience.has_ended()) {
             return Err(Cause::Usage("the call was given up"));
         }
@@ -190,6 +190,18 @@ async fn lock_call(
         let call = Call::new(Command::LOCK, |w| request.encode(w));
         Ok(Call { waits, patience: patience.cloned().filter(|_| waits), ..call })
     };
-    open.ask(Replay::Idempotent, operation, &[], call).await?;
-    Ok(())
+    for _ in 0..CANCELLED_MAX {
+        let also = [Status::CANCELLED];
+        let answer = open.ask(Replay::Idempotent, operation, &also, &mut call).await?;
+        if answer.status() == Status::SUCCESS {
+            return Ok(());
+        }
+        // The server gives its share away: the lock is waited for at the next node. Or the caller waits
+        // no longer.
+        if patience.is_none_or(|patience| patience.has_ended()) {
+            break;
+        }
+        sleep(CANCELLED_PAUSE).await;
+    }
+    Err(Error::new(Status::CANCELLED, operation, &*open.url))
 }

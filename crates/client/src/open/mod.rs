@@ -399,7 +399,10 @@ impl Open {
     }
 }
 
-/// Returns true if the tree connect is gone, which says nothing of the Open.
+/// Returns true if the tree connect is gone or about to go, which says nothing of the Open.
 const fn is_of_tree(failure: &Failure) -> bool {
-    matches!(failure, Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED)))
+    matches!(
+        failure,
+        Failure::Final(Cause::Status(Status::NETWORK_NAME_DELETED | Status::CANCELLED))
+    )
 }

@@ -30,9 +30,10 @@ pub(crate) use channel::{Failure, Live};
 pub use channel_info::ChannelInfo;
 pub use node::NodeInfo;
 pub(crate) use search::Refused;
+pub(crate) use siblings::ConnectedShare;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use frevo_wire::dtyp::Guid;
@@ -153,7 +154,7 @@ impl Client {
             closed: AtomicBool::new(false),
             family,
             leases,
-            shares: AtomicUsize::new(0),
+            shares: Mutex::default(),
             nodes: NodeLog::default(),
             unreachable: watch::Sender::new(false),
         });
@@ -199,9 +200,8 @@ pub(crate) struct Inner {
     /// stays with its file when the share moves.
     family: Arc<Family<Self>>,
     pub(crate) leases: Arc<Leases>,
-    /// Count of connected shares of files: one that is the only one takes the session along when it
-    /// moves to another node.
-    shares: AtomicUsize,
+    /// The connected shares of files. Those that move together to another node take the session along.
+    shares: Mutex<Vec<Weak<dyn ConnectedShare>>>,
     nodes: NodeLog,
     /// True after the session was lost and an attempt to recover it failed.
     unreachable: watch::Sender<bool>,

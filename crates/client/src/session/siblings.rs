@@ -1,15 +1,22 @@
 //! Leaving a node of a cluster that does not serve a share: with the whole session if the share is its
 //! only one, else with a session of the share's own.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
+use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 
 use super::connector::Connector;
 use super::search::{Refused, Search};
 use super::{Beginning, Inner, Live, NodeInfo, Session, channel};
 use crate::limits::LOG_OFF_FOR;
+
+/// A share that is connected in a session, as the session needs it.
+pub(crate) trait ConnectedShare: Send + Sync {
+    /// Returns false if the node of `live` refuses the share, or the connection ends.
+    fn is_at<'a>(self: Arc<Self>, live: &'a Arc<Live>) -> BoxFuture<'a, bool>;
+}
 
 impl Session {
     /// Returns a session of the same user for a share that the node of `live` refuses. It logs
@@ -73,19 +80,36 @@ impl Inner {
         &self.connector.search
     }
 
-    /// Counts a share that was connected for the first time.
-    pub(crate) fn count_share(&self) {
-        self.shares.fetch_add(1, Ordering::AcqRel);
+    /// Adds a share that was connected for the first time.
+    pub(crate) fn add_share(&self, share: Weak<dyn ConnectedShare>) {
+        let mut shares = self.shares.lock();
+        shares.retain(|one| one.strong_count() > 0);
+        shares.push(share);
     }
 
-    /// Counts a share less, which is not used any more or has a session of its own.
-    pub(crate) fn uncount_share(&self) {
-        self.shares.fetch_sub(1, Ordering::AcqRel);
+    /// Removes a share that has a session of its own.
+    pub(crate) fn remove_share(&self, share: &Weak<dyn ConnectedShare>) {
+        self.shares.lock().retain(|one| !one.ptr_eq(share));
     }
 
-    /// Returns the count of connected shares of files.
-    pub(crate) fn shares(&self) -> usize {
-        self.shares.load(Ordering::Acquire)
+    /// Returns the connected shares of files. The last reference to one may be in this list.
+    fn connected_shares(&self) -> Vec<Arc<dyn ConnectedShare>> {
+        self.shares.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Returns true if another share than `share` is at the node of `live`. Shares that are owned
+    /// together move together: they stay in one session, in which the server can copy between them.
+    pub(crate) async fn others_stay(
+        &self,
+        share: &Weak<dyn ConnectedShare>,
+        live: &Arc<Live>,
+    ) -> bool {
+        for other in self.connected_shares() {
+            if !Arc::downgrade(&other).ptr_eq(share) && other.is_at(live).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Ends the logon `live` if it is the present one: the next one is made at another address.

@@ -8,7 +8,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::Status;
 use crate::dfs::Others;
 use crate::error::{Cause, Error, Result};
-use crate::limits::{ATTEMPTS, BACK_OFF_FIRST, BROKEN_MAX, FIND_SHARE_FOR, REPEATS};
+use crate::limits::{
+    ATTEMPTS, BACK_OFF_FIRST, BROKEN_MAX, CANCELLED_MAX, CANCELLED_PAUSE, FIND_SHARE_FOR, REPEATS,
+};
 use crate::session::bound::Bound;
 use crate::session::{Failure, Live};
 use crate::share::Share;
@@ -59,6 +61,8 @@ pub(crate) struct Attempts<'a> {
     rest: Option<Duration>,
     /// The search for the share's owner.
     search: Option<OwnerSearch>,
+    /// Count of requests that the server gave up.
+    cancelled: u32,
 }
 
 /// A search for the node that serves a share, after another one has refused it.
@@ -87,6 +91,7 @@ impl<'a> Attempts<'a> {
             unavailable: 0,
             rest: None,
             search: None,
+            cancelled: 0,
         }
     }
 
@@ -226,6 +231,15 @@ impl<'a> Attempts<'a> {
                 let cause = self.share.session().inner.broken(bound.generation)?;
                 self.broken += 1;
                 if self.broken >= BROKEN_MAX { error(cause) } else { None }
+            }
+            // The server gives a share away, and gives up the requests that wait for other clients. This
+            // client cancels only requests whose answer nobody wants.
+            Err(Failure::Final(Cause::Status(Status::CANCELLED)))
+                if self.cancelled < CANCELLED_MAX =>
+            {
+                self.cancelled += 1;
+                self.rest = Some(CANCELLED_PAUSE);
+                None
             }
             // The server has reloaded the share and ended the tree connect. So the share is
             // connected again.

@@ -74,7 +74,7 @@ pub(crate) struct Inner {
     first: Session,
     /// The session that it has alone, after it left the first one for another node of a cluster.
     own: OnceLock<Session>,
-    /// True after it was connected: its session counts it.
+    /// True after it was connected: its session knows it.
     is_counted: AtomicBool,
     /// True if it outlives its node, as far as the last connection showed.
     is_continuous: AtomicBool,
@@ -101,9 +101,6 @@ impl Inner {
 impl Drop for Inner {
     /// MS-SMB2 3.2.4.22: disconnects in the background.
     fn drop(&mut self) {
-        if *self.is_counted.get_mut() {
-            self.session().inner.uncount_share();
-        }
         let Some(bound) = *self.bound.lock() else { return };
         let live = self.session().inner.current();
         let Some(live) = live.filter(|live| live.generation == bound.generation) else { return };
@@ -145,12 +142,14 @@ impl Share {
             refusals: Refusals::default(),
             kept: Arc::default(),
         };
-        let inner = Arc::new(inner);
-        let share =
-            Self { inner, way: None, reached: None, salt: 0, directory: None, snapshot: None };
+        let share = Self::over(Arc::new(inner));
         let path = share.url("");
         share.attempts(Replay::Idempotent, "connect to", &path).next().await?;
         Ok(share)
+    }
+
+    const fn over(inner: Arc<Inner>) -> Self {
+        Self { inner, way: None, reached: None, salt: 0, directory: None, snapshot: None }
     }
 
     /// Follows DFS links from now on, if the share is part of a namespace.

@@ -1,14 +1,16 @@
 //! The owner of a share: the node of a cluster that serves it, which is looked for when another node
 //! refuses the share.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
-use super::Share;
+use futures_util::future::BoxFuture;
+
+use super::{Inner, Share};
 use crate::Status;
 use crate::error::Cause;
 use crate::session::bound::Bound;
-use crate::session::{Failure, Live, NodeInfo, Refused, Session};
+use crate::session::{ConnectedShare, Failure, Live, NodeInfo, Refused, Session};
 use frevo_wire::command::tree_connect::{ShareCapabilities, ShareType};
 
 /// The refusal of a TREE_CONNECT by a node that is not the owner.
@@ -62,7 +64,7 @@ impl Share {
         }
         // Two tasks cannot be here at once: connecting takes turns.
         if !self.inner.is_counted.swap(true, Ordering::AcqRel) {
-            inner.count_share();
+            inner.add_share(self.inner.as_connected());
         }
         // MS-SMB2 3.2.5.5: TreeConnect.IsCAShare.
         let is_continuous = bound.capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY);
@@ -99,19 +101,20 @@ impl Share {
     pub(super) async fn look_elsewhere(&self, live: &Arc<Live>, refusal: Refusal) {
         let (session, status) = (self.session(), refusal.status());
         let (inner, was_connected) = (&session.inner, self.was_connected());
-        let has_others = inner.shares() > usize::from(was_connected);
         let refused = self.refused(refusal);
-        // The end of a connection says nothing about this share alone.
-        let leaves_alone = status.is_some() && has_others && inner.search().count() > 1;
         tracing::debug!(share = self.name(), node = %live.address, ?status, "the node has not the share");
-        if leaves_alone && self.inner.own.get().is_none() {
-            // The other shares stay at this node, as far as this share knows.
+        // The end of a connection says nothing about this share alone.
+        if status.is_some()
+            && inner.search().count() > 1
+            && self.inner.own.get().is_none()
+            && inner.others_stay(&self.inner.as_connected(), live).await
+        {
             let own = session.sibling(live, refused, was_connected);
             if was_connected {
-                own.inner.count_share();
+                own.inner.add_share(self.inner.as_connected());
             }
             if self.inner.own.set(own).is_ok() && was_connected {
-                inner.uncount_share();
+                inner.remove_share(&self.inner.as_connected());
             }
             return;
         }
@@ -124,5 +127,22 @@ impl Share {
             }
             None => {}
         }
+    }
+}
+
+impl Inner {
+    /// Returns the share as its session needs it.
+    fn as_connected(self: &Arc<Self>) -> Weak<dyn ConnectedShare> {
+        let share: Weak<Self> = Arc::downgrade(self);
+        share
+    }
+}
+
+impl ConnectedShare for Inner {
+    fn is_at<'a>(self: Arc<Self>, live: &'a Arc<Live>) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let bound = Share::over(self).bind(live).await;
+            bound.err().and_then(|failure| Refusal::of(&failure)).is_none()
+        })
     }
 }

@@ -10,7 +10,7 @@ use futures_util::stream::Stream;
 
 use crate::error::{Cause, During, Error, Result};
 use crate::file::options::OpenOptions;
-use crate::limits::{TREE_DEPTH, TREE_ENTRIES};
+use crate::limits::{ATTEMPTS, TREE_DEPTH, TREE_ENTRIES};
 use crate::listings::ListingCharge;
 use crate::metadata::{FileType, Metadata};
 use crate::share::Share;
@@ -237,7 +237,7 @@ impl Share {
         self.empty(path.to_owned(), &mut listed, &mut kept).await?;
         while let Some(Emptied { directory, entries, bytes }) = listed.last_mut() {
             let Some(entry) = entries.pop() else {
-                self.remove_dir(directory).await?;
+                until_gone(|| self.remove_dir(directory)).await?;
                 kept.give_back(*bytes);
                 listed.pop();
                 continue;
@@ -283,9 +283,9 @@ impl Share {
     /// Removes a file or a link.
     async fn remove_entry(&self, path: &str, metadata: &Metadata) -> Result<()> {
         if metadata.attributes().contains(crate::FileAttributes::DIRECTORY) {
-            self.remove_dir(path).await
+            until_gone(|| self.remove_dir(path)).await
         } else {
-            self.remove_file(path).await
+            until_gone(|| self.remove_file(path)).await
         }
     }
 
@@ -311,6 +311,22 @@ impl Share {
         target.close().await?;
         Ok(copied)
     }
+}
+
+/// Removes a name, and again if the answer was lost: the name may be gone then.
+async fn until_gone<F>(remove: impl Fn() -> F) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
+    let mut was_lost = false;
+    for _ in 0..ATTEMPTS {
+        match remove().await {
+            Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
+            Err(error) if was_lost && error.is_not_found() => return Ok(()),
+            done => return done,
+        }
+    }
+    remove().await
 }
 
 #[cfg(test)]

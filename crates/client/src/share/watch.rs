@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use frevo_wire::Command;
@@ -64,12 +65,29 @@ pub struct Watch {
     open: Arc<Open>,
     flags: ChangeNotifyFlags,
     /// The request under way. It survives a caller that gives up: only it gets the answer.
-    asked: Option<BoxFuture<'static, (Result<Message>, Option<FileId>)>>,
+    asked: Option<Asked>,
     /// The Open that was asked last.
     known: Option<FileId>,
+    /// True if changes were missed, which the caller does not know yet.
+    has_missed: bool,
     /// Changes that the stream has not returned yet.
     ready: VecDeque<Change>,
     has_failed: bool,
+}
+
+/// A request under way.
+struct Asked {
+    answer: BoxFuture<'static, (Result<Message>, Option<FileId>)>,
+    sent: Arc<Sent>,
+}
+
+/// The state of a request.
+#[derive(Debug, Default)]
+struct Sent {
+    /// True after it was sent: from then on the server keeps the changes.
+    is_sent: AtomicBool,
+    /// True if it was sent to another Open than the request before it, which knows no earlier changes.
+    is_to_another: AtomicBool,
 }
 
 impl std::fmt::Debug for Watch {
@@ -86,6 +104,8 @@ impl Share {
     pub async fn watch(&self, path: &str, mode: RecursiveMode) -> Result<Watch> {
         let mut ask = Ask::existing(listing_access());
         ask.options |= CreateOptions::DIRECTORY_FILE;
+        // A directory is opened again by its name after its session was lost, if it is the same one.
+        ask.identity = true;
         let (open, _) = Open::new(self, path, ask, "watch").await?;
         let flags = match mode {
             RecursiveMode::Recursive => ChangeNotifyFlags::WATCH_TREE,
@@ -96,19 +116,21 @@ impl Share {
             flags,
             asked: None,
             known: None,
+            has_missed: false,
             ready: VecDeque::new(),
             has_failed: false,
         })
     }
 }
 
-/// Asks for changes. Returns the Open that was asked too. If the answer is lost, or another Open was
-/// asked before, the error is [`Cause::Unknown`]: the server tells of each change once (MS-SMB2
-/// 3.3.4.4), and the next answer may be long in coming.
+/// Asks for changes. Returns the Open that was asked too. If the answer is lost, the error is
+/// [`Cause::Unknown`]: the server tells of each change once (MS-SMB2 3.3.4.4), and the next answer may
+/// be long in coming.
 async fn request(
     open: Arc<Open>,
     flags: ChangeNotifyFlags,
     mut known: Option<FileId>,
+    sent: Arc<Sent>,
 ) -> (Result<Message>, Option<FileId>) {
     let completion_filter = CompletionFilter::FILE_NAME
         | CompletionFilter::DIR_NAME
@@ -118,11 +140,12 @@ async fn request(
         | CompletionFilter::CREATION
         | CompletionFilter::EA
         | CompletionFilter::SECURITY;
-    let also = [Status::NOTIFY_ENUM_DIR, Status::NOTIFY_CLEANUP];
+    let also = [Status::NOTIFY_ENUM_DIR, Status::NOTIFY_CLEANUP, Status::CANCELLED];
     let answer = open.ask(Replay::Never, "watch", &also, |file_id| {
         if known.replace(file_id).is_some_and(|earlier| earlier != file_id) {
-            return Err(Cause::Unknown);
+            sent.is_to_another.store(true, Ordering::Release);
         }
+        sent.is_sent.store(true, Ordering::Release);
         let output_buffer_length = OUTPUT_MAX;
         let request =
             change_notify::Request { flags, output_buffer_length, file_id, completion_filter };
@@ -130,6 +153,13 @@ async fn request(
         Ok(Call { waits: true, ..call })
     });
     (answer.await, known)
+}
+
+impl Asked {
+    fn begin(open: &Arc<Open>, flags: ChangeNotifyFlags, known: Option<FileId>) -> Self {
+        let sent = Arc::new(Sent::default());
+        Self { answer: Box::pin(request(Arc::clone(open), flags, known, Arc::clone(&sent))), sent }
+    }
 }
 
 impl Watch {
@@ -145,17 +175,42 @@ impl Watch {
     }
 
     fn poll_changes(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Change>>> {
-        let (open, flags, known) = (&self.open, self.flags, self.known);
-        let asked =
-            self.asked.get_or_insert_with(|| Box::pin(request(Arc::clone(open), flags, known)));
-        let (answer, known) = ready!(asked.as_mut().poll(cx));
-        self.asked = None;
-        self.known = known;
-        Poll::Ready(match answer {
-            Ok(message) => changes(&message, &self.open.url),
-            Err(error) if matches!(error.cause(), Cause::Unknown) => Ok(vec![Change::Missed]),
-            Err(error) => Err(error),
-        })
+        loop {
+            let (open, flags, known) = (&self.open, self.flags, self.known);
+            let asked = self.asked.get_or_insert_with(|| Asked::begin(open, flags, known));
+            let answer = asked.answer.as_mut().poll(cx);
+            self.has_missed |= asked.sent.is_to_another.swap(false, Ordering::AcqRel);
+            let is_sent = asked.sent.is_sent.load(Ordering::Acquire);
+            let Poll::Ready((answer, known)) = answer else {
+                // The caller will list the directory: the server has to know of the watch before.
+                if is_sent && std::mem::take(&mut self.has_missed) {
+                    return Poll::Ready(Ok(vec![Change::Missed]));
+                }
+                return Poll::Pending;
+            };
+            self.asked = None;
+            self.known = known;
+            let mut told = match answer {
+                // MS-SMB2 3.3.4.17: the server closes the directory, or gives the request up, for example
+                // to give its share away.
+                Ok(message)
+                    if matches!(message.status(), Status::NOTIFY_CLEANUP | Status::CANCELLED) =>
+                {
+                    self.has_missed = true;
+                    continue;
+                }
+                Ok(message) => changes(&message, &self.open.url)?,
+                Err(error) if matches!(error.cause(), Cause::Unknown) => {
+                    self.has_missed = true;
+                    continue;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            };
+            if std::mem::take(&mut self.has_missed) && !told.contains(&Change::Missed) {
+                told.insert(0, Change::Missed);
+            }
+            return Poll::Ready(Ok(told));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use frevo_client::internal::{Dial, Dialing, Resolving};
 use frevo_client::{Client, Credentials, Options, ServerName, Session, Share};
@@ -135,9 +135,29 @@ impl Nodes {
 
     /// An administrator moves a share.
     pub async fn hand_over(&self, share: &str, from: usize, to: usize) {
+        self.hand_over_group(&[share], from, to).await;
+    }
+
+    /// An administrator moves shares that are owned together.
+    pub async fn hand_over_group(&self, shares: &[&str], from: usize, to: usize) {
         let there = SocketAddr::from(([192, 0, 2, to as u8], 445));
-        self.all[from].embedded.give_shares(&[share], &[there]).await.unwrap();
+        self.all[from].embedded.give_shares(shares, &[there]).await.unwrap();
+        self.all[to].embedded.take_shares(shares).await.unwrap();
+    }
+
+    /// A node is gone, and another one takes its share over.
+    pub async fn fail_over(&self, share: &str, from: usize, to: usize) {
+        self.die(from);
         self.take(to, share).await;
+    }
+
+    /// Waits until a client has a session with a node.
+    pub async fn until_reached(&self, number: usize, within: Duration) {
+        let begun = Instant::now();
+        while self.all[number].embedded.state().sessions().is_empty() {
+            assert!(begun.elapsed() < within, "nobody came within {within:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// A node is gone in the midst of its work.
