@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -14,8 +15,9 @@ use crate::url::ParseUrlError;
 
 /// A server: a host, and perhaps a port.
 ///
-/// Its text form is `host`, `host:port`, `[address]` or `[address]:port`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// Its text form is `host`, `host:port`, `[address]` or `[address]:port`. Servers are equal if their
+/// hosts are, whose names have no case, and their ports.
+#[derive(Debug, Clone)]
 pub struct ServerName {
     /// Name or address of the host; an IPv6 address without brackets.
     pub host: String,
@@ -40,6 +42,24 @@ impl ServerName {
     #[must_use]
     pub fn tcp_port(&self) -> u16 {
         self.port.unwrap_or(Transport::Tcp.facts().port)
+    }
+}
+
+impl PartialEq for ServerName {
+    fn eq(&self, other: &Self) -> bool {
+        // RFC 4343 2: names are compared without case; so are the digits of an IPv6 address.
+        self.host.eq_ignore_ascii_case(&other.host) && self.port == other.port
+    }
+}
+
+impl Eq for ServerName {}
+
+impl Hash for ServerName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.host.bytes().for_each(|byte| state.write_u8(byte.to_ascii_lowercase()));
+        // No byte of a name is 0xFF, so that it ends the name.
+        state.write_u8(0xFF);
+        self.port.hash(state);
     }
 }
 
@@ -189,6 +209,22 @@ fn named(server: &ServerName, found: Vec<SocketAddr>) -> Vec<ServerName> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_hosts_have_no_case() {
+        let named = |host: &str, port| ServerName { host: host.into(), port };
+        let servers: std::collections::HashSet<_> = [
+            named("Files.Example", None),
+            named("fILES.eXAMPLE", None),
+            named("files.example", Some(445)),
+            named("2001:DB8::1", None),
+            named("2001:db8::1", None),
+            named("files.example2", None),
+        ]
+        .into();
+        assert_eq!(servers.len(), 4, "{servers:?}");
+        assert!(servers.contains(&ServerName::new("FILES.EXAMPLE")));
+    }
 
     #[test]
     fn the_addresses_of_a_name_are_servers() {

@@ -49,7 +49,7 @@ impl Way {
 }
 
 /// Runs a test for each way.
-fn each_way(test: impl AsyncFn(&Arc<Nodes>, Way)) {
+fn each_way(test: impl AsyncFn(&Arc<Nodes>, Way) + Copy) {
     for way in Way::ALL {
         with_nodes(2, async |nodes| {
             nodes.take(0, "lasting").await;
