@@ -43,8 +43,8 @@ pub trait Served: Send + Sync + 'static {
         addresses: Vec<SocketAddr>,
     ) -> Call<'static, Result<(), String>>;
 
-    /// Stops shares at once. Ends when nothing more is answered and no change to a file is issued. Shares that
-    /// are not there are passed over.
+    /// Stops shares at once, before the call returns. Ends when nothing more is answered and no change to a
+    /// file is issued. Shares that are not there are passed over.
     ///
     /// # Errors
     /// If a share may be served on. It is tried again, and nobody else has the unit meanwhile.
@@ -82,6 +82,8 @@ impl Served for Server {
 
     fn stop(&self, shares: Shares) -> Call<'static, Result<(), String>> {
         let server = self.clone();
+        // The runtime of the moves may be kept by a file system that does not answer.
+        server.begin_to_stop_shares(&names(&shares));
         Box::pin(async move { server.stop_shares(&names(&shares)).await })
     }
 }

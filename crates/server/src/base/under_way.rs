@@ -12,6 +12,8 @@ pub struct UnderWay {
     state: AtomicUsize,
     /// Told when the last one ends after the end, and of giving up.
     turns: Notify,
+    /// Counts the same operations, with those of others.
+    whole: Option<Arc<Self>>,
 }
 
 const ENDED: usize = 1;
@@ -23,8 +25,16 @@ const ONE: usize = 4;
 pub struct Operation(Arc<UnderWay>);
 
 impl UnderWay {
+    /// A count whose operations `whole` counts, too.
+    pub fn within(whole: Option<Arc<Self>>) -> Self {
+        Self { whole, ..Self::default() }
+    }
+
     /// Begins an operation; none after the end.
     pub fn begin(self: &Arc<Self>) -> Option<Operation> {
+        if let Some(whole) = &self.whole {
+            whole.state.fetch_add(ONE, Ordering::AcqRel);
+        }
         let before = self.state.fetch_add(ONE, Ordering::AcqRel);
         let operation = Operation(Arc::clone(self));
         (before & ENDED == 0).then_some(operation)
@@ -64,6 +74,12 @@ impl UnderWay {
         }
     }
 
+    /// True while there is one. A caller that has made a change before, which operations look at when they have
+    /// begun, misses none that did not see it: the count is read by a change of it.
+    pub fn has_any(&self) -> bool {
+        self.state.fetch_or(0, Ordering::AcqRel) >= ONE
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.state.load(Ordering::Acquire) / ONE
@@ -75,6 +91,9 @@ impl Drop for Operation {
         let before = self.0.state.fetch_sub(ONE, Ordering::AcqRel);
         if before < ONE + ONE && before & ENDED != 0 {
             self.0.turns.notify_waiters();
+        }
+        if let Some(whole) = &self.0.whole {
+            whole.state.fetch_sub(ONE, Ordering::AcqRel);
         }
     }
 }

@@ -164,7 +164,8 @@ fn admit(
     };
     let users = &rq.server().host_users;
     let share = share.for_account(&identity.user).ok_or("the user has no folder in this share")?;
-    let share = share.acting_for(&identity.user, identity.host.user(), users).ok_or(
+    let epoch = share.life.epoch();
+    let share = share.acting_for(&identity.user, identity.host.user(), users, epoch).ok_or(
         "the share has `run_as = \"user\"`, but this host has no such user (root is not allowed)",
     )?;
     Ok((share, granted))

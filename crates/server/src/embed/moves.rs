@@ -69,6 +69,13 @@ impl Server {
         self.state().stop_shares(names).await.map_err(|fault| fault.to_string())
     }
 
+    /// Stops serving shares at once, in the call itself. It does not wait for the end of changes that had
+    /// begun: [`Self::stop_shares`] is to follow. Names of no share are passed over.
+    #[doc(hidden)]
+    pub fn begin_to_stop_shares(&self, names: &[&str]) {
+        drop(self.state().begin_to_stop_shares(names));
+    }
+
     /// Takes shares that another server had, with their persistent handles. Shares that show the
     /// same files are to be taken together. Returns the number of handles, which wait for their
     /// clients.

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::objects::open::{Deletion, Open};
+use crate::shares::life::Life;
 use crate::shares::seat::Seat;
 
 /// The action when the storage of a share refuses this server.
@@ -110,6 +111,12 @@ impl Cluster {
             *late = Vec::new();
         }
         due
+    }
+
+    /// True while an Open of a share waits to be closed.
+    pub(super) fn has_late_open_of(&self, life: &Arc<Life>) -> bool {
+        let is_of = |late: &LateOpen| Arc::ptr_eq(&late.open.tree().share.life, life);
+        self.late.lock().iter().any(is_of)
     }
 
     /// True while Opens wait to be closed.

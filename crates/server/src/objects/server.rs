@@ -420,6 +420,9 @@ impl ServerState {
     /// Ends a session: its Opens close or wait for their client, its channels
     /// forget it. `why` is the reason, for the audit log.
     pub fn close_session(self: &Arc<Self>, session: &Session, why: &'static str) {
+        // A move that does not find the session any more waits for the close of its Opens.
+        let trees = session.trees();
+        let _changes: Vec<_> = trees.iter().filter_map(|tree| tree.begin_change()).collect();
         {
             let mut sessions = self.sessions.lock();
             sessions.remove(&session.id);

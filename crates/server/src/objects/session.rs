@@ -313,6 +313,7 @@ impl Session {
         if !tree.disconnect() {
             return Err(Status::NETWORK_NAME_DELETED);
         }
+        let _change = tree.begin_change();
         self.trees.write().remove(&tree.id);
         let closing: Vec<_> = {
             let mut opens = self.opens.write();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use frevo_net::file_io::Gate;
 use frevo_store::order::model::step;
 use frevo_store::security::Token;
 use frevo_store::state::Epoch;
@@ -13,6 +14,7 @@ use crate::access::identity::{Identity, SharedIdentity};
 use crate::audit::Source;
 use crate::base::under_way::UnderWay;
 use crate::objects::ledger::Charge;
+use crate::shares::life::Change;
 use crate::shares::share::{Share, Use};
 
 /// One use of a share by a session. Immutable but for its end.
@@ -48,7 +50,10 @@ impl TreeConnect {
     pub fn new(id: u32, share: Arc<Share>, maximal_access: AccessMask) -> Self {
         let identity = SharedIdentity::default();
         let [apple, apple_entries, disconnected] = [const { AtomicBool::new(false) }; 3];
-        let under_way = Arc::default();
+        // The end of a connection removes the tree connect before its requests have ended, and another
+        // server must not have the share before that.
+        let whole = share.clustered.then(|| Arc::clone(share.life.requests()));
+        let under_way = Arc::new(UnderWay::within(whole));
         let epoch = share.life.epoch();
         Self {
             id,
@@ -70,6 +75,17 @@ impl TreeConnect {
     /// the share since it was connected.
     pub fn is_served(&self) -> bool {
         self.share.life.serves_since(self.epoch)
+    }
+
+    /// Returns the question if files of the share may be changed in this use of it, for a share under a
+    /// limit.
+    pub fn gate(&self) -> Option<Gate> {
+        self.share.life.gate(self.epoch)
+    }
+
+    /// Counts the end of a use of a share of a cluster, which another server must not have before that.
+    pub(crate) fn begin_change(&self) -> Option<Change> {
+        self.share.clustered.then(|| self.share.life.begin_change())
     }
 
     /// True while requests may begin.

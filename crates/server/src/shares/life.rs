@@ -8,6 +8,7 @@
 //!    |                  +----- keep -----+
 //!    +--fail--> Failed --start--> Starting, or --leave--> Elsewhere
 //!
+//! Draining --drained--> Draining, without uses
 //! Starting, Owned, Draining, Failed --stop--> Elsewhere
 //! Owned, Draining --fence--> Elsewhere: another server has it
 //! ```
@@ -41,8 +42,9 @@ use tokio::sync::{Mutex as TurnLock, Notify};
 use tokio::time::Instant;
 
 pub use states::{LifeState, ShareLife};
-use states::{epoch_of, word};
+use states::{drained_word, epoch_of, is_drained, word};
 
+use crate::base::under_way::UnderWay;
 use crate::shares::seat::Seat;
 
 /// A transition that the present state does not have.
@@ -73,14 +75,16 @@ pub struct Life {
     lost: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// The server's place in a cluster, for a share of the cluster.
     seat: OnceLock<Arc<Seat>>,
-    /// The question of [`Self::gate`].
-    gate: OnceLock<Gate>,
+    /// The last question of [`Self::gate`], with its epoch.
+    gate: Mutex<Option<(Epoch, Gate)>>,
     /// Told of each change of the state.
     changed: Notify,
     /// Held from the beginning of a move to its end.
     moving: TurnLock<()>,
     /// Changes of files that are under way and that no request waits for.
     changes: AtomicUsize,
+    /// The requests to a share of a cluster, also those whose connections have ended.
+    requests: Arc<UnderWay>,
     /// The turn to look at the storage, with the beginning of the last look that found it well.
     storage_look: Arc<TurnLock<Option<Instant>>>,
 }
@@ -127,10 +131,11 @@ impl Life {
             more: Mutex::default(),
             lost: OnceLock::new(),
             seat: OnceLock::new(),
-            gate: OnceLock::new(),
+            gate: Mutex::default(),
             changed: Notify::new(),
             moving: TurnLock::default(),
             changes: AtomicUsize::new(0),
+            requests: Arc::default(),
             storage_look: Arc::default(),
         }
     }
@@ -138,6 +143,16 @@ impl Life {
     /// The name of the share in lower case.
     pub const fn share(&self) -> &Arc<str> {
         &self.share
+    }
+
+    /// True while this server serves the users of a share that it owns.
+    fn is_served(word: u64) -> bool {
+        ShareLife::of(word).is_served() && !is_drained(word)
+    }
+
+    /// True while this server owns the share and its uses have not ended, also while it is paused.
+    pub(crate) fn is_in_use(&self) -> bool {
+        Self::is_served(self.present())
     }
 
     fn present(&self) -> u64 {
@@ -154,21 +169,30 @@ impl Life {
         self.seat.get().is_some()
     }
 
-    /// Returns the question if files of the share may be changed, for a share under a limit: those who
-    /// wait for a disk ask it once more.
-    pub(crate) fn gate(self: &Arc<Self>) -> Option<Gate> {
+    /// Returns the question if files of the share may be changed in a use that began under `epoch`, for
+    /// a share under a limit: those who wait for a disk ask it once more.
+    pub(crate) fn gate(self: &Arc<Self>, epoch: Epoch) -> Option<Gate> {
         self.seat.get()?;
+        let mut kept = self.gate.lock();
+        if let Some((_, gate)) = kept.as_ref().filter(|(since, _)| *since == epoch) {
+            return Some(Arc::clone(gate));
+        }
         // The life keeps what keeps a reference to it, so that reference is a weak one.
         let life = Arc::downgrade(self);
-        let gate = self
-            .gate
-            .get_or_init(|| Arc::new(move || life.upgrade().is_some_and(|life| life.serves())));
-        Some(Arc::clone(gate))
+        let is_open = move || life.upgrade().is_some_and(|life| life.serves_since(epoch));
+        let gate: Gate = Arc::new(is_open);
+        *kept = Some((epoch, Arc::clone(&gate)));
+        Some(gate)
     }
 
     /// True unless the limit of the share has passed.
     fn is_allowed(&self) -> bool {
         self.seat.get().is_none_or(|seat| seat.allows())
+    }
+
+    /// True while the records of the share are being loaded.
+    pub(crate) fn is_starting(&self) -> bool {
+        ShareLife::of(self.present()) == ShareLife::Starting
     }
 
     /// True while this server owns the share, also while it is paused.
@@ -184,14 +208,14 @@ impl Life {
 
     /// True while requests to the share may be carried out and answered.
     pub fn serves(&self) -> bool {
-        self.is_owned() && self.is_allowed() || planted!(OldOwnerAnswers)
+        Self::is_served(self.present()) && self.is_allowed() || planted!(OldOwnerAnswers)
     }
 
     /// True while a use that began under `epoch` may go on: a share that was lost and taken again has
     /// new users. Uses that began before the records were loaded, under epoch zero, go on under any.
     pub fn serves_since(&self, epoch: Epoch) -> bool {
         let word = self.present();
-        ShareLife::of(word).is_served() && is_since(word, epoch) && self.is_allowed()
+        Self::is_served(word) && is_since(word, epoch) && self.is_allowed()
             || planted!(OldOwnerAnswers)
     }
 
@@ -292,9 +316,19 @@ impl Life {
         &self.storage_look
     }
 
+    /// The requests to the share that are under way, if it is one of a cluster.
+    pub(crate) const fn requests(&self) -> &Arc<UnderWay> {
+        &self.requests
+    }
+
     /// True while a change is under way that no request waits for.
     pub(crate) fn has_changes(&self) -> bool {
-        self.changes.load(Ordering::Acquire) > 0
+        self.changes.fetch_or(0, Ordering::AcqRel) > 0
+    }
+
+    /// True while a request to a share of a cluster is under way, or a change that no request waits for.
+    pub(crate) fn has_work(&self) -> bool {
+        self.requests.has_any() || self.has_changes()
     }
 
     /// The turn of the next move. Moves of one share follow each other.
@@ -397,6 +431,16 @@ impl Life {
     pub fn drain(&self) -> Result<(), WrongState> {
         let from = [ShareLife::Owned];
         self.change("drain", &from, |epoch| word(ShareLife::Draining, epoch), More::default())
+    }
+
+    /// Notes that the uses of the share have ended: from now on no file is changed, and another server
+    /// may begin to serve it.
+    ///
+    /// # Errors
+    /// If the share is not draining.
+    pub fn drained(&self) -> Result<(), WrongState> {
+        let from = [ShareLife::Draining];
+        self.change("be drained", &from, drained_word, More::default())
     }
 
     /// Takes new users again: the share cannot be given away now.

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use frevo_store::Vfs;
+use frevo_store::state::Epoch;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
@@ -293,13 +294,14 @@ impl Share {
         if self.name == USER { account.to_owned() } else { self.name.clone() }
     }
 
-    /// The share as an account uses it who is `host` there; none when nobody can
+    /// The share as an account uses it who is `host` there, from `epoch` on; none when nobody can
     /// be found to act as.
     pub(crate) fn acting_for(
         self: Arc<Self>,
         account: &str,
         host: Option<&HostUser>,
         users: &HostUsers,
+        epoch: Epoch,
     ) -> Option<Arc<Self>> {
         let Target::Disk(vfs) = &self.target else { return Some(self) };
         let recycling = |owner| match &self.recycle {
@@ -309,7 +311,7 @@ impl Share {
             }
             None => Arc::clone(vfs),
         };
-        let gate = self.life.gate();
+        let gate = self.life.gate(epoch);
         let acting = match &self.run_as {
             RunAs::Server if users.acts_lazily() || gate.is_some() => {
                 impersonation::for_server(recycling(None), gate)

@@ -9,6 +9,7 @@ use crate::client::*;
 use crate::nodes::*;
 use files::{lock_draft, write_draft};
 use frevo_server::internal::state::LifeState;
+use frevo_store::memory::Operation;
 use frevo_store::state::{
     Done, Epoch, LoadDone, MemoryState, Ownership, RecordId, StateFault, StateStore,
 };
@@ -22,8 +23,10 @@ pub struct Poor {
     memory: Arc<MemoryState>,
     fails: AtomicBool,
     is_silent: AtomicBool,
+    keeps_puts: AtomicBool,
     loads: Mutex<Vec<LoadDone>>,
     dones: Mutex<Vec<Done>>,
+    puts: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
 impl std::fmt::Debug for Poor {
@@ -39,6 +42,15 @@ impl Poor {
 
     fn set_failing(&self, fails: bool) {
         self.fails.store(fails, Ordering::Relaxed);
+    }
+
+    /// Keeps the records that come, or stores all it has kept.
+    fn keep_puts(&self, keeps: bool) {
+        self.keeps_puts.store(keeps, Ordering::Relaxed);
+        if !keeps {
+            let puts = std::mem::take(&mut *self.puts.lock());
+            puts.into_iter().for_each(|put| put());
+        }
     }
 
     fn set_silent(&self, is_silent: bool) {
@@ -58,6 +70,11 @@ impl StateStore for Poor {
     }
 
     fn put(&self, owner: &Ownership, id: RecordId, record: Vec<u8>, done: Done) {
+        if self.keeps_puts.load(Ordering::Relaxed) {
+            let (memory, owner) = (Arc::clone(&self.memory), owner.clone());
+            let put = move || memory.put(&owner, id, record, done);
+            return self.puts.lock().push(Box::new(put));
+        }
         self.memory.put(owner, id, record, done);
     }
 
@@ -229,6 +246,201 @@ fn a_drain_ends_all_but_persistent_handles() {
         assert_eq!(cluster.content("f"), Some(b"in time".to_vec()));
         assert_eq!(node.server.durables.counts(), (0, 0), "it dies with the node");
         assert!(node.server.files.is_empty());
+    });
+}
+
+/// A request outlives its connection, and its session is not there any more. Another server may have the
+/// share only when it has ended.
+#[test]
+fn requests_whose_clients_have_gone_are_waited_for() {
+    cluster(async |cluster| {
+        let store = Poor::over(&cluster.store);
+        let node = cluster.node_with(Arc::clone(&store) as _);
+        node.embedded.start_shares(&BOTH).await.unwrap();
+        node.embedded.serve_shares(&BOTH, None).await.unwrap();
+        let (mut peer, mount) = back(&node, CLIENT, "ann", "lasting").await;
+        store.keep_puts(true);
+        let want = leased(Want::file("f").sharing(ALONE), 1, RWH, &[dh2q(guid(3), true)]);
+        peer.send(vec![mount.put(want.draft())], mount.via()).await;
+        while store.puts.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        drop((peer, mount));
+        node.is_left().await;
+        let patience = Duration::from_secs(2);
+        let why = node.embedded.drain_shares(&BOTH, patience).await.unwrap_err();
+        assert_eq!(why, "the share lasting: its requests have not ended in time");
+        let stopping = {
+            let server = node.embedded.clone();
+            tokio::task::spawn_local(async move { server.stop_shares(&BOTH).await })
+        };
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!stopping.is_finished());
+        store.keep_puts(false);
+        stopping.await.unwrap().unwrap();
+        assert!(node.server.files.is_empty());
+    });
+}
+
+/// A write that hangs in the file system when its client has gone is not one that comes after those of the
+/// next owner.
+#[test]
+fn a_write_whose_client_has_gone_is_waited_for() {
+    in_memory_off_core(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut peer, mount) = back(&node, CLIENT, "ann", "plain").await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let (hung, goes_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (hangs, until) = (Arc::clone(&hung), Arc::clone(&goes_on));
+        cluster.memory().faults().at_call(Some(Arc::new(move |operation| {
+            if operation == Operation::Write {
+                hangs.store(true, Ordering::Relaxed);
+                wait_for(&until);
+            }
+        })));
+        peer.send(vec![mount.put(write_draft(file, 0, b"late"))], mount.via()).await;
+        while !hung.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop((peer, mount));
+        node.is_left().await;
+        let why = node.embedded.drain_shares(&BOTH, Duration::from_millis(100)).await.unwrap_err();
+        assert_eq!(why, "the share plain: its requests have not ended in time");
+        goes_on.store(true, Ordering::Relaxed);
+        node.embedded.drain_shares(&BOTH, Duration::from_secs(60)).await.unwrap();
+        assert_eq!(cluster.content("f"), Some(b"late".to_vec()));
+        assert!(node.server.files.is_empty());
+    });
+}
+
+/// A thread waits until a test says that it goes on.
+fn wait_for(goes_on: &AtomicBool) {
+    while !goes_on.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Another server may serve a share as soon as it is drained, so an Open whose client does not come back in
+/// time is that server's: nothing is deleted here.
+#[test]
+fn a_drained_share_changes_no_file() {
+    cluster(async |cluster| {
+        let first = cluster.owner().await;
+        let (mut peer, mount, file) = opened(&first).await;
+        peer.on(&mount, files::delete_draft(file)).await.ok();
+        first.embedded.drain_shares(&BOTH, Duration::from_secs(5)).await.unwrap();
+        peer.expect_disconnect().await;
+        drop((peer, mount));
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        assert!(cluster.content("f").is_some());
+        assert_eq!(cluster.records().len(), 1);
+        first.embedded.leave_shares(&BOTH, &[]).await.unwrap();
+        let second = cluster.owner().await;
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        let is_gone = || cluster.content("f").is_none() && cluster.records().is_empty();
+        assert!(comes(is_gone).await, "its owner deletes it");
+        drop(second);
+    });
+}
+
+/// A drain that runs out of time in the middle of its closes leaves no file open that nobody has.
+#[test]
+fn a_drain_that_breaks_off_closes_what_it_has_taken() {
+    cluster(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut peer, mount) = back(&node, guid(0x32), "bob", "plain").await;
+        for number in 0..100 {
+            let want = Want::file(&format!("f{number}")).sharing(ALONE);
+            peer.open_file(&mount, &want).await;
+        }
+        let why = node.embedded.drain_shares(&["plain"], Duration::ZERO).await.unwrap_err();
+        assert_eq!(why, "the share plain: its files were not closed in time");
+        peer.expect_disconnect().await;
+        drop((peer, mount));
+        node.is_left().await;
+        assert!(comes(|| node.server.files.is_empty()).await, "files are open that nobody has");
+    });
+}
+
+/// Has calls to open a file on other threads do something.
+fn at_open(cluster: &Cluster, act: impl Fn() + Send + Sync + 'static) {
+    let core = std::thread::current().id();
+    cluster.memory().faults().at_call(Some(Arc::new(move |operation| {
+        if operation == Operation::Open && std::thread::current().id() != core {
+            act();
+        }
+    })));
+}
+
+/// A start that was given up is still making handles anew when the share is started once more.
+#[test]
+fn a_start_waits_for_the_end_of_one_that_was_given_up() {
+    in_memory(async |cluster| {
+        let first = cluster.owner().await;
+        let (peer, mount, file) = opened(&first).await;
+        first.embedded.stop_shares(&BOTH).await.unwrap();
+        drop((peer, mount));
+        let second = cluster.node();
+        let (hung, goes_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (hangs, until) = (Arc::clone(&hung), Arc::clone(&goes_on));
+        at_open(cluster, move || {
+            if !hangs.swap(true, Ordering::Relaxed) {
+                wait_for(&until);
+            }
+        });
+        let start = || {
+            let server = second.embedded.clone();
+            tokio::task::spawn_local(async move { server.start_shares(&BOTH).await })
+        };
+        let given_up = start();
+        while !hung.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
+        given_up.abort();
+        assert!(given_up.await.is_err());
+        assert!(matches!(second.state("lasting"), LifeState::Failed(_)));
+        let again = start();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!again.is_finished());
+        assert_eq!(cluster.records().len(), 1);
+        goes_on.store(true, Ordering::Relaxed);
+        assert_eq!(again.await.unwrap(), Ok(1));
+        cluster.memory().faults().at_call(None);
+        second.embedded.serve_shares(&BOTH, None).await.unwrap();
+        taken_up(&second, file).await;
+    });
+}
+
+/// A panic where handles are made anew is no share without handles.
+#[test]
+fn a_start_that_breaks_fails_and_the_records_stay() {
+    in_memory(async |cluster| {
+        let first = cluster.owner().await;
+        let (peer, mount, file) = opened(&first).await;
+        first.embedded.stop_shares(&BOTH).await.unwrap();
+        drop((peer, mount));
+        let second = cluster.node();
+        at_open(cluster, || panic!("as the test wants"));
+        let why = second.embedded.start_shares(&BOTH).await.unwrap_err();
+        assert!(why.contains("an error in the program"), "{why}");
+        assert!(matches!(second.state("lasting"), LifeState::Failed(_)));
+        assert_eq!(cluster.records().len(), 1);
+        cluster.memory().faults().at_call(None);
+        assert_eq!(second.embedded.start_shares(&BOTH).await, Ok(1));
+        second.embedded.serve_shares(&BOTH, None).await.unwrap();
+        taken_up(&second, file).await;
+    });
+}
+
+/// The stop of a share does not wait for its turn on a runtime.
+#[test]
+fn a_stop_begins_in_the_call() {
+    cluster(async |cluster| {
+        let node = cluster.owner().await;
+        node.embedded.begin_to_stop_shares(&["none", "lasting", "plain"]);
+        assert_eq!(node.state("lasting"), LifeState::Elsewhere(Vec::new()));
+        assert_eq!(node.state("plain"), LifeState::Elsewhere(Vec::new()));
+        node.embedded.stop_shares(&BOTH).await.unwrap();
     });
 }
 

@@ -125,8 +125,18 @@ pub fn off_core(test: impl AsyncFnOnce(&Cluster)) {
 
 /// Runs a test on tokio's paused clock, over a file system in memory.
 pub fn in_memory(test: impl AsyncFnOnce(&Cluster)) {
+    run(Some(memory()), false, test);
+}
+
+/// Runs a test in real time, over a file system in memory, with shares whose requests run on threads of
+/// their pools.
+pub fn in_memory_off_core(test: impl AsyncFnOnce(&Cluster)) {
+    run(Some(memory()), true, test);
+}
+
+fn memory() -> Arc<MemoryVfs> {
     let clock = Arc::new(|| frevo_server::ambient::Ambient::now(&Host));
-    run(Some(Arc::new(MemoryVfs::new(MemoryOptions::default(), clock))), false, test);
+    Arc::new(MemoryVfs::new(MemoryOptions::default(), clock))
 }
 
 fn run(memory: Option<Arc<MemoryVfs>>, is_off_core: bool, test: impl AsyncFnOnce(&Cluster)) {
@@ -272,6 +282,18 @@ impl Node {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
+}
+
+/// Returns true if something comes true soon that a thread does, for which tokio's clock does not wait.
+pub async fn comes(is_true: impl Fn() -> bool) -> bool {
+    for _ in 0..10_000 {
+        if is_true() {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
 }
 
 /// A persistent Open of a file, with a lease and a lock.

@@ -190,3 +190,31 @@ fn a_wait_ends_with_its_session() {
         waiting.join().unwrap();
     });
 }
+
+/// A move of a share tells requests to change nothing more, then looks for those under way, also in uses of
+/// the share that it does not know any more: a request that it has missed changes nothing.
+#[test]
+fn a_move_misses_no_request() {
+    explore(|| {
+        let whole = Arc::new(UnderWay::default());
+        let (ends, is_left) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let request = {
+            let one = Arc::new(UnderWay::within(Some(Arc::clone(&whole))));
+            let (ends, is_left) = (Arc::clone(&ends), Arc::clone(&is_left));
+            thread::spawn(move || {
+                let operation = one.begin();
+                assert!(operation.is_some());
+                if !ends.load(Ordering::Acquire) {
+                    assert!(!is_left.load(Ordering::SeqCst), "a change after the move");
+                }
+                drop(operation);
+            })
+        };
+        ends.store(true, Ordering::Release);
+        if !whole.has_any() {
+            is_left.store(true, Ordering::SeqCst);
+        }
+        request.join().unwrap();
+        assert!(!whole.has_any());
+    });
+}

@@ -52,7 +52,7 @@ impl Create<'_> {
             fd: shared_fd(&*used),
             node: used,
             caching: data::caching(&self.rq.tree()?.share, self.request.create_options),
-            gate: self.rq.tree()?.share.life.gate(),
+            gate: self.rq.tree()?.gate(),
             io: OnceLock::new(),
             vfs: Arc::clone(self.vfs),
             id: self.id(),

@@ -261,7 +261,7 @@ async fn attempt(
     // Copies in the page cache use a processor all the time.
     let permits =
         if file_io::stays() { None } else { Some(Box::pin(call.rq.call_permits()).await?) };
-    let gate = call.rq.tree()?.share.life.gate();
+    let gate = call.rq.tree()?.gate();
     let copied = into.run_blocking(move |into| {
         let _permits = permits;
         // The copy runs as the user, so that the written blocks count for the user's quota.

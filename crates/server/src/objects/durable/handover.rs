@@ -130,7 +130,7 @@ pub fn take_up(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<
             Err(why) => tracing::warn!(target: "frevo::durable", why, "lost a durable handle"),
         }
     }
-    let count = restore_all(server, ready).unwrap_or_else(|why| {
+    let count = restore_all(server, ready, &|| true).unwrap_or_else(|why| {
         tracing::warn!(target: "frevo::durable", why, "lost durable handles");
         0
     });

@@ -103,7 +103,7 @@ pub(crate) fn restore_new(server: &Arc<ServerState>) -> Result<usize, StateFault
     }
     // The Opens of all shares are restored in one step, because caching and locks can be restored
     // only when all Opens exist.
-    restore_all(server, records).map_err(StateFault::Failed)
+    restore_all(server, records, &|| true).map_err(StateFault::Failed)
 }
 
 /// Decodes the records of a share.

@@ -1,23 +1,24 @@
 //! Persistent Opens on their way to the state store and back, MS-SMB2 3.3.1.10
 //! Open.IsPersistent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use frevo_proto::lock_sequence::LockSequences;
-use frevo_store::file::Admission;
 use frevo_store::lease::{Granted, LeaseOwner, LeaseWish, Route, V2, Wish};
 use frevo_store::limits::RECORD_GROUPS;
 use frevo_store::name::Rules;
 use frevo_store::order::Ordered;
 use frevo_store::state::{
-    ActorRecord, Done, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault,
+    ActorRecord, Done, Epoch, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault,
 };
 use frevo_store::vfs::{KindWanted, OpenHow, Opened};
-use frevo_store::{Admitted, FileCell, FolderId, Name, OpenId, Shape, Sharing, Vfs};
+use frevo_store::{
+    Admission, Admitted, Attempt, FileCell, FolderId, Name, OpenId, Shape, Sharing, Vfs,
+};
 use frevo_wire::Status;
 use frevo_wire::command::create::{CreateAction, CreateOptions, OplockLevel, ShareAccess};
 use frevo_wire::create_context::{AppInstanceVersion, LeaseKey, LeaseState};
@@ -31,6 +32,7 @@ use super::{AppInstance, Asked, Survival};
 use crate::base::host::HostUser;
 use crate::base::host::UnixUser;
 use crate::base::limits::{HOST_LOOKUP_TIMEOUT, LEASE_BYTES, OPEN_BYTES};
+use crate::base::panics;
 use crate::objects::data;
 use crate::objects::host_locks;
 use crate::objects::lease::client::client_id;
@@ -250,27 +252,44 @@ fn is_storage_gone(server: &ServerState, share: &str) -> bool {
     share.vfs().is_some_and(|vfs| storage::has_gone(&**vfs))
 }
 
+/// Opens of an earlier owner that were made anew and do not wait for their clients yet. They are closed if
+/// not all can be made anew.
+struct Made<'a> {
+    server: &'a Arc<ServerState>,
+    opens: VecDeque<(Arc<Open>, Recorded)>,
+}
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        for (open, _) in &self.opens {
+            panics::contained(|| self.server.close_here(open));
+        }
+    }
+}
+
 /// Makes Opens of an earlier owner anew, each of which waits for its client until its deadline.
 /// Returns their number.
 ///
 /// # Errors
 /// If the storage of a clustered share does not serve this server: no handle is lost for that. Its records
-/// stay for a server whose storage does.
+/// stay for a server whose storage does. They stay, too, if `goes_on` says between two of them that the
+/// share is stopped.
 pub(super) fn restore_all(
     server: &Arc<ServerState>,
     records: Vec<Recorded>,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<usize, String> {
-    let mut opens = Vec::new();
+    let mut made = Made { server, opens: VecDeque::new() };
     // The look-ups of all owners have one deadline together.
     let patience = std::time::Instant::now() + HOST_LOOKUP_TIMEOUT;
     let mut owners = Owners { patience, mapped: HashMap::new() };
     for recorded in records {
+        if !goes_on() {
+            return Err(String::from("it was stopped while it was started"));
+        }
         match reopen(server, &recorded, &mut owners) {
-            Ok(open) => opens.push((open, recorded)),
+            Ok(open) => made.opens.push_back((open, recorded)),
             Err(why) if is_storage_gone(server, &recorded.record.share) => {
-                for (open, _) in &opens {
-                    server.close_here(open);
-                }
                 return Err(format!("its storage cannot be used: {why}"));
             }
             Err(why) => {
@@ -280,14 +299,15 @@ pub(super) fn restore_all(
             }
         }
     }
-    let count = opens.len();
+    let count = made.opens.len();
     // Caching, locks and deletions are restored only after all Opens exist. Restored earlier, they
     // could make the restoration of another Open fail.
-    for (open, recorded) in &opens {
+    while let Some((open, recorded)) = made.opens.front() {
         put_back(server, open, &recorded.record);
         if !server.durables.restore(open, recorded.deadline) {
             server.close_here(open);
         }
+        made.opens.pop_front();
     }
     Ok(count)
 }
@@ -301,7 +321,9 @@ fn reopen(
     let shares = server.shares();
     let share = shares.find(&record.share).ok_or("there is no such share")?;
     let actor = owners.mapped(share, record);
-    let share = owners.acting(server, share, record, actor.as_deref());
+    // The share gets this epoch only when all its Opens exist.
+    let epoch = holder.as_ref().map_or_else(|| share.life.epoch(), Holder::epoch);
+    let share = owners.acting(server, share, record, actor.as_deref(), epoch);
     let share = &share.ok_or("there is nobody to act as")?;
     let is_persistent = holder.is_some();
     if is_persistent && !share.continuous {
@@ -311,22 +333,16 @@ fn reopen(
     let opened = open_recorded(&**vfs, record)?;
     let file_id = FileId { persistent: record.durable_file_id, ..server.new_file_id() };
     let id = OpenId(file_id.volatile);
-    let admission = admission_of(record, id, vfs.folder_id());
-    let key = opened.node.key();
-    let attempt = server.files.admit(key, &opened.name, admission).map_err(|s| s.to_string())?;
-    if attempt.admitted != Admitted::In {
-        return Err("others have it open".into());
-    }
-    note_names(&attempt.cell, &opened, record, id);
+    let cell = admit(server, &opened, record, admission_of(record, id, vfs.folder_id()))?;
     let target = OpenTarget::File(FileOpen {
         fd: shared_fd(&*opened.node),
         node: opened.node,
         caching: data::caching(share, CreateOptions(record.mode)),
-        gate: share.life.gate(),
+        gate: share.life.gate(epoch),
         io: OnceLock::new(),
         vfs: Arc::clone(vfs),
         id,
-        cell: attempt.cell,
+        cell,
         is_directory: false,
         posix: record.posix,
         apple: false,
@@ -362,14 +378,26 @@ fn reopen(
     Ok(Arc::new(open))
 }
 
-/// Notes in the file's state how its names go.
-fn note_names(cell: &FileCell, opened: &Opened, record: &OpenRecord, id: OpenId) {
+/// Enters an Open into the table of open files, and notes in the file's state how its names go.
+fn admit(
+    server: &ServerState,
+    opened: &Opened,
+    record: &OpenRecord,
+    admission: Admission,
+) -> Result<Arc<FileCell>, String> {
+    let id = admission.id;
+    let attempt = server.files.admit(opened.node.key(), &opened.name, admission);
+    let Attempt { cell, admitted, .. } = attempt.map_err(|status| status.to_string())?;
+    if admitted != Admitted::In {
+        return Err("others have it open".into());
+    }
     if opened.stat.links > 1 {
         cell.note_linked();
     }
     if record.posix {
         cell.lock().unlinks_at_close(id);
     }
+    Ok(cell)
 }
 
 /// Opens the file of a record in the file system. Fails where its name means another file.
@@ -458,13 +486,14 @@ impl Owners {
         share: &Arc<Share>,
         record: &OpenRecord,
         mapped: Option<&HostUser>,
+        epoch: Epoch,
     ) -> Option<Arc<Share>> {
         let (users, owner) = (&server.host_users, &record.owner);
         let asked = match (&share.run_as, mapped) {
             (RunAs::User, None) => users.look_up_now(&*server.ambient, owner, self.patience),
             _ => None,
         };
-        Arc::clone(share).acting_for(owner, mapped.or(asked.as_deref()), users)
+        Arc::clone(share).acting_for(owner, mapped.or(asked.as_deref()), users, epoch)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use frevo_store::StateStore;
-use frevo_store::state::{Done, Ownership, RecordId, StateFault};
+use frevo_store::state::{Done, Epoch, Ownership, RecordId, StateFault};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -41,17 +41,23 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// The share as this server owns it now. None if another server does. The store itself refuses the
-    /// changes of a paused share that another server has by now.
+    /// The share as this server owns it now. None if another server does, or may soon: the records of a
+    /// share that was drained are the next owner's. The store itself refuses the changes of a paused share
+    /// that another server has by now.
     pub(super) fn present(life: &Arc<Life>) -> Option<Self> {
         let owner = life.ownership();
-        let is_owned = life.is_owned() || planted!(OldOwnerAnswers);
+        let is_owned = life.is_in_use() || planted!(OldOwnerAnswers);
         is_owned.then(|| Self { life: Arc::clone(life), owner })
     }
 
     /// The share as this server owns it by a load that has just ended.
     pub(super) fn loaded(life: &Arc<Life>, owner: &Ownership) -> Self {
         Self { life: Arc::clone(life), owner: owner.clone() }
+    }
+
+    /// The epoch of the share then.
+    pub(super) const fn epoch(&self) -> Epoch {
+        self.owner.epoch
     }
 
     /// Stops serving the share if the store says that another server owns it.

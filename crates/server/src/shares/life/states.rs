@@ -5,18 +5,32 @@ use std::net::SocketAddr;
 use frevo_store::state::Epoch;
 use serde::{Serialize, Serializer};
 
-/// Bits of the word for the kind of state; the others are the epoch.
+/// Bits of the word for the kind of state. The next one is [`DRAINED`], the others are the epoch.
 const KIND_BITS: u32 = 3;
 const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
 
+/// The bit of the word behind the kind: the uses of a share that is draining have ended.
+const DRAINED: u64 = 1 << KIND_BITS;
+const EPOCH_SHIFT: u32 = KIND_BITS + 1;
+
 /// The word for a state and an epoch.
 pub(super) const fn word(kind: ShareLife, epoch: Epoch) -> u64 {
-    epoch.0 << KIND_BITS | kind as u64
+    epoch.0 << EPOCH_SHIFT | kind as u64
+}
+
+/// The word for a share whose uses have ended.
+pub(super) const fn drained_word(epoch: Epoch) -> u64 {
+    word(ShareLife::Draining, epoch) | DRAINED
+}
+
+/// True for the word of a share whose uses have ended.
+pub(super) const fn is_drained(word: u64) -> bool {
+    word & DRAINED != 0
 }
 
 /// The epoch in a word.
 pub(super) const fn epoch_of(word: u64) -> Epoch {
-    Epoch(word >> KIND_BITS)
+    Epoch(word >> EPOCH_SHIFT)
 }
 
 /// Declares the states once, so that no list of them can lack one: the type, all its values, and the

@@ -1,3 +1,8 @@
+use std::time::Duration;
+
+use frevo_store::IdSource;
+use frevo_store::state::ServeLimit;
+
 use super::*;
 
 #[test]
@@ -43,6 +48,12 @@ fn a_share_goes_from_owner_to_owner() {
     life.keep().unwrap();
     assert!(life.takes_new_since(Epoch(4)) && life.keep().is_err());
     life.drain().unwrap();
+    life.drained().unwrap();
+    assert!(
+        !life.serves() && !life.serves_since(Epoch(4)) && life.is_owned(),
+        "the next owner may"
+    );
+    assert_eq!((life.state(), life.refusal()), (LifeState::Draining(Epoch(4)), None));
     let there: SocketAddr = "192.0.2.1:445".parse().unwrap();
     life.leave(vec![there]).unwrap();
     assert_eq!(life.state(), LifeState::Elsewhere(vec![there]));
@@ -56,6 +67,36 @@ fn a_share_goes_from_owner_to_owner() {
     assert!(life.serves_since(Epoch(6)) && life.takes_new_since(Epoch(0)));
     assert!(!life.serves_since(Epoch(4)) && !life.takes_new_since(Epoch(4)), "of an old user");
     assert_eq!(life.state(), LifeState::Owned(Epoch(6)));
+}
+
+#[derive(Debug)]
+struct NoNumbers;
+
+impl IdSource for NoNumbers {
+    fn take(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A write that waits since an earlier ownership does not go on under a later one.
+#[test]
+fn a_gate_is_that_of_its_epoch() {
+    let life = Arc::new(Life::elsewhere("data"));
+    assert!(life.gate(Epoch(1)).is_none(), "there is no limit");
+    let limit = Arc::new(ServeLimit::new());
+    limit.set(Duration::from_secs(1));
+    let clock = Arc::new(|| Duration::ZERO);
+    life.limit_by(&Arc::new(Seat { limit, clock, ids: Arc::new(NoNumbers) }));
+    let served = |epoch| {
+        life.start().unwrap();
+        life.own(Epoch(epoch)).unwrap();
+        life.gate(Epoch(epoch)).unwrap()
+    };
+    let first = served(1);
+    assert!(first());
+    assert!(life.stop() && !first());
+    let second = served(3);
+    assert!(second() && !first());
 }
 
 #[test]

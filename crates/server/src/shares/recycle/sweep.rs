@@ -38,8 +38,9 @@ pub(crate) async fn watch(ambient: Arc<dyn Ambient>, shares: impl Fn() -> Vec<Ar
 /// Sweeps one share: its folder, or those of the users that are connected.
 async fn sweep_share(share: &Share, now: FileTime, stop: &Arc<AtomicBool>) {
     let expiring = share.recycle.as_ref().filter(|bin| bin.expires());
-    // If another server serves the share, that server empties its recycle bin.
-    let Some(bin) = expiring.filter(|_| share.life.serves()) else { return };
+    // If another server serves the share, that server empties its recycle bin. A share that is given away does
+    // not wait for this.
+    let Some(bin) = expiring.filter(|_| share.life.takes_new()) else { return };
     let folders = match &share.user_folders {
         Some(folders) => folders.in_use(),
         None => share.vfs().cloned().into_iter().collect(),
@@ -47,7 +48,7 @@ async fn sweep_share(share: &Share, now: FileTime, stop: &Arc<AtomicBool>) {
     for vfs in folders {
         let (bin, name, stop) = (Arc::clone(bin), share.name.clone(), Arc::clone(stop));
         let life = Arc::clone(&share.life);
-        let goes_on = move || !stop.load(Ordering::Relaxed) && life.serves();
+        let goes_on = move || !stop.load(Ordering::Relaxed) && life.takes_new();
         let change = share.life.begin_change();
         let sweep = move || {
             let _change = change;

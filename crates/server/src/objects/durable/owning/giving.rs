@@ -38,25 +38,40 @@ impl ServerState {
         let until = Instant::now() + patience;
         for life in &lives {
             let late = NotMoved::of(life.share(), &"its requests have not ended in time");
-            timeout_at(until, self.uses_have_ended(life)).await.map_err(|_| late)?;
+            let ended = async {
+                self.uses_have_ended(life).await;
+                self.work_has_ended(life).await;
+            };
+            timeout_at(until, ended).await.map_err(|_| late)?;
         }
         for life in &lives {
             self.cut_off(life);
             let late = NotMoved::of(life.share(), &"its files were not closed in time");
             timeout_at(until, self.close_all_but_persistent(life)).await.map_err(|_| late)?;
-            if life.is_paused() {
+            if life.is_paused() || self.cluster.has_late_open_of(life) {
                 // Files are not closed beyond the limit.
                 return Err(NotMoved::of(life.share(), &"it is paused"));
             }
         }
         let late = NotMoved::of(&names.join(", "), &"the records were not stored in time");
-        timeout_at(until, self.store_all(&lives)).await.map_err(|_| late)??;
+        let stored = async {
+            self.store_all(&lives).await?;
+            for life in &lives {
+                life.drained().map_err(|wrong| NotMoved::of(life.share(), &wrong))?;
+            }
+            // A close of an Open whose client did not come back may have begun before.
+            for life in &lives {
+                self.work_has_ended(life).await;
+            }
+            self.store_all(&lives).await
+        };
+        timeout_at(until, stored).await.map_err(|_| late)??;
         draining.lives.clear();
         Ok(())
     }
 
     /// Waits until no request to a share is under way, and none begins.
-    async fn uses_have_ended(&self, life: &Arc<Life>) {
+    pub(super) async fn uses_have_ended(&self, life: &Arc<Life>) {
         let trees: Vec<_> = self.trees_of(life).into_iter().map(|(_, tree)| tree).collect();
         end_all(&trees).await;
     }
@@ -124,13 +139,10 @@ impl ServerState {
     }
 
     /// Stops serving shares, or starting them, at once: another server may own them. Nothing is
-    /// answered from the call on, and no change of a file begins. The future ends when all changes
-    /// that had begun have ended; if storage does not answer, that is when it refuses this server. A
-    /// share that is not here serves nothing: it keeps none of the others from being stopped.
-    ///
-    /// # Errors
-    /// None at present.
-    pub async fn stop_shares(self: &Arc<Self>, names: &[&str]) -> Result<(), NotMoved> {
+    /// answered from the call on, and no change of a file begins. It waits for nothing, so
+    /// [`Self::stop_shares`] is to follow. A share that is not here serves nothing: it keeps none of the
+    /// others from being stopped. Returns the shares that are here.
+    pub fn begin_to_stop_shares(self: &Arc<Self>, names: &[&str]) -> Vec<Arc<Life>> {
         let lives: Vec<_> = names.iter().filter_map(|name| self.life(name).ok()).collect();
         for life in &lives {
             if life.stop() {
@@ -139,12 +151,23 @@ impl ServerState {
             }
             self.cut_off(life);
         }
+        lives
+    }
+
+    /// Stops serving shares, or starting them, when it is first polled:
+    /// [`Self::begin_to_stop_shares`]. It ends when all changes that had begun have ended; if storage
+    /// does not answer, that is when it refuses this server.
+    ///
+    /// # Errors
+    /// None at present.
+    pub async fn stop_shares(self: &Arc<Self>, names: &[&str]) -> Result<(), NotMoved> {
+        let lives = self.begin_to_stop_shares(names);
         // A start that is under way notices the stop, and gives its turn back.
         let _turns = turns(&lives).await;
         for life in &lives {
             self.uses_have_ended(life).await;
             self.end_uses(life).await;
-            self.changes_have_ended(life).await;
+            self.work_has_ended(life).await;
             self.durables.backlog().forget(life);
         }
         Ok(())

@@ -34,6 +34,10 @@ impl Drop for Starting {
     }
 }
 
+fn stopped(life: &Life) -> NotMoved {
+    NotMoved::of(life.share(), &"it was stopped while it was started")
+}
+
 impl ServerState {
     /// Loads the records of shares that another server had, and makes their persistent Opens anew.
     /// Serves nothing yet. Shares that show the same files are to be started together. Returns the
@@ -48,8 +52,6 @@ impl ServerState {
         let mut starting = Starting::default();
         for life in &lives {
             life.start().map_err(|wrong| NotMoved::of(life.share(), &wrong))?;
-            self.end_uses(life).await;
-            self.durables.backlog().forget(life);
             starting.lives.push(Arc::clone(life));
         }
         let started = self.load_and_restore(&lives).await;
@@ -66,7 +68,28 @@ impl ServerState {
         started
     }
 
+    /// Waits until nothing of the shares' earlier lives here is under way.
+    async fn await_earlier_lives(self: &Arc<Self>, lives: &[Arc<Life>]) -> Result<(), NotMoved> {
+        for life in lives {
+            self.end_uses(life).await;
+            let ended = async {
+                self.uses_have_ended(life).await;
+                // A start that was given up may be making Opens until now.
+                self.end_uses(life).await;
+                self.work_has_ended(life).await;
+            };
+            tokio::select! {
+                biased;
+                () = ended => {}
+                () = life.has_left(ShareLife::Starting) => return Err(stopped(life)),
+            }
+            self.durables.backlog().forget(life);
+        }
+        Ok(())
+    }
+
     async fn load_and_restore(self: &Arc<Self>, lives: &[Arc<Life>]) -> Result<usize, NotMoved> {
+        self.await_earlier_lives(lives).await?;
         let mut loading = Vec::new();
         for life in lives {
             let (done, loaded) = oneshot::channel();
@@ -81,9 +104,7 @@ impl ServerState {
             let loaded = tokio::select! {
                 biased;
                 loaded = loaded => loaded,
-                () = life.has_left(ShareLife::Starting) => {
-                    return Err(NotMoved::of(life.share(), &"it was stopped while it was started"));
-                }
+                () = life.has_left(ShareLife::Starting) => return Err(stopped(life)),
             };
             let Ok(loaded) = loaded else {
                 if self.durables.store().is_none() {
@@ -115,20 +136,27 @@ impl ServerState {
         records: Vec<Recorded>,
     ) -> Result<usize, String> {
         if records.is_empty() || frevo_net::file_io::stays() {
-            return restore_all(self, records);
+            return restore_all(self, records, &|| true);
         }
         let (done, restored) = oneshot::channel();
         let (server, runtime, lives) = (Arc::clone(self), Handle::current(), lives.to_vec());
+        // The next start, and a stop, wait for the end of this one.
+        let changes: Vec<_> = lives.iter().map(Life::begin_change).collect();
         let given = self.blocking_pool.run_for_core(move || {
+            let _changes = changes;
             let _runtime = runtime.enter();
-            if done.send(restore_all(&server, records)).is_err() {
+            let goes_on = || !done.is_closed() && lives.iter().all(|life| life.is_starting());
+            let result = restore_all(&server, records, &goes_on);
+            if done.send(result).is_err() {
                 // The start was given up meanwhile, so nobody is to have these Opens.
                 lives.iter().for_each(|life| server.end_uses_now(life));
             }
         });
-        // If the server ends before the task runs, no Open is restored, but the records stay in the
-        // state store.
-        if given.is_err() { Ok(0) } else { restored.await.unwrap_or(Ok(0)) }
+        // The share fails in both cases, and its records stay in the state store.
+        given.map_err(|_| String::from("no thread can make its handles anew"))?;
+        let broken =
+            |_| Err(String::from("an error in the program kept its handles from being made"));
+        restored.await.unwrap_or_else(broken)
     }
 
     /// Serves shares that were started. Until `grace` is over, a request for a file whose

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -74,13 +75,24 @@ impl ServerState {
     pub(super) async fn close_all_but_persistent(self: &Arc<Self>, life: &Arc<Life>) {
         let stays = |open: &Open| open.survival().is_some_and(Survival::is_persistent);
         let opens = self.take_opens(life, |open| !stays(open));
-        self.close_in_turns(opens.into_iter().map(LateOpen::from)).await;
+        self.close_in_turns(opens.into_iter().map(LateOpen::from).collect()).await;
+        // Those of a pause that has just ended.
+        let late = self.cluster.late_opens(usize::MAX);
+        self.close_in_turns(late).await;
         self.changes_have_ended(life).await;
     }
 
     /// Waits until no close and no deletion of the share is under way beside the cores.
     pub(super) async fn changes_have_ended(&self, life: &Arc<Life>) {
         while life.has_changes() {
+            tokio::time::sleep_until(Instant::now() + CHANGES_LOOK).await;
+        }
+    }
+
+    /// Like [`Self::changes_have_ended`], and waits for all requests to a share of a cluster, also those whose
+    /// connections have ended. No request may wait for this.
+    pub(super) async fn work_has_ended(&self, life: &Arc<Life>) {
+        while life.has_work() {
             tokio::time::sleep_until(Instant::now() + CHANGES_LOOK).await;
         }
     }
@@ -99,11 +111,14 @@ impl ServerState {
         taken
     }
 
-    /// Closes Opens, and lets others use the thread in between.
-    async fn close_in_turns(self: &Arc<Self>, opens: impl IntoIterator<Item = LateOpen>) {
-        for (number, open) in opens.into_iter().enumerate() {
+    /// Closes Opens, and lets others use the thread in between. If this is broken off, the rest is closed
+    /// beside the core.
+    async fn close_in_turns(self: &Arc<Self>, opens: Vec<LateOpen>) {
+        let mut closing = Closing { server: self, rest: opens.into_iter() };
+        for number in 1_usize.. {
+            let Some(open) = closing.rest.next() else { break };
             panics::contained(|| self.close_late(open));
-            if number % CLOSED_AT_ONCE == CLOSED_AT_ONCE - 1 {
+            if number.is_multiple_of(CLOSED_AT_ONCE) {
                 tokio::task::yield_now().await;
             }
         }
@@ -116,7 +131,7 @@ impl ServerState {
             return;
         }
         let opens = self.take_opens(life, |_| true);
-        self.close_in_turns(opens.into_iter().map(LateOpen::from)).await;
+        self.close_in_turns(opens.into_iter().map(LateOpen::from).collect()).await;
         let late = self.cluster.late_opens(usize::MAX);
         self.close_in_turns(late).await;
     }
@@ -128,6 +143,43 @@ impl ServerState {
         }
         for open in self.take_opens(life, |_| true) {
             panics::contained(|| self.close_open(&open));
+        }
+    }
+}
+
+/// Opens that are nobody's any more, and of which the rest is still to be closed.
+struct Closing<'a> {
+    server: &'a Arc<ServerState>,
+    rest: std::vec::IntoIter<LateOpen>,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let rest: Vec<_> = self.rest.by_ref().collect();
+        if rest.is_empty() {
+            return;
+        }
+        // A move that comes next waits for them.
+        let changes: Vec<_> =
+            rest.iter().map(|late| late.open.tree().share.life.begin_change()).collect();
+        let kept = Arc::new(Mutex::new(rest));
+        let (server, taken) = (Arc::clone(self.server), Arc::clone(&kept));
+        let close = move || {
+            let _changes = changes;
+            server.close_rest(&taken);
+        };
+        if frevo_net::file_io::stays() || self.server.blocking_pool.run_for_core(close).is_err() {
+            self.server.close_rest(&kept);
+        }
+    }
+}
+
+impl ServerState {
+    /// Closes the Opens that a broken-off move has left.
+    fn close_rest(self: &Arc<Self>, rest: &Mutex<Vec<LateOpen>>) {
+        let rest = std::mem::take(&mut *rest.lock());
+        for late in rest {
+            panics::contained(|| self.close_late(late));
         }
     }
 }
