@@ -710,6 +710,11 @@ pub const BURST_TIME_MAX: Duration = Duration::from_micros(500);
 /// Time that requests of a share may take to end while it is given to another server.
 pub const HANDOVER_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Time after the loss of a share to an unknown server in which a TREE_CONNECT to it ends the connection.
+/// By its end an address that moves with the share has left, so that the client looks elsewhere when the share
+/// is refused.
+pub const LEFT_SHARE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Opens of a share that is given away or lost which are closed before others use the thread.
 pub const CLOSED_AT_ONCE: usize = 64;
 

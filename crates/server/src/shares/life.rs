@@ -44,6 +44,7 @@ use tokio::time::Instant;
 pub use states::{LifeState, ShareLife};
 use states::{drained_word, epoch_of, is_drained, word};
 
+use crate::base::limits::LEFT_SHARE_PATIENCE;
 use crate::base::under_way::UnderWay;
 use crate::shares::seat::Seat;
 
@@ -107,6 +108,16 @@ struct More {
     is_restored: bool,
     /// The time until which clients that had handles come first.
     grace: Option<Instant>,
+    /// The time when the share left for a server that is not known.
+    left: Option<Instant>,
+}
+
+impl More {
+    /// Those of a share that leaves now for the server at `addresses`, if they are known.
+    fn of_leaving(addresses: Vec<SocketAddr>) -> Self {
+        let left = addresses.is_empty().then(Instant::now);
+        Self { addresses, left, ..Self::default() }
+    }
 }
 
 fn is_since(word: u64, epoch: Epoch) -> bool {
@@ -272,20 +283,25 @@ impl Life {
     /// The status of a TREE_CONNECT to the share while it is not served to new users.
     ///
     /// MS-SMB2 3.3.5.7 names SERVER_UNAVAILABLE among the status codes of TREE_CONNECT: it is for a
-    /// share whose records are being loaded, or could not be loaded. BAD_NETWORK_NAME is the status by which a client is sent
-    /// to the owner of the share (2.2.2.2.2), where that is known.
+    /// share whose records are being loaded, or could not be loaded, and for one that has left for a server
+    /// that is not known. BAD_NETWORK_NAME is the status by which a client is sent to the owner of the share
+    /// (2.2.2.2.2), where that is known, and that of a share which was never here.
     ///
     /// None where the share has just left this server, or is paused: the connection ends, and the client finds the
     /// owner when it connects again, also behind an address that moves with the share. It would take a
-    /// status for the answer of the owner, and give its handles up.
+    /// status for the answer of the owner, and give its handles up. After [`LEFT_SHARE_PATIENCE`] that address
+    /// has left, too, and the client is refused: its other shares keep the connection.
     pub fn refusal(&self) -> Option<Status> {
         let more = self.more.lock();
         let word = self.present();
         match ShareLife::of(word) {
             ShareLife::Draining => None,
             ShareLife::Owned if !self.is_allowed() => None,
-            ShareLife::Elsewhere if more.addresses.is_empty() && epoch_of(word) != Epoch(0) => None,
-            ShareLife::Elsewhere => Some(Status::BAD_NETWORK_NAME),
+            ShareLife::Elsewhere => match more.left {
+                Some(left) if left.elapsed() < LEFT_SHARE_PATIENCE => None,
+                Some(_) => Some(Status::SERVER_UNAVAILABLE),
+                None => Some(Status::BAD_NETWORK_NAME),
+            },
             // A share that is owned was taken again since the client was refused: the client may
             // try once more.
             ShareLife::Starting | ShareLife::Failed | ShareLife::Owned => {
@@ -457,9 +473,9 @@ impl Life {
     /// # Errors
     /// If the share is neither draining nor failed.
     pub fn leave(&self, addresses: Vec<SocketAddr>) -> Result<(), WrongState> {
-        let more = More { addresses, ..More::default() };
         let from = [ShareLife::Draining, ShareLife::Failed];
-        self.change("leave", &from, |epoch| word(ShareLife::Elsewhere, epoch), more)
+        let to = |epoch| word(ShareLife::Elsewhere, epoch);
+        self.change("leave", &from, to, More::of_leaving(addresses))
     }
 
     /// Stops serving the share, or starting it, at once: another server may own it. Returns false if
@@ -467,7 +483,7 @@ impl Life {
     pub fn stop(&self) -> bool {
         let from = [ShareLife::Starting, ShareLife::Owned, ShareLife::Draining, ShareLife::Failed];
         let to = |epoch| word(ShareLife::Elsewhere, epoch);
-        self.change("stop", &from, to, More::default()).is_ok()
+        self.change("stop", &from, to, More::of_leaving(Vec::new())).is_ok()
     }
 
     /// Notes that another server owns the share since the one owned it that had `epoch`. Returns true
@@ -479,7 +495,7 @@ impl Life {
             let before = self.present();
             let is_present = ShareLife::of(before).is_served() && epoch_of(before) == epoch;
             if is_present {
-                *kept = More::default();
+                *kept = More::of_leaving(Vec::new());
                 self.word.store(word(ShareLife::Elsewhere, epoch), Ordering::Release);
             }
             is_present

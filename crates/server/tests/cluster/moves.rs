@@ -343,6 +343,31 @@ fn a_drained_share_changes_no_file() {
     });
 }
 
+/// A client is sent away by the end of its connection while the share's address may be at this server,
+/// and by a status later, so that its other shares can stay.
+#[test]
+fn a_share_that_has_long_left_is_refused() {
+    cluster(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut peer, mount, file) = opened(&node).await;
+        node.embedded.stop_shares(&BOTH).await.unwrap();
+        peer.expect_disconnect().await;
+        drop((peer, mount, file));
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert_eq!(node.mount_status("lasting").await, None, "it has just left");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(node.mount_status("lasting").await, Some(Status::SERVER_UNAVAILABLE));
+        let (mut peer, own) = back(&node, CLIENT, "ann", "own").await;
+        let draft = files::tree_connect_draft("\\\\frevo\\plain").session(own.logon.id);
+        peer.send(vec![draft], own.via()).await;
+        peer.reply().await.expect(Status::SERVER_UNAVAILABLE);
+        peer.open_file(&own, &Want::file("of another share")).await;
+        node.embedded.start_shares(&BOTH).await.unwrap();
+        node.embedded.serve_shares(&BOTH, None).await.unwrap();
+        assert_eq!(node.mount_status("lasting").await, Some(Status::SUCCESS));
+    });
+}
+
 /// A drain that runs out of time in the middle of its closes leaves no file open that nobody has.
 #[test]
 fn a_drain_that_breaks_off_closes_what_it_has_taken() {
