@@ -507,6 +507,26 @@ fn other_opens_cost_the_store_nothing() {
     });
 }
 
+/// A persistent Open is put on record once, with the others of its file, whose caching may have changed.
+#[test]
+fn a_persistent_open_is_put_on_record_once() {
+    runs(async |start, store| {
+        let world = start();
+        let (mut peer, mount) = back(&world, guid(0x31), "ann", "lasting").await;
+        let want = |want, key, create| leased(want, key, RWH, &[dh2q(guid(create), true)]);
+        let first = peer.open_file(&mount, &want(Want::file("f"), 1, 3)).await;
+        assert_eq!(store.changes(), 1);
+        let other = peer.open_file(&mount, &want(Want::file("g"), 2, 4)).await;
+        assert_eq!(store.changes(), 2);
+        let second = peer.open_file(&mount, &want(Want::existing("f"), 1, 5)).await;
+        assert_eq!(store.changes(), 4, "its own and the first one of the file");
+        for file in [first, other, second] {
+            peer.close(&mount, file).await;
+        }
+        assert_eq!(records(store), []);
+    });
+}
+
 /// A share says what it is, and only in SMB 3.
 #[test]
 fn a_continuous_share_says_so() {

@@ -157,9 +157,9 @@ impl Create<'_> {
         if record::keep(self.rq.server(), open).await.is_err() {
             self.rq.server().durables.not_kept(open);
         }
-        // The new Open may have changed the lease state of other Opens, so the records of all the
-        // file's Opens are written.
-        let _ = record::keep_file(self.rq.server(), &file.cell).await;
+        // The new Open may have changed the lease state of other Opens of the file, so their records are
+        // written.
+        let _ = record::keep_others(self.rq.server(), &file.cell, open).await;
         Ok(())
     }
 

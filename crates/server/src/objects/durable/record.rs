@@ -200,13 +200,39 @@ fn put(server: &ServerState, open: &Open, done: Done) -> bool {
 
 /// Like [`keep`], for all persistent Opens of a file, whose name or promises have changed.
 pub(crate) async fn keep_file(server: &ServerState, cell: &FileCell) -> Result<(), Status> {
+    keep_but(server, cell, None).await
+}
+
+/// Like [`keep_file`], after `own` was kept: its record is not written again.
+pub(crate) async fn keep_others(
+    server: &ServerState,
+    cell: &FileCell,
+    own: &Open,
+) -> Result<(), Status> {
+    keep_but(server, cell, Some(own.file_id.persistent)).await
+}
+
+/// Puts the persistent Opens of a file on record, without the one with this number. All are asked for at
+/// once, so that they become stable together.
+async fn keep_but(server: &ServerState, cell: &FileCell, own: Option<u64>) -> Result<(), Status> {
     if server.durables.store().is_none() {
         return Ok(());
     }
+    let mut asked = Vec::new();
     for open in server.durables.persistent_of(cell.key()) {
-        keep(server, &open).await?;
+        let (done, stable) = oneshot::channel();
+        let is_other = own != Some(open.file_id.persistent);
+        if is_other && put(server, &open, Box::new(move |result| _ = done.send(result))) {
+            asked.push(stable);
+        }
     }
-    Ok(())
+    if asked.is_empty() || planted!(AnswerBeforeStable) {
+        return Ok(());
+    }
+    for stable in asked {
+        stood(stable.await)?;
+    }
+    settle(server).await
 }
 
 /// Waits until the record of a persistent Open that has closed is gone.
