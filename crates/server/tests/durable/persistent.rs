@@ -14,7 +14,7 @@ use frevo_server::internal::state;
 use frevo_store::state::{
     Done, LoadDone, MemoryState, OpenRecord, Ownership, RecordId, StateStore,
 };
-use frevo_wire::command::create::{CreateOptions, ShareAccess};
+use frevo_wire::command::create::{self, CreateAction, CreateOptions, ShareAccess};
 use frevo_wire::command::lock::{self, LockElement, LockFlags, LockSequence};
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::command::oplock_break::{self, LeaseBreak, LeaseState, Notification, OplockBreak};
@@ -568,10 +568,17 @@ fn a_create_is_replayed_across_a_crash() {
         let (mut peer, mount) = back(&world, client, "ann", "lasting").await;
         let other = Want { sharing: ShareAccess::READ, ..want.clone() };
         peer.on(&mount, replay(&other)).await.expect(Status::CONTEXT_MISMATCH);
-        let reply = peer.on(&mount, replay(&want)).await;
-        reply.ok();
-        assert_eq!(files::file_id(&reply).persistent, file.persistent);
-        peer.close(&mount, files::file_id(&reply)).await;
+        for _ in 0..2 {
+            let reply = peer.on(&mount, replay(&want)).await;
+            reply.ok();
+            assert_eq!(files::file_id(&reply).persistent, file.persistent);
+            let answer = create::Response::parse(&reply.message).unwrap();
+            assert_eq!(answer.create_action, CreateAction::CREATED, "as the first answer says");
+        }
+        let taken_up = files::file_id(&peer.on(&mount, replay(&want)).await);
+        peer.write(&mount, taken_up, 0, b"y").await;
+        peer.on(&mount, replay(&want)).await.expect(Status::FILE_NOT_AVAILABLE);
+        peer.close(&mount, taken_up).await;
     });
 }
 

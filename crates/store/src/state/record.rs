@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use frevo_wire::codec::{Malformed, Parsed, Reader, Writer};
+use frevo_wire::command::create::CreateAction;
 use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
 
 use crate::byte_range::{Mode, Range};
@@ -23,6 +24,10 @@ const FORM_WITH_IDENTITY: u32 = 0x3346_5046;
 
 /// The form of a record of a POSIX Open; it is otherwise as the one before.
 const FORM_OF_POSIX: u32 = 0x3446_5046;
+
+/// The form of a record with [`OpenRecord::create_action`] other than [`CreateAction::OPENED`]: it ends with
+/// [`OpenRecord::posix`] and that. Others are written in the forms that earlier versions read.
+const FORM_WITH_ACTION: u32 = 0x3546_5046;
 
 /// Entries of Open.LockSequenceArray.
 const SEQUENCES: usize = 64;
@@ -108,6 +113,8 @@ pub struct OpenRecord {
     pub share_access: u32,
     /// Open.CreateOptions
     pub create_options: u32,
+    /// CreateAction of the response, which a replay of the CREATE is answered with as well.
+    pub create_action: CreateAction,
     /// Options in force, as FileModeInformation shows them.
     pub mode: u32,
     /// Open.DurableOpenTimeout, milliseconds.
@@ -164,6 +171,7 @@ impl OpenRecord {
         let mut bytes = Vec::new();
         let w = &mut Writer::new(&mut bytes);
         let form = match (self.identity, &self.actor) {
+            (Some(_), _) if self.create_action != CreateAction::OPENED => FORM_WITH_ACTION,
             (Some(_), _) if self.posix => FORM_OF_POSIX,
             (Some(_), _) => FORM_WITH_IDENTITY,
             (None, Some(_)) => FORM_WITH_ACTOR,
@@ -207,6 +215,9 @@ impl OpenRecord {
                 w.u32(*gid);
             }
         }
+        if form == FORM_WITH_ACTION {
+            w.u8(u8::from(self.posix)).u32(self.create_action.0);
+        }
         bytes
     }
 
@@ -221,12 +232,11 @@ impl OpenRecord {
     fn parse(bytes: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(bytes);
         let form = r.u32("form")?;
-        let posix = form == FORM_OF_POSIX;
-        let has_identity = posix || form == FORM_WITH_IDENTITY;
+        let has_identity = [FORM_WITH_IDENTITY, FORM_OF_POSIX, FORM_WITH_ACTION].contains(&form);
         if !has_identity && form != FORM && form != FORM_WITH_ACTOR {
             return Err(Malformed::new("form"));
         }
-        let record = Self {
+        let mut record = Self {
             durable_file_id: r.u64("DurableFileId")?,
             create_guid: Guid(r.array("CreateGuid")?),
             client_guid: Guid(r.array("ClientGuid")?),
@@ -248,11 +258,12 @@ impl OpenRecord {
             desired_access: AccessMask(r.u32("DesiredAccess")?),
             share_access: r.u32("ShareAccess")?,
             create_options: r.u32("CreateOptions")?,
+            create_action: CreateAction::OPENED,
             mode: r.u32("mode")?,
             timeout_ms: r.u32("timeout")?,
             delete_on_close: flag(r)?,
             delete_pending: flag(r)?,
-            posix,
+            posix: form == FORM_OF_POSIX,
             app_instance_id: {
                 let is_there = flag(r)?;
                 let id = Guid(r.array("AppInstanceId")?);
@@ -280,6 +291,10 @@ impl OpenRecord {
                 if has_actor { Some(actor(r)?) } else { None }
             },
         };
+        if form == FORM_WITH_ACTION {
+            record.posix = flag(r)?;
+            record.create_action = action(r)?;
+        }
         r.end("length")?;
         Ok(record)
     }
@@ -303,6 +318,15 @@ fn flag(r: &mut Reader<'_>) -> Parsed<bool> {
         0 => Ok(false),
         1 => Ok(true),
         _ => Err(Malformed::new("flag")),
+    }
+}
+
+fn action(r: &mut Reader<'_>) -> Parsed<CreateAction> {
+    match CreateAction(r.u32("CreateAction")?) {
+        action @ (CreateAction::SUPERSEDED | CreateAction::CREATED | CreateAction::OVERWRITTEN) => {
+            Ok(action)
+        }
+        _ => Err(Malformed::new("CreateAction")),
     }
 }
 
@@ -358,6 +382,7 @@ mod tests {
             desired_access: AccessMask::MAXIMUM_ALLOWED,
             share_access: 5,
             create_options: 0x40,
+            create_action: CreateAction::CREATED,
             mode: 2,
             timeout_ms: 60_000,
             delete_on_close: true,
@@ -394,26 +419,27 @@ mod tests {
             actor: None,
             ..sample()
         };
-        let posix = OpenRecord { posix: true, ..sample() };
-        assert_eq!(
-            sample().to_bytes()[..4],
-            *b"FPF3",
-            "as versions before POSIX Opens had records"
-        );
-        for record in [sample(), none, posix] {
+        let opened = OpenRecord { create_action: CreateAction::OPENED, ..sample() };
+        let both = OpenRecord { posix: true, ..sample() };
+        let posix = OpenRecord { posix: true, ..opened.clone() };
+        let forms = [&opened, &posix, &both].map(|record| record.to_bytes()[3]);
+        assert_eq!(forms, *b"345", "as the versions wrote them that had no later form");
+        for record in [sample(), none, opened, posix, both] {
             assert_eq!(OpenRecord::from_bytes(&record.to_bytes()), Ok(record));
         }
     }
 
-    /// Tests that records of both earlier forms are read. The files hold the sample as the versions
+    /// Tests that records of all earlier forms are read. The files hold the sample as the versions
     /// wrote it that had these forms.
     #[test]
     fn records_of_earlier_versions_are_read() {
-        let before = OpenRecord { identity: None, ..sample() };
-        let first = OpenRecord { actor: None, ..before.clone() };
-        let files: [(&[u8], OpenRecord); 2] = [
+        let third = OpenRecord { create_action: CreateAction::OPENED, ..sample() };
+        let second = OpenRecord { identity: None, ..third.clone() };
+        let first = OpenRecord { actor: None, ..second.clone() };
+        let files: [(&[u8], OpenRecord); 3] = [
             (include_bytes!("testing/record-1.bin"), first),
-            (include_bytes!("testing/record-2.bin"), before),
+            (include_bytes!("testing/record-2.bin"), second),
+            (include_bytes!("testing/record-3.bin"), third),
         ];
         for (bytes, record) in files {
             assert_eq!(record.to_bytes(), bytes);

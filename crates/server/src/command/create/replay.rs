@@ -122,6 +122,9 @@ impl Create<'_> {
             return Err(Status::FILE_NOT_AVAILABLE);
         }
         durable::attach(self.rq, &open)?;
+        // The answer may be lost again: another replay gets it as well, as one of the first answer does.
+        // An Open of an earlier run was not eligible so far.
+        survival.set_replay_eligible(true);
         Ok(Entry::Same(open))
     }
 

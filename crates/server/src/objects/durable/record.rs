@@ -20,7 +20,7 @@ use frevo_store::{
     Admission, Admitted, Attempt, FileCell, FolderId, Name, OpenId, Shape, Sharing, Vfs,
 };
 use frevo_wire::Status;
-use frevo_wire::command::create::{CreateAction, CreateOptions, OplockLevel, ShareAccess};
+use frevo_wire::command::create::{CreateOptions, OplockLevel, ShareAccess};
 use frevo_wire::create_context::{AppInstanceVersion, LeaseKey, LeaseState};
 use frevo_wire::dtyp::{AccessMask, Guid};
 use frevo_wire::file_id::FileId;
@@ -83,6 +83,7 @@ pub(super) fn record_of(open: &Open, survival: &Survival) -> Option<OpenRecord> 
         desired_access: survival.asked.desired_access,
         share_access: survival.asked.share_access.0,
         create_options: survival.asked.create_options.0,
+        create_action: survival.action,
         mode: u32::try_from(file.mode.load(std::sync::atomic::Ordering::Relaxed)).unwrap_or(0),
         timeout_ms: u32::try_from(survival.durable_timeout().as_millis()).unwrap_or(u32::MAX),
         delete_on_close,
@@ -538,7 +539,7 @@ fn survival_of(record: &OpenRecord, actor: Option<Arc<HostUser>>) -> Survival {
         Some(record.create_guid).filter(|guid| *guid != Guid::default()),
         record.app_instance_id.map(|id| AppInstance { id, version }),
         asked,
-        CreateAction::OPENED,
+        record.create_action,
     );
     survival.acting_as(actor)
 }
