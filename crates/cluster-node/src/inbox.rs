@@ -111,11 +111,11 @@ impl Inbox {
     }
 
     /// Takes the oldest messages out, at most so many.
-    pub(crate) fn take(&self, most: usize) -> VecDeque<Message> {
+    pub(crate) fn take(&self, most: usize) -> Vec<Message> {
         let mut waiting = self.waiting.lock();
-        let rest = waiting.messages.len().min(most);
-        let rest = waiting.messages.split_off(rest);
-        let taken = std::mem::replace(&mut waiting.messages, rest);
+        let count = waiting.messages.len().min(most);
+        // Those that stay are not moved: there may be very many.
+        let taken: Vec<_> = waiting.messages.drain(..count).collect();
         for message in &taken {
             if let Message::Change(change) = message {
                 waiting.changes = waiting.changes.saturating_sub(1);
