@@ -6,7 +6,7 @@ pub(crate) mod bare;
 mod connection;
 mod engine;
 mod listing;
-mod logon;
+pub(crate) mod logon;
 mod office;
 mod page;
 mod plot;

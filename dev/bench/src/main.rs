@@ -5,7 +5,7 @@
 //! counts the server's system calls for an operation, `instructions` its instructions. `load` makes
 //! the server the bottleneck, `cold` takes large files once through. `client` compares Frevo's client with smbclient and with a bare TCP
 //! stream, `mount` compares a mounted folder with other mounts, `crypto` measures sealing and signing
-//! alone, `admin` the admin interface, `idle` memory, `channels` a session over several links, `rdma` Frevo beside
+//! alone, `admin` the admin interface, `cluster` shares of several nodes, `idle` memory, `channels` a session over several links, `rdma` Frevo beside
 //! ksmbd over SMB Direct.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
@@ -15,6 +15,7 @@ mod cable;
 mod channels;
 mod client;
 mod clients;
+mod cluster;
 mod cold;
 mod common;
 mod instructions;
@@ -91,6 +92,8 @@ enum Cmd {
     Rdma(rdma::Arguments),
     /// Measure large files that are read, written or copied once through (needs root for smbd).
     Cold(cold::Arguments),
+    /// Measure shares of a cluster: creates, reads and writes, and takeovers (needs etcd).
+    Cluster(cluster::Arguments),
     /// Measure sealing and signing in memory, without a peer.
     Crypto(clients::CryptoArguments),
     /// Compare `frevo mount` with smbnetfs, bindfs and the folder itself.
@@ -198,6 +201,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             let _priority = Priority::raise(args.common.nice);
             Ok(verdict(&clients::run(&args)?))
         }
+        Cmd::Cluster(args) => measure_cluster(&args),
         Cmd::Rdma(args) => rdma::run(&args).map(|()| ExitCode::SUCCESS),
         Cmd::Channels(args) => {
             within_links(args.common.nice, || Ok(ExitCode::from(u8::from(!channels::run(&args)?))))
@@ -248,6 +252,13 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Cmd::Profile(args) => block_on(args.common.client_threads, one_row(&args, Tool::Profile)),
         Cmd::Syscalls(args) => block_on(args.common.client_threads, one_row(&args, Tool::Syscalls)),
     }
+}
+
+fn measure_cluster(args: &cluster::Arguments) -> Result<ExitCode> {
+    raise_open_files();
+    let _priority = Priority::raise(args.common.nice);
+    let verdict = verdict(&cluster::run(args)?);
+    Ok(if args.check { verdict } else { ExitCode::SUCCESS })
 }
 
 /// Runs `work` in a network namespace of its own.

@@ -74,6 +74,18 @@ pub(crate) fn cpu_seconds(root: u32) -> f64 {
     tree(root).into_iter().filter_map(process_seconds).sum()
 }
 
+/// Returns the CPU seconds of the living threads of the tree under `root` so far, by nanoseconds.
+pub(crate) fn thread_seconds(root: u32) -> f64 {
+    let of_thread = |folder: fs::DirEntry| {
+        let text = fs::read_to_string(folder.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    let threads =
+        tree(root).into_iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
+    let nanoseconds: u64 = threads.flatten().flatten().filter_map(of_thread).sum();
+    nanoseconds as f64 / 1e9
+}
+
 /// Returns the CPU seconds of this process so far.
 pub(crate) fn own_cpu_seconds() -> f64 {
     process_seconds(std::process::id()).unwrap_or(0.0)

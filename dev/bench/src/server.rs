@@ -151,7 +151,7 @@ fn start_with(
     Ok(Peer { kind, label, target, programs: programs.clone(), share: share.to_owned(), child })
 }
 
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

@@ -30,6 +30,9 @@ const COMMAND_ECHO: u16 = 0x000d;
 /// Offset of the low byte of `Capabilities` in the NEGOTIATE request (MS-SMB2 2.2.3).
 const CAPABILITIES_AT: usize = HEADER_LEN + 8;
 const CAP_ENCRYPTION: u8 = 0x40;
+const CAP_PERSISTENT_HANDLES: u8 = 0x10;
+/// Offset of `ClientGuid` in the NEGOTIATE request.
+const CLIENT_GUID_AT: usize = HEADER_LEN + 12;
 /// Offset of `NegotiateContextOffset` in the NEGOTIATE request.
 const CONTEXTS_AT: usize = HEADER_LEN + 28;
 /// ContextType, DataLength and Reserved (MS-SMB2 2.2.3.1).
@@ -96,13 +99,15 @@ impl Frames {
     }
 }
 
-/// The only algorithms that NEGOTIATE offers; None leaves the library's own offer.
+/// The parts of NEGOTIATE that are not the library's own; None leaves a part as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// Number of a signing algorithm, MS-SMB2 2.2.3.1.7.
+    /// Number of the only signing algorithm, MS-SMB2 2.2.3.1.7.
     pub(crate) signing: Option<u16>,
-    /// Number of a cipher, MS-SMB2 2.2.3.1.2.
+    /// Number of the only cipher, MS-SMB2 2.2.3.1.2.
     pub(crate) cipher: Option<u16>,
+    /// The client's GUID, with which persistent handles are asked for.
+    pub(crate) lasting: Option<[u8; 16]>,
 }
 
 /// The socket's frames as the library's own connection sees them.
@@ -165,7 +170,10 @@ impl TransportSend for First {
             if let Some(capabilities) = negotiate.get_mut(CAPABILITIES_AT) {
                 *capabilities |= CAP_ENCRYPTION;
             }
-            let Offer { signing, cipher } = self.offer;
+            let Offer { signing, cipher, lasting } = self.offer;
+            if let Some(client) = lasting {
+                keep_handles(&mut negotiate, client).ok_or(smb2::Error::Disconnected)?;
+            }
             for (context, only) in [(SIGNING_CONTEXT, signing), (CIPHER_CONTEXT, cipher)] {
                 if let Some(only) = only {
                     offer_only(&mut negotiate, context, only).ok_or(smb2::Error::Disconnected)?;
@@ -191,6 +199,13 @@ impl TransportReceive for First {
     fn receive_progress(&self) -> Option<Arc<ReceiveProgress>> {
         self.socket.receive_progress()
     }
+}
+
+/// Announces persistent handles, and names the client.
+fn keep_handles(negotiate: &mut [u8], client: [u8; 16]) -> Option<()> {
+    *negotiate.get_mut(CAPABILITIES_AT)? |= CAP_PERSISTENT_HANDLES;
+    negotiate.get_mut(CLIENT_GUID_AT..CLIENT_GUID_AT + 16)?.copy_from_slice(&client);
+    Some(())
 }
 
 /// Replaces all algorithms of a negotiate context by one. None if the request has no such context.

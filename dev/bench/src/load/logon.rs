@@ -36,13 +36,6 @@ pub(super) struct LoggedOn {
 
 /// Connects as the `n`th client, logs on, connects to the share and opens what the row uses.
 pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<LoggedOn> {
-    let socket = TcpStream::connect(&target.addr).await?;
-    socket.set_nodelay(true)?;
-    let socket = socket.into_std()?;
-    // The clone keeps the socket open when the client is dropped, after which only the load reads
-    // from it.
-    let clone = socket.try_clone()?;
-    let socket = Socket::new(socket)?;
     let cipher = if row.is_older { Cipher::Aes128Ccm } else { Cipher::Aes128Gcm };
     let (protection, offer) = match row.protection {
         Protection::Sealed => {
@@ -53,7 +46,7 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
             (Protection::Signed, Offer { signing, ..Offer::default() })
         }
     };
-    let client = Client::connect_over(socket, target, protection, offer).await?;
+    let Connected { client, socket } = Connected::open(target, protection, offer).await?;
     let (name, how) = match row.verb {
         Verb::Read => (share::READ_NAME.to_owned(), Open::Read),
         Verb::Write => (share::WRITE_NAME.to_owned(), Open::Write),
@@ -63,12 +56,8 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
         Verb::Office => (share::office_name(n), Open::Folder),
     };
     let file = client.requests().open(&name, how).await?;
-    let key: [u8; 16] = client.signing_key().get(..16).context("a signing key")?.try_into()?;
-    let algorithm = match client.signing_algorithm() {
-        smb2::crypto::signing::SigningAlgorithm::HmacSha256 => SigningAlgorithm::HmacSha256,
-        smb2::crypto::signing::SigningAlgorithm::AesCmac => SigningAlgorithm::AesCmac,
-        smb2::crypto::signing::SigningAlgorithm::AesGmac => SigningAlgorithm::AesGmac,
-    };
+    let algorithm = algorithm_of(&client);
+    let key = key_of(&client)?;
     let session_id = client.conn.session_id().0;
     let sealing = client.sealing_keys().map(|keys| Sealing::new(keys, session_id)).transpose()?;
     let is_asked = match &sealing {
@@ -77,22 +66,64 @@ pub(super) async fn log_on(row: &Shape, target: &Target, n: usize) -> Result<Log
     };
     ensure!(is_asked, "the server has chosen another algorithm");
     let logged_on = LoggedOn {
-        socket: clone,
+        socket,
         session_id,
         tree_id: client.tree_id.0,
         file_id: FileId { persistent: file.persistent, volatile: file.volatile },
         next_message_id: client.conn.next_message_id(),
         credits: client.conn.credits().into(),
-        key: SigningKey::new(algorithm, &key),
+        key,
         sealing,
         number: n,
     };
+    let_go(client).await;
+    Ok(logged_on)
+}
+
+/// A client that is logged on, and its socket.
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    /// Keeps the connection open when the client is dropped, after which nobody else reads from it.
+    pub(crate) socket: StdStream,
+}
+
+impl Connected {
+    /// Connects, logs on, and connects to the share.
+    pub(crate) async fn open(
+        target: &Target,
+        protection: Protection,
+        offer: Offer,
+    ) -> Result<Self> {
+        let socket = TcpStream::connect(&target.addr).await?;
+        socket.set_nodelay(true)?;
+        let socket = socket.into_std()?;
+        let own = Socket::new(socket.try_clone()?)?;
+        let client = Client::connect_over(own, target, protection, offer).await?;
+        Ok(Self { client, socket })
+    }
+}
+
+/// Drops a client whose socket is used on.
+pub(crate) async fn let_go(client: Client) {
     drop(client);
     // The client's tasks end when the runtime polls them, so this task yields several times.
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }
-    Ok(logged_on)
+}
+
+fn algorithm_of(client: &Client) -> SigningAlgorithm {
+    match client.signing_algorithm() {
+        smb2::crypto::signing::SigningAlgorithm::HmacSha256 => SigningAlgorithm::HmacSha256,
+        smb2::crypto::signing::SigningAlgorithm::AesCmac => SigningAlgorithm::AesCmac,
+        smb2::crypto::signing::SigningAlgorithm::AesGmac => SigningAlgorithm::AesGmac,
+    }
+}
+
+/// The key that signs the requests of a client.
+pub(crate) fn key_of(client: &Client) -> Result<SigningKey> {
+    let key: [u8; 16] = client.signing_key().get(..16).context("a signing key")?.try_into()?;
+    Ok(SigningKey::new(algorithm_of(client), &key))
 }
 
 /// A transport of the client library over a socket that is at hand. Its halves are two descriptors,
