@@ -15,6 +15,7 @@ from .peers import (  # noqa: F401
     clients,
     cluster,
     cluster_plot,
+    cluster_torture,
     crossing,
     differential,
     disks,
