@@ -9,12 +9,19 @@ use core::time::Duration;
 use frevo_etcd::types::{Keys, LeaseId, Op, Txn};
 
 use super::server::Server;
-use super::world::{Event, LateWrite, Process, Running, Trouble, World};
+use super::world::{Event, LateWrite, Node, Process, Running, Trouble, World};
 use crate::interface::{Command, CommandId, Input, Request};
 use crate::keys::ControlKey;
 use crate::machine::Machine;
-use crate::names::ClusterName;
+use crate::names::{ClusterName, ShareName};
 use crate::settings::{Settings, ShareSettings, Timing};
+
+/// A share, and the node that answers its requests.
+#[derive(Debug, Clone)]
+struct Served {
+    share: ShareName,
+    node: usize,
+}
 
 impl World {
     pub(super) fn start(&mut self, node: usize) {
@@ -153,7 +160,10 @@ impl World {
                 self.at(end, Event::Mend { node });
             }
             Trouble::Compaction => self.etcd.compact(),
-            Trouble::DeletedOwner => self.delete_owner(),
+            Trouble::DeletedOwner => {
+                let share = self.dice.pick(&self.shares.clone());
+                self.delete_owner(share);
+            }
             Trouble::RevokedLease => {
                 let lease = self.nodes[node].running.as_ref().map(|running| running.lease);
                 // With a fence the next owner does not wait, and the former one may answer until it hears of
@@ -188,7 +198,7 @@ impl World {
     pub(super) fn end_drains(&mut self) {
         self.etcd.set_majority(true);
         self.pass_etcd();
-        let name = |node: &super::world::Node| ControlKey::Drained(node.name.clone());
+        let name = |node: &Node| ControlKey::Drained(node.name.clone());
         let keys: Vec<_> = self.nodes.iter().map(|node| self.layout.control(&name(node))).collect();
         let success = keys.into_iter().map(|key| Op::Delete(Keys::One(key))).collect();
         let txn = Txn { success, ..Txn::default() };
@@ -197,13 +207,32 @@ impl World {
     }
 
     /// Somebody deletes the owner's key of a share by hand.
-    pub(super) fn delete_owner(&mut self) {
-        let share = self.dice.pick(&self.shares.clone());
+    pub(super) fn delete_owner(&mut self, share: ShareName) {
         let key = self.layout.control(&ControlKey::Owner(share));
         let delete = Op::Delete(Keys::One(key));
         let txn = Txn { success: [delete].into(), ..Default::default() };
         let _ = self.etcd.call(&Request::Txn(txn));
         self.wake_watches();
+    }
+
+    /// Stops the process of an owner, and deletes the owner's key before it hears of that.
+    pub(super) fn stop_owner(&mut self) {
+        let served: Vec<_> = self.shares.iter().filter_map(|share| self.server_of(share)).collect();
+        if !served.is_empty() {
+            let Served { share, node } = self.dice.pick(&served);
+            self.stop(node);
+            self.delete_owner(share);
+        }
+    }
+
+    /// A share with the node that answers its requests. None if no process does that.
+    fn server_of(&self, share: &ShareName) -> Option<Served> {
+        let serves = |node: &Node| {
+            let running = node.running.as_ref().filter(|running| !running.is_stopped);
+            running.is_some_and(|running| running.server.used(share).served().is_some())
+        };
+        let node = self.nodes.iter().position(serves)?;
+        Some(Served { share: share.clone(), node })
     }
 
     /// The storage refuses a node from now on, for a reason that the cluster does not know.

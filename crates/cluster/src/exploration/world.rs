@@ -128,6 +128,10 @@ pub(super) enum Event {
     Space(bool),
     /// etcd has a majority again.
     Majority,
+    /// etcd has another leader, by which the time of each lease begins anew.
+    Leader,
+    /// The process of an owner is stopped, and the owner's key is deleted before it hears of that.
+    StopOwner,
     /// A drained node may have shares again.
     Undrain { node: usize },
 }
@@ -360,6 +364,14 @@ impl World {
                 self.pass_etcd();
                 self.wake_watches();
             }
+            Event::Leader => {
+                if self.etcd.has_majority() {
+                    self.pass_etcd();
+                    self.etcd.set_majority(false);
+                    self.etcd.set_majority(true);
+                }
+            }
+            Event::StopOwner => self.stop_owner(),
             Event::Undrain { node } => {
                 let name = self.nodes[node].name.clone();
                 self.command(Command::Undrain(name));
