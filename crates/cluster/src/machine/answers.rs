@@ -146,7 +146,11 @@ impl Machine {
         match purpose {
             Purpose::Grant | Purpose::Register | Purpose::Revoke => self.retry_membership(again),
             Purpose::Number => self.numbering = Some(again),
-            Purpose::Advertise => self.advertising = again,
+            Purpose::Advertise => {
+                // etcd may have the present registration or the one before.
+                self.advertised = None;
+                self.advertising = again;
+            }
             Purpose::KeepAlive | Purpose::Verify(_) => {
                 if let Attempt::Due(at) = again {
                     self.round_at = self.round_at.min(at);

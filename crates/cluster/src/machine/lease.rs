@@ -174,6 +174,7 @@ impl Machine {
             // value is written again.
             self.advertised = None;
         }
+        self.advertised_at = answer.revision;
         self.membership = Membership::Inside;
         self.registered_at = self.now;
         self.note(Event::Registered(self.generation));
@@ -238,7 +239,7 @@ impl Machine {
             return;
         }
         let value = self.registration();
-        if self.advertised.as_ref() == Some(&value) {
+        if self.advertised.as_ref() == Some(&value) && !self.is_overtaken(&value) {
             return;
         }
         self.advertising = Attempt::Pending;
@@ -254,8 +255,24 @@ impl Machine {
         self.send_txn(Purpose::Advertise, txn);
     }
 
+    /// True if etcd has another registration than the last one: a request that was given up has come to
+    /// etcd after it.
+    fn is_overtaken(&self, value: &NodeValue) -> bool {
+        let Some(view) = self.view.as_ref().filter(|view| view.revision >= self.advertised_at)
+        else {
+            return false;
+        };
+        let entry = view.nodes.get(&self.settings.node);
+        let entry = entry.filter(|entry| entry.lease == self.lease);
+        let Some(seen) = entry.and_then(|entry| entry.value.as_ref()) else { return false };
+        // The value as others read it.
+        let read = || NodeValue::from_bytes(&value.to_bytes());
+        seen != value && read().is_ok_and(|read| *seen != read)
+    }
+
     pub(super) fn on_advertised(&mut self, answer: &TxnAnswer) {
         self.advertising = Attempt::Due(self.now);
+        self.advertised_at = answer.revision;
         if !answer.succeeded {
             // The key of this node was deleted by hand, so the node registers again.
             self.membership = Membership::Registering(Attempt::Due(self.now));

@@ -16,7 +16,7 @@ mod viewing;
 use alloc::collections::{BTreeMap, VecDeque};
 
 use frevo_etcd::engine::Moment;
-use frevo_etcd::types::LeaseId;
+use frevo_etcd::types::{LeaseId, Revision};
 
 use crate::ids::Generation;
 use crate::interface::{CommandId, Event, Input, Order, Output, Statement, Ticket};
@@ -66,6 +66,8 @@ pub struct Machine {
     is_leaving: bool,
     /// The registration that etcd has.
     advertised: Option<NodeValue>,
+    /// The revision by which it is there.
+    advertised_at: Revision,
     advertising: Attempt,
     /// The release of the shares of this node's earlier process.
     inheriting: Attempt,
@@ -106,6 +108,7 @@ impl Machine {
             registered_at: now,
             is_leaving: false,
             advertised: None,
+            advertised_at: Revision(0),
             advertising: Attempt::Due(now),
             inheriting: Attempt::Due(now),
             watching: Watching::reading(now),

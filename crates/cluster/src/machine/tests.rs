@@ -654,3 +654,46 @@ fn a_new_generation_comes_on_command() {
     let next = Generation(before.0 + 1);
     assert!(cluster.nodes[0].orders.contains(&Order::Generation(next)));
 }
+
+/// A node with one share, and the request by which it says that it can take a second one. etcd has not got
+/// it yet.
+fn about_to_be_able() -> (Cluster, Request) {
+    let mut cluster = Cluster::new(1, 1);
+    let added = ShareSettings { name: share(1), weight: 1 };
+    cluster.command(0, 1, Command::Share(added));
+    assert!(is_unable(&cluster));
+    cluster.ready(0, share(1));
+    let mut requests = Vec::new();
+    while let Some(output) = cluster.nodes[0].machine.poll() {
+        let Output::Request(_, request) = output else { panic!("{output:?}") };
+        requests.push(request);
+    }
+    let [request] = <[_; 1]>::try_from(requests).unwrap();
+    (cluster, request)
+}
+
+fn is_unable(cluster: &Cluster) -> bool {
+    let view = cluster.nodes[0].machine.view().unwrap();
+    view.nodes[&name(0)].value.as_ref().unwrap().unable.has(&share(1))
+}
+
+#[test]
+fn a_registration_that_got_lost_is_made_again() {
+    let (mut cluster, _lost) = about_to_be_able();
+    cluster.pass(Duration::from_secs(10));
+    assert!(!is_unable(&cluster));
+    let is_served =
+        |order: &Order| matches!(order, Order::Serve { share: name, .. } if *name == share(1));
+    assert!(cluster.nodes[0].orders.iter().any(is_served));
+}
+
+#[test]
+fn a_registration_that_comes_late_is_put_right() {
+    let (mut cluster, late) = about_to_be_able();
+    cluster.say(0, Statement::Unable { share: share(1) });
+    cluster.pass(Duration::from_secs(10));
+    assert!(is_unable(&cluster));
+    assert!(cluster.etcd.call(&late).is_ok());
+    cluster.pass(Duration::from_secs(1));
+    assert!(is_unable(&cluster));
+}
