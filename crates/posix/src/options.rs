@@ -95,6 +95,9 @@ pub struct PosixOptions {
     /// The recycle bins of all shares of the server, each with the folder of its share. Those that
     /// are not this share's own are out of reach.
     pub bins: Vec<(String, PathBuf)>,
+    /// Other servers serve the folder before and after this one: what the kernel has cached of a file
+    /// may be older than their changes.
+    pub shared_storage: bool,
 }
 
 impl Default for PosixOptions {
@@ -120,6 +123,7 @@ impl Default for PosixOptions {
             guarded: Vec::new(),
             recycle: None,
             bins: Vec::new(),
+            shared_storage: false,
         }
     }
 }

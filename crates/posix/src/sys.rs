@@ -41,6 +41,12 @@ pub(crate) fn stat_fd(fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT_MASK)
 }
 
+/// Returns the state of an open file as the file system has it now. The kernel does not answer from what
+/// it has cached, as on NFS and FUSE.
+pub(crate) fn stat_fd_anew(fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
+    rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, STAT_MASK)
+}
+
 /// Returns the state of an entry; links are not followed.
 pub(crate) fn stat_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Statx, Errno> {
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT_MASK)

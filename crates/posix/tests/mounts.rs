@@ -213,3 +213,52 @@ fn exfat_has_no_sparse_files_and_no_links() {
     let here = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
     assert!(here.volume().sparse && here.volume().hard_links);
 }
+
+/// A file system behind FUSE; it is unmounted at the end.
+struct OnFuse(std::path::PathBuf);
+
+impl OnFuse {
+    /// Mounts `source` at `at` too. None where there is no bindfs or no FUSE.
+    fn mount(source: &Path, at: &Path) -> Option<Self> {
+        let mounted = Command::new("bindfs").arg(source).arg(at).status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            println!("skipped: no bindfs, or no FUSE");
+            return None;
+        }
+        Some(Self(at.to_owned()))
+    }
+}
+
+impl Drop for OnFuse {
+    fn drop(&mut self) {
+        unmount(&self.0, &["-l"]);
+    }
+}
+
+/// A node of a cluster takes a share over while the kernel still has the lengths from before: it has
+/// listed the folder a moment ago.
+#[test]
+fn a_file_that_another_node_has_written_is_opened_with_its_length() {
+    let Some(dir) = folder("a_file_that_another_node_has_written_is_opened_with_its_length") else {
+        return;
+    };
+    let [source, at] = ["source", "mount"].map(|name| dir.path().join(name));
+    for folder in [&source, &at] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let Some(_mounted) = OnFuse::mount(&source, &at) else { return };
+    let options = PosixOptions { shared_storage: true, ..PosixOptions::default() };
+    let vfs = PosixVfs::open_root(&at, options).unwrap();
+    let name = Name::from_stored("f".to_owned());
+    for how in [OPEN, OpenHow::LOOK] {
+        std::fs::write(source.join("f"), "short").unwrap();
+        drop(vfs.open(&name, &how).unwrap());
+        assert_eq!(std::fs::metadata(at.join("f")).unwrap().len(), 5);
+        std::fs::write(source.join("f"), "of another node").unwrap();
+        let opened = vfs.open(&name, &how).unwrap();
+        let ends = [opened.stat, opened.node.stat().unwrap()].map(|stat| stat.end_of_file);
+        assert_eq!(ends, [15, 15]);
+        // The kernel has learnt the length too.
+        assert_eq!(std::fs::metadata(at.join("f")).unwrap().len(), 15);
+    }
+}

@@ -57,6 +57,7 @@ fn posix_options(section: &ShareSection) -> PosixOptions {
     options.nt_acls = section.nt_acls.map_or(options.nt_acls, nt_acls);
     options.posix_locks = section.posix_locks;
     options.streams = section.streams.map_or(options.streams, streams);
+    options.shared_storage = section.cluster;
     options
 }
 

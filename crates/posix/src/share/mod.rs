@@ -184,6 +184,18 @@ impl Share {
         if self.unmarked(key).device == self.home { self.is_fuse } else { volume::is_fuse(fd) }
     }
 
+    /// Returns the state of an object that is being opened.
+    ///
+    /// On FUSE the kernel answers for a second from what it has cached, also after an open. If this server
+    /// has taken the folder over from another one meanwhile, a file may be longer than that. The present
+    /// state is asked for once at each open, and is right from then on: nobody else writes.
+    pub(crate) fn stat_opened(&self, fd: BorrowedFd<'_>) -> Result<Statx, Errno> {
+        match self.options.shared_storage && self.is_fuse {
+            true => sys::stat_fd_anew(fd),
+            false => sys::stat_fd(fd),
+        }
+    }
+
     pub(crate) fn writable(&self) -> VfsResult<()> {
         if self.volume.read_only { Err(Fault::ReadOnly) } else { Ok(()) }
     }

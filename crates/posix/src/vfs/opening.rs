@@ -104,7 +104,7 @@ impl PosixVfs {
         };
         let fd = fd.map_err(walk_fault)?;
         let handle = Handle::new(fd, flags.contains(OFlags::PATH));
-        let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
+        let stx = self.share().stat_opened(handle.fd()).map_err(fault_of)?;
         let kind = stat::kind_of(&stx);
         how.check(kind)?;
         if kind == Kind::Symlink {
