@@ -143,6 +143,46 @@ fn a_load_that_fails_leaves_the_share_free() {
     });
 }
 
+/// A node of an earlier version takes no share of whose records it cannot read one, and leaves them all.
+#[test]
+fn records_of_a_later_version_stay() {
+    cluster(async |cluster| {
+        let first = cluster.owner().await;
+        let (peer, mount, file) = opened(&first).await;
+        first.embedded.stop_shares(&BOTH).await.unwrap();
+        drop((peer, mount));
+        let of_this = cluster.store.records();
+        let [(id, record)] = &of_this[..] else { panic!("one record: {of_this:?}") };
+        let write = |records: &[(RecordId, Vec<u8>)]| {
+            let (told, loaded) = std::sync::mpsc::channel();
+            cluster.store.load("lasting", Box::new(move |result| told.send(result).unwrap()));
+            let owner = loaded.recv().unwrap().unwrap().ownership;
+            for (id, record) in records {
+                cluster.store.put(&owner, *id, record.clone(), Box::new(|done| done.unwrap()));
+            }
+        };
+        let (mut later, mut damaged) = (record.clone(), record.clone());
+        later[3] = b'6';
+        damaged.pop();
+        let all = [(*id, later), (RecordId(id.0 + 1), damaged)];
+        write(&all);
+        let second = cluster.node();
+        let why = second.embedded.start_shares(&BOTH).await.unwrap_err();
+        assert!(why.starts_with("the share lasting: a later version of Frevo has put"), "{why}");
+        assert!(why.contains("upgrade Frevo"), "{why}");
+        assert!(matches!(second.state("lasting"), LifeState::Failed(_)));
+        assert_eq!(cluster.store.records(), all, "nothing is removed");
+
+        // A later version takes the share up, and the damaged record is lost alone.
+        write(&of_this);
+        let third = cluster.node();
+        assert_eq!(third.embedded.start_shares(&BOTH).await, Ok(1));
+        third.embedded.serve_shares(&BOTH, None).await.unwrap();
+        taken_up(&third, file).await;
+        assert_eq!(cluster.records().len(), 1);
+    });
+}
+
 #[test]
 fn a_start_is_stopped() {
     cluster(async |cluster| {

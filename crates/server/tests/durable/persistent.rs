@@ -46,6 +46,30 @@ pub fn runs(test: impl AsyncFnOnce(&dyn Fn() -> World, &MemoryState)) {
     });
 }
 
+/// A server of an earlier version does not start with records that it cannot read.
+#[test]
+fn records_of_a_later_version_keep_the_server_from_its_start() {
+    in_world(async |world| {
+        let store = Arc::new(MemoryState::default());
+        let owner = || {
+            let (told, loaded) = std::sync::mpsc::channel();
+            store.load("lasting", Box::new(move |result| told.send(result).unwrap()));
+            loaded.recv().unwrap().unwrap().ownership
+        };
+        for (id, record) in [(1, &b"damaged"[..]), (2, b"FPF6 and more")] {
+            store.put(&owner(), RecordId(id), record.to_vec(), Box::new(|done| done.unwrap()));
+        }
+        let kept = store.records();
+        let restore = || state::restore(&world.server, Arc::clone(&store) as _);
+        let why = restore().unwrap_err().to_string();
+        assert!(why.contains("the share lasting: a later version of Frevo"), "{why}");
+        assert_eq!(store.records(), kept, "nothing is removed");
+        store.remove(&owner(), RecordId(2), Box::new(|done| done.unwrap()));
+        assert_eq!(restore(), Ok(0));
+        assert_eq!(store.records(), [], "the damaged record is lost");
+    });
+}
+
 fn records(store: &MemoryState) -> Vec<OpenRecord> {
     let parse = |(_, bytes): (_, Vec<u8>)| OpenRecord::from_bytes(&bytes).unwrap();
     store.records().into_iter().map(parse).collect()

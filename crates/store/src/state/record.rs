@@ -29,6 +29,12 @@ const FORM_OF_POSIX: u32 = 0x3446_5046;
 /// [`OpenRecord::posix`] and that. Others are written in the forms that earlier versions read.
 const FORM_WITH_ACTION: u32 = 0x3546_5046;
 
+/// The bytes of every form, without its number.
+const FORM_NAME: [u8; 3] = *b"FPF";
+
+/// The number of the newest form that this version knows.
+const NEWEST: u8 = b'5';
+
 /// Entries of Open.LockSequenceArray.
 const SEQUENCES: usize = 64;
 
@@ -139,13 +145,28 @@ pub struct OpenRecord {
     pub actor: Option<ActorRecord>,
 }
 
-/// The bytes are no record, or one of an unknown version. Holds the part that failed.
+/// The bytes are no record that this version can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotARecord(&'static str);
+pub enum NotARecord {
+    /// No version reads them. Holds the part that failed.
+    Damaged(&'static str),
+    /// The record of an Open in a form that a later version has made. Holds the number of the form, a letter of
+    /// ASCII. The Open is to be had with that version, so the record is to be kept.
+    OfLaterVersion(u8),
+}
 
 impl fmt::Display for NotARecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not the record of an Open: {}", self.0)
+        match *self {
+            Self::Damaged(part) => write!(f, "not the record of an Open: {part}"),
+            Self::OfLaterVersion(form) => write!(
+                f,
+                "a later version of Frevo has put open files on record (form {} of a record; this version reads \
+                 forms 1 to {}); upgrade Frevo on this machine. The records stay",
+                char::from(form),
+                char::from(NEWEST)
+            ),
+        }
     }
 }
 
@@ -224,9 +245,16 @@ impl OpenRecord {
     /// Decodes a record of [`Self::to_bytes`].
     ///
     /// # Errors
-    /// If the bytes are no such record.
+    /// If the bytes are no such record, or that of a later version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NotARecord> {
-        Self::parse(bytes).map_err(|malformed| NotARecord(malformed.what))
+        if let [name @ .., form] = bytes.first_chunk::<4>().unwrap_or(&[0; 4])
+            && *name == FORM_NAME
+            && *form > NEWEST
+            && form.is_ascii_graphic()
+        {
+            return Err(NotARecord::OfLaterVersion(*form));
+        }
+        Self::parse(bytes).map_err(|malformed| NotARecord::Damaged(malformed.what))
     }
 
     fn parse(bytes: &[u8]) -> Parsed<Self> {
@@ -357,6 +385,7 @@ fn actor(r: &mut Reader<'_>) -> Parsed<ActorRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
     use alloc::vec;
     use proptest::prelude::*;
 
@@ -474,7 +503,25 @@ mod tests {
         assert!(OpenRecord::from_bytes(&longer).is_err());
         let mut other = bytes;
         other[0] ^= 1;
-        assert!(OpenRecord::from_bytes(&other).is_err(), "another form");
+        assert_eq!(OpenRecord::from_bytes(&other), Err(NotARecord::Damaged("form")));
+    }
+
+    #[test]
+    fn a_record_of_a_later_version_is_told_from_damage() {
+        let with = |form: u8| {
+            let mut bytes = sample().to_bytes();
+            assert_eq!((&bytes[..3], bytes[3]), (&FORM_NAME[..], NEWEST));
+            bytes[3] = form;
+            OpenRecord::from_bytes(&bytes).map(|_| ())
+        };
+        assert_eq!(with(NEWEST), Ok(()));
+        let later = with(b'6').unwrap_err();
+        assert_eq!(later, NotARecord::OfLaterVersion(b'6'));
+        let text = later.to_string();
+        assert!(text.contains("form 6") && text.contains("forms 1 to 5"), "{text}");
+        for damaged in [0, b'0', b'\x7f', b'5' | 0x80] {
+            assert_eq!(with(damaged), Err(NotARecord::Damaged("form")));
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use frevo_store::StateStore;
-use frevo_store::state::{Loaded, OpenRecord, RecordId, StateFault};
+use frevo_store::state::{Loaded, NotARecord, OpenRecord, RecordId, StateFault};
 use frevo_wire::fscc::fold_name;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
@@ -75,8 +75,8 @@ pub(super) fn unanswered(_: mpsc::RecvError) -> StateFault {
 /// client as long as it would have after a lost connection. To be called before anybody is served.
 ///
 /// # Errors
-/// When the store cannot be read. A record that cannot be made an Open again
-/// (its file or share has gone) costs that Open alone, and is logged.
+/// When the store cannot be read, or a later version has written a record. A record that is damaged or cannot
+/// be made an Open again (its file or share has gone) costs that Open alone, and is logged.
 pub fn restore(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<usize, StateFault> {
     server.durables.set_store(store);
     restore_new(server)
@@ -86,17 +86,21 @@ pub fn restore(server: &Arc<ServerState>, store: Arc<dyn StateStore>) -> Result<
 /// that a reload has made continuous later.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// Those of [`restore`].
 pub(crate) fn restore_new(server: &Arc<ServerState>) -> Result<usize, StateFault> {
     let Some(store) = server.durables.store() else { return Ok(0) };
     let is_new = |share: &Arc<Share>| share.continuous && share.life.is_without_records();
     let shares: Vec<_> = server.shares().sorted().into_iter().filter(is_new).collect();
     let loading: Vec<_> = shares.iter().map(|share| load(&**store, share.life.share())).collect();
-    let mut records = Vec::new();
+    let (mut records, mut epochs) = (Vec::new(), Vec::new());
     for (share, loading) in shares.iter().zip(loading) {
         let loaded = loading.recv().map_err(unanswered)??;
-        let epoch = loaded.ownership.epoch;
-        records.extend(read(server, &share.life, loaded));
+        epochs.push((share, loaded.ownership.epoch));
+        let found = read(server, &share.life, loaded).map_err(|not| not.to_string());
+        records.extend(found.map_err(StateFault::Failed)?);
+    }
+    // No share is owned before all have been read, so a later call loads them again.
+    for (share, epoch) in epochs {
         // The state is changed only by the task that starts the share, namely this one, so `own`
         // succeeds.
         let _ = share.life.own(epoch);
@@ -106,10 +110,18 @@ pub(crate) fn restore_new(server: &Arc<ServerState>) -> Result<usize, StateFault
     restore_all(server, records, &|| true).map_err(StateFault::Failed)
 }
 
-/// Decodes the records of a share.
-fn read(server: &ServerState, life: &Arc<Life>, loaded: Loaded) -> Vec<Recorded> {
+/// Decodes the records of a share. Those that are damaged are lost.
+///
+/// # Errors
+/// When a later version has written one. All records stay then.
+fn read(server: &ServerState, life: &Arc<Life>, loaded: Loaded) -> Result<Vec<Recorded>, NotMoved> {
     let holder = Holder::loaded(life, &loaded.ownership);
-    let readable = |(id, bytes): (RecordId, Vec<u8>)| match OpenRecord::from_bytes(&bytes) {
+    let decode = |(id, bytes): (RecordId, Vec<u8>)| match OpenRecord::from_bytes(&bytes) {
+        Err(later @ NotARecord::OfLaterVersion(_)) => Err(NotMoved::of(life.share(), &later)),
+        decoded => Ok((id, decoded)),
+    };
+    let decoded: Vec<_> = loaded.records.into_iter().map(decode).collect::<Result<_, _>>()?;
+    let readable = |(id, decoded): (RecordId, Result<OpenRecord, NotARecord>)| match decoded {
         Ok(record) => {
             let time = Duration::from_millis(u64::from(record.timeout_ms));
             let deadline = Instant::now() + time;
@@ -120,7 +132,7 @@ fn read(server: &ServerState, life: &Arc<Life>, loaded: Loaded) -> Vec<Recorded>
             None
         }
     };
-    loaded.records.into_iter().filter_map(readable).collect()
+    Ok(decoded.into_iter().filter_map(readable).collect())
 }
 
 /// True for an Open of that share.

@@ -115,7 +115,7 @@ impl ServerState {
             };
             let loaded = loaded.map_err(|fault| NotMoved::of(life.share(), &fault))?;
             epochs.push((life, loaded.ownership.epoch));
-            records.extend(read(self, life, loaded));
+            records.extend(read(self, life, loaded)?);
         }
         let count = self.restore_beside(lives, records).await;
         let count = count.map_err(|why| {
