@@ -10,6 +10,8 @@ use frevo_server::Settings;
 use frevo_store::vfs::OpenHow;
 use frevo_store::{Name, Vfs};
 use frevo_wire::dtyp::{AceBody, SecurityDescriptor, Sid};
+use frevo_wire::fscc::fold_name;
+use sha2::{Digest as _, Sha256};
 
 use crate::exit::Failure;
 use crate::{accounts, secret_file, state};
@@ -25,6 +27,32 @@ pub(crate) fn apply(settings: &mut Settings, accounts: &AccountFile) {
     if settings.machine_sid.is_none() {
         settings.machine_sid = accounts.header().machine;
         settings.has_host_sids = accounts.header().is_samba;
+    }
+}
+
+/// The values by which access lists name the accounts of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct AccountSids {
+    /// The SID of the machine; None if it is not known yet, or there is no account.
+    pub(crate) machine: Option<String>,
+    /// A digest of the names of all accounts with their numbers (RIDs).
+    pub(crate) accounts: String,
+}
+
+impl AccountSids {
+    /// Reads the account file of a server whose configuration has `configured` as the SID. None if it cannot be
+    /// read.
+    pub(crate) fn read(configured: Option<Sid>, users_file: &Path) -> Option<Self> {
+        let file = accounts::read(users_file).ok()?;
+        let one = |entry: &frevo_auth::smbpasswd::Entry| {
+            format!("{} {}\n", fold_name(&entry.name), entry.rid.unwrap_or_default())
+        };
+        let mut all: Vec<String> = file.entries().map(one).collect();
+        all.sort_unstable();
+        let machine = configured.or(file.header().machine).filter(|_| !all.is_empty());
+        let digest = Sha256::digest(all.concat().as_bytes());
+        let accounts = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Some(Self { machine: machine.map(|sid| sid.to_string()), accounts })
     }
 }
 
@@ -181,6 +209,31 @@ mod tests {
     use frevo_wire::dtyp::{AccessMask, Ace, AceFlags, Acl};
 
     use super::*;
+
+    #[test]
+    fn accounts_are_told_by_sid_and_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        let read = |configured, names: &[&str]| {
+            let mut file = AccountFile::default();
+            file.set_machine("S-1-5-21-1-2-3".parse().unwrap(), false);
+            for name in names {
+                file.add(accounts::entry_without_password(name)).unwrap();
+            }
+            secret_file::replace(&path, &file.to_text()).unwrap();
+            AccountSids::read(configured, &path).unwrap()
+        };
+        let one = read(None, &["ann", "bob"]);
+        assert_eq!(one.machine.as_deref(), Some("S-1-5-21-1-2-3"));
+        assert_eq!(read(None, &["Ann", "bob"]), one);
+        assert_ne!(read(None, &["bob", "ann"]).accounts, one.accounts, "other numbers");
+        let other = read("S-1-5-21-1-2-4".parse().ok(), &["ann", "bob"]);
+        assert_eq!(other.machine.as_deref(), Some("S-1-5-21-1-2-4"));
+        assert_eq!(other.accounts, one.accounts);
+        assert_eq!(read(None, &[]).machine, None, "a list can name no account");
+        std::fs::write(&path, "ann:damaged").unwrap();
+        assert_eq!(AccountSids::read(None, &path), None);
+    }
 
     #[test]
     fn what_net_says_is_read() {

@@ -14,6 +14,8 @@ use serde_json::Value;
 /// The longest time for which a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "a long secret";
+/// The SID of all nodes.
+const SID: &str = "S-1-5-21-1-2-3";
 
 /// Ports that are free, and differ.
 fn free_ports<const N: usize>() -> [u16; N] {
@@ -114,6 +116,7 @@ impl Cluster {
             (self.place.folder(&format!("state{node}")), self.place.path("shared"));
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:{}\"]\nstate_dir = {state:?}\ndiscovery = \"off\"\n\
+             sid = \"{SID}\"\n\
              [limits]\ndrain_seconds = 10\n\
              [cluster]\nname = \"nas\"\nnode = \"n{node}\"\nendpoints = [\"{}\"]\n\
              [[user]]\nname = \"ann\"\npassword_file = {:?}\n\
@@ -335,10 +338,17 @@ fn a_check_compares_the_nodes() {
     assert_eq!(cluster.nodes[2].take().unwrap().stop().code, 0);
     let again = cluster.begin(2);
     cluster.nodes[2] = Some(again);
+    let path = cluster.configuration(1);
+    let other = fs::read_to_string(&path).unwrap().replace(SID, "S-1-5-21-1-2-4");
+    fs::write(&path, other).unwrap();
+    assert_eq!(cluster.nodes[1].take().unwrap().stop().code, 0);
+    let again = cluster.begin(1);
+    cluster.nodes[1] = Some(again);
     let began = Instant::now();
     loop {
         let said = check(&cluster);
-        if said.code == 3 && said.err.contains("data: node n2 has other keys") {
+        let expected = ["data: node n2 has other keys", "the SID of node n1 is S-1-5-21-1-2-4"];
+        if said.code == 3 && expected.iter().all(|text| said.err.contains(text)) {
             break;
         }
         assert!(began.elapsed() < PATIENCE, "{said:?}");

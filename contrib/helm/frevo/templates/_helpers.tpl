@@ -38,6 +38,15 @@ securityContext:
 true
 {{- end -}}
 {{- end }}
+{{/* The SID of the pods of a cluster: made of the release, so that it is the same each time. */}}
+{{- define "frevo.sid" -}}
+{{- $made := printf "frevo %s/%s" .Release.Namespace .Release.Name | sha256sum -}}
+{{- $part := list -}}
+{{- range $at := until 3 -}}
+{{- $part = append $part (printf "0x%s" (substr (int (mul 8 $at)) (int (mul 8 (add $at 1))) $made) | int64) -}}
+{{- end -}}
+{{ .Values.cluster.sid | default (join "-" $part | printf "S-1-5-21-%s") }}
+{{- end }}
 {{- define "frevo.etcd" -}}
 {{ include "frevo.name" . }}-etcd
 {{- end }}

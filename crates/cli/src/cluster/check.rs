@@ -262,6 +262,7 @@ fn compare(own: &Report, reports: &[Report], now: u64) -> Vec<Judged> {
                 )));
             }
         }
+        found.extend(of_sids(own, other).filter(|_| !is_own));
         let apart = now.abs_diff(other.at);
         if apart > CLOCK_TOLERANCE && !is_own {
             let seconds = usize::try_from(apart / 1000).unwrap_or(usize::MAX);
@@ -278,6 +279,26 @@ fn compare(own: &Report, reports: &[Report], now: u64) -> Vec<Judged> {
     found
 }
 
+/// Accounts that have another SID at another node: an access list that one node stores names nobody at the other
+/// one, or somebody else.
+fn of_sids(own: &Report, other: &Report) -> Option<Judged> {
+    let (ours, theirs, node) = (own.sids.as_ref()?, other.sids.as_ref()?, &other.node);
+    if let (Some(ours), Some(theirs)) = (&ours.machine, &theirs.machine)
+        && ours != theirs
+    {
+        return Some(fault(format!(
+            "the SID of node {node} is {theirs}, the one of this machine {ours}: access lists that one stores name \
+             no account of the other; write one of them as sid of [server] at all nodes, and restart the others"
+        )));
+    }
+    (ours.accounts != theirs.accounts).then(|| {
+        fault(format!(
+            "node {node} has other accounts, or has given them other numbers (RIDs), by which access lists name \
+             them; copy the account file to all nodes"
+        ))
+    })
+}
+
 /// Names by which nodes can be confused.
 fn of_names(settings: &Settings) -> Option<Judged> {
     (settings.node.as_str() == "localhost")
@@ -287,6 +308,7 @@ fn of_names(settings: &Settings) -> Option<Judged> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine_sid::AccountSids;
 
     fn report(node: &str, keys: &str) -> Report {
         let text = format!(
@@ -332,6 +354,33 @@ mod tests {
                 .contains("is not in this configuration")
         );
         assert!(texts(&more, &[own], 1_000_000)[0].contains("node n1 has no share b"));
+    }
+
+    #[test]
+    fn accounts_with_other_sids_are_found() {
+        let with = |node: &str, machine: &str, accounts: &str| {
+            let machine = (!machine.is_empty()).then(|| machine.to_owned());
+            let mut report = report(node, "");
+            report.sids = Some(AccountSids { machine, accounts: accounts.to_owned() });
+            report
+        };
+        let own = with("n1", "S-1-5-21-1-2-3", "a");
+        let found = |other: Report| texts(&own, &[other], 1_000_000);
+        let none = Vec::<String>::new();
+        assert_eq!(found(with("n2", "S-1-5-21-1-2-3", "a")), none);
+        assert_eq!(found(report("n2", "")), none, "an earlier version tells nothing");
+        assert_eq!(found(with("n1", "S-1-5-21-1-2-4", "a")), none, "before a restart");
+        let other = found(with("n2", "S-1-5-21-1-2-4", "b"));
+        let begin =
+            "the SID of node n2 is S-1-5-21-1-2-4, the one of this machine S-1-5-21-1-2-3: ";
+        assert!(other.len() == 1 && other[0].starts_with(begin), "{other:?}");
+        for other in [with("n2", "S-1-5-21-1-2-3", "b"), with("n2", "", "b")] {
+            let other = found(other);
+            assert!(
+                other.len() == 1 && other[0].starts_with("node n2 has other accounts"),
+                "{other:?}"
+            );
+        }
     }
 
     #[test]

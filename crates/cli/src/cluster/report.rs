@@ -10,10 +10,13 @@ use frevo_config::Config;
 use frevo_etcd::client::Client;
 use frevo_etcd::engine::Engine as _;
 use frevo_etcd::types::{KeyValue, Keys, Op, Range, Revision, Txn};
+use frevo_wire::dtyp::Sid;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde_json::{Value, json};
 
 use crate::configured::cluster::fingerprints;
+use crate::machine_sid::AccountSids;
+use crate::state;
 
 /// Time between two reports of a node.
 const EVERY: Duration = Duration::from_secs(10);
@@ -33,6 +36,12 @@ pub(crate) struct Report {
     paths: BTreeMap<String, PathBuf>,
     /// The identities of the folders: see [`identity`].
     pub(super) folders: BTreeMap<String, String>,
+    /// The SID that the configuration gives the machine.
+    configured_sid: Option<Sid>,
+    /// The account file.
+    users_file: PathBuf,
+    /// How access lists name the accounts; None in the report of an earlier version.
+    pub(super) sids: Option<AccountSids>,
     /// Milliseconds since 1970, by the clock of the node, when the report was made.
     pub(super) at: u64,
 }
@@ -77,7 +86,13 @@ impl Report {
             let name = frevo_wire::fscc::fold_name(share.name.get_ref().as_str());
             (name, share.shared_folder())
         };
-        Self { parts: parts.collect(), paths: clustered.map(folder).collect(), ..Self::default() }
+        Self {
+            parts: parts.collect(),
+            paths: clustered.map(folder).collect(),
+            configured_sid: config.server.sid.map(|sid| sid.0),
+            users_file: state::users_file_of(config),
+            ..Self::default()
+        }
     }
 
     /// The report of this node.
@@ -85,17 +100,22 @@ impl Report {
         Self { node: settings.node.to_string(), prefix: prefix(settings), ..self }
     }
 
-    /// Looks at the folders and the clock. A file system may make it wait.
+    /// Looks at the folders, the account file and the clock. A file system may make it wait.
     pub(super) fn look(mut self) -> Self {
         let seen =
             self.paths.iter().filter_map(|(name, path)| Some((name.clone(), identity(path)?)));
         self.folders = seen.collect();
+        self.sids = AccountSids::read(self.configured_sid, &self.users_file);
         self.at = now();
         self
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let value = json!({ "at": self.at, "parts": self.parts, "folders": self.folders });
+        let sids = self.sids.as_ref();
+        let sids = sids.map(|sids| json!({ "machine": sids.machine, "accounts": sids.accounts }));
+        let value = json!({
+            "at": self.at, "parts": self.parts, "folders": self.folders, "sids": sids,
+        });
         value.to_string().into_bytes()
     }
 
@@ -108,7 +128,12 @@ impl Report {
         };
         let at = value.get("at")?.as_u64()?;
         let (parts, folders) = (texts("parts")?, texts("folders")?);
-        Some(Self { node: node.to_owned(), parts, folders, at, ..Self::default() })
+        let sids = |sids: &Value| {
+            let text = |name| sids.get(name).and_then(Value::as_str).map(str::to_owned);
+            Some(AccountSids { machine: text("machine"), accounts: text("accounts")? })
+        };
+        let sids = value.get("sids").and_then(sids);
+        Some(Self { node: node.to_owned(), parts, folders, sids, at, ..Self::default() })
     }
 
     /// Keeps the report in etcd for as long as the node has its lease.
@@ -159,11 +184,17 @@ mod tests {
     fn a_report_comes_back() {
         let text = "[cluster]\nname = \"c\"\nendpoints = [\"http://127.0.0.1\"]\n\
                     [[share]]\nname = \"Tmp\"\npath = \"/tmp\"\ncluster = true\n";
-        let report = Report::of(&Config::parse(text).unwrap()).look();
+        let mut report = Report::of(&Config::parse(text).unwrap()).look();
         assert!(report.folders.contains_key("tmp") && report.parts.contains_key("[cluster]"));
         let again = Report::parse("n1", &report.bytes()).unwrap();
         assert_eq!((&again.folders, &again.parts), (&report.folders, &report.parts));
         assert_eq!((again.at, &*again.node), (report.at, "n1"));
+        for machine in [None, Some("S-1-5-21-1-2-3".to_owned())] {
+            report.sids = Some(AccountSids { machine, accounts: "ab".to_owned() });
+            assert_eq!(Report::parse("n1", &report.bytes()).unwrap().sids, report.sids);
+        }
+        let earlier = b"{\"at\":1,\"parts\":{},\"folders\":{}}";
+        assert_eq!(Report::parse("n1", earlier).unwrap().sids, None);
         for bytes in [&b""[..], b"{}", b"{\"at\":1,\"parts\":{\"a\":1},\"folders\":{}}"] {
             assert_eq!(Report::parse("n1", bytes), None);
         }
