@@ -369,6 +369,54 @@ fn shares_of_one_moving_address_are_waited_for_each_in_its_way() {
     });
 }
 
+/// A node has the address a moment longer than the share, which is not continuously available: it refuses
+/// the share, or ends the connections. The client knows a cluster by another share, or by a move before.
+#[test]
+fn a_share_in_use_is_waited_for_while_its_old_node_has_the_address() {
+    for (has_lasting, is_killed) in [(true, true), (true, false), (false, true), (false, false)] {
+        with_nodes(2, async |nodes| {
+            nodes.take(0, "lasting").await;
+            nodes.take(0, "plain").await;
+            let session = nodes.session(Options::new(), MOVING).await;
+            let plain = session.share("plain").await.unwrap();
+            let _lasting = match has_lasting {
+                true => Some(session.share("lasting").await.unwrap()),
+                false => None,
+            };
+            plain.write("f", b"1").await.unwrap();
+            if !has_lasting {
+                nodes.fail_over("plain", 0, 1).await;
+                nodes.moving.store(1, Ordering::SeqCst);
+                plain.write("f", b"2").await.unwrap();
+            }
+            let old = nodes.moving.load(Ordering::SeqCst);
+            let new = 1 - old;
+            if is_killed {
+                nodes.die(old);
+                nodes.revive(old);
+            } else {
+                nodes.hand_over("plain", old, new).await;
+            }
+            let moved = async {
+                sleep(Duration::from_millis(200)).await;
+                let begun = Instant::now();
+                assert!(is_no_share(&session.share("absent").await.unwrap_err()));
+                assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+                sleep(Duration::from_millis(200)).await;
+                nodes.moving.store(new, Ordering::SeqCst);
+                nodes.die(old);
+                nodes.revive(new);
+                if is_killed {
+                    nodes.take(new, "plain").await;
+                }
+            };
+            let (written, ()) = tokio::join!(plain.write("f", b"3"), moved);
+            written.unwrap();
+            assert_eq!(std::fs::read(nodes.path("f")).unwrap(), b"3");
+        });
+    }
+}
+
 /// The old node answers until the address has moved.
 #[test]
 fn a_share_that_moves_with_its_address_is_waited_for() {

@@ -20,6 +20,7 @@ use frevo_client::limits::{
 use frevo_client::{
     Cause, Client, Credentials, Error, Options, ServerAddresses, ServerName, Share, Status,
 };
+use frevo_wire::command::tree_connect::ShareCapabilities;
 use frevo_wire::{Command, Status as WireStatus};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -496,9 +497,56 @@ fn a_share_that_vanishes_is_an_error_when_patience_ends() {
     });
 }
 
-/// Says that the share is continuously available: MS-SMB2 2.2.10, Capabilities at byte 8 of the body.
+/// Says that the share has this capability: MS-SMB2 2.2.10, Capabilities at byte 8 of the body.
+fn capable(of: ShareCapabilities) -> Act {
+    Act::Changed(Box::new(move |message| message[72] |= of.0 as u8))
+}
+
+/// Says that the share is continuously available.
 fn continuous() -> Act {
-    Act::Changed(Box::new(|message| message[72] |= 0x10))
+    capable(ShareCapabilities::CONTINUOUS_AVAILABILITY)
+}
+
+/// A share that was in use at the one address of a cluster may be there again in a moment. At that of
+/// another server it was taken away, and one that was never there is at neither.
+#[test]
+fn a_share_in_use_is_looked_for_at_the_address_of_a_cluster() {
+    let all = [
+        (ShareCapabilities::EMPTY, false),
+        (ShareCapabilities::DFS, false),
+        (ShareCapabilities::SCALEOUT, true),
+        (ShareCapabilities::CLUSTER, true),
+        (ShareCapabilities::ASYMMETRIC, true),
+    ];
+    for (capability, is_cluster) in all {
+        on_paused_clock(async {
+            let is_gone = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let gone = Arc::clone(&is_gone);
+            let nodes = nodes(1, move |_, asked| match asked.header.command {
+                Command::TREE_CONNECT if gone.load(Ordering::SeqCst) => {
+                    Act::Refused(WireStatus::BAD_NETWORK_NAME)
+                }
+                Command::TREE_CONNECT => capable(capability),
+                Command::CREATE if gone.load(Ordering::SeqCst) => Act::Close,
+                _ => Act::Honest,
+            });
+            let (found, _) = connect(&nodes, Options::new()).await;
+            let share = found.unwrap();
+            is_gone.store(true, Ordering::SeqCst);
+            let begun = Instant::now();
+            let error = in_time("connect", share.session().share("nope")).await.unwrap_err();
+            assert_eq!(error.status(), Some(Status::BAD_NETWORK_NAME), "{error}");
+            assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+            let begun = Instant::now();
+            let error = in_time("read", share.read("known")).await.unwrap_err();
+            assert_eq!(error.status(), Some(Status::BAD_NETWORK_NAME), "{error}");
+            let took = begun.elapsed();
+            let (least, most) = if is_cluster { (4, 7) } else { (0, 1) };
+            assert!(took >= Duration::from_secs(least), "{capability:?}: {took:?}");
+            assert!(took <= Duration::from_secs(most), "{capability:?}: {took:?}");
+            assert!(dialed(&nodes) <= 4, "{}", dialed(&nodes));
+        });
+    }
 }
 
 /// A node that takes a connection at the moment at which its address leaves it answers nothing.

@@ -32,6 +32,8 @@ struct State {
     silent: Option<ServerName>,
     /// True after a share was found in the session that outlives its node.
     has_continuous: bool,
+    /// True if the addresses are those of a cluster, as far as they have shown.
+    is_cluster: bool,
     /// Connections in a row on which nobody has answered.
     unanswered: u32,
     /// Time before which no further round begins, and the pause after that round.
@@ -66,8 +68,8 @@ enum Outcome {
 pub(crate) struct Refused {
     /// The status; `None` if the node has ended the connection instead of an answer.
     pub(crate) status: Option<Status>,
-    /// True if the share outlives its node: it is about to be somewhere.
-    pub(crate) is_continuous: bool,
+    /// True if the share is about to be somewhere: it outlives its node, or was in use in a cluster.
+    pub(crate) is_awaited: bool,
 }
 
 /// The reason why no address is left in a round.
@@ -87,6 +89,7 @@ impl Search {
             preferred,
             silent: None,
             has_continuous: false,
+            is_cluster: false,
             unanswered: 0,
             next: Instant::now(),
             pause: FIND_SHARE_PAUSE_FIRST,
@@ -140,13 +143,15 @@ impl Search {
 
     /// Begins a round after the one of `other`, in which the node at `address` has refused the share.
     pub(super) fn begin_after(&self, other: &Self, address: &ServerName, refused: Refused) {
-        let known: Vec<(ServerName, Option<Guid>)> = {
-            let state = other.0.lock();
-            state.candidates.iter().map(|one| (one.address.clone(), one.server)).collect()
+        let (candidates, is_cluster) = {
+            let known = other.0.lock();
+            let untried = |one: &Candidate| Candidate { outcome: Outcome::Untried, ..one.clone() };
+            (known.candidates.iter().map(untried).collect(), known.is_cluster)
         };
-        let candidate =
-            |(address, server)| Candidate { address, outcome: Outcome::Untried, server };
-        self.0.lock().candidates = known.into_iter().map(candidate).collect();
+        {
+            let mut state = self.0.lock();
+            (state.candidates, state.is_cluster) = (candidates, is_cluster);
+        }
         self.note_refused(address, refused);
     }
 
@@ -159,7 +164,18 @@ impl Search {
 
     /// Notes that a share of the session outlives its node.
     pub(super) fn note_continuous(&self) {
-        self.0.lock().has_continuous = true;
+        let mut state = self.0.lock();
+        (state.has_continuous, state.is_cluster) = (true, true);
+    }
+
+    /// Notes that the server is a node of a cluster.
+    pub(super) fn note_cluster(&self) {
+        self.0.lock().is_cluster = true;
+    }
+
+    /// Returns true if a node of a cluster was found at an address, or two servers one after the other.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.0.lock().is_cluster
     }
 
     /// Returns true after a share was found in the session that outlives its node.
@@ -206,7 +222,9 @@ impl Search {
                 .find(|outcome| matches!(outcome, Outcome::Refused(_) | Outcome::NotLoggedOn))
         });
         if let Some(one) = state.candidates.iter_mut().find(|one| one.address == *address) {
-            one.server = server;
+            let before = std::mem::replace(&mut one.server, server);
+            // The address goes from one node to another.
+            state.is_cluster |= before.zip(server).is_some_and(|(before, now)| before != now);
         }
         if let Some(refused) = refused {
             state.note(address, refused);
@@ -247,7 +265,7 @@ impl Search {
     /// Returns true if a share that is refused at this address may be at another one, or at the same one
     /// soon. The refusal is not noted yet: the session may stay at the address for its other shares.
     pub(crate) fn may_go_on(&self, address: &ServerName, refused: Refused) -> bool {
-        if refused.is_continuous {
+        if refused.is_awaited {
             return true;
         }
         let mut candidates = self.0.lock().candidates.clone();
@@ -261,7 +279,7 @@ impl Search {
     pub(super) fn exhausted(&self) -> Exhausted {
         let state = self.0.lock();
         let is_awaited = |one: &Candidate| {
-            matches!(one.outcome, Outcome::Refused(Refused { is_continuous: true, .. }))
+            matches!(one.outcome, Outcome::Refused(Refused { is_awaited: true, .. }))
         };
         match one_server(&state.candidates) {
             Some(status) if !state.candidates.iter().any(is_awaited) => Exhausted::ForGood(status),
@@ -319,9 +337,8 @@ fn family(address: &ServerName) -> Option<bool> {
 mod tests {
     use super::*;
 
-    const NO_SHARE: Refused =
-        Refused { status: Some(Status::BAD_NETWORK_NAME), is_continuous: false };
-    const NOT_YET: Refused = Refused { is_continuous: true, ..NO_SHARE };
+    const NO_SHARE: Refused = Refused { status: Some(Status::BAD_NETWORK_NAME), is_awaited: false };
+    const NOT_YET: Refused = Refused { is_awaited: true, ..NO_SHARE };
 
     fn at(name: &str) -> ServerName {
         ServerName::new(name)
@@ -474,6 +491,19 @@ mod tests {
         assert!(search.note_reached(&at("192.0.2.1"), guid(1)));
         search.note_found(&at("192.0.2.1"));
         assert!(search.may_go_on(&at("192.0.2.1"), NO_SHARE), "nobody has tried the other one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_another_server_has_taken_is_one_of_a_cluster() {
+        let search = begun(&["a"]);
+        for (guid, is_cluster) in [(guid(1), false), (guid(1), false), (guid(2), true)] {
+            search.begin(vec![at("a")]);
+            assert!(search.note_reached(&at("a"), guid));
+            assert_eq!(search.is_cluster(), is_cluster, "{guid:?}");
+        }
+        let own = Search::new(None);
+        own.begin_after(&search, &at("a"), NO_SHARE);
+        assert!(own.is_cluster() && own.answer_within().is_none());
     }
 
     /// Servers without a ServerGuid all send zeros.

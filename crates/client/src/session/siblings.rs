@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use frevo_wire::command::tree_connect::ShareCapabilities;
 use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 
@@ -11,6 +12,11 @@ use super::connector::Connector;
 use super::search::{Refused, Search};
 use super::{Beginning, Inner, Live, NodeInfo, Session, channel};
 use crate::limits::LOG_OFF_FOR;
+
+/// The capabilities that the shares of a cluster alone have: MS-SMB2 2.2.10.
+const OF_CLUSTER: ShareCapabilities = ShareCapabilities::SCALEOUT
+    .union(ShareCapabilities::CLUSTER)
+    .union(ShareCapabilities::ASYMMETRIC);
 
 /// A share that is connected in a session, as the session needs it.
 pub(crate) trait ConnectedShare: Send + Sync {
@@ -45,12 +51,16 @@ impl Session {
 }
 
 impl Inner {
-    /// Notes that a share is connected in the session `live`.
-    pub(crate) fn note_found(&self, live: &Live, share: &str, is_continuous: bool) {
-        self.connector.search.note_found(&live.address);
-        if is_continuous {
-            self.connector.search.note_continuous();
+    /// Notes that a share with these capabilities is connected in the session `live`.
+    pub(crate) fn note_found(&self, live: &Live, share: &str, capabilities: ShareCapabilities) {
+        let search = &self.connector.search;
+        search.note_found(&live.address);
+        if capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY) {
+            search.note_continuous();
             live.be_vigilant();
+        }
+        if capabilities.intersects(OF_CLUSTER) {
+            search.note_cluster();
         }
         if let Some((from, pause)) = self.nodes.note_found(&live.address, live.server_guid) {
             let (server, to) = (&self.connector.server, &live.address);

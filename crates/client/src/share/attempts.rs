@@ -136,9 +136,9 @@ impl<'a> Attempts<'a> {
                     return Err(error(self.found_nowhere(&live)));
                 }
                 self.share.look_elsewhere(&live, refusal).await;
-                // A node that is paused ends each connection. The search for a share that outlives its
-                // node ends by its time alone.
-                if refusal.status().is_some() || self.share.is_continuous() {
+                // A node that is paused ends each connection. The search for a share that is about to be
+                // somewhere ends by its time alone.
+                if refusal.status().is_some() || self.share.is_awaited() {
                     self.waited();
                 }
                 continue;

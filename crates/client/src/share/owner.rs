@@ -69,7 +69,7 @@ impl Share {
         // MS-SMB2 3.2.5.5: TreeConnect.IsCAShare.
         let is_continuous = bound.capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY);
         self.inner.is_continuous.store(is_continuous, Ordering::Release);
-        inner.note_found(live, self.name(), is_continuous);
+        inner.note_found(live, self.name(), bound.capabilities);
     }
 
     /// Returns true after the share was connected once: it exists.
@@ -82,9 +82,15 @@ impl Share {
         self.inner.is_continuous.load(Ordering::Acquire)
     }
 
+    /// Returns true if the share is about to be somewhere: it outlives its node, or was in use in a
+    /// cluster. A node that was started again may have the address a moment longer than the share.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_continuous() || self.was_connected() && self.session().inner.search().is_cluster()
+    }
+
     /// Returns a refusal of this share.
     fn refused(&self, refusal: Refusal) -> Refused {
-        Refused { status: refusal.status(), is_continuous: self.is_continuous() }
+        Refused { status: refusal.status(), is_awaited: self.is_awaited() }
     }
 
     /// Returns true if a share that the node of `live` refuses may be at another one, or there soon.
