@@ -154,6 +154,43 @@ fn what_is_to_be_replaced_is_there_until_the_other_is() {
     }
 }
 
+/// The server makes a change, and its answer is lost: the command finds that out, and is no failure.
+#[test]
+fn changes_of_names_whose_answers_are_lost_are_found_done() {
+    type IsDone = fn(&World) -> bool;
+    let renamed: IsDone = |world| {
+        !world.there("old").exists() && fs::read(world.there("new")).is_ok_and(|it| it == b"data")
+    };
+    let commands: [(&[&str], &[&str], IsDone); 4] = [
+        (&["mv"], &["old", "new"], renamed),
+        (&["mv", "--no-replace"], &["old", "new"], renamed),
+        (&["mkdir"], &["folder"], |world| world.there("folder").is_dir()),
+        (&["rm"], &["old"], |world| !world.there("old").exists()),
+    ];
+    let world = World::new();
+    for (command, names, is_done) in commands {
+        for most in (300..).step_by(100) {
+            let _ = fs::remove_dir(world.there("folder"));
+            let _ = fs::remove_file(world.there("new"));
+            fs::write(world.there("old"), "data").unwrap();
+            let relay = Relay::new(&world.address, move |nth| match nth {
+                0 => Fate::UnansweredAfter(most),
+                _ => Fate::Carried,
+            });
+            let urls = names.iter().map(|name| format!("smb://ann@{}/share/{name}", relay.address));
+            let urls: Vec<String> = urls.collect();
+            let options = ["--channels", "1", "--patience", "5"].into_iter();
+            let options = options.chain(urls.iter().map(String::as_str));
+            let arguments: Vec<&str> = command.iter().copied().chain(options).collect();
+            let said = world.run(&arguments);
+            assert_eq!(said.code == 0, is_done(&world), "{command:?}, cut after {most}: {said:?}");
+            if relay.made() == 1 && said.code == 0 {
+                break;
+            }
+        }
+    }
+}
+
 /// The connection is cut while a link takes the place of a directory and of another link: the next
 /// run ends the work, and nothing is left under another name.
 #[test]

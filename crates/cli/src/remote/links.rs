@@ -16,6 +16,7 @@ use super::local_names::{local_in, local_name};
 use super::location::{folder, join};
 use super::logon::failed;
 use super::long_path::reach;
+use super::lost_answers;
 use super::remove::remove_forced;
 use super::report::tell_skipped;
 use super::transfer;
@@ -366,7 +367,8 @@ async fn make_remote(
     force: bool,
 ) -> frevo_client::Result<()> {
     let Replacement { path, part, target, to_directory } = link;
-    let refused = match create(share, path, target, *to_directory).await {
+    let made = lost_answers::linked(|| create(share, path, target, *to_directory)).await;
+    let refused = match made {
         Err(error) if error.status() == Some(Status::OBJECT_NAME_COLLISION) => error,
         made => return made,
     };
@@ -409,11 +411,14 @@ async fn replace(
     found: &Metadata,
 ) -> frevo_client::Result<()> {
     let Replacement { path, part, to_directory, .. } = link;
-    let renamed = if found.attributes().contains(FileAttributes::READONLY) {
-        share.rename_over_read_only(part, path).await
-    } else {
-        share.rename(part, path).await
-    };
+    let is_read_only = found.attributes().contains(FileAttributes::READONLY);
+    let renamed = lost_answers::named(share, [part, path], || async move {
+        match is_read_only {
+            true => share.rename_over_read_only(part, path).await,
+            false => share.rename(part, path).await,
+        }
+    });
+    let renamed = renamed.await;
     // MS-FSA 2.1.5.15.12: the rename cannot replace a directory, nor a link to a directory, so the
     // old entry is removed first.
     let has_directory = *to_directory || found.attributes().contains(FileAttributes::DIRECTORY);
@@ -423,7 +428,8 @@ async fn replace(
             // If the command is interrupted between the two requests, only the new link under its
             // temporary name (`part`) exists. The next sync removes it and makes the link again.
             remove_forced(share, path, found, true).await?;
-            share.rename_if_not_exists(part, path).await
+            let rename = || share.rename_if_not_exists(part, path);
+            lost_answers::named(share, [part, path], rename).await
         }
         renamed => renamed,
     }

@@ -28,6 +28,7 @@ mod local_names;
 pub(crate) mod location;
 pub(crate) mod logon;
 mod long_path;
+mod lost_answers;
 mod mount;
 pub(crate) mod mount_options;
 mod mount_status;

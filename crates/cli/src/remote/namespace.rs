@@ -3,12 +3,13 @@
 use std::io::{Error as IoError, ErrorKind};
 use std::sync::Arc;
 
-use frevo_client::{Cause, Error, FileAttributes, Share, Status};
+use frevo_client::{Cause, Error, FileAttributes, Metadata, Share, Status};
 
 use super::connection_options::Connection;
 use super::failures::{Failures, each_with_failures};
 use super::location::{Url, are_apart};
 use super::logon::failed;
+use super::lost_answers;
 use super::name_collisions::{Case, TakenNames};
 use super::walk::Kind;
 use super::wildcards;
@@ -76,7 +77,8 @@ async fn mv_one(
     }
     // If the target is a directory, the sources are moved into it under their own names; several
     // sources need one.
-    let into = share.metadata(&to.path).await.is_ok_and(|metadata| metadata.is_dir());
+    let (target, itself) = tokio::join!(share.metadata(&to.path), share.lookup(&from.path));
+    let into = target.is_ok_and(|metadata| metadata.is_dir());
     if !into && !to.path.is_empty() && (several || to.ends_in_slash) {
         let text = format!("{to} is not a directory");
         return Err(Failure::new(Exit::Usage, text).of("rename", to));
@@ -90,7 +92,8 @@ async fn mv_one(
         let text = format!("{from} cannot be moved into itself");
         return Err(Failure::new(Exit::Usage, text).of("rename", from));
     }
-    let renamed = rename(share, &from.path, &target, replaces).await;
+    let names = [from.path.as_str(), target.as_str()];
+    let renamed = rename(share, names, itself.ok().as_ref(), replaces).await;
     renamed.map_err(|error| {
         // These errors concern the new name, so the message names the target and not the source.
         let of_target = [
@@ -109,14 +112,17 @@ async fn mv_one(
 
 async fn rename(
     share: &Share,
-    from: &str,
-    target: &str,
+    [from, target]: [&str; 2],
+    itself: Option<&Metadata>,
     replaces: Replaces,
 ) -> frevo_client::Result<()> {
+    let names = [from, target];
     if replaces == Replaces::Nothing {
-        return share.rename_if_not_exists(from, target).await;
+        let rename = || share.rename_if_not_exists(from, target);
+        return lost_answers::renamed(share, names, itself, rename).await;
     }
-    let error = match share.rename(from, target).await {
+    let renamed = lost_answers::renamed(share, names, itself, || share.rename(from, target));
+    let error = match renamed.await {
         Err(error) if error.status() == Some(Status::ACCESS_DENIED) => error,
         renamed => return renamed,
     };
@@ -132,7 +138,8 @@ async fn rename(
         let why = IoError::new(ErrorKind::PermissionDenied, "it is read-only; --force replaces it");
         return Err(Error::new(Cause::Local(Arc::new(why)), "replace", share.url(target)));
     }
-    match share.rename_over_read_only(from, target).await {
+    let rename = || share.rename_over_read_only(from, target);
+    match lost_answers::renamed(share, names, itself, rename).await {
         Err(again) if again.is_not_found() => Err(error),
         renamed => renamed,
     }
@@ -150,7 +157,7 @@ pub(crate) async fn mkdir(connection: &Connection, urls: &[Url], parents: bool) 
         let made = if parents {
             share.create_dir_all(&url.path).await
         } else {
-            share.create_dir(&url.path).await
+            lost_answers::made(share, &url.path).await
         };
         failures.note_done(made.map_err(failed))?;
     }

@@ -10,6 +10,7 @@ use super::arguments::Rm;
 use super::failures::{Failures, each, each_with_failures};
 use super::location::{Url, are_apart, join};
 use super::logon::failed;
+use super::lost_answers;
 use super::progress::Count;
 use super::report::planned;
 use super::walk::{self, Kind};
@@ -119,9 +120,11 @@ pub(crate) async fn remove_forced(
     match remove_one(share, path, metadata).await {
         Err(error) if force && is_read_only(&error) => {
             if metadata.attributes().contains(FileAttributes::DIRECTORY) {
-                return until_told(|| share.remove_dir_anyway(path)).await;
+                let remove = || share.remove_dir_anyway(path);
+                return lost_answers::removed(share, path, Some(metadata), remove).await;
             }
-            until_told(|| share.remove_file_anyway(path)).await
+            let remove = || share.remove_file_anyway(path);
+            lost_answers::removed(share, path, Some(metadata), remove).await
         }
         removed => removed,
     }
@@ -136,7 +139,7 @@ fn is_read_only(error: &Error) -> bool {
 async fn remove_dir_forced(share: &Share, path: &str, force: bool) -> frevo_client::Result<()> {
     match remove_bare(share, path).await {
         Err(error) if force && is_read_only(&error) => {
-            until_told(|| share.remove_dir_anyway(path)).await
+            lost_answers::removed(share, path, None, || share.remove_dir_anyway(path)).await
         }
         removed => removed,
     }
@@ -296,29 +299,15 @@ async fn see_gone(share: &Share, path: &str) -> frevo_client::Result<()> {
 /// Removes a file, or a link to a directory, which is one itself on the wire.
 async fn remove_one(share: &Share, path: &str, metadata: &Metadata) -> frevo_client::Result<()> {
     if metadata.attributes().contains(FileAttributes::DIRECTORY) {
-        return remove_bare(share, path).await;
+        let remove = || share.remove_dir(path);
+        return lost_answers::removed(share, path, Some(metadata), remove).await;
     }
-    until_told(|| share.remove_file(path)).await
+    lost_answers::removed(share, path, Some(metadata), || share.remove_file(path)).await
 }
 
 /// Removes an empty directory.
 pub(crate) async fn remove_bare(share: &Share, path: &str) -> frevo_client::Result<()> {
-    until_told(|| share.remove_dir(path)).await
-}
-
-/// Repeats a removal whose answer was lost: the file may be gone already.
-async fn until_told<F>(remove: impl Fn() -> F) -> frevo_client::Result<()>
-where
-    F: Future<Output = frevo_client::Result<()>>,
-{
-    let mut was_lost = false;
-    loop {
-        match remove().await {
-            Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
-            Err(error) if was_lost && error.is_not_found() => return Ok(()),
-            done => return done,
-        }
-    }
+    lost_answers::removed(share, path, None, || share.remove_dir(path)).await
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use frevo_client::{
-    AccessMask, AceFlags, Cause, DaclControl, Error, FileAttributes, Metadata, OpenOptions,
+    AccessMask, AceFlags, DaclControl, Error, FileAttributes, Metadata, OpenOptions,
     SecurityDescriptor, Share, Status,
 };
 
 use super::super::dos_attributes::CopiedAttributes;
+use super::super::lost_answers;
 
 /// The file that a copy replaces.
 #[derive(Debug)]
@@ -163,20 +164,11 @@ async fn renamed(
     path: &str,
     is_over_read_only: bool,
 ) -> frevo_client::Result<()> {
-    let mut was_lost = false;
-    loop {
-        let done = match is_over_read_only {
+    lost_answers::named(share, [part, path], || async move {
+        match is_over_read_only {
             true => share.rename_over_read_only(part, path).await,
             false => share.rename(part, path).await,
-        };
-        match done {
-            Err(error) if matches!(error.cause(), Cause::Unknown) => was_lost = true,
-            Err(error) if was_lost && error.is_not_found() => {
-                // The rename's answer was lost, but the partial copy is gone and its content is in
-                // the target. So the rename succeeded.
-                return share.metadata(path).await.map(drop);
-            }
-            done => return done,
         }
-    }
+    })
+    .await
 }
