@@ -270,18 +270,26 @@ struct Listed {
 }
 
 impl Listed {
-    /// Counts the name of an attribute that is to be added, if there is room for it.
-    fn count(&mut self, name: &CStr) -> Result<(), Errno> {
-        if !has_room(self.bytes, name) {
+    /// Counts the names of attributes that are to be added, if there is room for all of them. Returns their
+    /// bytes.
+    fn count(&mut self, names: &[&CStr]) -> Result<usize, Errno> {
+        let bytes = names.iter().map(|name| name.to_bytes_with_nul().len()).sum();
+        let listed = self.bytes.saturating_add(bytes);
+        if bytes > 0 && listed > XATTR_LIST_FILLED {
             return Err(Errno::NOSPC);
         }
-        self.bytes += name.to_bytes_with_nul().len();
-        Ok(())
+        self.bytes = listed;
+        Ok(bytes)
     }
 
-    /// Counts the name of an attribute that was removed no more.
+    /// Counts no more the name of an attribute that was removed.
     fn forget(&mut self, name: &CStr) {
-        self.bytes = self.bytes.saturating_sub(name.to_bytes_with_nul().len());
+        self.uncount(name.to_bytes_with_nul().len());
+    }
+
+    /// Takes back the count of names that were not added.
+    fn uncount(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 }
 
@@ -317,8 +325,9 @@ impl Handle {
         if goes && !listed.visible.contains_key(&key) {
             return Ok(());
         }
-        if (goes || !change.need) && listed.marks.remove(&mark) {
+        if (goes || !change.need) && listed.marks.contains(&mark) {
             self.need(change.name, false)?;
+            listed.marks.remove(&mark);
             listed.forget(&mark);
         }
         if goes {
@@ -329,21 +338,34 @@ impl Handle {
                 removed => removed,
             };
         }
-        let stored = match listed.visible.get(&key) {
-            Some(stored) => stored.clone(),
-            None => {
-                let added = CString::new(wanted).map_err(|_| Errno::INVAL)?;
-                listed.count(&added)?;
-                added
-            }
+        let present = listed.visible.get(&key).cloned();
+        let is_new = present.is_none();
+        let stored = match present {
+            Some(stored) => stored,
+            None => CString::new(wanted).map_err(|_| Errno::INVAL)?,
         };
-        self.set(&stored, change.value)?;
-        listed.visible.insert(key, stored);
-        if change.need && !listed.marks.contains(&mark) {
-            listed.count(&mark)?;
-            listed.marks.insert(mark);
-            self.need(change.name, true)?;
+        let is_marked = change.need && !listed.marks.contains(&mark);
+        let added: Vec<&CStr> = [(is_new, &stored), (is_marked, &mark)]
+            .into_iter()
+            .filter_map(|(is_added, name)| is_added.then_some(name.as_c_str()))
+            .collect();
+        let counted = listed.count(&added)?;
+        // The mark comes first: without its attribute it says nothing.
+        let mut done = if is_marked { self.need(change.name, true) } else { Ok(()) };
+        if done.is_ok() {
+            done = self.set(&stored, change.value);
+            if done.is_err() && is_marked {
+                let _ = self.need(change.name, false);
+            }
         }
+        if done.is_err() {
+            listed.uncount(counted);
+            return done;
+        }
+        if is_marked {
+            listed.marks.insert(mark);
+        }
+        listed.visible.insert(key, stored);
         Ok(())
     }
 }

@@ -267,3 +267,66 @@ fn the_list_of_names_can_always_be_read() {
     node.set_ea(&long, b"2").unwrap();
     assert_eq!(node.eas(), Ok(vec![(long.clone(), b"2".to_vec())]));
 }
+
+/// Adds attributes to a file until its list of names has room for `room` more bytes.
+fn fill_list(s: &Share, path: &str, room: usize) {
+    let left = || {
+        let listed = rustix::fs::listxattr(s.path(path), &mut [0_u8; 65_536][..]).unwrap();
+        XATTR_LIST_FILLED - listed - room
+    };
+    for number in 0_u32.. {
+        let longest = "user.".len() + 200;
+        let bytes = match left() {
+            0 => return,
+            left if left > 2 * longest => longest,
+            left if left > longest => left / 2,
+            left => left,
+        };
+        let number = format!("{number:06}");
+        let padding = "p".repeat(bytes - "user.".len() - number.len() - 1);
+        set(s, path, &format!("user.{number}{padding}"), b"1");
+    }
+}
+
+/// Tests that a stream is renamed, also over another one, where the list has no room for both its names.
+#[test]
+fn a_stream_is_renamed_while_the_list_is_full() {
+    let Some(s) = in_memory() else { return };
+    for (number, over) in [None, Some("new"), Some("NEW")].into_iter().enumerate() {
+        let file = format!("f{number}");
+        let of = |text: &str| format!("{file}:{text}");
+        fill(&s, &of("old"), b"of the old");
+        let target = over.map(|over| {
+            fill(&s, &of(over), b"of the other");
+            s.vfs.open(&stream(&of(over)), &read()).unwrap().node
+        });
+        fill_list(&s, &file, 4);
+        let key = s.vfs.open(&stream(&of("old")), &read()).unwrap().stat.key;
+        if over.is_some() {
+            let kept = s.vfs.rename(&stream(&of("old")), key, &stream(&of("new")), false);
+            assert_eq!(kept, Err(Fault::Exists));
+            assert_eq!(content(&s, &of("new")).unwrap(), b"of the other");
+        }
+        s.vfs.rename(&stream(&of("old")), key, &stream(&of("new")), true).unwrap();
+        assert_eq!(content(&s, &of("new")).unwrap(), b"of the old");
+        assert_eq!(listed(&s, &file), [("new".to_owned(), 10)], "{over:?}");
+        assert!(target.is_none_or(|target| target.stat() == Err(Fault::Stale)));
+    }
+}
+
+/// Tests that an attribute whose mark has no room is not set, and that what failed leaves room for others.
+#[test]
+fn an_attribute_without_room_for_its_mark_is_not_set() {
+    let Some(s) = in_memory() else { return };
+    let node = s.vfs.open(&name("f"), &create()).unwrap().node;
+    fill_list(&s, "f", 30);
+    let before = node.eas().unwrap().len();
+    let marked = EaChange { name: "n", value: b"1", need: true };
+    assert_eq!(node.set_eas(&[marked]), Err(Fault::DiskFull));
+    assert_eq!(node.eas().unwrap().len(), before, "no part of the change is left");
+    let plain = EaChange { name: "m", value: b"1", need: false };
+    assert_eq!(node.set_eas(&[marked, plain]), Err(Fault::DiskFull));
+    let names: Vec<_> = node.eas().unwrap().into_iter().map(|(name, _)| name).collect();
+    assert!(names.contains(&"m".to_owned()) && !names.contains(&"n".to_owned()));
+    assert_eq!(node.needed_eas(), Ok(Vec::new()));
+}

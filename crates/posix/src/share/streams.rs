@@ -147,21 +147,42 @@ impl Share {
         }
     }
 
-    /// Renames a stream's data on the medium.
+    /// Renames a stream's data on the medium, in place of the stream `target`. That one stays until it is known
+    /// that there is room for the data under the new name.
     pub(crate) fn move_stream(
         &self,
         file: &Handle,
         state: &mut body::State,
         new: &str,
+        target: Option<&StoredStream>,
     ) -> VfsResult<()> {
         let old = attribute(&state.name);
         match (&state.at, attribute(new), old) {
             (Where::Gone, ..) => Err(Fault::Stale),
-            (Where::Side(_), ..) => self.rename_side(file, &state.name, new),
+            (Where::Side(_), ..) => {
+                if let Some(target) = target {
+                    self.erase(file, &target.name)?;
+                }
+                self.rename_side(file, &state.name, new)
+            }
             (Where::Attribute, Some(attribute), Some(old)) => {
-                let value = file.whole_value(&old).map_err(fault_of)?;
-                file.add(&attribute, &value).map_err(fault_of)?;
-                file.remove(&old).map_err(fault_of)
+                let mut value = file.whole_value(&old).map_err(fault_of)?;
+                let at = match file.add(&attribute, &value) {
+                    Ok(()) => Where::Attribute,
+                    Err(errno) if body::is_full(errno) => {
+                        value.pop();
+                        Where::Side(Arc::new(self.move_to_side(file, new, &value)?))
+                    }
+                    Err(errno) => return Err(fault_of(errno)),
+                };
+                match target {
+                    Some(target) if target.name != new => self.erase(file, &target.name)?,
+                    Some(_) if matches!(at, Where::Attribute) => self.remove_side(file, new)?,
+                    _ => {}
+                }
+                file.remove(&old).map_err(fault_of)?;
+                state.at = at;
+                Ok(())
             }
             (Where::Attribute, ..) => Err(Fault::NameTooLong),
         }

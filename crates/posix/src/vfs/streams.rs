@@ -160,8 +160,6 @@ impl PosixVfs {
         }
         let share = self.share();
         let file = self.file_of_stream(from, key)?;
-        // The stream that is replaced is closed last, without the lock, for which cores wait.
-        let mut replaced = None;
         let mut open = share.streams.lock_soon()?;
         let found = share.find_stream(&file, old)?.ok_or(Fault::NotFound)?;
         let body = alive(&open, key).unwrap_or_else(|| Arc::new(Body::new(found.name, found.at)));
@@ -180,25 +178,22 @@ impl PosixVfs {
             return Ok(to.clone());
         }
         let new_key = stream_key(key, new);
-        if new_key != key
-            && let Some(target) = share.find_stream(&file, new)?
-        {
-            if !replace {
-                return Err(Fault::Exists);
-            }
-            share.erase(&file, &target.name)?;
-            let other = open.remove(&new_key).and_then(|body| body.upgrade());
-            let other = other.as_ref().map(|body| body.lock_soon()).transpose()?;
-            let ended = other.map(|mut state| state.end());
-            replaced = Some((target, ended));
+        let target = if new_key == key { None } else { share.find_stream(&file, new)? };
+        if target.is_some() && !replace {
+            return Err(Fault::Exists);
         }
-        share.move_stream(&file, &mut state, new)?;
+        let other = target.as_ref().and_then(|_| alive(&open, new_key));
+        let mut replaced = other.as_ref().map(|body| body.lock_soon()).transpose()?;
+        share.move_stream(&file, &mut state, new, target.as_ref())?;
+        let ended = replaced.as_mut().map(|state| state.end());
+        drop(replaced);
         body.set_name(&mut state, new);
         drop(state);
         open.remove(&key);
         remember(&mut open, new_key, &body);
         drop(open);
-        drop(replaced);
+        // The stream that is replaced is closed last, without the lock, for which cores wait.
+        drop((target, ended));
         Ok(to.clone())
     }
 
