@@ -63,7 +63,10 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         }
         Target::Disk(live) => live,
     };
-    if tree.share.clustered && rq.server().cluster.has_late_opens() {
+    // Somebody else may have taken those Opens out of the list, and be closing them.
+    if tree.share.clustered
+        && (rq.server().cluster.has_late_opens() || tree.share.life.has_late_changes())
+    {
         Box::pin(rq.server().late_opens_have_closed(&tree.share.life)).await;
         rq.still_served()?;
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::objects::open::{Deletion, Open};
-use crate::shares::life::Life;
+use crate::shares::life::{Change, Life};
 use crate::shares::seat::Seat;
 
 /// The action when the storage of a share refuses this server.
@@ -24,11 +24,13 @@ pub(super) struct LateOpen {
     pub(super) open: Arc<Open>,
     /// The names that the close of the Open has still to delete. None for an Open that is not closed.
     pub(super) deletion: Option<Deletion>,
+    /// Its close, once it has been taken out of the list.
+    pub(super) change: Option<Change>,
 }
 
 impl From<Arc<Open>> for LateOpen {
     fn from(open: Arc<Open>) -> Self {
-        Self { open, deletion: None }
+        Self { open, deletion: None, change: None }
     }
 }
 
@@ -91,7 +93,7 @@ impl Cluster {
 
     /// Keeps the rest of a deletion until the share of its Open is served, or lost.
     pub(super) fn delete_later(&self, open: &Arc<Open>, deletion: Deletion) {
-        self.keep(LateOpen { open: Arc::clone(open), deletion: Some(deletion) });
+        self.keep(LateOpen { deletion: Some(deletion), ..LateOpen::from(Arc::clone(open)) });
     }
 
     fn keep(&self, late: LateOpen) {
@@ -99,14 +101,19 @@ impl Cluster {
         self.look.notify_one();
     }
 
-    /// Takes at most `most` Opens out that were to be closed and whose share is not paused any more.
+    /// Takes at most `most` Opens out that were to be closed and whose share is not paused any more. Their closes
+    /// are under way before the list is without them.
     pub(super) fn late_opens(&self, most: usize) -> Vec<LateOpen> {
         let mut late = self.late.lock();
         if late.is_empty() {
             return Vec::new();
         }
         let is_due = |late: &mut LateOpen| !late.open.tree().share.life.is_paused();
-        let due = late.extract_if(.., is_due).take(most).collect();
+        let begun = |late: LateOpen| {
+            let change = Some(late.open.tree().share.life.begin_late_change());
+            LateOpen { change, ..late }
+        };
+        let due = late.extract_if(.., is_due).take(most).map(begun).collect();
         if late.is_empty() {
             *late = Vec::new();
         }

@@ -51,9 +51,9 @@ use crate::objects::open::{Deletion, Open};
 use crate::objects::rpc_connections::RpcConnections;
 use crate::objects::session::{Identity, Session};
 use crate::objects::settings::Settings;
+use crate::shares::life::Change;
 use crate::shares::share::{Share, Shares};
 use crate::shares::share_editor::ShareEditor;
-use crate::shares::storage;
 
 /// The state that all connections of one server share. A process may have several.
 pub struct ServerState {
@@ -464,11 +464,16 @@ impl ServerState {
     ///
     /// An Open of a paused share is closed later: closing it can change its file.
     pub fn close_open(self: &Arc<Self>, open: &Arc<Open>) {
+        self.close_within(open, None);
+    }
+
+    /// Closes an Open within `change`, if its close has begun already.
+    fn close_within(self: &Arc<Self>, open: &Arc<Open>, change: Option<Change>) {
         let tree = open.tree();
         if tree.share.life.is_paused() {
             return self.cluster.close_later(open);
         }
-        let change = Arc::new(tree.share.life.begin_change());
+        let change = Arc::new(change.unwrap_or_else(|| tree.share.life.begin_change()));
         let is_long = open.work_to_close() > CLOSED_ON_CORE && !frevo_net::file_io::stays();
         let pool = tree.share.pool().map(|pool| &**pool);
         let pool = pool.or(is_long.then_some(&self.blocking_pool));
@@ -482,16 +487,22 @@ impl ServerState {
         };
         if pool.is_none_or(|pool| pool.run_for_core(close).is_err()) {
             for deletion in open.close_briefly(&self.files) {
-                drop(self.finish_deletion(open, deletion));
+                drop(self.finish_within(open, deletion, Arc::clone(&change)));
             }
         }
     }
 
-    /// Closes an Open on the calling thread, however long that takes. A deletion that a pause keeps it
-    /// from is made later.
-    pub fn close_here(&self, open: &Arc<Open>) {
-        for deletion in open.close(&self.files) {
-            self.put_off(open, deletion);
+    /// Closes an Open on the calling thread, however long that takes; a core leaves a deletion that takes long
+    /// to another thread. One that a pause keeps it from is made later.
+    pub fn close_here(self: &Arc<Self>, open: &Arc<Open>) {
+        if frevo_net::file_io::stays() {
+            for deletion in open.close(&self.files) {
+                self.put_off(open, deletion);
+            }
+        } else {
+            for deletion in open.close_briefly(&self.files) {
+                drop(self.finish_deletion(open, deletion));
+            }
         }
     }
 
@@ -499,7 +510,7 @@ impl ServerState {
     /// record of its Open outlives a share that is lost, so that the next owner makes the deletion.
     fn put_off(&self, open: &Arc<Open>, deletion: Deletion) {
         let share = &open.tree().share;
-        if share.life.serves() && share.vfs().is_some_and(|vfs| storage::has_gone(&**vfs)) {
+        if deletion.has_lost_storage() && share.life.serves() {
             self.lose_storage(&share.life);
         }
         self.cluster.delete_later(open, deletion);
@@ -508,12 +519,18 @@ impl ServerState {
     /// Closes an Open that a pause has kept from being closed.
     pub(super) fn close_late(self: &Arc<Self>, late: LateOpen) {
         match late {
-            LateOpen { open, deletion: None } => self.close_open(&open),
-            LateOpen { open, deletion: Some(deletion) } if open.tree().share.life.serves() => {
-                drop(self.finish_deletion(&open, deletion));
+            LateOpen { open, deletion: None, change } => self.close_within(&open, change),
+            LateOpen { open, deletion: Some(deletion), change }
+                if open.tree().share.life.serves() =>
+            {
+                let change = change.unwrap_or_else(|| open.tree().share.life.begin_change());
+                drop(self.finish_within(&open, deletion, Arc::new(change)));
             }
             // The share was lost, so the file system is not asked.
-            LateOpen { open, deletion: Some(deletion) } => self.finish_here(&open, deletion),
+            LateOpen { open, deletion: Some(deletion), change } => {
+                self.finish_here(&open, deletion);
+                drop(change);
+            }
         }
     }
 
@@ -541,17 +558,29 @@ impl ServerState {
         open: &Arc<Open>,
         deletion: Deletion,
     ) -> oneshot::Receiver<()> {
+        let change = Arc::new(open.tree().share.life.begin_change());
+        self.finish_within(open, deletion, change)
+    }
+
+    /// Ends a deletion, which a move of its share waits for by `change`.
+    fn finish_within(
+        self: &Arc<Self>,
+        open: &Arc<Open>,
+        deletion: Deletion,
+        change: Arc<Change>,
+    ) -> oneshot::Receiver<()> {
         let (ended, end) = oneshot::channel();
         if frevo_net::file_io::stays() {
             self.finish_here(open, deletion);
+            drop(change);
             return end;
         }
         let (server, closed) = (Arc::clone(self), Arc::clone(open));
-        let change = open.tree().share.life.begin_change();
+        let held = Arc::clone(&change);
         let kept = Arc::new(Mutex::new(Some(deletion)));
         let taken = Arc::clone(&kept);
         let given = self.blocking_pool.run_for_core(move || {
-            let _change = change;
+            let _held = held;
             let deletion = taken.lock().take();
             if let Some(deletion) = deletion {
                 server.finish_here(&closed, deletion);
@@ -564,6 +593,7 @@ impl ServerState {
         {
             self.finish_here(open, deletion);
         }
+        drop(change);
         end
     }
 

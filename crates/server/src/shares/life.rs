@@ -84,6 +84,8 @@ pub struct Life {
     moving: TurnLock<()>,
     /// Changes of files that are under way and that no request waits for.
     changes: AtomicUsize,
+    /// Those of Opens that a pause has kept from being closed.
+    late_changes: AtomicUsize,
     /// The requests to a share of a cluster, also those whose connections have ended.
     requests: Arc<UnderWay>,
     /// The turn to look at the storage, with the beginning of the last look that found it well.
@@ -91,11 +93,19 @@ pub struct Life {
 }
 
 /// A change of files that no request waits for, until it is dropped.
-pub(crate) struct Change(Arc<Life>);
+#[derive(Debug)]
+pub(crate) struct Change {
+    life: Arc<Life>,
+    /// True for that of an Open that a pause has kept from being closed.
+    is_late: bool,
+}
 
 impl Drop for Change {
     fn drop(&mut self) {
-        self.0.changes.fetch_sub(1, Ordering::AcqRel);
+        if self.is_late {
+            self.life.late_changes.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.life.changes.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -146,6 +156,7 @@ impl Life {
             changed: Notify::new(),
             moving: TurnLock::default(),
             changes: AtomicUsize::new(0),
+            late_changes: AtomicUsize::new(0),
             requests: Arc::default(),
             storage_look: Arc::default(),
         }
@@ -324,7 +335,20 @@ impl Life {
     /// has gone: a share is stopped when all have ended.
     pub(crate) fn begin_change(self: &Arc<Self>) -> Change {
         self.changes.fetch_add(1, Ordering::AcqRel);
-        Change(Arc::clone(self))
+        Change { life: Arc::clone(self), is_late: false }
+    }
+
+    /// Counts the close of an Open that a pause has kept from it: a CREATE after the pause waits for it.
+    pub(crate) fn begin_late_change(self: &Arc<Self>) -> Change {
+        self.late_changes.fetch_add(1, Ordering::AcqRel);
+        let mut change = self.begin_change();
+        change.is_late = true;
+        change
+    }
+
+    /// True while an Open is being closed that a pause has kept from it.
+    pub(crate) fn has_late_changes(&self) -> bool {
+        self.late_changes.load(Ordering::Acquire) > 0
     }
 
     /// The turn to look at the storage, with the beginning of the last look that found it well.

@@ -86,7 +86,7 @@ impl Drop for Entered<'_> {
 /// [`Self::kept`].
 pub(super) struct Fresh<'a> {
     pub(super) open: Arc<Open>,
-    pub(super) server: &'a ServerState,
+    pub(super) server: &'a Arc<ServerState>,
     pub(super) is_kept: bool,
 }
 

@@ -26,6 +26,8 @@ pub(crate) use survival::{AppInstance, Asked, Survival};
 use table::Broken;
 pub(crate) use table::{Creating, Durables, Hold, Replay};
 
+use std::sync::Arc;
+
 use frevo_store::lease::{Break, Granted, LeaseState, OplockLevel};
 
 use crate::objects::open::Open;
@@ -35,7 +37,7 @@ use crate::objects::server::ServerState;
 /// Open cannot be taken up without what is broken, so it is closed at once; a
 /// resilient one loses what it cached and stays. True when a persistent one has
 /// it: its client has the usual time to come back and give it up.
-pub(crate) fn on_break(server: &ServerState, broken: &Break) -> bool {
+pub(crate) fn on_break(server: &Arc<ServerState>, broken: &Break) -> bool {
     let mut is_kept = false;
     for (_, route) in &broken.routes {
         match server.durables.on_break(route.persistent) {

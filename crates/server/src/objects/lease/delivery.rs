@@ -62,7 +62,7 @@ pub(crate) fn deliver_all(server: &Arc<ServerState>, mut parcels: Vec<Parcel>) {
 
 /// Ends a break whose client has no connection left: it has lost what it cached, unless a
 /// persistent Open keeps it.
-fn end(server: &ServerState, parcel: &Parcel) {
+fn end(server: &Arc<ServerState>, parcel: &Parcel) {
     let is_kept = durable::on_break(server, &parcel.broken);
     let Some(number) = parcel.broken.number else { return };
     let mut state = parcel.cell.lock();

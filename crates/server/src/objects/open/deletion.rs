@@ -32,6 +32,24 @@ pub(crate) struct Deletion {
     cell: Arc<FileCell>,
     links: Vec<Link>,
     by: Option<Actor>,
+    /// True if the storage of the share does not serve this server any more.
+    has_lost_storage: bool,
+}
+
+impl Deletion {
+    /// True if it is left because the storage of the share has gone.
+    pub(crate) const fn has_lost_storage(&self) -> bool {
+        self.has_lost_storage
+    }
+}
+
+/// The reason for which a promised deletion is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// The call takes longer than its patience, or the share is paused.
+    ForLater,
+    /// The storage has gone.
+    WithStorage,
 }
 
 /// One name of a file, after the attempt to remove it.
@@ -65,7 +83,7 @@ impl Open {
             }
             _ => return None,
         };
-        let deletion = Deletion { cell: Arc::clone(cell), links, by };
+        let deletion = Deletion { cell: Arc::clone(cell), links, by, has_lost_storage: false };
         self.delete(file, files, deletion, patience)
     }
 
@@ -87,8 +105,8 @@ impl Open {
         deletion: Deletion,
         patience: Patience,
     ) -> Option<Deletion> {
-        let Deletion { cell, links, by } = deletion;
-        let mut freed = 0_u64;
+        let Deletion { cell, links, by, .. } = deletion;
+        let (mut freed, mut has_lost_storage) = (0_u64, false);
         let mut remove = |link: Link| {
             let (vfs, parent) = {
                 let state = cell.lock();
@@ -112,9 +130,13 @@ impl Open {
                 Patience::Short => short_patience(remove),
             });
             freed = freed.saturating_add(bytes);
-            let is_left =
-                removed.is_err_and(|fault| gave_up || self.may_be_made(fault, &*vfs, patience));
-            if is_left { Err(link) } else { Ok(Attempted { link, removed, vfs, parent }) }
+            let left = match removed {
+                Err(_) if gave_up => Some(Left::ForLater),
+                Err(fault) => self.left_by(fault, &*vfs, patience),
+                Ok(()) => None,
+            };
+            has_lost_storage |= left == Some(Left::WithStorage);
+            if left.is_some() { Err(link) } else { Ok(Attempted { link, removed, vfs, parent }) }
         };
         let mut left = Vec::new();
         let mut done = Vec::new();
@@ -139,22 +161,23 @@ impl Open {
         for attempted in done {
             self.tell_of_removal(file, files, by, attempted);
         }
-        (!left.is_empty()).then_some(Deletion { cell, links: left, by })
+        (!left.is_empty()).then_some(Deletion { cell, links: left, by, has_lost_storage })
     }
 
-    /// True if a deletion that has failed with `fault` may be made later, since it was promised: a share
-    /// that is only paused may be served again, and the next owner of a share can have storage that has
-    /// gone here.
-    fn may_be_made(&self, fault: Fault, vfs: &dyn Vfs, patience: Patience) -> bool {
+    /// Returns the reason if a deletion that has failed with `fault` may be made later, since it was
+    /// promised: a share that is only paused may be served again, and the next owner of a share can have
+    /// storage that has gone here.
+    fn left_by(&self, fault: Fault, vfs: &dyn Vfs, patience: Patience) -> Option<Left> {
         let share = &self.tree().share;
         match fault {
-            Fault::NotServed => share.life.is_paused(),
-            // A core does not look at storage that may be slow to answer: the caller with long
-            // patience does.
-            fault if share.clustered && storage::may_have_gone(fault) => {
-                patience == Patience::Short || storage::has_gone(vfs)
-            }
-            _ => false,
+            Fault::NotServed => share.life.is_paused().then_some(Left::ForLater),
+            fault if share.clustered && storage::may_have_gone(fault) => match patience {
+                // A core does not look at storage that may be slow to answer: the caller with long
+                // patience does.
+                Patience::Short => Some(Left::ForLater),
+                Patience::Long => storage::has_gone(vfs).then_some(Left::WithStorage),
+            },
+            _ => None,
         }
     }
 

@@ -112,3 +112,16 @@ fn only_the_present_epoch_is_fenced() {
     assert!(!life.fence(Epoch(3)), "once");
     assert_eq!(life.ownership().epoch, Epoch(3), "the store refuses what comes late");
 }
+
+/// Tests that closes which a pause has put off are counted among all changes and by themselves.
+#[test]
+fn late_changes_are_changes_of_their_own() {
+    let life = Arc::new(Life::owned("data"));
+    let other = life.begin_change();
+    assert!(life.has_changes() && !life.has_late_changes());
+    let late = life.begin_late_change();
+    drop(other);
+    assert!(life.has_changes() && life.has_late_changes());
+    drop(late);
+    assert!(!life.has_changes() && !life.has_late_changes());
+}
