@@ -19,17 +19,20 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use crate::base::host::short_patience;
-use crate::base::limits::CLOSED_ON_CORE;
+use crate::base::limits::{CLOSED_ON_CORE, LARGE_REQUEST_BYTES};
 use crate::base::pools::blocking_pool::{BlockingPool, Turns};
+use crate::command::handled::handled;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::command::{self, Handler, OffCore, Row, again};
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::data::MemoryWait;
+use crate::objects::ledger::{Built, Charge, Kind};
 use crate::objects::open::{Open, OpenTarget};
 use crate::objects::refusal::{Doom, Outcome, Refusal};
 use crate::objects::session::Session;
+use crate::objects::tree_connect::TreeConnect;
 use crate::shares::share::{Share, Target};
 
 /// Runs a handler on a thread of `pool`, and waits for it. Dropped before it began it does
@@ -40,6 +43,10 @@ async fn run(
     row: &'static Row,
     out: &mut Response,
 ) -> Outcome {
+    let built = match row.off_core {
+        OffCore::Reads => command::read::memory(rq).await?,
+        _ => None,
+    };
     let (permit, turns) = if row.off_core.closes() {
         (pool.closing_permit().await, Turns::not_needed())
     } else {
@@ -52,7 +59,7 @@ async fn run(
         };
         rq.cancellation.unless_told(entry).await.ok_or(Status::CANCELLED)??
     };
-    let moved = Moved::of(rq, row.handler);
+    let moved = Moved::of(rq, row.handler, built)?;
     let signals = Arc::new(Signals::default());
     let told = Arc::clone(&signals);
     let (answer, mut answered) = oneshot::channel();
@@ -187,6 +194,20 @@ fn pool_of<'a>(rq: &'a Request<'_>, row: &'static Row) -> Option<&'a BlockingPoo
     goes_to_pool(row.off_core, rq.open.as_deref(), is_slow).then_some(pool)
 }
 
+/// True for a large WRITE that goes to a thread of its share: its message goes there without a copy.
+pub(crate) fn moves_whole(
+    row: &'static Row,
+    tree: Option<&TreeConnect>,
+    open: Option<&Open>,
+    bytes: usize,
+) -> bool {
+    row.off_core == OffCore::Writes
+        && bytes > LARGE_REQUEST_BYTES
+        && tree.is_some_and(|TreeConnect { share, .. }| {
+            goes_to_pool(row.off_core, open, share.slowness.is_slow()) && share.pool().is_some()
+        })
+}
+
 /// True if a request for a share with a pool is for a thread. While the disk is slow, data is moved there too,
 /// also from and to the page cache: the kernel writes the file's times, for which it may wait for the disk.
 fn goes_to_pool(off_core: OffCore, open: Option<&Open>, is_slow: bool) -> bool {
@@ -237,23 +258,38 @@ struct Moved {
     handler: Handler,
     connection: Arc<ConnectionInfo>,
     header: frevo_wire::Header,
-    message: Vec<u8>,
+    message: Arc<Buf>,
+    /// The charge of a message that was copied.
+    copied: Option<Charge>,
     session: Option<Arc<Session>>,
-    tree: Option<Arc<crate::objects::tree_connect::TreeConnect>>,
+    tree: Option<Arc<TreeConnect>>,
     open: Option<Arc<Open>>,
     encrypted: bool,
     fetched: Option<Buf>,
     room: usize,
     memory_wait: MemoryWait,
+    /// The memory of its reply.
+    built: Option<Built>,
 }
 
 impl Moved {
-    fn of(rq: &Request<'_>, handler: Handler) -> Self {
-        Self {
+    /// Takes a request along, with the memory of its reply.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES where there is no memory for the copy of a large message.
+    fn of(rq: &Request<'_>, handler: Handler, built: Option<Built>) -> Result<Self, Status> {
+        let copied = match rq.session.as_ref().filter(|_| rq.whole.is_none()) {
+            Some(session) if rq.message.len() > LARGE_REQUEST_BYTES => {
+                Some(session.holder().charge(Kind::Frame, rq.message.len())?)
+            }
+            _ => None,
+        };
+        Ok(Self {
             handler,
             connection: Arc::clone(rq.connection),
             header: rq.header,
-            message: rq.message.to_vec(),
+            message: rq.whole.map_or_else(|| Arc::new(Buf::copy_of(rq.message)), Arc::clone),
+            copied,
             session: rq.session.clone(),
             tree: rq.tree.clone(),
             open: rq.open.clone(),
@@ -261,16 +297,19 @@ impl Moved {
             fetched: rq.fetched.take(),
             room: rq.room,
             memory_wait: rq.memory_wait,
-        }
+            built,
+        })
     }
 
     /// Carries it out, here.
     async fn handle(self, signals: &Signals) -> (Outcome, Response) {
+        let _copied = self.copied;
         let rq = Request {
             connection: &self.connection,
             owner: None,
             header: self.header,
             message: &self.message,
+            whole: None,
             session: self.session,
             tree: self.tree,
             open: self.open,
@@ -286,11 +325,15 @@ impl Moved {
             busy: std::cell::Cell::default(),
         };
         let mut out = Response::reusing(Vec::new());
+        out.set_built(self.built);
         let outcome = tokio::select! {
             biased;
             outcome = served(&rq, self.handler, &mut out) => outcome,
             () = cancelled(&rq, signals) => Err(Status::INTERNAL_ERROR.into()),
         };
+        if outcome.is_err() {
+            out.set_built(None);
+        }
         if let Some(open) = &rq.open
             && open.is_closed()
         {
@@ -303,7 +346,8 @@ impl Moved {
 /// Runs the handler, unless another server has got the share while the request waited for a thread.
 async fn served(rq: &Request<'_>, handler: Handler, out: &mut Response) -> Outcome {
     rq.still_served()?;
-    command::dispatch(rq, handler, out).await
+    // The time of its calls tells if the file system is still slow.
+    handled(rq, pin!(command::dispatch(rq, handler, out))).await
 }
 
 /// Tells the handler when its client has cancelled. Never ends.

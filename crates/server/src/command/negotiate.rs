@@ -416,6 +416,7 @@ fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
         owner: Some(connection),
         header,
         message: &[],
+        whole: None,
         session: None,
         tree: None,
         open: None,

@@ -15,6 +15,7 @@ use crate::command::request::Request;
 use crate::command::response::{Payload, RemoteData, Response};
 use crate::ipc;
 use crate::objects::data::{self, Payer};
+use crate::objects::ledger::Built;
 use crate::objects::open::{FileOpen, OpenTarget};
 use crate::objects::refusal::Outcome;
 use crate::shares::share::MAX_OFFSET;
@@ -103,17 +104,37 @@ async fn read(
     caching: Caching,
     out: &mut Response,
 ) -> Result<Buf, Status> {
-    let payer = Payer {
+    let mut payer = payer(rq, out.take_built())?;
+    let permits = async move || rq.call_permits().await;
+    let (offset, length) = (request.offset, request.length);
+    let read = data::read(file, offset, length, caching, &mut payer, permits).await?;
+    out.set_built(read.built);
+    Ok(read.buf)
+}
+
+fn payer<'a>(rq: &'a Request<'_>, built: Option<Built>) -> Result<Payer<'a>, Status> {
+    Ok(Payer {
         holder: rq.session()?.holder(),
         backlog: &rq.connection.backlog,
         cancellation: &rq.cancellation,
         wait: rq.memory_wait,
-    };
-    let permits = async move || rq.call_permits().await;
-    let (offset, length) = (request.offset, request.length);
-    let read = data::read(file, offset, length, caching, payer, permits).await?;
-    out.set_built(read.built);
-    Ok(read.buf)
+        built,
+    })
+}
+
+/// Waits for the memory of a READ that is to run on a thread: there it would keep the thread from others while
+/// its client takes no answers. None for a READ that needs none, or that its handler refuses.
+///
+/// # Errors
+/// CANCELLED when the client has gone, INSUFFICIENT_RESOURCES where the request may not wait any longer.
+pub(crate) async fn memory(rq: &Request<'_>) -> Result<Option<Built>, Status> {
+    let Ok(request) = read::Request::parse(rq.message) else { return Ok(None) };
+    let is_allowed = request.length <= rq.connection.negotiated()?.terms.max_read_size;
+    let is_of_file = matches!(rq.open()?.target, OpenTarget::File(_));
+    if request.length == 0 || !is_allowed || !is_of_file {
+        return Ok(None);
+    }
+    payer(rq, None)?.build(request.length as usize).await.map(Some)
 }
 
 /// The road without a copy, where it may be taken.

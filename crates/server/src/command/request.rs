@@ -38,6 +38,8 @@ pub(crate) struct Request<'a> {
     pub header: Header,
     /// The whole message from the header to its end; body parsers take this.
     pub message: &'a [u8],
+    /// The same message where it may go to a thread without a copy.
+    pub whole: Option<&'a Arc<Buf>>,
     /// The session that the header names.
     pub session: Option<Arc<Session>>,
     /// The tree connect that the header names.

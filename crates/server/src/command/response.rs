@@ -127,6 +127,11 @@ impl Response {
         self.built = built;
     }
 
+    /// Takes the charge of the memory that the response is to have.
+    pub(crate) const fn take_built(&mut self) -> Option<Built> {
+        self.built.take()
+    }
+
     /// Takes the data that goes into the client's memory.
     pub(crate) const fn take_remote_data(&mut self) -> Option<Box<RemoteData>> {
         self.remote_data.take()

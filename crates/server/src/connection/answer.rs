@@ -26,6 +26,7 @@ use crate::base::limits::FRAME_KEPT_BYTES;
 use crate::base::panics;
 use crate::command;
 use crate::command::Handler;
+use crate::command::blocking_requests::moves_whole;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::cancellation::Cancellation;
@@ -110,7 +111,6 @@ impl Connection {
             // session that encrypted the message counts.
             header.session_id = channel.session.id;
         }
-        let capacity = frame.opened.frame.capacity();
         let message = frame.opened.frame.get_mut(element.range.clone()).unwrap_or_default();
         let inherited = self.inherit(&mut header, message, row, place.verdict, &mut frame.chain);
         let file = inherited.as_ref().map_or(FileOutcome::None, |inherited| {
@@ -130,24 +130,21 @@ impl Connection {
             check_length(&self.info, message.len(), &header, row.carries_payload)?;
             self.look_up(message, &header, row, sealed, inherited)
         });
-        let mut message: &[u8] = message;
-        let kept;
-        if place.last
-            && found.is_ok()
-            && let Some(needed) = row.kept(message)
-            && capacity > needed.len() + FRAME_KEPT_BYTES
-        {
-            // The request may wait for long, so only the bytes that it still needs are kept and the
-            // frame is freed.
-            kept = needed.to_vec();
-            message = &kept;
-            frame.opened.frame = Buf::new();
-            frame.bytes.change(kept.len());
-        }
+        let kept = match &found {
+            Ok(found) if place.last => frame.keep(element, found),
+            _ => Kept::Frame,
+        };
+        let (message, whole) = match &kept {
+            Kept::Frame => {
+                (frame.opened.frame.get(element.range.clone()).unwrap_or_default(), None)
+            }
+            Kept::Needed(needed) => (needed.as_slice(), None),
+            Kept::Whole(message) => (&***message, Some(message)),
+        };
         let mut answer = match found {
             Err(refusal) => Answer::refused(refusal, self.members.channel(header.session_id)),
             Ok(found) => {
-                let message = Message { element, header, message, place, sealed };
+                let message = Message { element, header, message, whole, place, sealed };
                 pin!(self.answer_found(message, found, &frame.bytes, &mut out, &mut frame.assembly))
                     .await
             }
@@ -184,7 +181,7 @@ impl Connection {
         out: &mut Response,
         assembly: &mut Assembly,
     ) -> Answer {
-        let Message { element, header, message, place, sealed } = asked;
+        let Message { element, header, message, whole, place, sealed } = asked;
         assembly.is_limited |= !place.alone && found.is_limited();
         let _operations = found.operations;
         place.shown.into_iter().for_each(|shown| shown.begin(header.command));
@@ -193,6 +190,7 @@ impl Connection {
             owner: Some(self),
             header,
             message,
+            whole,
             session: found.channel.as_ref().map(|c| Arc::clone(&c.session)),
             tree: found.tree,
             open: found.open,
@@ -329,12 +327,48 @@ struct Frame<'a> {
     assembly: Assembly,
 }
 
+/// The part of a frame that its last request keeps while it is carried out.
+enum Kept {
+    /// The frame.
+    Frame,
+    /// The bytes that the request still needs, without the frame.
+    Needed(Vec<u8>),
+    /// The message, in the memory of the frame.
+    Whole(Arc<Buf>),
+}
+
+impl Frame<'_> {
+    /// Gives up what its last request does not need. A request that may wait for long keeps few bytes, and one
+    /// that goes to a thread takes its message there without a copy.
+    fn keep(&mut self, element: &Element, found: &Target) -> Kept {
+        let (frame, row) = (&mut self.opened.frame, element.row);
+        let message = frame.get(element.range.clone()).unwrap_or_default();
+        if let Some(needed) = row.kept(message)
+            && frame.capacity() > needed.len() + FRAME_KEPT_BYTES
+        {
+            let kept = needed.to_vec();
+            *frame = Buf::new();
+            self.bytes.change(kept.len());
+            return Kept::Needed(kept);
+        }
+        if !moves_whole(row, found.tree.as_deref(), found.open.as_deref(), message.len()) {
+            return Kept::Frame;
+        }
+        let mut whole = std::mem::take(frame);
+        whole.truncate(element.range.end);
+        whole.advance(element.range.start);
+        Kept::Whole(Arc::new(whole))
+    }
+}
+
 /// A message whose state was found.
 struct Message<'a> {
     element: &'a Element,
     /// The header, with what it has inherited.
     header: Header,
     message: &'a [u8],
+    /// See [`Request::whole`].
+    whole: Option<&'a Arc<Buf>>,
     place: &'a CompoundPosition<'a>,
     sealed: bool,
 }

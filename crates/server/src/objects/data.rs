@@ -74,7 +74,6 @@ pub(crate) enum MemoryWait {
 
 /// The account and the connection that are charged for the memory of a reply, and the way in which the
 /// reply waits for it.
-#[derive(Clone, Copy)]
 pub(crate) struct Payer<'a> {
     /// The account.
     pub(crate) holder: &'a Arc<Holder>,
@@ -84,6 +83,9 @@ pub(crate) struct Payer<'a> {
     pub(crate) cancellation: &'a Cancellation,
     /// The way in which the request waits.
     pub(crate) wait: MemoryWait,
+    /// The memory for the whole reply, if the request has waited for it before: on a thread nothing ends
+    /// the wait of a request that is given up.
+    pub(crate) built: Option<Built>,
 }
 
 impl Payer<'_> {
@@ -92,7 +94,10 @@ impl Payer<'_> {
     /// # Errors
     /// CANCELLED when the client has gone, INSUFFICIENT_RESOURCES where the request may not wait any
     /// longer.
-    async fn build(&self, bytes: usize) -> Result<Built, Status> {
+    pub(crate) async fn build(&mut self, bytes: usize) -> Result<Built, Status> {
+        if let Some(built) = self.built.take() {
+            return Ok(built);
+        }
         if let Some(built) = self.holder.try_build(self.backlog, bytes) {
             return Ok(built);
         }
@@ -121,13 +126,15 @@ pub(crate) async fn read(
     offset: u64,
     length: u32,
     caching: Caching,
-    payer: Payer<'_>,
+    payer: &mut Payer<'_>,
     permits: impl AsyncFnOnce() -> Result<CallPermits, Status>,
 ) -> Result<Read, Status> {
     let length = length as usize;
-    // The protection of a long reply waits for a turn, so that it is charged also without a disk.
-    let mut built =
-        if length >= LONG_REPLY_BYTES { Some(payer.build(length).await?) } else { None };
+    let mut built = payer.built.take();
+    if built.is_none() && length >= LONG_REPLY_BYTES {
+        // The protection of a long reply waits for a turn, so that it is charged also without a disk.
+        built = Some(payer.build(length).await?);
+    }
     let mut buf = Buf::with_headroom(HEADROOM, length);
     if let Some(io) = road(file, caching) {
         let is_done = if length >= LONG_REPLY_BYTES {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use frevo_net::transport::Stream;
 use frevo_net::{memory, watchdog};
 use frevo_server::ambient::{Ambient, Host};
+use frevo_server::internal::limits::{BLOCKING_REQUESTS_PER_USER, SLOW_SHARE};
 use frevo_server::internal::state::Shares;
 use frevo_server::share::Share;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
@@ -17,7 +18,7 @@ use frevo_store::{FileKey, Name, Node, Vfs};
 use frevo_wire::dtyp::{AccessMask, Guid};
 use tokio::time::timeout;
 
-use crate::client::files::file_id;
+use crate::client::files::{file_id, read_draft, write_draft};
 use crate::client::*;
 
 /// Time of a call about a name that begins with [`SLOW`].
@@ -151,5 +152,104 @@ fn a_disk_that_stands_still_holds_others_up_once() {
         let slow_looks = looks.iter().filter(|took| **took >= CALL / 2).count();
         assert!(slow_looks <= 1, "{slow_looks} of {} looks have waited: {looks:?}", looks.len());
         assert!(looks.len() > 20, "{looks:?}");
+    });
+}
+
+/// Opens a file for which the disk takes [`CALL`].
+async fn open_slowly(peer: &mut Peer, mount: &Mount, number: u8) {
+    let file = peer.open_file(mount, &Want::file(&format!("{SLOW}-{number}"))).await;
+    peer.close(mount, file).await;
+}
+
+/// Has all clocks go on.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+/// A disk that stands still again and again holds others up once: the calls on threads tell that it is still
+/// slow.
+#[test]
+fn a_disk_that_stays_slow_holds_others_up_no_more() {
+    in_world(async |world| {
+        add_disk(world);
+        let (mut ann, mount) = arrive(world, "ann", 1, "disk").await;
+        let (mut bob, elsewhere) = arrive(world, "bob", 2, "data").await;
+        // The first call is made on the core, and the second one on a thread.
+        for number in 0..2 {
+            open_slowly(&mut ann, &mount, number).await;
+            pass(SLOW_SHARE * 3 / 4).await;
+        }
+        let draft = Want::file(&format!("{SLOW}-last")).draft();
+        let asked = ann.send(vec![mount.put(draft)], mount.via()).await;
+        let took = look(&mut bob, &elsewhere).await;
+        assert!(took < CALL / 2, "{took:?}");
+        ann.collect(&asked).await;
+    });
+}
+
+/// Large WRITEs, whose messages go to threads without a copy, write their data: alone, sealed, and as the first
+/// and the last of a compound.
+#[test]
+fn large_writes_to_a_slow_disk_write_their_data() {
+    in_world(async |world| {
+        add_disk(world);
+        let (mut ann, mount) = arrive(world, "ann", 1, "disk").await;
+        open_slowly(&mut ann, &mount, 0).await;
+        let file = ann.open_file(&mount, &Want::file("large")).await;
+        let data = |seed: usize| -> Vec<u8> { (0..300_000).map(|at| (at % seed) as u8).collect() };
+        for (mount, seed) in [(mount.clone(), 251), (mount.clone().sealed(), 241)] {
+            ann.write(&mount, file, 0, &data(seed)).await;
+            assert!(ann.read(&mount, file, 0, 300_000).await == data(seed));
+            let both = [(0, seed - 10), (300_000, seed - 20)];
+            let drafts = both.map(|(at, seed)| mount.put(write_draft(file, at, &data(seed))));
+            for reply in ann.ask_all(drafts.into(), mount.via()).await {
+                reply.ok();
+            }
+            for (at, seed) in both {
+                assert!(ann.read(&mount, file, at, 300_000).await == data(seed));
+            }
+        }
+    });
+}
+
+/// The READs of a client that takes no answers wait for memory, and keep no threads of the disk.
+#[test]
+fn reads_that_wait_for_memory_keep_no_threads_of_a_slow_disk() {
+    const BIG: u32 = 8 << 20;
+    const SMALLER: u32 = 1 << 20;
+    in_world(async |world| {
+        world.server.ledger.set_limit(256 << 20);
+        add_disk(world);
+        let (mut ann, mount) = arrive(world, "ann", 0xAA, "disk").await;
+        let big = Want::file("big").access(AccessMask::FILE_ALL);
+        let file = ann.open_file(&mount, &big).await;
+        ann.write(&mount, file, u64::from(BIG) - 1, b"x").await;
+        ann.close(&mount, file).await;
+        open_slowly(&mut ann, &mount, 0).await;
+        // Two large replies are all that a connection may have.
+        let waiting = BLOCKING_REQUESTS_PER_USER / 2 + 1;
+        let lengths = [BIG; 2].into_iter().chain(std::iter::repeat_n(SMALLER, waiting));
+        let lengths: Vec<_> = lengths.collect();
+        let charge: u64 = lengths.iter().map(|length| u64::from(length / 65_536)).sum();
+        let mut crowd = Vec::new();
+        for number in 1..=2 {
+            let (mut other, mount) = arrive(world, "ann", number, "disk").await;
+            let file = other.open_file(&mount, &Want::existing("big")).await;
+            while other.credits < charge {
+                look(&mut other, &mount).await;
+            }
+            for length in &lengths {
+                let draft = read_draft(file, 0, *length);
+                other.send(vec![mount.put(draft)], mount.via()).await;
+            }
+            crowd.push(other);
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let looked = timeout(Duration::from_secs(20), look(&mut ann, &mount));
+        looked.await.expect("another connection of the account has threads");
+        drop(crowd);
+        look(&mut ann, &mount).await;
     });
 }

@@ -80,7 +80,9 @@ impl Tabs {
 }
 
 impl Drop for Tabs {
+    /// The connection has ended with its replies: those that are still being built do not wait for its client.
     fn drop(&mut self) {
+        self.backlog.set(0, 0);
         if self.handle.is_some() {
             self.holder.borrow().members.lock().retain(|member| member.id != self.id);
         }

@@ -399,6 +399,27 @@ async fn a_connection_has_its_part_of_its_account() {
     assert_eq!(ledger.bytes(), 0);
 }
 
+/// Tests that a reply waits no longer for the client of a connection that has ended.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_has_ended_keeps_no_reply_waiting() {
+    use crate::base::limits::PASSING_BYTES_MIN;
+    let ledger = Ledger::default();
+    ledger.set_limit(256 << 20);
+    let (ann, backlog) = (ledger.account("ann"), Arc::<Backlog>::default());
+    let tabs = Tabs::new(1, None, Arc::clone(&ann), Arc::clone(&backlog));
+    tabs.set(0, PASSING_BYTES_MIN);
+    let waits = tokio::spawn({
+        let (ann, backlog) = (Arc::clone(&ann), Arc::clone(&backlog));
+        async move { ann.build(&backlog, 1 << 20).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!waits.is_finished());
+    drop(tabs);
+    let soon = tokio::time::timeout(Duration::from_secs(1), waits);
+    drop(soon.await.expect("there is no client to wait for").unwrap());
+    assert_eq!(ledger.bytes(), 0);
+}
+
 /// Tests that small requests of an account that has more than its part go on while an eighth of the
 /// memory is left, and one at a time on each connection when it is not.
 #[test]
