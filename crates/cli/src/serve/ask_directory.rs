@@ -167,7 +167,29 @@ pub(super) struct Entry {
     pub(super) sid: Sid,
     pub(super) domain: String,
     pub(super) name: String,
-    pub(super) is_group: bool,
+    pub(super) kind: Kind,
+}
+
+/// The kind of an entry, by its number of MS-SAMR 2.2.2.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    User = 1,
+    Group = 2,
+    /// A group that is local to its domain.
+    Alias = 4,
+}
+
+impl Kind {
+    const fn of_number(number: u64) -> Option<Self> {
+        match number {
+            // 9 is the account of a computer.
+            1 | 9 => Some(Self::User),
+            // 5 is a well-known group.
+            2 | 5 => Some(Self::Group),
+            4 => Some(Self::Alias),
+            _ => None,
+        }
+    }
 }
 
 /// The answer: an entry for each name or SID, and the reason why a server was silent.
@@ -180,7 +202,7 @@ pub(super) struct Answer {
 impl Answer {
     fn object(&self, id: u64) -> Value {
         let entry = |of: &Option<Entry>| {
-            of.as_ref().map(|of| json!([of.sid.to_string(), of.domain, of.name, of.is_group]))
+            of.as_ref().map(|of| json!([of.sid.to_string(), of.domain, of.name, of.kind as u8]))
         };
         let entries: Vec<_> = self.entries.iter().map(entry).collect();
         json!({ "id": id, "entries": entries, "silent": self.silent })
@@ -194,7 +216,7 @@ impl Answer {
                 sid: text(0)?.parse().ok()?,
                 domain: text(1)?.to_owned(),
                 name: text(2)?.to_owned(),
-                is_group: of.get(3)?.as_bool()?,
+                kind: Kind::of_number(of.get(3)?.as_u64()?)?,
             })
         };
         let entries =
@@ -377,10 +399,14 @@ async fn entries(
 }
 
 fn entry_of(account: &Account) -> Option<Entry> {
-    let is_group = account.kind == AccountKind::Group;
-    let is_one = is_group || matches!(account.kind, AccountKind::User | AccountKind::Computer);
-    let sid = account.sid.to_string().parse().ok().filter(|_| is_one)?;
-    Some(Entry { sid, domain: account.domain.clone(), name: account.name.clone(), is_group })
+    let kind = match account.kind {
+        AccountKind::User | AccountKind::Computer => Kind::User,
+        AccountKind::Group => Kind::Group,
+        AccountKind::Alias => Kind::Alias,
+        _ => return None,
+    };
+    let sid = account.sid.to_string().parse().ok()?;
+    Some(Entry { sid, domain: account.domain.clone(), name: account.name.clone(), kind })
 }
 
 /// Asks winbind for what is left open.
@@ -411,7 +437,7 @@ fn ask_winbind(question: &Question, mut answer: Answer) -> Answer {
 fn own_domain() -> io::Result<Option<Entry>> {
     let entry = |domain: OwnDomain| {
         let OwnDomain { name, dns_name, sid } = domain;
-        Entry { sid, domain: name, name: dns_name, is_group: false }
+        Entry { sid, domain: name, name: dns_name, kind: Kind::Group }
     };
     Ok(wbinfo::own_domain()?.map(entry))
 }
@@ -433,12 +459,8 @@ fn by_sid(sid: &Sid) -> io::Result<Option<Entry>> {
 fn named(said: &str, sid: Sid) -> Option<Entry> {
     let (name, kind) = said.trim().rsplit_once(' ')?;
     let (domain, name) = name.split_once('\\')?;
-    let is_group = match kind {
-        "1" | "9" => false,
-        "2" | "4" | "5" => true,
-        _ => return None,
-    };
-    Some(Entry { sid, domain: domain.to_owned(), name: name.to_owned(), is_group })
+    let kind = Kind::of_number(kind.parse().ok()?)?;
+    Some(Entry { sid, domain: domain.to_owned(), name: name.to_owned(), kind })
 }
 
 #[cfg(test)]
@@ -451,7 +473,7 @@ mod tests {
             sid,
             domain: "A".into(),
             name: format!("n{rid}\n"),
-            is_group: rid.is_multiple_of(2),
+            kind: if rid.is_multiple_of(2) { Kind::Alias } else { Kind::User },
         }
     }
 
@@ -508,8 +530,15 @@ mod tests {
     fn names_that_winbind_says() {
         let sid = entry(1).sid;
         let found = named("A\\Domain Users 2\n", sid).unwrap();
-        assert_eq!((&*found.domain, &*found.name, found.is_group), ("A", "Domain Users", true));
-        assert!(!named("A\\ann 1\n", sid).unwrap().is_group);
+        assert_eq!((&*found.domain, &*found.name), ("A", "Domain Users"));
+        for (said, kind) in [
+            ("A\\Domain Users 2\n", Kind::Group),
+            ("A\\Readers 4", Kind::Alias),
+            ("A\\ann 1\n", Kind::User),
+            ("A\\nas$ 9", Kind::User),
+        ] {
+            assert_eq!(named(said, sid).unwrap().kind, kind, "{said}");
+        }
         for bad in ["", "A\\ann", "ann 1", "A\\ann 3", "A\\ann 8"] {
             assert_eq!(named(bad, sid), None, "{bad}");
         }

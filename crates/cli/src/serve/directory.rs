@@ -23,7 +23,9 @@ use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use super::ask_directory::{Answer, DOMAINS, Entry, Machine, Question, Sources, fill, new_keytab};
+use super::ask_directory::{
+    Answer, DOMAINS, Entry, Kind, Machine, Question, Sources, fill, new_keytab,
+};
 use super::plan::Plan;
 use crate::domain::membership::Membership;
 use crate::exit::Failure;
@@ -330,8 +332,12 @@ impl DomainDirectory for Directory {
     fn principals(&self, sids: &[Sid]) -> Lookup<domain_names::Principal> {
         let answer = self.ask(&Question::Sids(sids.to_vec()));
         let principal = |entry: Option<Entry>| {
-            let Entry { sid, domain, name, is_group } = entry?;
-            let kind = if is_group { Use::Group } else { Use::User };
+            let Entry { sid, domain, name, kind } = entry?;
+            let kind = match kind {
+                Kind::User => Use::User,
+                Kind::Group => Use::Group,
+                Kind::Alias => Use::Alias,
+            };
             Some(domain_names::Principal { sid, domain, name, kind })
         };
         let found = answer.entries.into_iter().map(principal).collect();
@@ -454,7 +460,7 @@ mod tests {
             winbind: None,
             keytab: Mutex::default(),
         };
-        let entry = "[\"S-1-5-21-1-2-3-1108\",\"A\",\"staff\",true]";
+        let entry = "[\"S-1-5-21-1-2-3-1108\",\"A\",\"staff\",2]";
         let mut answers = String::from("{\"id\":4,\"entries\":[null,null],\"silent\":null}\n");
         answers += &format!("{{\"id\":5,\"entries\":[{entry},null],\"silent\":\"late\"}}\n");
         answers += &format!("{{\"id\":6,\"entries\":[{entry}],\"silent\":null}}\n");
@@ -484,7 +490,7 @@ mod tests {
             theirs.write_all(answer.as_bytes()).unwrap();
             (Some(Mutex::new(Process { socket: BufReader::new(ours), last: 0 })), theirs)
         };
-        let entry = |rid: u32| format!("[\"S-1-5-21-1-2-3-{rid}\",\"A\",\"n\",true]");
+        let entry = |rid: u32| format!("[\"S-1-5-21-1-2-3-{rid}\",\"A\",\"n\",2]");
         let answer = format!("{{\"id\":1,\"entries\":[{},null],\"silent\":\"x\"}}\n", entry(1108));
         let (controllers, _keeps) = process(&answer);
         let answer = format!("{{\"id\":1,\"entries\":[{}],\"silent\":null}}\n", entry(1109));

@@ -286,8 +286,10 @@ impl Account {
 pub enum AccountKind {
     /// The account of a user.
     User,
-    /// A group, also a built-in or a local one.
+    /// A group, also a well-known one.
     Group,
+    /// A local group of a domain or of a server, or a built-in one.
+    Alias,
     /// The domain itself, or a machine's accounts.
     Domain,
     /// The account of a computer.
@@ -300,7 +302,8 @@ impl AccountKind {
     const fn of_wire(kind: SidNameUse) -> Self {
         match kind {
             SidNameUse::USER => Self::User,
-            SidNameUse::GROUP | SidNameUse::ALIAS | SidNameUse::WELL_KNOWN_GROUP => Self::Group,
+            SidNameUse::GROUP | SidNameUse::WELL_KNOWN_GROUP => Self::Group,
+            SidNameUse::ALIAS => Self::Alias,
             SidNameUse::DOMAIN => Self::Domain,
             SidNameUse::COMPUTER => Self::Computer,
             _ => Self::Other,
