@@ -4,11 +4,13 @@
 mod harness;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use harness::{Sandbox, Serving};
+use harness::{Sandbox, Serving, said};
 
 /// Keytabs of MIT's tools: the first has a key of `cifs/files.frevo.test`, the second has none.
 const FIRST: &[u8] = include_bytes!("../../auth/src/kerberos/fixtures/types.keytab");
@@ -133,4 +135,31 @@ fn a_client_with_ntlm_is_told_in_the_log_that_it_is_off() {
     let told = wait_for_log(&log, "the client used NTLM, which is off here (ntlm = false");
     assert_eq!(told.matches("logon refused").count(), 1, "{told}");
     assert_eq!(server.stop().code, 0);
+}
+
+/// A join without a terminal names the option for the password. One that fails leaves no folder, which
+/// would be taken for a membership.
+#[test]
+fn a_join_that_fails_leaves_nothing_and_says_what_to_do() {
+    let place = Sandbox::new();
+    place.folder("tools");
+    place.file("tools/net", "#!/bin/sh\necho 'the domain is away' >&2\nexit 255\n", 0o755);
+    let path = format!("{}:/usr/bin:/bin", place.path("tools").display());
+    let program = env!("CARGO_BIN_EXE_frevo");
+    let join = ["domain", "--state-dir", "state", "join", "A.TEST", "--with", "net"];
+    let start = |arguments: &[&str], input: Stdio| {
+        // A session of its own has no terminal.
+        let mut command = Command::new("setsid");
+        command.args(["--wait", program]).args(join).args(["--computer-name", "BOX"]);
+        command.args(arguments).current_dir(place.path("")).env_clear().env("PATH", &path);
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let without = start(&[], Stdio::null()).wait_with_output().unwrap();
+    said(without).fails(2, &["no terminal", "--password-stdin"]);
+    assert!(!place.path("state/domain/A.TEST").exists());
+    let mut child = start(&["--password-stdin"], Stdio::piped());
+    child.stdin.take().unwrap().write_all(b"secret\n").unwrap();
+    said(child.wait_with_output().unwrap()).fails(1, &["the domain is away"]);
+    assert!(place.path("state/domain").exists() && !place.path("state/domain/A.TEST").exists());
 }

@@ -220,6 +220,8 @@ pub const KDCS_MAX: usize = 8;
 pub const KDC_CONNECT: Duration = Duration::from_secs(3);
 /// Time limit of a KDC's reply.
 pub const KDC_ANSWER: Duration = Duration::from_secs(5);
+/// Time limit of a KDC's reply to the change of a password, which it keeps first.
+pub const PASSWORD_CHANGE_ANSWER: Duration = Duration::from_secs(30);
 /// Time limit of the daemon that keeps a ticket cache (KCM), for the whole cache.
 pub const KCM_ANSWER: Duration = Duration::from_secs(3);
 /// Name servers that are asked for KDCs, one after the other.

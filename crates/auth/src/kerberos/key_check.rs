@@ -77,6 +77,9 @@ pub enum KeyAnswer {
         time: FileTime,
         /// The numbers of the encryption types of the account's keys that the KDC names.
         etypes: Vec<i32>,
+        /// The salt with which the account's keys are made, where the KDC tells it. The keys of AES have
+        /// one salt (MS-KILE 3.1.1.2).
+        salt: Option<Vec<u8>>,
     },
     /// A ticket.
     Ticket {
@@ -88,6 +91,8 @@ pub enum KeyAnswer {
         server_etype: i32,
         /// True if one of the given keys opens the ticket.
         is_opened: bool,
+        /// True if one of the given keys opens the part for the account: then the KDC has this key of it.
+        is_proven: bool,
     },
 }
 
@@ -145,8 +150,10 @@ impl KeyAnswer {
         let time =
             FileTime::from_unix(error.time.seconds, error.time.microseconds.saturating_mul(1_000));
         // Only some refusals list encryption types in their data. For all others the list is empty.
-        let etypes = error.data.and_then(|data| etypes(data).ok()).unwrap_or_default();
-        Ok(Self::Refused { code: KdcErrorCode(error.code.0), time, etypes })
+        let infos = error.data.and_then(|data| infos(data).ok()).unwrap_or_default();
+        let salt = infos.iter().find_map(|info| info.salt).map(Vec::from);
+        let etypes = infos.iter().map(|info| info.etype).collect();
+        Ok(Self::Refused { code: KdcErrorCode(error.code.0), time, etypes, salt })
     }
 }
 
@@ -161,19 +168,27 @@ fn ticket(bytes: &[u8], keys: &[ServiceKey]) -> Parsed<KeyAnswer> {
     let ticket = Ticket::parse(fields.required(5, WHAT)?)?;
     let sealed = EncryptedData::parse(fields.required(6, WHAT)?, "AS-REP data")?;
     fields.end(WHAT)?;
-    let of_type = keys.iter().filter(|key| key.key.etype().number() == ticket.sealed.etype);
-    let mut opened =
-        of_type.filter_map(|key| key.key.decrypt(KeyUsage::TICKET, ticket.sealed.cipher));
+    let opens = |data: &EncryptedData<'_>, usage| {
+        let mut of_type = keys.iter().filter(|key| key.key.etype().number() == data.etype);
+        of_type.any(|key| key.key.decrypt(usage, data.cipher).is_some())
+    };
     Ok(KeyAnswer::Ticket {
         client_kvno: sealed.kvno,
         server_kvno: ticket.sealed.kvno,
         server_etype: ticket.sealed.etype,
-        is_opened: opened.next().is_some(),
+        is_opened: opens(&ticket.sealed, KeyUsage::TICKET),
+        is_proven: opens(&sealed, KeyUsage::AS_REP),
     })
 }
 
-/// Reads the encryption types in METHOD-DATA, RFC 4120 sections 5.2.7 and 5.9.1.
-fn etypes(data: &[u8]) -> Parsed<Vec<i32>> {
+/// An entry of ETYPE-INFO2, as far as it is looked at.
+struct Info<'a> {
+    etype: i32,
+    salt: Option<&'a [u8]>,
+}
+
+/// Reads the entries of ETYPE-INFO2 in METHOD-DATA, RFC 4120 sections 5.2.7 and 5.9.1.
+fn infos(data: &[u8]) -> Parsed<Vec<Info<'_>>> {
     const WHAT: &str = "METHOD-DATA";
     let mut found = Vec::new();
     for (kind, value) in list(data, WHAT, |fields| {
@@ -182,7 +197,10 @@ fn etypes(data: &[u8]) -> Parsed<Vec<i32>> {
     })? {
         if kind == ETYPE_INFO2 {
             found.extend(list(value, "ETYPE-INFO2", |fields| {
-                int32(fields.required(0, "ETYPE-INFO2")?, "ETYPE-INFO2")
+                let etype = int32(fields.required(0, "ETYPE-INFO2")?, "ETYPE-INFO2")?;
+                let salt = fields.optional(1, "ETYPE-INFO2")?;
+                let salt = salt.map(|salt| only(salt, der::GENERAL_STRING, "ETYPE-INFO2 salt"));
+                Ok(Info { etype, salt: salt.transpose()? })
             })?);
         }
     }
@@ -213,7 +231,9 @@ mod tests {
     use super::*;
 
     fn item(etype: i32) -> Vec<u8> {
-        sequence(&[&number(0, etype.into())])
+        // RC4 has no salt.
+        let salt = if etype == 23 { Vec::new() } else { text_field(1, "A.TESThostfiles") };
+        sequence(&[&number(0, etype.into()), &salt])
     }
 
     fn method_data(etypes: &[i32]) -> Vec<u8> {
@@ -233,14 +253,17 @@ mod tests {
 
     #[test]
     fn a_refusal_reports_clock_and_encryption_types() {
-        let data = method_data(&[18, 23]);
+        let data = method_data(&[23, 18]);
         let answer = KeyAnswer::parse(&refusal(Some(&data)), &[]).unwrap();
-        let KeyAnswer::Refused { code, time, etypes } = answer else { panic!("{answer:?}") };
+        let KeyAnswer::Refused { code, time, etypes, salt } = answer else { panic!("{answer:?}") };
+        assert_eq!(salt.unwrap(), b"A.TESThostfiles");
         assert_eq!(code, KdcErrorCode::PRE_AUTHENTICATION_REQUIRED);
-        assert_eq!((time.to_unix(), etypes), ((1_700_000_000, 999_999_000), alloc::vec![18, 23]));
+        assert_eq!((time.to_unix(), etypes), ((1_700_000_000, 999_999_000), alloc::vec![23, 18]));
         for data in [None, Some(&b"x"[..]), Some(&[0x30, 0])] {
             let answer = KeyAnswer::parse(&refusal(data), &[]).unwrap();
-            assert!(matches!(answer, KeyAnswer::Refused { etypes, .. } if etypes.is_empty()));
+            assert!(
+                matches!(answer, KeyAnswer::Refused { etypes, salt: None, .. } if etypes.is_empty())
+            );
         }
     }
 
@@ -259,7 +282,8 @@ mod tests {
                 &field(3, &sealed.encode()),
             ],
         );
-        let own = EncryptedData { etype: 18, kvno: Some(5), cipher: b"x" }.encode();
+        let own = key.encrypt(KeyUsage::AS_REP, &[2; 16], b"contents");
+        let own = EncryptedData { etype: 18, kvno: Some(5), cipher: &own }.encode();
         let answer = application(
             AS_REP,
             &[
@@ -280,6 +304,7 @@ mod tests {
                 server_kvno: Some(4),
                 server_etype: 18,
                 is_opened: opens,
+                is_proven: opens,
             };
             assert_eq!(read, expected);
         }
@@ -295,7 +320,7 @@ mod tests {
             (MAX_KEY_ANSWER_ITEMS, true),
             (MAX_KEY_ANSWER_ITEMS + 1, false),
         ] {
-            assert_eq!(etypes(&method_data(&alloc::vec![18; count])).is_ok(), fits, "{count}");
+            assert_eq!(infos(&method_data(&alloc::vec![18; count])).is_ok(), fits, "{count}");
         }
         let long = alloc::vec![0; MAX_KEY_ANSWER_LEN + 1];
         assert_eq!(KeyAnswer::parse(&long, &[]).unwrap_err().what, "KDC's answer: too long");

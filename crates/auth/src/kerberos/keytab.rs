@@ -12,6 +12,7 @@ use crate::limits::{
 use alloc::vec::Vec;
 use frevo_wire::codec::{Malformed, Parsed};
 use frevo_wire::dtyp::FileTime;
+use zeroize::Zeroizing;
 
 /// The first two bytes of a keytab.
 const VERSION: u16 = 0x0502;
@@ -109,6 +110,31 @@ impl Keytab {
     }
 }
 
+impl KeytabEntry {
+    /// Encodes the entry as a record of a file, with its length. None for a name that is too long for one.
+    pub fn encode(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let ServiceKey { principal, kvno, key } = &self.key;
+        // The buffer has its final size at once, because growing it would leave copies of the key.
+        let mut record = Zeroizing::new(Vec::with_capacity(MAX_PRINCIPAL_LEN.saturating_mul(2)));
+        record.extend(u16::try_from(principal.components.len()).ok()?.to_be_bytes());
+        for text in core::iter::once(&principal.realm).chain(&principal.components) {
+            record.extend(u16::try_from(text.len()).ok()?.to_be_bytes());
+            record.extend(text.bytes());
+        }
+        record.extend(principal.name_type.0.to_be_bytes());
+        let seconds = if self.written == FileTime::ZERO { 0 } else { self.written.to_unix().0 };
+        record.extend(u32::try_from(seconds).unwrap_or_default().to_be_bytes());
+        let [.., short_kvno] = kvno.to_be_bytes();
+        record.push(short_kvno);
+        record.extend(u16::try_from(key.etype().number()).ok()?.to_be_bytes());
+        record.extend(u16::try_from(key.expose().len()).ok()?.to_be_bytes());
+        record.extend(key.expose());
+        record.extend(kvno.to_be_bytes());
+        let length = i32::try_from(record.len()).ok()?.to_be_bytes();
+        Some(Zeroizing::new([&length, record.as_slice()].concat()))
+    }
+}
+
 /// The most unknown encryption types that are told apart.
 const MAX_UNKNOWN_TYPES: usize = 16;
 
@@ -174,6 +200,24 @@ mod tests {
         let [latest] = &keytab.keys_of(&cifs)[..] else { panic!("one key has version 300") };
         assert_eq!(latest.etype(), EncryptionType::Aes256Sha2);
         assert!(keytab.keys_of(&Principal::user("nobody", "FREVO.TEST")).is_empty());
+    }
+
+    /// Entries of ktutil come back byte by byte, and the numbers of versions to their ends.
+    #[test]
+    fn entries_are_written_as_ktutil_writes_them() {
+        let keytab = Keytab::parse(TYPES).unwrap();
+        let mut bytes = VERSION.to_be_bytes().to_vec();
+        keytab.entries.iter().for_each(|entry| bytes.extend(&*entry.encode().unwrap()));
+        assert_eq!(bytes, TYPES);
+        let mut entry = keytab.entries[0].clone();
+        for kvno in [1, 255, 256, u32::MAX] {
+            (entry.key.kvno, entry.written) = (kvno, FileTime::ZERO);
+            let file = [&VERSION.to_be_bytes()[..], &entry.encode().unwrap()].concat();
+            let read = Keytab::parse(&file).unwrap();
+            assert_eq!(alloc::format!("{:?}", read.entries[0]), alloc::format!("{entry:?}"));
+        }
+        entry.key.principal.realm = "x".repeat(1 << 16);
+        assert!(entry.encode().is_none());
     }
 
     #[test]

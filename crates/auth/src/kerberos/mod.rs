@@ -4,6 +4,7 @@ pub(crate) mod accept;
 mod asn1;
 mod big_endian;
 pub mod ccache;
+mod change_password;
 mod credentials;
 mod fault;
 #[cfg(any(test, feature = "forge"))]
@@ -23,6 +24,7 @@ pub(crate) mod wrap;
 
 pub use accept::AcceptorEntropy;
 pub use ccache::CredentialsCache;
+pub use change_password::{ChangeAnswer, ChangeResult, PasswordChange};
 pub use credentials::{ClientSecret, ServiceKey, ServiceTicket, TicketFlags};
 pub use fault::{Fault, SealedTicket};
 pub use frevo_crypto::{EncryptionType, KerberosKey as Key, KeyUsage};

@@ -5,12 +5,18 @@ use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 
-use frevo_auth::kerberos::{EncryptionType, Key, KeyAnswer, KeyQuestion, Principal, ServiceKey};
+use frevo_auth::kerberos::kdc::{AsExchange, KdcEntropy, KdcStep};
+use frevo_auth::kerberos::{
+    ChangeAnswer, ClientSecret, EncryptionType, InitiatorEntropy, Key, KeyAnswer, KeyQuestion,
+    PasswordChange, Principal, ServiceKey, ServiceTicket,
+};
 use frevo_client::internal::{KdcSource, Kdcs};
 use frevo_wire::dtyp::FileTime;
 
 /// Most controllers that are asked.
 const CONTROLLERS: usize = 4;
+/// The port of the service that changes passwords, RFC 3244 section 2.
+const CHANGE_PORT: u16 = 464;
 
 /// The place that names the controllers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +118,68 @@ impl Asking<'_> {
         let answer = run(Kdcs::exchange(host, *port, &message))??;
         KeyAnswer::parse(&answer, self.keys)
             .map_err(|malformed| io::Error::other(format!("malformed answer: {malformed}")))
+    }
+}
+
+/// Fills bytes from the system's cryptographic source.
+fn fill(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(io::Error::other)
+}
+
+impl Controller {
+    /// Gives the account `client`, whose present keys are `keys`, a new password.
+    pub(super) fn change_password(
+        &self,
+        client: &Principal,
+        keys: Vec<Key>,
+        password: &str,
+        now: impl Fn() -> FileTime,
+    ) -> io::Result<ChangeAnswer> {
+        let ticket = self.ticket_for_change(client, keys, &now)?;
+        let mut entropy =
+            InitiatorEntropy { subkey: [0; 32], confounders: [[0; 16]; 2], sequence: [0; 4] };
+        fill(&mut entropy.subkey)?;
+        entropy.confounders.iter_mut().try_for_each(|bytes| fill(bytes))?;
+        fill(&mut entropy.sequence)?;
+        let mut sent = None;
+        let exchange = Kdcs::change_password(self.host(), CHANGE_PORT, |address| {
+            let (message, change) =
+                PasswordChange::request(&ticket, password, address, &entropy, now());
+            sent = Some(change);
+            message
+        });
+        let reply = run(exchange)??;
+        let change = sent.ok_or(io::ErrorKind::NotConnected)?;
+        change.answer(&reply).map_err(|fault| io::Error::other(fault.to_string()))
+    }
+
+    /// Gets a ticket for the service that changes passwords, by the account's present keys.
+    fn ticket_for_change(
+        &self,
+        client: &Principal,
+        keys: Vec<Key>,
+        now: &impl Fn() -> FileTime,
+    ) -> io::Result<ServiceTicket> {
+        let entropy = || -> io::Result<KdcEntropy> {
+            let mut entropy = KdcEntropy { nonce: [0; 4], subkey: [0; 32], confounder: [0; 16] };
+            fill(&mut entropy.nonce)?;
+            fill(&mut entropy.subkey)?;
+            fill(&mut entropy.confounder)?;
+            Ok(entropy)
+        };
+        let etypes: Vec<EncryptionType> = keys.iter().map(Key::etype).collect();
+        let service = Some(PasswordChange::service(&client.realm));
+        let secret = ClientSecret::Keys(keys);
+        let (mut exchange, mut next) =
+            AsExchange::begin_for(service, client.clone(), secret, &etypes, &entropy()?, now());
+        loop {
+            let (host, port) = &self.0;
+            let reply = run(Kdcs::exchange(host, *port, &next.message))??;
+            match exchange.on_reply(&reply, &entropy()?, now()).map_err(io::Error::other)? {
+                KdcStep::Ask(more) => next = more,
+                KdcStep::Done(ticket) => return Ok(*ticket),
+            }
+        }
     }
 }
 

@@ -56,6 +56,12 @@ impl Membership {
         Principal::service("cifs", &self.host, &self.realm)
     }
 
+    /// The salt of the account's keys, where no controller tells it (MS-KILE 3.1.1.2).
+    pub(super) fn salt(&self) -> String {
+        let (realm, computer) = (&self.realm, self.computer.to_lowercase());
+        format!("{}host{computer}.{}", realm.to_uppercase(), realm.to_lowercase())
+    }
+
     /// The directory of a membership.
     pub(crate) fn dir(state_dir: &Path, realm: &str) -> PathBuf {
         state_dir.join(MEMBERSHIPS).join(realm)
@@ -260,6 +266,7 @@ mod tests {
         assert_eq!(all, [member("A.TEST"), member("B.TEST")]);
         assert_eq!(all[0].principal().to_string(), "FILES$@A.TEST");
         assert_eq!(all[0].service().to_string(), "cifs/files.a.test@A.TEST");
+        assert_eq!(all[0].salt(), "A.TESThostfiles.a.test");
         let only = |realm: &str| Membership::all(dir, Some(&realm.parse().unwrap()));
         assert_eq!(only("B.TEST").unwrap(), [member("B.TEST")]);
         assert_eq!(only("C.TEST").unwrap_err().exit, Exit::NotFound);

@@ -3,6 +3,8 @@
 pub(crate) mod arguments;
 mod kdc;
 pub(crate) mod membership;
+mod net_secrets;
+mod new_password;
 mod next_keytab;
 mod renewal;
 mod status;
@@ -19,6 +21,7 @@ use frevo_wire::dtyp::FileTime;
 
 use self::arguments::{Administrator, Domain, DomainCommand, Join};
 use self::membership::{Membership, keytab_in, read_keytab_in};
+use self::new_password::KeptPassword;
 use self::next_keytab::NextKeytab;
 use self::status::{Check, Subject, Verdict};
 use self::tools::Credentials;
@@ -87,6 +90,7 @@ impl Home {
         })?;
         member.write(&self.state_dir)?;
         next.finish()?;
+        KeptPassword::forget(&member, &self.state_dir)?;
         print_text(&self.joined(&member))
     }
 
@@ -152,6 +156,7 @@ impl Home {
         let mut faults = 0;
         for subject in &subjects {
             let mut checks = subject.check(now);
+            checks.extend(KeptPassword::check(&subject.realm, &self.state_dir));
             checks.extend(self.administrators(&subject.realm));
             faults += status::report(&subject.realm, &checks)?;
         }

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::membership::{Membership, Parts, VERSION_LEN, keytab_in, read_keytab_in};
+use super::membership::{Membership, Parts, VERSION_LEN, keytab_in};
 use crate::exit::{Done, Failure};
 use crate::secret_file::{self, Owner};
 use crate::state;
@@ -44,50 +44,15 @@ impl<'a> NextKeytab<'a> {
         &self.path
     }
 
-    /// True if the newest keys of the copy have each name and encryption type that the newest keys of the
-    /// keytab have: the program was not killed before it had written all of them.
-    pub(super) fn is_whole(&self) -> Result<bool, Failure> {
-        let read = |path: &Path| read_keytab_in(self.state_dir, path);
-        let (Some(before), Some(next)) = (read(&keytab_in(self.state_dir))?, read(&self.path)?)
-        else {
-            return Ok(false);
-        };
-        let newest = |keytab: frevo_auth::kerberos::Keytab| {
-            let mut keys = keytab.into_keys();
-            keys.retain(|key| key.principal.realm == self.member.realm);
-            let newest = keys.iter().map(|key| key.kvno).max();
-            keys.retain(|key| Some(key.kvno) == newest);
-            keys
-        };
-        let next = newest(next);
-        Ok(newest(before).iter().all(|before| {
-            next.iter().any(|key| {
-                key.principal == before.principal && key.key.etype() == before.key.etype()
-            })
-        }))
-    }
-
     /// Puts the keys of the copy into the keytab in one step, and gives it to the user of the server, to
     /// whom the state directory belongs.
     pub(super) fn finish(self) -> Done {
-        let keytab = keytab_in(self.state_dir);
-        let failed = |error| Failure::failed(format!("cannot write {}", keytab.display()))(error);
-        let realm = &self.member.realm;
         let next = secret_file::read_bytes_in(self.state_dir, &self.path)?.unwrap_or_default();
-        let next = Parts::of(&next, realm).ours;
-        let mut all = match secret_file::read_bytes_in(self.state_dir, &keytab)? {
-            Some(bytes) => Parts::of(&bytes, realm).others,
-            None => Default::default(),
-        };
-        let from = if all.len() < VERSION_LEN { 0 } else { VERSION_LEN };
-        all.extend(next.get(from..).unwrap_or_default());
-        let owner = std::fs::metadata(self.state_dir).map_err(failed)?;
-        let owner = Owner::of(&owner);
-        if let Some(dir) = keytab.parent() {
-            state::make_dir(dir)?;
-            std::os::unix::fs::chown(dir, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
-        }
-        secret_file::replace_for(&keytab, &all, Some(owner))?;
+        replace_keys(
+            self.state_dir,
+            &self.member.realm,
+            &Parts::of(&next, &self.member.realm).ours,
+        )?;
         self.remove()
     }
 
@@ -99,6 +64,26 @@ impl<'a> NextKeytab<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// Puts `keys`, the bytes of a keytab, in the place of all keys of a realm in the keytab, in one step. The
+/// keytab belongs to the owner of the state directory.
+pub(super) fn replace_keys(state_dir: &Path, realm: &str, keys: &[u8]) -> Done {
+    let keytab = keytab_in(state_dir);
+    let failed = |error| Failure::failed(format!("cannot write {}", keytab.display()))(error);
+    let mut all = match secret_file::read_bytes_in(state_dir, &keytab)? {
+        Some(bytes) => Parts::of(&bytes, realm).others,
+        None => Default::default(),
+    };
+    let from = if all.len() < VERSION_LEN { 0 } else { VERSION_LEN };
+    all.extend(keys.get(from..).unwrap_or_default());
+    let owner = std::fs::metadata(state_dir).map_err(failed)?;
+    let owner = Owner::of(&owner);
+    if let Some(dir) = keytab.parent() {
+        state::make_dir(dir)?;
+        std::os::unix::fs::chown(dir, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
+    }
+    secret_file::replace_for(&keytab, &all, Some(owner))
 }
 
 #[cfg(test)]
@@ -149,7 +134,6 @@ mod tests {
         let both = [record("A.TEST", "FILES$", 1), record("A.TEST", "FILES$", 2)];
         secret_file::replace_bytes(next.path(), &keytab(&both)).unwrap();
         assert_eq!(std::fs::read(keytab_in(dir)).unwrap(), before, "before the end");
-        assert!(next.is_whole().unwrap());
         let path = next.path().to_owned();
         next.finish().unwrap();
         let after = std::fs::read(keytab_in(dir)).unwrap();
@@ -158,19 +142,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_keytab_and_half_a_change() {
+    fn the_first_keytab() {
         let folder = tempfile::tempdir().unwrap();
         let (dir, member) = (folder.path(), member("A.TEST"));
         member.write(dir).unwrap();
         let next = NextKeytab::begin(&member, dir).unwrap();
-        assert!(!next.path().exists() && !next.is_whole().unwrap());
+        assert!(!next.path().exists());
         let names = [record("A.TEST", "FILES$", 1), record("A.TEST", "host", 1)];
         secret_file::replace_bytes(next.path(), &keytab(&names)).unwrap();
         next.finish().unwrap();
         assert_eq!(std::fs::read(keytab_in(dir)).unwrap(), keytab(&names));
-        let next = NextKeytab::begin(&member, dir).unwrap();
-        let half = [names.to_vec(), vec![record("A.TEST", "FILES$", 2)]].concat();
-        secret_file::replace_bytes(next.path(), &keytab(&half)).unwrap();
-        assert!(!NextKeytab::left(&member, dir).is_whole().unwrap());
     }
 }

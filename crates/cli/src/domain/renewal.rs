@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::arguments::{Renew, Tool};
 use super::membership::{Membership, keytab_in, read_keytab_in};
+use super::new_password::{Change, KeptPassword};
 use super::next_keytab::NextKeytab;
 use super::status::Subject;
 use super::tools::{Calls, Credentials};
@@ -21,9 +22,16 @@ impl Home {
         each(&members, |member| self.renew_one(member, renewal))
     }
 
-    /// Gives a machine account a new password, unless it is not old.
+    /// Gives a machine account a new password, unless it is not old. Ends a change that was interrupted.
     fn renew_one(&self, member: &Membership, renewal: &Renew) -> Done {
         let keytab = keytab_in(&self.state_dir);
+        if let Some(kept) = KeptPassword::read(member, &self.state_dir)? {
+            return match self.set_password(member, &kept) {
+                Ok(()) => print_text(&interrupted(member)),
+                Err(failure) if self.is_accepted(member, &keytab)? != Some(false) => Err(failure),
+                Err(_) => self.repair(member, renewal),
+            };
+        }
         if self.is_accepted(member, &keytab)? == Some(false) {
             return self.repair(member, renewal);
         }
@@ -38,14 +46,25 @@ impl Home {
             let text = format!("{}: the password is {days} old; nothing to do.\n", member.realm);
             return print_text(&text);
         }
-        let next = NextKeytab::begin(member, &self.state_dir)?;
-        self.calls(member, next.path()).renew()?;
-        next.finish()?;
+        let calls = self.calls(member, &keytab);
+        if member.tool == Tool::Net && calls.has_begun() && self.finish_change_of_net(member)? {
+            return print_text(&interrupted(member));
+        }
+        self.set_password(member, &KeptPassword::choose(member, &self.state_dir)?)?;
         let text = format!(
             "{}: the password of {}$ is new. A running server reads the keytab by itself.\n",
             member.realm, member.computer
         );
         print_text(&text)
+    }
+
+    /// Gives a password that is kept to the controller, its keys to the keytab, and it to `net`.
+    fn set_password(&self, member: &Membership, kept: &KeptPassword) -> Done {
+        let change = Change { member, state_dir: &self.state_dir, password: kept.text() };
+        let keys = change.make()?;
+        change.write(&keys)?;
+        self.calls(member, &keytab_in(&self.state_dir)).keep(kept.text())?;
+        KeptPassword::forget(member, &self.state_dir)
     }
 
     /// The calls of a membership's program, on this keytab.
@@ -71,11 +90,8 @@ impl Home {
             Tool::Adcli => self.finish_change_of_adcli(member),
         };
         if matches!(found, Ok(true)) {
-            let text = format!(
-                "{realm}: an earlier change of the password of {computer}$ was interrupted; the keytab \
-                 has the new keys now.\n"
-            );
-            return print_text(&text);
+            KeptPassword::forget(member, &self.state_dir)?;
+            return print_text(&interrupted(member));
         }
         let Some(administrator) = renewal.administrator() else {
             let why = found.err().map_or_else(String::new, |failure| format!(" ({failure})"));
@@ -91,12 +107,13 @@ impl Home {
         let next = NextKeytab::begin(member, &self.state_dir)?;
         self.calls(member, next.path()).join(&by, member.ou.as_deref())?;
         next.finish()?;
+        KeptPassword::forget(member, &self.state_dir)?;
         let text = format!("{realm}: {} has set a new password of {computer}$.\n", by.user);
         print_text(&text)
     }
 
-    /// Writes the keys of the password that `net` keeps before it gives it to a controller. Returns
-    /// false if the controller accepts none of them.
+    /// Writes the keys of the password that `net` keeps, which an earlier version had it give to a
+    /// controller. Returns false if the controller accepts none of them.
     fn finish_change_of_net(&self, member: &Membership) -> Result<bool, Failure> {
         let next = NextKeytab::begin(member, &self.state_dir)?;
         let calls = self.calls(member, next.path());
@@ -104,7 +121,10 @@ impl Home {
         // `net` may have ended before it wrote the keytab, or after only the controller had the
         // password.
         let kept = calls.net_keytab();
-        if kept.is_err() || self.is_accepted(member, next.path())? != Some(true) {
+        if kept.is_err()
+            || calls.has_begun()
+            || self.is_accepted(member, next.path())? != Some(true)
+        {
             calls.finish_change_of_net()?;
             calls.net_keytab()?;
         }
@@ -115,17 +135,24 @@ impl Home {
         Ok(is_accepted)
     }
 
-    /// Takes the keys that `adcli` has written before it ended. Returns false if there are none, or
-    /// the controller does not accept them: `adcli` keeps a password nowhere else.
+    /// Takes the keys that an earlier version had `adcli` write, if it was interrupted, and sets another
+    /// password with them: some may be missing. Returns false if there are none, or the controller does not
+    /// accept them.
     fn finish_change_of_adcli(&self, member: &Membership) -> Result<bool, Failure> {
         let next = NextKeytab::left(member, &self.state_dir);
         if self.is_accepted(member, next.path())? != Some(true) {
             return Ok(false);
         }
-        if !next.is_whole()? {
-            self.calls(member, next.path()).renew()?;
-        }
         next.finish()?;
+        self.set_password(member, &KeptPassword::choose(member, &self.state_dir)?)?;
         Ok(true)
     }
+}
+
+/// Tells that a change that was interrupted is at its end.
+fn interrupted(Membership { realm, computer, .. }: &Membership) -> String {
+    format!(
+        "{realm}: an earlier change of the password of {computer}$ was interrupted; the keytab has the new \
+         keys now.\n"
+    )
 }

@@ -289,7 +289,7 @@ impl Subject {
         before: FileTime,
         answer: &KeyAnswer,
     ) -> bool {
-        let KeyAnswer::Refused { code, time, etypes } = answer else {
+        let KeyAnswer::Refused { code, time, etypes, .. } = answer else {
             checks.warn(
                 "account",
                 format!(
@@ -411,7 +411,7 @@ impl Subject {
         };
         let path = self.path.display();
         match answer {
-            KeyAnswer::Ticket { client_kvno, server_kvno, server_etype, is_opened } => {
+            KeyAnswer::Ticket { client_kvno, server_kvno, server_etype, is_opened, .. } => {
                 let kvno = client_kvno.unwrap_or(proof.kvno);
                 if kvno == proof.kvno {
                     checks.ok(

@@ -10,6 +10,7 @@ use frevo_config::{IdmapSection, Numbers};
 use super::arguments::Tool;
 use super::kdc;
 use super::membership::{Membership, keytab_in};
+use super::net_secrets::NetSecrets;
 use crate::exit::{Done, Exit, Failure};
 
 /// Directories of programs of administrators, which a user's PATH may lack.
@@ -105,28 +106,36 @@ impl Calls<'_> {
         run_as(call, by, "leave the domain")
     }
 
-    /// Changes the password of the machine account, and adds its new keys to the keytab.
-    pub(super) fn renew(&self) -> Done {
-        let what = "change the password of the machine account";
-        match self.member.tool {
-            Tool::Net => {
-                // A file of an earlier version may lack the ranges without which winbind lets no
-                // user of the domain log on.
-                self.write_smb_conf()?;
-                let changed = run(self.net(&["ads", "changetrustpw"]), None, what);
-                // `net ads` refuses to go on with a change that was interrupted.
-                changed.or_else(|failure| self.finish_change_of_net().map_err(|_| failure))?;
-                self.net_keytab()
-            }
-            Tool::Adcli => {
-                let mut update = self.adcli("update");
-                update.arg(format!("--host-keytab={}", self.keytab.display()));
-                update.arg(format!("--host-fqdn={}", self.member.host));
-                update.arg(format!("--computer-name={}", self.member.computer));
-                update.arg("--computer-password-lifetime=0");
-                run(update, None, what)
-            }
+    /// Has `net` keep the password that the controller has taken: winbind asks with it. `adcli` keeps none.
+    pub(super) fn keep(&self, password: &str) -> Done {
+        if self.member.tool == Tool::Adcli {
+            return Ok(());
         }
+        // A file of an earlier version may lack the ranges without which winbind lets no user of the
+        // domain log on.
+        self.write_smb_conf()?;
+        let secrets = NetSecrets::of(&self.dir());
+        secrets.copy()?;
+        let keep = || {
+            let what = "keep the password of the machine account for winbind";
+            run(self.net(&["changesecretpw", "--force", "--stdin"]), Some(password), what)
+        };
+        // It fails where its last call was interrupted.
+        keep().or_else(|_| {
+            secrets.restore(self.state_dir)?;
+            keep()
+        })
+    }
+
+    /// True if `net` has begun a change by itself and was interrupted, as an earlier version had it do.
+    pub(super) fn has_begun(&self) -> bool {
+        let told = self.net(&["primarytrust", "dumpinfo"]).stdin(Stdio::null()).output();
+        let told = told.map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&told).lines().any(|line| {
+            line.trim()
+                .split_once(':')
+                .is_some_and(|(name, value)| name.trim() == "next_change" && value.trim() == "*")
+        })
     }
 
     fn dir(&self) -> PathBuf {

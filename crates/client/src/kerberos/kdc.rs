@@ -2,18 +2,21 @@
 //! asked for twice.
 
 use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use frevo_auth::kerberos::kdc::Ask;
 use frevo_auth::limits::MAX_KDC_MESSAGE_LEN;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::dns;
 use super::error::{KerberosError, Reason};
 use super::krb5_conf::Krb5Conf;
 use crate::ambient::{Ambient, Host};
-use crate::limits::{KDC_ANSWER, KDC_CONNECT, KDCS_MAX};
+use crate::limits::{KDC_ANSWER, KDC_CONNECT, KDCS_MAX, PASSWORD_CHANGE_ANSWER};
 
 /// The port of KDCs.
 const PORT: u16 = 88;
@@ -84,6 +87,21 @@ impl Kdcs {
     pub async fn exchange(host: &str, port: u16, message: &[u8]) -> io::Result<Vec<u8>> {
         exchange(host, port, message).await
     }
+
+    /// Like [`Self::exchange`], for the change of a password: the message is made for this machine's address
+    /// on the connection, and the KDC has more time.
+    ///
+    /// # Errors
+    /// When it does not answer in time.
+    pub async fn change_password(
+        host: &str,
+        port: u16,
+        message: impl FnOnce(IpAddr) -> Vec<u8>,
+    ) -> io::Result<Vec<u8>> {
+        let stream = connect(host, port).await?;
+        let address = stream.local_addr()?.ip();
+        send(stream, &message(address), PASSWORD_CHANGE_ANSWER).await
+    }
 }
 
 /// Returns the KDCs of a realm: those of krb5.conf, else those of DNS.
@@ -125,9 +143,18 @@ fn parse(text: &str) -> Option<(String, u16)> {
 
 /// RFC 4120 section 7.2.2: each message goes after its length.
 async fn exchange(host: &str, port: u16, message: &[u8]) -> io::Result<Vec<u8>> {
-    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-    let mut stream =
-        timeout(KDC_CONNECT, TcpStream::connect((host, port))).await.map_err(late)??;
+    send(connect(host, port).await?, message, KDC_ANSWER).await
+}
+
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    timeout(KDC_CONNECT, TcpStream::connect((host, port))).await.map_err(late)?
+}
+
+fn late(_: Elapsed) -> io::Error {
+    io::ErrorKind::TimedOut.into()
+}
+
+async fn send(mut stream: TcpStream, message: &[u8], limit: Duration) -> io::Result<Vec<u8>> {
     let answer = async {
         let length = u32::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         stream.write_all(&[&length.to_be_bytes()[..], message].concat()).await?;
@@ -139,7 +166,7 @@ async fn exchange(host: &str, port: u16, message: &[u8]) -> io::Result<Vec<u8>> 
         stream.read_exact(&mut reply).await?;
         Ok(reply)
     };
-    timeout(KDC_ANSWER, answer).await.map_err(late)?
+    timeout(limit, answer).await.map_err(late)?
 }
 
 #[cfg(test)]
@@ -162,7 +189,11 @@ mod tests {
         assert_eq!(Kdcs::exchange(&kdc.0, kdc.1, &[1, 2, 3]).await.unwrap(), [7, 8]);
         let long = Kdcs::exchange(&kdc.0, kdc.1, &[1, 2, 3]).await.unwrap_err();
         assert!(long.to_string().contains("too long"), "{long}");
-        assert!(Kdcs::exchange(&kdc.0, kdc.1, &[1, 2, 3]).await.is_err());
+        let short = Kdcs::change_password(&kdc.0, kdc.1, |address| {
+            assert_eq!(address.to_string(), "127.0.0.1");
+            vec![1, 2, 3]
+        });
+        assert!(short.await.is_err());
         serve.await.unwrap();
     }
 

@@ -134,6 +134,8 @@ impl KeyUsage {
     pub const AP_REQ_AUTHENTICATOR: Self = Self(11);
     /// The encrypted part of an AP-REP, under the session key.
     pub const AP_REP: Self = Self(12);
+    /// The encrypted part of a KRB-PRIV.
+    pub const PRIVATE: Self = Self(13);
     /// Signatures of a PAC: KERB_NON_KERB_CKSUM_SALT of MS-KILE 3.1.5.9.
     pub const PAC: Self = Self(17);
     /// A MIC of the acceptor, RFC 4121 section 2.

@@ -1,4 +1,5 @@
-//! The AS exchange: a ticket-granting ticket for a password or a key. RFC 4120 section 3.1.
+//! The AS exchange: a ticket-granting ticket for a password or a key, or the ticket of a service that wants
+//! the key itself as a proof. RFC 4120 section 3.1.
 
 use super::messages::{
     AS_REP, AS_REQ, Body, EncReplyPart, EtypeInfo, KdcOptions, KdcReply, PaData, PaType, Reply,
@@ -21,6 +22,8 @@ use frevo_wire::dtyp::FileTime;
 pub struct AsExchange {
     client: Principal,
     secret: ClientSecret,
+    /// The service of the ticket. None for the ticket-granting service of the client's realm.
+    service: Option<Principal>,
     /// The encryption types that are allowed, the best first.
     etypes: Vec<EncryptionType>,
     /// How the KDC makes keys of the password.
@@ -50,9 +53,23 @@ impl AsExchange {
         entropy: &KdcEntropy,
         now: FileTime,
     ) -> (Self, Ask) {
+        Self::begin_for(None, client, secret, etypes, entropy, now)
+    }
+
+    /// Like [`Self::begin`], for the ticket of `service`: that which changes passwords takes only tickets
+    /// that come from the client's own key (RFC 3244 section 2).
+    pub fn begin_for(
+        service: Option<Principal>,
+        client: Principal,
+        secret: ClientSecret,
+        etypes: &[EncryptionType],
+        entropy: &KdcEntropy,
+        now: FileTime,
+    ) -> (Self, Ask) {
         let mut exchange = Self {
             client,
             secret,
+            service,
             etypes: etypes.to_vec(),
             infos: Vec::new(),
             cookie: None,
@@ -99,7 +116,8 @@ impl AsExchange {
     }
 
     fn server(&self) -> Principal {
-        Principal::ticket_granting(&self.client.realm, &self.client.realm)
+        let granting = || Principal::ticket_granting(&self.client.realm, &self.client.realm);
+        self.service.clone().unwrap_or_else(granting)
     }
 
     fn not_authentic(&self) -> KdcFault {

@@ -73,7 +73,7 @@ fn each_answer_has_its_sentence() {
         let mut checks = Checks(Vec::new());
         let now = FileTime::from_unix(1_000, 0);
         let time = FileTime::from_unix(1_000 + ahead, 0);
-        let answer = KeyAnswer::Refused { code, time, etypes: etypes.to_vec() };
+        let answer = KeyAnswer::Refused { code, time, etypes: etypes.to_vec(), salt: None };
         let goes_on = subject.check_refusal(&mut checks, "dc1", now, &answer);
         let told: Vec<String> = sentences(&checks)
             .iter()
