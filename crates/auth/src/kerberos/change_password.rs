@@ -13,6 +13,7 @@ use super::{
     EncryptionType, Fault, InitiatorEntropy, KdcErrorCode, Key, KeyUsage, NameType, Principal,
     ServiceTicket,
 };
+use crate::der;
 use crate::limits::MAX_KDC_MESSAGE_LEN;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -65,6 +66,8 @@ pub struct PasswordChange {
     time: Moment,
     session_key: Key,
     subkey: Key,
+    /// The encrypted part of the request's KRB-PRIV, which is no reply.
+    own: Vec<u8>,
 }
 
 impl PasswordChange {
@@ -106,11 +109,11 @@ impl PasswordChange {
             session_key.encrypt(KeyUsage::AP_REQ_AUTHENTICATOR, confounder, &authenticator);
         let sealed = EncryptedData { etype: etype.number(), kvno: None, cipher: &cipher };
         let proof = ApReq::encode(ApOptions::MUTUAL_REQUIRED, &ticket.ticket, &sealed);
-        let part = Zeroizing::new(private_part(password.as_bytes(), address, time, first));
+        let part = private_part(password.as_bytes(), address, time, first);
         let cipher = subkey.encrypt(KeyUsage::PRIVATE, second, &part);
         let sealed = EncryptedData { etype: etype.number(), kvno: None, cipher: &cipher };
         let private = private(&sealed);
-        (framed(&proof, &private), Self { time, session_key, subkey })
+        (framed(&proof, &private), Self { time, session_key, subkey, own: cipher })
     }
 
     /// Reads the KDC's reply.
@@ -123,7 +126,7 @@ impl PasswordChange {
         if reply.len() > MAX_KDC_MESSAGE_LEN {
             return Err(malformed());
         }
-        if reply.first() == Some(&crate::der::application(KRB_ERROR)) {
+        if reply.first() == Some(&der::application(KRB_ERROR)) {
             return Ok(ChangeAnswer::Refused(KdcErrorCode(KrbError::parse(reply)?.code.0)));
         }
         let (header, rest) = reply.split_first_chunk::<HEADER_LEN>().ok_or_else(malformed)?;
@@ -160,6 +163,11 @@ impl PasswordChange {
         fields.constant(1, i64::from(KRB_PRIV), WHAT)?;
         let sealed = EncryptedData::parse(fields.required(3, WHAT)?, WHAT)?;
         fields.end(WHAT)?;
+        // RFC 4120 section 3.5.2: without this check, the request could be put behind an honest AP-REP. Its
+        // password would be read as the reason of a refusal, and shown.
+        if sealed.cipher == self.own {
+            return Err(Fault::WrongProof);
+        }
         let keys = core::iter::once(&self.subkey).chain(theirs).chain([&self.session_key]);
         let mut of_type = keys.filter(|key| key.etype().number() == sealed.etype);
         let part = of_type.find_map(|key| key.decrypt(KeyUsage::PRIVATE, sealed.cipher));
@@ -169,23 +177,27 @@ impl PasswordChange {
     }
 }
 
-/// Encodes an EncKrbPrivPart, RFC 4120 section 5.7.1.
-fn private_part(data: &[u8], address: IpAddr, time: Moment, first: u32) -> Vec<u8> {
+/// Encodes an EncKrbPrivPart, RFC 4120 section 5.7.1. Every buffer that `data` is in is wiped.
+fn private_part(data: &[u8], address: IpAddr, time: Moment, first: u32) -> Zeroizing<Vec<u8>> {
     // The address types are those of RFC 4120 section 7.5.3.
     let (kind, address) = match address.to_canonical() {
         IpAddr::V4(address) => (2, address.octets().to_vec()),
         IpAddr::V6(address) => (24, address.octets().to_vec()),
     };
-    application(
-        ENC_KRB_PRIV_PART,
-        &[
-            &octets_field(0, data),
-            &time_field(1, time.seconds),
-            &number(2, i64::from(time.microseconds)),
-            &number(3, i64::from(first)),
-            &field(4, &sequence(&[&number(0, kind), &octets_field(1, &address)])),
-        ],
-    )
+    let wiped = |tag, contents: &[u8]| Zeroizing::new(der::element(tag, contents));
+    let data = wiped(der::context(0), &wiped(der::OCTET_STRING, data));
+    let rest = [
+        time_field(1, time.seconds),
+        number(2, i64::from(time.microseconds)),
+        number(3, i64::from(first)),
+        field(4, &sequence(&[&number(0, kind), &octets_field(1, &address)])),
+    ]
+    .concat();
+    // The buffer has its final size at once, because growing it would leave copies of `data`.
+    let mut fields = Zeroizing::new(Vec::with_capacity(data.len().saturating_add(rest.len())));
+    fields.extend_from_slice(&data);
+    fields.extend_from_slice(&rest);
+    wiped(der::application(ENC_KRB_PRIV_PART), &wiped(der::SEQUENCE, &fields))
 }
 
 /// Encodes a KRB-PRIV.

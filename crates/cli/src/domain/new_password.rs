@@ -212,9 +212,12 @@ fn next_entries(
             written,
         }));
     }
-    let mut bytes = Zeroizing::new(Vec::with_capacity(VERSION_LEN));
+    let records: Vec<_> = entries.iter().filter_map(KeytabEntry::encode).collect();
+    // The buffer has its final size at once, because growing it would leave copies of the keys.
+    let len = records.iter().map(|record| record.len()).sum::<usize>();
+    let mut bytes = Zeroizing::new(Vec::with_capacity(VERSION_LEN + len));
     bytes.extend([5, 2]);
-    entries.iter().filter_map(KeytabEntry::encode).for_each(|record| bytes.extend(&*record));
+    records.iter().for_each(|record| bytes.extend_from_slice(record));
     bytes
 }
 

@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use frevo_auth::Zeroizing;
+
 use super::membership::{Membership, Parts, VERSION_LEN, keytab_in};
 use crate::exit::{Done, Failure};
 use crate::secret_file::{self, Owner};
@@ -71,12 +73,16 @@ impl<'a> NextKeytab<'a> {
 pub(super) fn replace_keys(state_dir: &Path, realm: &str, keys: &[u8]) -> Done {
     let keytab = keytab_in(state_dir);
     let failed = |error| Failure::failed(format!("cannot write {}", keytab.display()))(error);
-    let mut all = match secret_file::read_bytes_in(state_dir, &keytab)? {
+    let others = match secret_file::read_bytes_in(state_dir, &keytab)? {
         Some(bytes) => Parts::of(&bytes, realm).others,
         None => Default::default(),
     };
-    let from = if all.len() < VERSION_LEN { 0 } else { VERSION_LEN };
-    all.extend(keys.get(from..).unwrap_or_default());
+    let from = if others.len() < VERSION_LEN { 0 } else { VERSION_LEN };
+    let keys = keys.get(from..).unwrap_or_default();
+    // The buffer has its final size at once, because growing it would leave copies of the keys.
+    let mut all = Zeroizing::new(Vec::with_capacity(others.len() + keys.len()));
+    all.extend_from_slice(&others);
+    all.extend_from_slice(keys);
     let owner = std::fs::metadata(state_dir).map_err(failed)?;
     let owner = Owner::of(&owner);
     if let Some(dir) = keytab.parent() {

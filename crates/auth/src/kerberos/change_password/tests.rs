@@ -127,6 +127,21 @@ fn an_answer_is_proven_by_the_time_and_a_key_of_the_exchange() {
     assert!(matches!(change.answer(&forged), Err(Fault::WrongProof)));
 }
 
+/// Somebody on the way puts the request's own KRB-PRIV behind the KDC's AP-REP. Taken for an answer, it would
+/// bring the password into a message.
+#[test]
+fn a_request_that_comes_back_is_no_answer() {
+    let (request, change) = begin("192.0.2.7");
+    let parts = |message: &[u8]| {
+        let (header, rest) = message.split_first_chunk().unwrap();
+        let (proof, private) = rest.split_at(numbers(*header)[2].into());
+        (proof.to_vec(), private.to_vec())
+    };
+    let (proof, _) = parts(&reply(&change, 4, b"too young", &change.subkey, change.time));
+    let (_, own) = parts(&request);
+    assert!(matches!(change.answer(&framed(&proof, &own)), Err(Fault::WrongProof)));
+}
+
 #[test]
 fn an_error_proves_nothing() {
     let (_, change) = begin("192.0.2.7");
