@@ -117,6 +117,32 @@ fn the_owner_sets_who_else_may_and_the_others_may_not() {
     });
 }
 
+/// A client that reads the list, adds an entry and sets it, as `smbcacls --add` does, can do so again.
+#[test]
+fn an_owner_changes_a_list_again_and_again() {
+    in_world(async |world| {
+        let (mut ann, hers) = world.session("ann", &Offer::default()).await;
+        for (name, mode) in [("rw", 0o644), ("rwx", 0o755), ("own", 0o600)] {
+            world.file(name, "content");
+            let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
+            std::fs::set_permissions(world.path(name), mode).unwrap();
+            let entries = |of: &SecurityDescriptor| of.dacl.as_ref().unwrap().aces.len();
+            let first = entries(&descriptor(&mut ann, &hers, name).await);
+            for added in 1..4 {
+                let mut new = descriptor(&mut ann, &hers, name).await;
+                let entry = Ace::allow(AceFlags::EMPTY, READ, Sid::unix_user(60_000 + added));
+                new.dacl.as_mut().unwrap().aces.push(entry);
+                // smbcacls opens the file with both rights.
+                let rights = AccessMask::WRITE_DAC | AccessMask::WRITE_OWNER;
+                let want = Want::existing(name).access(rights);
+                protection::protect(&mut ann, &hers, &want, &new).await;
+                let now = entries(&descriptor(&mut ann, &hers, name).await);
+                assert_eq!(now, first + added as usize, "{name}");
+            }
+        }
+    });
+}
+
 #[test]
 fn new_files_inherit_and_need_the_directorys_leave() {
     in_world(async |world| {

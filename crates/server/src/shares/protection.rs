@@ -86,30 +86,26 @@ pub(crate) fn rights(node: &dyn Node, kind: Kind, token: &Token) -> Result<Acces
 }
 
 /// The rights that the host's permissions give.
-pub(crate) fn host_rights(host: HostAccess, is_file: bool) -> AccessMask {
+pub(crate) fn host_rights(here: HostAccess, is_file: bool) -> AccessMask {
     let mut access = AccessMask::READ_ATTRIBUTES
         | AccessMask::READ_EA
         | AccessMask::READ_CONTROL
         | AccessMask::SYNCHRONIZE
         | AccessMask::DELETE;
-    if host.read {
+    if here.read {
         access |= AccessMask::READ_DATA;
     }
-    if host.write {
+    if here.write {
         access |= WRITES | AccessMask::WRITE_EA | AccessMask::WRITE_ATTRIBUTES;
         if !is_file {
             access |= AccessMask::DELETE_CHILD;
         }
     }
-    if host.execute || host.read {
+    if here.execute || here.read {
         access |= AccessMask::EXECUTE;
     }
-    if host.owner {
-        access |= AccessMask::WRITE_DAC
-            | AccessMask::WRITE_OWNER
-            | AccessMask::WRITE_ATTRIBUTES
-            | AccessMask::WRITE_EA
-            | AccessMask::DELETE_CHILD;
+    if here.owner {
+        access |= host::OF_OWNERS | AccessMask::DELETE_CHILD;
     }
     access
 }

@@ -150,7 +150,10 @@ impl Shown<'_> {
         let entries = self.list.iter().filter(move |entry| is_in(entry.whose));
         entries.filter_map(move |entry| {
             let (sid, bits) = match entry.whose {
-                Whose::Owner => (self.owner, entry.bits),
+                Whose::Owner => {
+                    let rights = rights(entry.bits, self.of.is_directory);
+                    return Some((self.owner, rights | OF_OWNERS));
+                }
                 Whose::User(uid) => (Sid::unix_user(uid), entry.bits & mask),
                 Whose::OwningGroup => (self.group, entry.bits & mask),
                 Whose::Group(gid) => (Sid::unix_group(gid), entry.bits & mask),
@@ -181,6 +184,17 @@ impl Shown<'_> {
 /// Rights that the host takes from nobody.
 const SEEN_BY_ALL: AccessMask = AccessMask(
     AccessMask::READ_CONTROL.0 | AccessMask::READ_ATTRIBUTES.0 | AccessMask::SYNCHRONIZE.0,
+);
+
+/// Rights of an owner on the host, whatever the bits are. The list shows them: an owner that sends it back
+/// with another entry keeps the rights for the next change, among them WRITE_OWNER, which no list implies
+/// (MS-DTYP 2.5.3.2).
+pub const OF_OWNERS: AccessMask = AccessMask(
+    SEEN_BY_ALL.0
+        | AccessMask::WRITE_DAC.0
+        | AccessMask::WRITE_OWNER.0
+        | AccessMask::WRITE_ATTRIBUTES.0
+        | AccessMask::WRITE_EA.0,
 );
 
 /// Returns the rights that three permission bits mean.

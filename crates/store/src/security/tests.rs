@@ -381,6 +381,28 @@ fn a_posix_list_shows_with_its_mask_and_its_defaults() {
     );
 }
 
+/// Whatever the bits are, the owner keeps what it may do on the host, also when the list that it sees is
+/// stored: WRITE_OWNER is implied by no list.
+#[test]
+fn the_list_shows_what_the_host_leaves_to_the_owner() {
+    let owner = user(1);
+    for bits in 0..8_u32 {
+        let owned = Owned {
+            mode: bits << 6 | 0o44,
+            owner,
+            group: Sid::unix_group(2),
+            is_directory: false,
+            uid: 1,
+        };
+        let shown = host::descriptor(&owned, &HostAcl::default());
+        let asked = AccessMask::WRITE_DAC | AccessMask::WRITE_OWNER | AccessMask::WRITE_ATTRIBUTES;
+        assert!(check(&shown, &token(1), asked).is_ok(), "{bits}");
+        assert!(check(&shown, &token(2), AccessMask::WRITE_OWNER).is_err(), "{bits}");
+        let data = AccessMask::WRITE_DATA;
+        assert_eq!(check(&shown, &token(1), data).is_ok(), bits & 2 != 0, "{bits}");
+    }
+}
+
 /// One entry of a simple list: (allows, subject, bits, for children only).
 type Simple = (bool, usize, u32, bool);
 
