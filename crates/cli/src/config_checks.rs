@@ -226,6 +226,22 @@ fn keeps_lists(share: &ShareSection) -> bool {
 mod tests {
     use super::*;
 
+    /// The start warns of names that no account has, and of a SID that was written as one.
+    #[test]
+    fn names_that_no_account_has() {
+        let config = Config::parse(
+            "[[share]]\nname = \"a\"\npath = \"/a\"\nallow = [\"ann\", \"an\", \"S-1-5-21-1-2-3-1108\", \
+             \"@S-1-5-21-1-2-3-1109\", 'EXAMPLE\\eve', '@EXAMPLE\\staff']\n",
+        );
+        assert_eq!(
+            unknown_users(&config.unwrap(), &[String::from("ann")]),
+            [
+                "share a allows an, but there is no account an; did you mean ann?",
+                "share a: write the SID S-1-5-21-1-2-3-1108 as \"@S-1-5-21-1-2-3-1108\"",
+            ]
+        );
+    }
+
     #[test]
     fn an_account_file_has_a_folder_of_its_own() {
         let place = tempfile::tempdir().unwrap();

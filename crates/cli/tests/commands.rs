@@ -162,6 +162,35 @@ fn a_good_configuration_is_ok() {
     assert!(check.err.contains("could change unsigned messages"), "{}", check.err);
 }
 
+/// A SID in a list names a group, so it has an `@`.
+#[test]
+fn a_sid_without_its_mark_is_told_how_it_is_written() {
+    let place = Sandbox::new();
+    let photos = place.folder("photos");
+    place.folder("state");
+    place.file("state/users", &smbpasswd("bob", "U"), 0o600);
+    let sid = "S-1-5-21-1004336348-1177238915-682003330-1108";
+    let check = |who: &str| {
+        let lists = ["allow", "write_list"].map(|key| format!("{key} = [\"bob\", \"{who}\"]\n"));
+        let config = format!(
+            "[server]\nstate_dir = {:?}\nadministrators = [\"{who}\"]\n[[share]]\nname = \"photos\"\n\
+             path = {photos:?}\nread_only = true\n{}",
+            place.path("state"),
+            lists.concat()
+        );
+        place.file("frevo.toml", &config, 0o644);
+        place.run(&["check", "--config", "frevo.toml"])
+    };
+    let told = check(sid);
+    let advice = format!("write the SID {sid} as \"@{sid}\"");
+    let places = ["administrators: ", "share photos: allow: ", "share photos: write_list: "];
+    let wanted = places.map(|place| format!("{place}{advice}"));
+    told.fails(3, &wanted.each_ref().map(|text| &**text));
+    assert!(!told.err.contains("no account"), "{told:?}");
+    let right = check(&format!("@{sid}"));
+    assert_eq!((right.code, right.err.contains(sid)), (0, false), "{right:?}");
+}
+
 #[test]
 fn a_bad_configuration_is_told_by_its_line() {
     let place = Sandbox::new();

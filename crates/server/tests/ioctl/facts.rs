@@ -4,6 +4,7 @@ use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::command::ioctl::network_interface;
 use frevo_wire::command::ioctl::snapshots::SnapshotArray;
+use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::fscc::fsctl::ObjectIdBuffer;
 use frevo_wire::fscc::reparse::{ReparseBuffer, ReparseData, ReparseTag};
 
@@ -132,6 +133,12 @@ fn interfaces_are_listed_to_the_room_there_is() {
             let reply = ask(&mut old, &mount, code, none, &[], 65_536).await;
             assert_eq!(network_interface::parse_list(&output(reply.ok())).unwrap(), all);
         }
+        // Nor need a client of a newer dialect have asked for multichannel.
+        let usual = Offer::default();
+        let capabilities = usual.capabilities.without(GlobalCapabilities::MULTI_CHANNEL);
+        let (mut one, mount) = world.session("ann", &Offer { capabilities, ..usual }).await;
+        let reply = ask(&mut one, &mount, code, none, &[], 65_536).await;
+        assert_eq!(network_interface::parse_list(&output(reply.ok())).unwrap(), all);
     });
 }
 
