@@ -57,7 +57,7 @@ pub enum Fence {
         /// The number of the connection.
         connection: u32,
         /// The name of the kernel's run that counts it: another kernel has other connections with the
-        /// same numbers.
+        /// same numbers. Empty in values of earlier versions, which had no name: a host that is not known.
         host: String,
     },
 }
@@ -98,6 +98,7 @@ impl Fence {
             Self::Ceph { client } => format!("ceph {client}"),
             Self::Nfs { server, client } => format!("nfs {client} {server}"),
             Self::ScsiPr { device, key } => format!("scsi-pr {key:016x} {device}"),
+            Self::Fuse { connection, host } if host.is_empty() => format!("fuse {connection}"),
             Self::Fuse { connection, host } => format!("fuse {connection} {host}"),
         }
     }
@@ -127,9 +128,12 @@ impl Fence {
                 Self::ScsiPr { device: word(device)?, key }
             }
             "fuse" => {
-                let (connection, host) = rest.split_once(' ').ok_or(NotAFence)?;
+                let (connection, host) = match rest.split_once(' ') {
+                    Some((connection, host)) => (connection, word(host)?),
+                    None => (rest, String::new()),
+                };
                 let connection = connection.parse().map_err(|_| NotAFence)?;
-                Self::Fuse { connection, host: word(host)? }
+                Self::Fuse { connection, host }
             }
             _ => return Err(NotAFence),
         };
@@ -154,6 +158,7 @@ mod tests {
                 "scsi-pr 000000000000002a /dev/disk/by-id/x y",
             ),
             (Fence::Fuse { connection: 51, host: "a-b".into() }, "fuse 51 a-b"),
+            (Fence::Fuse { connection: 51, host: String::new() }, "fuse 51"),
         ];
         for (fence, text) in all {
             assert_eq!(fence.to_text(), text);
@@ -169,7 +174,7 @@ mod tests {
             "nfs x nas",
             "scsi-pr 2a /dev/x",
             "fuse +5 a",
-            "fuse 5",
+            "fuse",
             "fuse 5 ",
         ] {
             assert_eq!(Fence::from_text(wrong), Err(NotAFence), "{wrong}");

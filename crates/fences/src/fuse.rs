@@ -54,7 +54,7 @@ pub(crate) fn fence(connection: u32, host: &str, boot: &Boot) -> Result<(), Fenc
         return Err(FenceFault(format!(
             "the FUSE connection {connection} is none of this machine since its last start; `fence = \
              \"fuse\"` is for nodes on one machine: if that node is on this one, start it again, and it \
-             gives its shares free"
+             gives its shares free; if it does not come back, docs/cluster-fences.md (`fuse`) has the way"
         )));
     }
     let file = abort_file(connection);
