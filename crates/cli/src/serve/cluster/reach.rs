@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use frevo_fences::hands::SetUp;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 /// The folders of each unit.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ fn open(folder: &Path) -> Result<(), String> {
     let name = folder.display();
     match File::open(folder) {
         Ok(_) => Ok(()),
+        // A folder that the server itself may not read is read as the users of its sessions.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && !may_read(folder) => Ok(()),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(format!(
             "frevo may not open {name}: a confined server reaches no file system that was mounted after its \
              start; if {name} was mounted anew, restart frevo on this node"
@@ -42,11 +45,42 @@ fn open(folder: &Path) -> Result<(), String> {
     }
 }
 
+/// True if the rights of the file system let this process read a folder. accessat(2) knows no rule of Landlock.
+fn may_read(folder: &Path) -> bool {
+    accessat(CWD, folder, Access::READ_OK, AtFlags::EACCESS).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+
     use landlock::{ABI, Access as _, AccessFs, Ruleset, RulesetAttr as _, RulesetStatus};
 
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+
     use super::*;
+
+    const NOBODY: u32 = 65_534;
+
+    /// A thread that has no rights of root, and a folder that only its owner reads.
+    #[test]
+    fn a_folder_that_the_server_may_not_read_is_no_later_mount() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        if chown(&path, Some(NOBODY), Some(NOBODY)).is_err() {
+            eprintln!("skipped: this test needs root");
+            return;
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o711)).unwrap();
+        let opened = std::thread::spawn(move || {
+            let none = CapabilitySet::empty();
+            let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+            set_capabilities(None, sets).unwrap();
+            assert_eq!(File::open(&path).unwrap_err().kind(), ErrorKind::PermissionDenied);
+            open(&path)
+        });
+        assert_eq!(opened.join().unwrap(), Ok(()));
+    }
 
     /// A thread that Landlock permits no folder, as it does for folders of later mounts.
     #[test]
