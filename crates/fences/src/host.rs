@@ -1,7 +1,10 @@
 //! This host, and the lives of the file systems in its kernel.
 
+use std::fmt;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use rustix::fs::{major, minor, stat};
 
@@ -34,6 +37,30 @@ impl Boot {
     }
 }
 
+/// The device of a file system, as `MAJOR:MINOR`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Device {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for Device {
+    type Err = FenceFault;
+
+    fn from_str(text: &str) -> Result<Self, FenceFault> {
+        let device = text.split_once(':').and_then(|(major, minor)| {
+            Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+        });
+        device.ok_or_else(|| FenceFault(format!("{text} is no device")))
+    }
+}
+
 /// The life of a file system in the memory of a kernel, from its mount until the last of its mounts has
 /// gone: pages that were not written yet live as long.
 ///
@@ -43,6 +70,9 @@ impl Boot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) boot: Boot,
+    pub(crate) device: Device,
+    /// The type of the file system, such as `gfs2`.
+    pub(crate) kind: String,
     /// The number of the folder in sysfs, or 0 if there is none: then only another run of the kernel is
     /// known to be another life.
     pub(crate) folder: u64,
@@ -53,10 +83,29 @@ impl Life {
     pub(crate) fn of(folder: &Path, boot: &Boot) -> Result<Self, FenceFault> {
         let kind = Mount::of(folder)?.kind;
         let failed = |errno| FenceFault::of(folder.display(), std::io::Error::from(errno));
-        let device = stat(folder).map_err(failed)?.st_dev;
-        let shown = Shown::default().folder(&kind, major(device), minor(device));
-        let number = shown.and_then(|shown| std::fs::metadata(shown).ok()).map(|shown| shown.ino());
-        Ok(Self { boot: boot.clone(), folder: number.unwrap_or_default() })
+        let number = stat(folder).map_err(failed)?.st_dev;
+        let device = Device { major: major(number), minor: minor(number) };
+        let folder = Shown::default().number(&kind, device)?.unwrap_or_default();
+        Ok(Self { boot: boot.clone(), device, kind, folder })
+    }
+
+    /// True if both may be one life: a folder that is not known tells nothing.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let is_unknown = self.folder == 0 || other.folder == 0;
+        let is_same_folder = is_unknown || self.folder == other.folder;
+        self.boot == other.boot && self.device == other.device && is_same_folder
+    }
+
+    /// True unless it has ended for sure, in this run of the kernel or in one before.
+    pub(crate) fn goes_on(&self, boot: &Boot) -> Result<bool, FenceFault> {
+        self.goes_on_in(&Shown::default(), boot)
+    }
+
+    fn goes_on_in(&self, shown: &Shown, boot: &Boot) -> Result<bool, FenceFault> {
+        if self.boot != *boot || self.folder == 0 {
+            return Ok(self.boot == *boot);
+        }
+        Ok(shown.number(&self.kind, self.device)? == Some(self.folder))
     }
 
     /// The act after which a file system has another life.
@@ -86,20 +135,43 @@ impl Default for Shown {
 }
 
 impl Shown {
+    /// The number of the folder of the file system on a device.
+    fn number(&self, kind: &str, device: Device) -> Result<Option<u64>, FenceFault> {
+        let Some(folder) = self.folder(kind, device)? else { return Ok(None) };
+        let there = found(&folder, std::fs::metadata(&folder))?;
+        Ok(there.filter(std::fs::Metadata::is_dir).map(|there| there.ino()))
+    }
+
     /// The folder of the file system on a device: `/sys/fs/ocfs2/sdb1`. That of GFS2 has the name of the
     /// cluster's lock table, and a file with the device's numbers (fs/gfs2/sys.c).
-    fn folder(&self, kind: &str, major: u32, minor: u32) -> Option<PathBuf> {
+    fn folder(&self, kind: &str, device: Device) -> Result<Option<PathBuf>, FenceFault> {
         let all = self.file_systems.join(kind);
-        let numbers = format!("{major}:{minor}");
+        let numbers = device.to_string();
         if kind == "gfs2" {
-            let entries = std::fs::read_dir(all).ok()?.take(ENTRIES).flatten();
-            return entries.map(|entry| entry.path()).find(|folder| {
-                read(folder.join("id")).is_ok_and(|text| text.trim_end() == numbers)
-            });
+            let Some(entries) = found(&all, std::fs::read_dir(&all))? else { return Ok(None) };
+            for entry in entries.take(ENTRIES) {
+                let folder = entry.map_err(|error| FenceFault::of(all.display(), error))?.path();
+                let id = folder.join("id");
+                // The folder of another one may go between the two looks.
+                let text = found(&id, std::fs::read_to_string(&id))?;
+                if text.is_some_and(|text| text.trim_end() == numbers) {
+                    return Ok(Some(folder));
+                }
+            }
+            return Ok(None);
         }
-        let device = self.block.join(numbers).canonicalize().ok()?;
-        let folder = all.join(device.file_name()?);
-        folder.is_dir().then_some(folder)
+        let link = self.block.join(numbers);
+        let shown = found(&link, link.canonicalize())?;
+        Ok(shown.and_then(|shown| Some(all.join(shown.file_name()?))))
+    }
+}
+
+/// The result of a look at a place of the kernel. None if there is no such place.
+fn found<T>(place: &Path, looked: std::io::Result<T>) -> Result<Option<T>, FenceFault> {
+    match looked {
+        Ok(there) => Ok(Some(there)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(FenceFault::of(place.display(), error)),
     }
 }
 
@@ -132,17 +204,52 @@ mod tests {
         std::fs::write(path("fs/gfs2/nas:two/id"), "8:17\n").unwrap();
         symlink(path("devices/sdb1"), path("block/8:17")).unwrap();
         let shown = Shown { file_systems: path("fs"), block: path("block") };
-        assert_eq!(shown.folder("ocfs2", 8, 17), Some(path("fs/ocfs2/sdb1")));
-        assert_eq!(shown.folder("gfs2", 8, 17), Some(path("fs/gfs2/nas:two")));
-        assert_eq!(shown.folder("gfs2", 8, 2), None);
-        assert_eq!(shown.folder("xfs", 8, 17), None);
+        let folder =
+            |kind: &str, device: &str| shown.folder(kind, device.parse().unwrap()).unwrap();
+        let number = |kind: &str, device: &str| shown.number(kind, device.parse().unwrap());
+        assert_eq!(folder("ocfs2", "8:17"), Some(path("fs/ocfs2/sdb1")));
+        assert_eq!(folder("gfs2", "8:17"), Some(path("fs/gfs2/nas:two")));
+        assert_eq!(folder("gfs2", "8:2"), None);
+        assert_eq!(number("xfs", "8:17"), Ok(None));
+        assert_eq!(number("ocfs2", "8:18"), Ok(None));
+        let first = number("ocfs2", "8:17").unwrap().unwrap();
+        let boot = Boot("119afa99-d96f-4299-a6f5-3f50e2b0fb57".into());
+        let other = Boot("119afa99-d96f-4299-a6f5-000000000000".into());
+        let device = "8:17".parse().unwrap();
+        let life = Life { boot: boot.clone(), device, kind: "ocfs2".into(), folder: first };
+        let goes_on = |life: &Life, boot: &Boot| life.goes_on_in(&shown, boot);
+        assert_eq!((goes_on(&life, &boot), goes_on(&life, &other)), (Ok(true), Ok(false)));
+        let later = Life { folder: first.wrapping_add(1), ..life.clone() };
+        assert_eq!(goes_on(&later, &boot), Ok(false));
+        let unknown = Life { folder: 0, ..life };
+        assert_eq!((goes_on(&unknown, &boot), goes_on(&unknown, &other)), (Ok(true), Ok(false)));
+        // A place that cannot be looked at is not one that is absent.
+        std::fs::write(path("fs/gfs2/nas:two/id"), [0xFF]).unwrap();
+        assert!(number("gfs2", "8:17").is_err());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_known_is_no_other_life() {
+        let boot = Boot("119afa99-d96f-4299-a6f5-3f50e2b0fb57".into());
+        let other = Boot("119afa99-d96f-4299-a6f5-000000000000".into());
+        let device = Device { major: 8, minor: 17 };
+        let life = Life { boot, device, kind: "ocfs2".into(), folder: 7 };
+        let folder = |folder| Life { folder, ..life.clone() };
+        assert!(life.is_same(&folder(7)) && life.is_same(&folder(0)));
+        assert!(folder(0).is_same(&folder(0)) && folder(0).is_same(&life));
+        assert!(!life.is_same(&folder(8)));
+        assert!(!life.is_same(&Life { device: Device { major: 8, minor: 18 }, ..life.clone() }));
+        assert!(!folder(0).is_same(&Life { boot: other, ..folder(0) }));
+        for wrong in ["", "8", "8:", "a:1", "8:1:1"] {
+            assert!(wrong.parse::<Device>().is_err(), "{wrong}");
+        }
     }
 
     #[test]
     fn a_file_system_without_a_folder_lives_as_long_as_the_kernel() {
         let boot = Boot::of_this_host().unwrap();
         let life = Life::of(Path::new("/proc"), &boot).unwrap();
-        assert_eq!(life, Life { boot, folder: 0 });
+        assert_eq!((&life.boot, life.kind.as_str(), life.folder), (&boot, "proc", 0));
         assert_eq!(life.renewal(), "start this machine anew");
         let other = Life { folder: 7, ..life };
         assert!(other.renewal().contains("unmount the file system"));

@@ -13,6 +13,7 @@ mod fault;
 mod fuse;
 pub mod hands;
 mod host;
+mod keys_file;
 mod kind;
 pub mod limits;
 mod mounts;
@@ -26,23 +27,37 @@ use frevo_cluster::fence::Fence;
 use self::host::Boot;
 
 pub use fault::FenceFault;
+pub use keys_file::KeysFile;
 pub use kind::{Kind, NotAKind};
 
 /// The fences of a node: its identities, and the refusal of other nodes.
 #[derive(Debug)]
 pub struct Fences {
-    boot: Boot,
+    /// None where no kind of fence needs it.
+    boot: Option<Boot>,
     keys: scsi::Keys,
 }
 
 impl Fences {
-    /// Makes the fences of a node whose registrations with disks are kept in the file at `keys`, on a disk of
-    /// its own. None where no disk is fenced.
+    /// Makes the fences of a node which uses the kinds for which `uses` is true. Its registrations with disks
+    /// are kept in `keys`; None where no disk is fenced.
     ///
     /// # Errors
     /// A sentence: the file cannot be used.
-    pub fn open(keys: Option<&Path>) -> Result<Self, FenceFault> {
-        Ok(Self { boot: Boot::of_this_host()?, keys: scsi::Keys::open(keys)? })
+    pub fn open(uses: impl Fn(Kind) -> bool, keys: Option<&KeysFile>) -> Result<Self, FenceFault> {
+        let needs_boot = uses(Kind::Fuse) || uses(Kind::ScsiPr);
+        let boot = needs_boot.then(Boot::of_this_host).transpose()?;
+        Ok(Self { boot, keys: scsi::Keys::open(keys)? })
+    }
+
+    /// Sentences about the file of registrations, for the log.
+    pub fn warnings(&self) -> Vec<String> {
+        self.keys.warnings()
+    }
+
+    fn boot(&self) -> Result<&Boot, FenceFault> {
+        let lacks = || FenceFault("no share of this node has such a `fence`".into());
+        self.boot.as_ref().ok_or_else(lacks)
     }
 
     /// Returns the identity of this node at the storage below `folder`. For [`Kind::ScsiPr`] it
@@ -53,10 +68,10 @@ impl Fences {
     pub fn identity(&self, folder: &Path, kind: Kind) -> Result<Fence, FenceFault> {
         match kind {
             Kind::None => Ok(Fence::None),
-            Kind::Fuse => fuse::identity(folder, &self.boot),
+            Kind::Fuse => fuse::identity(folder, self.boot()?),
             Kind::Nfs => nfs::identity(folder),
             Kind::Ceph => ceph::identity(folder),
-            Kind::ScsiPr => self.keys.identity(folder, &self.boot),
+            Kind::ScsiPr => self.keys.identity(folder, self.boot()?),
         }
     }
 
@@ -68,10 +83,25 @@ impl Fences {
     pub fn fence(&self, folder: &Path, fence: &Fence) -> Result<(), FenceFault> {
         match fence {
             Fence::None => Ok(()),
-            Fence::Fuse { connection, host } => fuse::fence(*connection, host, &self.boot),
+            Fence::Fuse { connection, host } => fuse::fence(*connection, host, self.boot()?),
             Fence::Nfs { server, client } => nfs::fence(server, *client),
             Fence::Ceph { client } => ceph::fence(client),
             Fence::ScsiPr { device, key } => self.keys.fence(folder, device, *key),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_run_of_the_kernel_is_read_where_it_is_needed() {
+        let of = |used: Kind| Fences::open(|kind| kind == used, None).unwrap();
+        for (kind, needs) in [(Kind::Fuse, true), (Kind::ScsiPr, true), (Kind::Nfs, false)] {
+            assert_eq!(of(kind).boot.is_some(), needs, "{kind}");
+        }
+        let fault = of(Kind::None).identity(Path::new("/"), Kind::Fuse).unwrap_err().to_string();
+        assert_eq!(fault, "no share of this node has such a `fence`");
     }
 }

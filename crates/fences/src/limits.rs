@@ -8,6 +8,9 @@ pub const TEXT_BYTES: u64 = 1 << 20;
 /// Clients of an NFS server, and sockets of ceph-fuse, that are looked at.
 pub const ENTRIES: usize = 4_096;
 
+/// Bytes of the file with this node's registrations. It is written anew when changes fill it.
+pub const KEYS_FILE_BYTES: u64 = 64 << 10;
+
 /// Keys of reservation that a disk may tell.
 pub const KEYS: usize = 1_024;
 

@@ -43,6 +43,9 @@ pub(crate) fn run(arguments: &Announce) -> Done {
     for why in lacks {
         tracing::warn!(target: "frevo::cluster", %why, "the process with rights is only partly confined");
     }
+    for why in process.warnings() {
+        tracing::warn!(target: "frevo::cluster", "{why}");
+    }
     let mut last = None;
     process.serve(|fault| {
         if last.as_ref() != Some(&fault) {

@@ -61,7 +61,12 @@ impl Process {
     fn parts(set_up: &SetUp) -> Result<(Fences, Option<Floating>), FenceFault> {
         let addresses: Vec<FloatingAddress> = set_up.addresses().cloned().collect();
         let floating = (!addresses.is_empty()).then(|| Floating::open(&addresses)).transpose()?;
-        Ok((Fences::open(set_up.keys.as_deref())?, floating))
+        Ok((Fences::open(|kind| set_up.uses(kind), set_up.keys.as_ref())?, floating))
+    }
+
+    /// Sentences for the log, about files that were found at the start.
+    pub fn warnings(&self) -> Vec<String> {
+        self.shared.fences.warnings()
     }
 
     /// Serves the server until it ends. `tell` gets faults that no request is answered with.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::Kind;
 use crate::addresses::FloatingAddress;
+use crate::keys_file::KeysFile;
 use crate::scsi::disks_below;
 
 /// The things that can be asked for: told once, before the first request.
@@ -16,7 +17,7 @@ pub struct SetUp {
     /// The units.
     pub units: Vec<UnitSetUp>,
     /// The file in which registrations with disks are kept, for [`Kind::ScsiPr`].
-    pub keys: Option<PathBuf>,
+    pub keys: Option<KeysFile>,
 }
 
 /// A unit: shares that are owned together, and the addresses that go with them.
@@ -58,7 +59,10 @@ impl SetUp {
     /// The text for the process. None if a folder's name is not UTF-8.
     pub fn to_text(&self) -> Option<String> {
         let units: Option<Vec<Value>> = self.units.iter().map(UnitSetUp::object).collect();
-        let keys = self.keys.as_ref().map(|keys| keys.to_str().ok_or(())).transpose().ok()?;
+        let keys = match &self.keys {
+            Some(keys) => json!({ "path": keys.path.to_str()?, "owner": keys.owner }),
+            None => Value::Null,
+        };
         Some(json!({ "endpoints": self.endpoints, "units": units?, "keys": keys }).to_string())
     }
 
@@ -69,7 +73,10 @@ impl SetUp {
         Some(Self {
             endpoints: texts(object.get("endpoints")?)?,
             units: units.collect::<Option<_>>()?,
-            keys: object.get("keys").and_then(Value::as_str).map(PathBuf::from),
+            keys: match object.get("keys")? {
+                Value::Null => None,
+                keys => Some(keys_file(keys)?),
+            },
         })
     }
 }
@@ -96,6 +103,11 @@ impl UnitSetUp {
     }
 }
 
+fn keys_file(object: &Value) -> Option<KeysFile> {
+    let text = |name| object.get(name)?.as_str();
+    Some(KeysFile { path: text("path")?.into(), owner: text("owner")?.to_owned() })
+}
+
 fn texts(list: &Value) -> Option<Vec<String>> {
     list.as_array()?.iter().map(|text| text.as_str().map(String::from)).collect()
 }
@@ -116,13 +128,18 @@ mod tests {
         let units = vec![unit, UnitSetUp::default()];
         let mut all = SetUp { endpoints, units, keys: None };
         assert_eq!(SetUp::from_text(&all.to_text().unwrap()), Some(all.clone()));
-        all.keys = Some("/var/lib/frevo/cluster.keys".into());
+        let path = "/var/lib/frevo/cluster.keys".into();
+        all.keys = Some(KeysFile { path, owner: "nas n1".into() });
         assert_eq!(SetUp::from_text(&all.to_text().unwrap()), Some(all.clone()));
         assert!(all.uses(Kind::ScsiPr) && all.uses(Kind::None) && !all.uses(Kind::Fuse));
         assert_eq!(all.addresses().count(), 1);
-        for wrong in
-            ["", "{}", r#"{"endpoints":[1],"units":[]}"#, r#"{"endpoints":[],"units":[{}]}"#]
-        {
+        for wrong in [
+            "",
+            "{}",
+            r#"{"endpoints":[1],"units":[],"keys":null}"#,
+            r#"{"endpoints":[],"units":[{}],"keys":null}"#,
+            r#"{"endpoints":[],"units":[],"keys":{}}"#,
+        ] {
             assert_eq!(SetUp::from_text(wrong), None, "{wrong}");
         }
     }

@@ -111,6 +111,11 @@ impl Registrations {
     pub(super) fn has(&self, key: u64) -> bool {
         self.keys.contains(&key)
     }
+
+    /// The paths of all machines that have this key (SPC-4 6.15.2: each registration is told).
+    pub(super) fn count(&self, key: u64) -> usize {
+        self.keys.iter().filter(|one| **one == key).count()
+    }
 }
 
 /// Reads the answer to READ KEYS (SPC-4 6.15.2). None for bytes that are none, and for more keys than

@@ -6,10 +6,12 @@
 //!
 //! A node that lost its registration registers again only after its file system was mounted anew
 //! ([`Life`]): pages of before would be written otherwise. A file on the node's own disk has its keys, so that
-//! a process that starts anew knows that too.
+//! a process that starts anew knows that too. A disk has one registration of the node, so it has one file
+//! system of the cluster: a second one would give the node a new key while the first one has pages of before.
 
 mod commands;
 mod disks;
+mod join;
 mod paths;
 mod record;
 
@@ -29,6 +31,7 @@ use self::paths::{Answers, Paths, Patience};
 use self::record::Record;
 use crate::fault::FenceFault;
 use crate::host::{Boot, Life};
+use crate::keys_file::KeysFile;
 use crate::limits::{DISK_PATIENCE, DISK_TRIES, PATH_PATIENCE};
 
 /// Statuses of SAM-5 5.3.
@@ -61,7 +64,13 @@ struct Registered {
     key: u64,
     /// The life of the file system at that time.
     life: Life,
+    /// True while paths join the registration, and after an attempt whose end is not known: a fence may have
+    /// come in between, so the registrations at the disk prove nothing.
+    is_joining: bool,
 }
+
+/// The keeping of a registration for the next process.
+type Keep<'a> = &'a mut dyn FnMut(&Registered) -> Result<(), FenceFault>;
 
 /// The devices of the disk below the file system in which `folder` is.
 pub(crate) fn disks_below(folder: &Path) -> Result<Vec<PathBuf>, FenceFault> {
@@ -79,7 +88,7 @@ impl Target for File {
     }
 }
 
-/// The end of a change that the disk understood.
+/// The end of a command that the disk understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Done,
@@ -87,16 +96,25 @@ enum End {
     Conflict,
     /// ILLEGAL REQUEST.
     Illegal,
+    /// BUSY: the command had no effect.
+    Busy,
+    /// UNIT ATTENTION: something has changed at the disk, and the command had no effect.
+    Attention,
 }
 
 impl Keys {
-    /// Takes the registrations of the process before out of the file at `record`, where this one keeps its own.
-    pub(crate) fn open(record: Option<&Path>) -> Result<Self, FenceFault> {
-        let record = record.map(Record::open).transpose()?;
+    /// Takes the registrations of the process before out of the file, where this one keeps its own.
+    pub(crate) fn open(file: Option<&KeysFile>) -> Result<Self, FenceFault> {
+        let record = file.map(Record::open).transpose()?;
         let kept = record.iter().flat_map(Record::kept);
         let own = kept.map(|(disk, own)| (disk.clone(), Arc::new(Mutex::new(Some(own.clone())))));
         let own = Mutex::new(own.collect());
         Ok(Self { own, paths: Paths::default(), record: record.map(Mutex::new) })
+    }
+
+    /// Sentences about the file, for the log.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.record.as_ref().map(|record| record.lock().warnings()).unwrap_or_default()
     }
 
     /// Registers with the disk below `folder`, once for each life of the file system.
@@ -105,14 +123,18 @@ impl Keys {
         let life = Life::of(folder, boot)?;
         let own = self.of(&disk.name);
         let mut own = own.lock();
-        let paths = self.ask(&disk.name, &disk.paths).all()?;
-        let key = register(&disk.name, &paths, own.as_ref(), &life, random_key)?;
-        let registered = own.insert(Registered { key, life });
-        // Nobody knows the key before it is on this node's disk.
-        if let Some(record) = &self.record {
-            record.lock().keep(&disk.name, registered)?;
+        if let Some(before) = own.as_ref() {
+            only_one(&disk.name, before, &life, || before.life.goes_on(boot))?;
         }
+        let paths = self.ask(&disk.name, &disk.paths).all()?;
+        let mut keep = |registered: &Registered| self.keep(&disk.name, registered);
+        let key = register(&disk.name, &paths, &mut own, &life, &mut keep, random_key)?;
         Ok(Fence::ScsiPr { device: disk.name, key })
+    }
+
+    /// Keeps a registration in the file.
+    fn keep(&self, disk: &str, registered: &Registered) -> Result<(), FenceFault> {
+        self.record.as_ref().map_or(Ok(()), |record| record.lock().keep(disk, registered))
     }
 
     /// Takes the registration of `key` away.
@@ -125,8 +147,11 @@ impl Keys {
                 disk.name
             )));
         }
-        let own = self.of(device).lock().as_ref().map(|own| own.key);
-        let Some(own) = own else {
+        // The lock is held until the end: a look that takes a path's registration away must not take the
+        // reservation with it that the fence has got by this path.
+        let own = self.of(device);
+        let own = own.lock();
+        let Some(own) = own.as_ref().map(|own| own.key) else {
             return Err(FenceFault(format!("this node is not registered with {device}")));
         };
         // One path that answers is enough.
@@ -157,20 +182,45 @@ fn random_key() -> Result<u64, FenceFault> {
     Ok(u64::from_ne_bytes(bytes).max(1))
 }
 
+/// A fault if another file system of the disk is registered and goes on.
+fn only_one(
+    name: &str,
+    before: &Registered,
+    life: &Life,
+    goes_on: impl FnOnce() -> Result<bool, FenceFault>,
+) -> Result<(), FenceFault> {
+    if before.life.device == life.device || !goes_on()? {
+        return Ok(());
+    }
+    let Life { device, .. } = life;
+    let other = before.life.device;
+    Err(FenceFault(format!(
+        "`fence = \"scsi-pr\"` takes one file system of each disk, and {name} has two that this machine \
+         uses, on the devices {other} and {device}; put all shares on one of them. If the other one is not \
+         used any more, {}",
+        before.life.renewal()
+    )))
+}
+
 /// Registers on all of these paths, and sees to the reservation. Returns the key.
 fn register<T: Target>(
     name: &str,
     paths: &[T],
-    before: Option<&Registered>,
+    own: &mut Option<Registered>,
     life: &Life,
+    keep: Keep<'_>,
     new_key: impl FnOnce() -> Result<u64, FenceFault>,
 ) -> Result<u64, FenceFault> {
-    if let Some(before) = before.filter(|before| before.life == *life) {
-        join(name, paths, before)?;
-        return Ok(before.key);
+    if let Some(own) = own.as_mut().filter(|own| own.life.is_same(life)) {
+        join::look(name, paths, own, keep)?;
+        if own.life.folder == 0 {
+            own.life.folder = life.folder;
+        }
+        keep(own)?;
+        return Ok(own.key);
     }
     let key = new_key()?;
-    let path = paths.first().ok_or_else(|| FenceFault(format!("{name} has no path")))?;
+    let path = first(name, paths)?;
     for path in paths {
         if change_lasting(name, path, |lasts| Change::Register { key }.bytes(lasts))? != End::Done {
             return Err(FenceFault(format!("{name} takes no persistent reservations")));
@@ -179,43 +229,16 @@ fn register<T: Target>(
     reserve(name, path, key)?;
     // A path that does not answer now can have the key of the life before, and would write with it after a
     // fence of the new one.
-    if let Some(before) = before {
+    if let Some(before) = own.as_ref() {
         preempt(name, path, key, before.key)?;
     }
+    // Nobody knows the key before it is on this node's disk.
+    keep(own.insert(Registered { key, life: life.clone(), is_joining: false }))?;
     Ok(key)
 }
 
-/// Registers those paths that did not answer before, with the key of those that did.
-fn join<T: Target>(name: &str, paths: &[T], own: &Registered) -> Result<(), FenceFault> {
-    let Registered { key, life } = own;
-    let path = paths.first().ok_or_else(|| FenceFault(format!("{name} has no path")))?;
-    let before = read_keys(name, path)?;
-    if !before.has(*key) {
-        return Err(FenceFault(format!(
-            "{name} refuses this node since another one took over, or has forgotten its registration; {}",
-            life.renewal()
-        )));
-    }
-    let mut joined = Vec::new();
-    for path in paths {
-        let end = change_lasting(name, path, |lasts| Change::Join { key: *key }.bytes(lasts))?;
-        // A path that is registered conflicts.
-        if end == End::Done {
-            joined.push(path);
-        }
-    }
-    let after = read_keys(name, path)?;
-    let count = u32::try_from(joined.len()).unwrap_or(u32::MAX);
-    if after.has(*key) && after.generation == before.generation.wrapping_add(count) {
-        return Ok(());
-    }
-    // A fence that came in between would not have reached the new registrations.
-    for path in joined {
-        change(name, path, &Change::Part { key: *key }.bytes(false))?;
-    }
-    Err(FenceFault(format!(
-        "the registrations of {name} have changed meanwhile; they are looked at again"
-    )))
+fn first<'a, T>(name: &str, paths: &'a [T]) -> Result<&'a T, FenceFault> {
+    paths.first().ok_or_else(|| FenceFault(format!("{name} has no path")))
 }
 
 /// Makes the reservation, unless there is one of its kind.
@@ -269,12 +292,14 @@ fn ask(name: &str, path: &impl Target, ask: Ask) -> Result<Vec<u8>, FenceFault> 
         let sent = path.send(&command, ScsiData::In(&mut room));
         let end = sent.map_err(|error| FenceFault::of(name, error))?;
         match judge(name, &end)? {
-            Some(End::Done) => {
+            End::Done => {
                 room.truncate(end.length);
                 return Ok(room);
             }
-            Some(_) => return Err(FenceFault(format!("{name} takes no persistent reservations"))),
-            None => {}
+            End::Busy | End::Attention => {}
+            End::Conflict | End::Illegal => {
+                return Err(FenceFault(format!("{name} takes no persistent reservations")));
+            }
         }
     }
     Err(FenceFault(format!("{name} does not come to rest")))
@@ -292,24 +317,29 @@ fn change_lasting(
     }
 }
 
+/// Sends a change until the disk does not tell another one first.
 fn change(name: &str, path: &impl Target, out: &Out) -> Result<End, FenceFault> {
     for _ in 0..DISK_TRIES {
-        let sent = path.send(&out.command, ScsiData::Out(&out.list));
-        let end = sent.map_err(|error| FenceFault::of(name, error))?;
-        if let Some(end) = judge(name, &end)? {
-            return Ok(end);
+        match send(name, path, out)? {
+            End::Busy | End::Attention => {}
+            end => return Ok(end),
         }
     }
     Err(FenceFault(format!("{name} does not come to rest")))
 }
 
-/// None if the command is to be sent again.
-fn judge(name: &str, end: &ScsiEnd) -> Result<Option<End>, FenceFault> {
+fn send(name: &str, path: &impl Target, out: &Out) -> Result<End, FenceFault> {
+    let sent = path.send(&out.command, ScsiData::Out(&out.list));
+    judge(name, &sent.map_err(|error| FenceFault::of(name, error))?)
+}
+
+fn judge(name: &str, end: &ScsiEnd) -> Result<End, FenceFault> {
     match (end.status, commands::sense_key(&end.sense)) {
-        (GOOD, _) => Ok(Some(End::Done)),
-        (RESERVATION_CONFLICT, _) => Ok(Some(End::Conflict)),
-        (CHECK_CONDITION, Some(ILLEGAL_REQUEST)) => Ok(Some(End::Illegal)),
-        (CHECK_CONDITION, Some(UNIT_ATTENTION)) | (BUSY, _) => Ok(None),
+        (GOOD, _) => Ok(End::Done),
+        (RESERVATION_CONFLICT, _) => Ok(End::Conflict),
+        (CHECK_CONDITION, Some(ILLEGAL_REQUEST)) => Ok(End::Illegal),
+        (CHECK_CONDITION, Some(UNIT_ATTENTION)) => Ok(End::Attention),
+        (BUSY, _) => Ok(End::Busy),
         (status, key) => Err(FenceFault(format!(
             "{name} answers with status {status:#04x}, sense key {:#x}",
             key.unwrap_or_default()

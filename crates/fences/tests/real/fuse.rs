@@ -69,7 +69,8 @@ fn a_fenced_mount_takes_nothing_more() {
         return;
     }
     let Some(mounts) = Mounts::new() else { return };
-    let (fences, a, b) = (Fences::open(None).unwrap(), mounts.path("a"), mounts.path("b"));
+    let (fences, a, b) =
+        (Fences::open(|_| true, None).unwrap(), mounts.path("a"), mounts.path("b"));
     let of_a = fences.identity(&a, Kind::Fuse).unwrap();
     let of_b = fences.identity(&b, Kind::Fuse).unwrap();
     assert_ne!(of_a, of_b);
@@ -128,7 +129,8 @@ fn a_process_that_was_stopped_writes_nothing_more() {
         return;
     }
     let Some(mounts) = Mounts::new() else { return };
-    let (fences, a, b) = (Fences::open(None).unwrap(), mounts.path("a"), mounts.path("b"));
+    let (fences, a, b) =
+        (Fences::open(|_| true, None).unwrap(), mounts.path("a"), mounts.path("b"));
     let of_a = fences.identity(&a, Kind::Fuse).unwrap();
     let size = || std::fs::metadata(b.join("put")).map_or(0, |there| there.len());
     let mut writer = writer(&a.join("put"));

@@ -20,8 +20,8 @@ use frevo_cluster_node::{Apart, Call, Chair, Hands, Node, Noted, Unit};
 use frevo_config::Config;
 use frevo_etcd::client::{Client, Options};
 use frevo_etcd::engine::Moment;
-use frevo_fences::Kind;
 use frevo_fences::hands::{Hands as HandsProcess, HandsDialer, Started};
+use frevo_fences::{KeysFile, Kind};
 use frevo_net::socket::interfaces;
 use frevo_server::{Server, ServerBuilder};
 use frevo_store::StateStore;
@@ -94,7 +94,10 @@ pub(super) fn prepare(plan: &Plan, listening: &[SocketAddr]) -> Result<Option<Pr
     let (lease, before) = LeaseFile::open(&dir, &settings)?;
     settings.predecessor = before;
     let mut set_up = configured::set_up(config).map_err(wrong)?;
-    set_up.keys = set_up.uses(Kind::ScsiPr).then(|| dir.join(KEYS));
+    set_up.keys = set_up.uses(Kind::ScsiPr).then(|| KeysFile {
+        path: dir.join(KEYS),
+        owner: format!("{} {}", settings.cluster, settings.node),
+    });
     let folders = Folders::of(&set_up);
     let started = Started::begin(&set_up, &log_options(config))
         .map_err(Failure::failed("cannot start the process with rights of the cluster"))?;
