@@ -60,6 +60,9 @@ pub const KEPT_LOOK: Duration = Duration::from_secs(1);
 pub const KEPT_ECHO: Duration = Duration::from_secs(10);
 /// Persistent handles of a share that are reconnected at the same time.
 pub const KEPT_AT_ONCE: usize = 16;
+/// Longest pause between two attempts at the persistent handles of a share after one has failed. The first
+/// pause is [`KEPT_LOOK`], and each further one is twice as long.
+pub const KEPT_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Repetitions of a request that the server gives up while it waits for other clients, as it does when it
 /// gives its share away.
 pub const CANCELLED_MAX: u32 = 16;

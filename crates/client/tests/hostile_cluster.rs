@@ -18,10 +18,11 @@ use frevo_client::limits::{
     SPOKEN_WITHIN,
 };
 use frevo_client::{
-    Cause, Client, Credentials, Error, Options, ServerAddresses, ServerName, Share, Status,
+    Cause, Change, Client, Credentials, Error, OpenOptions, Options, RecursiveMode,
+    ServerAddresses, ServerName, Share, Status,
 };
 use frevo_wire::command::tree_connect::ShareCapabilities;
-use frevo_wire::{Command, Status as WireStatus};
+use frevo_wire::{Command, HeaderFlags, Status as WireStatus};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -655,6 +656,137 @@ fn a_server_that_gives_all_requests_up_ends_the_attempts() {
             assert_eq!(status.is_ok(), times == CANCELLED_MAX);
             assert!(status.is_ok() || status == Err(Some(Status::CANCELLED)));
             assert_eq!(dialed(&nodes), 1);
+        });
+    }
+}
+
+/// A CREATE that was refused has made nothing, though the connection is lost before the next one: the file
+/// that is there then is that of another client.
+#[test]
+fn a_create_that_was_refused_leaves_no_doubt() {
+    for (status, is_kept) in
+        [(WireStatus::FILE_NOT_AVAILABLE, true), (WireStatus::CANCELLED, false)]
+    {
+        on_paused_clock(async {
+            let creates = AtomicUsize::new(0);
+            let nodes = nodes(1, move |_, asked| match asked.header.command {
+                Command::TREE_CONNECT if is_kept => continuous(),
+                Command::CREATE => match creates.fetch_add(1, Ordering::SeqCst) {
+                    0 => Act::Refused(status),
+                    _ => Act::Refused(WireStatus::OBJECT_NAME_COLLISION),
+                },
+                Command::ECHO => Act::Close,
+                _ => Act::Honest,
+            });
+            let client = Client::with_dialer(Options::new(), Arc::clone(&nodes) as Arc<dyn Dial>);
+            let user = Credentials::new("ann", "secret");
+            let session = client.connect("cluster", user).await.unwrap();
+            let share = session.share("data").await.unwrap();
+            let make = async {
+                OpenOptions::new().write(true).create_new(true).open(&share, "known").await
+            };
+            // The request is repeated after 25 or 50 ms.
+            let lose = async {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                session.echo().await.unwrap_err();
+            };
+            let (made, ()) = tokio::join!(in_time("create", make), lose);
+            let error = made.unwrap_err();
+            assert_eq!(error.status(), Some(Status::OBJECT_NAME_COLLISION), "{error}");
+            assert_eq!(dialed(&nodes), 2, "the connection was lost");
+        });
+    }
+}
+
+/// A file that is kept for an absent client is waited for no longer than a lost server, and a request that
+/// was refused is no repetition.
+#[test]
+fn a_file_that_is_kept_for_ever_is_an_error_when_patience_ends() {
+    for command in [Command::CREATE, Command::WRITE] {
+        on_paused_clock(async {
+            let requests = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&requests);
+            let nodes = nodes(1, move |_, asked| match asked.header.command {
+                Command::TREE_CONNECT => continuous(),
+                one if one == command => {
+                    assert!(!asked.header.flags.contains(HeaderFlags::REPLAY_OPERATION));
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    Act::Refused(WireStatus::FILE_NOT_AVAILABLE)
+                }
+                _ => Act::Honest,
+            });
+            let (found, _) = connect(&nodes, Options::new()).await;
+            let share = found.unwrap();
+            let begun = Instant::now();
+            let written = in_time("write", async {
+                let file = OpenOptions::new().write(true).open(&share, "known").await?;
+                file.write_all_at(b"data", 0).await
+            });
+            let error = written.await.unwrap_err();
+            assert_eq!(error.status(), Some(Status::FILE_NOT_AVAILABLE), "{error}");
+            let took = begun.elapsed();
+            assert!(took >= Duration::from_secs(4), "{took:?}");
+            assert!(took <= Duration::from_millis(5_100), "{took:?}");
+            assert_eq!(requests.load(Ordering::SeqCst), 8, "{command:?}");
+        });
+    }
+}
+
+/// Only the server knows how far it has come with a pipe, so the question is asked anew in another one.
+#[test]
+fn a_call_that_the_server_gives_up_is_not_repeated_in_its_pipe() {
+    on_paused_clock(async {
+        let (pipes, calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (opened, called) = (Arc::clone(&pipes), Arc::clone(&calls));
+        let nodes = nodes(1, move |_, asked| match asked.header.command {
+            Command::CREATE => {
+                opened.fetch_add(1, Ordering::SeqCst);
+                Act::Honest
+            }
+            Command::IOCTL => {
+                called.fetch_add(1, Ordering::SeqCst);
+                Act::Refused(WireStatus::CANCELLED)
+            }
+            _ => Act::Honest,
+        });
+        let client = Client::with_dialer(Options::new(), Arc::clone(&nodes) as Arc<dyn Dial>);
+        let session = client.connect("cluster", Credentials::new("ann", "secret")).await.unwrap();
+        let error = in_time("list", session.shares()).await.unwrap_err();
+        assert!(matches!(error.cause(), Cause::Unknown), "{error}");
+        let (pipes, calls) = (pipes.load(Ordering::SeqCst), calls.load(Ordering::SeqCst));
+        assert!(calls > 0 && calls <= pipes, "{calls} calls in {pipes} pipes");
+    });
+}
+
+/// A watch that the server gives up at once, again and again, is an error after a while.
+#[test]
+fn a_watch_that_is_always_given_up_ends() {
+    for status in [WireStatus::CANCELLED, WireStatus::NOTIFY_CLEANUP] {
+        on_paused_clock(async {
+            let requests = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&requests);
+            let nodes = nodes(1, move |_, asked| match asked.header.command {
+                Command::CHANGE_NOTIFY => {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    Act::Refused(status)
+                }
+                _ => Act::Honest,
+            });
+            let (found, _) = connect(&nodes, Options::new()).await;
+            let share = found.unwrap();
+            let mut watch = share.watch("dir", RecursiveMode::NonRecursive).await.unwrap();
+            let begun = Instant::now();
+            let error = loop {
+                match in_time("watch", watch.next_changes()).await {
+                    Ok(changes) => assert_eq!(changes, [Change::Missed]),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.status(), Some(Status::from(status)), "{error}");
+            let took = begun.elapsed();
+            assert!(took >= CANCELLED_PAUSE * CANCELLED_MAX, "{took:?}");
+            assert!(took < Duration::from_secs(1), "{took:?}");
+            assert_eq!(requests.load(Ordering::SeqCst), CANCELLED_MAX as usize + 1);
         });
     }
 }

@@ -190,18 +190,23 @@ async fn lock_call(
         let call = Call::new(Command::LOCK, |w| request.encode(w));
         Ok(Call { waits, patience: patience.cloned().filter(|_| waits), ..call })
     };
-    for _ in 0..CANCELLED_MAX {
+    let (mut cancelled, mut cancelled_in) = (0, None);
+    loop {
         let also = [Status::CANCELLED];
         let answer = open.ask(Replay::Idempotent, operation, &also, &mut call).await?;
         if answer.status() == Status::SUCCESS {
             return Ok(());
         }
-        // The server gives its share away: the lock is waited for at the next node. Or the caller waits
-        // no longer.
-        if patience.is_none_or(|patience| patience.has_ended()) {
-            break;
+        // The server gives its share away: the lock is waited for at the next node, where the count
+        // begins anew. Or the caller waits no longer.
+        let generation = open.generation();
+        if cancelled_in.replace(generation) != Some(generation) {
+            cancelled = 0;
+        }
+        cancelled += 1;
+        if cancelled >= CANCELLED_MAX || patience.is_none_or(|patience| patience.has_ended()) {
+            return Err(Error::new(Status::CANCELLED, operation, &*open.url));
         }
         sleep(CANCELLED_PAUSE).await;
     }
-    Err(Error::new(Status::CANCELLED, operation, &*open.url))
 }

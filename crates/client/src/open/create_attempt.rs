@@ -10,6 +10,7 @@ use frevo_wire::dtyp::{AccessMask, Guid};
 use tokio::time::{sleep, timeout};
 
 use super::contexts::{contexts_of, has_guid, has_persistent, oplock_of, parent_context};
+use super::was_given_up;
 use crate::Status;
 use crate::ambient::random;
 use crate::connection::{Call, Message};
@@ -132,7 +133,13 @@ impl<'a> CreateAttempt<'a> {
                 self.sent_in = earlier;
                 Ok(Some(Err(Failure::Unsent)))
             }
-            Err(failure) => self.refused(live, bound, failure, is_repetition).await,
+            Err(failure) => {
+                // Nothing was made by this request, nor by an earlier one in this session.
+                if !is_repetition && was_given_up(&failure) {
+                    self.sent_in = earlier;
+                }
+                self.refused(live, bound, failure, is_repetition).await
+            }
         }
     }
 

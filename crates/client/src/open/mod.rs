@@ -293,7 +293,14 @@ impl Open {
             let earlier = sent_in;
             let again = earlier == Some(live.generation) && live.knows_replay();
             let losses = live.losses();
-            let outcome = match self.place(&live, bound).await.and_then(|id| Ok(make(id)?)) {
+            let file_id = match self.place(&live, bound).await {
+                Ok(file_id) => file_id,
+                Err(failure) => match attempts.judge_reconnect(failure, bound) {
+                    Some(end) => return end,
+                    None => continue,
+                },
+            };
+            let outcome = match make(file_id) {
                 Ok(mut call) => {
                     call.tree_id = bound.tree_id;
                     if again && !planted!(SkippedReplayFlag) {
@@ -302,7 +309,7 @@ impl Open {
                     sent_in = Some(live.generation);
                     live.ask(call, bound.seal, also).await
                 }
-                Err(failure) => Err(failure),
+                Err(cause) => Err(cause.into()),
             };
             if let Err(Failure::Final(Cause::Status(Status::FILE_NOT_AVAILABLE))) = &outcome
                 && live.knows_replay()
@@ -324,6 +331,10 @@ impl Open {
                     continue;
                 }
             }
+            // The next request repeats none if this one did not.
+            if outcome.as_ref().is_err_and(was_given_up) {
+                sent_in = earlier;
+            }
             if let Some(end) = attempts.judge(outcome, bound) {
                 return end;
             }
@@ -334,12 +345,18 @@ impl Open {
 impl Persistent for Open {
     fn is_in_use(&self) -> bool {
         let state = self.state.lock();
-        state.phase == Phase::InUse && !state.is_lost
+        let is_open = state.phase == Phase::InUse && !state.is_lost;
+        drop(state);
+        is_open && !self.share.session().inner.is_closed()
     }
 
     fn is_placed(&self) -> bool {
         let live = self.share.session().inner.current();
         live.is_some_and(|live| live.generation == self.generation())
+    }
+
+    fn has_session(&self) -> bool {
+        self.share.session().is_alive()
     }
 
     fn reconnect(&self) -> BoxFuture<'_, Result<()>> {
@@ -369,14 +386,16 @@ impl Open {
         let mut attempts = self.share.attempts(replay, operation, &self.url);
         loop {
             let (live, bound) = attempts.next().await?;
-            let outcome = match self.place(&live, bound).await {
-                Ok(id) => {
-                    let mut calls = make(id);
-                    calls.iter_mut().take(1).for_each(|first| first.tree_id = bound.tree_id);
-                    Self::chain(&live, calls, bound.seal, also).await
-                }
-                Err(failure) => Err(failure),
+            let file_id = match self.place(&live, bound).await {
+                Ok(file_id) => file_id,
+                Err(failure) => match attempts.judge_reconnect(failure, bound) {
+                    Some(end) => return end,
+                    None => continue,
+                },
             };
+            let mut calls = make(file_id);
+            calls.iter_mut().take(1).for_each(|first| first.tree_id = bound.tree_id);
+            let outcome = Self::chain(&live, calls, bound.seal, also).await;
             if let Some(end) = attempts.judge(outcome, bound) {
                 return end;
             }
@@ -397,6 +416,16 @@ impl Open {
         }
         Err(Failure::Final(status.into()))
     }
+}
+
+/// Returns true if the server has not carried out the request, and says nothing against another one: it was
+/// not sent, or the server gave it up (the share moves), or the file is kept for an absent client.
+const fn was_given_up(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Unsent
+            | Failure::Final(Cause::Status(Status::CANCELLED | Status::FILE_NOT_AVAILABLE))
+    )
 }
 
 /// Returns true if the tree connect is gone or about to go, which says nothing of the Open.

@@ -59,6 +59,8 @@ pub(crate) struct Attempts<'a> {
     /// Count of refusals of a file that is kept for an absent client, and the pause before the next attempt.
     unavailable: u32,
     rest: Option<Duration>,
+    /// Time of the first of these refusals.
+    unavailable_since: Option<Instant>,
     /// The search for the share's owner.
     search: Option<OwnerSearch>,
     /// Count of requests that the server gave up.
@@ -90,6 +92,7 @@ impl<'a> Attempts<'a> {
             broken: 0,
             unavailable: 0,
             rest: None,
+            unavailable_since: None,
             search: None,
             cancelled: 0,
         }
@@ -135,7 +138,11 @@ impl<'a> Attempts<'a> {
                 if !self.has_time(refusal) {
                     return Err(error(self.found_nowhere(&live)));
                 }
-                self.share.look_elsewhere(&live, refusal).await;
+                // The node may have fallen silent, while it is asked for the session's other shares.
+                let looked = self.share.look_elsewhere(&live, refusal);
+                if timeout(self.search_left(), looked).await.is_err() {
+                    return Err(error(self.found_nowhere(&live)));
+                }
                 // A node that is paused ends each connection. The search for a share that is about to be
                 // somewhere ends by its time alone.
                 if refusal.status().is_some() || self.share.is_awaited() {
@@ -172,14 +179,19 @@ impl<'a> Attempts<'a> {
         if self.share.was_connected() { patience } else { FIND_SHARE_FOR.min(patience) }
     }
 
+    /// Returns the time that is left of the search.
+    fn search_left(&self) -> Duration {
+        let elapsed = self.search.map(|search| search.since.elapsed());
+        self.search_limit().saturating_sub(elapsed.unwrap_or_default())
+    }
+
     /// Returns the session, which may be at another node than before. A search ends with the refusal
     /// if no further node is reached in time.
     async fn found(&self) -> std::result::Result<Arc<Live>, Cause> {
-        let Some(OwnerSearch { since, status: Some(status) }) = self.search else {
+        let Some(OwnerSearch { status: Some(status), .. }) = self.search else {
             return self.live().await;
         };
-        let left = self.search_limit().saturating_sub(since.elapsed());
-        match timeout(left, self.live()).await {
+        match timeout(self.search_left(), self.live()).await {
             Ok(Err(Cause::Status(Status::SERVER_UNAVAILABLE) | Cause::Transport(_))) | Err(_) => {
                 Err(status.into())
             }
@@ -221,10 +233,34 @@ impl<'a> Attempts<'a> {
         outcome: std::result::Result<T, Failure>,
         bound: Bound,
     ) -> Option<Result<T>> {
-        let error = |cause| Some(Err(Error::new(cause, self.operation, self.path)));
+        self.judge_as(self.replay, outcome, bound)
+    }
+
+    /// As [`Self::judge`], for a reconnect that failed before the request of the operation was sent: it
+    /// may be repeated, whatever the operation is.
+    pub(crate) fn judge_reconnect<T>(
+        &mut self,
+        failure: Failure,
+        bound: Bound,
+    ) -> Option<Result<T>> {
+        self.judge_as(Replay::Idempotent, Err(failure), bound)
+    }
+
+    fn judge_as<T>(
+        &mut self,
+        replay: Replay,
+        outcome: std::result::Result<T, Failure>,
+        bound: Bound,
+    ) -> Option<Result<T>> {
+        let (operation, path) = (self.operation, self.path);
+        let error = |cause| Some(Err(Error::new(cause, operation, path)));
         match outcome {
             Ok(value) => Some(Ok(value)),
-            Err(Failure::Gone) if matches!(self.replay, Replay::Once | Replay::Never) => {
+            Err(Failure::Gone) if matches!(replay, Replay::Once | Replay::Never) => {
+                error(Cause::Unknown)
+            }
+            // The server may have begun it and moved a position that only the server knows.
+            Err(Failure::Final(Cause::Status(Status::CANCELLED))) if replay == Replay::Never => {
                 error(Cause::Unknown)
             }
             Err(Failure::Gone | Failure::Unsent) => {
@@ -250,18 +286,29 @@ impl<'a> Attempts<'a> {
             // MS-SMB2 3.3.5.9: the file is kept for a client that has not come back yet, after a move of
             // the share. It may be this one.
             Err(Failure::Final(Cause::Status(Status::FILE_NOT_AVAILABLE)))
-                if self.share.is_continuous() && self.unavailable < REPEATS =>
+                if self.share.is_continuous() && self.waits_for_client() =>
             {
-                self.rest = Some(BACK_OFF_FIRST * (1 << self.unavailable));
-                self.unavailable += 1;
-                self.share.kept().hurry();
                 None
             }
             Err(Failure::Final(cause)) => {
-                let error = Error::new(cause, self.operation, self.path);
-                let is_change = CHANGES.contains(&self.operation) && bound.is_read_only();
+                let error = Error::new(cause, operation, path);
+                let is_change = CHANGES.contains(&operation) && bound.is_read_only();
                 Some(Err(if is_change { error.in_read_only_share() } else { error }))
             }
         }
+    }
+
+    /// Counts a refusal of a file that is kept for an absent client. Returns true if the operation is
+    /// tried again: for some seconds, and no longer than a lost server is waited for.
+    fn waits_for_client(&mut self) -> bool {
+        let since = *self.unavailable_since.get_or_insert_with(Instant::now);
+        let left = self.share.session().inner.patience().saturating_sub(since.elapsed());
+        if left.is_zero() || self.unavailable >= REPEATS {
+            return false;
+        }
+        self.rest = Some(left.min(BACK_OFF_FIRST * (1 << self.unavailable)));
+        self.unavailable += 1;
+        self.share.kept().hurry();
+        true
     }
 }

@@ -14,10 +14,12 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::notify::{NotifyAction, NotifyEntries};
 use futures_util::future::BoxFuture;
 use futures_util::stream::Stream;
+use tokio::time::{Instant, sleep};
 
 use crate::Status;
 use crate::connection::{Call, Message};
-use crate::error::{Cause, During, Result};
+use crate::error::{Cause, During, Error, Result};
+use crate::limits::{CANCELLED_MAX, CANCELLED_PAUSE};
 use crate::open::Open;
 use crate::open::create::Ask;
 use crate::share::dir::listing_access;
@@ -70,6 +72,8 @@ pub struct Watch {
     known: Option<FileId>,
     /// True if changes were missed, which the caller does not know yet.
     has_missed: bool,
+    /// Count of requests in a row that the server has given up soon.
+    given_up: u32,
     /// Changes that the stream has not returned yet.
     ready: VecDeque<Change>,
     has_failed: bool,
@@ -79,6 +83,7 @@ pub struct Watch {
 struct Asked {
     answer: BoxFuture<'static, (Result<Message>, Option<FileId>)>,
     sent: Arc<Sent>,
+    begun: Instant,
 }
 
 /// The state of a request.
@@ -117,6 +122,7 @@ impl Share {
             asked: None,
             known: None,
             has_missed: false,
+            given_up: 0,
             ready: VecDeque::new(),
             has_failed: false,
         })
@@ -156,9 +162,22 @@ async fn request(
 }
 
 impl Asked {
-    fn begin(open: &Arc<Open>, flags: ChangeNotifyFlags, known: Option<FileId>) -> Self {
+    /// Begins a request, after a pause if the server has given up the one before.
+    fn begin(
+        open: &Arc<Open>,
+        flags: ChangeNotifyFlags,
+        known: Option<FileId>,
+        was_given_up: bool,
+    ) -> Self {
         let sent = Arc::new(Sent::default());
-        Self { answer: Box::pin(request(Arc::clone(open), flags, known, Arc::clone(&sent))), sent }
+        let request = request(Arc::clone(open), flags, known, Arc::clone(&sent));
+        let answer = Box::pin(async move {
+            if was_given_up {
+                sleep(CANCELLED_PAUSE).await;
+            }
+            request.await
+        });
+        Self { answer, sent, begun: Instant::now() }
     }
 }
 
@@ -177,10 +196,13 @@ impl Watch {
     fn poll_changes(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Change>>> {
         loop {
             let (open, flags, known) = (&self.open, self.flags, self.known);
-            let asked = self.asked.get_or_insert_with(|| Asked::begin(open, flags, known));
+            let was_given_up = self.given_up > 0;
+            let asked =
+                self.asked.get_or_insert_with(|| Asked::begin(open, flags, known, was_given_up));
             let answer = asked.answer.as_mut().poll(cx);
             self.has_missed |= asked.sent.is_to_another.swap(false, Ordering::AcqRel);
             let is_sent = asked.sent.is_sent.load(Ordering::Acquire);
+            let begun = asked.begun;
             let Poll::Ready((answer, known)) = answer else {
                 // The caller will list the directory: the server has to know of the watch before.
                 if is_sent && std::mem::take(&mut self.has_missed) {
@@ -197,9 +219,19 @@ impl Watch {
                     if matches!(message.status(), Status::NOTIFY_CLEANUP | Status::CANCELLED) =>
                 {
                     self.has_missed = true;
+                    // One that has waited tells nothing about the ones before it.
+                    let is_soon = begun.elapsed() <= CANCELLED_PAUSE * CANCELLED_MAX;
+                    self.given_up = if is_soon { self.given_up.saturating_add(1) } else { 1 };
+                    if self.given_up > CANCELLED_MAX {
+                        let error = Error::new(message.status(), "watch", &*self.open.url);
+                        return Poll::Ready(Err(error));
+                    }
                     continue;
                 }
-                Ok(message) => changes(&message, &self.open.url)?,
+                Ok(message) => {
+                    self.given_up = 0;
+                    changes(&message, &self.open.url)?
+                }
                 Err(error) if matches!(error.cause(), Cause::Unknown) => {
                     self.has_missed = true;
                     continue;
