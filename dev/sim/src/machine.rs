@@ -234,17 +234,22 @@ impl Machine {
         event!(self.trace, "machine {}: the shares go to another process: {how:?}", self.number);
         self.network.close_door(self.number);
         old.stop_accepting();
-        match how {
+        let is_given = match how {
             Move::Planned => {
-                if let Err(fault) = old.server.give_shares(&SHARES, &[]).await {
+                let given = old.server.give_shares(&SHARES, &[]).await;
+                if let Err(fault) = &given {
                     event!(self.trace, "machine {}: {fault}", self.number);
                 }
+                given.is_ok()
             }
-            Move::Expired => {
-                for share in SHARES {
-                    if let Err(fault) = old.server.lose_share(share) {
-                        violation!(self.trace, "{fault}");
-                    }
+            Move::Expired => false,
+        };
+        // A process that cannot give its shares away serves on. Here the next one takes them over all the
+        // same, as after the end of a lease.
+        if !is_given {
+            for share in SHARES {
+                if let Err(fault) = old.server.lose_share(share) {
+                    violation!(self.trace, "{fault}");
                 }
             }
         }
