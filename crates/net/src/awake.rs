@@ -60,7 +60,7 @@ mod tests {
             began.slept()
         };
         let slept = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..count).map(|_| scope.spawn(&compute)).collect();
+            let threads: Vec<_> = (0..count).map(|_| scope.spawn(compute)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });
         let asleep = slept.iter().filter(|slept| !slept.is_zero()).count();
