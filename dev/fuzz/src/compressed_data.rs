@@ -2,6 +2,7 @@
 
 use frevo_compress::{Malformed, huffman, lz4, lz77, lznt1, pattern, sample};
 
+use crate::allocation;
 use crate::choices::Choices;
 
 /// Bytes that an input is expanded to at most.
@@ -13,7 +14,10 @@ pub fn compressed_data(data: &[u8]) {
     let mut choices = Choices::new(data);
     let (algorithm, count) = (choices.u8() % 4, usize::from(choices.u8()) << (choices.u8() % 13));
     let data = choices.take(usize::MAX);
-    let mut output = vec![0; count.min(EXPANDED_MAX)];
+    let count = count.min(EXPANDED_MAX);
+    // The caller gives this memory: the data itself cannot take more than a parser may.
+    allocation::raise(count);
+    let mut output = vec![0; count];
     let _ = expand(algorithm, data, &mut output);
     let most = data.len() - data.len() / 8;
     let mut room = vec![0; most];
