@@ -227,8 +227,6 @@ class SlowDisk(Attack):
         "CREATE, READ, WRITE, FLUSH and CLOSE of 32,000 files of which nothing is in memory, and listings, in a share "
         "on ext4 whose disk stops for 2 s again and again; bob's share is on another disk"
     )
-    # The first call that takes long holds its core, which is one newcomer of some thirty.
-    goals = (("bob", 0.5, 5), ("bob", 0.99, 20), ("new", 0.9, 150))
     folders, each = 64, 500
     #: Seconds in which the disk stands still, and goes on.
     stands, goes = 2, 0.1

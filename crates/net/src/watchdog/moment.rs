@@ -23,6 +23,12 @@ impl Moment {
         Duration::from_nanos(self.nanoseconds_since(earlier))
     }
 
+    /// Returns the whole seconds of the clock.
+    #[must_use]
+    pub const fn seconds(self) -> u64 {
+        self.0 / NANOSECONDS
+    }
+
     /// Returns the nanoseconds that have passed since `earlier`; zero if it is the later one.
     #[must_use]
     pub const fn nanoseconds_since(self, earlier: Self) -> u64 {

@@ -419,6 +419,13 @@ pub const SLOW_POLL: Duration = Duration::from_millis(100);
 /// thread for so long.
 pub const SLOW_CALL: Duration = Duration::from_millis(200);
 
+/// Time without a request after which a share's disk is tried out: it may have been stopped, and take seconds
+/// to start.
+pub const UNTRIED_AFTER: Duration = Duration::from_secs(60);
+
+/// Parts of requests that run beside the cores, and do not wait for long, before a disk counts as tried out.
+pub const DISK_TRIALS: u32 = 64;
+
 /// Time for which the requests of a share run beside the cores after its last slow call.
 pub const SLOW_SHARE: Duration = Duration::from_secs(60);
 

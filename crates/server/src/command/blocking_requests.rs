@@ -190,8 +190,7 @@ fn pool_of<'a>(rq: &'a Request<'_>, row: &'static Row) -> Option<&'a BlockingPoo
         let is_long = is_long(rq, row, share) || closes_long(rq, row);
         return is_long.then_some(&rq.server().blocking_pool);
     };
-    let is_slow = share.slowness.is_slow();
-    goes_to_pool(row.off_core, rq.open.as_deref(), is_slow).then_some(pool)
+    goes_to_pool(row.off_core, rq.open.as_deref(), share.disk_may_wait()).then_some(pool)
 }
 
 /// True for a large WRITE that goes to a thread of its share: its message goes there without a copy.
@@ -204,17 +203,17 @@ pub(crate) fn moves_whole(
     row.off_core == OffCore::Writes
         && bytes > LARGE_REQUEST_BYTES
         && tree.is_some_and(|TreeConnect { share, .. }| {
-            goes_to_pool(row.off_core, open, share.slowness.is_slow()) && share.pool().is_some()
+            goes_to_pool(row.off_core, open, share.disk_may_wait()) && share.pool().is_some()
         })
 }
 
-/// True if a request for a share with a pool is for a thread. While the disk is slow, data is moved there too,
-/// also from and to the page cache: the kernel writes the file's times, for which it may wait for the disk.
-fn goes_to_pool(off_core: OffCore, open: Option<&Open>, is_slow: bool) -> bool {
+/// True if a request for a share with a pool is for a thread. While the disk may be slow, data is moved there
+/// too, also from and to the page cache: the kernel writes the file's times, for which it may wait for the disk.
+fn goes_to_pool(off_core: OffCore, open: Option<&Open>, may_wait: bool) -> bool {
     match off_core {
         OffCore::Never | OffCore::Connects => false,
-        OffCore::Reads => is_slow || open.is_some_and(asks_to_read),
-        OffCore::Writes => is_slow || open.is_some_and(asks_to_write),
+        OffCore::Reads => may_wait || open.is_some_and(asks_to_read),
+        OffCore::Writes => may_wait || open.is_some_and(asks_to_write),
         OffCore::Asks | OffCore::Closes | OffCore::Ends => true,
     }
 }

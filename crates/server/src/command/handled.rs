@@ -13,6 +13,7 @@ use crate::base::limits::{SLOW_CALL, SLOW_SHARE};
 use crate::base::pools::blocking_pool;
 use crate::base::watchdog::{Culprit, note, works_on};
 use crate::command::request::Request;
+use crate::shares::share::Share;
 
 /// Runs the handler of a request. Polls of it that take long are noted with what
 /// the request is about. The handler stays where the caller keeps it: it is large to move.
@@ -22,7 +23,7 @@ pub(crate) fn handled<'a, F: Future>(
 ) -> impl Future<Output = F::Output> {
     poll_fn(move |cx| {
         works_on(rq.header.command);
-        let began = (blocking_pool::is_here() && has_slow_share(rq)).then(Awake::now);
+        let began = (blocking_pool::is_here() && has_watched_share(rq)).then(Awake::now);
         let polled = handler.as_mut().poll(cx);
         let took = watchdog::lap();
         rq.busy.set(rq.busy.get().saturating_add(took));
@@ -34,8 +35,9 @@ pub(crate) fn handled<'a, F: Future>(
     })
 }
 
-fn has_slow_share(rq: &Request<'_>) -> bool {
-    rq.tree.as_ref().is_some_and(|tree| tree.share.slowness.is_slow())
+fn has_watched_share(rq: &Request<'_>) -> bool {
+    let watched = |share: &Share| share.asks_off_core && share.slowness.is_watched();
+    rq.tree.as_ref().is_some_and(|tree| watched(&tree.share))
 }
 
 /// Notes a slow call of a share's file system. `began` is the beginning of one on a thread.

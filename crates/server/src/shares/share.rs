@@ -255,8 +255,13 @@ impl Share {
 
     /// The blocking pool for a request of now; none where it runs on the core.
     pub(crate) fn pool(&self) -> Option<&Arc<BlockingPool>> {
-        let may_wait = || self.slowness.is_slow() || self.vfs().is_some_and(|vfs| vfs.may_wait());
+        let may_wait = || self.slowness.may_wait() || self.vfs().is_some_and(|vfs| vfs.may_wait());
         self.blocking_pool.as_ref().filter(|_| !self.asks_off_core || may_wait())
+    }
+
+    /// True if the calls for the data of files may wait for the share's disk now.
+    pub(crate) fn disk_may_wait(&self) -> bool {
+        self.asks_off_core && self.slowness.may_wait()
     }
 
     /// The share at the beginning of its life.

@@ -189,6 +189,7 @@ mod tests {
                 Some(true) => share(&vfs).off_core(),
                 Some(false) => share(&vfs),
             };
+            share.slowness.end_trial();
             assert_eq!(share.pool().is_some(), while_open, "{off_core:?}");
             (0..=FOLDER_IDLE_LOOKS).for_each(|_| look_at_folder(&*vfs, Look::Timed));
             assert_eq!(share.pool().is_some(), while_closed, "{off_core:?}");
