@@ -8,7 +8,7 @@ use frevo_etcd::types::{Compare, Fact, Keys, LeaseId, Op, Relation, Revision, Tx
 
 use super::Machine;
 use super::requests::{Attempt, Holding, Purpose};
-use super::share::Stage;
+use super::share::{Share, Stage};
 use crate::Epoch;
 use crate::interface::{Event, Order};
 use crate::keys::ControlKey;
@@ -29,7 +29,9 @@ enum Planned {
 
 impl Machine {
     pub(super) fn act_on_gifts(&mut self) {
-        let names: Vec<_> = self.shares.keys().cloned().collect();
+        let may_go = |(name, share): &(&ShareName, &Share)| self.may_go(name, share);
+        let names: Vec<_> =
+            self.shares.iter().filter(may_go).map(|(name, _)| name.clone()).collect();
         for name in &names {
             self.release(name);
             self.resign(name);
@@ -39,6 +41,20 @@ impl Machine {
             self.view.as_ref().is_some_and(|view| view.drained.contains_key(&self.settings.node));
         if is_drained || self.is_leaving {
             self.give_all();
+        }
+    }
+
+    /// False for a share with which nothing of this is to be done: most of thousands.
+    fn may_go(&self, name: &ShareName, share: &Share) -> bool {
+        match share.stage {
+            Stage::Releasing { .. } => true,
+            Stage::Away => {
+                let last = self.view.as_ref().and_then(|view| view.last.get(name));
+                let value =
+                    last.filter(|_| share.free.is_some()).and_then(|last| last.value.as_ref());
+                value.is_some_and(|value| value.lease == self.lease)
+            }
+            _ => self.view.as_ref().is_some_and(|view| view.moves.contains_key(name)),
         }
     }
 
@@ -122,7 +138,7 @@ impl Machine {
 
     /// Gives shares to other nodes, a few at a time.
     fn give_all(&mut self) {
-        let is_moving = |share: &&super::share::Share| {
+        let is_moving = |share: &&Share| {
             matches!(share.stage, Stage::Draining { .. } | Stage::Releasing { .. })
         };
         let room = MOVES_AT_ONCE.saturating_sub(self.shares.values().filter(is_moving).count());

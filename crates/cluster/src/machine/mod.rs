@@ -11,6 +11,7 @@ mod share;
 mod status;
 mod storing;
 mod taking;
+mod turns;
 mod viewing;
 
 use alloc::collections::{BTreeMap, VecDeque};

@@ -159,4 +159,10 @@ impl Share {
             is_unreadable: false,
         }
     }
+
+    /// The state of a share that has no owner, while this node does not take it yet.
+    pub(super) fn waits_for_owner(&self) -> Option<Free> {
+        let is_away = matches!(self.stage, Stage::Away | Stage::Fencing(_));
+        self.free.filter(|_| is_away)
+    }
 }

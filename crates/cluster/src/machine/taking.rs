@@ -1,6 +1,5 @@
 //! Taking shares that have no owner.
 
-use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -14,13 +13,11 @@ use crate::Epoch;
 use crate::interface::{Event, Order};
 use crate::keys::ControlKey;
 use crate::limits::{FENCE_RETRY, TAKES_AT_ONCE};
-use crate::names::{NodeName, ShareName};
-use crate::placement::{Load, rank, spread};
+use crate::names::ShareName;
 use crate::records::{RecordQueue, batch_value, read_one};
 use crate::settings::Timing;
 use crate::time::after;
 use crate::values::{LastEnd, LastValue, OwnerValue, Reason, TakeNumber};
-use crate::view::View;
 
 /// The way in which a share without an owner can be taken.
 enum Claim {
@@ -42,71 +39,15 @@ impl Machine {
             return;
         }
         let Some(view) = &self.view else { return };
-        let node = &self.settings.node;
-        let is_free = |(_, share): &(&ShareName, &super::share::Share)| {
-            let is_away = matches!(share.stage, Stage::Away | Stage::Fencing(_));
-            share.free.is_some() && is_away
-        };
-        let mut free = BTreeMap::new();
-        let mut first = BTreeMap::new();
-        for (name, share) in self.shares.iter().filter(is_free) {
-            match given_to(view, name) {
-                Some(to) => _ = first.insert(name.clone(), to.clone()),
-                None => _ = free.insert(name.clone(), share.weight),
-            }
+        let turns = self.turns(view);
+        #[cfg(test)]
+        turns.judge(&self.turns_by_all_ranks(view));
+        if let Some(next) = turns.next {
+            self.wake(next);
         }
-        if free.is_empty() && first.is_empty() {
-            return;
+        for share in turns.come {
+            self.consider(&share);
         }
-        let loads = self.loads(view, &first);
-        first.extend(spread(loads, &free, |node, share| view.can_take(node, share)));
-        let nodes = || view.nodes.keys();
-        let able = |name: &&ShareName| view.can_take(node, name);
-        let own = self.shares.iter().filter(is_free).map(|(name, _)| name).filter(able);
-        let turns: Vec<_> = own
-            .map(|name| Turn {
-                share: name.clone(),
-                rank: rank(name, node, first.get(name), nodes().filter(|n| view.can_take(n, name))),
-                is_given: given_to(view, name) == Some(node),
-            })
-            .collect();
-        for turn in turns {
-            self.consider(&turn);
-        }
-    }
-
-    /// The load of each node that may take shares.
-    pub(super) fn loads(
-        &self,
-        view: &View,
-        also: &BTreeMap<ShareName, NodeName>,
-    ) -> BTreeMap<NodeName, Load> {
-        let mut loads = BTreeMap::new();
-        for (node, entry) in &view.nodes {
-            if let Some(value) = &entry.value
-                && !value.leaving
-                && !view.drained.contains_key(node)
-            {
-                loads.insert(node.clone(), Load { weight: value.weight, load: 0 });
-            }
-        }
-        let owners = view.owners.keys().filter_map(|name| Some((name, view.owner(name)?)));
-        for (share, node) in owners.chain(also) {
-            if let Some(load) = loads.get_mut(node) {
-                let weight = self.shares.get(share).map_or(1, |share| share.weight);
-                load.load = load.load.saturating_add(u64::from(weight));
-            }
-        }
-        // Shares that this node is about to have count before the watch tells that it has them.
-        let node = &self.settings.node;
-        if let Some(load) = loads.get_mut(node) {
-            for (name, share) in &self.shares {
-                if share.stage.is_held() && view.owner(name) != Some(node) {
-                    load.load = load.load.saturating_add(u64::from(share.weight));
-                }
-            }
-        }
-        loads
     }
 
     /// Ends fences of shares that have an owner again, or that this node is no longer to take.
@@ -120,35 +61,22 @@ impl Machine {
         }
     }
 
-    fn consider(&mut self, turn: &Turn) {
-        let Some(share) = self.shares.get(&turn.share) else { return };
-        let Some(free) = share.free else { return };
-        if share.storage.is_none() || share.refused == Some(free) {
-            return;
-        }
-        let begin = if free.since <= self.registered_at && !turn.is_given {
-            after(self.registered_at, self.settings.timing.settle())
-        } else {
-            free.since
-        };
-        let due = after(begin, self.settings.timing.turn().saturating_mul(turn.rank));
-        if due > self.now && share.stage == Stage::Away {
-            self.wake(due);
-            return;
-        }
-        match self.claim(&turn.share, free) {
-            Claim::Now(reason) => self.take(&turn.share, free, reason),
+    /// Takes a share whose turn has come at this node, or does what comes before that.
+    fn consider(&mut self, name: &ShareName) {
+        let Some(free) = self.shares.get(name).and_then(|share| share.free) else { return };
+        match self.claim(name, free) {
+            Claim::Now(reason) => self.take(name, free, reason),
             Claim::At(moment, _) | Claim::Fence(moment, _) if moment > self.now => {
                 self.wake(moment);
             }
             Claim::At(_, reason) => {
                 if let Reason::Failover(node) = &reason {
-                    self.note(Event::TakenWithoutFence(turn.share.clone(), node.clone()));
+                    self.note(Event::TakenWithoutFence(name.clone(), node.clone()));
                 }
-                self.take(&turn.share, free, reason);
+                self.take(name, free, reason);
             }
-            Claim::Fence(_, former) => self.fence(&turn.share, free, former),
-            Claim::Never => self.note_unreadable(&turn.share),
+            Claim::Fence(_, former) => self.fence(name, free, former),
+            Claim::Never => self.note_unreadable(name),
         }
     }
 
@@ -344,22 +272,5 @@ impl Machine {
         }
         self.order(Order::Start { share: name.clone(), epoch, reason });
         Ok(())
-    }
-}
-
-/// A share that this node may take.
-struct Turn {
-    share: ShareName,
-    /// The number of nodes that come before this one.
-    rank: u32,
-    /// True if the former owner has given it to this node.
-    is_given: bool,
-}
-
-/// The node to which the former owner has given a share, if it can take the share.
-fn given_to<'a>(view: &'a View, share: &ShareName) -> Option<&'a NodeName> {
-    match &view.last.get(share)?.value.as_ref()?.end {
-        LastEnd::Given(Some(to)) if view.can_take(to, share) => Some(to),
-        _ => None,
     }
 }
