@@ -79,12 +79,14 @@ fn limits(file: &Path) -> BTreeSet<String> {
     names.filter_map(|line| line.split_once(':')).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// `docs/limits.md` has a line for each limit, and no other, with tests that exist.
+/// `docs/limits.md` and `docs/limits-clients.md` have a line for each limit, and no other, with tests that
+/// exist.
 #[test]
 fn limits_are_documented() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let tests = tests(root);
-    let page = std::fs::read_to_string(root.join("docs/limits.md")).unwrap();
+    let page = |name: &str| std::fs::read_to_string(root.join("docs").join(name)).unwrap();
+    let page = page("limits.md") + &page("limits-clients.md");
     let mut crates: BTreeMap<String, PathBuf> = BTreeMap::new();
     for entry in std::fs::read_dir(root.join("crates")).unwrap() {
         let path = entry.unwrap().path();
