@@ -97,7 +97,10 @@ struct Looks {
     after: Option<(usize, usize)>,
     /// True if the process did little before the last look.
     is_quiet: bool,
-    /// The most processor time of one look since then.
+    /// The processor time of the last look.
+    work: Duration,
+    /// The most processor time of one look since then, and of the look at which memory was given back under
+    /// load: those who still ask little afterwards do not count as load.
     busiest: Duration,
     /// The number of looks since then.
     since: u32,
@@ -129,6 +132,7 @@ impl Looks {
     fn is_swollen(&mut self, seen: Seen) -> bool {
         let Some(resident) = seen.resident else { return false };
         self.since = self.since.saturating_add(1);
+        self.work = seen.work;
         self.busiest = self.busiest.max(seen.work);
         let (resident_after, used_after) = *self.after.get_or_insert((resident, seen.used));
         let expected = resident_after.saturating_add(seen.used).saturating_sub(used_after);
@@ -143,7 +147,8 @@ impl Looks {
         if self.is_quiet {
             self.after = resident.map(|resident| (resident, self.last));
         }
-        (self.busiest, self.since) = (Duration::ZERO, 0);
+        self.busiest = if self.is_quiet { Duration::ZERO } else { self.work };
+        self.since = 0;
     }
 }
 
@@ -224,5 +229,21 @@ mod tests {
         assert!(looks.is_due(with_process(0, 20 * MUCH, 0)), "the load is over");
         looks.given_back(Some(15 * MUCH));
         assert!(!looks.is_due(with_process(0, 15 * MUCH, 0)), "once");
+    }
+
+    /// Memory that was given back in the last second of a load is given back again when it is over, also while
+    /// others go on to ask a little.
+    #[test]
+    fn those_who_ask_little_do_not_keep_the_memory_of_others() {
+        let mut looks = Looks::default();
+        assert!(!looks.is_due(with_process(0, 10 * MUCH, 20)));
+        assert!(!looks.is_due(with_process(2 * MUCH, 13 * MUCH, 900)));
+        for time in ["much is used no more", "the look after it"] {
+            assert!(looks.is_due(with_process(MUCH, 13 * MUCH, 700)), "{time}");
+            looks.given_back(Some(13 * MUCH));
+        }
+        assert!(looks.is_due(with_process(MUCH, 13 * MUCH, 20)), "it is over");
+        looks.given_back(Some(11 * MUCH));
+        assert!(!looks.is_due(with_process(MUCH, 11 * MUCH, 20)), "once");
     }
 }
