@@ -44,6 +44,7 @@ pub mod samr;
 mod security;
 pub mod srvsvc;
 mod verification;
+pub mod witness;
 pub mod wkssvc;
 
 pub use accounts::{Account, Directory, Domain, PrimaryDomain, SidNameUse};
@@ -84,6 +85,14 @@ impl SyntaxId {
     /// The endpoint mapper, C706 appendix O.
     pub const EPM: Self =
         Self::new(0xE1AF_8308, 0x5D1F, 0x11C9, [0x91, 0xA4, 0x08, 0x00, 0x2B, 0x14, 0xA0, 0xFA], 3);
+    /// The service witness protocol, MS-SWN 1.9, whose version is 1.1.
+    pub const WITNESS: Self = Self::new(
+        0xCCD8_C074,
+        0xD0E5,
+        0x4A40,
+        [0x92, 0xB4, 0xD0, 0x74, 0xFA, 0xA6, 0xBA, 0x28],
+        0x0001_0001,
+    );
     /// NDR, the transfer syntax that everyone has.
     pub const NDR: Self =
         Self::new(0x8A88_5D04, 0x1CEB, 0x11C9, [0x9F, 0xE8, 0x08, 0x00, 0x2B, 0x10, 0x48, 0x60], 2);
@@ -163,6 +172,8 @@ open_enum! {
         SUCCESS = 0,
         /// ERROR_ACCESS_DENIED
         ACCESS_DENIED = 5,
+        /// ERROR_OUTOFMEMORY
+        OUT_OF_MEMORY = 14,
         /// ERROR_NOT_SUPPORTED
         NOT_SUPPORTED = 50,
         /// ERROR_INVALID_PARAMETER
@@ -175,6 +186,16 @@ open_enum! {
         BUSY = 170,
         /// ERROR_MORE_DATA
         MORE_DATA = 234,
+        /// ERROR_NO_MORE_ITEMS
+        NO_MORE_ITEMS = 259,
+        /// ERROR_NOT_FOUND
+        NOT_FOUND = 1168,
+        /// ERROR_REVISION_MISMATCH
+        REVISION_MISMATCH = 1306,
+        /// ERROR_NO_SYSTEM_RESOURCES
+        NO_SYSTEM_RESOURCES = 1450,
+        /// ERROR_TIMEOUT
+        TIMEOUT = 1460,
         /// NERR_UnknownDevDir
         UNKNOWN_DEV_DIR = 2116,
         /// NERR_DuplicateShare
@@ -191,6 +212,8 @@ open_enum! {
         CLIENT_NAME_NOT_FOUND = 2312,
         /// NERR_FileIdNotFound
         FILE_ID_NOT_FOUND = 2314,
+        /// ERROR_INVALID_STATE
+        INVALID_STATE = 5023,
     }
 }
 

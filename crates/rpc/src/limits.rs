@@ -1,5 +1,7 @@
 //! Limits of the RPC state machines on what a peer may send.
 
+use core::time::Duration;
+
 /// Largest fragment sent or accepted, in bytes: that of Windows on pipes.
 pub const MAX_FRAG: u16 = 4280;
 
@@ -64,3 +66,34 @@ pub const MAX_ELEMENTS: u32 = 500;
 
 /// Bytes of a sealed password that are taken: the structure of MS-SAMR 2.2.6.32 has 528.
 pub const MAX_SEALED_PASSWORD: u32 = 1024;
+
+/// Interfaces in one reply of the witness that a client takes: 64 nodes with 32 addresses.
+pub const MAX_WITNESS_INTERFACES: usize = 2_048;
+
+/// Messages, or addresses, of one notification of the witness that a client takes.
+pub const MAX_WITNESS_MESSAGES: usize = 1_024;
+
+/// Bytes of the messages of one notification of the witness that a client takes.
+pub const MAX_WITNESS_BUFFER: u32 = 256 * 1024;
+
+/// Registrations with the witness, of all clients.
+pub const MAX_WITNESS_REGISTRATIONS: usize = 16_384;
+
+/// Changes of resources, and changes of addresses, that wait for one registered client. The oldest
+/// makes room.
+pub const MAX_WITNESS_QUEUED: usize = 32;
+
+/// Calls of WitnessrAsyncNotify of one registration that wait.
+pub const WITNESS_NOTIFIES_PER_REGISTRATION: usize = 1;
+
+/// Bytes of the name by which a client registers with the witness.
+pub const MAX_WITNESS_NAME: usize = 512;
+
+/// Nodes that the witness remembers, those that have gone included.
+pub const MAX_WITNESS_NODES: usize = 128;
+
+/// Addresses of a node or a unit, and addresses to which a client is moved.
+pub const MAX_WITNESS_ADDRESSES: usize = 64;
+
+/// Time for which a registration stays without a call of WitnessrAsyncNotify, MS-SWN 3.1.5.1 note 7.
+pub const WITNESS_UNUSED: Duration = Duration::from_secs(30);

@@ -5,8 +5,10 @@ mod endpoint;
 mod epm;
 mod golden;
 mod lsarpc;
+mod registrations;
 mod samr;
 mod services;
+mod witness;
 
 use super::srvsvc::{
     ConnectionInfo, FileInfo, ServerInfo, ServerLimits, ServerType, SessionInfo, ShareInfo,

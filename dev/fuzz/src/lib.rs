@@ -37,6 +37,7 @@ mod texts;
 mod tickets;
 mod tokens;
 mod transforms;
+mod witness;
 
 pub use auth::{acceptor, initiator};
 pub use cluster::cluster_values;
@@ -68,6 +69,7 @@ pub use texts::{account_files, frevo_toml, smb_conf};
 pub use tickets::tickets;
 pub use tokens::tokens;
 pub use transforms::transforms;
+pub use witness::witness;
 
 use frevo_wire::codec::{Parsed, Writer};
 use frevo_wire::header::HEADER_LEN;
