@@ -5,13 +5,13 @@
 //! ([`AsExchange::begin_for`](super::kdc::AsExchange::begin_for)). Time and random bytes are arguments.
 
 use super::asn1::{
-    EncryptedData, Fields, Typed, VERSION, application, field, number, octets, octets_field,
-    sequence, time_field,
+    EncryptedData, Fields, VERSION, application, field, number, octets, octets_field, sequence,
+    time_field,
 };
-use super::message::{ApOptions, ApRep, ApReq, Authenticator, EncApRepPart, KrbError, Moment};
+use super::message::{KrbError, Moment};
+use super::proof::Proof;
 use super::{
-    EncryptionType, Fault, InitiatorEntropy, KdcErrorCode, Key, KeyUsage, NameType, Principal,
-    ServiceTicket,
+    Fault, InitiatorEntropy, KdcErrorCode, Key, KeyUsage, NameType, Principal, ServiceTicket,
 };
 use crate::der;
 use crate::limits::MAX_KDC_MESSAGE_LEN;
@@ -63,9 +63,7 @@ pub enum ChangeAnswer {
 /// A request for a change that was sent.
 #[derive(Debug)]
 pub struct PasswordChange {
-    time: Moment,
-    session_key: Key,
-    subkey: Key,
+    proof: Proof,
     /// The encrypted part of the request's KRB-PRIV, which is no reply.
     own: Vec<u8>,
 }
@@ -88,32 +86,13 @@ impl PasswordChange {
         entropy: &InitiatorEntropy,
         now: FileTime,
     ) -> (Vec<u8>, Self) {
-        let (seconds, nanoseconds) = now.to_unix();
-        let time = Moment { seconds, microseconds: nanoseconds / 1_000 };
-        let session_key = ticket.session_key.clone();
-        let etype = session_key.etype();
-        let subkey = entropy.subkey.get(..etype.key_len()).unwrap_or_default();
-        let subkey = Key::new(etype, subkey).unwrap_or_else(|| session_key.clone());
-        let first = u32::from_be_bytes(entropy.sequence) & 0x3fff_ffff;
-        let authenticator = Authenticator {
-            client: ticket.client.clone(),
-            checksum: None,
-            time,
-            subkey: Some(Typed { number: etype.number(), bytes: subkey.expose() }),
-            sequence: Some(first),
-            authorization_data: None,
-        };
-        let authenticator = Zeroizing::new(authenticator.encode());
         let [confounder, second] = &entropy.confounders;
-        let cipher =
-            session_key.encrypt(KeyUsage::AP_REQ_AUTHENTICATOR, confounder, &authenticator);
-        let sealed = EncryptedData { etype: etype.number(), kvno: None, cipher: &cipher };
-        let proof = ApReq::encode(ApOptions::MUTUAL_REQUIRED, &ticket.ticket, &sealed);
-        let part = private_part(password.as_bytes(), address, time, first);
-        let cipher = subkey.encrypt(KeyUsage::PRIVATE, second, &part);
-        let sealed = EncryptedData { etype: etype.number(), kvno: None, cipher: &cipher };
-        let private = private(&sealed);
-        (framed(&proof, &private), Self { time, session_key, subkey, own: cipher })
+        let (message, proof) = Proof::make(ticket, entropy, confounder, None, now);
+        let part = private_part(password.as_bytes(), address, proof.time, proof.sequence);
+        let cipher = proof.subkey.encrypt(KeyUsage::PRIVATE, second, &part);
+        let etype = proof.subkey.etype().number();
+        let private = private(&EncryptedData { etype, kvno: None, cipher: &cipher });
+        (framed(&message, &private), Self { proof, own: cipher })
     }
 
     /// Reads the KDC's reply.
@@ -139,14 +118,8 @@ impl PasswordChange {
             // RFC 3244 section 2: without an AP-REP a KRB-ERROR follows.
             return Ok(ChangeAnswer::Refused(KdcErrorCode(KrbError::parse(private)?.code.0)));
         }
-        let part = ApRep::parse(proof)?.open(&self.session_key)?;
-        let part = EncApRepPart::parse(&part)?;
-        if part.time != self.time {
-            return Err(Fault::WrongProof);
-        }
-        let theirs = part
-            .subkey
-            .and_then(|key| Key::new(EncryptionType::from_number(key.number)?, key.bytes));
+        // A subkey that cannot be used is as good as none: the reply need not be under it.
+        let theirs = self.proof.check(proof)?.subkey.and_then(Result::ok);
         let data = self.open(private, theirs.as_ref())?;
         let (code, text) = data.split_first_chunk().ok_or_else(malformed)?;
         let text = str::from_utf8(text).ok().filter(|text| !text.contains(char::is_control));
@@ -168,7 +141,8 @@ impl PasswordChange {
         if sealed.cipher == self.own {
             return Err(Fault::WrongProof);
         }
-        let keys = core::iter::once(&self.subkey).chain(theirs).chain([&self.session_key]);
+        let own = [&self.proof.subkey, &self.proof.session_key];
+        let keys = own.into_iter().chain(theirs);
         let mut of_type = keys.filter(|key| key.etype().number() == sealed.etype);
         let part = of_type.find_map(|key| key.decrypt(KeyUsage::PRIVATE, sealed.cipher));
         let part = part.ok_or(Fault::WrongProof)?;

@@ -2,10 +2,9 @@
 
 use super::asn1::{EncryptedData, Typed};
 use super::gss::{self, Context, ContextChecksum, ContextFlags};
-use super::message::{
-    ApOptions, ApRep, ApReq, Authenticator, EncApRepPart, ErrorCode, KrbError, Moment,
-};
-use super::{EncryptionType, Fault, Key, KeyUsage, ServiceTicket};
+use super::message::{ApRep, EncApRepPart, ErrorCode, KrbError};
+use super::proof::Proof;
+use super::{EncryptionType, Fault, KeyUsage, ServiceTicket};
 use alloc::vec::Vec;
 use core::fmt;
 use frevo_wire::dtyp::FileTime;
@@ -31,10 +30,7 @@ impl fmt::Debug for InitiatorEntropy {
 /// An AP-REQ that has been sent.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    time: Moment,
-    session_key: Key,
-    subkey: Key,
-    sequence: u32,
+    proof: Proof,
     is_dce: bool,
 }
 
@@ -65,13 +61,6 @@ pub(crate) fn request(
     form: Form,
     now: FileTime,
 ) -> (Vec<u8>, Sent) {
-    let (seconds, nanoseconds) = now.to_unix();
-    let time = Moment { seconds, microseconds: nanoseconds / 1_000 };
-    let session_key = ticket.session_key.clone();
-    let etype = session_key.etype();
-    let subkey = entropy.subkey.get(..etype.key_len()).unwrap_or_default();
-    let subkey = Key::new(etype, subkey).unwrap_or_else(|| session_key.clone());
-    let sequence = u32::from_be_bytes(entropy.sequence) & 0x3fff_ffff;
     let dce = if form.is_dce { ContextFlags::DCE_STYLE } else { ContextFlags::EMPTY };
     let flags = dce
         | ContextFlags::MUTUAL
@@ -80,22 +69,12 @@ pub(crate) fn request(
         | ContextFlags::CONFIDENTIALITY
         | ContextFlags::INTEGRITY;
     let wanted = ContextChecksum { bindings: form.bindings.unwrap_or_default(), flags }.encode();
-    let authenticator = Authenticator {
-        client: ticket.client.clone(),
-        checksum: Some(Typed { number: gss::CHECKSUM_TYPE, bytes: &wanted }),
-        time,
-        subkey: Some(Typed { number: etype.number(), bytes: subkey.expose() }),
-        sequence: Some(sequence),
-        authorization_data: None,
-    };
-    let authenticator = Zeroizing::new(authenticator.encode());
+    let checksum = Typed { number: gss::CHECKSUM_TYPE, bytes: &wanted };
     let [first, second] = &entropy.confounders;
     let confounder = if form.is_second { second } else { first };
-    let cipher = session_key.encrypt(KeyUsage::AP_REQ_AUTHENTICATOR, confounder, &authenticator);
-    let sealed = EncryptedData { etype: etype.number(), kvno: None, cipher: &cipher };
-    let message = ApReq::encode(ApOptions::MUTUAL_REQUIRED, &ticket.ticket, &sealed);
+    let (message, proof) = Proof::make(ticket, entropy, confounder, Some(checksum), now);
     let token = if form.is_dce { message } else { gss::framed(gss::AP_REQ, &message) };
-    (token, Sent { time, session_key, subkey, sequence, is_dce: form.is_dce })
+    (token, Sent { proof, is_dce: form.is_dce })
 }
 
 impl Sent {
@@ -122,10 +101,10 @@ impl Sent {
     /// before.
     pub(crate) fn proof(&self, context: &Context, confounder: &[u8; 16]) -> Vec<u8> {
         let [_, sequence] = context.sequence;
-        let part = EncApRepPart { time: self.time, subkey: None, sequence: Some(sequence) };
+        let part = EncApRepPart { time: self.proof.time, subkey: None, sequence: Some(sequence) };
         let part = Zeroizing::new(part.encode());
-        let cipher = self.session_key.encrypt(KeyUsage::AP_REP, confounder, &part);
-        let etype = self.session_key.etype().number();
+        let cipher = self.proof.session_key.encrypt(KeyUsage::AP_REP, confounder, &part);
+        let etype = self.proof.session_key.etype().number();
         ApRep(EncryptedData { etype, kvno: None, cipher: &cipher }).encode()
     }
 
@@ -135,21 +114,17 @@ impl Sent {
     }
 
     fn check(&self, message: &[u8]) -> Result<Context, Fault> {
-        let part = ApRep::parse(message)?.open(&self.session_key)?;
-        let part = EncApRepPart::parse(&part)?;
-        if part.time != self.time {
+        let answered = self.proof.check(message)?;
+        let theirs = answered.subkey.transpose()?;
+        // The server must not choose RC4 for its subkey if the KDC chose a stronger type.
+        let is_weaker =
+            |etype| etype == EncryptionType::Rc4Hmac && etype != self.proof.subkey.etype();
+        if theirs.as_ref().is_some_and(|key| is_weaker(key.etype())) {
             return Err(Fault::WrongProof);
         }
-        let theirs = part.subkey.map(|key| {
-            let etype = EncryptionType::from_number(key.number)?;
-            // The server must not choose RC4 for its subkey if the KDC chose a stronger type.
-            let is_weaker = etype == EncryptionType::Rc4Hmac && etype != self.subkey.etype();
-            Key::new(etype, key.bytes).filter(|_| !is_weaker)
-        });
-        let theirs = theirs.map(|key| key.ok_or(Fault::WrongProof)).transpose()?;
         let is_acceptor_subkey = theirs.is_some();
-        let key = theirs.unwrap_or_else(|| self.subkey.clone());
-        let sequence = [self.sequence, part.sequence.unwrap_or_default()];
+        let key = theirs.unwrap_or_else(|| self.proof.subkey.clone());
+        let sequence = [self.proof.sequence, answered.sequence.unwrap_or_default()];
         Ok(Context { key, is_acceptor_subkey, sequence })
     }
 }

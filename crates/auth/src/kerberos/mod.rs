@@ -18,6 +18,7 @@ pub mod keytab;
 mod message;
 mod pac;
 mod principal;
+mod proof;
 mod replay;
 mod service;
 pub(crate) mod wrap;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::kerberos::TicketFlags;
-use crate::kerberos::message::ErrorCode;
+use crate::kerberos::message::{ApRep, ApReq, Authenticator, EncApRepPart, ErrorCode};
+use crate::kerberos::{EncryptionType, TicketFlags};
 use frevo_wire::codec::Parsed;
 
 const SESSION: Key = Key::filled(EncryptionType::Aes256Sha1, 7);
@@ -69,7 +69,7 @@ fn reply(change: &PasswordChange, code: u16, text: &[u8], key: &Key, time: Momen
     let cipher = SESSION.encrypt(KeyUsage::AP_REP, &[3; 16], &part);
     let proof = ApRep(EncryptedData { etype: 18, kvno: None, cipher: &cipher }).encode();
     let data = [&code.to_be_bytes(), text].concat();
-    let part = private_part(&data, "192.0.2.1".parse().unwrap(), change.time, 3);
+    let part = private_part(&data, "192.0.2.1".parse().unwrap(), change.proof.time, 3);
     let cipher = key.encrypt(KeyUsage::PRIVATE, &[4; 16], &part);
     framed(&proof, &private(&EncryptedData { etype: 18, kvno: None, cipher: &cipher }))
 }
@@ -105,25 +105,25 @@ fn a_request_has_the_password_and_the_address_of_its_sender() {
 #[test]
 fn an_answer_is_proven_by_the_time_and_a_key_of_the_exchange() {
     let (_, change) = begin("192.0.2.7");
-    for key in [&change.subkey, &SESSION] {
-        let good = reply(&change, 0, b"", key, change.time);
+    for key in [&change.proof.subkey, &SESSION] {
+        let good = reply(&change, 0, b"", key, change.proof.time);
         assert!(change.answer(&good).unwrap().is_success());
         for end in 0..good.len() {
             assert!(change.answer(&good[..end]).is_err(), "{end}");
         }
     }
-    let refused = reply(&change, 4, b"too young", &change.subkey, change.time);
+    let refused = reply(&change, 4, b"too young", &change.proof.subkey, change.proof.time);
     let expected = ChangeAnswer::Proven(ChangeResult::SOFT_ERROR, "too young".into());
     assert_eq!(change.answer(&refused).unwrap(), expected);
     assert!(!expected.is_success());
-    let binary = reply(&change, 4, &[0, 0, 0, 1], &change.subkey, change.time);
+    let binary = reply(&change, 4, &[0, 0, 0, 1], &change.proof.subkey, change.proof.time);
     let expected = ChangeAnswer::Proven(ChangeResult::SOFT_ERROR, String::new());
     assert_eq!(change.answer(&binary).unwrap(), expected);
     let other = Moment { seconds: 1, microseconds: 0 };
-    let old = reply(&change, 0, b"", &change.subkey, other);
+    let old = reply(&change, 0, b"", &change.proof.subkey, other);
     assert!(matches!(change.answer(&old), Err(Fault::WrongProof)));
     let foreign = Key::filled(EncryptionType::Aes256Sha1, 8);
-    let forged = reply(&change, 0, b"", &foreign, change.time);
+    let forged = reply(&change, 0, b"", &foreign, change.proof.time);
     assert!(matches!(change.answer(&forged), Err(Fault::WrongProof)));
 }
 
@@ -137,7 +137,8 @@ fn a_request_that_comes_back_is_no_answer() {
         let (proof, private) = rest.split_at(numbers(*header)[2].into());
         (proof.to_vec(), private.to_vec())
     };
-    let (proof, _) = parts(&reply(&change, 4, b"too young", &change.subkey, change.time));
+    let (proof, _) =
+        parts(&reply(&change, 4, b"too young", &change.proof.subkey, change.proof.time));
     let (_, own) = parts(&request);
     assert!(matches!(change.answer(&framed(&proof, &own)), Err(Fault::WrongProof)));
 }
