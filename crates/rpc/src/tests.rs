@@ -132,7 +132,7 @@ impl srvsvc::ServerService for Fixture {
         if name == "data" { Ok(()) } else { Err(WinError::NET_NAME_NOT_FOUND) }
     }
 
-    fn shares(&self) -> Vec<ShareInfo> {
+    fn shares(&self, _server: &str) -> Vec<ShareInfo> {
         self.shares.clone()
     }
 

@@ -129,7 +129,7 @@ pub use embed::{
     ShareStatus, Status, StatusQuery, UserList, vfs,
 };
 #[doc(hidden)]
-pub use embed::{NotEdited, RpcPort, Seat, ShareEdit, ShareEditor};
+pub use embed::{ClusterNames, NotEdited, RpcPort, Seat, ShareEdit, ShareEditor};
 #[doc(inline)]
 pub use frevo_auth::{Account, Accounts, Membership, NtHash};
 #[doc(inline)]

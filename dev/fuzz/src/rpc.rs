@@ -44,7 +44,7 @@ impl Directory for Office {
 }
 
 impl ServerService for Office {
-    fn shares(&self) -> Vec<ShareInfo> {
+    fn shares(&self, _server: &str) -> Vec<ShareInfo> {
         let share = |name: &str| ShareInfo { name: name.into(), ..ShareInfo::default() };
         vec![share("data"), share("IPC$"), share("a longer name than the others")]
     }

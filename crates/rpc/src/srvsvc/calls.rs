@@ -5,7 +5,7 @@ use super::{
     ServerInfo, SessionInfo, ShareChange, ShareEnum, ShareEnumReply, ShareGetInfo, ShareInfo,
     ShareSettings, ShareType, TimeOfDay, UsageEnum, encode_disks, encode_file_info,
     encode_share_info, encode_status, parse_disk_enum, parse_file_id, parse_session_del,
-    parse_share_del,
+    parse_share_del, server_name,
 };
 use crate::interface::Answer;
 use crate::{FaultStatus, WinError};
@@ -35,8 +35,9 @@ pub enum Attempt<'a> {
 
 /// The server service: its data, and its changes, for one caller.
 pub trait ServerService {
-    /// The shares that the caller may know of, in an order that stays.
-    fn shares(&self) -> Vec<ShareInfo>;
+    /// The shares that the caller may know of by this name of the server, in an order that stays. The name is
+    /// empty if the caller uses none.
+    fn shares(&self, server: &str) -> Vec<ShareInfo>;
     /// Returns facts about the server.
     fn server(&self) -> ServerInfo;
     /// True if the caller may also read paths, counts and descriptors.
@@ -107,17 +108,20 @@ pub trait ServerService {
 /// The fault that is sent instead of an answer.
 pub fn call(opnum: u16, stub: &[u8], services: &dyn ServerService) -> Answer {
     Ok(match opnum {
-        srvsvc::SHARE_ENUM => share_enum(&ShareEnum::parse(stub)?, &services.shares(), services),
+        srvsvc::SHARE_ENUM => {
+            let request = ShareEnum::parse(stub)?;
+            share_enum(&request, &services.shares(&server_name(stub)?), services)
+        }
         srvsvc::SHARE_ENUM_STICKY => {
             let request = ShareEnum::parse(stub)?;
-            let mut shares = services.shares();
+            let mut shares = services.shares(&server_name(stub)?);
             shares.retain(|share| !share.kind.intersects(STICKY_NEVER));
             share_enum(&request, &shares, services)
         }
         srvsvc::SHARE_GET_INFO => {
             let request = ShareGetInfo::parse(stub)?;
             let name = request.name.decode()?;
-            let shares = services.shares();
+            let shares = services.shares(&server_name(stub)?);
             encode_share_info(
                 request.level,
                 share_get_info(&shares, &name, request.level, services),

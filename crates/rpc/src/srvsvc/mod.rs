@@ -33,6 +33,7 @@ pub(crate) use share::{is_enum_level, is_get_level, is_privileged_level};
 use crate::interface::Interface;
 use crate::security::AuthLevel;
 use crate::{SyntaxId, WinError};
+use alloc::string::String;
 use frevo_wire::codec::Parsed;
 use frevo_wire::ndr::{NdrReader, NdrWriter};
 
@@ -83,6 +84,15 @@ pub const SHARE_ENUM_STICKY: u16 = 36;
 
 /// MAX_PREFERRED_LENGTH: everything at once.
 pub const MAX_PREFERRED_LENGTH: u32 = 0xFFFF_FFFF;
+
+/// The name of the server as a caller uses it, without the backslashes before it (MS-SRVS 3.1.4.8); empty
+/// where there is none. Each call begins with it.
+fn server_name(stub: &[u8]) -> Parsed<String> {
+    let name = NdrReader::new(stub).unique_string("ServerName")?;
+    // A name that is no text is none of this server's names.
+    let name = name.and_then(|name| name.decode().ok()).unwrap_or_default();
+    Ok(name.trim_start_matches('\\').into())
+}
 
 /// The arguments of NetrRemoteTOD: the server's name, which is ignored.
 pub fn parse_remote_tod(stub: &[u8]) -> Parsed<()> {

@@ -1,10 +1,14 @@
 //! TREE_CONNECT: MS-SMB2 3.3.5.7.
 
+mod cluster;
+
 use std::hint::black_box;
 use std::sync::Arc;
 
 use frevo_proto::Dialect;
-use frevo_wire::command::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
+use frevo_wire::command::tree_connect::{
+    self, ShareCapabilities, ShareFlags, ShareType, TreeConnectFlags,
+};
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
@@ -29,7 +33,7 @@ pub(crate) fn pool(rq: &Request<'_>) -> Option<Arc<BlockingPool>> {
     let path = tree_connect::Request::parse(rq.message).ok()?.path.to_string().ok()?;
     let identity = rq.session().ok()?.identity()?;
     let shares = rq.server().shares();
-    let share = shares.find_for(share_name(&path)?, &identity.user)?;
+    let share = shares.find_for(unc(&path)?.share, &identity.user)?;
     share.user_folders.as_ref()?;
     share.blocking_pool.clone()
 }
@@ -43,10 +47,11 @@ pub(crate) fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     let request = tree_connect::Request::parse(rq.message)?;
     let path = request.path.to_string()?;
-    let Some(name) = share_name(&path) else {
+    let Some(unc) = unc(&path) else {
         tell_no_share(rq, &path);
         return Err(Status::INVALID_PARAMETER.into());
     };
+    let (name, flags) = (unc.share, cluster::flags(rq, &request));
     let session = rq.session()?;
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let peer = rq.connection.peer;
@@ -56,12 +61,15 @@ pub(crate) fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         audited::connect_refused(rq, name, Status::ACCESS_DENIED, "no account");
         return Err(Status::ACCESS_DENIED.into());
     }
-    let (share, granted) = match admit(rq, name, &identity) {
+    let (share, granted) = match admit(rq, unc, &identity) {
         Ok(admitted) => admitted,
         Err(why) => return Err(refused(rq, name, &identity, why).into()),
     };
-    check_served(rq, &share, &identity)?;
+    cluster::check_dialect(rq, &share, flags, &identity)?;
     check_encryption(rq, &share)?;
+    // Uses are counted where the share is served, so a server that does not serve it knows none.
+    cluster::check_owner(rq, &share, flags, &identity)?;
+    check_served(rq, &share, &identity)?;
     let share_use = take_use(rq, &share, &identity)?;
     let maximal_access = share.maximal_access() & granted;
     let tree = session.add_tree(|id| {
@@ -88,17 +96,26 @@ pub(crate) fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
             .with("share", &*share.name)
     });
     out.set_tree_id(tree.id);
+    answer(rq, &share, flags, maximal_access).encode(&mut out.writer());
+    Ok(Status::SUCCESS)
+}
+
+/// The answer to a client that is connected.
+fn answer(
+    rq: &Request<'_>,
+    share: &Share,
+    flags: TreeConnectFlags,
+    maximal_access: AccessMask,
+) -> tree_connect::Response {
     tree_connect::Response {
         share_type: match share.target {
             Target::Disk(_) => ShareType::DISK,
             Target::Pipes => ShareType::PIPE,
         },
-        share_flags: share_flags(rq, &share),
-        capabilities: share_capabilities(rq, &share),
+        share_flags: share_flags(rq, share),
+        capabilities: share_capabilities(rq, share) | cluster::capabilities(rq, share, flags),
         maximal_access,
     }
-    .encode(&mut out.writer());
-    Ok(Status::SUCCESS)
 }
 
 /// Records a refusal by the rules of a share, and returns its status.
@@ -111,11 +128,18 @@ fn refused(rq: &Request<'_>, name: &str, identity: &Identity, why: &'static str)
     Status::BAD_NETWORK_NAME
 }
 
-/// The share in `\\server\share`; the server part may be anything but empty,
-/// for clients use addresses and aliases.
-fn share_name(path: &str) -> Option<&str> {
+/// The parts of `\\server\share`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Unc<'a> {
+    /// Anything but empty, for clients use addresses and aliases.
+    server: &'a str,
+    share: &'a str,
+}
+
+fn unc(path: &str) -> Option<Unc<'_>> {
     let (server, share) = path.strip_prefix("\\\\")?.split_once('\\')?;
-    (!server.is_empty() && !share.is_empty() && !share.contains('\\')).then_some(share)
+    let is_good = !server.is_empty() && !share.is_empty() && !share.contains('\\');
+    is_good.then_some(Unc { server, share })
 }
 
 /// Tells of a path that names no share.
@@ -128,7 +152,7 @@ fn tell_no_share(rq: &Request<'_>, path: &str) {
     });
 }
 
-/// Returns the share of that name with the rights that its access list grants to the caller, or the
+/// Returns the share of these names with the rights that its access list grants to the caller, or the
 /// reason of the refusal for the log.
 ///
 /// Deviation: MS-SMB2 3.3.5.7 has ACCESS_DENIED for a share that refuses the caller. Here the
@@ -136,7 +160,7 @@ fn tell_no_share(rq: &Request<'_>, path: &str) {
 /// rules are checked for a missing share too, so that both answers take the same time.
 fn admit(
     rq: &Request<'_>,
-    name: &str,
+    unc: Unc<'_>,
     identity: &Identity,
 ) -> Result<(Arc<Share>, AccessMask), &'static str> {
     let shares = rq.server().shares();
@@ -149,7 +173,9 @@ fn admit(
         domain_sids: &domain_sids,
         address: rq.connection.peer.ip(),
     };
-    let found = shares.find_for(name, &identity.user);
+    // MS-SRVS 3.1.6.8: the name of the server decides which shares there are.
+    let scope = rq.server().cluster.scope(unc.server);
+    let found = shares.find_for(unc.share, &identity.user).filter(|share| scope.shows(share));
     let rules = found.map_or(shares.rules_of_none(), |share| &share.rules);
     let read_only = found.is_some_and(|share| share.read_only);
     // The rules are judged even if the share does not exist, so that the time of the answer does
@@ -257,14 +283,15 @@ fn share_capabilities(rq: &Request<'_>, share: &Share) -> ShareCapabilities {
 
 #[cfg(test)]
 mod tests {
-    use super::share_name;
+    use super::unc;
 
     #[test]
     fn only_unc_paths_name_shares() {
-        assert_eq!(share_name("\\\\host\\data"), Some("data"));
-        assert_eq!(share_name("\\\\192.0.2.1\\IPC$"), Some("IPC$"));
+        let names = |path| unc(path).map(|unc| (unc.server, unc.share));
+        assert_eq!(names("\\\\host\\data"), Some(("host", "data")));
+        assert_eq!(names("\\\\192.0.2.1\\IPC$"), Some(("192.0.2.1", "IPC$")));
         for bad in ["", "data", "\\data", "\\\\host", "\\\\host\\", "\\\\\\data", "\\\\h\\a\\b"] {
-            assert_eq!(share_name(bad), None, "{bad}");
+            assert_eq!(names(bad), None, "{bad}");
         }
     }
 }

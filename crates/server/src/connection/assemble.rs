@@ -12,6 +12,7 @@ use frevo_proto::limits::FRAME_MAX;
 use frevo_proto::protection::Protection;
 use frevo_proto::protection::send_policy::{self, Answer as Reply, Signer as KeyOwner};
 use frevo_wire::codec::Writer;
+use frevo_wire::error_response::ErrorId;
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
@@ -385,26 +386,30 @@ fn affordable(requested: u16, charge: u16, fullness: Fullness) -> u16 {
 
 /// Replaces what a failed handler wrote by an error response, MS-SMB2 2.2.2.
 fn finish_body(connection: &Connection, outcome: Outcome, out: &mut Response) -> Status {
+    let mut id = ErrorId::DEFAULT;
     let (status, data) = match outcome {
         Ok(status) => return status,
         Err(Refusal::Status(status)) => (status, Vec::new()),
         Err(Refusal::Data(status, data)) => (status, data),
+        Err(Refusal::Redirect(data)) => {
+            id = ErrorId::SHARE_REDIRECT;
+            (Status::BAD_NETWORK_NAME, data)
+        }
         Err(Refusal::Disconnect(_)) => (Status::INTERNAL_ERROR, Vec::new()),
     };
     out.clear_body();
-    error_body(&mut out.writer(), &data, connection.info.dialect());
+    error_body(&mut out.writer(), id, &data, connection.info.dialect());
     status
 }
 
 /// The body of an error response. In 3.1.1 error data is one error context.
-fn error_body(w: &mut Writer<'_>, data: &[u8], dialect: Dialect) {
+fn error_body(w: &mut Writer<'_>, id: ErrorId, data: &[u8], dialect: Dialect) {
     let wrapped = dialect == Dialect::SMB_3_1_1 && !data.is_empty();
     let length = u32::try_from(data.len()).unwrap_or(0);
     w.u16(9).u8(u8::from(wrapped)).u8(0);
     if wrapped {
-        // MS-SMB2 2.2.2.1: an error context consists of ErrorDataLength, ErrorId (0 is the default)
-        // and the data.
-        w.u32(length.saturating_add(8)).u32(length).u32(0).bytes(data);
+        // MS-SMB2 2.2.2.1: an error context consists of ErrorDataLength, ErrorId and the data.
+        w.u32(length.saturating_add(8)).u32(length).u32(id.0).bytes(data);
     } else if data.is_empty() {
         w.u32(0).u8(0);
     } else {
@@ -428,7 +433,7 @@ pub(super) fn send_interim(
     header.flags |= HeaderFlags::ASYNC_COMMAND;
     header.route = Route::Async { async_id };
     let mut bytes = header.to_bytes().to_vec();
-    error_body(&mut Writer::from(&mut bytes, 0), &[], connection.info.dialect());
+    error_body(&mut Writer::from(&mut bytes, 0), ErrorId::DEFAULT, &[], connection.info.dialect());
     let mut frame = Buf::with_headroom(HEADROOM, bytes.len());
     frame.extend_from_slice(&bytes);
     let rule = send_policy::Response {

@@ -19,6 +19,7 @@ use crate::base::host;
 use crate::objects::cluster::StorageLost;
 use crate::objects::server::SharedAccounts;
 use crate::objects::settings::Settings;
+use crate::shares::scope::ClusterNames;
 use crate::shares::seat::Seat;
 use crate::shares::share::{Share, Shares};
 
@@ -44,6 +45,7 @@ pub struct ServerBuilder {
     pub(super) key_source: Option<Arc<dyn KeySource>>,
     pub(super) cores: CoresConfig,
     pub(super) seat: Option<Seat>,
+    pub(super) cluster_names: Option<ClusterNames>,
     pub(super) storage_lost: Option<StorageLost>,
 }
 
@@ -69,6 +71,7 @@ impl Default for ServerBuilder {
             key_source: None,
             cores: CoresConfig { begin, name, ..CoresConfig::default() },
             seat: None,
+            cluster_names: None,
             storage_lost: None,
         }
     }
@@ -184,6 +187,13 @@ impl ServerBuilder {
     #[doc(hidden)]
     pub fn cluster(self, seat: Seat) -> Self {
         Self { seat: Some(seat), ..self }
+    }
+
+    /// Shows clients that use the name of the cluster its shares alone, and those that use the name of this
+    /// node the other shares (MS-SRVS 3.1.6.8). Without these names all see all.
+    #[doc(hidden)]
+    pub fn cluster_names(self, names: ClusterNames) -> Self {
+        Self { cluster_names: Some(names), ..self }
     }
 
     /// Has `act` called, with the name of the share, when the storage of a clustered share refuses this

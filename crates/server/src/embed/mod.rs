@@ -22,6 +22,8 @@ pub mod vfs;
 pub use crate::ipc::tcp::Port as RpcPort;
 pub use crate::objects::kick::{Kick, Kicked};
 #[doc(hidden)]
+pub use crate::shares::scope::ClusterNames;
+#[doc(hidden)]
 pub use crate::shares::seat::Seat;
 pub use crate::shares::share_editor::{NotEdited, ShareEdit, ShareEditor};
 pub use builder::{Reload, ServerBuilder};

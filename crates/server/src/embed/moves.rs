@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use frevo_proto::Dialect;
+
 use super::Server;
 
 /// The moves of a share. A program that decides which server of a cluster has a share calls them.
@@ -98,6 +100,26 @@ impl Server {
         addresses: &[SocketAddr],
     ) -> Result<(), String> {
         self.state().give_shares(names, addresses).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Sets the largest dialect by which clients may begin to use clustered shares, MaxClusterDialect of
+    /// MS-SMB2 3.3.1.5. None: any.
+    #[doc(hidden)]
+    pub fn set_cluster_dialect(&self, max: Option<Dialect>) {
+        self.state().cluster.set_max_dialect(max);
+    }
+
+    /// Sets the addresses of the other server that owns shares, to which clients are sent (MS-SMB2 3.3.5.7)
+    /// while the shares are elsewhere. Empty if it is not known, or this one. Names of no share are passed
+    /// over.
+    #[doc(hidden)]
+    pub fn set_share_owner(&self, names: &[&str], addresses: &[SocketAddr]) {
+        let mut ips: Vec<_> = addresses.iter().map(|one| one.ip().to_canonical()).collect();
+        ips.dedup();
+        let shares = self.state().shares();
+        for share in names.iter().filter_map(|name| shares.find(name)) {
+            share.life.set_owner(ips.clone());
+        }
     }
 
     /// Stops serving a share at once, which another server may own from now on. Returns false if

@@ -100,13 +100,13 @@ impl Server {
             cores,
             seat,
             storage_lost,
+            cluster_names,
             ..
         } = builder;
         let state = ServerState::new(settings, shares, accounts, ambient);
         state.kerberos.set(kerberos);
         audit.into_iter().for_each(|audit| state.audit.set(audit));
-        seat.into_iter().for_each(|seat| state.cluster.take_seat(seat));
-        storage_lost.into_iter().for_each(|act| state.cluster.tell_lost_storage(act));
+        state.cluster.begin(seat, cluster_names, storage_lost);
         if let Some(way) = domain_logons {
             state.domain_logons.set(way);
         }

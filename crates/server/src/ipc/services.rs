@@ -175,6 +175,7 @@ fn share_info(share: &Share, manages: bool) -> ShareInfo {
     ShareInfo {
         max_uses: limit.map_or(u32::MAX, |most| u32::try_from(most).unwrap_or(u32::MAX)),
         security_descriptor: (manages && is_disk).then(descriptor),
+        // MS-SRVS 3.1.4.8: the bits STYPE_CLUSTER_FS and STYPE_CLUSTER_SOFS are zero here.
         kind: match share.target {
             Target::Disk(_) => ShareType::DISKTREE,
             Target::Pipes => ShareType::IPC | ShareType::SPECIAL,
@@ -251,10 +252,11 @@ impl Directory for Caller<'_> {
 }
 
 impl ServerService for Caller<'_> {
-    fn shares(&self) -> Vec<ShareInfo> {
+    fn shares(&self, server: &str) -> Vec<ShareInfo> {
         let all = self.server.shares().sorted();
+        let scope = self.server.cluster.scope(server);
         all.iter()
-            .filter(|share| self.may_see(share))
+            .filter(|share| scope.shows(share) && self.may_see(share))
             .map(|share| ShareInfo {
                 name: share.name_for(self.user),
                 ..share_info(share, self.may_manage())

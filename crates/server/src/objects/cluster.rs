@@ -4,15 +4,17 @@
 //! A server on its own has none of this, and is asked one atomic load for it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use frevo_proto::Dialect;
 use frevo_wire::Status;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::objects::open::{Deletion, Open};
 use crate::shares::life::{Change, Life};
+use crate::shares::scope::{ClusterNames, Scope};
 use crate::shares::seat::Seat;
 
 /// The action when the storage of a share refuses this server.
@@ -39,6 +41,9 @@ impl From<Arc<Open>> for LateOpen {
 pub struct Cluster {
     seat: OnceLock<Arc<Seat>>,
     storage_lost: OnceLock<StorageLost>,
+    names: OnceLock<ClusterNames>,
+    /// MaxClusterDialect of MS-SMB2 3.3.1.5; 0: any dialect.
+    max_dialect: AtomicU16,
     /// Opens that were to be closed while their share was paused.
     late: Mutex<Vec<LateOpen>>,
     /// True while somebody looks at the limit.
@@ -50,9 +55,17 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the server one of a cluster, once.
-    pub(crate) fn take_seat(&self, seat: Seat) {
-        let _ = self.seat.set(Arc::new(seat));
+    /// Makes the server one of a cluster, once: with its seat, the names by which clients see one part of the
+    /// shares each, and the action when the storage of a share refuses this server.
+    pub(crate) fn begin(
+        &self,
+        seat: Option<Seat>,
+        names: Option<ClusterNames>,
+        storage_lost: Option<StorageLost>,
+    ) {
+        seat.into_iter().for_each(|seat| _ = self.seat.set(Arc::new(seat)));
+        names.into_iter().for_each(|names| _ = self.names.set(names));
+        storage_lost.into_iter().for_each(|act| _ = self.storage_lost.set(act));
     }
 
     /// The server's place in a cluster. None for a server on its own.
@@ -60,9 +73,22 @@ impl Cluster {
         self.seat.get()
     }
 
-    /// Sets the action when the storage of a share refuses this server, once.
-    pub(crate) fn tell_lost_storage(&self, act: StorageLost) {
-        let _ = self.storage_lost.set(act);
+    /// The shares that clients see by this name of the server.
+    pub(crate) fn scope(&self, server: &str) -> Scope {
+        self.names.get().map_or(Scope::All, |names| names.scope(server))
+    }
+
+    /// Sets the largest dialect of clients on clustered shares. None: no limit.
+    pub(crate) fn set_max_dialect(&self, max: Option<Dialect>) {
+        self.max_dialect.store(max.map_or(0, |max| max.0), Ordering::Release);
+    }
+
+    /// The largest dialect of clients on clustered shares: MaxClusterDialect of MS-SMB2 3.3.1.5.
+    pub(crate) fn max_dialect(&self) -> Option<Dialect> {
+        match self.max_dialect.load(Ordering::Acquire) {
+            0 => None,
+            max => Some(Dialect(max)),
+        }
     }
 
     /// Tells that the storage of `share`, a name in lower case, refuses this server.

@@ -12,6 +12,8 @@ pub(crate) enum Refusal {
     Status(Status),
     /// An error response with this status and error data, MS-SMB2 2.2.2.
     Data(Status, Vec<u8>),
+    /// BAD_NETWORK_NAME with a Share Redirect error context, MS-SMB2 2.2.2.2.2. Only for 3.1.1.
+    Redirect(Vec<u8>),
     /// No response: the connection ends.
     Disconnect(Doom),
 }
@@ -69,6 +71,7 @@ impl Refusal {
     pub(crate) const fn status(&self) -> Option<Status> {
         match self {
             Self::Status(status) | Self::Data(status, _) => Some(*status),
+            Self::Redirect(_) => Some(Status::BAD_NETWORK_NAME),
             Self::Disconnect(_) => None,
         }
     }
@@ -103,6 +106,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status(status) | Self::Data(status, _) => write!(f, "{status}"),
+            Self::Redirect(_) => write!(f, "{}", Status::BAD_NETWORK_NAME),
             Self::Disconnect(why) => write!(f, "disconnected: {why}"),
         }
     }

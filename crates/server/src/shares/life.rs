@@ -30,7 +30,7 @@
 mod states;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -72,6 +72,8 @@ pub struct Life {
     /// The kind of state and the epoch. Changed under `more`.
     word: AtomicU64,
     more: Mutex<More>,
+    /// The addresses of the other server that owns the share, as the one who decides about it last said.
+    owner: Mutex<Vec<IpAddr>>,
     /// The action when the share is lost to another server.
     lost: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// The server's place in a cluster, for a share of the cluster.
@@ -150,6 +152,7 @@ impl Life {
             share: Arc::from(share),
             word: AtomicU64::new(word),
             more: Mutex::default(),
+            owner: Mutex::default(),
             lost: OnceLock::new(),
             seat: OnceLock::new(),
             gate: Mutex::default(),
@@ -281,6 +284,21 @@ impl Life {
             ShareLife::Draining => LifeState::Draining(epoch_of(word)),
             ShareLife::Elsewhere => LifeState::Elsewhere(more.addresses.clone()),
             ShareLife::Failed => LifeState::Failed(more.reason.clone()),
+        }
+    }
+
+    /// Sets the addresses of the other server that owns the share. Empty if it is not known, or this one.
+    pub(crate) fn set_owner(&self, addresses: Vec<IpAddr>) {
+        *self.owner.lock() = addresses;
+    }
+
+    /// The addresses of the server that owns the share, if that is another one and known.
+    pub(crate) fn owner_elsewhere(&self) -> Vec<IpAddr> {
+        let owner = self.owner.lock();
+        if ShareLife::of(self.present()) == ShareLife::Elsewhere {
+            owner.clone()
+        } else {
+            Vec::new()
         }
     }
 

@@ -148,6 +148,8 @@ pub struct Share {
     pub(crate) begins_elsewhere: bool,
     /// True for a share of the server's cluster: it begins elsewhere, and is under the cluster's limit.
     pub(crate) clustered: bool,
+    /// True if addresses move with it from node to node of the cluster.
+    pub(crate) moving_addresses: bool,
     /// The server that owns it, over all reloads. [`Shares`] sets it.
     pub(crate) life: Arc<Life>,
     /// A folder for each user, in place of `target`.
@@ -156,6 +158,19 @@ pub struct Share {
     pub(crate) recycle: Option<Arc<RecycleBin>>,
     /// Numbers of the host for users and groups of domains.
     pub(crate) id_map: Arc<IdMap>,
+}
+
+/// The type of a share of a cluster, MS-SRVS 2.2.2.4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClusterKind {
+    /// STYPE_CLUSTER_FS: addresses move with it, at which clients find it.
+    FileServer,
+    /// STYPE_CLUSTER_SOFS: clients find it at an address of the node that owns it.
+    ///
+    /// Deviation: MS-SMB2 3.3.5.9, 3.3.5.9.8 and 3.3.5.9.11 reduce leases and batch oplocks of such a share to
+    /// caching of reads, because several nodes have its files open at once there. Here one node at a time
+    /// has the share and arbitrates all its Opens, so leases are granted as on other shares.
+    ScaleOut,
 }
 
 /// Share.CurrentUses: tree connects to a share, over all reloads.
@@ -246,6 +261,7 @@ impl Share {
             uses: Arc::default(),
             begins_elsewhere: false,
             clustered: false,
+            moving_addresses: false,
             life: Arc::default(),
             user_folders: None,
             recycle: None,
@@ -262,6 +278,15 @@ impl Share {
     /// True if the calls for the data of files may wait for the share's disk now.
     pub(crate) fn disk_may_wait(&self) -> bool {
         self.asks_off_core && self.slowness.may_wait()
+    }
+
+    /// Its type in the cluster. None for one that is this server's alone.
+    pub(crate) const fn cluster_kind(&self) -> Option<ClusterKind> {
+        match (self.clustered, self.moving_addresses) {
+            (false, _) => None,
+            (true, true) => Some(ClusterKind::FileServer),
+            (true, false) => Some(ClusterKind::ScaleOut),
+        }
     }
 
     /// The share at the beginning of its life.

@@ -7,10 +7,14 @@ mod asking;
 mod client;
 
 mod attacks;
+mod capabilities;
+mod dialects;
 mod grace;
 mod limit;
 mod many;
 mod moves;
+mod names;
 mod nodes;
 mod numbers;
+mod redirects;
 mod storage;

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_server::access_rules::Rules;
 use frevo_server::ambient::Host;
 use frevo_server::internal::state::{self, Life, LifeState};
-use frevo_server::{Seat, Server, Share};
+use frevo_server::{ClusterNames, Seat, Server, ServerBuilder, Share};
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_store::state::{MemoryState, OpenRecord, ServeLimit, StateStore};
 use frevo_store::{IdSource, Vfs};
@@ -23,7 +24,10 @@ use tokio::task::LocalSet;
 use crate::asking::*;
 use crate::client::world::{EXCLUSIVE, Users};
 use crate::client::*;
-use files::lock_draft;
+use files::{lock_draft, utf16};
+use frevo_wire::Utf16;
+use frevo_wire::command::tree_connect::{self, TreeConnectFlags};
+use frevo_wire::header::HEADER_LEN;
 
 /// The client of these tests.
 pub const CLIENT: Guid = guid(0x31);
@@ -32,6 +36,64 @@ pub const RWH: u32 = 7;
 /// The shares of the cluster. `lasting` is continuous, `plain` is not.
 pub const LASTING: [&str; 1] = ["lasting"];
 pub const BOTH: [&str; 2] = ["lasting", "plain"];
+/// The shares of the cluster nas.
+pub const NAS: [&str; 6] = ["lasting", "plain", "moving", "anns", "sealed", "single"];
+/// The dialects, the largest first.
+pub const DIALECTS: [Dialect; 5] = [
+    Dialect::SMB_3_1_1,
+    Dialect::SMB_3_0_2,
+    Dialect::SMB_3_0,
+    Dialect::SMB_2_1,
+    Dialect::SMB_2_0_2,
+];
+
+/// A client that asks for a share.
+#[derive(Clone)]
+pub struct Asking {
+    pub user: &'static str,
+    pub offer: Offer,
+    pub path: String,
+    pub flags: TreeConnectFlags,
+}
+
+impl Asking {
+    /// As ann by one dialect, for a share of the server at an address.
+    pub fn of(dialect: Dialect, share: &str, flags: TreeConnectFlags) -> Self {
+        let offer = Offer { dialects: vec![dialect], ..Offer::default() };
+        Self { user: "ann", offer, path: format!("\\\\192.0.2.1\\{share}"), flags }
+    }
+
+    /// The answer. None if the connection ends instead.
+    pub async fn at(&self, node: &Node) -> Option<Reply> {
+        let mut peer = node.connect();
+        peer.negotiate(&self.offer).await;
+        let logon = peer.log_on(self.user).await;
+        peer.ask_or_lose(self.draft().session(logon.id), logon.via()).await
+    }
+
+    /// The request.
+    pub fn draft(&self) -> Draft {
+        let path = utf16(&self.path);
+        let request = tree_connect::Request {
+            flags: self.flags,
+            ..tree_connect::Request::new(Utf16::new(&path).unwrap())
+        };
+        Draft::new(Command::TREE_CONNECT).with(|w| request.encode(w))
+    }
+
+    /// The status and the body of the answer.
+    pub async fn answer(&self, node: &Node) -> (Status, Vec<u8>) {
+        let reply = self.at(node).await.expect("an answer");
+        (reply.status(), reply.message[HEADER_LEN..].to_vec())
+    }
+
+    pub async fn status(&self, node: &Node) -> Status {
+        self.answer(node).await.0
+    }
+}
+
+/// The body of an error without data.
+pub const NO_DATA: [u8; 9] = [9, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// A request of a kind to a file.
 pub struct Kind {
@@ -176,6 +238,49 @@ impl Cluster {
 
     /// A server of the cluster with another way to the store.
     pub fn node_with(&self, store: Arc<dyn StateStore>) -> Node {
+        let shares = |share: &dyn Fn(&str) -> Share| {
+            vec![
+                share("lasting").continuous(true).clustered(true),
+                share("plain").clustered(true),
+                share("own"),
+            ]
+        };
+        self.node_of(store, shares, |parts| parts)
+    }
+
+    /// The node n1 of the cluster nas, with shares of each kind. It serves none of the cluster's.
+    pub fn n1(&self) -> Node {
+        let anns = || Rules::for_users(&["ann"]);
+        let shares = |share: &dyn Fn(&str) -> Share| {
+            vec![
+                share("lasting").continuous(true).clustered(true),
+                share("plain").clustered(true),
+                share("moving").continuous(true).clustered(true).moving_addresses(true),
+                share("anns").clustered(true).rules(anns()),
+                share("sealed").clustered(true).encrypt(true),
+                share("single").clustered(true).max_connections(1),
+                share("own").continuous(true),
+            ]
+        };
+        let names = ClusterNames { cluster: "nas".into(), node: "n1".into() };
+        self.node_of(Arc::clone(&self.store) as _, shares, |parts| parts.cluster_names(names))
+    }
+
+    /// The node n1, which serves all shares of the cluster.
+    pub async fn n1_serving(&self) -> Node {
+        let node = self.n1();
+        node.embedded.start_shares(&NAS).await.unwrap();
+        node.embedded.serve_shares(&NAS, None).await.unwrap();
+        node
+    }
+
+    /// A server of the cluster with these shares, and more parts.
+    pub fn node_of(
+        &self,
+        store: Arc<dyn StateStore>,
+        shares: impl FnOnce(&dyn Fn(&str) -> Share) -> Vec<Share>,
+        more: impl FnOnce(ServerBuilder) -> ServerBuilder,
+    ) -> Node {
         self.generation.set(self.generation.get() + 1);
         let vfs: Arc<dyn Vfs> = match &self.memory {
             Some(memory) => Arc::clone(memory) as _,
@@ -198,13 +303,9 @@ impl Cluster {
         };
         let lost = Arc::<Mutex<Vec<String>>>::default();
         let told = Arc::clone(&lost);
-        let embedded = Server::builder()
+        let embedded = more(Server::builder())
             .settings(settings())
-            .shares([
-                share("lasting").continuous(true).clustered(true),
-                share("plain").clustered(true),
-                share("own"),
-            ])
+            .shares(shares(&share))
             .accounts(Arc::new(Users))
             .state_store(store)
             .cluster(seat)

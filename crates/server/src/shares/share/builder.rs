@@ -64,6 +64,9 @@ switches! {
     /// ([`ServerBuilder::cluster`](crate::ServerBuilder::cluster)). It begins elsewhere, is served until the
     /// cluster's limit only, and its handles are numbered by the cluster. False unless set.
     clustered: clustered,
+    /// True for a clustered share that addresses go with, at which clients find its owner: it is one of
+    /// STYPE_CLUSTER_FS. Else it is one of STYPE_CLUSTER_SOFS (MS-SRVS 2.2.2.4). False unless set.
+    moving_addresses: moving_addresses,
 }
 
 impl Share {
