@@ -37,6 +37,11 @@ pub enum ClusterAct {
         /// The node.
         node: String,
     },
+    /// Lets clients use shares of the cluster by this dialect, if all nodes speak it.
+    Raise {
+        /// `3.0`, `3.0.2` or `3.1.1`.
+        dialect: String,
+    },
 }
 
 /// The state of a cluster, as a node knows it.
@@ -53,6 +58,8 @@ pub struct ClusterView {
     pub etcd_answers: bool,
     /// True while this node serves what it owns.
     pub is_serving: bool,
+    /// The largest dialect by which clients use shares of the cluster. None if there is no limit.
+    pub max_dialect: Option<String>,
     /// The nodes that are up.
     pub nodes: Vec<ClusterMember>,
     /// The units of this node's configuration.
@@ -73,8 +80,10 @@ pub struct ClusterMember {
     pub weight: u32,
     /// The number of units that it owns.
     pub units: usize,
-    /// `up`, `drained` or `leaving`.
+    /// `up`, `drained`, `leaving`, or `behind` for one that does not speak the dialect that the cluster demands.
     pub state: String,
+    /// The largest dialect that it speaks. None if that is not known.
+    pub dialect: Option<String>,
 }
 
 /// A unit: shares that have one owner together.

@@ -219,19 +219,9 @@ impl Service {
         let Some(cluster) = &self.admin.cluster else {
             return refusal(StatusCode::NOT_FOUND, NO_CLUSTER);
         };
-        let (change, unit, node) = match &act {
-            ClusterAct::Move { share, node } => ("move", Some(share.clone()), node.clone()),
-            ClusterAct::Drain { node } => ("drain", None, node.clone()),
-            ClusterAct::Undrain { node } => ("undrain", None, node.clone()),
-        };
+        let event = event_of(&act).with("by", by_whom(caller));
         let done = cluster.act(act).await;
         if let Some(audit) = self.admin.server.audit() {
-            let event = Event::new(Kind::Cluster).with("change", change).with("node", node);
-            let event = event.with("by", by_whom(caller));
-            let event = match unit {
-                Some(unit) => event.with("unit", unit),
-                None => event,
-            };
             audit.emit(match &done {
                 Ok(()) => event,
                 Err(why) => event.status(Status::UNSUCCESSFUL).with("reason", why.clone()),
@@ -262,6 +252,19 @@ impl Service {
             "opens": opens,
             "rpc_connections": rpc_connections,
         }))
+    }
+}
+
+/// The event of the audit log for an act of an administrator.
+fn event_of(act: &ClusterAct) -> Event {
+    let event = |change| Event::new(Kind::Cluster).with("change", change);
+    match act {
+        ClusterAct::Move { share, node } => {
+            event("move").with("node", node.clone()).with("unit", share.clone())
+        }
+        ClusterAct::Drain { node } => event("drain").with("node", node.clone()),
+        ClusterAct::Undrain { node } => event("undrain").with("node", node.clone()),
+        ClusterAct::Raise { dialect } => event("raise").with("dialect", dialect.clone()),
     }
 }
 

@@ -215,7 +215,8 @@ function showCluster(view) {
     return;
   }
   const state = !view.etcd_answers ? "etcd does not answer" : view.is_serving ? "served" : "paused";
-  text("cluster-facts", clean(view.cluster) + ", node " + clean(view.node) + ": " + state + "; " +
+  const most = view.max_dialect === null ? "" : "clients use SMB " + clean(view.max_dialect) + " at most; ";
+  text("cluster-facts", clean(view.cluster) + ", node " + clean(view.node) + ": " + state + "; " + most +
     view.nodes.map((node) => clean(node.name) + " (" + clean(node.state) + ", " + counted(node.units, "unit") + ")").join(", "));
   tables.units.show(view.units);
   tables.happenings.show(view.happenings);

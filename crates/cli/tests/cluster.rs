@@ -360,3 +360,55 @@ fn a_check_compares_the_nodes() {
     let said = check(&cluster);
     assert!(said.code == 3 && said.err.contains("the nodes cannot be compared"), "{said:?}");
 }
+
+#[test]
+fn a_dialect_is_raised_when_all_nodes_speak_it() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let restart = |cluster: &mut Cluster, most: &str| {
+        cluster.write_configuration(2, "");
+        let path = cluster.configuration(2);
+        let keys = format!("[server]\nmax_dialect = \"{most}\"\n");
+        let text = fs::read_to_string(&path).unwrap().replace("[server]\n", &keys);
+        fs::write(&path, text).unwrap();
+        assert_eq!(cluster.nodes[2].take().unwrap().stop().code, 0);
+        let again = cluster.begin(2);
+        cluster.nodes[2] = Some(again);
+        let began = Instant::now();
+        while cluster.view(0)["nodes"][2]["dialect"] != most {
+            assert!(began.elapsed() < PATIENCE, "n2 does not come back\n{}", cluster.logs());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    cluster.owner();
+    restart(&mut cluster, "3.0.2");
+    cluster.admin(0, &["raise"]).fails(2, &["n2 does not speak SMB 3.1.1"]);
+    assert_eq!(cluster.view(0)["max_dialect"], Value::Null);
+    let raised = cluster.admin(0, &["raise", "--to", "3.0.2"]);
+    assert!(raised.succeeds().contains("SMB 3.0.2 is the newest dialect of clients"), "{raised:?}");
+    let shown = cluster.admin(0, &["status"]);
+    assert!(shown.succeeds().contains("clients use SMB 3.0.2 at most"), "{shown:?}");
+    cluster.admin(0, &["raise", "--to", "3.0"]).fails(2, &["never lowered"]);
+    // A client of that dialect is served.
+    let owner = cluster.owner();
+    let source = cluster.place.file("source", "old", 0o644);
+    let url = format!("smb://ann@127.0.0.1:{}/data/old", cluster.ports[owner]);
+    let mut put = cluster.place.command(&["put", "--max-dialect", "3.0.2", text(&source), &url]);
+    put.env("FREVO_PASSWORD", PASSWORD);
+    said(put.output().unwrap()).succeeds();
+    assert!(cluster.kept("old"));
+    restart(&mut cluster, "3.1.1");
+    cluster.admin(2, &["raise"]).succeeds();
+    assert_eq!(cluster.view(0)["max_dialect"], "3.1.1");
+    // A node that does not speak it comes back, and has no shares.
+    restart(&mut cluster, "3.0.2");
+    let shown = cluster.admin(0, &["status"]);
+    assert!(shown.succeeds().contains("n2 does not speak SMB 3.1.1"), "{shown:?}");
+    assert_eq!(cluster.view(0)["nodes"][2]["state"], "behind");
+    cluster.admin(0, &["move", "data", "n2"]).fails(2, &["cannot serve the share"]);
+    let log = fs::read_to_string(cluster.place.path("n2.log")).unwrap();
+    assert!(log.contains("this node does not speak SMB 3.1.1"), "{log}");
+    let path = cluster.configuration(0);
+    let checked = cluster.place.run(&["cluster", "check", text(&path)]);
+    let wanted = "node n2 speaks SMB 3.0.2 at most, and the cluster demands 3.1.1";
+    assert!(checked.code == 3 && checked.err.contains(wanted), "{checked:?}");
+}

@@ -19,6 +19,7 @@ use crate::ids::NodeIds;
 use crate::inbox::{Change, CommandEnd, Inbox, Loading, Message};
 use crate::limits::MESSAGES_AT_ONCE;
 use crate::loads::{Gathering, Waiter};
+use crate::owners::Owners;
 use crate::shared::Shared;
 use crate::table::Table;
 use crate::unit::Unit;
@@ -45,6 +46,7 @@ pub(crate) struct State {
     /// The number of the last ticket or command.
     last: u64,
     are_owners_known: bool,
+    owners: Owners,
     changes: BTreeMap<Ticket, Done>,
     loads: BTreeMap<Ticket, Gathering>,
     commands: BTreeMap<CommandId, CommandEnd>,
@@ -197,7 +199,16 @@ impl Driver {
         if has_keys {
             self.state.are_owners_known = self.shared.note_owners(now);
         }
+        self.tell_owners();
         self.carry_out();
+    }
+
+    /// Tells the server the owners of units that have changed.
+    fn tell_owners(&mut self) {
+        let changed = self.state.owners.look(&self.shared.machine.lock(), &self.table);
+        for one in changed {
+            self.tools.served.set_owner(&one.unit.shares, &one.addresses);
+        }
     }
 
     /// Carries out the outputs of the machine, in their order. Callbacks that they cause come back as
@@ -274,6 +285,7 @@ impl Driver {
                 self.tools.notes.note(Happening::Paused);
             }
             Order::Generation(generation) => self.ids.set(generation),
+            Order::Dialect(max) => self.tools.served.set_dialect(max),
             // `carry_out` has those of one identity done once.
             Order::Fence { share, node, lease, fence } => {
                 self.fence(Former { node, lease, fence: fence.to_text() }, vec![share]);

@@ -126,7 +126,9 @@ impl Happening {
     /// True for a thing that an administrator should know of.
     pub const fn is_warning(&self) -> bool {
         match self {
-            Self::Noted(event) => !matches!(event, Event::EtcdAnswers | Event::Registered(_)),
+            Self::Noted(event) => {
+                !matches!(event, Event::EtcdAnswers | Event::Registered(_) | Event::DialectSet(_))
+            }
             Self::NotStarted { .. }
             | Self::NotGiven { .. }
             | Self::Stopped { .. }
@@ -206,6 +208,18 @@ fn noted(event: &Event, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "took {unit} without a fence: if {node} was only stopped, it may still write")
         }
         Event::MoveRefused(unit, to) => write!(f, "could not move {unit} to {to}"),
+        Event::DialectSet(max) => {
+            write!(f, "clients use shares of the cluster by SMB {max} at most")
+        }
+        Event::Behind(Some(max)) => write!(
+            f,
+            "this node does not speak SMB {max}, which the cluster demands: it serves no share of the \
+             cluster; upgrade Frevo, or raise max_dialect"
+        ),
+        Event::Behind(None) => f.write_str(
+            "this node cannot read the dialect that the cluster demands: it serves no share of the \
+             cluster; upgrade Frevo, or set the dialect again (frevo cluster raise)",
+        ),
     }
 }
 

@@ -47,6 +47,7 @@ pub mod limits;
 mod loads;
 mod node;
 mod notes;
+mod owners;
 #[cfg(feature = "plant")]
 pub mod plant;
 mod served;

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_cluster::ClusterDialect;
+use frevo_proto::Dialect;
 use frevo_server::Server;
 use tokio::runtime::Handle;
 
@@ -49,6 +51,13 @@ pub trait Served: Send + Sync + 'static {
     /// # Errors
     /// If a share may be served on. It is tried again, and nobody else has the unit meanwhile.
     fn stop(&self, shares: Shares) -> Call<'static, Result<(), String>>;
+
+    /// Sets the largest dialect of clients on shares of the cluster, before the call returns. None: no limit.
+    fn set_dialect(&self, max: Option<ClusterDialect>);
+
+    /// Sets the addresses of the other node that owns shares, before the call returns. Empty if it is not
+    /// known, or if this node owns them.
+    fn set_owner(&self, shares: &[Arc<str>], addresses: &[SocketAddr]);
 }
 
 fn names(shares: &[Arc<str>]) -> Vec<&str> {
@@ -85,6 +94,14 @@ impl Served for Server {
         // The runtime of the moves may be kept by a file system that does not answer.
         server.begin_to_stop_shares(&names(&shares));
         Box::pin(async move { server.stop_shares(&names(&shares)).await })
+    }
+
+    fn set_dialect(&self, max: Option<ClusterDialect>) {
+        self.set_cluster_dialect(max.map(|max| Dialect(max.0)));
+    }
+
+    fn set_owner(&self, shares: &[Arc<str>], addresses: &[SocketAddr]) {
+        self.set_share_owner(&names(shares), addresses);
     }
 }
 
@@ -145,5 +162,13 @@ impl Served for Apart {
 
     fn stop(&self, shares: Shares) -> Call<'static, Result<(), String>> {
         self.run(self.served.stop(shares))
+    }
+
+    fn set_dialect(&self, max: Option<ClusterDialect>) {
+        self.served.set_dialect(max);
+    }
+
+    fn set_owner(&self, shares: &[Arc<str>], addresses: &[SocketAddr]) {
+        self.served.set_owner(shares, addresses);
     }
 }

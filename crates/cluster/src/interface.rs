@@ -8,6 +8,7 @@ use core::time::Duration;
 use frevo_etcd::engine::{Confirmed, Moment};
 use frevo_etcd::types::{Fault, LeaseId, Revision, Txn, TxnAnswer, WatchAnswer};
 
+use crate::dialect::ClusterDialect;
 use crate::fence::Fence;
 use crate::ids::Generation;
 use crate::names::{NodeName, ShareName};
@@ -220,6 +221,9 @@ pub enum Command {
     Drain(NodeName),
     /// Ends the effect of `Drain`. Shares do not move back.
     Undrain(NodeName),
+    /// Sets the largest dialect of clients on shares of the cluster, if all nodes that are up speak it. The
+    /// first one may be any; later ones are larger.
+    Raise(ClusterDialect),
     /// Gives all shares of this node away, and ends its registration: the server is to end. It has its
     /// effect when etcd knows this node no longer.
     Leave,
@@ -246,6 +250,10 @@ pub enum CommandFault {
     Busy,
     /// There are as many shares as the limit allows.
     TooManyShares,
+    /// These nodes do not speak the dialect.
+    NotSpoken(ClusterDialect, Vec<NodeName>),
+    /// Clients may use a larger dialect already: this one.
+    Lowers(ClusterDialect),
     /// etcd refused the request.
     Refused(String),
 }
@@ -260,9 +268,29 @@ impl fmt::Display for CommandFault {
             Self::TimedOut => "the effect has not come within a minute; it may come later",
             Self::Busy => "too many commands are under way; try again",
             Self::TooManyShares => "a cluster can have no more shares",
+            Self::NotSpoken(dialect, nodes) => return not_spoken(*dialect, nodes, f),
+            Self::Lowers(max) => {
+                return write!(
+                    f,
+                    "clients may use SMB {max} already; a cluster's dialect is never lowered"
+                );
+            }
             Self::Refused(why) => return write!(f, "etcd refused the request: {why}"),
         })
     }
+}
+
+fn not_spoken(
+    dialect: ClusterDialect,
+    nodes: &[NodeName],
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    for (at, node) in nodes.iter().enumerate() {
+        let comma = if at == 0 { "" } else { ", " };
+        write!(f, "{comma}{node}")?;
+    }
+    let verb = if nodes.len() == 1 { "does" } else { "do" };
+    write!(f, " {verb} not speak SMB {dialect}; upgrade Frevo there, or raise max_dialect")
 }
 
 impl core::error::Error for CommandFault {}
@@ -377,6 +405,9 @@ pub enum Order {
         /// The share.
         share: ShareName,
     },
+    /// Clients use shares of the cluster by a dialect of at most this one from now on. None: by any. It comes
+    /// before the first `Start` if there is a limit.
+    Dialect(Option<ClusterDialect>),
     /// New FileIds and SessionIds have this generation
     /// ([`IdSpace`](crate::ids::IdSpace)). It comes before the first `Start`.
     Generation(Generation),
@@ -440,6 +471,11 @@ pub enum Event {
     TakenWithoutFence(ShareName, NodeName),
     /// A planned move was refused.
     MoveRefused(ShareName, NodeName),
+    /// Clients use shares of the cluster by a dialect of at most this one.
+    DialectSet(ClusterDialect),
+    /// The cluster demands this dialect, which this node does not speak: it has no shares. None: the demand
+    /// cannot be read.
+    Behind(Option<ClusterDialect>),
 }
 
 /// A thing to do.

@@ -7,6 +7,7 @@
 //! frevo/<cluster>/control/last/<share>     its latest owner, and its end: stays
 //! frevo/<cluster>/control/move/<share>     a planned move, until the owner has given the share away
 //! frevo/<cluster>/control/drained/<node>   a node that is to have no shares
+//! frevo/<cluster>/control/dialect/max      the largest dialect of clients on shares of the cluster
 //! frevo/<cluster>/batch/<share>            the number of the last transaction with records
 //! frevo/<cluster>/record/<share>/<id>      a record: bytes of the server's
 //! ```
@@ -36,6 +37,8 @@ pub enum ControlKey {
     Move(ShareName),
     /// A node that is to have no shares: [`DrainedValue`](crate::values::DrainedValue).
     Drained(NodeName),
+    /// The largest dialect of clients: [`DialectValue`](crate::values::DialectValue).
+    Dialect,
 }
 
 /// The keys of one cluster.
@@ -76,6 +79,7 @@ impl Layout {
             ControlKey::Last(share) => self.key("control/last/", share.as_str()),
             ControlKey::Move(share) => self.key("control/move/", share.as_str()),
             ControlKey::Drained(node) => self.key("control/drained/", node.as_str()),
+            ControlKey::Dialect => self.key("control/dialect/", "max"),
         }
     }
 
@@ -93,6 +97,7 @@ impl Layout {
             b"last" => share().map(ControlKey::Last),
             b"move" => share().map(ControlKey::Move),
             b"drained" => node().map(ControlKey::Drained),
+            b"dialect" => (name == "max").then_some(ControlKey::Dialect),
             _ => None,
         }
     }
@@ -178,11 +183,12 @@ mod tests {
     fn any_key() -> impl Strategy<Value = ControlKey> {
         let node = "[a-z0-9._-]{1,64}".prop_map(|name| NodeName::new(&name).unwrap());
         let share = "\\PC{1,80}".prop_map(|name| ShareName::new(&name).unwrap());
-        (0..5, node, share).prop_map(|(kind, node, share)| match kind {
+        (0..6, node, share).prop_map(|(kind, node, share)| match kind {
             0 => ControlKey::Node(node),
             1 => ControlKey::Owner(share),
             2 => ControlKey::Last(share),
             3 => ControlKey::Move(share),
+            4 => ControlKey::Dialect,
             _ => ControlKey::Drained(node),
         })
     }
@@ -197,9 +203,9 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in any::<Vec<u8>>(), head in 0..6_usize) {
+        fn any_bytes_are_read_or_refused(bytes in any::<Vec<u8>>(), head in 0..7_usize) {
             let layout = layout();
-            let heads = ["", "node/", "owner/", "last/", "move/", "drained/"];
+            let heads = ["", "node/", "owner/", "last/", "move/", "drained/", "dialect/"];
             let mut key = layout.control_prefix();
             key.extend_from_slice(heads[head].as_bytes());
             key.extend_from_slice(&bytes);

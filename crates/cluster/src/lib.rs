@@ -78,6 +78,7 @@ macro_rules! planted {
     }};
 }
 
+pub mod dialect;
 pub mod fence;
 pub mod ids;
 pub mod interface;
@@ -101,6 +102,7 @@ pub mod model;
 #[cfg(test)]
 mod exploration;
 
+pub use dialect::ClusterDialect;
 pub use interface::{Input, Order, Output, Request, Statement};
 pub use machine::Machine;
 pub use settings::Settings;

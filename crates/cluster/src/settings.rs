@@ -9,6 +9,7 @@ use core::time::Duration;
 use frevo_etcd::engine::Moment;
 use frevo_etcd::types::LeaseId;
 
+use crate::dialect::ClusterDialect;
 use crate::fence::Fence;
 use crate::limits::{CLOCK_ERROR_PART, STOP_TIME, TTL_MAX, TTL_MIN};
 use crate::names::{ClusterName, NodeName, ShareName};
@@ -133,6 +134,8 @@ pub struct Settings {
     pub weight: u32,
     /// The version of the program, for people: at most 64 bytes.
     pub software: String,
+    /// The largest dialect of SMB that it speaks.
+    pub dialect: ClusterDialect,
     /// The shares. None is served before [`Statement::Ready`](crate::Statement::Ready) names it.
     pub shares: Vec<ShareSettings>,
     /// The lease of this node's earlier process, where the caller *knows* that the process has ended (it

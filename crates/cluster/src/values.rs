@@ -9,6 +9,7 @@ use core::time::Duration;
 use frevo_etcd::types::LeaseId;
 
 use crate::Epoch;
+use crate::dialect::ClusterDialect;
 use crate::fence::Fence;
 use crate::ids::Generation;
 use crate::limits::{ADDRESSES, NAME_BYTES, NAMED_BYTES, SHARES, TTL_MAX, TTL_MIN, WEIGHT_MAX};
@@ -70,6 +71,8 @@ pub struct NodeValue {
     pub software: String,
     /// The number of its start.
     pub generation: Generation,
+    /// The largest dialect that it speaks. An earlier version of Frevo did not say it, and speaks 3.1.1.
+    pub dialect: ClusterDialect,
     /// True if it is to end: it takes no shares.
     pub leaving: bool,
     /// The shares that it cannot serve.
@@ -84,7 +87,8 @@ impl NodeValue {
             writer.plain("address", address);
         }
         writer.plain("weight", self.weight).text("software", &self.software);
-        writer.plain("generation", self.generation.0).plain("leaving", word(self.leaving));
+        writer.plain("generation", self.generation.0);
+        writer.plain("dialect", self.dialect.number()).plain("leaving", word(self.leaving));
         match &self.unable {
             Unable::AllBut(able) => {
                 writer.plain("unable-all", word(true));
@@ -130,6 +134,7 @@ impl NodeValue {
             weight,
             software,
             generation: Generation(fields.parsed("generation")?),
+            dialect: optional_dialect(&fields, "dialect")?.unwrap_or(ClusterDialect::SMB_3_1_1),
             leaving: fields.flag("leaving")?,
             unable,
         })
@@ -148,6 +153,14 @@ fn node(fields: &Fields<'_>, field: &'static str) -> Result<NodeName, NotAValue>
 fn optional_node(fields: &Fields<'_>, field: &'static str) -> Result<Option<NodeName>, NotAValue> {
     let name = fields.optional_text(field)?;
     name.map(|name| NodeName::new(&name).map_err(|_| NotAValue::Wrong(field))).transpose()
+}
+
+fn optional_dialect(
+    fields: &Fields<'_>,
+    field: &'static str,
+) -> Result<Option<ClusterDialect>, NotAValue> {
+    let read = |text| ClusterDialect::from_number(text).ok_or(NotAValue::Wrong(field));
+    fields.optional(field)?.map(read).transpose()
 }
 
 /// The reason of an ownership, for people.
@@ -297,6 +310,32 @@ impl MoveValue {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NotAValue> {
         let fields = Fields::read("move", bytes)?;
         Ok(Self { to: node(&fields, "to")?, epoch: Epoch(fields.parsed("epoch")?) })
+    }
+}
+
+/// The largest dialect by which clients use shares of the cluster: MaxClusterDialect of MS-SMB2 3.3.1.5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DialectValue {
+    /// The dialect.
+    pub max: ClusterDialect,
+}
+
+impl DialectValue {
+    /// The bytes of the value.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut writer = Writer::new("dialect");
+        writer.plain("max", self.max.number());
+        writer.finish()
+    }
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// For bytes that are no such value.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NotAValue> {
+        let fields = Fields::read("dialect", bytes)?;
+        let max = optional_dialect(&fields, "max")?.ok_or(NotAValue::Missing("max"))?;
+        Ok(Self { max })
     }
 }
 

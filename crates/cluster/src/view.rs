@@ -5,10 +5,11 @@ use alloc::collections::BTreeMap;
 use frevo_etcd::types::{Change, KeyValue, LeaseId, Revision};
 
 use crate::Epoch;
+use crate::dialect::ClusterDialect;
 use crate::keys::{ControlKey, Layout};
 use crate::limits::{NODES, SHARES};
 use crate::names::{NodeName, ShareName};
-use crate::values::{LastValue, MoveValue, NodeValue, OwnerValue};
+use crate::values::{DialectValue, LastValue, MoveValue, NodeValue, OwnerValue};
 
 /// A node that is up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct NodeEntry {
     pub value: Option<NodeValue>,
     /// Its lease.
     pub lease: LeaseId,
+    /// The revision of the value.
+    pub revision: Revision,
 }
 
 /// The owner of a share.
@@ -48,6 +51,16 @@ pub struct MoveEntry {
     pub revision: Revision,
 }
 
+/// The largest dialect of clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DialectEntry {
+    /// The dialect. None if it cannot be read: a later version may demand what this one does not know, so
+    /// no node has shares.
+    pub max: Option<ClusterDialect>,
+    /// The revision of the value.
+    pub revision: Revision,
+}
+
 /// The keys that all nodes watch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
@@ -63,6 +76,8 @@ pub struct View {
     pub moves: BTreeMap<ShareName, MoveEntry>,
     /// Nodes that are to have no shares, at most [`NODES`].
     pub drained: BTreeMap<NodeName, ()>,
+    /// The largest dialect of clients. None if there is no limit.
+    pub dialect: Option<DialectEntry>,
     /// Keys that are beyond the limits or have no name of Frevo's, since the view was read.
     pub ignored: u64,
 }
@@ -84,7 +99,7 @@ impl View {
         let is_known = match layout.parse_control(&entry.key) {
             Some(ControlKey::Node(node)) => {
                 let value = NodeValue::from_bytes(value).ok();
-                set(&mut self.nodes, NODES, node, NodeEntry { value, lease: entry.lease })
+                set(&mut self.nodes, NODES, node, NodeEntry { value, lease: entry.lease, revision })
             }
             Some(ControlKey::Owner(share)) => {
                 let value = OwnerValue::from_bytes(value).ok();
@@ -101,6 +116,11 @@ impl View {
                 set(&mut self.moves, SHARES, share, MoveEntry { value, revision })
             }
             Some(ControlKey::Drained(node)) => set(&mut self.drained, NODES, node, ()),
+            Some(ControlKey::Dialect) => {
+                let max = DialectValue::from_bytes(value).ok().map(|value| value.max);
+                self.dialect = Some(DialectEntry { max, revision });
+                true
+            }
             None => false,
         };
         if !is_known {
@@ -116,6 +136,7 @@ impl View {
             Some(ControlKey::Last(share)) => _ = self.last.remove(&share),
             Some(ControlKey::Move(share)) => _ = self.moves.remove(&share),
             Some(ControlKey::Drained(node)) => _ = self.drained.remove(&node),
+            Some(ControlKey::Dialect) => self.dialect = None,
             None => {}
         }
     }
@@ -136,8 +157,22 @@ impl View {
     /// True if the node is up and may take the share.
     pub fn can_take(&self, node: &NodeName, share: &ShareName) -> bool {
         let value = self.nodes.get(node).and_then(|entry| entry.value.as_ref());
-        let is_able = value.is_some_and(|value| !value.leaving && !value.unable.has(share));
-        is_able && !self.drained.contains_key(node)
+        value.is_some_and(|value| !value.unable.has(share)) && self.may_have_shares(node)
+    }
+
+    /// True if the node is up and may have shares at all.
+    pub fn may_have_shares(&self, node: &NodeName) -> bool {
+        let value = self.nodes.get(node).and_then(|entry| entry.value.as_ref());
+        let is_ready =
+            value.is_some_and(|value| !value.leaving && self.has_room_for(value.dialect));
+        is_ready && !self.drained.contains_key(node)
+    }
+
+    /// True if a node that speaks no larger dialect than this one may have shares: clients may use it for
+    /// all shares of the cluster, and would lose their handles at a node that does not speak it.
+    pub fn has_room_for(&self, largest: ClusterDialect) -> bool {
+        let max = self.dialect.as_ref().map(|entry| entry.max);
+        max.is_none_or(|max| max.is_some_and(|max| max <= largest))
     }
 }
 

@@ -46,6 +46,8 @@ pub struct ClusterSection {
     pub grace_seconds: Option<u32>,
     /// The fence of shares that do not name one.
     pub fence: Option<FenceChoice>,
+    /// False to show all shares by each name of the server.
+    pub separate_names: Option<bool>,
 }
 
 impl ClusterSection {
@@ -112,6 +114,12 @@ impl Config {
     /// The fence of a share. None if none was written.
     pub fn fence_of(&self, share: &ShareSection) -> Option<FenceChoice> {
         share.fence.or(self.cluster.fence)
+    }
+
+    /// True if addresses move with a share, or with another one of its group.
+    pub fn moves_addresses(&self, share: &ShareSection) -> bool {
+        let of_unit = |other: &&ShareSection| other.cluster && other.unit() == share.unit();
+        share.cluster && self.shares.iter().filter(of_unit).any(|other| !other.addresses.is_empty())
     }
 
     /// Faults of `[cluster]` and of the shares with `cluster = true`.
@@ -246,6 +254,11 @@ mod tests {
         assert_eq!(units, ["one", "other"]);
         assert_eq!(config.shares[0].addresses[0].to_string(), "192.0.2.20/24%eth0");
         assert_eq!(config.fence_of(&config.shares[0]), None);
+        let third = share("third", "/c", "group = \"one\"\nweight = 3");
+        let own = "[[share]]\nname = \"own\"\npath = \"/d\"\n";
+        let config = Config::parse(&(text + &third + own)).unwrap();
+        let moving: Vec<_> = config.shares.iter().map(|one| config.moves_addresses(one)).collect();
+        assert_eq!(moving, [true, false, true, false]);
     }
 
     #[test]

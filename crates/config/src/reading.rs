@@ -247,6 +247,7 @@ overlaid!(RpcSection: enabled, listen, port, endpoint_mapper_port);
 overlaid!(TracesSection: endpoint, sample);
 overlaid!(ClusterSection:
     name, node, endpoints, ca, certificate, key, user, password_file, ttl, weight, addresses, grace_seconds, fence,
+    separate_names,
 );
 
 #[cfg(test)]

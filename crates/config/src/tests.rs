@@ -122,6 +122,7 @@ pub(super) const EVERY_KEY: &str = r#"
         addresses = ["192.0.2.30/24"]
         grace_seconds = 20
         fence = "nfs"
+        separate_names = false
 
         [[share]]
         name = "photos"

@@ -91,7 +91,7 @@ name = "CLUSTER"
 listen = ["0.0.0.0:445"]
 state_dir = "{self.directory}/state"
 discovery = "off"
-
+{cluster.keys}
 [cluster]
 name = "interop"
 node = "{name}"
@@ -105,7 +105,7 @@ cluster = true
 continuous = true
 fence = "fuse"
 addresses = ["{FLOATING}/24"]
-"""
+{cluster.more}"""
         )
         self.command("user", "--state-dir", self.directory / "state", "add", USER, "--password-stdin", text=PASSWORD)
 
@@ -207,10 +207,12 @@ addresses = ["{FLOATING}/24"]
 
 
 class Cluster:
-    """Three nodes and three members of etcd. `program` is frevo; a folder for all is made in `work`."""
+    """Three nodes and three members of etcd. `program` is frevo; a folder for all is made in `work`. `keys` are
+    further ones of [server], and `more` is the end of each configuration."""
 
-    def __init__(self, program, work, log):
+    def __init__(self, program, work, log, keys="", more=""):
         self.program, self.log, self.begun = program, log, time.monotonic()
+        self.keys, self.more = keys, more
         self.directory = work / "cluster"
         self.folder = self.directory / "folder"
         self.folder.mkdir(parents=True)

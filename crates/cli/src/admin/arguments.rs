@@ -3,9 +3,13 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueHint};
 
 use crate::exit::EXIT_CODES;
+
+/// The dialects that a cluster can have as its maximum.
+const DIALECTS: [&str; 3] = ["3.0", "3.0.2", "3.1.1"];
 
 const KICK_HELP: &str = "\
 NAME alone is looked up among users, sessions, open files and shares. A client whose \
@@ -213,6 +217,15 @@ pub(crate) enum ClusterVerb {
     Undrain {
         /// The node
         node: String,
+        #[command(flatten)]
+        place: ServerPlace,
+    },
+    /// Let clients use a newer dialect, once all nodes speak it
+    #[command(after_help = EXIT_CODES)]
+    Raise {
+        /// The dialect [default: the newest one]
+        #[arg(long, value_name = "DIALECT", value_parser = PossibleValuesParser::new(DIALECTS))]
+        to: Option<String>,
         #[command(flatten)]
         place: ServerPlace,
     },

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use frevo_admin::{ClusterAct, ClusterUnit, ClusterView};
+use frevo_cluster::ClusterDialect;
 
 use super::arguments::{ClusterArguments, ClusterVerb, ServerPlace};
 use super::figures::span;
@@ -17,6 +18,8 @@ use Align::{Left, Right};
 
 /// The state of a unit that the node serves.
 const OWNED: &str = "owned";
+/// The state of a node that does not speak the dialect that the cluster demands.
+const BEHIND: &str = "behind";
 /// Happenings that are shown.
 const HAPPENINGS_SHOWN: usize = 10;
 
@@ -68,6 +71,12 @@ pub(super) async fn run(arguments: &ClusterArguments) -> Done {
         Some(ClusterVerb::Undrain { node, place }) => {
             act_on(place, &ClusterAct::Undrain { node: node.clone() }, "undrained").await
         }
+        Some(ClusterVerb::Raise { to, place }) => {
+            let newest = || ClusterDialect::LARGEST.to_string();
+            let dialect = to.clone().unwrap_or_else(newest);
+            let done = "is the newest dialect of clients on shares of the cluster";
+            act_on(place, &ClusterAct::Raise { dialect }, done).await
+        }
         Some(ClusterVerb::Check { config, json }) => {
             let path = config.as_deref().unwrap_or_else(|| Path::new(state::DEFAULT_CONFIG));
             let config = config_checks::read(path)?;
@@ -110,6 +119,7 @@ async fn act_on(place: &ServerPlace, act: &ClusterAct, done: &str) -> Done {
     let line = match act {
         ClusterAct::Move { share, node } => format!("{share}: {done} to {node}"),
         ClusterAct::Drain { node } | ClusterAct::Undrain { node } => format!("{node}: {done}"),
+        ClusterAct::Raise { dialect } => format!("SMB {dialect} {done}"),
     };
     print(format!("{}\n", printable(&line)).as_bytes())
 }
@@ -123,11 +133,15 @@ fn shown(view: &ClusterView) -> String {
         (true, true, true) => "serving",
     };
     let mut out = format!("cluster {}, node {}: {state}\n", view.cluster, view.node);
+    if let Some(max) = &view.max_dialect {
+        out.push_str(&format!("clients use SMB {max} at most\n"));
+    }
     let mut nodes = Table::new(&[
         ("NODE", Left),
         ("STATE", Left),
         ("UNITS", Right),
         ("WEIGHT", Right),
+        ("SMB", Left),
         ("ADDRESSES", Left),
     ]);
     for node in &view.nodes {
@@ -136,10 +150,12 @@ fn shown(view: &ClusterView) -> String {
             node.state.clone(),
             node.units.to_string(),
             node.weight.to_string(),
+            node.dialect.clone().unwrap_or_else(|| "-".to_owned()),
             node.addresses.join(" "),
         ]);
     }
     add(&mut out, &nodes);
+    out.push_str(&behind(view));
     let heads =
         ["UNIT", "OWNER", "HERE", "FOR", "FENCE", "BECAUSE", "SHARES"].map(|head| (head, Left));
     let mut units = Table::new(&heads);
@@ -162,6 +178,22 @@ fn shown(view: &ClusterView) -> String {
         out.push_str(&format!("{mark} {} ago: {}\n", span(one.seconds_ago), printable(&one.what)));
     }
     out
+}
+
+/// The sentence for nodes that do not speak the dialect that the cluster demands.
+fn behind(view: &ClusterView) -> String {
+    let nodes = view.nodes.iter().filter(|node| node.state == BEHIND);
+    let names: Vec<_> = nodes.map(|node| node.name.as_str()).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let verb = if names.len() == 1 { "does" } else { "do" };
+    let dialect = match &view.max_dialect {
+        Some(max) => format!("SMB {max}, which the cluster demands"),
+        None => "the dialect that the cluster demands".to_owned(),
+    };
+    let names = names.join(", ");
+    format!("\n{names} {verb} not speak {dialect}, and can have no shares; upgrade Frevo there\n")
 }
 
 fn cells(unit: &ClusterUnit) -> [String; 7] {
@@ -213,12 +245,25 @@ mod tests {
             is_registered: true,
             etcd_answers: true,
             is_serving: true,
-            nodes: vec![ClusterMember { name: "n2".into(), ..ClusterMember::default() }],
+            max_dialect: Some("3.0.2".into()),
+            nodes: vec![
+                ClusterMember { name: "n2".into(), ..ClusterMember::default() },
+                ClusterMember {
+                    name: "n3".into(),
+                    state: BEHIND.into(),
+                    dialect: Some("3.0".into()),
+                    ..ClusterMember::default()
+                },
+            ],
             units: vec![unit],
             happenings: vec![happening],
         };
         let text = shown(&view);
-        assert!(text.starts_with("cluster nas, node n1: serving\n"), "{text}");
+        let head = "cluster nas, node n1: serving\nclients use SMB 3.0.2 at most\n";
+        assert!(text.starts_with(head), "{text}");
+        let behind =
+            "n3 does not speak SMB 3.0.2, which the cluster demands, and can have no shares";
+        assert!(text.contains(behind) && text.contains("0  3.0\n"), "{text}");
         let row = "docs  n2     elsewhere  1 min  none   n1 did not answer any more";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("1 unit has no fence") && text.contains("! 5 s ago: stopped?"));

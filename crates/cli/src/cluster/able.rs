@@ -56,6 +56,7 @@ fn judge(nodes: &[(NodeName, NodeValue)], units: &[Unit]) -> Vec<Judged> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use frevo_cluster::ClusterDialect;
     use frevo_cluster::ids::Generation;
     use frevo_cluster::names::{ClusterName, ShareName};
     use frevo_cluster::values::Unable;
@@ -73,6 +74,7 @@ mod tests {
             weight: 1,
             software: "test".into(),
             generation: Generation(1),
+            dialect: ClusterDialect::LARGEST,
             leaving: false,
             unable: Unable::Named(unable),
         };

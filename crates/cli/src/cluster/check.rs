@@ -11,6 +11,7 @@ use frevo_net::socket::interfaces;
 use tokio::runtime::Handle;
 
 use super::able::of_storage;
+use super::dialect::of_dialect;
 use super::report::{Report, can_be_one, now, read_all};
 use super::{certificate, options};
 use crate::configured::cluster as configured;
@@ -108,6 +109,7 @@ pub(crate) async fn findings(config: &Config, host: &str) -> Vec<Judged> {
     if let Ok(units) = configured::units(config) {
         found.extend(of_storage(&client, &settings, &units).await);
     }
+    found.extend(of_dialect(&client, &settings).await);
     found.extend(of_names(&settings));
     found
 }

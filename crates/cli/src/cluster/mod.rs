@@ -3,6 +3,7 @@
 mod able;
 mod certificate;
 mod check;
+mod dialect;
 mod options;
 mod report;
 

@@ -5,15 +5,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_cluster::Settings;
 use frevo_cluster::names::{ClusterName, NodeName, ShareName};
 use frevo_cluster::settings::Timing;
+use frevo_cluster::{ClusterDialect, Settings};
 use frevo_cluster_node::Unit;
 use frevo_config::{ClusterAddress, Config, FenceChoice, ShareSection};
 use frevo_etcd::client::{BadOptions, Endpoint};
 use frevo_fences::Kind;
 use frevo_fences::addresses::FloatingAddress;
 use frevo_fences::hands::{SetUp, UnitSetUp};
+use frevo_proto::Dialect;
+use frevo_server::ClusterNames;
 use frevo_wire::fscc::fold_name;
 use sha2::{Digest, Sha256};
 
@@ -95,10 +97,24 @@ pub(crate) fn settings(
         addresses,
         weight: section.weight.unwrap_or(1),
         software: env!("CARGO_PKG_VERSION").to_owned(),
+        dialect: largest_dialect(config),
         shares: Vec::new(),
         predecessor: None,
         grace: Duration::from_secs(u64::from(section.grace_seconds.unwrap_or(GRACE))),
     })
+}
+
+/// The largest dialect that the node speaks.
+fn largest_dialect(config: &Config) -> ClusterDialect {
+    let largest = config.server.max_dialect.map(Dialect::from);
+    largest.map_or(ClusterDialect::LARGEST, |largest| ClusterDialect(largest.0))
+}
+
+/// The names by which clients see one part of the shares each. None if they see all by each name.
+pub(crate) fn names(config: &Config, settings: &Settings) -> Option<ClusterNames> {
+    let names =
+        || ClusterNames { cluster: settings.cluster.to_string(), node: settings.node.to_string() };
+    config.cluster.separate_names.unwrap_or(true).then(names)
 }
 
 /// The members of etcd.
@@ -170,7 +186,11 @@ pub(crate) fn fingerprints(config: &Config) -> Vec<Fingerprint> {
         texts.join(" ")
     };
     let (ttl, grace) = (section.ttl.unwrap_or(TTL), section.grace_seconds.unwrap_or(GRACE));
-    let whole = format!("{ttl} {grace} {}", addresses(&section.addresses));
+    let mut whole = format!("{ttl} {grace} {}", addresses(&section.addresses));
+    // Earlier versions of Frevo do not have this key, and have the same digest without it.
+    if section.separate_names == Some(false) {
+        whole.push_str(" one name");
+    }
     let mut parts = vec![Fingerprint { part: "[cluster]".to_owned(), digest: digest(&whole) }];
     for share in config.shares.iter().filter(|share| share.cluster) {
         let values = [
@@ -217,6 +237,19 @@ mod tests {
         assert_eq!(&*units[1].shares[0], "docs");
         let settings = settings(&config, "host", Vec::new()).unwrap();
         assert_eq!((settings.node.as_str(), settings.timing.ttl().as_secs()), ("n1", 3));
+        assert_eq!(settings.dialect, ClusterDialect::SMB_3_1_1);
+        let names = names(&config, &settings).unwrap();
+        assert_eq!((names.cluster.as_str(), names.node.as_str()), ("nas", "n1"));
+    }
+
+    #[test]
+    fn a_node_may_speak_less_and_have_one_name() {
+        let text = TEXT.replace("[cluster]", "[server]\nmax_dialect = \"3.0.2\"\n[cluster]");
+        let text = text.replace("ttl = 3", "separate_names = false");
+        let config = Config::parse(&text).unwrap();
+        let settings = settings(&config, "host", Vec::new()).unwrap();
+        assert_eq!(settings.dialect, ClusterDialect::SMB_3_0_2);
+        assert_eq!(names(&config, &settings), None);
     }
 
     #[test]
@@ -243,5 +276,8 @@ mod tests {
         let other = digests(&TEXT.replace("name = \"b\"", "name = \"b\"\nencrypt = true"));
         assert!(other[..3] == one[..3] && other[3] != one[3]);
         assert_ne!(digests(&TEXT.replace("ttl = 3", "ttl = 4"))[0], one[0]);
+        let names = |key: &str| digests(&TEXT.replace("ttl = 3", &format!("ttl = 3\n{key}")));
+        assert_eq!(names("separate_names = true"), one);
+        assert_ne!(names("separate_names = false")[0], one[0]);
     }
 }

@@ -130,6 +130,7 @@ impl Loaded {
             let id_map = Arc::clone(&self.settings.id_map);
             let user_folders = share.users.clone();
             configured::share(&share.section, vfs, share.identities.clone())
+                .moving_addresses(self.plan.config.moves_addresses(&share.section))
                 .audit(audit)
                 .id_map(id_map)
                 .user_folders(user_folders)

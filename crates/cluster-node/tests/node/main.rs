@@ -1,6 +1,8 @@
 //! Nodes in one process, with a model of etcd, a clock that the test moves, and small servers.
 
+mod dialects;
 mod moves;
+mod owners;
 mod records;
 mod support;
 mod troubles;

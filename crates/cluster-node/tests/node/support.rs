@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use frevo_cluster::ClusterDialect;
 use frevo_cluster::fence::Fence;
 use frevo_cluster::model::engine::{ModelEngine, SharedEtcd};
 use frevo_cluster::names::{ClusterName, NodeName, ShareName};
@@ -35,6 +36,10 @@ pub(crate) struct Small {
     pub(crate) shares: Mutex<BTreeMap<Arc<str>, Life>>,
     store: Mutex<Option<Arc<dyn StateStore>>>,
     pub(crate) told: Mutex<Vec<SocketAddr>>,
+    /// The largest dialect of clients.
+    pub(crate) dialect: Mutex<Option<ClusterDialect>>,
+    /// The addresses of other nodes that own shares.
+    pub(crate) owners: Mutex<BTreeMap<Arc<str>, Vec<SocketAddr>>>,
     /// The fault of the next start.
     pub(crate) start_fault: Mutex<Option<String>>,
     pub(crate) drain_fault: Mutex<Option<String>>,
@@ -130,6 +135,16 @@ impl Served for Shared {
         }
         shares.iter().for_each(|share| self.0.set(share, Life::Elsewhere));
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn set_dialect(&self, max: Option<ClusterDialect>) {
+        *self.0.dialect.lock() = max;
+    }
+
+    fn set_owner(&self, shares: &[Arc<str>], addresses: &[SocketAddr]) {
+        for share in shares {
+            self.0.owners.lock().insert(Arc::clone(share), addresses.to_vec());
+        }
     }
 }
 
@@ -294,6 +309,12 @@ impl Nodes {
         self.join_with(node, units, predecessor, true);
     }
 
+    /// A node that speaks no larger dialect than this one.
+    pub(crate) fn join_speaking(&mut self, node: usize, units: Vec<Unit>, most: ClusterDialect) {
+        let settings = Settings { dialect: most, ..Self::settings(node) };
+        self.join_as(settings, node, units, true);
+    }
+
     pub(crate) fn join_with(
         &mut self,
         node: usize,
@@ -301,23 +322,34 @@ impl Nodes {
         predecessor: Option<LeaseId>,
         has_fence: bool,
     ) {
+        let settings = Settings { predecessor, ..Self::settings(node) };
+        self.join_as(settings, node, units, has_fence);
+    }
+
+    fn settings(node: usize) -> Settings {
         let port = u16::try_from(node).unwrap();
-        let settings = Settings {
+        Settings {
             cluster: ClusterName::new("c").unwrap(),
             node: node_name(node),
             timing: Timing::default(),
             addresses: vec![SocketAddr::from(([192, 0, 2, 1], port))],
             weight: 1,
             software: "test".to_owned(),
+            dialect: ClusterDialect::LARGEST,
             shares: Vec::new(),
-            predecessor,
+            predecessor: None,
             grace: Duration::from_secs(10),
-        };
+        }
+    }
+
+    fn join_as(&mut self, settings: Settings, node: usize, units: Vec<Unit>, has_fence: bool) {
         let chair = Chair::new(settings, units, Arc::clone(&self.clock)).with_secret(7);
         let server = Arc::new(Small {
             shares: Mutex::default(),
             store: Mutex::new(Some(chair.store())),
             told: Mutex::default(),
+            dialect: Mutex::default(),
+            owners: Mutex::default(),
             start_fault: Mutex::default(),
             drain_fault: Mutex::default(),
             stops_that_fail: Mutex::default(),

@@ -28,6 +28,8 @@ impl World {
                 }
             }
             Order::Pause => self.judge.pauses += 1,
+            // No client of these servers speaks a dialect.
+            Order::Dialect(_) => {}
             Order::Generation(generation) => {
                 self.judge.generation(generation.0);
                 let secret = self.dice.next() as u32;

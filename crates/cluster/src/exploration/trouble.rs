@@ -10,6 +10,7 @@ use frevo_etcd::types::{Keys, LeaseId, Op, Txn};
 
 use super::server::Server;
 use super::world::{Event, LateWrite, Node, Process, Running, Trouble, World};
+use crate::dialect::ClusterDialect;
 use crate::interface::{Command, CommandId, Input, Request};
 use crate::keys::ControlKey;
 use crate::machine::Machine;
@@ -38,6 +39,7 @@ impl World {
             addresses: Vec::new(),
             weight: 1,
             software: String::from("test"),
+            dialect: ClusterDialect::LARGEST,
             shares: self
                 .shares
                 .iter()

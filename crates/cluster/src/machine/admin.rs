@@ -19,7 +19,7 @@ use crate::time::after;
 use crate::values::{DrainedValue, MoveValue};
 
 impl Machine {
-    fn end_command(&mut self, id: CommandId, end: Result<(), CommandFault>) {
+    pub(super) fn end_command(&mut self, id: CommandId, end: Result<(), CommandFault>) {
         self.commands.remove(&id);
         self.outputs.push_back(Output::CommandDone(id, end));
     }
@@ -44,6 +44,7 @@ impl Machine {
             }
             Command::NewGeneration => self.on_new_generation(id),
             Command::Move { .. } => self.on_move(id, command),
+            Command::Raise(to) => self.on_raise(id, to),
             Command::Drain(ref node) => {
                 let key = self.layout.control(&ControlKey::Drained(node.clone()));
                 let value = DrainedValue.to_bytes();
@@ -104,7 +105,7 @@ impl Machine {
         self.tell(id, command, txn, epoch);
     }
 
-    fn tell(&mut self, id: CommandId, command: Command, txn: Txn, epoch: Epoch) {
+    pub(super) fn tell(&mut self, id: CommandId, command: Command, txn: Txn, epoch: Epoch) {
         let telling = Some(Telling { txn, attempt: Attempt::Due(self.now) });
         let deadline = after(self.now, COMMAND_PATIENCE);
         let asked = Asked { command, epoch, deadline, telling, told: Revision(0) };
@@ -132,6 +133,8 @@ impl Machine {
                 self.wake(deadline);
                 if attempt.is_some_and(|attempt| self.is_due(attempt)) {
                     self.send_command(id);
+                } else {
+                    self.raise_again(id);
                 }
             }
         }
@@ -149,7 +152,9 @@ impl Machine {
         let Some(asked) = self.commands.get_mut(&id) else { return };
         asked.telling = None;
         asked.told = answer.revision;
-        if !answer.succeeded {
+        // The keys of another moment are looked at again when the watch has told them.
+        let is_raise = matches!(asked.command, Command::Raise(_));
+        if !answer.succeeded && !is_raise {
             self.end_command(id, Err(CommandFault::NoOwner));
         }
     }
@@ -184,6 +189,10 @@ impl Machine {
                 let view = view?;
                 let has_shares = view.owners.keys().any(|share| view.owner(share) == Some(node));
                 (!has_shares).then_some(Ok(()))
+            }
+            Command::Raise(to) => {
+                let max = view?.dialect.as_ref().and_then(|entry| entry.max);
+                max.is_some_and(|max| max >= *to).then_some(Ok(()))
             }
             Command::Undrain(_) | Command::Share(_) => Some(Ok(())),
             Command::Leave => self.has_left().then_some(Ok(())),

@@ -39,7 +39,7 @@ impl Machine {
         }
         let is_drained =
             self.view.as_ref().is_some_and(|view| view.drained.contains_key(&self.settings.node));
-        if is_drained || self.is_leaving {
+        if is_drained || self.is_leaving || self.is_behind() {
             self.give_all();
         }
     }
@@ -163,7 +163,7 @@ impl Machine {
         }
         for Holding { share, epoch } in epochs {
             let to = targets.get(&share).cloned();
-            if to.is_some() || self.is_leaving {
+            if to.is_some() || self.is_leaving || self.is_behind() {
                 self.drain(&share, epoch, to);
             }
         }

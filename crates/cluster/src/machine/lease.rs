@@ -126,6 +126,7 @@ impl Machine {
             weight: self.settings.weight,
             software: self.settings.software.clone(),
             generation: self.generation,
+            dialect: self.settings.dialect,
             leaving: self.is_leaving,
             unable: Unable::of(own(false).chain(others), own(true)),
         }
@@ -148,8 +149,10 @@ impl Machine {
         let value = self.registration();
         let none = Fact::CreateRevision(Revision(0));
         let put = Op::Put { key: key.clone(), value: value.to_bytes(), lease: self.lease };
+        let is_new = Compare { key: key.clone(), relation: Relation::Equal, fact: none };
         let txn = Txn {
-            compares: vec![Compare { key: key.clone(), relation: Relation::Equal, fact: none }],
+            // A node that does not know what the cluster demands does not come in.
+            compares: vec![is_new, self.has_same_dialect()],
             success: vec![put],
             failure: vec![read_one(key)],
         };
@@ -165,7 +168,10 @@ impl Machine {
                 return Err("a registration has another answer");
             };
             if values.first().is_none_or(|key| key.lease != self.lease) {
-                self.note(Event::NameTaken);
+                // Without a key of that name the demanded dialect has changed, and the watch will tell it.
+                if !values.is_empty() {
+                    self.note(Event::NameTaken);
+                }
                 let again = after(self.now, self.settings.timing.round());
                 self.membership = Membership::Registering(Attempt::Due(again));
                 return Ok(());

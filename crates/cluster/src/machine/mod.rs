@@ -2,6 +2,7 @@
 
 mod admin;
 mod answers;
+mod dialect;
 mod giving;
 mod lease;
 mod ownership;
@@ -81,6 +82,7 @@ pub struct Machine {
     loads: BTreeMap<Ticket, Load>,
     load_retries: BTreeMap<Ticket, Moment>,
     commands: BTreeMap<CommandId, Asked>,
+    told_dialect: dialect::Told,
 }
 
 impl Machine {
@@ -119,6 +121,7 @@ impl Machine {
             loads: BTreeMap::new(),
             load_retries: BTreeMap::new(),
             commands: BTreeMap::new(),
+            told_dialect: dialect::Told::default(),
         };
         machine.handle(now, Input::Time);
         machine
@@ -183,6 +186,7 @@ impl Machine {
     fn act(&mut self) {
         self.timer = None;
         self.act_on_view();
+        self.act_on_dialect();
         self.act_on_lease();
         self.act_on_limit();
         self.act_on_ownerships();

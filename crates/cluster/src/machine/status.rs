@@ -8,6 +8,7 @@ use frevo_etcd::types::LeaseId;
 
 use super::Machine;
 use crate::Epoch;
+use crate::dialect::ClusterDialect;
 use crate::ids::Generation;
 use crate::names::{NodeName, ShareName};
 use crate::values::Reason;
@@ -27,6 +28,10 @@ pub struct NodeStatus {
     pub is_drained: bool,
     /// True if it is to end.
     pub is_leaving: bool,
+    /// The largest dialect that it speaks. None if its registration cannot be read.
+    pub dialect: Option<ClusterDialect>,
+    /// True if the cluster demands a dialect that it does not speak: it is to have no shares.
+    pub is_behind: bool,
 }
 
 /// A share.
@@ -63,6 +68,9 @@ pub struct Status {
     pub until: Option<Moment>,
     /// True while that moment has passed.
     pub is_paused: bool,
+    /// The largest dialect of clients on shares of the cluster. None if there is no limit, or if it cannot
+    /// be read.
+    pub dialect: Option<ClusterDialect>,
     /// Nodes that are up.
     pub nodes: Vec<NodeStatus>,
     /// Shares of this node's configuration.
@@ -88,6 +96,10 @@ impl Machine {
                 shares: owners.filter(is_own).count(),
                 is_drained: view.is_some_and(|view| view.drained.contains_key(name)),
                 is_leaving: value.is_some_and(|value| value.leaving),
+                dialect: value.map(|value| value.dialect),
+                is_behind: value.is_some_and(|value| {
+                    view.is_some_and(|view| !view.has_room_for(value.dialect))
+                }),
             }
         });
         let shares = self.shares.iter().map(|(name, share)| {
@@ -110,6 +122,7 @@ impl Machine {
             etcd_answers: !self.requests.is_silent(),
             until: self.until,
             is_paused: self.is_paused,
+            dialect: view.and_then(|view| view.dialect.as_ref()?.max),
             nodes: nodes.collect(),
             shares: shares.collect(),
             keys_ignored: view.map_or(0, |view| view.ignored),
@@ -120,6 +133,11 @@ impl Machine {
     /// [`Settings::predecessor`](crate::Settings::predecessor) of the next process. None without a lease.
     pub fn lease(&self) -> Option<LeaseId> {
         (self.lease != LeaseId(0)).then_some(self.lease)
+    }
+
+    /// The name of this node.
+    pub const fn node(&self) -> &NodeName {
+        &self.settings.node
     }
 
     /// The keys, as this node knows them. None before they were read.

@@ -5,7 +5,10 @@ use core::time::Duration;
 
 use frevo_etcd::types::{Keys, LeaseId, Op, Revision, Txn, TxnAnswer, WatchAnswer};
 
+mod dialects;
+
 use super::*;
+use crate::dialect::ClusterDialect;
 use crate::fence::Fence;
 use crate::interface::{
     Command, CommandFault, LoadPart, RecordChange, RecordEnd, Request, RequestId, StopReason,
@@ -37,6 +40,24 @@ struct Node {
     last: Option<Request>,
 }
 
+impl Node {
+    fn new(machine: Machine, fence: Fence) -> Self {
+        Self {
+            machine,
+            watch: None,
+            fence,
+            orders: Vec::new(),
+            events: Vec::new(),
+            ends: Vec::new(),
+            records: Vec::new(),
+            is_up: true,
+            drains: true,
+            is_able: true,
+            last: None,
+        }
+    }
+}
+
 struct Cluster {
     etcd: Etcd,
     now: Moment,
@@ -64,6 +85,7 @@ fn settings(node: usize, shares: usize) -> Settings {
         addresses: Vec::new(),
         weight: 1,
         software: "test".into(),
+        dialect: ClusterDialect::LARGEST,
         shares: shares.collect(),
         predecessor: None,
         grace: Duration::from_secs(10),
@@ -86,20 +108,7 @@ impl Cluster {
 
     fn join(&mut self, settings: Settings, fence: Fence) {
         let shares: Vec<_> = settings.shares.iter().map(|share| share.name.clone()).collect();
-        let node = Node {
-            machine: Machine::new(settings, self.now),
-            watch: None,
-            fence,
-            orders: Vec::new(),
-            events: Vec::new(),
-            ends: Vec::new(),
-            records: Vec::new(),
-            is_up: true,
-            drains: true,
-            is_able: true,
-            last: None,
-        };
-        self.nodes.push(node);
+        self.nodes.push(Node::new(Machine::new(settings, self.now), fence));
         for share in shares {
             self.ready(self.nodes.len() - 1, share);
         }

@@ -137,8 +137,7 @@ impl Machine {
         let mut loads = BTreeMap::new();
         for (node, entry) in &view.nodes {
             if let Some(value) = &entry.value
-                && !value.leaving
-                && !view.drained.contains_key(node)
+                && view.may_have_shares(node)
             {
                 loads.insert(node.clone(), Load { weight: value.weight, load: 0 });
             }

@@ -13,6 +13,7 @@ fn a_node() -> NodeValue {
         weight: 10,
         software: "0.1.0 (abc)".into(),
         generation: Generation(7),
+        dialect: ClusterDialect::SMB_3_0_2,
         leaving: false,
         unable: Unable::Named([ShareName::new("daten größe").unwrap()].into()),
     }
@@ -34,7 +35,7 @@ fn values_are_readable_text() {
     assert_eq!(
         text,
         "frevo-node 1\naddress=192.0.2.1:445\naddress=[2001:db8::1]:445\nweight=10\n\
-         software=0.1.0%20%28abc%29\ngeneration=7\nleaving=no\nunable=daten%20gr%C3%B6%C3%9Fe\n"
+         software=0.1.0%20%28abc%29\ngeneration=7\ndialect=0x0302\nleaving=no\nunable=daten%20gr%C3%B6%C3%9Fe\n"
     );
     assert_eq!(NodeValue::from_bytes(text.as_bytes()), Ok(a_node()));
     for able in [vec![], vec![ShareName::new("a").unwrap(), ShareName::new("b").unwrap()]] {
@@ -49,8 +50,24 @@ fn values_are_readable_text() {
         let owner = OwnerValue { node: name("n1"), take: TakeNumber(3), reason };
         assert_eq!(OwnerValue::from_bytes(&owner.to_bytes()), Ok(owner));
     }
+    let dialect = DialectValue { max: ClusterDialect::SMB_3_0_2 };
+    assert_eq!(dialect.to_bytes(), b"frevo-dialect 1\nmax=0x0302\n");
+    assert_eq!(DialectValue::from_bytes(&dialect.to_bytes()), Ok(dialect));
     let order = MoveValue { to: name("n1"), epoch: Epoch(u64::MAX) };
     assert_eq!(MoveValue::from_bytes(&order.to_bytes()), Ok(order));
+}
+
+/// The registration of an earlier version has no dialect: all of them speak 3.1.1.
+#[test]
+fn registrations_without_a_dialect_are_read() {
+    let text = String::from_utf8(a_node().to_bytes()).unwrap();
+    let read = |text: &str| NodeValue::from_bytes(text.as_bytes());
+    let old = NodeValue { dialect: ClusterDialect::SMB_3_1_1, ..a_node() };
+    assert_eq!(read(&text.replace("dialect=0x0302\n", "")), Ok(old));
+    // A later version may speak another one.
+    let later = NodeValue { dialect: ClusterDialect(0x0400), ..a_node() };
+    assert_eq!(read(&text.replace("0x0302", "0x0400")), Ok(later));
+    assert_eq!(read(&text.replace("0x0302", "302")), Err(NotAValue::Wrong("dialect")));
 }
 
 #[test]
@@ -72,6 +89,9 @@ fn values_of_others_are_checked() {
         let node = NodeValue { weight, ..a_node() };
         assert_eq!(NodeValue::from_bytes(&node.to_bytes()).is_ok(), is_good);
     }
+    let dialect = |text: &str| DialectValue::from_bytes(text.as_bytes());
+    assert_eq!(dialect("frevo-dialect 1\n"), Err(NotAValue::Missing("max")));
+    assert_eq!(dialect("frevo-dialect 1\nmax=3.1.1\n"), Err(NotAValue::Wrong("max")));
     for (ttl, is_good) in [
         (TTL_MIN, true),
         (TTL_MIN - Duration::from_millis(1), false),

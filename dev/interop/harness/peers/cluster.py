@@ -5,16 +5,31 @@ number of kills, moves, partitions and pauses of each group.
 """
 
 import contextlib
+import json
 import os
 import re
 import signal
 import subprocess
 import time
 
-from ..cluster import CLIENTS, FLOATING, MEMBERS, PASSWORD, SHARE, USER, Cluster, Load, percentiles, stalls, within
+from ..cluster import (
+    ADDRESSES,
+    CLIENTS,
+    FLOATING,
+    MEMBERS,
+    PASSWORD,
+    SHARE,
+    USER,
+    Cluster,
+    Load,
+    percentiles,
+    stalls,
+    wait_for,
+    within,
+)
 from ..cluster_programs import PROGRAMS
 from ..model import HERE, Failure, group
-from ..prepare import TOOLS
+from ..prepare import TOOLS, VENV
 
 # Seconds of undisturbed load before and after each disturbance.
 CALM = 2.0
@@ -304,3 +319,34 @@ def smbclient(ctx):
         with ctx.check("one-owner"):
             if len(cluster.owners()) != 1:
                 raise Failure("several nodes have the address, or none")
+
+
+@group("cluster/error-contexts", named_only=True)
+def error_contexts(ctx):
+    """impacket: the fields of the error contexts by which nodes tell the largest dialect and the owner."""
+    more = ""
+    for name, keys in (("plain", 'cluster = true\nfence = "none"'), ("own", "")):
+        folder = ctx.work / name
+        folder.mkdir()
+        more += f'\n[[share]]\nname = "{name}"\npath = "{folder}"\n{keys}\n'
+    keys = 'min_dialect = "2.1"\nencryption = "offered"\nsigning = "offered"\n'
+    peer = [VENV / "bin/python", HERE / "peers/error_contexts_peer.py"]
+    env = {"SMB_USER": USER, "SMB_PASS": PASSWORD}
+    with Cluster(ctx.server.program, ctx.work, ctx.log, keys, more) as cluster:
+        config = cluster.nodes[0].directory / "frevo.toml"
+
+        def owner_of(share):
+            view = json.loads(cluster.nodes[0].command("cluster", "status", "--json", "--config", config))
+            return next((unit["owner"] for unit in view["units"] if unit["name"] == share), None)
+
+        owner = wait_for("nobody has the share", lambda: owner_of("plain"))
+        other = next(node.name for node in cluster.nodes if node.name != owner)
+        _, said = ctx.command(*peer, "redirect", ADDRESSES[other], ADDRESSES[owner], env=env)
+        ctx.report(said, needed=[f"redirect-{dialect}" for dialect in ("2.1", "3.0", "3.0.2", "3.1.1")])
+        for most in ("3.0", "3.0.2", "3.1.1"):
+            cluster.nodes[0].command("cluster", "raise", "--to", most, "--config", config)
+            # The other nodes hear of it within moments.
+            time.sleep(1)
+            _, said = ctx.command(*peer, "fence", FLOATING, most, env=env)
+            rows = said.replace("ok fence-", f"ok {most}-fence-").replace("FAIL fence-", f"FAIL {most}-fence-")
+            ctx.report(rows, needed=[f"{most}-fence-{dialect}" for dialect in ("2.1", "3.0", "3.0.2", "3.1.1")])

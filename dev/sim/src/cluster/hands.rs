@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_cluster::ClusterDialect;
 use frevo_cluster::fence::Fence;
 use frevo_cluster::names::ShareName;
 use frevo_cluster_node::{Call, Hands, Served};
@@ -193,5 +194,13 @@ impl Served for Ordered {
             this.server.stop_shares(&names(&shares)).await
         });
         Box::pin(async move { order.await.unwrap_or_else(ended) })
+    }
+
+    fn set_dialect(&self, max: Option<ClusterDialect>) {
+        Served::set_dialect(&self.server, max);
+    }
+
+    fn set_owner(&self, shares: &[Arc<str>], addresses: &[SocketAddr]) {
+        Served::set_owner(&self.server, shares, addresses);
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_cluster::Settings;
 use frevo_cluster::interface::{Command, CommandFault};
 use frevo_cluster::names::NodeName;
 use frevo_cluster::settings::Timing;
+use frevo_cluster::{ClusterDialect, Settings};
 use frevo_cluster_node::{Chair, Unit};
 use frevo_etcd::engine::Moment;
 use frevo_etcd::types::LeaseId;
@@ -100,6 +100,7 @@ impl Member {
             addresses: Vec::new(),
             weight: 1,
             software: String::from("simulated"),
+            dialect: ClusterDialect::LARGEST,
             shares: Vec::new(),
             predecessor: self.predecessor.lock().take().filter(|_| knows),
             grace: Duration::from_secs(*dice.pick(&[1, 5, 15])),

@@ -12,7 +12,7 @@ use frevo_cluster::keys::Layout;
 use frevo_cluster::model::Etcd;
 use frevo_cluster::names::{ClusterName, NodeName, ShareName};
 use frevo_cluster::settings::{Settings, ShareSettings, Storage, Timing};
-use frevo_cluster::{Epoch, Machine, RecordId};
+use frevo_cluster::{ClusterDialect, Epoch, Machine, RecordId};
 use frevo_etcd::engine::Moment;
 use frevo_etcd::types::{Change, Op, OpAnswer, Revision, WatchAnswer};
 
@@ -144,6 +144,7 @@ impl Cluster {
             addresses: vec![([10, 0, 0, u8::try_from(node).unwrap_or(0)], 445).into()],
             weight: 1,
             software: String::from("frevo"),
+            dialect: ClusterDialect::LARGEST,
             shares: self
                 .shares
                 .iter()
@@ -352,7 +353,7 @@ impl Cluster {
                 self.nodes[node].owned.remove(&share);
                 self.served.remove(&share);
             }
-            Order::ServeUntil(_) | Order::Resume(_) | Order::Generation(_) => {}
+            Order::ServeUntil(_) | Order::Resume(_) | Order::Generation(_) | Order::Dialect(_) => {}
             Order::Pause => self.failures.push(format!("node {node} pauses")),
         }
     }

@@ -40,6 +40,7 @@ impl ClusterNode for ForAdmin {
             is_registered: status.is_registered,
             etcd_answers: status.etcd_answers,
             is_serving: status.until.is_some_and(|until| until > now),
+            max_dialect: status.dialect.map(|dialect| dialect.to_string()),
             nodes: status.nodes.iter().map(member).collect(),
             units: status.shares.iter().map(unit).collect(),
             happenings: events.iter().rev().take(SHOWN).map(happening).collect(),
@@ -55,6 +56,10 @@ impl ClusterNode for ForAdmin {
             }),
             ClusterAct::Drain { node: name } => node(name).map(Command::Drain),
             ClusterAct::Undrain { node: name } => node(name).map(Command::Undrain),
+            ClusterAct::Raise { dialect } => {
+                let dialect = dialect.parse().map_err(|why| format!("{dialect:?}: {why}"));
+                dialect.map(Command::Raise)
+            }
         };
         Box::pin(
             async move { self.node.command(command?).await.map_err(|fault| fault.to_string()) },
@@ -75,10 +80,11 @@ impl ForAdmin {
 }
 
 fn member(node: &NodeStatus) -> ClusterMember {
-    let state = match (node.is_leaving, node.is_drained) {
-        (true, _) => "leaving",
-        (false, true) => "drained",
-        (false, false) => "up",
+    let state = match node {
+        NodeStatus { is_leaving: true, .. } => "leaving",
+        NodeStatus { is_behind: true, .. } => "behind",
+        NodeStatus { is_drained: true, .. } => "drained",
+        _ => "up",
     };
     ClusterMember {
         name: node.name.to_string(),
@@ -86,6 +92,7 @@ fn member(node: &NodeStatus) -> ClusterMember {
         weight: node.weight,
         units: node.shares,
         state: state.to_owned(),
+        dialect: node.dialect.map(|dialect| dialect.to_string()),
     }
 }
 

@@ -23,7 +23,7 @@ use frevo_etcd::engine::Moment;
 use frevo_fences::hands::{Hands as HandsProcess, HandsDialer, Started};
 use frevo_fences::{KeysFile, Kind};
 use frevo_net::socket::interfaces;
-use frevo_server::{Server, ServerBuilder};
+use frevo_server::{ClusterNames, Server, ServerBuilder};
 use frevo_store::StateStore;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -51,6 +51,7 @@ pub(super) struct Prepared {
     folders: Folders,
     drain: Duration,
     report: Report,
+    names: Option<ClusterNames>,
 }
 
 /// A node whose server is made next.
@@ -62,6 +63,7 @@ pub(super) struct Ready {
     drain: Duration,
     report: Report,
     cluster: String,
+    names: Option<ClusterNames>,
 }
 
 /// A node that runs.
@@ -103,7 +105,8 @@ pub(super) fn prepare(plan: &Plan, listening: &[SocketAddr]) -> Result<Option<Pr
         .map_err(Failure::failed("cannot start the process with rights of the cluster"))?;
     let drain = crate::configured::limits(&config.limits).drain;
     let report = Report::of(config);
-    Ok(Some(Prepared { settings, units, options, lease, started, folders, drain, report }))
+    let names = configured::names(config, &settings);
+    Ok(Some(Prepared { settings, units, options, lease, started, folders, drain, report, names }))
 }
 
 /// The options of the log, as the server has them.
@@ -143,7 +146,8 @@ impl Prepared {
     /// Makes the parts of the server, after the confinement. `local` keeps the records of shares that are
     /// this server's alone.
     pub(super) fn ready(self, local: Option<Arc<dyn StateStore>>) -> Result<Ready, Failure> {
-        let Self { settings, units, mut options, lease, started, folders, drain, report } = self;
+        let Self { settings, units, mut options, lease, started, folders, drain, report, names } =
+            self;
         let cluster = settings.cluster.to_string();
         let report = report.by(&settings);
         let hands = started
@@ -156,7 +160,7 @@ impl Prepared {
             chair = chair.with_local(local);
         }
         let hands = Acting { hands, folders };
-        Ok(Ready { chair, options, lease, hands, drain, report, cluster })
+        Ok(Ready { chair, options, lease, hands, drain, report, cluster, names })
     }
 }
 
@@ -172,6 +176,10 @@ fn end_without_hands() {
 impl Ready {
     /// Gives the server its place in the cluster.
     pub(super) fn seat(&self, parts: ServerBuilder) -> ServerBuilder {
+        let parts = match &self.names {
+            Some(names) => parts.cluster_names(names.clone()),
+            None => parts,
+        };
         parts
             .cluster(self.chair.seat())
             .storage_lost(self.chair.storage_lost())
@@ -180,7 +188,7 @@ impl Ready {
 
     /// Starts the node's threads.
     pub(super) fn start(self, server: &Server) -> Result<Running, Failure> {
-        let Self { mut chair, options, mut lease, hands, drain, report, cluster } = self;
+        let Self { mut chair, options, mut lease, hands, drain, report, cluster, .. } = self;
         let failed = || Failure::failed("cannot start the cluster's threads");
         let moves = thread("cluster-moves")?;
         let runtime = thread("cluster")?;
