@@ -85,7 +85,7 @@ def conditions(rows):
     return f"""
 ## Conditions
 
-From {begins[0]} to {begins[-1]}; versions {versions}. {os.cpu_count()} processors, Linux {platform.release()}; up to
+From {begins[0]} to {begins[-1]}; versions {versions}. {os.cpu_count()} processors, Linux {platform.release().split("-")[0]}; up to
 {beside} clusters side by side, {hours:.1f} hours of clusters in all. Other work ran on the machine, so the times are
 upper bounds: `dev/interop/run --only 'cluster/*'` measures.
 """
