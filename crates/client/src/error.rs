@@ -57,6 +57,9 @@ pub enum Cause {
     /// The server speaks none of the dialects that the options allow: the newest one that it speaks,
     /// or `None` for SMB 1.
     TooOld(Option<Dialect>),
+    /// The cluster lets its share be used by no newer dialect than this one, which the options do not
+    /// allow.
+    ClusterDialect(Dialect),
     /// The server broke the protocol.
     Protocol(&'static str),
     /// A limit of this client was reached: a directory with too many entries.
@@ -145,7 +148,7 @@ impl Error {
             Cause::Kerberos(error) if error.is_unreachable() => Kind::HostUnreachable,
             Cause::Logon(_) | Cause::Kerberos(_) | Cause::Security(_) => Kind::PermissionDenied,
             Cause::Protocol(_) | Cause::NotSmb => Kind::InvalidData,
-            Cause::TooOld(_) => Kind::Unsupported,
+            Cause::TooOld(_) | Cause::ClusterDialect(_) => Kind::Unsupported,
             Cause::Limit(_) => Kind::QuotaExceeded,
             Cause::Usage(_) => Kind::InvalidInput,
         }
@@ -201,7 +204,7 @@ fn kind_of(status: Status) -> io::ErrorKind {
         Status::CANCELLED => Kind::Interrupted,
         Status::INSUFFICIENT_RESOURCES => Kind::OutOfMemory,
         Status::NOT_SAME_DEVICE => Kind::CrossesDevices,
-        Status::FILE_CLOSED => Kind::StaleNetworkFileHandle,
+        Status::FILE_CLOSED | Status::FILE_FORCED_CLOSED => Kind::StaleNetworkFileHandle,
         _ => Kind::Other,
     }
 }
@@ -234,6 +237,7 @@ fn sentence(status: Status) -> Option<&'static str> {
         }
         Status::PATH_NOT_COVERED => "the path lies on another server (DFS), which was not found",
         Status::NOT_SAME_DEVICE => "the two names are on different shares",
+        Status::FILE_FORCED_CLOSED => "a later instance of the application has the file open",
         Status::CANNOT_DELETE => "the file cannot be deleted: it is read-only or in use",
         _ => return None,
     })
@@ -267,6 +271,11 @@ impl Cause {
             Self::TooOld(None) => f.write_str(
                 "the server speaks only SMB 1, which protects nothing and is not supported; update \
                  the server, or switch on SMB 2 or 3 there",
+            ),
+            Self::ClusterDialect(dialect) => write!(
+                f,
+                "the cluster lets the share be used by no newer dialect than {dialect}, which is not \
+                 accepted; raise the cluster's dialect (frevo cluster raise), or accept this one"
             ),
             Self::Protocol(what) => write!(f, "the server broke the protocol: {what}"),
             Self::Security(what) | Self::Limit(what) | Self::Usage(what) => f.write_str(what),

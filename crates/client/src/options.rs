@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::ambient::{Ambient, Host};
 use crate::dial::{ServerAddresses, ServerName};
 use crate::limits;
-use crate::types::{Cipher, Dialect, SigningAlgorithm};
+use crate::types::{AppInstance, Cipher, Dialect, SigningAlgorithm};
 
 /// The sessions that are encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,6 +124,9 @@ pub struct Options {
     /// Addresses of servers that are used in place of those that their names resolve to. Default:
     /// none.
     pub addresses: Vec<ServerAddresses>,
+    /// The instance of the application that opens files, which fails over between machines. Default:
+    /// none.
+    pub app_instance: Option<AppInstance>,
     /// The name of this machine, for the server's logs. Default: `FREVO`.
     pub workstation: String,
     /// Payload of a READ or WRITE, bytes, from which it moves by RDMA.
@@ -166,6 +169,7 @@ impl Default for Options {
             referrals: Referrals::Anywhere,
             domain_controller: None,
             addresses: Vec::new(),
+            app_instance: None,
             workstation: String::from("FREVO"),
             rdma_from: limits::RDMA_FROM,
             ambient: Arc::new(Host),
@@ -213,6 +217,7 @@ impl Options {
         referrals: Referrals,
         domain_controller: Option<ServerName>,
         addresses: Vec<ServerAddresses>,
+        app_instance: Option<AppInstance>,
         workstation: String,
         #[doc(hidden)]
         rdma_from: u32,

@@ -13,10 +13,11 @@ use crate::error::Result;
 use crate::file::File;
 use crate::open::Open;
 use crate::open::create::Ask;
+use crate::options::Options;
 use crate::session::lease::Lease;
 use crate::share::Share;
 use crate::share::compound::RELATED;
-use crate::types::{AccessMask, FileAttributes, LeaseState, ShareMode};
+use crate::types::{AccessMask, AppInstance, FileAttributes, LeaseState, ShareMode};
 
 /// Options of opening a file, as `std::fs::OpenOptions` has them.
 ///
@@ -46,6 +47,7 @@ pub struct OpenOptions {
     follow: bool,
     attributes: FileAttributes,
     mode: u32,
+    app_instance: Option<AppInstance>,
 }
 
 impl Default for OpenOptions {
@@ -86,6 +88,7 @@ impl OpenOptions {
             follow: true,
             attributes: FileAttributes::EMPTY,
             mode: 0o644,
+            app_instance: None,
         }
     }
 
@@ -160,6 +163,14 @@ impl OpenOptions {
         self
     }
 
+    /// Sets the instance of the application that opens the file. Default: that of
+    /// [`Options::app_instance`].
+    #[must_use]
+    pub const fn app_instance(mut self, instance: AppInstance) -> Self {
+        self.app_instance = Some(instance);
+        self
+    }
+
     /// Opens a symbolic link itself instead of its target.
     #[must_use]
     pub const fn no_follow(mut self) -> Self {
@@ -167,7 +178,8 @@ impl OpenOptions {
         self
     }
 
-    fn ask(&self, durable: bool) -> Ask {
+    fn ask(&self, of_client: &Options) -> Ask {
+        let durable = of_client.durable;
         let mut access = self.access.wire() | Rights::READ_ATTRIBUTES | Rights::SYNCHRONIZE;
         if self.read {
             access |= Rights::READ_DATA | Rights::READ_EA | Rights::READ_CONTROL;
@@ -214,6 +226,7 @@ impl OpenOptions {
             is_of_name: false,
             identity: false,
             mode: self.mode,
+            app_instance: self.app_instance.or(of_client.app_instance),
         }
     }
 
@@ -222,7 +235,7 @@ impl OpenOptions {
     /// # Errors
     /// Fails if the file cannot be opened in this way.
     pub async fn open(&self, share: &Share, path: &str) -> Result<File> {
-        let ask = self.ask(share.session().options().durable);
+        let ask = self.ask(share.session().options());
         let (open, opened) = Open::new(share, path, ask, "open").await?;
         Ok(File { open, opened, appends: self.append })
     }
@@ -239,7 +252,7 @@ impl OpenOptions {
         path: &str,
         len: u32,
     ) -> Result<(File, Option<Vec<u8>>)> {
-        let ask = self.ask(share.session().options().durable);
+        let ask = self.ask(share.session().options());
         let followers = Box::new(move || {
             let request = read::Request::new(RELATED, 0, len);
             vec![Call::new(Command::READ, |w| request.encode(w)).cost(len)]

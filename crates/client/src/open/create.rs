@@ -19,7 +19,9 @@ use crate::error::Cause;
 use crate::metadata::Metadata;
 use crate::metadata::posix::PosixMetadata;
 use crate::path::wire_name;
+use crate::session::Live;
 use crate::session::lease::{Granted, Lease};
+use crate::types::AppInstance;
 
 /// The name in a CREATE.
 #[derive(Debug)]
@@ -50,6 +52,8 @@ pub(crate) struct Ask {
     pub(crate) identity: bool,
     /// The permission bits of a file that a POSIX Open creates.
     pub(crate) mode: u32,
+    /// The instance of the application that works with the data of the file.
+    pub(crate) app_instance: Option<AppInstance>,
 }
 
 impl Ask {
@@ -70,18 +74,23 @@ impl Ask {
             is_of_name: false,
             identity: false,
             mode: 0o755,
+            app_instance: None,
         }
     }
 
-    /// The request with `contexts`; `name` is the result of `Share::named`.
+    /// The request with `contexts` in the session `live`; `name` is the result of `Share::named`.
     pub(crate) fn call(
         &self,
+        live: &Live,
         name: &WireName,
         oplock: OplockLevel,
         contexts: &[CreateContext<'_>],
         posix: bool,
     ) -> Call<'static> {
         let mut all: Vec<_> = contexts.to_vec();
+        if let Some(instance) = self.app_instance {
+            all.extend(instance.contexts(live.terms.dialect));
+        }
         if posix {
             all.push(CreateContext::Posix { mode: self.mode });
         }

@@ -233,7 +233,7 @@ impl<'a> CreateAttempt<'a> {
         contexts.extend(id.map(CreateContext::Operation));
         let posix = self.share.is_posix_in(live);
         let name = self.share.named(&self.path, bound, posix);
-        let mut call = self.ask.call(&name, oplock_of(&contexts), &contexts, posix);
+        let mut call = self.ask.call(live, &name, oplock_of(&contexts), &contexts, posix);
         call.tree_id = bound.tree_id;
         if is_repetition && live.knows_replay() && !planted!(SkippedReplayFlag) {
             call.flags |= HeaderFlags::REPLAY_OPERATION;

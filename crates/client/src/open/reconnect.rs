@@ -103,7 +103,9 @@ impl Open {
         // one without rights.
         let lease = is_leased.then(|| lease_context(live, &self.lease, self.lease.wire_state()));
         let contexts: Vec<_> = [context].into_iter().chain(lease.flatten()).collect();
-        let ask = Ask { disposition: CreateDisposition::OPEN, ..self.ask.clone() };
+        // MS-SMB2 3.3.5.9.13: a reconnect takes nothing over.
+        let disposition = CreateDisposition::OPEN;
+        let ask = Ask { disposition, app_instance: None, ..self.ask.clone() };
         let flags = if is_repetition && live.knows_replay() {
             HeaderFlags::REPLAY_OPERATION
         } else {
@@ -120,6 +122,11 @@ impl Open {
         let lost = || Failure::Final(Cause::HandleLost);
         let identity = self.identity.ok_or_else(lost)?;
         let has_locks = self.state.lock().locks > 0 && !planted!(LostLock);
+        // A handle of an application that fails over may be lost because a later instance has taken the
+        // file over, and has closed it since.
+        if self.ask.app_instance.is_some() {
+            return Err(lost());
+        }
         if has_locks || self.ask.options.contains(CreateOptions::DELETE_ON_CLOSE) {
             return Err(lost());
         }
@@ -152,7 +159,7 @@ impl Open {
         let oplock = oplock_of(contexts);
         let posix = self.share.is_posix_in(live);
         let name = self.share.named(&self.path, bound, posix);
-        let mut call = ask.call(&name, oplock, contexts, posix);
+        let mut call = ask.call(live, &name, oplock, contexts, posix);
         call.tree_id = bound.tree_id;
         call.flags |= flags;
         let message = live.ask(call, bound.seal, &[]).await?;

@@ -155,7 +155,7 @@ impl Share {
             };
             let make = |contexts: &[CreateContext<'_>]| {
                 let contexts: Vec<_> = contexts.iter().chain(&lease).copied().collect();
-                let mut all = vec![ask.call(&name, oplock_of(&contexts), &contexts, posix)];
+                let mut all = vec![ask.call(&live, &name, oplock_of(&contexts), &contexts, posix)];
                 all.extend(calls());
                 if let Some(first) = all.first_mut() {
                     first.tree_id = bound.tree_id;

@@ -108,6 +108,7 @@ impl Share {
         let mut ask = Ask::existing(AccessMask::READ_DATA | AccessMask::READ_ATTRIBUTES);
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
         ask.identity = identified;
+        ask.app_instance = self.session().options().app_instance;
         let calls = || {
             let request = read::Request::new(RELATED, 0, SMALL);
             let read = Call::new(Command::READ, |w| request.encode(w)).cost(SMALL);
@@ -227,6 +228,7 @@ impl Share {
         };
         ask.options |= CreateOptions::NON_DIRECTORY_FILE;
         ask.identity = whole.purpose != Purpose::Content;
+        ask.app_instance = self.session().options().app_instance;
         let flags = if asks_times { CloseFlags::POSTQUERY_ATTRIB } else { CloseFlags::EMPTY };
         let calls = || {
             let request = write::Request::new(RELATED, 0, &[]);

@@ -3,11 +3,13 @@
 //! They stand for types of the crates beneath, which may change with every release:
 //! none of those appears in a public signature.
 
+mod app_instance;
 pub(crate) mod flags;
 mod negotiated;
 mod security;
 mod status;
 
+pub use app_instance::{AppInstance, ParseAppInstanceError};
 pub use flags::{AccessMask, FileAttributes, LeaseState, ShareMode};
 pub use negotiated::{Cipher, Dialect, SigningAlgorithm};
 pub use security::{

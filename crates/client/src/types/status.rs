@@ -232,4 +232,8 @@ named! {
     SERVER_UNAVAILABLE,
     /// The file is not available for now.
     FILE_NOT_AVAILABLE,
+    /// Another instance of the application has the file open, which is later than this one.
+    FILE_FORCED_CLOSED,
+    /// The cluster does not let its share be used with this dialect.
+    SMB_BAD_CLUSTER_DIALECT,
 }
