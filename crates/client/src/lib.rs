@@ -164,7 +164,10 @@
 //! another one when the share moves: [`Share::node`] says where it is. Files of a continuously
 //! available share stay open, with their locks and leases; others are as after a restart of a server.
 //! Each share that is at another node than the others of its [`Session`] gets a session of its own,
-//! which [`Share::session`] returns.
+//! which [`Share::session`] returns; so does one that may move without the others, and one for which the
+//! cluster demands an older dialect than the options begin with.
+//!
+//! An application that fails over from one machine to another opens its files as an [`AppInstance`].
 //!
 //! # When a call is given up
 //!

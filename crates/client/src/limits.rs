@@ -76,6 +76,13 @@ pub const FIND_SHARE_FOR: Duration = Duration::from_secs(3);
 pub const FIND_SHARE_PAUSE_FIRST: Duration = Duration::from_millis(25);
 /// Longest pause after all nodes of a cluster have refused a share.
 pub const FIND_SHARE_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Most addresses of a share's owner that nodes of a cluster name, one after the other, in one search.
+pub const REDIRECTIONS: u32 = 8;
+/// Most older dialects that a cluster names, one after the other, before a share is connected. Each one
+/// costs a connection.
+pub const CLUSTER_DIALECTS_NAMED: u32 = 3;
+/// Most shares of clusters that a client remembers, to say that it has used them before.
+pub const CLUSTER_SHARES_KEPT: usize = 256;
 /// Time limit of the questions that find the dialect of a server which is too old.
 pub const SPOKEN_WITHIN: Duration = Duration::from_secs(2);
 /// Payload of a READ or WRITE, bytes, from which it moves by RDMA: a shorter one costs less inside

@@ -27,7 +27,7 @@ use liveness::keep_watch;
 pub(crate) use loan::Proof;
 pub(crate) use message::{Message, Unasked};
 use negotiate::Agreed;
-pub(crate) use negotiate::{CAPABILITIES, security_mode};
+pub(crate) use negotiate::{CAPABILITIES, Offer, security_mode};
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -98,7 +98,7 @@ impl Connection {
     pub(crate) async fn open(
         stream: Stream,
         options: &Options,
-        client_guid: frevo_wire::dtyp::Guid,
+        offer: Offer,
         unasked: mpsc::Sender<Unasked>,
     ) -> Result<Claim, Cause> {
         let connection = Self::over(stream, options.credits, unasked);
@@ -107,7 +107,7 @@ impl Connection {
         tokio::spawn(Arc::clone(&connection).carry());
         tokio::spawn(keep_watch(Arc::downgrade(&connection)));
         let claim = Claim::new(connection);
-        claim.negotiate(options, client_guid).await?;
+        claim.negotiate(options, offer).await?;
         Ok(claim)
     }
 

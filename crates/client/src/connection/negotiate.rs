@@ -28,6 +28,8 @@ pub(crate) struct Agreed {
     pub(crate) server_guid: Guid,
     /// The server's SecurityMode.
     pub(crate) security_mode: SecurityMode,
+    /// The offer of the session.
+    pub(crate) offer: Offer,
     /// The dialects that were offered, for VALIDATE_NEGOTIATE_INFO.
     pub(crate) offered: Vec<Dialect>,
     /// True if both sides have the POSIX extensions.
@@ -65,11 +67,30 @@ impl Agreed {
         capabilities: GlobalCapabilities::EMPTY,
         server_guid: Guid([0; 16]),
         security_mode: SecurityMode::EMPTY,
+        offer: Offer { client_guid: Guid([0; 16]), only: None },
         offered: Vec::new(),
         posix: false,
         accepts_transport_security: false,
         hint: Vec::new(),
     };
+}
+
+/// The parts of a NEGOTIATE that a session decides on: all of its connections have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// Connection.ClientGuid.
+    pub(crate) client_guid: Guid,
+    /// SpecifiedDialects of MS-SMB2 3.2.4.2, which the server of a cluster has named. None for the
+    /// dialects of the options.
+    pub(crate) only: Option<Dialect>,
+}
+
+impl Offer {
+    /// Returns the dialects that are offered, the oldest first.
+    fn dialects(&self, options: &Options) -> Vec<Dialect> {
+        let within = options.dialects().into_iter();
+        within.filter(|dialect| self.only.is_none_or(|only| only == *dialect)).collect()
+    }
 }
 
 /// The parts of an offer that depend on the transport.
@@ -102,19 +123,19 @@ pub(crate) const fn security_mode(options: &Options) -> SecurityMode {
 }
 
 impl Connection {
-    pub(super) async fn negotiate(&self, options: &Options, guid: Guid) -> Result<(), Cause> {
-        let dialects = options.dialects();
+    pub(super) async fn negotiate(&self, options: &Options, offer: Offer) -> Result<(), Cause> {
+        let dialects = offer.dialects(options);
         if dialects.is_empty() {
             return Err(Cause::Usage("the oldest dialect is newer than the newest one"));
         }
         let salt: [u8; 32] = random(&*options.ambient)?;
-        let offer = TransportOffer::over(&self.transport().facts(), options);
+        let by_transport = TransportOffer::over(&self.transport().facts(), options);
         let request = negotiate::Request {
             security_mode: security_mode(options),
             capabilities: CAPABILITIES,
-            client_guid: guid,
+            client_guid: offer.client_guid,
             dialects: dialects.clone(),
-            negotiate_contexts: contexts(options, &dialects, offer, &salt),
+            negotiate_contexts: contexts(options, &dialects, by_transport, &salt),
         };
         let call = Call::new(Command::NEGOTIATE, |w| request.encode(w));
         let (sent, request) = self.send(call, Guard::None).await.map_err(|_| self.reason())?;
@@ -123,7 +144,7 @@ impl Connection {
             return Err(reply.status().into());
         }
         let response = negotiate::Response::parse(reply.bytes())?;
-        let agreed = judge(options, dialects, offer, &response)?;
+        let agreed = Agreed { offer, ..judge(options, dialects, by_transport, &response)? };
         if agreed.terms.is_3_1_1() {
             let mut preauth = self.preauth.lock();
             preauth.on_negotiate(&[&request]);
@@ -240,6 +261,7 @@ fn judge(
         capabilities: response.capabilities,
         server_guid: response.server_guid,
         security_mode: response.security_mode,
+        offer: Agreed::NOTHING.offer,
         offered,
         hint: response.security_buffer.to_vec(),
     })

@@ -132,6 +132,7 @@ impl Open {
             state: Mutex::new(state),
             reconnecting: tokio::sync::Mutex::new(()),
             sequences: Sequences::default(),
+            counted: Arc::clone(&self.counted),
         }
     }
 }

@@ -53,6 +53,8 @@ pub(super) struct CreateAttempt<'a> {
     followers: Option<Followers>,
     /// The answers to these requests, whatever their statuses are.
     followed: Vec<Message>,
+    /// It counts as an Open of the share: the server may have made one.
+    _counted: Arc<()>,
 }
 
 impl<'a> CreateAttempt<'a> {
@@ -81,6 +83,7 @@ impl<'a> CreateAttempt<'a> {
             redirects: 0,
             followers: None,
             followed: Vec::new(),
+            _counted: Arc::clone(&share.inner.opens),
         })
     }
 

@@ -97,6 +97,8 @@ pub(crate) struct Open {
     /// Held while the Open is reconnected.
     reconnecting: tokio::sync::Mutex<()>,
     pub(crate) sequences: Sequences,
+    /// It counts as an Open of the share.
+    counted: Arc<()>,
 }
 
 /// A CREATE and the requests that leave in one compound with it.
@@ -197,6 +199,7 @@ impl Open {
             locks: 0,
             reconnect_sent_in: None,
         };
+        let counted = Arc::clone(&share.inner.opens);
         let open = Arc::new(Self {
             share,
             url,
@@ -209,6 +212,7 @@ impl Open {
             state: Mutex::new(state),
             reconnecting: tokio::sync::Mutex::new(()),
             sequences: Sequences::default(),
+            counted,
         });
         open.lease.joined();
         if let Some(granted) = open.granted(&opened) {

@@ -19,7 +19,7 @@ use super::activity::Activity;
 use super::operations::Operations;
 use super::renewal::Renewal;
 use crate::Status;
-use crate::connection::{Call, Connection, Gone, Guard, Message, Proof, Sent};
+use crate::connection::{Call, Connection, Gone, Guard, Message, Offer, Proof, Sent};
 use crate::dial::ServerName;
 use crate::error::Cause;
 use crate::limits::CANCEL_WITHIN;
@@ -60,6 +60,8 @@ pub(crate) struct Live {
     pub(crate) address: ServerName,
     /// The ServerGuid of its node.
     pub(crate) server_guid: Guid,
+    /// The offer with which its connections are negotiated.
+    pub(crate) offer: Offer,
     /// True if a share in it outlives its node: a loss of that node is noticed soon.
     pub(super) is_vigilant: AtomicBool,
     pub(crate) security: Security,

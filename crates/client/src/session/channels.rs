@@ -304,8 +304,11 @@ impl Connector {
         let logon = self.logon().await?;
         // All channels use the same transport. Each request goes to the channel with the least
         // work, whatever the speed of the channel, so a slow channel would delay requests.
-        let connection = self.connect_further(server, main.connection.transport()).await?;
-        let (agreed, first) = (connection.agreed(), main.connection.agreed());
+        // MS-SMB2 3.3.5.5.2: dialect and ClientGuid are those of the first connection.
+        let first = main.connection.agreed();
+        let transport = main.connection.transport();
+        let connection = self.connect_further(server, transport, live.offer).await?;
+        let agreed = connection.agreed();
         // The terms are compared before the logon, so that a wrong server learns nothing about the
         // user.
         // MS-SMB2 3.2.5.2: another ServerGuid is another server.

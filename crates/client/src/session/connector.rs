@@ -8,20 +8,21 @@ use std::time::Duration;
 
 use frevo_auth::kerberos::ServiceTicket;
 use frevo_net::transport::{Stream, Transport};
-use frevo_wire::dtyp::{FileTime, Guid};
+use frevo_wire::dtyp::FileTime;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::channel::Live;
 use super::logon::Logon;
+use super::offering::Offering;
 use super::progress::{Progress, Step};
 use super::renewal::{NotRenewed, Reauthenticate, Renewing};
 use super::search::{Exhausted, Search};
 use super::spoken_dialect::{self, may_be_too_old};
 use crate::Status;
 use crate::account;
-use crate::connection::{Claim, Connection, Unasked};
+use crate::connection::{Claim, Connection, Offer, Unasked};
 use crate::credentials::Credentials;
 use crate::dial::{Dial, Preferred, ServerName};
 use crate::error::Cause;
@@ -36,8 +37,8 @@ use crate::staggered::Staggered;
 pub(super) struct Connector {
     pub(super) options: Arc<Options>,
     pub(super) dial: Arc<dyn Dial>,
-    /// The ClientGuid.
-    pub(super) guid: Guid,
+    /// The ClientGuid and the dialects that are offered.
+    pub(super) offering: Offering,
     /// The server, as the caller named it.
     pub(super) server: ServerName,
     pub(super) credentials: Credentials,
@@ -264,17 +265,19 @@ impl Connector {
     }
 
     /// Connects to the server, or to an address of it, for a further channel of a session whose
-    /// channels are over `transport`.
+    /// channels are over `transport`, with the `offer` of the first one.
     pub(super) async fn connect_further(
         &self,
         server: &ServerName,
         transport: Transport,
+        offer: Offer,
     ) -> Result<Claim, Cause> {
-        self.open(self.dial.dial_further(server, transport).await?).await
+        let stream = self.dial.dial_further(server, transport).await?;
+        Connection::open(stream, &self.options, offer, self.unasked.clone()).await
     }
 
     async fn open(&self, stream: Stream) -> Result<Claim, Cause> {
-        Connection::open(stream, &self.options, self.guid, self.unasked.clone()).await
+        Connection::open(stream, &self.options, self.offering.offer(), self.unasked.clone()).await
     }
 
     /// Returns a ticket that ends later than `after`; `None` for a user who logs on by NTLM only.

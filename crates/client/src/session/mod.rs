@@ -7,12 +7,15 @@ pub(crate) mod breaks;
 mod channel;
 mod channel_info;
 mod channels;
+pub(crate) mod cluster_shares;
+mod connected;
 mod connector;
 mod family;
 pub(crate) mod lease;
 mod logon;
 mod names;
 mod node;
+mod offering;
 mod once;
 mod operations;
 mod password;
@@ -28,12 +31,12 @@ mod spoken_dialect;
 
 pub(crate) use channel::{Failure, Live};
 pub use channel_info::ChannelInfo;
+pub(crate) use connected::ConnectedShare;
 pub use node::NodeInfo;
 pub(crate) use search::Refused;
-pub(crate) use siblings::ConnectedShare;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use frevo_wire::dtyp::Guid;
@@ -43,7 +46,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::ambient::random;
-use crate::connection::Unasked;
+use crate::connection::{Offer, Unasked};
 use crate::credentials::Credentials;
 use crate::dial::{Dial, ServerName};
 use crate::dialers::dialers;
@@ -52,9 +55,12 @@ use crate::limits::{BREAKS_WAITING, LOG_OFF_FOR};
 use crate::options::Options;
 use crate::types::{Cipher, Dialect, SigningAlgorithm};
 use breaks::Leases;
+use cluster_shares::ClusterShares;
+use connected::ConnectedShares;
 use connector::Connector;
 use family::Family;
 use node::NodeLog;
+use offering::Offering;
 use previous::Previous;
 use search::Search;
 
@@ -68,6 +74,8 @@ pub struct Client {
     guid: Guid,
     /// The cache of DFS referrals.
     pub(crate) referrals: Arc<crate::dfs::cache::Referrals>,
+    /// The shares of clusters that it has used.
+    pub(crate) cluster_shares: Arc<ClusterShares>,
 }
 
 impl Default for Client {
@@ -94,7 +102,13 @@ impl Client {
     #[allow(clippy::expect_used, reason = "without randomness there is no security at all")]
     pub fn with_dialer(options: Options, dial: Arc<dyn Dial>) -> Self {
         let guid = random(&*options.ambient).expect("the system has random numbers");
-        Self { options: Arc::new(options), dial, guid: Guid(guid), referrals: Arc::default() }
+        Self {
+            options: Arc::new(options),
+            dial,
+            guid: Guid(guid),
+            referrals: Arc::default(),
+            cluster_shares: Arc::default(),
+        }
     }
 
     /// Returns the settings of the client.
@@ -134,11 +148,12 @@ impl Client {
     /// Returns a session that has not logged on yet.
     fn begin(&self, server: ServerName, credentials: Credentials, beginning: Beginning) -> Session {
         let (unasked, heard) = mpsc::channel(BREAKS_WAITING);
-        let Beginning { was_proved, preferred, family, leases } = beginning;
+        let Beginning { was_proved, preferred, family, leases, offering } = beginning;
+        let of_client = Offer { client_guid: self.guid, only: None };
         let connector = Connector {
             options: Arc::clone(&self.options),
             dial: Arc::clone(&self.dial),
-            guid: self.guid,
+            offering: offering.unwrap_or_else(|| Offering::new(of_client)),
             server,
             credentials,
             unasked,
@@ -174,6 +189,8 @@ pub(crate) struct Beginning {
     /// The sessions that it belongs to, and their leases.
     family: Arc<Family<Inner>>,
     leases: Arc<Leases>,
+    /// Its offer to servers; None for that of the client.
+    offering: Option<Offering>,
 }
 
 /// A logged-on user on a server.
@@ -201,7 +218,7 @@ pub(crate) struct Inner {
     family: Arc<Family<Self>>,
     pub(crate) leases: Arc<Leases>,
     /// The connected shares of files. Those that move together to another node take the session along.
-    shares: Mutex<Vec<Weak<dyn ConnectedShare>>>,
+    shares: Mutex<ConnectedShares>,
     nodes: NodeLog,
     /// True after the session was lost and an attempt to recover it failed.
     unreachable: watch::Sender<bool>,
@@ -252,10 +269,18 @@ impl Session {
         let Inner { client, connector, .. } = &*self.inner;
         let Connector { server, credentials, .. } = &**connector;
         let options = Options { recover_for, ..(*client.options).clone() };
-        let other = Client::with_dialer(options, Arc::clone(&client.dial));
+        let other = Client {
+            cluster_shares: Arc::clone(&client.cluster_shares),
+            ..Client::with_dialer(options, Arc::clone(&client.dial))
+        };
         let beginning = Beginning {
             was_proved: self.inner.was_proved.load(Ordering::Acquire),
             preferred: self.inner.current().map(|live| live.address.clone()),
+            // A cluster that has named an older dialect need not name it again.
+            offering: Some(Offering::new(Offer {
+                client_guid: other.guid,
+                ..connector.offering.offer()
+            })),
             ..Beginning::default()
         };
         other.log_on(server.clone(), credentials.clone(), beginning).await
@@ -380,10 +405,5 @@ impl Inner {
         let live = self.live.read().clone().filter(|live| live.generation == generation)?;
         live.prune();
         live.broken.get().cloned()
-    }
-
-    /// Returns the ClientGuid.
-    pub(crate) const fn guid(&self) -> Guid {
-        self.client.guid
     }
 }

@@ -39,8 +39,11 @@ impl Inner {
         self.nodes.note_lost();
         let lost = self.live.read().clone();
         let previous = Previous::of(lost.as_ref());
-        if let Some(lost) = lost.filter(|lost| lost.is_silent.load(Ordering::Acquire)) {
-            self.connector.search.note_silent(&lost.address);
+        if let Some(lost) = lost {
+            if lost.is_silent.load(Ordering::Acquire) {
+                self.connector.search.note_silent(&lost.address);
+            }
+            self.reconsider_dialect()?;
         }
         let recovered = self.recover(previous, since).await;
         let live = recovered.inspect_err(|why| {
@@ -218,6 +221,7 @@ impl Inner {
             session_id: logged_on.session_id,
             address,
             server_guid: agreed.server_guid,
+            offer: agreed.offer,
             is_vigilant: AtomicBool::new(false),
             is_silent: AtomicBool::new(false),
             security: logged_on.security,

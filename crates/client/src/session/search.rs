@@ -242,6 +242,42 @@ impl Search {
         self.0.lock().silent = Some(address.clone());
     }
 
+    /// Tries an address first in the rounds to come.
+    pub(super) fn prefer(&self, address: &ServerName) {
+        self.0.lock().preferred = Some(address.clone());
+    }
+
+    /// Returns true for an address of the server.
+    pub(crate) fn has_address(&self, host: &str) -> bool {
+        self.0.lock().candidates.iter().any(|one| one.address.host == host)
+    }
+
+    /// Notes the addresses of the share's owner, which another node has named. They are tried next, unless
+    /// they were tried in this round: nodes that name each other end the round as those do that refuse.
+    pub(crate) fn note_owners(&self, owners: &[ServerName]) {
+        let mut state = self.0.lock();
+        let mut named = Vec::new();
+        for owner in owners {
+            // An address of the server may have a port of its own.
+            let known = state.candidates.iter().position(|one| one.address.host == owner.host);
+            if let Some(one) = known.and_then(|at| state.candidates.get_mut(at)) {
+                if one.outcome == Outcome::Over {
+                    one.outcome = Outcome::Untried;
+                }
+                named.push(one.address.clone());
+            } else if state.candidates.len() < ADDRESSES_MAX {
+                let (address, outcome) = (owner.clone(), Outcome::Untried);
+                state.candidates.push(Candidate { address, outcome, server: None });
+                named.push(owner.clone());
+            }
+        }
+        if let Some(first) = named.first() {
+            state.preferred = Some(first.clone());
+            state.is_cluster = true;
+        }
+        state.candidates.sort_by_key(|one| !named.contains(&one.address));
+    }
+
     /// Notes that the share is at an address. It is tried first from then on.
     pub(crate) fn note_found(&self, address: &ServerName) {
         let mut state = self.0.lock();
@@ -501,6 +537,29 @@ mod tests {
         let own = Search::new(None);
         own.begin_after(&search, &at("a"), NO_SHARE);
         assert!(own.is_cluster() && own.answer_within().is_none());
+    }
+
+    /// Two nodes each take the other one for the owner, until one of them learns better.
+    #[tokio::test(start_paused = true)]
+    async fn owners_that_nodes_name_are_tried_next_and_once_in_a_round() {
+        let search = begun(&["a", "b", "c"]);
+        search.note_owners(&[at("c"), at("new")]);
+        search.note_refused(&at("a"), NOT_YET);
+        assert_eq!(search.untried(), [at("c"), at("new"), at("b")]);
+        search.note_owners(&[at("a")]);
+        search.note_refused(&at("c"), NOT_YET);
+        assert_eq!(search.untried(), [at("new"), at("b")], "a has refused it in this round");
+        search.note_found(&at("b"));
+        // Another node has it by now.
+        search.note_owners(&[at("c")]);
+        search.note_refused(&at("b"), NOT_YET);
+        assert_eq!(search.untried(), [at("c")]);
+        assert_eq!(search.next_round(), Instant::now(), "no pause before");
+        let many: Vec<_> = (0..1_000).map(|at| ServerName::new(format!("n{at}"))).collect();
+        search.note_owners(&many);
+        assert_eq!(search.count(), ADDRESSES_MAX);
+        search.note_owners(&[at("one more")]);
+        assert!(!search.untried().contains(&at("one more")));
     }
 
     /// Servers without a ServerGuid all send zeros.

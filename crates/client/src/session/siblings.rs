@@ -1,28 +1,29 @@
 //! Leaving a node of a cluster that does not serve a share: with the whole session if the share is its
-//! only one, else with a session of the share's own.
+//! only one, else with a session of the share's own. A share that must not be together with others, or
+//! that needs another dialect, gets such a session, too.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use frevo_proto::Dialect;
 use frevo_wire::command::tree_connect::ShareCapabilities;
-use futures_util::future::BoxFuture;
+use frevo_wire::dtyp::Guid;
 use tokio::time::timeout;
 
+use super::connected::ConnectedShare;
 use super::connector::Connector;
+use super::offering::Offering;
 use super::search::{Refused, Search};
 use super::{Beginning, Inner, Live, NodeInfo, Session, channel};
+use crate::ambient::random;
+use crate::connection::Offer;
+use crate::error::Cause;
 use crate::limits::LOG_OFF_FOR;
 
 /// The capabilities that the shares of a cluster alone have: MS-SMB2 2.2.10.
 const OF_CLUSTER: ShareCapabilities = ShareCapabilities::SCALEOUT
     .union(ShareCapabilities::CLUSTER)
     .union(ShareCapabilities::ASYMMETRIC);
-
-/// A share that is connected in a session, as the session needs it.
-pub(crate) trait ConnectedShare: Send + Sync {
-    /// Returns false if the node of `live` refuses the share, or the connection ends.
-    fn is_at<'a>(self: Arc<Self>, live: &'a Arc<Live>) -> BoxFuture<'a, bool>;
-}
 
 impl Session {
     /// Returns a session of the same user for a share that the node of `live` refuses. It logs
@@ -35,6 +36,7 @@ impl Session {
             preferred: None,
             family: Arc::clone(&inner.family),
             leases: Arc::clone(&inner.leases),
+            offering: Some(Offering::new(inner.connector.offering.offer())),
         };
         let own = inner.client.begin(server.clone(), credentials.clone(), beginning);
         own.inner.connector.search.begin_after(search, &live.address, refused);
@@ -42,11 +44,43 @@ impl Session {
             own.inner.nodes.note_found(&live.address, live.server_guid);
             own.inner.nodes.note_lost();
         }
-        // A logoff ends all members of the family that it finds, and this one may be too new for it.
-        if inner.family.members().iter().any(|member| member.is_closed()) {
-            own.inner.closed.store(true, Ordering::Release);
-        }
+        own.follow_logoff(inner);
         own
+    }
+
+    /// Returns a session of the same user with the server of `live` for one share: over a connection of
+    /// its own with another ClientGuid (MS-SMB2 3.2.5.5), with this dialect or those of the options.
+    ///
+    /// # Errors
+    /// Fails if the system has no random numbers.
+    pub(crate) fn apart(&self, live: &Live, only: Option<Dialect>) -> Result<Self, Cause> {
+        let inner = &self.inner;
+        let Connector { server, credentials, search, options, .. } = &*inner.connector;
+        let offer = Offer { client_guid: Guid(random(&*options.ambient)?), only };
+        let beginning = Beginning {
+            was_proved: inner.was_proved.load(Ordering::Acquire),
+            preferred: Some(live.address.clone()),
+            family: Arc::clone(&inner.family),
+            leases: Arc::clone(&inner.leases),
+            offering: Some(match only {
+                Some(_) if only != live.offer.only => Offering::after_refusal(offer),
+                _ => Offering::new(offer),
+            }),
+        };
+        let own = inner.client.begin(server.clone(), credentials.clone(), beginning);
+        if search.is_cluster() {
+            own.inner.connector.search.note_cluster();
+        }
+        own.follow_logoff(inner);
+        Ok(own)
+    }
+
+    /// Ends a new session if its family is logged off. A logoff ends all members that it finds, and this
+    /// one may be too new for it.
+    fn follow_logoff(&self, inner: &Inner) {
+        if inner.family.members().iter().any(|member| member.is_closed()) {
+            self.inner.closed.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -55,6 +89,7 @@ impl Inner {
     pub(crate) fn note_found(&self, live: &Live, share: &str, capabilities: ShareCapabilities) {
         let search = &self.connector.search;
         search.note_found(&live.address);
+        self.connector.offering.note_accepted();
         if capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY) {
             search.note_continuous();
             live.be_vigilant();
@@ -90,21 +125,20 @@ impl Inner {
         &self.connector.search
     }
 
-    /// Adds a share that was connected for the first time.
-    pub(crate) fn add_share(&self, share: Weak<dyn ConnectedShare>) {
-        let mut shares = self.shares.lock();
-        shares.retain(|one| one.strong_count() > 0);
-        shares.push(share);
+    /// Adds a share unless it is in the session. Returns false if it cannot be together with the others
+    /// of the session.
+    pub(crate) fn admit(&self, share: Weak<dyn ConnectedShare>, is_alone: bool) -> bool {
+        self.shares.lock().admit(share, is_alone)
     }
 
     /// Removes a share that has a session of its own.
     pub(crate) fn remove_share(&self, share: &Weak<dyn ConnectedShare>) {
-        self.shares.lock().retain(|one| !one.ptr_eq(share));
+        self.shares.lock().remove(share);
     }
 
     /// Returns the connected shares of files. The last reference to one may be in this list.
     fn connected_shares(&self) -> Vec<Arc<dyn ConnectedShare>> {
-        self.shares.lock().iter().filter_map(Weak::upgrade).collect()
+        self.shares.lock().in_use()
     }
 
     /// Returns true if another share than `share` is at the node of `live`. Shares that are owned
@@ -120,6 +154,35 @@ impl Inner {
             }
         }
         false
+    }
+
+    /// Offers newer dialects again when the session is lost: the cluster's dialect may have been raised
+    /// since it named an older one. Files that are open belong to the ClientGuid of the session (MS-SMB2
+    /// 3.3.5.9.12), which then stays with its dialect.
+    pub(super) fn reconsider_dialect(&self) -> Result<(), Cause> {
+        let offering = &self.connector.offering;
+        let is_free = || !self.connected_shares().iter().any(|share| share.has_opens());
+        if offering.offer().only.is_some() && is_free() {
+            offering.widen(Guid(random(&*self.client.options.ambient)?));
+        }
+        Ok(())
+    }
+
+    /// Ends the logon `live`: the cluster lets its share be used by `dialect` at the newest, which the
+    /// next logon offers alone, with another ClientGuid.
+    ///
+    /// # Errors
+    /// Fails if the cluster has asked so too often, one after the other.
+    pub(crate) fn speak(&self, live: &Arc<Live>, dialect: Dialect) -> Result<(), Cause> {
+        let client_guid = Guid(random(&*self.client.options.ambient)?);
+        if !self.connector.offering.narrow(live.offer, dialect, client_guid) {
+            return Err(Cause::Limit(
+                "the cluster has named an older dialect three times, one after the other",
+            ));
+        }
+        self.search().prefer(&live.address);
+        self.leave(live);
+        Ok(())
     }
 
     /// Ends the logon `live` if it is the present one: the next one is made at another address.

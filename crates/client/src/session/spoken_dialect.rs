@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::connector::Connector;
 use crate::Status;
-use crate::connection::Connection;
+use crate::connection::{Connection, Offer};
 use crate::dial::ServerName;
 use crate::error::Cause;
 use crate::limits::SPOKEN_WITHIN;
@@ -56,7 +56,8 @@ async fn spoken(connector: &Connector, server: &ServerName) -> Option<Cause> {
         };
         let stream = connector.dial.dial(server).await.ok()?;
         let unasked = connector.unasked.clone();
-        let opened = Connection::open(stream, &options, connector.guid, unasked).await;
+        let offer = Offer { only: None, ..connector.offering.offer() };
+        let opened = Connection::open(stream, &options, offer, unasked).await;
         if let Ok(connection) = opened {
             let spoken = connection.agreed().terms.dialect.into();
             return (spoken < oldest).then_some(Cause::TooOld(Some(spoken)));

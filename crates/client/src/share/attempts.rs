@@ -9,12 +9,14 @@ use crate::Status;
 use crate::dfs::Others;
 use crate::error::{Cause, Error, Result};
 use crate::limits::{
-    ATTEMPTS, BACK_OFF_FIRST, BROKEN_MAX, CANCELLED_MAX, CANCELLED_PAUSE, FIND_SHARE_FOR, REPEATS,
+    ATTEMPTS, BACK_OFF_FIRST, BROKEN_MAX, CANCELLED_MAX, CANCELLED_PAUSE, FIND_SHARE_FOR,
+    REDIRECTIONS, REPEATS,
 };
 use crate::session::bound::Bound;
 use crate::session::{Failure, Live};
 use crate::share::Share;
 use crate::share::owner::Refusal;
+use crate::share::tree_connect::NotBound;
 
 /// The reaction to a request whose answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +75,8 @@ struct OwnerSearch {
     since: Instant,
     /// The status of the last refusal that had one.
     status: Option<Status>,
+    /// Count of owners that were named.
+    redirections: u32,
 }
 
 impl<'a> Attempts<'a> {
@@ -117,14 +121,19 @@ impl<'a> Attempts<'a> {
             let live = self.found().await;
             let user = self.share.session().user();
             let live = live.map_err(|cause| error(cause).of_user(user))?;
-            let failure = match self.share.bind(&live).await {
+            let not_bound = match self.share.bind(&live).await {
                 Ok(bound) => {
                     self.search = None;
                     return Ok((live, bound));
                 }
-                Err(failure) => failure,
+                Err(not_bound) => not_bound,
             };
-            if matches!(failure, Failure::Gone | Failure::Unsent)
+            match not_bound {
+                NotBound::Apart(only) => self.share.part(&live, only).map_err(error)?,
+                NotBound::Older(dialect) => self.share.speak(&live, dialect).map_err(error)?,
+                NotBound::Failed(_) | NotBound::Redirected(_) => {}
+            }
+            if matches!(not_bound, NotBound::Failed(Failure::Gone | Failure::Unsent))
                 && let Some(cause) = self.share.session().inner.broken(live.generation)
             {
                 self.broken += 1;
@@ -132,14 +141,14 @@ impl<'a> Attempts<'a> {
                     return Err(error(cause));
                 }
             }
-            if let Some(refusal) = Refusal::of(&failure)
-                && self.share.may_be_elsewhere(&live, refusal)
+            if let Some(refusal) = self.refusal(&live, &not_bound)
+                && self.share.may_be_elsewhere(&live, &refusal)
             {
-                if !self.has_time(refusal) {
+                if !self.has_time(&refusal) {
                     return Err(error(self.found_nowhere(&live)));
                 }
                 // The node may have fallen silent, while it is asked for the session's other shares.
-                let looked = self.share.look_elsewhere(&live, refusal);
+                let looked = self.share.look_elsewhere(&live, &refusal);
                 if timeout(self.search_left(), looked).await.is_err() {
                     return Err(error(self.found_nowhere(&live)));
                 }
@@ -150,8 +159,10 @@ impl<'a> Attempts<'a> {
                 }
                 continue;
             }
-            if let Failure::Final(cause) = failure {
-                return Err(error(cause));
+            match not_bound {
+                NotBound::Failed(Failure::Final(cause)) => return Err(error(cause)),
+                NotBound::Redirected(_) => return Err(error(Status::BAD_NETWORK_NAME.into())),
+                NotBound::Failed(_) | NotBound::Apart(_) | NotBound::Older(_) => {}
             }
         }
     }
@@ -165,11 +176,25 @@ impl<'a> Attempts<'a> {
         status.or_else(broken).unwrap_or_else(reset)
     }
 
+    /// Returns the refusal that a failed TREE_CONNECT is. Nodes that name one owner after the other are
+    /// not followed for ever, and not all addresses are followed: then they only refuse.
+    fn refusal(&self, live: &Live, not_bound: &NotBound) -> Option<Refusal> {
+        let refusal = Refusal::of(not_bound)?;
+        if let Refusal::Redirected(named) = &refusal {
+            let count = self.search.map_or(0, |search| search.redirections);
+            if count >= REDIRECTIONS || self.share.owners_at(live, named).is_empty() {
+                return Some(Refusal::Status(Status::BAD_NETWORK_NAME));
+            }
+        }
+        Some(refusal)
+    }
+
     /// Counts a refusal of the share. Returns true if the search may go on.
-    fn has_time(&mut self, refusal: Refusal) -> bool {
-        let search = OwnerSearch { since: Instant::now(), status: None };
+    fn has_time(&mut self, refusal: &Refusal) -> bool {
+        let search = OwnerSearch { since: Instant::now(), status: None, redirections: 0 };
         let search = self.search.get_or_insert(search);
         search.status = refusal.status().or(search.status);
+        search.redirections += u32::from(matches!(refusal, Refusal::Redirected(_)));
         search.since.elapsed() < self.search_limit()
     }
 

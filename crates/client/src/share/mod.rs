@@ -3,6 +3,7 @@
 mod attempts;
 pub(crate) mod attributes;
 pub(crate) mod change;
+mod cluster_dialect;
 pub(crate) mod compound;
 pub(crate) mod dir;
 pub(crate) mod identity;
@@ -18,6 +19,7 @@ mod small_file_times;
 mod snapshot;
 mod special_files;
 pub(crate) mod tree;
+mod tree_connect;
 mod undo;
 pub(crate) mod watch;
 mod whole_file;
@@ -27,18 +29,17 @@ pub(crate) use attempts::{Attempts, CHANGES, Replay};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use frevo_proto::Dialect;
-use frevo_wire::command::ioctl::{self, CtlCode, validate_negotiate};
+use frevo_wire::Command;
+use frevo_wire::command::ioctl::{self, CtlCode};
 use frevo_wire::command::oplock_break::LeaseKey;
-use frevo_wire::command::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
+use frevo_wire::command::tree_connect::ShareType;
 use frevo_wire::command::tree_disconnect;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
-use frevo_wire::{Command, Utf16};
 use parking_lot::Mutex;
 
 use crate::Status;
-use crate::connection::{CAPABILITIES, Call, Message, security_mode};
+use crate::connection::{Call, Message};
 use crate::dfs::{Others, Way};
 use crate::error::{Cause, Error, Result};
 use crate::metadata::Metadata;
@@ -47,7 +48,7 @@ use crate::open::kept::Kept;
 use crate::path::posix_path;
 use crate::refusals::Refusals;
 use crate::session::bound::Bound;
-use crate::session::{Failure, Live, Session};
+use crate::session::{Failure, Session};
 use crate::share::small_file_times::Dates;
 use crate::share::snapshot::Snapshot;
 
@@ -89,6 +90,8 @@ pub(crate) struct Inner {
     pub(crate) refusals: Refusals,
     /// Its persistent Opens.
     kept: Arc<Kept>,
+    /// Each of its Opens has a reference to this.
+    pub(crate) opens: Arc<()>,
 }
 
 impl Inner {
@@ -141,6 +144,7 @@ impl Share {
             dates: Dates::default(),
             refusals: Refusals::default(),
             kept: Arc::default(),
+            opens: Arc::default(),
         };
         let share = Self::over(Arc::new(inner));
         let path = share.url("");
@@ -294,99 +298,6 @@ impl Share {
         let host = &self.session().server().host;
         let path = format!("{host}\\{}{slash}{path}", self.inner.name);
         WireName { path, is_dfs: true }
-    }
-
-    /// Returns the tree connect in `live`, after making it if needed.
-    async fn bind(&self, live: &Arc<Live>) -> std::result::Result<Bound, Failure> {
-        let present = || self.inner.bound.lock().filter(|b| b.generation == live.generation);
-        if let Some(bound) = present() {
-            return Ok(bound);
-        }
-        let _turn = self.inner.binding.lock().await;
-        if let Some(bound) = present() {
-            return Ok(bound);
-        }
-        let bound = self.tree_connect(live).await?;
-        self.note_connected(live, bound);
-        *self.inner.bound.lock() = Some(bound);
-        Ok(bound)
-    }
-
-    /// Sends a TREE_CONNECT: MS-SMB2 3.2.4.2.4 and 3.2.5.5.
-    async fn tree_connect(&self, live: &Arc<Live>) -> std::result::Result<Bound, Failure> {
-        let unc = format!("\\\\{}\\{}", self.session().server().host, self.inner.name);
-        let path = Utf16::from_str(&unc);
-        let call = Call::new(Command::TREE_CONNECT, |w| {
-            tree_connect::Request::new(path).encode(w);
-        })
-        .signed();
-        let channel = live.channel().ok_or(Failure::Gone)?;
-        let message = good(live.call(&channel, call, false).await?, &[])?;
-        let response = tree_connect::Response::parse(message.bytes()).map_err(Cause::from)?;
-        let bound = Bound {
-            generation: live.generation,
-            tree_id: message.header.tree_id().unwrap_or(0),
-            seal: live.terms.is_smb3() && response.share_flags.contains(ShareFlags::ENCRYPT_DATA),
-            capabilities: response.capabilities,
-            kind: response.share_type,
-            maximal_access: response.maximal_access,
-            is_dfs: response.share_type == ShareType::DISK
-                && (response.capabilities.contains(ShareCapabilities::DFS)
-                    || response.share_flags.intersects(ShareFlags::DFS | ShareFlags::DFS_ROOT)),
-        };
-        if bound.seal && live.security.sealing.is_none() && !live.is_sealed_by_transport() {
-            let why = "the share requires encryption, but the server supports none of the ciphers offered";
-            return Err(Cause::Security(why).into());
-        }
-        self.validate(live, bound).await?;
-        Ok(bound)
-    }
-
-    /// VALIDATE_NEGOTIATE_INFO, MS-SMB2 3.2.5.5: detects a dialect that someone on the network
-    /// lowered. SMB 3.1.1 has the pre-authentication hash instead.
-    async fn validate(&self, live: &Arc<Live>, bound: Bound) -> std::result::Result<(), Failure> {
-        let channel = live.channel().ok_or(Failure::Gone)?;
-        let agreed = channel.connection.agreed();
-        let offers_3 = agreed.offered.iter().any(|dialect| dialect.0 >= Dialect::SMB_3_0.0);
-        if agreed.terms.is_3_1_1() || !offers_3 || channel.signing.is_none() {
-            return Ok(());
-        }
-        let request = validate_negotiate::Request {
-            capabilities: CAPABILITIES,
-            guid: self.session().inner.guid(),
-            security_mode: security_mode(self.session().options()),
-            dialects: agreed.offered.clone(),
-        };
-        let mut input = Vec::new();
-        request.encode(&mut frevo_wire::codec::Writer::new(&mut input));
-        let call = fsctl(CtlCode::VALIDATE_NEGOTIATE_INFO, FileId::ALL_ONES, &input, 24);
-        let call = Call { tree_id: bound.tree_id, ..call.signed() };
-        let message = live.call(&channel, call, bound.seal).await?;
-        if matches!(
-            message.status(),
-            Status::FILE_CLOSED | Status::INVALID_DEVICE_REQUEST | Status::NOT_SUPPORTED
-        ) {
-            // The signed refusal shows that the server is older than SMB 3.0 and does not know the
-            // request.
-            return Ok(());
-        }
-        let lowered = Cause::Security(
-            "someone on the network tampered with the negotiation to lower the protection",
-        );
-        let message = good(message, &[]).map_err(|_| lowered.clone())?;
-        let same = ioctl::Response::parse(message.bytes())
-            .and_then(|response| validate_negotiate::Response::parse(response.output))
-            .is_ok_and(|said| {
-                said.capabilities == agreed.capabilities
-                    && said.guid == agreed.server_guid
-                    && said.security_mode == agreed.security_mode
-                    && said.dialect == agreed.terms.dialect
-            });
-        if same {
-            return Ok(());
-        }
-        channel.connection.fail(lowered.clone());
-        Err(lowered.into())
     }
 }
 

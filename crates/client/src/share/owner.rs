@@ -1,23 +1,31 @@
 //! The owner of a share: the node of a cluster that serves it, which is looked for when another node
 //! refuses the share.
 
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use frevo_net::socket::{is_reachable, unmapped};
+use frevo_proto::Dialect;
 use futures_util::future::BoxFuture;
 
+use super::tree_connect::NotBound;
 use super::{Inner, Share};
 use crate::Status;
+use crate::dial::ServerName;
 use crate::error::Cause;
+use crate::options::Referrals;
 use crate::session::bound::Bound;
 use crate::session::{ConnectedShare, Failure, Live, NodeInfo, Refused, Session};
 use frevo_wire::command::tree_connect::{ShareCapabilities, ShareType};
 
 /// The refusal of a TREE_CONNECT by a node that is not the owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// With this status.
     Status(Status),
+    /// With the addresses of the owner.
+    Redirected(Vec<IpAddr>),
     /// By the end of the connection.
     Ended,
 }
@@ -25,21 +33,23 @@ pub(super) enum Refusal {
 impl Refusal {
     /// Returns the refusal that a failed TREE_CONNECT may be; `None` for an error of the user or of the
     /// share.
-    pub(super) const fn of(failure: &Failure) -> Option<Self> {
-        match failure {
-            Failure::Gone | Failure::Unsent => Some(Self::Ended),
+    pub(super) fn of(not_bound: &NotBound) -> Option<Self> {
+        match not_bound {
+            NotBound::Failed(Failure::Gone | Failure::Unsent) => Some(Self::Ended),
             // MS-SMB2 3.3.5.7: the share is unknown there, or about to be served.
-            Failure::Final(Cause::Status(
+            NotBound::Failed(Failure::Final(Cause::Status(
                 status @ (Status::BAD_NETWORK_NAME | Status::SERVER_UNAVAILABLE),
-            )) => Some(Self::Status(*status)),
-            Failure::Final(_) => None,
+            ))) => Some(Self::Status(*status)),
+            NotBound::Redirected(owners) => Some(Self::Redirected(owners.clone())),
+            NotBound::Failed(Failure::Final(_)) | NotBound::Apart(_) | NotBound::Older(_) => None,
         }
     }
 
     /// Returns the status; `None` if the connection ended.
-    pub(super) const fn status(self) -> Option<Status> {
+    pub(super) const fn status(&self) -> Option<Status> {
         match self {
-            Self::Status(status) => Some(status),
+            Self::Status(status) => Some(*status),
+            Self::Redirected(_) => Some(Status::BAD_NETWORK_NAME),
             Self::Ended => None,
         }
     }
@@ -62,10 +72,7 @@ impl Share {
         if bound.kind == ShareType::PIPE {
             return;
         }
-        // Two tasks cannot be here at once: connecting takes turns.
-        if !self.inner.is_counted.swap(true, Ordering::AcqRel) {
-            inner.add_share(self.inner.as_connected());
-        }
+        self.inner.is_counted.store(true, Ordering::Release);
         // MS-SMB2 3.2.5.5: TreeConnect.IsCAShare.
         let is_continuous = bound.capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY);
         self.inner.is_continuous.store(is_continuous, Ordering::Release);
@@ -88,42 +95,50 @@ impl Share {
         self.is_continuous() || self.was_connected() && self.session().inner.search().is_cluster()
     }
 
+    /// Returns true if the share has left the session that it was connected in.
+    pub(super) fn has_own_session(&self) -> bool {
+        self.inner.own.get().is_some()
+    }
+
     /// Returns a refusal of this share.
-    fn refused(&self, refusal: Refusal) -> Refused {
+    fn refused(&self, refusal: &Refusal) -> Refused {
         Refused { status: refusal.status(), is_awaited: self.is_awaited() }
     }
 
     /// Returns true if a share that the node of `live` refuses may be at another one, or there soon.
-    pub(super) fn may_be_elsewhere(&self, live: &Live, refusal: Refusal) -> bool {
+    pub(super) fn may_be_elsewhere(&self, live: &Live, refusal: &Refusal) -> bool {
         let search = self.session().inner.search();
         // Every server has its own IPC$.
         !self.name().eq_ignore_ascii_case("IPC$")
-            && (refusal == Refusal::Status(Status::SERVER_UNAVAILABLE)
-                || search.may_go_on(&live.address, self.refused(refusal)))
+            && (matches!(
+                refusal,
+                Refusal::Status(Status::SERVER_UNAVAILABLE) | Refusal::Redirected(_)
+            ) || search.may_go_on(&live.address, self.refused(refusal)))
     }
 
     /// Leaves the node of `live`, which refuses the share: the next attempt is made at another address.
     /// Where there is no other one this waits a little.
-    pub(super) async fn look_elsewhere(&self, live: &Arc<Live>, refusal: Refusal) {
+    pub(super) async fn look_elsewhere(&self, live: &Arc<Live>, refusal: &Refusal) {
         let (session, status) = (self.session(), refusal.status());
         let (inner, was_connected) = (&session.inner, self.was_connected());
         let refused = self.refused(refusal);
+        let owners = match refusal {
+            Refusal::Redirected(named) => self.owners_at(live, named),
+            Refusal::Status(_) | Refusal::Ended => Vec::new(),
+        };
         tracing::debug!(share = self.name(), node = %live.address, ?status, "the node has not the share");
         // The end of a connection says nothing about this share alone.
         if status.is_some()
-            && inner.search().count() > 1
+            && (inner.search().count() > 1 || !owners.is_empty())
             && self.inner.own.get().is_none()
             && inner.others_stay(&self.inner.as_connected(), live).await
         {
             let own = session.sibling(live, refused, was_connected);
-            if was_connected {
-                own.inner.add_share(self.inner.as_connected());
-            }
-            if self.inner.own.set(own).is_ok() && was_connected {
-                inner.remove_share(&self.inner.as_connected());
-            }
+            own.inner.search().note_owners(&owners);
+            self.go_to(own);
             return;
         }
+        inner.search().note_owners(&owners);
         inner.search().note_refused(&live.address, refused);
         match status {
             Some(_) if inner.search().count() > 1 => inner.leave(live),
@@ -134,21 +149,80 @@ impl Share {
             None => {}
         }
     }
+
+    /// Returns the addresses of the owner that are followed, of those that the node of `live` has named.
+    /// Someone who has taken a node over can send clients where the node's own answers could; nothing of
+    /// this machine, and nothing that the user has ruled out, is among them.
+    pub(super) fn owners_at(&self, live: &Live, named: &[IpAddr]) -> Vec<ServerName> {
+        let inner = &self.session().inner;
+        let anywhere = self.session().options().referrals == Referrals::Anywhere;
+        let peer = live.channel().and_then(|channel| channel.connection.peer());
+        let is_here = peer.is_none_or(|peer| unmapped(peer).is_loopback());
+        let is_followed = |address: &IpAddr| {
+            let is_usable = is_reachable(*address) && (is_here || !address.is_loopback());
+            is_usable && (anywhere || inner.search().has_address(&address.to_string()))
+        };
+        let port = live.address.port.or(self.session().server().port);
+        let at = |address: IpAddr| ServerName { host: address.to_string(), port };
+        named.iter().copied().map(unmapped).filter(is_followed).map(at).collect()
+    }
+
+    /// Makes `own` the session of the share.
+    fn go_to(&self, own: Session) {
+        let share = self.inner.as_connected();
+        let left = Arc::clone(&self.session().inner);
+        if self.was_connected() {
+            own.inner.admit(share.clone(), false);
+        }
+        if self.inner.own.set(own).is_ok() {
+            left.remove_share(&share);
+        }
+    }
+
+    /// Parts from the other shares of the session of `live`: the next attempt is made over a connection
+    /// of the share's own, with `only` this dialect or with those of the options.
+    pub(super) fn part(&self, live: &Live, only: Option<Dialect>) -> Result<(), Cause> {
+        let own = self.session().apart(live, only)?;
+        tracing::debug!(share = self.name(), ?only, "the share gets a connection of its own");
+        self.go_to(own);
+        Ok(())
+    }
+
+    /// Goes on with an older dialect, which the cluster has named.
+    pub(super) fn speak(&self, live: &Arc<Live>, dialect: Dialect) -> Result<(), Cause> {
+        let known = crate::types::Dialect::from(dialect);
+        tracing::info!(share = self.name(), dialect = %known, "the cluster asks for an older dialect");
+        // The session's other shares may be those of the server alone, which keep the newer one.
+        if self.has_own_session() {
+            return self.session().inner.speak(live, dialect);
+        }
+        self.part(live, Some(dialect))
+    }
 }
 
 impl Inner {
     /// Returns the share as its session needs it.
-    fn as_connected(self: &Arc<Self>) -> Weak<dyn ConnectedShare> {
+    pub(super) fn as_connected(self: &Arc<Self>) -> Weak<dyn ConnectedShare> {
         let share: Weak<Self> = Arc::downgrade(self);
         share
     }
 }
 
 impl ConnectedShare for Inner {
+    fn has_opens(&self) -> bool {
+        Arc::strong_count(&self.opens) > 1
+    }
+
     fn is_at<'a>(self: Arc<Self>, live: &'a Arc<Live>) -> BoxFuture<'a, bool> {
         Box::pin(async move {
             let bound = Share::over(self).bind(live).await;
-            bound.err().and_then(|failure| Refusal::of(&failure)).is_none()
+            bound.as_ref().err().is_none_or(stays)
         })
     }
+}
+
+/// Returns true if a share that is not bound says nothing about its owner: an error of the user or of the
+/// share.
+fn stays(not_bound: &NotBound) -> bool {
+    matches!(not_bound, NotBound::Failed(_)) && Refusal::of(not_bound).is_none()
 }

@@ -23,6 +23,7 @@ use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{
     CreateAction, CreateDisposition, CreateFlags, CreateOptions, OplockLevel,
 };
+use frevo_wire::command::ioctl::{CtlCode, validate_negotiate};
 use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::command::session_setup::SessionFlags;
 use frevo_wire::command::tree_connect::{ShareCapabilities, ShareFlags, ShareType};
@@ -45,6 +46,9 @@ pub use frames::{framed, put};
 /// The data of every file.
 pub const CONTENT: &[u8] = b"what an evil server says a file holds";
 pub const SESSION: u64 = 0x51;
+const CAPABILITIES: GlobalCapabilities = GlobalCapabilities::LARGE_MTU
+    .union(GlobalCapabilities::LEASING)
+    .union(GlobalCapabilities::ENCRYPTION);
 
 /// A request, as a script sees it.
 pub struct Asked<'a> {
@@ -99,6 +103,10 @@ pub struct Manners {
     /// NEGOTIATE contexts, if not the usual ones.
     pub contexts: Option<Vec<NegotiateContext<'static>>>,
     pub dialect: Dialect,
+    /// It chooses the newest dialect that is offered, up to that one, and proves the negotiation.
+    pub chooses: bool,
+    /// Each byte of its ServerGuid.
+    pub guid: u8,
     pub flags: SessionFlags,
     /// Sessions are a guest's from this connection on.
     pub guest_from: usize,
@@ -121,6 +129,8 @@ impl Default for Manners {
             seal: false,
             contexts: None,
             dialect: Dialect::SMB_3_1_1,
+            chooses: false,
+            guid: 9,
             flags: SessionFlags::EMPTY,
             guest_from: usize::MAX,
             keeps: false,
@@ -409,12 +419,18 @@ impl Peer {
             }
             Command::IOCTL => {
                 let request = ioctl::Request::parse(message).unwrap();
+                let output = match request.ctl_code {
+                    CtlCode::VALIDATE_NEGOTIATE_INFO if self.evil.manners.chooses => {
+                        self.negotiated()
+                    }
+                    _ => vec![0; 32],
+                };
                 encode(&mut body, |w| {
                     ioctl::Response {
                         ctl_code: request.ctl_code,
                         file_id: request.file_id,
                         input: &[],
-                        output: &[0; 32],
+                        output: &output,
                     }
                     .encode(w);
                 });
@@ -431,15 +447,29 @@ impl Peer {
     fn negotiate(&mut self, message: &[u8], body: &mut Vec<u8>) -> Status {
         self.preauth.on_negotiate(&[message]);
         let manners = Arc::clone(&self.evil.manners);
-        let contexts = manners.contexts.clone().unwrap_or_else(|| usual(manners.cipher));
+        let request = negotiate::Request::parse(message).unwrap();
+        let known = |dialect: &&Dialect| dialect.0 <= manners.dialect.0;
+        let newest = request.dialects.iter().filter(known).max_by_key(|dialect| dialect.0);
+        if let Some(newest) = newest.filter(|_| manners.chooses) {
+            self.terms.dialect = *newest;
+            if *newest != Dialect::SMB_3_1_1 {
+                self.terms.signing_algorithm = Negotiated::default_signing_algorithm(*newest);
+                let encrypts = newest.0 >= Dialect::SMB_3_0.0;
+                self.terms.cipher = manners.cipher.filter(|_| encrypts).map(|_| Cipher::Aes128Ccm);
+            }
+        }
+        let contexts = match self.terms.dialect {
+            _ if manners.contexts.is_some() => manners.contexts.clone().unwrap(),
+            Dialect::SMB_3_1_1 => usual(manners.cipher),
+            _ if manners.chooses => Vec::new(),
+            _ => usual(manners.cipher),
+        };
         encode(body, |w| {
             negotiate::Response {
                 security_mode: SecurityMode::SIGNING_ENABLED,
-                dialect_revision: manners.dialect,
-                server_guid: Guid([9; 16]),
-                capabilities: GlobalCapabilities::LARGE_MTU
-                    | GlobalCapabilities::LEASING
-                    | GlobalCapabilities::ENCRYPTION,
+                dialect_revision: self.terms.dialect,
+                server_guid: Guid([manners.guid; 16]),
+                capabilities: CAPABILITIES,
                 max_transact_size: 1 << 20,
                 max_read_size: 1 << 20,
                 max_write_size: 1 << 20,
@@ -451,6 +481,19 @@ impl Peer {
             .encode(w);
         });
         Status::SUCCESS
+    }
+
+    /// The answer to VALIDATE_NEGOTIATE_INFO.
+    fn negotiated(&self) -> Vec<u8> {
+        let mut output = Vec::new();
+        let response = validate_negotiate::Response {
+            capabilities: CAPABILITIES,
+            guid: Guid([self.evil.manners.guid; 16]),
+            security_mode: SecurityMode::SIGNING_ENABLED,
+            dialect: self.terms.dialect,
+        };
+        response.encode(&mut Writer::new(&mut output));
+        output
     }
 
     fn session_setup(&mut self, message: &[u8], body: &mut Vec<u8>) -> Status {

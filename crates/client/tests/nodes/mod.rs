@@ -64,7 +64,8 @@ impl Dial for Nodes {
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
         Box::pin(async move {
             let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
-            let number = match server.host.strip_prefix("node") {
+            let number = server.host.strip_prefix("node").or(server.host.strip_prefix("192.0.2."));
+            let number = match number {
                 Some(number) => number.parse().map_err(|_| refused())?,
                 None if server.host == MOVING => self.moving.load(Ordering::SeqCst),
                 None => return Err(refused()),
@@ -96,14 +97,18 @@ pub fn address(number: usize) -> ServerName {
 }
 
 impl Nodes {
-    fn new(count: usize) -> (Self, mpsc::UnboundedReceiver<(usize, MemoryStream)>) {
+    fn new(
+        count: usize,
+        made: impl Fn(ServerShare) -> ServerShare,
+    ) -> (Self, mpsc::UnboundedReceiver<(usize, MemoryStream)>) {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(MemoryState::default());
         let node = |number: usize| {
             let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
             let vfs: Arc<dyn Vfs> = Arc::new(vfs);
             let share = |name: &str| {
-                ServerShare::disk(name, Arc::clone(&vfs)).continuous(true).begins_elsewhere(true)
+                let share = ServerShare::disk(name, Arc::clone(&vfs));
+                made(share.continuous(true).begins_elsewhere(true))
             };
             let plain = ServerShare::disk("plain", Arc::clone(&vfs)).begins_elsewhere(true);
             let settings = Settings {
@@ -200,9 +205,18 @@ impl Nodes {
 
 /// Runs a test with so many nodes, which serve nothing at first.
 pub fn with_nodes(count: usize, test: impl AsyncFnOnce(&Arc<Nodes>)) {
+    with_nodes_of(count, |share| share, test);
+}
+
+/// The same with shares that are `made` otherwise.
+pub fn with_nodes_of(
+    count: usize,
+    made: impl Fn(ServerShare) -> ServerShare,
+    test: impl AsyncFnOnce(&Arc<Nodes>),
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let (nodes, mut ends) = Nodes::new(count);
+        let (nodes, mut ends) = Nodes::new(count, made);
         let nodes = Arc::new(nodes);
         let serving = Arc::clone(&nodes);
         tokio::task::spawn_local(async move {
