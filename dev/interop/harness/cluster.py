@@ -105,7 +105,7 @@ cluster = true
 continuous = true
 fence = "fuse"
 addresses = ["{FLOATING}/24"]
-{cluster.more}"""
+{cluster.more.replace("NODE", name)}"""
         )
         self.command("user", "--state-dir", self.directory / "state", "add", USER, "--password-stdin", text=PASSWORD)
 
@@ -208,7 +208,7 @@ addresses = ["{FLOATING}/24"]
 
 class Cluster:
     """Three nodes and three members of etcd. `program` is frevo; a folder for all is made in `work`. `keys` are
-    further ones of [server], and `more` is the end of each configuration."""
+    further ones of [server], and `more` is the end of each configuration, in which NODE is the node's name."""
 
     def __init__(self, program, work, log, keys="", more=""):
         self.program, self.log, self.begun = program, log, time.monotonic()

@@ -146,7 +146,8 @@ def fetch(groups):
     fetches = []
     if names & {"cifs", "rdma"} or any(g.name in ("client/mount", "cluster/programs") for g in groups):
         fetches.append(fsx)
-    if names & {"attacks", "clients", "crossing", "differential", "disks", "kerberos", "rpc"}:
+    python = {"attacks", "clients", "crossing", "differential", "disks", "kerberos", "rpc"}
+    if names & python or any(g.name == "cluster/error-contexts" for g in groups):
         fetches.append(python_clients)
     if any(g.name == "kerberos/clients" for g in groups):
         fetches.append(functools.partial(python_clients, GSSAPI, GSSAPI_CLIENTS))

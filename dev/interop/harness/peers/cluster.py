@@ -17,6 +17,7 @@ from ..cluster import (
     CLIENTS,
     FLOATING,
     MEMBERS,
+    NODES,
     PASSWORD,
     SHARE,
     USER,
@@ -33,6 +34,8 @@ from ..prepare import TOOLS, VENV
 
 # Seconds of undisturbed load before and after each disturbance.
 CALM = 2.0
+# The dialects that impacket speaks.
+DIALECTS = ("2.1", "3.0", "3.1.1")
 
 
 def rounds(usual):
@@ -325,10 +328,10 @@ def smbclient(ctx):
 def error_contexts(ctx):
     """impacket: the fields of the error contexts by which nodes tell the largest dialect and the owner."""
     more = ""
-    for name, keys in (("plain", 'cluster = true\nfence = "none"'), ("own", "")):
-        folder = ctx.work / name
-        folder.mkdir()
-        more += f'\n[[share]]\nname = "{name}"\npath = "{folder}"\n{keys}\n'
+    for name, folder, keys in (("plain", "plain", 'cluster = true\nfence = "none"'), ("own", "NODE", "")):
+        more += f'\n[[share]]\nname = "{name}"\npath = "{ctx.work / folder}"\n{keys}\n'
+    for folder in ("plain", *NODES):
+        (ctx.work / folder).mkdir()
     keys = 'min_dialect = "2.1"\nencryption = "offered"\nsigning = "offered"\n'
     peer = [VENV / "bin/python", HERE / "peers/error_contexts_peer.py"]
     env = {"SMB_USER": USER, "SMB_PASS": PASSWORD}
@@ -342,11 +345,11 @@ def error_contexts(ctx):
         owner = wait_for("nobody has the share", lambda: owner_of("plain"))
         other = next(node.name for node in cluster.nodes if node.name != owner)
         _, said = ctx.command(*peer, "redirect", ADDRESSES[other], ADDRESSES[owner], env=env)
-        ctx.report(said, needed=[f"redirect-{dialect}" for dialect in ("2.1", "3.0", "3.0.2", "3.1.1")])
+        ctx.report(said, needed=[f"redirect-{dialect}" for dialect in DIALECTS])
         for most in ("3.0", "3.0.2", "3.1.1"):
             cluster.nodes[0].command("cluster", "raise", "--to", most, "--config", config)
             # The other nodes hear of it within moments.
             time.sleep(1)
             _, said = ctx.command(*peer, "fence", FLOATING, most, env=env)
             rows = said.replace("ok fence-", f"ok {most}-fence-").replace("FAIL fence-", f"FAIL {most}-fence-")
-            ctx.report(rows, needed=[f"{most}-fence-{dialect}" for dialect in ("2.1", "3.0", "3.0.2", "3.1.1")])
+            ctx.report(rows, needed=[f"{most}-fence-{dialect}" for dialect in DIALECTS])
