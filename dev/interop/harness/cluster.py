@@ -72,20 +72,22 @@ def network():
 
 
 class Node:
-    """A server with a mount, a state and a namespace of its own."""
+    """A server with a mount, a state and a namespace of its own. Its mount is a bindfs of the cluster's folder."""
+
+    fence = "fuse"
 
     def __init__(self, cluster, name):
         self.cluster, self.name = cluster, name
         self.directory = cluster.directory / name
         self.mount = self.directory / "mount"
-        self.log = self.directory / "log"
+        self.log, self.config = self.directory / "log", self.directory / "frevo.toml"
         self.process = None
         # The program of the mount.
         self.storage = None
         for folder in (self.mount, self.directory / "state"):
             folder.mkdir(parents=True)
         endpoints = ", ".join(f'"http://{ADDRESSES[member]}:2379"' for member in MEMBERS)
-        (self.directory / "frevo.toml").write_text(
+        self.config.write_text(
             f"""[server]
 name = "CLUSTER"
 listen = ["0.0.0.0:445"]
@@ -100,17 +102,17 @@ ttl = 2
 
 [[share]]
 name = "{SHARE}"
-path = "{self.mount}"
+path = "{self.shared()}"
 cluster = true
 continuous = true
-fence = "fuse"
+fence = "{self.fence}"
 addresses = ["{FLOATING}/24"]
 {cluster.more.replace("NODE", name)}"""
         )
         self.command("user", "--state-dir", self.directory / "state", "add", USER, "--password-stdin", text=PASSWORD)
 
-    def command(self, *words, text=None):
-        """Runs `frevo` in the namespace, and returns what it prints."""
+    def say(self, *words, text=None):
+        """Runs `frevo` in the namespace; returns its status and what it prints."""
         done = subprocess.run(
             within(self.name, self.cluster.program, *words),
             input=text and f"{text}\n",
@@ -120,14 +122,27 @@ addresses = ["{FLOATING}/24"]
             timeout=90,
         )
         self.cluster.note(f"{self.name}$ frevo {' '.join(map(str, words))}\n{done.stdout}".rstrip())
-        if done.returncode:
-            raise Failure(f"{self.name}: frevo {words[0]} {words[1]}: {done.stdout.strip()[-200:]}")
-        return done.stdout
+        return done.returncode, done.stdout
+
+    def command(self, *words, text=None):
+        """Runs `frevo` in the namespace, which must succeed; returns what it prints."""
+        status, said = self.say(*words, text=text)
+        if status:
+            raise Failure(f"{self.name}: frevo {words[0]} {words[1]}: {said.strip()[-200:]}")
+        return said
+
+    def shared(self):
+        """The folder of the share, in the mount."""
+        return self.mount
+
+    def mounting(self):
+        """The command line of the program of the mount."""
+        return ["bindfs", "-f", self.cluster.folder, self.mount]
 
     def remount(self):
         """Mounts the folder anew: a mount that was fenced stays so."""
         self.unmount()
-        self.storage = subprocess.Popen(["bindfs", "-f", self.cluster.folder, self.mount])
+        self.storage = subprocess.Popen(self.mounting())
         wait_for(f"{self.name} has no mount", lambda: os.path.ismount(self.mount))
 
     def unmount(self):
@@ -157,7 +172,7 @@ addresses = ["{FLOATING}/24"]
         self.remount()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                within(self.name, self.cluster.program, "serve", "--config", self.directory / "frevo.toml"),
+                within(self.name, self.cluster.program, "serve", "--config", self.config),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -210,30 +225,29 @@ class Cluster:
     """Three nodes and three members of etcd. `program` is frevo; a folder for all is made in `work`. `keys` are
     further ones of [server], and `more` is the end of each configuration, in which NODE is the node's name."""
 
+    node_of = Node
+
     def __init__(self, program, work, log, keys="", more=""):
         self.program, self.log, self.begun = program, log, time.monotonic()
         self.keys, self.more = keys, more
         self.directory = work / "cluster"
+        self.directory.mkdir(parents=True)
         self.folder = self.directory / "folder"
-        self.folder.mkdir(parents=True)
         self.etcd = require_tool("etcd")
         self.members = {}
         self.nodes = []
 
     def __enter__(self):
-        for tool in ("bindfs", "nft"):
-            require_tool(tool)
+        require_tool("nft")
         if not Path("/dev/fuse").exists():
             raise Skip("this kernel has no FUSE")
         network()
-        if not any(CONNECTIONS.iterdir()):
-            # A mount below shows whether the file system is there: it has a folder for each.
-            subprocess.run(["mount", "-t", "fusectl", "none", CONNECTIONS], check=True)
         try:
+            self.begin_storage()
             for name in MEMBERS:
                 self.start_member(name)
             wait_for("etcd has no leader", self.has_leader)
-            self.nodes = [Node(self, name) for name in NODES]
+            self.nodes = [self.node_of(self, name) for name in NODES]
             for node in self.nodes:
                 node.start()
             wait_for("no node serves the share", self.owner)
@@ -241,6 +255,17 @@ class Cluster:
             self.__exit__(type(fault))
             raise
         return self
+
+    def begin_storage(self):
+        """Prepares the file system that all nodes mount."""
+        require_tool("bindfs")
+        self.folder.mkdir()
+        if not any(CONNECTIONS.iterdir()):
+            # A mount below shows whether the file system is there: it has a folder for each.
+            subprocess.run(["mount", "-t", "fusectl", "none", CONNECTIONS], check=True)
+
+    def end_storage(self):
+        """Ends what `begin_storage` has begun, after all mounts of nodes have gone."""
 
     def note(self, line):
         """Writes a line to the log of the run, with its moment."""
@@ -265,6 +290,7 @@ class Cluster:
             if member.poll() is None:
                 member.kill()
             member.wait()
+        self.end_storage()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def start_member(self, name):

@@ -42,14 +42,14 @@ def rounds(usual):
     return int(os.environ.get("CLUSTER_ROUNDS", usual))
 
 
-def cluster_of(ctx):
-    return Cluster(ctx.server.program, ctx.work, ctx.log)
+def cluster_of(ctx, kind=Cluster):
+    return kind(ctx.server.program, ctx.work, ctx.log)
 
 
 @contextlib.contextmanager
-def loaded(ctx):
+def loaded(ctx, kind=Cluster):
     """A cluster under load. The load ends with the block, and `writes` of the yielded value are judged then."""
-    with cluster_of(ctx) as cluster:
+    with cluster_of(ctx, kind) as cluster:
         load = Load(cluster, TOOLS / "frevo-cluster-load")
         try:
             yield cluster, load
@@ -78,10 +78,10 @@ def disturb(ctx, load, count, act):
     return middle, most, f"{count} times, {total} writes, stalls p50 {middle:.3f} s, p99 {most:.3f} s"
 
 
-def judged(ctx, name, count, act_of, most_middle, most_99):
+def judged(ctx, name, count, act_of, most_middle, most_99, kind=Cluster):
     """A row: `act_of(cluster)` returns the disturbance; the stalls must be short enough."""
     with ctx.check(name):
-        with loaded(ctx) as (cluster, load):
+        with loaded(ctx, kind) as (cluster, load):
             middle, most, words = disturb(ctx, load, count, act_of(cluster))
         ctx.add(f"{name}-figures", "pass", 0.0, words)
         if middle > most_middle or most > most_99:
@@ -104,7 +104,7 @@ def mover(cluster):
     """Moves the share to the next node."""
 
     def act(_):
-        owner = cluster.owner()
+        owner = cluster.owner() or cluster.new_owner(None)
         target = cluster.nodes[(cluster.nodes.index(owner) + 1) % len(cluster.nodes)]
         owner.command("cluster", "move", SHARE, target.name, "--config", owner.directory / "frevo.toml")
         if cluster.new_owner(owner) is not target:
