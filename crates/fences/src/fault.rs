@@ -15,6 +15,10 @@ impl fmt::Display for FenceFault {
 impl std::error::Error for FenceFault {}
 
 impl FenceFault {
+    /// The way back for a node whose mount was fenced.
+    pub(crate) const MOUNT_AGAIN: &str =
+        "stop frevo on this node, unmount that file system, mount it again, and start frevo";
+
     /// A fault with its cause.
     pub(crate) fn of(what: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self(format!("{what}: {cause}"))

@@ -26,8 +26,8 @@ pub(crate) fn identity(folder: &Path, boot: &Boot) -> Result<Fence, FenceFault> 
     let name = folder.display();
     let failed = |errno: Errno| match errno {
         Errno::NOTCONN | Errno::CONNABORTED => FenceFault(format!(
-            "the FUSE file system of {name} has ended; stop frevo on this node, unmount that file system, \
-             mount it again, and start frevo"
+            "the FUSE file system of {name} has ended; {}",
+            FenceFault::MOUNT_AGAIN
         )),
         errno => FenceFault::of(&name, std::io::Error::from(errno)),
     };

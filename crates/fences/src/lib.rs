@@ -75,6 +75,14 @@ impl Fences {
         }
     }
 
+    /// Returns a sentence about storage that can be used, and that keeps less than it should.
+    pub fn warning(&self, folder: &Path, kind: Kind) -> Option<String> {
+        match kind {
+            Kind::Ceph => ceph::warning(folder),
+            Kind::None | Kind::Fuse | Kind::Nfs | Kind::ScsiPr => None,
+        }
+    }
+
     /// Has the storage below `folder` refuse the node with this identity. It returns when the storage
     /// does. A node that is refused already is no fault.
     ///

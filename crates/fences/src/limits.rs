@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bytes that are read of a file of the kernel, and of an answer of ceph-fuse.
+/// Bytes that are read of a file of the kernel, of an answer of ceph-fuse, and of what `ceph` prints.
 pub const TEXT_BYTES: u64 = 1 << 20;
 
 /// Clients of an NFS server, and sockets of ceph-fuse, that are looked at.

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::io::Errno;
 
 use crate::fault::FenceFault;
 use crate::limits::TEXT_BYTES;
@@ -30,7 +31,7 @@ impl Mount {
         // The kernel follows links and hidden mounts as it does for the server.
         let flags = AtFlags::STATX_DONT_SYNC;
         let found = statx(CWD, folder, flags, StatxFlags::MNT_ID)
-            .map_err(|errno| FenceFault::of(folder.display(), std::io::Error::from(errno)))?;
+            .map_err(|errno| refused(folder, errno))?;
         let has_number = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID);
         let mount = match has_number {
             true => list.lines().filter_map(parse).find(|mount| mount.id == found.stx_mnt_id),
@@ -44,6 +45,18 @@ impl Mount {
     pub(crate) fn option(&self, name: &str) -> Option<&str> {
         let mut options = self.options.split(',').filter_map(|option| option.split_once('='));
         options.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+}
+
+/// The fault of a call on a folder. A client of CephFS that is refused answers ESHUTDOWN to each call.
+fn refused(folder: &Path, errno: Errno) -> FenceFault {
+    let name = folder.display();
+    match errno {
+        Errno::SHUTDOWN => FenceFault(format!(
+            "CephFS refuses the client of {name}, which was fenced; {}",
+            FenceFault::MOUNT_AGAIN
+        )),
+        errno => FenceFault::of(name, std::io::Error::from(errno)),
     }
 }
 
@@ -124,6 +137,15 @@ nonsense
         assert_eq!(of(&link).kind, "proc");
         assert_ne!(of(root.path()).kind, "proc");
         assert!(Mount::of(&root.path().join("absent")).is_err());
+    }
+
+    #[test]
+    fn a_refused_client_is_told() {
+        let text = refused(Path::new("/srv/a"), Errno::SHUTDOWN).to_string();
+        assert!(text.starts_with("CephFS refuses the client of /srv/a, "), "{text}");
+        assert!(text.ends_with("mount it again, and start frevo"), "{text}");
+        let text = refused(Path::new("/srv/a"), Errno::NOENT).to_string();
+        assert_eq!(text, "/srv/a: No such file or directory (os error 2)");
     }
 
     #[test]
