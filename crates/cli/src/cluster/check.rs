@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use super::able::of_storage;
 use super::dialect::of_dialect;
 use super::report::{Report, can_be_one, now, read_all};
+use super::storage::of_fences;
 use super::{certificate, options};
 use crate::configured::cluster as configured;
 use crate::console::{print, tell};
@@ -81,6 +82,7 @@ pub(crate) async fn findings(config: &Config, host: &str) -> Vec<Judged> {
     let mut found = of_configuration(config);
     found.extend(of_keytab(config));
     found.extend(of_certificates(config));
+    found.extend(of_fences(config).await);
     let options = match options(config, &settings) {
         Ok(options) => options,
         Err(failure) => {

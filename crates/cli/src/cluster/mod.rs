@@ -6,6 +6,7 @@ mod check;
 mod dialect;
 mod options;
 mod report;
+mod storage;
 
 pub(crate) use check::{Judged, check, findings, tell_of_members};
 pub(crate) use options::options;
