@@ -735,7 +735,11 @@ pub const LIMIT_LOOK: Duration = Duration::from_millis(250);
 /// Time between two such looks while the shares are paused.
 pub const PAUSE_LOOK: Duration = Duration::from_millis(100);
 
-/// Longest wait for a look at the storage of a cluster's share after a request has failed.
+/// Pauses before looks at the storage of a cluster's share after a request has failed.
+pub const STORAGE_LOOKS: [Duration; 3] =
+    [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(250)];
+
+/// Longest wait for looks at the storage of a cluster's share after a request has failed.
 pub const STORAGE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// After so long it is tried again to remove what the state store did not remove.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use frevo_net::file_io::{self, run_blocking};
 use frevo_wire::Status;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::base::limits::STORAGE_PATIENCE;
+use crate::base::limits::{STORAGE_LOOKS, STORAGE_PATIENCE};
 use crate::objects::refusal::{Outcome, Refusal};
 use crate::objects::server::ServerState;
 use crate::objects::tree_connect::TreeConnect;
@@ -38,22 +38,38 @@ pub(crate) fn may_be_lost(tree: &TreeConnect, outcome: &Outcome) -> bool {
 /// share is not served any more, and the one who decides about the cluster's shares is told.
 ///
 /// One look at a time is under way for a share, whose result is that of all requests that have failed before
-/// it began: a file system that does not answer keeps one thread.
+/// it began: a file system that does not answer keeps one thread. Looks are repeated for a moment, since an OSD
+/// of Ceph refuses a client before the client itself knows, whose answers look well until then.
 pub(crate) async fn look(server: &Arc<ServerState>, tree: &TreeConnect) {
     let Some(vfs) = tree.share.vfs().cloned() else { return };
     let failed = Instant::now();
     let looked = async {
         let mut turn = Arc::clone(tree.share.life.storage_look()).lock_owned().await;
-        if !tree.is_served() || turn.is_some_and(|began| began > failed) {
+        if turn.is_some_and(|began| began > failed) {
             return false;
         }
-        let mut look = move || {
-            let began = Instant::now();
-            let has_gone = has_gone(&*vfs);
-            *turn = (!has_gone).then_some(began);
-            has_gone
-        };
-        if file_io::stays() { look() } else { run_blocking(look).await.unwrap_or(false) }
+        for pause in STORAGE_LOOKS {
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+            if !tree.is_served() {
+                return false;
+            }
+            let vfs = Arc::clone(&vfs);
+            let look = move || {
+                let began = Instant::now();
+                let has_gone = has_gone(&*vfs);
+                *turn = (!has_gone).then_some(began);
+                (has_gone, turn)
+            };
+            let looked = if file_io::stays() { Ok(look()) } else { run_blocking(look).await };
+            let Ok((has_gone, kept)) = looked else { return false };
+            if has_gone {
+                return true;
+            }
+            turn = kept;
+        }
+        false
     };
     // A file system that does not answer does not refuse this server.
     if timeout(STORAGE_PATIENCE, looked).await.unwrap_or(false) {

@@ -5,9 +5,12 @@ use frevo_store::{Fault, Name, Vfs};
 
 /// Looks at the folder of a share itself, and at the space of its file system, which no cache answers
 /// for. True if the file system does not serve this server any more.
+///
+/// ceph-fuse whose client is on the blocklist forgets the folder, and still tells the space.
 pub(crate) fn has_gone(vfs: &dyn Vfs) -> bool {
-    let looked = vfs.stat(&Name::root()).map(drop).and_then(|()| vfs.space().map(drop));
-    looked.is_err_and(may_have_gone)
+    let folder = vfs.stat(&Name::root()).map(drop);
+    let has_no_folder = matches!(folder, Err(Fault::NotFound | Fault::PathNotFound));
+    has_no_folder || folder.and_then(|()| vfs.space().map(drop)).is_err_and(may_have_gone)
 }
 
 /// True for a fault of a call that lost storage may have caused.

@@ -74,6 +74,38 @@ fn each_kind_of_request_notices() {
     }
 }
 
+/// As ceph-fuse answers when its client is on the blocklist: the folder of the share is not known any more, and
+/// the monitors still tell the space.
+#[test]
+fn a_client_of_ceph_on_the_blocklist_is_noticed() {
+    in_memory(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut peer, mount, file) = opened(&node).await;
+        let faults = cluster.memory().faults();
+        faults.fail_always(Operation::Write, Fault::Io(ESHUTDOWN));
+        faults.fail_always(Operation::Open, Fault::Io(ESHUTDOWN));
+        faults.fail_always(Operation::Stat, Fault::NotFound);
+        let write = mount.put(write_draft(file, 0, b"late"));
+        assert!(peer.ask_or_lose(write, mount.via()).await.is_none());
+        assert_eq!(*node.lost.lock(), ["lasting"]);
+    });
+}
+
+/// An OSD refuses the write, and ceph-fuse itself learns a moment later that it is refused.
+#[test]
+fn a_refusal_is_noticed_that_is_seen_late() {
+    in_memory(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut peer, mount, file) = opened(&node).await;
+        let faults = cluster.memory().faults();
+        faults.fail_next(Operation::Write, Fault::Io(ESHUTDOWN));
+        faults.fail(Operation::Space, 2, u64::MAX, Fault::Io(ESHUTDOWN));
+        let write = mount.put(write_draft(file, 0, b"late"));
+        assert!(peer.ask_or_lose(write, mount.via()).await.is_none());
+        assert_eq!(*node.lost.lock(), ["lasting"]);
+    });
+}
+
 /// A bad block is no reason to give a share up, nor is a failure in a share of the server's own.
 #[test]
 fn other_failures_are_told_to_the_client() {
