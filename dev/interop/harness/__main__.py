@@ -14,6 +14,7 @@ from .peers import (  # noqa: F401
     cifs,
     clients,
     cluster,
+    cluster_ceph,
     cluster_plot,
     cluster_torture,
     crossing,

@@ -167,7 +167,7 @@ def build(args, groups):
     packages = []
     if names & {"cifs", "rdma"}:
         packages.append("frevo-guest-checks")
-    if "cluster" in names:
+    if names & {"cluster", "cluster-ceph"}:
         packages.append("frevo-durability")
     if any(g.name.startswith("clients/smb2-rs") for g in groups):
         packages.append("frevo-peer-smb2")
