@@ -8,7 +8,7 @@ use frevo_cluster_node::Unit;
 use frevo_etcd::client::Client;
 use frevo_etcd::types::KeyValue;
 
-use super::check::{Judged, fault, warning};
+use super::judged::{Judged, fault, warning};
 use super::report::read;
 
 const WHY: &str = "`frevo cluster status` there says why";

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 
 use super::able::of_storage;
 use super::dialect::of_dialect;
+use super::judged::{Judged, fault, warning};
 use super::report::{Report, can_be_one, now, read_all};
 use super::storage::of_fences;
 use super::{certificate, options};
@@ -28,22 +29,6 @@ const MEMBERS_AGAIN: Duration = Duration::from_secs(10);
 /// Days before the end of a certificate from which on it is told.
 const CERTIFICATE_DAYS: i64 = 30;
 const DAY: i64 = 86_400;
-
-/// One thing that a check found.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Judged {
-    /// True when the cluster would not work with it.
-    pub(crate) is_fault: bool,
-    pub(crate) text: String,
-}
-
-pub(super) fn fault(text: impl Into<String>) -> Judged {
-    Judged { is_fault: true, text: text.into() }
-}
-
-pub(super) fn warning(text: impl Into<String>) -> Judged {
-    Judged { is_fault: false, text: text.into() }
-}
 
 /// Looks at a cluster, and prints what was found.
 pub(crate) async fn check(config: &Config, host: &str, as_json: bool) -> Done {

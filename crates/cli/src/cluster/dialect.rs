@@ -7,7 +7,7 @@ use frevo_cluster::{ClusterDialect, Settings};
 use frevo_etcd::client::Client;
 use frevo_etcd::types::KeyValue;
 
-use super::check::{Judged, fault, warning};
+use super::judged::{Judged, fault, warning};
 use super::report::read;
 
 /// A node that is up, with the largest dialect that it speaks.

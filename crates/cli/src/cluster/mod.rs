@@ -4,10 +4,12 @@ mod able;
 mod certificate;
 mod check;
 mod dialect;
+mod judged;
 mod options;
 mod report;
 mod storage;
 
-pub(crate) use check::{Judged, check, findings, tell_of_members};
+pub(crate) use check::{check, findings, tell_of_members};
+pub(crate) use judged::Judged;
 pub(crate) use options::options;
 pub(crate) use report::Report;

@@ -8,7 +8,7 @@ use frevo_fences::{Fences, Kind};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::check::{Judged, fault, warning};
+use super::judged::{Judged, fault, warning};
 use crate::configured::cluster as configured;
 
 /// Time for all folders of one unit. A file system that is refused or lost may never answer.
