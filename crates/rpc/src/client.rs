@@ -1,15 +1,23 @@
-//! The client's end of RPC on a pipe.
+//! The client's end of RPC, on a pipe or over TCP.
 //!
 //! Order: write [`Client::bind`] and pass the answer to [`Client::handle_bind_reply`]; then for
 //! each call write all fragments of [`Client::call`] and pass the bytes that are read to
 //! [`Client::handle_bytes`] until it returns the answer.
+//!
+//! A client that protects its calls ([`Client::protected`]) writes [`Client::bind_with`] instead, with
+//! the first token of its logon, and passes each token of [`Client::token`] to the logon; it writes
+//! [`Client::go_on_with`] while the logon has a further token, and calls [`Client::establish`] at the end.
+
+mod secure;
 
 use super::limits::{MAX_FRAG, MAX_RESPONSE_STUB, MIN_FRAG};
 use super::pdu::{
     Bind, BindAck, ContextElement, ContextResultCode, PduFlags, PduKind, RejectReason, Request,
     Response, parse_bind_nak, parse_fault, split_first,
 };
+use super::security::Security;
 use super::{FaultStatus, SyntaxId};
+use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
@@ -28,6 +36,8 @@ pub enum RpcError {
     Fault(FaultStatus),
     /// The answer is longer than the limit.
     TooLarge,
+    /// The server does not protect its answers as this client demands.
+    Unprotected,
 }
 
 impl From<Malformed> for RpcError {
@@ -44,6 +54,7 @@ impl fmt::Display for RpcError {
             Self::NotAccepted => f.write_str("RPC interface not accepted"),
             Self::Fault(status) => write!(f, "RPC fault {status}"),
             Self::TooLarge => f.write_str("RPC answer too long"),
+            Self::Unprotected => f.write_str("RPC answer without the agreed protection"),
         }
     }
 }
@@ -55,20 +66,40 @@ impl core::error::Error for RpcError {}
 pub struct Client {
     interface: SyntaxId,
     call_id: u32,
+    /// An earlier call whose answer is passed over.
+    given_up: Option<u32>,
     /// The longest fragment that the server takes.
     max_xmit_frag: u16,
     input: Vec<u8>,
     stub: Vec<u8>,
+    /// None for a client that leaves the protection to its carrier.
+    security: Option<Security>,
+    /// The server's last token.
+    token: Vec<u8>,
 }
 
 impl Client {
     /// Makes a client that is not bound yet.
     pub const fn new(interface: SyntaxId) -> Self {
-        Self { interface, call_id: 1, max_xmit_frag: MIN_FRAG, input: Vec::new(), stub: Vec::new() }
+        Self {
+            interface,
+            call_id: 1,
+            given_up: None,
+            max_xmit_frag: MIN_FRAG,
+            input: Vec::new(),
+            stub: Vec::new(),
+            security: None,
+            token: Vec::new(),
+        }
     }
 
     /// The bind to write.
     pub fn bind(&self) -> Vec<u8> {
+        self.proposal(PduKind::BIND)
+    }
+
+    /// A bind or alter_context without a token.
+    fn proposal(&self, kind: PduKind) -> Vec<u8> {
         let context =
             ContextElement { id: 0, interface: self.interface, transfer: vec![SyntaxId::NDR] };
         let bind = Bind {
@@ -77,22 +108,27 @@ impl Client {
             assoc_group_id: 0,
             contexts: vec![context],
         };
-        bind.encode(PduKind::BIND, self.call_id)
+        bind.encode(kind, self.call_id)
     }
 
-    /// Takes bytes of the answer to the bind; `true` when it is whole and
+    /// Takes bytes of the answer to the bind, or to a further token; `true` when it is whole and
     /// good.
     pub fn handle_bind_reply(&mut self, bytes: &[u8]) -> Result<bool, RpcError> {
         self.input.extend_from_slice(bytes);
-        let Some((header, body, rest)) = split_first(&self.input, MAX_FRAG)? else {
+        let Some((header, body, rest)) = split_first(&self.input, self.longest_bind_reply())?
+        else {
             return Ok(false);
         };
         match header.kind {
-            PduKind::BIND_ACK => {}
+            kind if kind == self.expected_bind_reply() => {}
             PduKind::BIND_NAK => return Err(RpcError::Refused(parse_bind_nak(body)?)),
             PduKind::FAULT => return Err(RpcError::Fault(parse_fault(body)?)),
             _ => return Err(Malformed::new("RPC bind reply").into()),
         }
+        let (token, body) = match &self.security {
+            None => (Vec::new(), body),
+            Some(security) => secure::token_of(security, header, body)?,
+        };
         let ack = BindAck::parse(body)?;
         match ack.results.as_slice() {
             [only]
@@ -104,15 +140,24 @@ impl Client {
             return Err(Malformed::new("RPC bind_ack").into());
         }
         self.max_xmit_frag = ack.max_recv_frag.min(MAX_FRAG);
+        self.token = token;
         self.input.clear();
         Ok(true)
     }
 
-    /// The fragments of a call to write, each as a message of its own.
+    /// Passes over the answer to the call that is under way, which the next call may follow at once.
+    pub const fn give_up(&mut self) {
+        self.given_up = Some(self.call_id);
+    }
+
+    /// The fragments of a call to write, each as a message of its own. There are none if the calls are
+    /// to be protected and the logon has not ended.
     pub fn call(&mut self, opnum: u16, stub: &[u8]) -> Vec<Vec<u8>> {
         self.call_id = self.call_id.wrapping_add(1);
         self.stub.clear();
-        let room = usize::from(self.max_xmit_frag).saturating_sub(Request::OVERHEAD) & !7;
+        let overhead = self.security.as_ref().map_or(0, Security::overhead);
+        let overhead = Request::OVERHEAD.saturating_add(overhead);
+        let room = usize::from(self.max_xmit_frag).saturating_sub(overhead) & !7;
         let mut fragments = Vec::new();
         let mut flags = PduFlags::FIRST_FRAG;
         let mut rest = stub;
@@ -123,7 +168,9 @@ impl Client {
             }
             let alloc_hint = u32::try_from(rest.len()).unwrap_or(0);
             let request = Request { alloc_hint, context_id: 0, opnum, stub: part };
-            fragments.push(request.encode(flags, self.call_id));
+            let pdu = request.encode(flags, self.call_id);
+            let Some(pdu) = self.as_agreed(pdu) else { return Vec::new() };
+            fragments.push(pdu);
             if after.is_empty() {
                 return fragments;
             }
@@ -142,21 +189,25 @@ impl Client {
         let mut rest = input.as_slice();
         // A server's fragment may have any length that the length field can hold.
         while let Some((header, body, after)) = split_first(rest, u16::MAX)? {
+            let pdu = rest.get(..usize::from(header.frag_length)).unwrap_or_default();
             rest = after;
-            if header.call_id != self.call_id {
+            let is_given_up = self.given_up == Some(header.call_id);
+            if header.call_id != self.call_id && !is_given_up {
                 return Err(Malformed::new("RPC call_id").into());
             }
-            match header.kind {
-                PduKind::RESPONSE => {}
+            let body = match header.kind {
+                PduKind::RESPONSE => self.opened(header, pdu, body)?,
+                PduKind::FAULT if is_given_up => continue,
                 PduKind::FAULT => return Err(RpcError::Fault(parse_fault(body)?)),
                 _ => return Err(Malformed::new("RPC response").into()),
+            };
+            if is_given_up {
+                continue;
             }
-            if header.flags.contains(PduFlags::FIRST_FRAG) != self.stub.is_empty()
-                || header.auth_length != 0
-            {
+            if header.flags.contains(PduFlags::FIRST_FRAG) != self.stub.is_empty() {
                 return Err(Malformed::new("RPC response fragments").into());
             }
-            let part = Response::parse(body)?.stub;
+            let part = Response::parse(&body)?.stub;
             if self.stub.len().saturating_add(part.len()) > MAX_RESPONSE_STUB {
                 return Err(RpcError::TooLarge);
             }

@@ -42,6 +42,8 @@ open_enum! {
 
 /// Bytes of sec_trailer.
 const TRAILER: usize = 8;
+/// auth_context_id of a client, which has one authentication.
+const CLIENT_CONTEXT: u32 = 1;
 /// The stub data of a protected PDU is padded to a multiple of this.
 const ALIGNMENT: usize = 16;
 
@@ -115,6 +117,11 @@ impl Security {
         }
     }
 
+    /// Begins the authentication of this end's client, which demands that headers are protected.
+    pub(crate) const fn of_client(kind: AuthType, level: AuthLevel) -> Self {
+        Self { kind, level, context: CLIENT_CONTEXT, signs_header: true, state: State::Exchanging }
+    }
+
     /// True if the verifier belongs to the authentication, which has not ended.
     pub(crate) fn expects(&self, verifier: &Verifier<'_>) -> bool {
         matches!(self.state, State::Exchanging) && self.is_own(verifier)
@@ -156,6 +163,11 @@ impl Security {
     /// The level at which calls are protected; NONE before the end of the authentication.
     pub(crate) const fn level(&self) -> AuthLevel {
         if self.is_established() { self.level } else { AuthLevel::NONE }
+    }
+
+    /// The level that the authentication is for, also before its end.
+    pub(crate) const fn asked_level(&self) -> AuthLevel {
+        self.level
     }
 
     /// Returns a PDU whose stub data begins at `plain` in the clear and without its verifier. None
@@ -211,15 +223,15 @@ impl Security {
         Some(pdu)
     }
 
-    /// Appends the answer to a token to a bind_ack or alter_context_resp.
+    /// Appends a token to a bind or alter_context, or to the answer to one.
     pub(crate) fn with_token(&self, mut pdu: Vec<u8>, token: &[u8]) -> Vec<u8> {
         let padding = pdu.len().next_multiple_of(4).saturating_sub(pdu.len());
         pdu.resize(pdu.len().saturating_add(padding), 0);
         if self.signs_header
             && let Some(flags) = pdu.get_mut(3)
         {
-            // In a bind reply, the bit of PENDING_CANCEL means PFC_SUPPORT_HEADER_SIGN: the server
-            // signs headers, too.
+            // In a bind and its reply, the bit of PENDING_CANCEL means PFC_SUPPORT_HEADER_SIGN: this
+            // end signs headers, too.
             *flags |= PduFlags::PENDING_CANCEL.0;
         }
         let trailer = Trailer { kind: self.kind, level: self.level, context: self.context };

@@ -42,20 +42,25 @@ struct Peer {
     flags: u8,
 }
 
+/// A logon of ann.
+pub(super) fn initiator(password: &str) -> Initiator {
+    let credentials = Credentials {
+        user: String::from("ann"),
+        domain: String::new(),
+        secret: Secret::Password(Zeroizing::new(String::from(password))),
+    };
+    let target = Target {
+        spn: String::from("cifs/box"),
+        channel_bindings: None,
+        workstation: String::new(),
+    };
+    let entropy = Entropy { client_challenge: [1; 8], session_key: Zeroizing::new([0x55; 16]) };
+    Initiator::new(credentials, target, entropy)
+}
+
 impl Peer {
     fn new(level: AuthLevel, flags: u8, password: &str) -> Self {
-        let credentials = Credentials {
-            user: String::from("ann"),
-            domain: String::new(),
-            secret: Secret::Password(Zeroizing::new(String::from(password))),
-        };
-        let target = Target {
-            spn: String::from("cifs/box"),
-            channel_bindings: None,
-            workstation: String::new(),
-        };
-        let entropy = Entropy { client_challenge: [1; 8], session_key: Zeroizing::new([0x55; 16]) };
-        let initiator = Initiator::new(credentials, target, entropy);
+        let initiator = initiator(password);
         Self { initiator, protection: None, kind: AuthType::NEGOTIATE, level, flags }
     }
 
@@ -125,14 +130,14 @@ impl Peer {
 }
 
 /// The carrier's part: judges the tokens of an endpoint.
-struct Judge(Acceptor);
+pub(super) struct Judge(Acceptor);
 
 impl Judge {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Acceptor::new(Arc::new(AcceptorConfig::standalone("box")), [9; 8]))
     }
 
-    fn judge(&mut self, token: &Token) -> Verdict {
+    pub(super) fn judge(&mut self, token: &Token) -> Verdict {
         match self.0.step(&token.token, 1 << 57, &Ann) {
             Ok(acceptor::Step::Continue(answer)) => Verdict::Continue(answer),
             Ok(acceptor::Step::Done(done)) => {
