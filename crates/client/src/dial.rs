@@ -161,6 +161,13 @@ pub trait Dial: Send + Sync + fmt::Debug {
         self.dial(server)
     }
 
+    /// Makes a connection over TCP for remote procedure calls, beside the session. By default there is
+    /// none: the error is Unsupported.
+    fn dial_rpc(&self, address: SocketAddr) -> Dialing<'_> {
+        let _ = address;
+        Box::pin(std::future::ready(Err(io::ErrorKind::Unsupported.into())))
+    }
+
     /// Returns true if addresses that the server tells can be dialled. False by default.
     fn knows_addresses(&self) -> bool {
         false
@@ -180,6 +187,18 @@ impl Dial for Dialer {
                 return Ok(vec![server.clone()]);
             }
             Ok(named(server, Self::addresses(self, &server.host).await?))
+        })
+    }
+
+    fn dial_rpc(&self, address: SocketAddr) -> Dialing<'_> {
+        Box::pin(async move {
+            match self {
+                // A host with a device for RDMA has TCP, too.
+                Self::Tcp | Self::Rdma => {
+                    Self::dial(&Self::Tcp, &address.ip().to_string(), Some(address.port())).await
+                }
+                Self::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
+            }
         })
     }
 

@@ -1,6 +1,7 @@
 //! The dialers of a client, in the order in which they are tried.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use frevo_net::transport::{Dialer, Stream, Transport};
@@ -110,6 +111,13 @@ impl Dial for Dialers {
                 None => Err(io::ErrorKind::Unsupported.into()),
             }
         })
+    }
+
+    fn dial_rpc(&self, address: SocketAddr) -> Dialing<'_> {
+        match self.order.last() {
+            Some(choice) => choice.dial.dial_rpc(address),
+            None => Box::pin(std::future::ready(Err(io::ErrorKind::Unsupported.into()))),
+        }
     }
 
     fn knows_addresses(&self) -> bool {

@@ -232,12 +232,14 @@ pub mod plant;
 mod redirect;
 mod refusals;
 mod rpc;
+mod rpc_over_tcp;
 mod sequences;
 mod session;
 mod share;
 mod staggered;
 mod types;
 mod url;
+mod witness;
 
 pub use credentials::{Credentials, NtHash, ParseNtHashError};
 pub use dial::{ServerAddresses, ServerName};
@@ -264,6 +266,7 @@ pub use share::tree::{Walk, WalkEntry};
 pub use share::watch::{Change, RecursiveMode, Watch};
 pub use types::*;
 pub use url::{ParseUrlError, SmbUrl};
+pub use witness::{WitnessInfo, WitnessNews};
 
 /// Parts for this project's own programs: the mount, the command line, the simulator. They
 /// are no part of the public interface and change in any release.

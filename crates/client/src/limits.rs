@@ -90,6 +90,37 @@ pub const SPOKEN_WITHIN: Duration = Duration::from_secs(2);
 pub const RDMA_FROM: u32 = 4096;
 /// Bytes of a message of SMB Direct beside its payload; Frevo's server leaves as many.
 pub const RDMA_MESSAGE_OVERHEAD: u32 = 64 << 10;
+/// Time limit of a connection with an RPC interface over TCP, with the question for its port and the logon.
+pub const RPC_BIND: Duration = Duration::from_secs(5);
+/// Time limit of the answer to a call over TCP that does not wait for an event.
+pub const RPC_ANSWER: Duration = Duration::from_secs(10);
+/// Attempts at a registration with a witness in a row, after which none are made at this node, unless a
+/// registration has lasted before.
+pub const WITNESS_ATTEMPTS: u32 = 6;
+/// First pause after such an attempt has failed; each further one is twice as long.
+pub const WITNESS_PAUSE_FIRST: Duration = Duration::from_secs(1);
+/// Longest of these pauses, as in Windows.
+pub const WITNESS_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Time after which a registration counts as one that has lasted.
+pub const WITNESS_STEADY: Duration = Duration::from_secs(10);
+/// Witnesses that are tried in one attempt.
+pub const WITNESS_TRIES: usize = 4;
+/// Most interfaces of a cluster that are looked at as witnesses.
+pub const WITNESS_INTERFACES: usize = 64;
+/// Most addresses of one notification of a witness that are tried.
+pub const WITNESS_ADDRESSES: usize = 16;
+/// Longest wait of a witness before it answers that there is no news.
+pub const WITNESS_KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// Time limit of the end of a registration.
+pub const WITNESS_END: Duration = Duration::from_secs(1);
+/// Most moves that a witness makes a session do within [`WITNESS_WITHIN`].
+pub const WITNESS_MOVES: usize = 8;
+/// Notifications within [`WITNESS_WITHIN`] after which there is a pause before each further one.
+pub const WITNESS_NOTIFICATIONS: usize = 64;
+/// Time for which moves and notifications of a witness count.
+pub const WITNESS_WITHIN: Duration = Duration::from_secs(60);
+/// Time limit of the answers to requests under way when a witness tells to move.
+pub const WITNESS_GRACE: Duration = Duration::from_millis(500);
 /// Time limit of one attempt to connect over a transport that not every server has, before the next
 /// one is tried.
 pub const PREFERRED_DIAL: Duration = Duration::from_secs(4);

@@ -127,6 +127,9 @@ pub struct Options {
     /// The instance of the application that opens files, which fails over between machines. Default:
     /// none.
     pub app_instance: Option<AppInstance>,
+    /// True registers with another node of a cluster, which tells at once when the node in use is gone or
+    /// is to be left. A cluster without such a service is used all the same. Default: true.
+    pub witness: bool,
     /// The name of this machine, for the server's logs. Default: `FREVO`.
     pub workstation: String,
     /// Payload of a READ or WRITE, bytes, from which it moves by RDMA.
@@ -170,6 +173,7 @@ impl Default for Options {
             domain_controller: None,
             addresses: Vec::new(),
             app_instance: None,
+            witness: true,
             workstation: String::from("FREVO"),
             rdma_from: limits::RDMA_FROM,
             ambient: Arc::new(Host),
@@ -218,6 +222,7 @@ impl Options {
         domain_controller: Option<ServerName>,
         addresses: Vec<ServerAddresses>,
         app_instance: Option<AppInstance>,
+        witness: bool,
         workstation: String,
         #[doc(hidden)]
         rdma_from: u32,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use frevo_client::ChannelInfo;
 
 use super::output::human;
-use super::{logon, nodes};
+use super::{logon, nodes, witnesses};
 use crate::console::tell;
 use crate::plural::counted;
 
@@ -18,13 +18,15 @@ thread_local! {
 }
 
 /// Reports channels that were lost or opened since the last call, shares that are at another node of
-/// a cluster, and that TCP is used instead of SMB Direct.
+/// a cluster, what witnesses tell, and that TCP is used instead of SMB Direct.
 pub(crate) fn look() {
     logon::tell_of_tcp();
     if let Some(live) = logon::channels() {
         BOOK.with_borrow_mut(|book| book.note(live)).iter().for_each(tell);
     }
-    nodes::changes(&logon::shares().unwrap_or_default()).iter().for_each(tell);
+    let shares = logon::shares().unwrap_or_default();
+    nodes::changes(&shares).iter().for_each(tell);
+    witnesses::changes(&shares).iter().for_each(tell);
 }
 
 /// Reports changes of the channels until it is dropped.

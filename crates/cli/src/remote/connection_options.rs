@@ -108,6 +108,11 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "[HOST=]ADDRESS")]
     pub(crate) address: Vec<NodeAddress>,
 
+    /// Do not register with another node of a cluster, which tells at once when the
+    /// node in use is gone
+    #[arg(long)]
+    pub(crate) no_witness: bool,
+
     /// Say which connections are opened and lost, at which node of a cluster a
     /// share is, and at the end what each connection has carried
     #[arg(long)]

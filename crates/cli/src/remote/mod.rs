@@ -59,6 +59,7 @@ mod url_lines;
 mod waiting;
 mod walk;
 mod wildcards;
+mod witnesses;
 
 use arguments::Verb;
 use namespace::Replaces;

@@ -99,6 +99,10 @@ struct Status {
     moves: u64,
     since_seconds: u64,
     pause_ms: u64,
+    /// The address of the node that watches the one in use; None if none does.
+    witness: Option<String>,
+    /// Count of its notifications that were heeded.
+    heeded: u64,
 }
 
 /// Asks the process that serves the mount on a folder.
@@ -156,6 +160,8 @@ impl Status {
                 "moves" => status.moves = number(),
                 "since_seconds" => status.since_seconds = number(),
                 "pause_ms" => status.pause_ms = number(),
+                "witness" => status.witness = Some(value.to_owned()),
+                "witness_heeded" => status.heeded = number(),
                 _ => {}
             }
         }
@@ -181,7 +187,9 @@ impl Status {
                 self.pause_ms % 1000,
             ),
         };
-        format!("{url} on {folder}: {place}{moves}")
+        let witness = self.witness.as_deref().map(spelling::in_text);
+        let witness = witness.map_or_else(String::new, |ip| format!("; watched by {ip}"));
+        format!("{url} on {folder}: {place}{moves}{witness}")
     }
 
     fn json(&self, folder: &Path) -> String {
@@ -193,6 +201,8 @@ impl Status {
             "moves": self.moves,
             "since_seconds": self.since_seconds,
             "pause_ms": self.pause_ms,
+            "witness": self.witness,
+            "witness_heeded": self.heeded,
         })
         .to_string()
     }
@@ -226,6 +236,9 @@ mod tests {
              of 1.250 s"
         );
         assert!(status.json(Path::new("/mnt")).contains("\"moves\":2"));
+        let watched = Status::of(&format!("{text}witness 192.0.2.3\nwitness_heeded 2\n"));
+        assert!(watched.text(Path::new("/mnt")).ends_with("1.250 s; watched by 192.0.2.3"));
+        assert!(watched.json(Path::new("/mnt")).contains("\"witness_heeded\":2"));
         let lost = Status::of("url smb://box/a\naddress box\nmoves 0\n");
         assert_eq!(lost.text(Path::new("/mnt")), "smb://box/a on /mnt: lost, last at box");
     }

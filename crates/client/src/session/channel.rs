@@ -75,6 +75,8 @@ pub(crate) struct Live {
     pub(crate) channels: RwLock<Vec<Arc<Channel>>>,
     /// Session.ChannelSequence, which counts lost channels.
     pub(crate) sequence: AtomicU16,
+    /// True after its node was to be left: no request is begun in it.
+    pub(super) is_left: AtomicBool,
     /// True after a channel ended because the server had fallen silent.
     pub(super) is_silent: AtomicBool,
     /// The way in which the server broke the protocol, if that ended a channel.
@@ -133,8 +135,18 @@ impl Live {
         live.min_by_key(|channel| channel.connection.load()).cloned()
     }
 
+    /// Lets its user log on at another node. Requests under way go on.
+    pub(super) fn part(&self) {
+        self.is_left.store(true, Ordering::Release);
+    }
+
     /// Returns true if requests can be sent.
     pub(crate) fn is_alive(&self) -> bool {
+        !self.is_left.load(Ordering::Acquire) && self.has_channels()
+    }
+
+    /// Returns true if a connection has not ended.
+    pub(super) fn has_channels(&self) -> bool {
         self.channels.read().iter().any(|channel| !channel.connection.is_gone())
     }
 

@@ -28,6 +28,7 @@ mod search;
 pub(crate) mod shares;
 mod siblings;
 mod spoken_dialect;
+mod witnessed;
 
 pub(crate) use channel::{Failure, Live};
 pub use channel_info::ChannelInfo;
@@ -54,6 +55,7 @@ use crate::error::{Cause, During, Result};
 use crate::limits::{BREAKS_WAITING, LOG_OFF_FOR};
 use crate::options::Options;
 use crate::types::{Cipher, Dialect, SigningAlgorithm};
+use crate::witness::Watcher;
 use breaks::Leases;
 use cluster_shares::ClusterShares;
 use connected::ConnectedShares;
@@ -171,6 +173,7 @@ impl Client {
             leases,
             shares: Mutex::default(),
             nodes: NodeLog::default(),
+            watcher: Watcher::default(),
             unreachable: watch::Sender::new(false),
         });
         inner.family.join(&inner);
@@ -220,6 +223,8 @@ pub(crate) struct Inner {
     /// The connected shares of files. Those that move together to another node take the session along.
     shares: Mutex<ConnectedShares>,
     nodes: NodeLog,
+    /// The witness of the node in use.
+    pub(crate) watcher: Watcher,
     /// True after the session was lost and an attempt to recover it failed.
     unreachable: watch::Sender<bool>,
 }
@@ -392,6 +397,7 @@ impl Inner {
 
     async fn log_off(&self) {
         self.closed.store(true, Ordering::Release);
+        self.watcher.rest();
         let live = self.live.write().take();
         if let Some(live) = live {
             let _ = timeout(LOG_OFF_FOR, channel::log_off(&live)).await;

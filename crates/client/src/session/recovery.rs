@@ -223,6 +223,7 @@ impl Inner {
             server_guid: agreed.server_guid,
             offer: agreed.offer,
             is_vigilant: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
             is_silent: AtomicBool::new(false),
             security: logged_on.security,
             terms: agreed.terms,

@@ -136,6 +136,11 @@ impl Inner {
         self.shares.lock().remove(share);
     }
 
+    /// Returns the count of connected shares of files.
+    pub(super) fn count_of_shares(&self) -> usize {
+        self.connected_shares().len()
+    }
+
     /// Returns the connected shares of files. The last reference to one may be in this list.
     fn connected_shares(&self) -> Vec<Arc<dyn ConnectedShare>> {
         self.shares.lock().in_use()

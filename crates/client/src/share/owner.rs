@@ -17,6 +17,7 @@ use crate::error::Cause;
 use crate::options::Referrals;
 use crate::session::bound::Bound;
 use crate::session::{ConnectedShare, Failure, Live, NodeInfo, Refused, Session};
+use crate::witness::WitnessInfo;
 use frevo_wire::command::tree_connect::{ShareCapabilities, ShareType};
 
 /// The refusal of a TREE_CONNECT by a node that is not the owner.
@@ -61,6 +62,11 @@ impl Share {
         self.session().inner.node()
     }
 
+    /// Returns the witness that watches the share's node, as [`Session::witness`] does.
+    pub fn witness(&self) -> Option<WitnessInfo> {
+        self.session().witness()
+    }
+
     /// Returns true if the share was connected in `session`, which it may have left.
     pub(crate) fn began_in(&self, session: &Session) -> bool {
         self.inner.first.is_same(session) || self.session().is_same(session)
@@ -77,6 +83,7 @@ impl Share {
         let is_continuous = bound.capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY);
         self.inner.is_continuous.store(is_continuous, Ordering::Release);
         inner.note_found(live, self.name(), bound.capabilities);
+        inner.watch(live, self.name(), bound.capabilities);
     }
 
     /// Returns true after the share was connected once: it exists.

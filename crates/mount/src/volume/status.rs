@@ -22,6 +22,12 @@ impl Volume {
             let (since, pause) = (node.since.as_secs(), node.pause.as_millis());
             let _ = writeln!(text, "moves {}\nsince_seconds {since}\npause_ms {pause}", node.moves);
         }
+        if let Some(witness) = self.share.witness() {
+            if let Some(ip) = witness.address {
+                let _ = writeln!(text, "witness {ip}");
+            }
+            let _ = writeln!(text, "witness_heeded {}", witness.heeded);
+        }
         text.into_bytes()
     }
 }
