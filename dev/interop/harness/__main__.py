@@ -51,6 +51,7 @@ from .peers import (  # noqa: F401
     test_suites,
     two_guests,
     upgrade,
+    witness,
     xfstests,
 )
 from .servers import newer_samba

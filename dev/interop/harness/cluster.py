@@ -336,13 +336,13 @@ class Cluster:
 class Load:
     """Writers with persistent handles and locks (`frevo-cluster-load`), from the first client."""
 
-    def __init__(self, cluster, program, writers=8, rest=0):
+    def __init__(self, cluster, program, writers=8, rest=0, host=FLOATING, words=()):
         self.cluster, self.log = cluster, cluster.directory / "load.log"
         self.output, self.writers = cluster.directory / "load.out", writers
         self.log.unlink(missing_ok=True)
         # The numbers at the end of the load, by their names.
         self.counts = {}
-        command = [program, FLOATING, SHARE, cluster.folder, "--writers", writers, "--log", self.log]
+        command = [program, host, *words, SHARE, cluster.folder, "--writers", writers, "--log", self.log]
         command += ["--rest", rest] if rest else []
         with open(self.output, "wb") as output:
             self.process = subprocess.Popen(

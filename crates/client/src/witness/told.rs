@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use frevo_net::socket::{is_reachable, unmapped};
 use frevo_rpc::witness::{
-    AddressFlags, AddressInfo, InterfaceInfo, InterfaceState, Notification, ResourceChange,
-    ResourceState,
+    AddressFlags, AddressInfo, InterfaceFlags, InterfaceInfo, InterfaceState, Notification,
+    ResourceChange, ResourceState,
 };
 
 use super::NodeInUse;
@@ -114,15 +114,13 @@ fn usable(all: &[AddressInfo], place: &NodeInUse) -> Vec<IpAddr> {
 /// Returns the addresses at which a session can be registered, each of another node: those of the family
 /// of its own address, or those of the other family if there are none.
 pub(super) fn witnesses(interfaces: &[InterfaceInfo], place: &NodeInUse) -> Vec<IpAddr> {
-    let is_own = |one: &&InterfaceInfo| one.addresses().any(|ip| unmapped(ip) == place.ip);
-    let own: Vec<&str> =
-        interfaces.iter().filter(is_own).map(|one| one.group_name.as_str()).collect();
     let mut found = Vec::new();
     for one in interfaces {
-        // MS-SWN 2.2.2.5: without the flag the interface must not be used for a registration.
-        let is_witness = one.flags.contains(frevo_rpc::witness::InterfaceFlags::WITNESS)
+        // MS-SWN 2.2.2.5: without the flag the interface must not be used for a registration. Samba's
+        // nodes all have the name of the cluster, so that the names tell nothing.
+        let is_witness = one.flags.contains(InterfaceFlags::WITNESS)
             && one.state == InterfaceState::AVAILABLE
-            && !own.contains(&one.group_name.as_str());
+            && one.addresses().all(|ip| unmapped(ip) != place.ip);
         for ip in one.addresses().map(unmapped).filter(|_| is_witness) {
             if found.len() < WITNESS_INTERFACES && is_host(ip, place.ip) && !found.contains(&ip) {
                 found.push(ip);
@@ -149,7 +147,7 @@ fn is_host(ip: IpAddr, in_use: IpAddr) -> bool {
 mod tests {
     use super::*;
     use crate::rpc_over_tcp::Demand;
-    use frevo_rpc::witness::{InterfaceFlags, MessageType};
+    use frevo_rpc::witness::MessageType;
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -257,10 +255,10 @@ mod tests {
         };
         let all = [
             interface("NODE1", "192.0.2.1", true),
-            // The node in use, at another address.
-            interface("NODE1", "198.51.100.1", true),
+            // Samba's nodes all have the name of the cluster.
+            interface("NODE1", "198.51.100.1", false),
             interface("NODE2", "2001:db8::2", true),
-            interface("NODE2", "192.0.2.2", true),
+            interface("NODE1", "192.0.2.2", true),
             interface("NODE3", "192.0.2.3", false),
             down,
             interface("NODE5", "127.0.0.1", true),

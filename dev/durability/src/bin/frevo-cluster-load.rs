@@ -19,7 +19,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Parser;
 use frevo_client::{
-    Client, Credentials, File, LeaseState, LockKind, OpenOptions, Options, ServerName, Session,
+    Client, Credentials, File, LeaseState, LockKind, OpenOptions, Options, ServerAddresses,
+    ServerName, Session,
 };
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -53,6 +54,12 @@ struct Arguments {
     /// Seconds for which a client waits for a lost server.
     #[arg(long, default_value_t = 120)]
     patience: u64,
+    /// An address of the cluster, in place of those of its name; repeatable.
+    #[arg(long)]
+    at: Vec<String>,
+    /// Registers with no witness.
+    #[arg(long)]
+    no_witness: bool,
     /// Milliseconds that each writer rests after a write.
     #[arg(long, default_value_t = 0)]
     rest: u64,
@@ -109,7 +116,13 @@ fn content(writer: u64, block: u64, write: u64) -> Vec<u8> {
 
 async fn log_on(arguments: &Arguments, password: &str) -> Result<Session> {
     let patience = Duration::from_secs(arguments.patience);
-    let options = Options::new().durable(true).recover_for(patience);
+    let addresses: Vec<_> = arguments.at.iter().map(ServerName::new).collect();
+    let named = ServerAddresses { host: arguments.address.clone(), addresses };
+    let options = Options::new()
+        .durable(true)
+        .recover_for(patience)
+        .witness(!arguments.no_witness)
+        .addresses(if arguments.at.is_empty() { Vec::new() } else { vec![named] });
     let credentials = Credentials::new(&arguments.user, password);
     Ok(Client::new(options).connect(ServerName::new(&arguments.address), credentials).await?)
 }
