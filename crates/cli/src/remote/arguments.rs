@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::connection_options::{Connection, Copying};
+use super::connection_options::{Application, Connection, Copying};
 use super::filter::Filter;
 use super::location::{Location, Url};
 use super::saved::StoreName;
@@ -193,6 +193,20 @@ pub(crate) enum Verb {
     },
 }
 
+impl Verb {
+    /// Returns the options of a command that keeps files open.
+    pub(crate) fn application(&self) -> Option<&Application> {
+        match self {
+            Self::Get(get) => Some(&get.application),
+            Self::Put(put) => Some(&put.application),
+            Self::Cp(cp) => Some(&cp.application),
+            Self::Sync(sync) => Some(&sync.application),
+            Self::Mount(mount) => Some(&mount.application),
+            _ => None,
+        }
+    }
+}
+
 /// `frevo ls`
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
@@ -319,6 +333,8 @@ pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) filter: Filter,
     #[command(flatten)]
+    pub(crate) application: Application,
+    #[command(flatten)]
     pub(crate) connection: Connection,
 }
 
@@ -348,6 +364,8 @@ pub(crate) struct Put {
     #[command(flatten)]
     pub(crate) filter: Filter,
     #[command(flatten)]
+    pub(crate) application: Application,
+    #[command(flatten)]
     pub(crate) connection: Connection,
 }
 
@@ -376,6 +394,8 @@ pub(crate) struct Cp {
     #[command(flatten)]
     pub(crate) filter: Filter,
     #[command(flatten)]
+    pub(crate) application: Application,
+    #[command(flatten)]
     pub(crate) connection: Connection,
 }
 
@@ -402,6 +422,8 @@ pub(crate) struct Sync {
     pub(crate) copying: Copying,
     #[command(flatten)]
     pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) application: Application,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -484,6 +506,8 @@ pub(crate) struct Mount {
     #[arg(long, hide = true)]
     pub(crate) detach: bool,
     #[command(flatten)]
+    pub(crate) application: Application,
+    #[command(flatten)]
     pub(crate) connection: Connection,
 }
 
@@ -495,4 +519,43 @@ fn parse_mode(text: &str) -> Result<u16, String> {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
     seconds.ok_or_else(|| String::from("write a number of seconds from 0 to 3600"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::arguments::{Arguments, Command};
+
+    fn instance(line: &[&str]) -> Option<String> {
+        let all = std::iter::once("frevo").chain(line.iter().copied());
+        match Arguments::try_parse_from(all).ok()?.command {
+            Command::Remote(verb) => verb.application()?.instance().map(|it| it.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_that_keep_files_open_know_their_application() {
+        const ID: &str = "2f1d5e0c-7a61-4f1e-9c55-3f2b7f6f1a10";
+        let lines = [
+            ["get", "smb://box/data/a", "b"],
+            ["put", "a", "smb://box/data/b"],
+            ["cp", "smb://box/data/a", "smb://box/data/b"],
+            ["sync", "a", "smb://box/data/b"],
+            ["mount", "smb://box/data", "a"],
+        ];
+        for line in lines {
+            let with = |more: &[&str]| instance(&[&line[..], more].concat());
+            assert_eq!(with(&[]), None, "{line:?}");
+            assert_eq!(with(&["--app-instance", ID]).as_deref(), Some(ID), "{line:?}");
+            let all = ["--app-instance", ID, "--app-version", "3.4"];
+            assert_eq!(with(&all).as_deref(), Some(&*format!("{ID} version 3.4")), "{line:?}");
+            for wrong in [&["--app-version", "3"][..], &["--app-instance", "3"]] {
+                let all = ["frevo"].iter().chain(&line).chain(wrong);
+                assert!(Arguments::try_parse_from(all).is_err(), "{line:?} {wrong:?}");
+            }
+        }
+        assert!(instance(&["cat", "smb://box/data/a", "--app-instance", ID]).is_none());
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use frevo_client::ServerName;
+use frevo_client::{AppInstance, ServerName};
 use frevo_config::DialectName;
 
 use super::dos_attributes::AttributePolicy;
@@ -141,6 +141,39 @@ pub(crate) struct Copying {
     pub(crate) bwlimit: Option<u64>,
 }
 
+/// The options of commands that keep files open.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Application")]
+pub(crate) struct Application {
+    /// Open files as an instance of the application with this id: the server closes
+    /// what an earlier instance on another machine has open
+    #[arg(long, value_name = "GUID")]
+    app_instance: Option<AppInstance>,
+
+    /// Version of the instance, later ones greater: N or HIGH.LOW, of 64 bits each;
+    /// an earlier instance cannot open what a later one has open
+    #[arg(long, value_name = "N", value_parser = parse_version, requires = "app_instance")]
+    app_version: Option<AppVersion>,
+}
+
+/// The version of an application instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct AppVersion {
+    high: u64,
+    low: u64,
+}
+
+impl Application {
+    /// Returns the instance as which files are opened.
+    pub(crate) fn instance(&self) -> Option<AppInstance> {
+        let instance = self.app_instance?;
+        Some(match self.app_version {
+            Some(AppVersion { high, low }) => instance.version(high, low),
+            None => instance,
+        })
+    }
+}
+
 /// The use of Kerberos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KerberosUse {
@@ -219,6 +252,16 @@ fn parse_channels(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| String::from("write a number from 1 to 32, or auto"))
 }
 
+fn parse_version(text: &str) -> Result<AppVersion, String> {
+    let number = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|one| one.is_ascii_digit());
+        is_number.then(|| text.parse().ok()).flatten()
+    };
+    let (high, low) = text.split_once('.').unwrap_or(("0", text));
+    let version = number(high).zip(number(low)).map(|(high, low)| AppVersion { high, low });
+    version.ok_or_else(|| String::from("write a number, or two with a point between them"))
+}
+
 fn parse_rate(text: &str) -> Result<u64, String> {
     let rate = parse_size(text)?;
     if rate == 0 { Err(String::from("the rate must be more than 0")) } else { Ok(rate) }
@@ -226,7 +269,19 @@ fn parse_rate(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_channels;
+    use super::{AppVersion, parse_channels, parse_version};
+
+    #[test]
+    fn a_version_has_one_number_or_two() {
+        for (text, high, low) in
+            [("7", 0, 7), ("3.0", 3, 0), ("18446744073709551615.1", u64::MAX, 1)]
+        {
+            assert_eq!(parse_version(text), Ok(AppVersion { high, low }));
+        }
+        for text in ["", ".", "1.", ".1", "1.2.3", "-1", "+1", "18446744073709551616", "v1"] {
+            assert!(parse_version(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_session_has_up_to_32_channels() {

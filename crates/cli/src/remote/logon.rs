@@ -5,8 +5,8 @@ use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
 use frevo_client::{
-    Cause, ChannelInfo, Cipher, Client, Credentials, Dialect, Encryption, NtHash, Options, Rdma,
-    Referrals, Session, Share, Signing, SigningAlgorithm, SmbUrl,
+    AppInstance, Cause, ChannelInfo, Cipher, Client, Credentials, Dialect, Encryption, NtHash,
+    Options, Rdma, Referrals, Session, Share, Signing, SigningAlgorithm, SmbUrl,
 };
 use frevo_config::DialectName;
 
@@ -52,6 +52,8 @@ struct SessionCache {
     reached: Vec<(Url, bool, Share)>,
     /// Passwords that were given, so that none is asked for twice: by user and server.
     passwords: Vec<(String, frevo_auth::Zeroizing<String>)>,
+    /// The instance of an application as which files are opened.
+    app_instance: Option<AppInstance>,
     /// How long a lost server is waited for.
     patience: Duration,
     /// True if changes of the channels are reported.
@@ -73,6 +75,11 @@ static REACHING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 /// `share` is logged off from at the end, however the command ends.
 pub(crate) fn keep(share: &Share) {
     SESSIONS.with_borrow_mut(|kept| kept.shares.push(share.clone()));
+}
+
+/// Opens files as an instance of an application from now on.
+pub(crate) fn open_as(instance: Option<AppInstance>) {
+    SESSIONS.with_borrow_mut(|kept| kept.app_instance = instance);
 }
 
 /// The share that `url` is in, if it was reached before; what DFS leads to is looked for
@@ -193,7 +200,9 @@ pub(crate) fn failed(error: frevo_client::Error) -> Failure {
         Cause::Security(_) => Exit::Auth,
         Cause::Kerberos(why) if why.is_unreachable() => Exit::Connect,
         _ if error.is_logon_refused() => Exit::Auth,
-        Cause::Transport(_) | Cause::NotSmb | Cause::TooOld(_) => Exit::Connect,
+        Cause::Transport(_) | Cause::NotSmb | Cause::TooOld(_) | Cause::ClusterDialect(_) => {
+            Exit::Connect
+        }
         Cause::Usage(_) => Exit::Usage,
         _ if error.is_not_found() => Exit::NotFound,
         _ => Exit::Failed,
@@ -228,20 +237,24 @@ fn shown_path(path: &str) -> String {
     found.unwrap_or_else(|| spelling::in_text(path))
 }
 
+/// The option that accepts a dialect, and its price.
+fn accepting(oldest: Dialect) -> String {
+    let words = DialectName::WORDS.iter().filter_map(|word| word.parse().ok());
+    let word = words.into_iter().find(|name| dialect(*name) == oldest);
+    let word = word.map_or("2.0.2", DialectName::as_str);
+    let price = if oldest < Dialect::Smb300 { ", without encryption" } else { "" };
+    format!("--min-dialect {word} accepts it{price}")
+}
+
 /// Advice to append to an error's message.
 fn advice(error: &frevo_client::Error) -> String {
     use frevo_client::Status;
     use std::io::ErrorKind;
     let text = match error.cause() {
         Cause::TooOld(Some(spoken)) => {
-            let words = DialectName::WORDS.iter().filter_map(|word| word.parse().ok());
-            let word = words.into_iter().find(|name| dialect(*name) == *spoken);
-            let word = word.map_or("2.0.2", DialectName::as_str);
-            return format!(
-                "; if the server is that old, --min-dialect {word} accepts it{}",
-                if *spoken < Dialect::Smb300 { ", without encryption" } else { "" }
-            );
+            return format!("; if the server is that old, {}", accepting(*spoken));
         }
+        Cause::ClusterDialect(named) => return format!(": {}", accepting(*named)),
         Cause::Security(why) if why.contains("only as a guest, without") => {
             "; --guest accepts that, with nothing signed or encrypted"
         }
@@ -282,15 +295,17 @@ impl Connection {
     fn options(&self, url: &Url, posix: bool) -> Result<Options, Failure> {
         let addresses = nodes::of_server(&self.address, &url.server)?;
         let default = Options::default();
-        SESSIONS.with_borrow_mut(|kept| {
+        let app_instance = SESSIONS.with_borrow_mut(|kept| {
             kept.patience = Duration::from_secs(self.patience);
             kept.is_verbose = self.verbose;
             kept.prefers_rdma = self.rdma == RdmaUse::Auto;
+            kept.app_instance
         });
         let ciphers: Vec<_> = self.cipher.iter().map(|name| cipher(*name)).collect();
         let signing: Vec<_> = self.signing.iter().map(|name| algorithm(*name)).collect();
         let options = Options::new()
             .addresses(addresses)
+            .app_instance(app_instance)
             .newest(self.max_dialect.map_or(default.newest, dialect))
             .oldest(self.min_dialect.map_or(default.oldest, dialect))
             .ciphers(if ciphers.is_empty() { default.ciphers } else { ciphers })

@@ -62,6 +62,7 @@ mod wildcards;
 mod witnesses;
 
 use arguments::Verb;
+use connection_options::Application;
 use namespace::Replaces;
 
 use crate::console::tell;
@@ -75,6 +76,7 @@ const LAST_TURNS: usize = 8;
 
 /// Runs a command until it ends or Ctrl-C.
 pub(crate) fn run(verb: &Verb) -> Done {
+    logon::open_as(verb.application().and_then(Application::instance));
     match verb {
         // `mount` handles signals by itself, so no handler is installed for it.
         Verb::Mount(arguments) => mount::run(arguments),

@@ -360,7 +360,8 @@ mod tests {
         use clap::Parser;
         let options = "ro,noexec,uid=5,gid=6,file_mode=0640,dir_mode=0750,credentials=/c,allow_other,\
                        seal,cache=none,actimeo=0,username=ann,domain=CORP,port=4450,vers=3.0,nodfs,\
-                       nounix,max_channels=2,rdma,sec=krb5,umask=022,noperm,nobrl";
+                       nounix,max_channels=2,rdma,sec=krb5,umask=022,noperm,nobrl,\
+                       app_instance=2f1d5e0c-7a61-4f1e-9c55-3f2b7f6f1a10,app_version=7";
         let line = ["//box/photos", "/mnt", "-f", "-o", options];
         let line = std::iter::once("frevo".to_owned()).chain(of(&line));
         crate::arguments::Arguments::try_parse_from(line).unwrap();
