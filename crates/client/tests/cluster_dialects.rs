@@ -159,6 +159,9 @@ fn answered(reply: Reply) -> Act {
     }
 }
 
+/// A form of the refusal of a dialect.
+type Form = fn(Wire) -> Reply;
+
 /// The refusal of a dialect as 3.1.1 has it, byte by byte: MS-SMB2 3.3.5.7.
 fn in_context(dialect: Wire) -> Reply {
     let [low, high] = dialect.0.to_le_bytes();
@@ -325,7 +328,7 @@ fn a_cluster_names_three_older_dialects_at_most() {
 
 #[test]
 fn a_dialect_that_the_user_does_not_allow_is_an_error_at_once() {
-    let cases: [(fn(Wire) -> Reply, Wire, Options, &str); 6] = [
+    let cases: [(Form, Wire, Options, &str); 6] = [
         (in_context, Wire::SMB_2_1, Options::new(), "no newer dialect than SMB 2.1"),
         (in_context, Wire::SMB_3_0_2, Options::new().oldest(Dialect::Smb311), "SMB 3.0.2"),
         (bare, Wire::SMB_3_1_1, Options::new(), "not older"),
