@@ -60,28 +60,35 @@ pub(crate) fn identity(folder: &Path) -> Result<Fence, FenceFault> {
     Ok(Fence::Ceph { client: own.address })
 }
 
-/// Returns a sentence if the client of a mount that can be used may lose what was acknowledged.
+/// Returns a sentence if the client of a mount that can be used has caches that lose or hide writes.
 ///
-/// ceph-fuse 16.2 drops what it has not written when it learns that it is refused, and a sync that comes after that
-/// succeeds. A fence comes after the last answer of a server; the blocklist has other hands, too.
+/// With `client_oc` ceph-fuse 16.2 drops what it has not written when it learns that it is refused, and a sync that
+/// comes after that succeeds. A fence comes after the last answer of a server, but the blocklist has other hands, too.
+/// Without it the kernel is not told what other clients have written, and must cache nothing.
 pub(crate) fn warning(folder: &Path) -> Option<String> {
     let mount = Mount::of(folder).ok()?;
     let socket = of_mount(&mount).ok()?.socket;
-    keeps_written(&socket).then(|| {
+    has_caches(&socket).then(|| {
         format!(
-            "the ceph-fuse of {} keeps written data in its memory, and loses acknowledged writes if CephFS refuses \
-             it while this node serves; set `client_oc = false` and `fuse_disable_pagecache = true` below [client] \
-             in ceph.conf, and mount it again",
+            "the caches of the ceph-fuse of {} lose acknowledged writes if CephFS refuses it while this node serves, \
+             or show old data; set `client_oc = false` and `fuse_disable_pagecache = true` below [client] in ceph.conf, \
+             and mount it again",
             mount.point.display()
         )
     })
 }
 
-/// True if a ceph-fuse has a cache of written data of its own.
-fn keeps_written(socket: &Path) -> bool {
-    let answer = ask(socket, r#"{"prefix":"config get","var":"client_oc"}"#);
-    let value = answer.as_ref().and_then(|answer| answer.get("client_oc")?.as_str());
-    value == Some("true")
+/// The values of a ceph-fuse that caches nothing.
+const WITHOUT_CACHES: [(&str, &str); 2] =
+    [("client_oc", "false"), ("fuse_disable_pagecache", "true")];
+
+/// True if a ceph-fuse tells another value than one of [`WITHOUT_CACHES`].
+fn has_caches(socket: &Path) -> bool {
+    WITHOUT_CACHES.iter().any(|(name, wanted)| {
+        let answer = ask(socket, &format!(r#"{{"prefix":"config get","var":"{name}"}}"#));
+        let value = answer.as_ref().and_then(|answer| answer.get(*name)?.as_str());
+        value.is_some_and(|value| value != *wanted)
+    })
 }
 
 /// Puts a client on the blocklist. It is there when the program ends.
@@ -409,7 +416,7 @@ mod tests {
     }
 
     /// Sockets that answer as ceph-fuse does, beside one of another daemon.
-    fn sockets(answers: &[(&str, String)]) -> tempfile::TempDir {
+    fn sockets(answers: &[(&str, String)], caches: [&'static str; 2]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, answer) in answers.iter().cloned() {
             let listener = UnixListener::bind(folder.path().join(name)).unwrap();
@@ -420,10 +427,8 @@ mod tests {
                     BufReader::new(&stream).read_until(0, &mut question).unwrap();
                     let answer = match &question[..] {
                         b"{\"prefix\":\"status\"}\0" => &answer[..],
-                        _ => {
-                            assert!(question.starts_with(b"{\"prefix\":\"config get\""));
-                            r#"{"client_oc":"true"}"#
-                        }
+                        b"{\"prefix\":\"config get\",\"var\":\"client_oc\"}\0" => caches[0],
+                        _ => caches[1],
                     };
                     let length = u32::try_from(answer.len()).unwrap();
                     stream.write_all(&length.to_be_bytes()).unwrap();
@@ -433,6 +438,9 @@ mod tests {
         }
         folder
     }
+
+    const NO_CACHES: [&str; 2] =
+        [r#"{"client_oc":"false"}"#, r#"{"fuse_disable_pagecache":"true"}"#];
 
     /// The answer of ceph-fuse 16.2.15, without what is not read.
     fn answer(number: u64, nonce: u64, is_blocked: bool) -> String {
@@ -447,28 +455,50 @@ mod tests {
 
     #[test]
     fn ceph_fuse_is_found_by_its_mount_point() {
-        let folder = sockets(&[
-            ("ceph-osd.0.asok", r#"{"state":"active"}"#.into()),
-            ("ceph-client.admin.77.asok", answer(4205, 3_710_147_553, false)),
-        ]);
+        let folder = sockets(
+            &[
+                ("ceph-osd.0.asok", r#"{"state":"active"}"#.into()),
+                ("ceph-client.admin.77.asok", answer(4205, 3_710_147_553, false)),
+            ],
+            NO_CACHES,
+        );
         std::fs::write(folder.path().join("ceph-client.gone.asok"), "").unwrap();
         let of = |point, number| of_ceph_fuse(folder.path(), Path::new(point), number);
         for number in [None, Some(4205)] {
             let CephFuse { own, socket } = of("/srv/ceph", number).unwrap();
-            assert!(socket.ends_with("ceph-client.admin.77.asok") && keeps_written(&socket));
+            assert!(socket.ends_with("ceph-client.admin.77.asok"), "{}", socket.display());
             assert_eq!((own.address.as_str(), own.is_blocked), ("192.0.2.1:0/3710147553", false));
         }
-        assert!(!keeps_written(&folder.path().join("ceph-client.gone.asok")));
         assert!(of("/srv/other", None).is_err() && of("/srv/ceph", Some(4206)).is_err());
+    }
+
+    #[test]
+    fn the_caches_of_ceph_fuse_are_known() {
+        let page_cache = r#"{"fuse_disable_pagecache":"false"}"#;
+        for (caches, has) in [
+            (NO_CACHES, false),
+            ([r#"{"client_oc":"true"}"#, NO_CACHES[1]], true),
+            ([NO_CACHES[0], page_cache], true),
+            // A client that does not know the option.
+            ([NO_CACHES[0], r#"{"error":"unknown"}"#], false),
+        ] {
+            let folder = sockets(&[("ceph-client.admin.77.asok", String::new())], caches);
+            let socket = folder.path().join("ceph-client.admin.77.asok");
+            assert_eq!(has_caches(&socket), has, "{caches:?}");
+        }
+        assert!(!has_caches(Path::new("/no such socket")));
     }
 
     /// A client that was refused lives on after a lazy unmount, and the next one has its mount point.
     #[test]
     fn the_client_of_an_earlier_mount_is_not_taken_for_this_one() {
-        let folder = sockets(&[
-            ("ceph-client.admin.77.asok", answer(4205, 1, true)),
-            ("ceph-client.admin.78.asok", answer(4209, 2, false)),
-        ]);
+        let folder = sockets(
+            &[
+                ("ceph-client.admin.77.asok", answer(4205, 1, true)),
+                ("ceph-client.admin.78.asok", answer(4209, 2, false)),
+            ],
+            NO_CACHES,
+        );
         let of = |number| of_ceph_fuse(folder.path(), Path::new("/srv/ceph"), number);
         assert_eq!(of(Some(4209)).unwrap().own.address, "192.0.2.1:0/2");
         assert!(of(Some(4205)).unwrap().own.is_blocked);
