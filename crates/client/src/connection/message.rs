@@ -69,6 +69,13 @@ pub(crate) enum Unasked {
         /// Content of the notification.
         notification: Notification,
     },
+    /// The news that the server has ended a session. It is not verified yet.
+    SessionClosed {
+        /// Number of the connection that it came over.
+        connection: u64,
+        /// The notification.
+        message: Message,
+    },
     /// A caller that waits until all notifications before this message count.
     Marker(oneshot::Sender<()>),
 }

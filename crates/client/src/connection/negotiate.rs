@@ -48,7 +48,8 @@ pub(crate) const CAPABILITIES: GlobalCapabilities = GlobalCapabilities(
         | GlobalCapabilities::MULTI_CHANNEL.0
         | GlobalCapabilities::PERSISTENT_HANDLES.0
         | GlobalCapabilities::DIRECTORY_LEASING.0
-        | GlobalCapabilities::ENCRYPTION.0,
+        | GlobalCapabilities::ENCRYPTION.0
+        | GlobalCapabilities::NOTIFICATIONS.0,
 );
 
 impl Agreed {
@@ -73,6 +74,11 @@ impl Agreed {
         accepts_transport_security: false,
         hint: Vec::new(),
     };
+
+    /// Connection.SupportsNotifications, MS-SMB2 3.2.5.2.
+    pub(super) fn supports_notifications(&self) -> bool {
+        self.terms.is_3_1_1() && self.capabilities.contains(GlobalCapabilities::NOTIFICATIONS)
+    }
 }
 
 /// The parts of a NEGOTIATE that a session decides on: all of its connections have them.

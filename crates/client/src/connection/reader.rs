@@ -13,6 +13,7 @@ use frevo_proto::protection::{
     self, Check, Form, Incoming, Opened, Received, Site, Verdict, Work, is_batched,
 };
 use frevo_wire::command::oplock_break::Notification;
+use frevo_wire::command::server_to_client_notification as server_to_client;
 use frevo_wire::compound::Compound;
 use frevo_wire::{Command, Header, HeaderFlags, Route};
 use tokio::sync::mpsc::error::TrySendError;
@@ -210,6 +211,10 @@ impl Connection {
         if !header.is_response() {
             return Err(Cause::Protocol("it sent a request"));
         }
+        // MS-SMB2 3.2.5.20, 4.11.1: a notification that is signed has a MessageId of its own.
+        if header.command == Command::SERVER_TO_CLIENT_NOTIFICATION {
+            return self.on_notification(Message { buf, header, sealed, loan: None });
+        }
         if header.message_id == u64::MAX {
             return self.on_unasked(&buf, &header, sealed.is_some());
         }
@@ -247,11 +252,28 @@ impl Connection {
             return Ok(());
         }
         let notification = Notification::parse(message)?;
-        match self.unasked.try_send(Unasked::Notification { is_sealed, notification }) {
+        self.pass_on(Unasked::Notification { is_sealed, notification })
+    }
+
+    /// Passes the news of the end of a session on. Other notifications are ignored, because they need no
+    /// answer; so are all that this connection did not negotiate.
+    fn on_notification(&self, message: Message) -> Result<(), Cause> {
+        if !self.agreed().supports_notifications() {
+            return Ok(());
+        }
+        let kind = server_to_client::Notification::parse(message.bytes())?.notification_type;
+        if kind != server_to_client::NotificationType::SESSION_CLOSED {
+            return Ok(());
+        }
+        self.pass_on(Unasked::SessionClosed { connection: self.number, message })
+    }
+
+    fn pass_on(&self, unasked: Unasked) -> Result<(), Cause> {
+        match self.unasked.try_send(unasked) {
             Err(TrySendError::Full(_)) => {
-                Err(Cause::Protocol("it sent more than 1,024 lease breaks at once"))
+                Err(Cause::Protocol("it sent more than 1,024 notifications at once"))
             }
-            // The session has ended, so the client has no cache that the break could concern.
+            // The session has ended, so the client has nothing that a notification could concern.
             Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
         }
     }

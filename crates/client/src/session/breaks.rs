@@ -62,6 +62,12 @@ pub(super) async fn answer(session: Weak<Inner>, mut heard: mpsc::Receiver<Unask
     while let Some(unasked) = heard.recv().await {
         let (is_sealed, notification) = match unasked {
             Unasked::Notification { is_sealed, notification } => (is_sealed, notification),
+            Unasked::SessionClosed { connection, message } => {
+                if let Some(session) = session.upgrade() {
+                    session.on_session_closed(connection, message);
+                }
+                continue;
+            }
             Unasked::Marker(caller) => {
                 let _ = caller.send(());
                 continue;

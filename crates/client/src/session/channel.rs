@@ -36,6 +36,8 @@ pub(crate) struct Security {
     pub(crate) seal: bool,
     /// True if every message that is not encrypted is signed.
     pub(crate) sign: bool,
+    /// Session.SigningRequired: one of both ends demands signatures.
+    pub(crate) signing_required: bool,
 }
 
 /// One connection with its own signing key. Dropping it ends the connection.

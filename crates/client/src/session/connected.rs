@@ -5,11 +5,15 @@ use std::sync::{Arc, Weak};
 use futures_util::future::BoxFuture;
 
 use super::channel::Live;
+use crate::error::Result;
 
 /// A share that is connected in a session, as the session needs it.
 pub(crate) trait ConnectedShare: Send + Sync {
     /// Returns false if the node of `live` refuses the share, or the connection ends.
     fn is_at<'a>(self: Arc<Self>, live: &'a Arc<Live>) -> BoxFuture<'a, bool>;
+
+    /// Connects the share again after a loss of the session, at whatever node serves it.
+    fn come_back(self: Arc<Self>) -> BoxFuture<'static, Result<()>>;
 
     /// Returns true if files are open in it.
     fn has_opens(&self) -> bool;
@@ -58,6 +62,10 @@ mod tests {
     impl ConnectedShare for Share {
         fn is_at<'a>(self: Arc<Self>, _: &'a Arc<Live>) -> BoxFuture<'a, bool> {
             Box::pin(std::future::ready(true))
+        }
+
+        fn come_back(self: Arc<Self>) -> BoxFuture<'static, Result<()>> {
+            Box::pin(std::future::ready(Ok(())))
         }
 
         fn has_opens(&self) -> bool {

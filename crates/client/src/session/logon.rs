@@ -88,12 +88,12 @@ impl Logon<'_> {
                         "encryption is required, but the server supports none of the ciphers offered",
                     ));
                 }
-                let must_sign = self.options.require_signing
-                    || self.options.sign == Signing::Always
+                let signing_required = self.options.require_signing
                     || agreed.security_mode.contains(SecurityMode::SIGNING_REQUIRED);
                 let security = Security {
                     seal: required || asked,
-                    sign: must_sign,
+                    sign: signing_required || self.options.sign == Signing::Always,
+                    signing_required,
                     opening: keys.opening_key(Sender::Client).map(Arc::new),
                     #[cfg(feature = "plant")]
                     twin: keys.sealing_key(Sender::Client).map(Arc::new),

@@ -7,6 +7,7 @@ pub(crate) mod breaks;
 mod channel;
 mod channel_info;
 mod channels;
+mod closed_notice;
 pub(crate) mod cluster_shares;
 mod connected;
 mod connector;

@@ -142,7 +142,7 @@ impl Inner {
     }
 
     /// Returns the connected shares of files. The last reference to one may be in this list.
-    fn connected_shares(&self) -> Vec<Arc<dyn ConnectedShare>> {
+    pub(super) fn connected_shares(&self) -> Vec<Arc<dyn ConnectedShare>> {
         self.shares.lock().in_use()
     }
 

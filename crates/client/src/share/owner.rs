@@ -10,10 +10,10 @@ use frevo_proto::Dialect;
 use futures_util::future::BoxFuture;
 
 use super::tree_connect::NotBound;
-use super::{Inner, Share};
+use super::{Inner, Replay, Share};
 use crate::Status;
 use crate::dial::ServerName;
-use crate::error::Cause;
+use crate::error::{self, Cause};
 use crate::options::Referrals;
 use crate::session::bound::Bound;
 use crate::session::{ConnectedShare, Failure, Live, NodeInfo, Refused, Session};
@@ -224,6 +224,14 @@ impl ConnectedShare for Inner {
         Box::pin(async move {
             let bound = Share::over(self).bind(live).await;
             bound.as_ref().err().is_none_or(stays)
+        })
+    }
+
+    fn come_back(self: Arc<Self>) -> BoxFuture<'static, error::Result<()>> {
+        Box::pin(async move {
+            let share = Share::over(self);
+            let url = share.url("");
+            share.attempts(Replay::Idempotent, "reconnect", &url).next().await.map(drop)
         })
     }
 }

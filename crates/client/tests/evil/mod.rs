@@ -79,6 +79,8 @@ pub enum Act {
     Body(Vec<u8>),
     /// Messages, protected one by one, then the honest answer.
     First(Vec<Vec<u8>>),
+    /// A frame as it is, then the honest answer.
+    Behind(Vec<u8>),
     /// Bytes as they are, then nothing more.
     Bytes(Vec<u8>),
     /// Nothing; the honest answer is put there, for a later one.
@@ -114,6 +116,10 @@ pub struct Manners {
     pub keeps: bool,
     /// Leases are granted as they are asked for, each with epoch 1.
     pub leases: bool,
+    /// The server says that it sends notifications.
+    pub notifies: bool,
+    /// The server demands signatures.
+    pub signs: bool,
     /// A file that is created is new, empty, and has a number on the disk.
     pub tells: bool,
     /// Most credits that one answer grants.
@@ -135,6 +141,8 @@ impl Default for Manners {
             guest_from: usize::MAX,
             keeps: false,
             leases: false,
+            notifies: false,
+            signs: false,
             tells: false,
             credits: u16::MAX,
             root: vec![("known".into(), false), ("dir".into(), true)],
@@ -271,6 +279,10 @@ impl Peer {
                 }
                 all.extend(self.protected(honest));
                 all
+            }
+            Act::Behind(mut frame) => {
+                frame.extend(self.protected(honest));
+                frame
             }
             Act::Bytes(bytes) => bytes,
             Act::Kept(place) => {
@@ -464,12 +476,18 @@ impl Peer {
             _ if manners.chooses => Vec::new(),
             _ => usual(manners.cipher),
         };
+        let mut capabilities = CAPABILITIES;
+        if manners.notifies {
+            capabilities |= GlobalCapabilities::NOTIFICATIONS;
+        }
+        let signs =
+            if manners.signs { SecurityMode::SIGNING_REQUIRED } else { SecurityMode::EMPTY };
         encode(body, |w| {
             negotiate::Response {
-                security_mode: SecurityMode::SIGNING_ENABLED,
+                security_mode: SecurityMode::SIGNING_ENABLED | signs,
                 dialect_revision: self.terms.dialect,
                 server_guid: Guid([manners.guid; 16]),
-                capabilities: CAPABILITIES,
+                capabilities,
                 max_transact_size: 1 << 20,
                 max_read_size: 1 << 20,
                 max_write_size: 1 << 20,

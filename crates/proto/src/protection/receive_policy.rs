@@ -166,6 +166,48 @@ pub const fn is_notification_trusted(is_sealed: bool, session_seals: bool) -> bo
     is_sealed || !session_seals
 }
 
+/// The news of the end of a session that a client has received, MS-SMB2 2.2.44.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionClosed {
+    /// The protection that the news has.
+    pub protection: Protection,
+    /// Session.EncryptData
+    pub session_seals: bool,
+    /// Session.SigningRequired
+    pub session_signs: bool,
+    /// There is a Channel.SigningKey. A guest has none.
+    pub has_signing_key: bool,
+    /// Connection.AcceptTransportSecurity: the transport encrypts in place of SMB.
+    pub transport_seals: bool,
+}
+
+/// The worth of the news of the end of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// It counts.
+    Given,
+    /// It counts if its signature is right, with Channel.SigningKey.
+    BySignature,
+    /// It may be forged, and is ignored.
+    Refused,
+}
+
+impl SessionClosed {
+    /// Returns the worth of the news. MS-SMB2 4.11.1: it is protected like other messages of its session.
+    /// In the clear it counts where nothing is protected; there whoever forges it gains no more than by
+    /// cutting the connection.
+    pub const fn trust(&self) -> Trust {
+        match self.protection {
+            Protection::Sealed => Trust::Given,
+            _ if self.session_seals && !self.transport_seals => Trust::Refused,
+            Protection::Signed if self.has_signing_key => Trust::BySignature,
+            Protection::Signed => Trust::Refused,
+            Protection::None if self.session_signs && !self.transport_seals => Trust::Refused,
+            Protection::None => Trust::Given,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,6 +328,33 @@ mod tests {
         assert_eq!(answer(Sealed, Sealed, true), Nothing);
         let refused = Answer { request: Sealed, protection: None, has_signing_key: true };
         assert_eq!(refused.demand_of_logon(Status::LOGON_FAILURE), Nothing);
+    }
+
+    #[test]
+    fn the_news_of_an_ended_session_counts_with_the_protection_of_the_session() {
+        use Trust::{BySignature, Given, Refused};
+        let news = |protection| SessionClosed {
+            protection,
+            session_seals: false,
+            session_signs: false,
+            has_signing_key: true,
+            transport_seals: false,
+        };
+        let trusts = |change: fn(&mut SessionClosed)| {
+            [Protection::None, Protection::Signed, Protection::Sealed].map(|protection| {
+                let mut news = news(protection);
+                change(&mut news);
+                news.trust()
+            })
+        };
+        assert_eq!(trusts(|_| {}), [Given, BySignature, Given]);
+        assert_eq!(trusts(|news| news.session_signs = true), [Refused, BySignature, Given]);
+        assert_eq!(trusts(|news| news.session_seals = true), [Refused, Refused, Given]);
+        assert_eq!(trusts(|news| news.has_signing_key = false), [Given, Refused, Given]);
+        let secure = |news: &mut SessionClosed| {
+            (news.session_seals, news.session_signs, news.transport_seals) = (true, true, true);
+        };
+        assert_eq!(trusts(secure), [Given, BySignature, Given]);
     }
 
     #[test]

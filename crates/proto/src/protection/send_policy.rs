@@ -59,6 +59,8 @@ pub enum Answer {
     Interim,
     /// A message that no request asked for. True if the tree connect of its Open encrypts.
     Notification(bool),
+    /// The news that the session has ended, MS-SMB2 2.2.44.2.
+    SessionClosed,
 }
 
 impl Answer {
@@ -117,7 +119,11 @@ impl Response {
 
     /// Returns the owner of the key that signs the message, if it is signed: MS-SMB2 3.3.4.1.1.
     pub fn signer(&self) -> Option<Signer> {
-        let Answer::Final(_, status) = self.answer else { return None };
+        let status = match self.answer {
+            Answer::Final(_, status) => status,
+            Answer::SessionClosed => return self.signer_of_closed(),
+            Answer::Interim | Answer::Notification(_) => return None,
+        };
         if self.is_unsigned || self.is_sealed() {
             return None;
         }
@@ -134,6 +140,13 @@ impl Response {
         // A response to a channel binding that is not signed with the channel's key, such as a
         // failure, is signed with the session's.
         self.is_binding.then_some(Signer::Session)
+    }
+
+    /// Returns the owner of the key that signs the news of the end of a session. MS-SMB2 4.11.1: it is
+    /// signed if the session demands signatures and does not encrypt.
+    fn signer_of_closed(&self) -> Option<Signer> {
+        let signs = self.session_signs && self.has_channel_key && !self.transport_seals;
+        (signs && !self.is_sealed()).then_some(Signer::Channel)
     }
 
     /// Returns true if the header of the message says that it is signed.
@@ -279,6 +292,28 @@ mod tests {
         ] {
             assert_eq!(response.signer(), signer, "{response:?}");
             assert_eq!(response.has_signed_flag(), signer.is_some(), "{response:?}");
+        }
+    }
+
+    #[test]
+    fn the_news_of_an_ended_session_is_protected_like_the_session() {
+        let plain = Response { answer: Answer::SessionClosed, ..RESPONSE };
+        let signs = Response { session_signs: true, ..plain };
+        let seals = Response { session_seals: true, ..signs };
+        for (news, is_sealed, is_signed) in [
+            (plain, false, false),
+            (signs, false, true),
+            (seals, true, false),
+            (Response { has_channel_key: false, ..signs }, false, false),
+            (Response { transport_seals: true, ..signs }, false, false),
+            (Response { transport_seals: true, ..seals }, false, false),
+        ] {
+            assert_eq!(
+                (news.is_sealed(), news.signer().is_some()),
+                (is_sealed, is_signed),
+                "{news:?}"
+            );
+            assert_eq!(news.has_signed_flag(), is_signed, "{news:?}");
         }
     }
 

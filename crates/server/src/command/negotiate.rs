@@ -268,6 +268,10 @@ fn settle(
     if smb3 && request.capabilities.contains(Capabilities::MULTI_CHANNEL) {
         capabilities |= Capabilities::MULTI_CHANNEL;
     }
+    // MS-SMB2 3.3.5.4: notifications of the server are for clients of 3.1.1 that take them.
+    if dialect == Dialect::SMB_3_1_1 && request.capabilities.contains(Capabilities::NOTIFICATIONS) {
+        capabilities |= Capabilities::NOTIFICATIONS;
+    }
     let mut cipher = chosen.encryption.flatten();
     // Before dialect 3.1.1, the ENCRYPTION capability means AES-128-CCM. In 3.1.1 a negotiate
     // context replaces it.

@@ -532,6 +532,8 @@ fn establish(
             opening_key: keys.opening_key(Sender::Server).map(Arc::new),
             signing_required,
             encrypt_data,
+            // MS-SMB2 3.3.5.5.3
+            supports_notifications: negotiated.supports_notifications(),
         },
         holder,
     );

@@ -35,6 +35,7 @@ use crate::base::watchdog::Whose;
 use crate::objects::admission::{EVICTED, Ticket};
 use crate::objects::audited;
 use crate::objects::connection_info::{ConnectionInfo, Ends};
+use crate::objects::farewell::Farewell;
 use crate::objects::lease::delivery::{deliver, deliver_all};
 use crate::objects::lease::parcel::{Attempt, Parcel};
 use crate::objects::ledger::{GAVE_UP_WAITING, Kind, Room};
@@ -255,6 +256,7 @@ impl EventLoop<'_> {
             connection.settle_elsewhere().await;
         }
         if is_orderly {
+            connection.send_farewells();
             let _ = replies.queue().flush(self.stream).await;
         }
     }
@@ -441,6 +443,12 @@ impl LogonTimer {
     }
 }
 
+/// The messages that a connection has not delivered, and other channels may.
+struct Undelivered {
+    breaks: Vec<Parcel>,
+    farewells: Vec<Box<Farewell>>,
+}
+
 impl Connection {
     /// Brings the connection's buffers into the ledger.
     fn tally(&self, received: usize, in_flight: usize) {
@@ -495,6 +503,7 @@ impl Connection {
     fn heed(&self, notice: Notice, stream: &Stream) {
         match notice {
             Notice::SessionClosed(id) => self.members.remove_channel(id),
+            Notice::Farewell(farewell) => self.bid_farewell(farewell, stream),
             Notice::GiveUpWaiting => {
                 if self.waiting.borrow().len() > 0 {
                     audited::limit(&self.info.server, self.info.peer, GAVE_UP_WAITING);
@@ -502,7 +511,10 @@ impl Connection {
                 self.waiting.borrow().give_up();
             }
             Notice::Disconnect(why) => self.disconnect(Doom::Limit(why)),
-            Notice::ShareLeft => self.disconnect(ANOTHER_SERVES),
+            Notice::ShareLeft => {
+                self.tell_all(stream);
+                self.disconnect(ANOTHER_SERVES);
+            }
             // If the client has logged on since the notice was sent, its connection is not evicted.
             Notice::Evicted if !self.members.is_authenticated() => {
                 self.disconnect(Doom::Limit(EVICTED));
@@ -529,17 +541,20 @@ impl Connection {
         self.notices.try_next()
     }
 
-    /// The break notifications that this connection has not delivered. It takes no further
-    /// notices from here on.
-    fn take_undelivered(&self) -> Vec<Parcel> {
+    /// The break notifications and the news of ended sessions that this connection has not delivered.
+    /// It takes no further notices from here on.
+    fn take_undelivered(&self) -> Undelivered {
         self.notices.close();
         let queued = self.outgoing.breaks.take().into_iter().filter_map(|sent| sent.parcel);
-        let notified =
-            std::iter::from_fn(|| self.try_next_notice()).filter_map(|notice| match notice {
-                Notice::Break(parcel) => Some(*parcel),
-                _ => None,
-            });
-        queued.chain(notified).collect()
+        let mut undelivered = Undelivered { breaks: queued.collect(), farewells: Vec::new() };
+        while let Some(notice) = self.try_next_notice() {
+            match notice {
+                Notice::Break(parcel) => undelivered.breaks.push(*parcel),
+                Notice::Farewell(farewell) => undelivered.farewells.push(farewell),
+                _ => {}
+            }
+        }
+        undelivered
     }
 
     /// Gives back what the connection held: its channels, and with the last
@@ -555,19 +570,22 @@ impl Connection {
         let others =
             |id| self.info.server.session(id).is_some_and(|s| s.has_channel_besides(self.info.id));
         self.waiting.borrow().cancel_all(others);
-        let undelivered = self.take_undelivered();
+        let Undelivered { breaks, farewells } = self.take_undelivered();
         let mut steps = Steps::default();
         let mut may_close = CLOSED_ON_CORE;
         for channel in channels {
             let unfinished = channel.session.security().is_none();
-            if channel.session.remove_channel(self.info.id)
-                || (unfinished && under_way.contains(&channel.session.id))
-            {
+            let is_last = channel.session.remove_channel(self.info.id);
+            if is_last && self.stops.get() {
+                self.prepare_farewell(&channel);
+            }
+            if is_last || (unfinished && under_way.contains(&channel.session.id)) {
                 steps.take(|| self.info.server.end_session(&channel.session, &mut may_close));
             }
         }
+        farewells.into_iter().for_each(Farewell::deliver);
         // The channels are removed first, so that undelivered breaks are not sent over them again.
-        steps.take(|| deliver_all(&self.info.server, undelivered));
+        steps.take(|| deliver_all(&self.info.server, breaks));
         steps.end();
     }
 

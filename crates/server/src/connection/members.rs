@@ -53,13 +53,24 @@ impl Members {
         self.channels.add(channel);
     }
 
+    /// Takes out a session that has ended, with its keys. None if it was forgotten already.
+    pub(super) fn take_ended(&self, id: u64) -> Option<Rc<Channel>> {
+        self.authentications.borrow_mut().remove(id);
+        self.channels.take(id)
+    }
+
+    /// Sessions on this connection.
+    pub(super) fn channels(&self) -> Vec<Rc<Channel>> {
+        self.channels.all()
+    }
+
     /// Takes a session out of Connection.SessionTable.
     pub(crate) fn remove_channel(&self, id: u64) {
         self.channels.remove(id);
         self.authentications.borrow_mut().remove(id);
     }
 
-    /// Sessions on this connection.
+    /// Number of sessions on this connection that have not ended.
     pub(crate) fn channel_count(&self) -> usize {
         self.channels.count()
     }

@@ -18,6 +18,7 @@ mod direct;
 mod driver;
 mod end_reason;
 mod event_loop;
+mod farewells;
 mod incoming;
 mod look_up;
 mod members;

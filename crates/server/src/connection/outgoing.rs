@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
+use frevo_net::buffer::Buf;
 use frevo_net::send_queue::SendQueue;
 
 use super::sent_break::Sent;
@@ -16,6 +17,8 @@ pub(crate) struct Outgoing {
     pub(super) replies: Replies,
     /// Break notifications on their way.
     pub(super) breaks: RefCell<Vec<Sent>>,
+    /// The news that sessions have ended, which leave behind the last replies.
+    pub(super) farewells: RefCell<Vec<Buf>>,
     uncopied_reads: UncopiedReads,
     spare_bytes: RefCell<Vec<Vec<u8>>>,
     /// Replies wait for the client or the network.
@@ -28,6 +31,7 @@ impl Outgoing {
         Self {
             replies: Replies::new(),
             breaks: RefCell::default(),
+            farewells: RefCell::default(),
             uncopied_reads: UncopiedReads::default(),
             spare_bytes: RefCell::default(),
             unsent: Stalled::default(),

@@ -82,14 +82,27 @@ impl Channels {
         self.0.borrow_mut().retain(|channel| channel.session.id != id);
     }
 
+    /// Takes out the channel of session `id`, also of one that has ended.
+    pub(crate) fn take(&self, id: u64) -> Option<Rc<Channel>> {
+        let mut channels = self.0.borrow_mut();
+        let at = channels.iter().position(|channel| channel.session.id == id)?;
+        Some(channels.swap_remove(at))
+    }
+
+    /// Returns all channels.
+    pub(crate) fn all(&self) -> Vec<Rc<Channel>> {
+        self.0.borrow().clone()
+    }
+
     /// Takes all channels out.
     pub(crate) fn take_all(&self) -> Vec<Rc<Channel>> {
         self.0.take()
     }
 
-    /// The number of channels.
+    /// The number of channels whose sessions have not ended.
     pub(crate) fn count(&self) -> usize {
-        self.0.borrow().len()
+        let has_ended = |channel: &&Rc<Channel>| channel.session.state() == State::Closed;
+        self.0.borrow().iter().filter(|channel| !has_ended(channel)).count()
     }
 
     /// True while a session is Valid or Expired.

@@ -68,6 +68,13 @@ pub(crate) struct Negotiated {
     pub accepts_transport_security: bool,
 }
 
+impl Negotiated {
+    /// Connection.SupportsNotifications
+    pub(crate) const fn supports_notifications(&self) -> bool {
+        self.server_capabilities.contains(Capabilities::NOTIFICATIONS)
+    }
+}
+
 /// Faults that a client may switch on when `Settings::test_hooks` is set.
 #[cfg(feature = "test-hooks")]
 #[derive(Debug, Default)]

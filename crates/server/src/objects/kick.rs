@@ -143,7 +143,7 @@ async fn end_session(server: &Arc<ServerState>, session: &Arc<Session>) -> Kicke
     for open in session.opens() {
         opens += usize::from(close(server, session, &open).await);
     }
-    server.close_session(session, "an administrator ended it");
+    server.dismiss_session(session, "an administrator ended it");
     Kicked { sessions: 1, opens, ..Kicked::default() }
 }
 

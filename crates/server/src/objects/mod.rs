@@ -21,6 +21,7 @@ pub(crate) mod connection_info;
 pub(crate) mod data;
 pub(crate) mod durable;
 pub(crate) mod enumeration;
+pub(crate) mod farewell;
 #[cfg(test)]
 pub(crate) mod full_tables;
 pub(crate) mod host_locks;

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
+use crate::objects::farewell::Farewell;
 use crate::objects::lease::parcel::Parcel;
 
 /// A message to the core that owns a connection.
@@ -13,6 +14,8 @@ use crate::objects::lease::parcel::Parcel;
 pub enum Notice {
     /// A session of this connection has ended elsewhere.
     SessionClosed(u64),
+    /// Tell the client that its session has ended.
+    Farewell(Box<Farewell>),
     /// Refuse the requests that wait for others: memory is full.
     GiveUpWaiting,
     /// Ends the connection for this reason.

@@ -65,7 +65,7 @@ impl ServerState {
         for session in self.sessions() {
             let Some(identity) = session.identity() else { continue };
             if identity.is_local && !self.may_stay(&identity, before) {
-                panics::contained(|| self.close_session(&session, ACCOUNT_CHANGED));
+                panics::contained(|| self.dismiss_session(&session, ACCOUNT_CHANGED));
                 reviewed.sessions += 1;
                 continue;
             }

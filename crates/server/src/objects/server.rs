@@ -46,6 +46,7 @@ use crate::objects::admission::Ticket;
 use crate::objects::client::ClientTable;
 use crate::objects::cluster::{Cluster, LateOpen};
 use crate::objects::durable::{Durables, Survival};
+use crate::objects::farewell::Parting;
 use crate::objects::ledger::Ledger;
 use crate::objects::open::{Deletion, Open};
 use crate::objects::rpc_connections::RpcConnections;
@@ -418,8 +419,19 @@ impl ServerState {
     }
 
     /// Ends a session: its Opens close or wait for their client, its channels
-    /// forget it. `why` is the reason, for the audit log.
+    /// forget it. `why` is the reason, for the audit log. The client has asked for the end, or has
+    /// gone.
     pub fn close_session(self: &Arc<Self>, session: &Session, why: &'static str) {
+        self.part_with(session, Parting::Silent, why);
+    }
+
+    /// Like [`Self::close_session`], for a client that does not expect the end: it is told, if it takes
+    /// notifications.
+    pub fn dismiss_session(self: &Arc<Self>, session: &Session, why: &'static str) {
+        self.part_with(session, Parting::Told, why);
+    }
+
+    fn part_with(self: &Arc<Self>, session: &Session, parting: Parting, why: &'static str) {
         // A move that does not find the session any more waits for the close of its Opens.
         let trees = session.trees();
         let _changes: Vec<_> = trees.iter().filter_map(|tree| tree.begin_change()).collect();
@@ -430,7 +442,7 @@ impl ServerState {
         }
         let mut steps = Steps::default();
         steps.take(|| {
-            if session.close(&self.clients, |open| self.close_open(open))
+            if session.close(&self.clients, parting, |open| self.close_open(open))
                 && let Some(identity) = session.identity()
             {
                 tracing::info!(target: "frevo::session", user = %identity.user, why, "session ended");

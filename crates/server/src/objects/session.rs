@@ -25,9 +25,10 @@ use crate::base::panics::Steps;
 use crate::base::pools::slots::Slots;
 use crate::base::under_way::UnderWay;
 use crate::objects::client::ClientTable;
+use crate::objects::farewell::{Farewell, Parting};
 use crate::objects::lease::client::client_id;
 use crate::objects::ledger::{Charge, Holder, Kind};
-use crate::objects::notice::{ConnectionHandle, Notice};
+use crate::objects::notice::ConnectionHandle;
 use crate::objects::offload::Offloads;
 use crate::objects::open::{Deletion, Open};
 use crate::objects::operations::Operations;
@@ -60,6 +61,8 @@ pub struct Security {
     pub signing_required: bool,
     /// Session.EncryptData
     pub encrypt_data: bool,
+    /// Session.SupportsNotifications
+    pub supports_notifications: bool,
 }
 
 /// A session, MS-SMB2 3.3.1.8.
@@ -94,6 +97,8 @@ pub struct Session {
     charges: Mutex<Vec<Charge>>,
     /// It has asked for something since the last look.
     is_used: AtomicBool,
+    /// The client has sealed a request.
+    has_sealed: AtomicBool,
     /// The time of the last look at which the session was in use.
     used: Mutex<Instant>,
     /// Its operations; those of one that has ended are waited for by LOGOFF.
@@ -144,6 +149,7 @@ impl Session {
             offloads: Mutex::default(),
             charges: Mutex::default(),
             is_used: AtomicBool::new(false),
+            has_sealed: AtomicBool::new(false),
             used: Mutex::new(Instant::now()),
         }
     }
@@ -188,6 +194,21 @@ impl Session {
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that a request came sealed.
+    pub fn note_sealed(&self) {
+        // As in `use_now`, the flag is read first.
+        if !self.has_sealed.load(Ordering::Relaxed) {
+            self.has_sealed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True if messages without a request are to be sealed: the session demands that, or its client seals
+    /// of its own will.
+    pub fn seals(&self) -> bool {
+        self.has_sealed.load(Ordering::Relaxed)
+            || self.security().is_some_and(|security| security.encrypt_data)
     }
 
     /// How long it has had nothing open and asked for nothing, as far as two looks can tell.
@@ -257,6 +278,11 @@ impl Session {
     /// Keys and policy; none before authentication succeeded.
     pub fn security(&self) -> Option<&Security> {
         self.security.get()
+    }
+
+    /// Session.SupportsNotifications; false before authentication succeeded.
+    pub fn supports_notifications(&self) -> bool {
+        self.security().is_some_and(|security| security.supports_notifications)
     }
 
     /// The user who is logged on; none before authentication succeeded.
@@ -459,7 +485,12 @@ impl Session {
     /// Ends the session: every Open is closed unless it is one that waits for its
     /// client (MS-SMB2 3.3.7.1), every tree connect ended. True for the one
     /// caller that ended it.
-    pub fn close(&self, clients: &ClientTable, close_open: impl Fn(&Arc<Open>)) -> bool {
+    pub fn close(
+        &self,
+        clients: &ClientTable,
+        parting: Parting,
+        close_open: impl Fn(&Arc<Open>),
+    ) -> bool {
         step();
         let was = self.state.swap(State::Closed as u8, Ordering::AcqRel);
         step();
@@ -484,8 +515,13 @@ impl Session {
             clients.leave(self.client_guid, self.owner.get().map_or("", String::as_str));
         }
         self.under_way.give_up();
-        for (_, channel) in self.channels.lock().drain(..) {
-            let _ = channel.send(Notice::SessionClosed(self.id));
+        let channels = std::mem::take(&mut *self.channels.lock());
+        let channels = channels.into_iter().map(|(_, channel)| channel).collect();
+        match parting {
+            Parting::Told if self.supports_notifications() => {
+                Farewell::new(self.id, channels).deliver();
+            }
+            Parting::Told | Parting::Silent => Farewell::new(self.id, channels).end(),
         }
         let offloads = std::mem::take(&mut *self.offloads.lock());
         steps.take(|| drop(offloads));

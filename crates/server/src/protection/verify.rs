@@ -161,6 +161,9 @@ pub(crate) fn check_session(
         State::Expired => return Err(Status::NETWORK_SESSION_EXPIRED.into()),
         State::InProgress | State::Closed => return Err(Status::USER_SESSION_DELETED.into()),
     }
+    if sealed {
+        session.note_sealed();
+    }
     let seals = session.security().is_some_and(|security| security.encrypt_data);
     let is_sealed = sealed || info.accepts_transport_security();
     match receive_policy::refusal_by_session(is_sealed, seals, info.is_smb3()) {

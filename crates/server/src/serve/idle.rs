@@ -43,7 +43,7 @@ fn look(server: &Arc<ServerState>) {
 fn end(server: &Arc<ServerState>, session: &Session) {
     let channels = session.channel_handles();
     if session.state() != State::InProgress {
-        server.close_session(session, "it was idle for too long");
+        server.dismiss_session(session, "it was idle for too long");
     }
     for channel in channels {
         // The send fails if the connection has ended meanwhile, and then it needs no notice.

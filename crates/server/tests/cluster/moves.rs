@@ -14,6 +14,7 @@ use frevo_store::state::{
     Done, Epoch, LoadDone, MemoryState, Ownership, RecordId, StateFault, StateStore,
 };
 use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::create_context::CreateContext;
 use parking_lot::Mutex;
 
@@ -115,6 +116,29 @@ fn a_share_goes_from_one_node_to_another() {
         let (mut peer, mount, file) = taken_up(&second, file).await;
         peer.close(&mount, file).await;
         assert!(cluster.records().is_empty());
+    });
+}
+
+/// The end of a session whose share moves away is told like any other.
+#[test]
+fn who_uses_a_share_that_leaves_is_told() {
+    cluster(async |cluster| {
+        for is_drained in [true, false] {
+            let node = cluster.owner().await;
+            let mut peer = node.connect();
+            let capabilities = GlobalCapabilities(0xFF);
+            peer.negotiate(&Offer { capabilities, ..Offer::default() }).await;
+            let logon = peer.log_on("ann").await;
+            peer.mount(&logon, "lasting").await;
+            match is_drained {
+                true => node.embedded.drain_shares(&BOTH, Duration::from_secs(5)).await.unwrap(),
+                false => node.embedded.stop_shares(&BOTH).await.unwrap(),
+            }
+            let news = peer.reply().await;
+            assert_eq!(news.header.command, Command::SERVER_TO_CLIENT_NOTIFICATION);
+            assert_eq!(news.header.session_id, logon.id);
+            peer.expect_disconnect().await;
+        }
     });
 }
 

@@ -12,6 +12,7 @@ mod compounds;
 mod credits;
 mod elsewhere;
 mod empty;
+mod farewells;
 mod files;
 mod host_locks;
 mod hung;

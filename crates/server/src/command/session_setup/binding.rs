@@ -67,6 +67,11 @@ pub(super) fn check(
     if !is_proven {
         return Err(Status::ACCESS_DENIED.into());
     }
+    // MS-SMB2 3.3.5.5: the server tells the end of a session over any of its channels, so either all of
+    // them take notifications, or none does.
+    if session.supports_notifications() != negotiated.supports_notifications() {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
     Ok(session)
 }
 

@@ -13,7 +13,7 @@ use frevo_store::limits::RECORD_GROUPS;
 use frevo_store::name::Rules;
 use frevo_store::order::Ordered;
 use frevo_store::state::{
-    ActorRecord, Done, Epoch, LeaseRecord, LockRecord, OpenRecord, RecordId, StateFault,
+    ActorRecord, Done, Epoch, LeaseRecord, LockRecord, OpenRecord, RecordForm, RecordId, StateFault,
 };
 use frevo_store::vfs::{KindWanted, OpenHow, Opened};
 use frevo_store::{
