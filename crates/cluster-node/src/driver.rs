@@ -10,6 +10,8 @@ use frevo_cluster::interface::{
     Ticket,
 };
 use frevo_cluster::names::{NodeName, ShareName};
+use frevo_cluster::values::RecordForm;
+use frevo_cluster::view::View;
 use frevo_etcd::engine::{Engine, Moment, Watching};
 use frevo_etcd::types::LeaseId;
 use frevo_store::state::{Done, ServeLimit, StateFault};
@@ -47,6 +49,8 @@ pub(crate) struct State {
     last: u64,
     are_owners_known: bool,
     owners: Owners,
+    /// The form of records that the server was told.
+    record_form: Option<RecordForm>,
     changes: BTreeMap<Ticket, Done>,
     loads: BTreeMap<Ticket, Gathering>,
     commands: BTreeMap<CommandId, CommandEnd>,
@@ -198,6 +202,7 @@ impl Driver {
         self.shared.machine.lock().handle(now, input);
         if has_keys {
             self.state.are_owners_known = self.shared.note_owners(now);
+            self.tell_record_form();
         }
         self.tell_owners();
         self.carry_out();
@@ -208,6 +213,16 @@ impl Driver {
         let changed = self.state.owners.look(&self.shared.machine.lock(), &self.table);
         for one in changed {
             self.tools.served.set_owner(&one.unit.shares, &one.addresses);
+        }
+    }
+
+    /// Tells the server the newest form of records that all nodes read, if it has changed. It comes before
+    /// the first share is started.
+    fn tell_record_form(&mut self) {
+        let form = self.shared.machine.lock().view().and_then(View::record_form);
+        if form.is_some() && form != self.state.record_form {
+            self.state.record_form = form;
+            form.into_iter().for_each(|form| self.tools.served.set_record_form(form));
         }
     }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_cluster::ClusterDialect;
+use frevo_cluster::values::RecordForm;
 use frevo_proto::Dialect;
 use frevo_server::Server;
+use frevo_store::state;
 use tokio::runtime::Handle;
 
 use crate::hands::Call;
@@ -58,6 +60,9 @@ pub trait Served: Send + Sync + 'static {
     /// Sets the addresses of the other node that owns shares, before the call returns. Empty if it is not
     /// known, or if this node owns them.
     fn set_owner(&self, shares: &[Arc<str>], addresses: &[SocketAddr]);
+
+    /// Writes no records in a newer form than `form` from now on, which all nodes read that are up.
+    fn set_record_form(&self, form: RecordForm);
 }
 
 fn names(shares: &[Arc<str>]) -> Vec<&str> {
@@ -102,6 +107,10 @@ impl Served for Server {
 
     fn set_owner(&self, shares: &[Arc<str>], addresses: &[SocketAddr]) {
         self.set_share_owner(&names(shares), addresses);
+    }
+
+    fn set_record_form(&self, form: RecordForm) {
+        Self::set_record_form(self, state::RecordForm(form.0));
     }
 }
 
@@ -170,5 +179,9 @@ impl Served for Apart {
 
     fn set_owner(&self, shares: &[Arc<str>], addresses: &[SocketAddr]) {
         self.served.set_owner(shares, addresses);
+    }
+
+    fn set_record_form(&self, form: RecordForm) {
+        self.served.set_record_form(form);
     }
 }

@@ -14,6 +14,7 @@ use crate::fence::Fence;
 use crate::limits::{CLOCK_ERROR_PART, STOP_TIME, TTL_MAX, TTL_MIN};
 use crate::names::{ClusterName, NodeName, ShareName};
 use crate::time::after;
+use crate::values::RecordForm;
 
 /// A lease's time that is out of its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +145,8 @@ pub struct Settings {
     pub predecessor: Option<LeaseId>,
     /// The time after a takeover in which clients that had handles come first.
     pub grace: Duration,
+    /// The newest form of records that its server reads.
+    pub records: RecordForm,
 }
 
 /// A share's storage that can be used: see [`Statement::Ready`](crate::Statement::Ready).

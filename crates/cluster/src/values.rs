@@ -60,6 +60,16 @@ fn line_bytes(share: &ShareName) -> usize {
     escaped.len().saturating_add("unable=\n".len())
 }
 
+/// The newest form of records that a node reads. The records are bytes of the server's; a newer form has a
+/// larger number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RecordForm(pub u8);
+
+impl RecordForm {
+    /// The form that a node reads whose registration does not tell one.
+    pub const TOLD_BY_NONE: Self = Self(5);
+}
+
 /// The registration of a node that is up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeValue {
@@ -77,6 +87,8 @@ pub struct NodeValue {
     pub leaving: bool,
     /// The shares that it cannot serve.
     pub unable: Unable,
+    /// The newest form of records that it reads.
+    pub records: RecordForm,
 }
 
 impl NodeValue {
@@ -102,6 +114,7 @@ impl NodeValue {
                 }
             }
         }
+        writer.plain("records", self.records.0);
         writer.finish()
     }
 
@@ -137,6 +150,10 @@ impl NodeValue {
             dialect: optional_dialect(&fields, "dialect")?.unwrap_or(ClusterDialect::SMB_3_1_1),
             leaving: fields.flag("leaving")?,
             unable,
+            records: match fields.optional("records")? {
+                Some(form) => RecordForm(form.parse().map_err(|_| NotAValue::Wrong("records"))?),
+                None => RecordForm::TOLD_BY_NONE,
+            },
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::dialect::ClusterDialect;
 use crate::keys::{ControlKey, Layout};
 use crate::limits::{NODES, SHARES};
 use crate::names::{NodeName, ShareName};
-use crate::values::{DialectValue, LastValue, MoveValue, NodeValue, OwnerValue};
+use crate::values::{DialectValue, LastValue, MoveValue, NodeValue, OwnerValue, RecordForm};
 
 /// A node that is up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +92,15 @@ fn set<K: Ord, V>(map: &mut BTreeMap<K, V>, limit: usize, key: K, value: V) -> b
 }
 
 impl View {
+    /// The newest form of records that all nodes read which are up. None if none is up.
+    pub fn record_form(&self) -> Option<RecordForm> {
+        let of = |entry: &NodeEntry| {
+            // A registration that cannot be read is that of an earlier version, or of a broken node.
+            entry.value.as_ref().map_or(RecordForm::TOLD_BY_NONE, |value| value.records)
+        };
+        self.nodes.values().map(of).min()
+    }
+
     /// Takes in a key with its value.
     pub fn put(&mut self, layout: &Layout, entry: &KeyValue) {
         let value = &*entry.value;

@@ -10,14 +10,17 @@
 //! [`StateFault::Fenced`].
 
 mod ids;
+mod later;
 mod limit;
 mod memory;
 mod record;
 
 pub use ids::IdSource;
+#[cfg(feature = "later-records")]
+pub use later::be_the_next_version;
 pub use limit::ServeLimit;
 pub use memory::MemoryState;
-pub use record::{ActorRecord, LeaseRecord, LockRecord, NotARecord, OpenRecord};
+pub use record::{ActorRecord, LeaseRecord, LockRecord, NotARecord, OpenRecord, RecordForm};
 
 use alloc::boxed::Box;
 use alloc::string::String;

@@ -17,6 +17,7 @@ from .peers import (  # noqa: F401
     cluster_ceph,
     cluster_plot,
     cluster_torture,
+    cluster_upgrade,
     crossing,
     differential,
     disks,

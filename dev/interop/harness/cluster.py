@@ -82,6 +82,8 @@ class Node:
         self.mount = self.directory / "mount"
         self.log, self.config = self.directory / "log", self.directory / "frevo.toml"
         self.process = None
+        # Its program, and variables of the environment that the program has further.
+        self.program, self.environment = cluster.program, {}
         # The program of the mount.
         self.storage = None
         for folder in (self.mount, self.directory / "state"):
@@ -114,7 +116,7 @@ addresses = ["{FLOATING}/24"]
     def say(self, *words, text=None):
         """Runs `frevo` in the namespace; returns its status and what it prints."""
         done = subprocess.run(
-            within(self.name, self.cluster.program, *words),
+            within(self.name, self.program, *words),
             input=text and f"{text}\n",
             text=True,
             stdout=subprocess.PIPE,
@@ -172,10 +174,11 @@ addresses = ["{FLOATING}/24"]
         self.remount()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                within(self.name, self.cluster.program, "serve", "--config", self.config),
+                within(self.name, self.program, "serve", "--config", self.config),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env={**os.environ, **self.environment},
             )
         for line in self.process.stdout:
             if line.strip() == b"ready":

@@ -95,9 +95,9 @@ class OnMount(Program):
     options = ()
 
     def begin(self):
-        self.folder = self.cluster.directory / "mounted"
+        self.folder = self.cluster.directory / f"mounted-{self.name}"
         self.folder.mkdir(exist_ok=True)
-        self.said = self.cluster.directory / "mount.said"
+        self.said = self.cluster.directory / f"mount-{self.name}.said"
         with open(self.said, "w") as said:
             self.mount = subprocess.Popen(
                 within(

@@ -144,7 +144,8 @@ def fetch(groups):
     """Fetches, and builds, what others have made and these groups use: all at once, since it comes from the network."""
     names = first_parts(groups)
     fetches = []
-    if names & {"cifs", "rdma"} or any(g.name in ("client/mount", "cluster/programs") for g in groups):
+    uses_fsx = {"client/mount", "cluster/programs", "cluster/upgrade"}
+    if names & {"cifs", "rdma"} or any(g.name in uses_fsx for g in groups):
         fetches.append(fsx)
     python = {"attacks", "clients", "crossing", "differential", "disks", "kerberos", "rpc"}
     if names & python or any(g.name == "cluster/error-contexts" for g in groups):
@@ -160,6 +161,19 @@ def fetch(groups):
             done.result()
 
 
+def next_version(built):
+    """Builds the program that stands for the next version, in a folder of its own, or takes a built one."""
+    if built:
+        source = built / "frevo-next"
+    else:
+        folder = OUT / "next"
+        flags = ["-p", "frevo", "--features", "test-hooks", "--target-dir", folder]
+        call("cargo", "build", "--locked", "--profile", "dev", *flags, cwd=ROOT)
+        source = folder / "frevo-next"
+        shutil.copy2(folder / "debug/frevo", source)
+    copy_program(source)
+
+
 def build(args, groups):
     """Builds the programs of Frevo that the groups use, or takes built ones; returns the path of the server."""
     names = first_parts(groups)
@@ -171,6 +185,8 @@ def build(args, groups):
         packages.append("frevo-durability")
     if any(g.name.startswith("clients/smb2-rs") for g in groups):
         packages.append("frevo-peer-smb2")
+    if any(g.name == "cluster/upgrade" for g in groups):
+        next_version(built)
     examples = {}
     if "client" in names:
         examples["frevo-client"] = ["append_locked", "break_trial", "exactly_once"]

@@ -59,7 +59,7 @@ mod tests {
     use frevo_cluster::ClusterDialect;
     use frevo_cluster::ids::Generation;
     use frevo_cluster::names::{ClusterName, ShareName};
-    use frevo_cluster::values::Unable;
+    use frevo_cluster::values::{RecordForm, Unable};
     use frevo_config::Config;
     use frevo_etcd::types::{LeaseId, Revision};
 
@@ -77,6 +77,7 @@ mod tests {
             dialect: ClusterDialect::LARGEST,
             leaving: false,
             unable: Unable::Named(unable),
+            records: RecordForm::TOLD_BY_NONE,
         };
         let key = layout.control(&ControlKey::Node(NodeName::new(node).unwrap()));
         KeyValue {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use frevo_cluster::names::{ClusterName, NodeName, ShareName};
 use frevo_cluster::settings::Timing;
+use frevo_cluster::values::RecordForm;
 use frevo_cluster::{ClusterDialect, Settings};
 use frevo_cluster_node::Unit;
 use frevo_config::{ClusterAddress, Config, FenceChoice, ShareSection};
@@ -101,6 +102,7 @@ pub(crate) fn settings(
         shares: Vec::new(),
         predecessor: None,
         grace: Duration::from_secs(u64::from(section.grace_seconds.unwrap_or(GRACE))),
+        records: RecordForm(frevo_store::state::RecordForm::newest().0),
     })
 }
 

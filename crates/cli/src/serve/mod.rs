@@ -43,6 +43,11 @@ use crate::logging::Logging;
 use self::plan::Plan;
 
 pub(crate) fn run(arguments: &arguments::Serve) -> Done {
+    // A test of upgrades has this program stand for the next version, beside one that does not.
+    #[cfg(feature = "test-hooks")]
+    if std::env::var_os("FREVO_TEST_NEXT_VERSION").is_some() {
+        frevo_store::state::be_the_next_version();
+    }
     // The modes of files in shares come from `file_mode` and `directory_mode`, and all other files
     // are created with the mode that they need, so the umask is not used.
     rustix::process::umask(rustix::fs::Mode::empty());

@@ -1,10 +1,13 @@
 //! Records of persistent handles.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use frevo_cluster::values::RecordForm;
 use frevo_cluster_node::{Happening, Unit};
 use frevo_store::state::{Epoch, Ownership, RecordId, StateFault};
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 use crate::support::{Life, Nodes, unit_name, units};
 
@@ -90,4 +93,32 @@ async fn a_node_that_has_ended_answers_no_change_well() {
     store.put(&owner, RecordId(1), Vec::new(), Box::new(|end| _ = done.send(end)));
     assert_eq!(end.await.unwrap(), Err(StateFault::Fenced));
     assert!(!limit.allows(nodes.now().0));
+}
+
+/// A node of an earlier version that comes into a cluster reads what the others write from then on. When the
+/// last one has gone, they write the newest form.
+#[tokio::test(start_paused = true)]
+async fn all_nodes_write_a_form_of_records_that_each_of_them_reads() {
+    let mut nodes = Nodes::start(0, &[]).await;
+    let told = |nodes: &Nodes, node| nodes.member(node).server.forms.lock().clone();
+    let (earlier, later) = (RecordForm(5), RecordForm(6));
+    nodes.records = later;
+    for node in 0..2 {
+        nodes.join(node, units(1), None);
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(told(&nodes, node), [later]);
+    }
+    nodes.records = earlier;
+    nodes.join(2, units(1), None);
+    sleep(Duration::from_secs(3)).await;
+    // The third one learns what the others read before it is there itself.
+    assert_eq!(told(&nodes, 2), [later, earlier]);
+    for node in 0..2 {
+        assert_eq!(told(&nodes, node), [later, earlier]);
+    }
+    nodes.member(2).node.leave().await.unwrap();
+    sleep(Duration::from_secs(3)).await;
+    for node in 0..2 {
+        assert_eq!(told(&nodes, node), [later, earlier, later]);
+    }
 }

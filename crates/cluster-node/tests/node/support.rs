@@ -11,6 +11,7 @@ use frevo_cluster::fence::Fence;
 use frevo_cluster::model::engine::{ModelEngine, SharedEtcd};
 use frevo_cluster::names::{ClusterName, NodeName, ShareName};
 use frevo_cluster::settings::{Settings, Timing};
+use frevo_cluster::values::RecordForm;
 use frevo_cluster_node::{Call, Chair, Clock, Hands, Happening, Node, Served, Unit};
 use frevo_etcd::engine::{Confirmed, Done, Engine, Moment, RangeAnswer, Tell, Watching};
 use frevo_etcd::types::{Fault, LeaseId, Range, Revision, Txn, TxnAnswer};
@@ -40,6 +41,8 @@ pub(crate) struct Small {
     pub(crate) dialect: Mutex<Option<ClusterDialect>>,
     /// The addresses of other nodes that own shares.
     pub(crate) owners: Mutex<BTreeMap<Arc<str>, Vec<SocketAddr>>>,
+    /// The forms of records that it was told, one after the other.
+    pub(crate) forms: Mutex<Vec<RecordForm>>,
     /// The fault of the next start.
     pub(crate) start_fault: Mutex<Option<String>>,
     pub(crate) drain_fault: Mutex<Option<String>>,
@@ -145,6 +148,10 @@ impl Served for Shared {
         for share in shares {
             self.0.owners.lock().insert(Arc::clone(share), addresses.to_vec());
         }
+    }
+
+    fn set_record_form(&self, form: RecordForm) {
+        self.0.forms.lock().push(form);
     }
 }
 
@@ -269,6 +276,8 @@ pub(crate) struct Nodes {
     pub(crate) world: Arc<World>,
     clock: Clock,
     pub(crate) members: BTreeMap<usize, Member>,
+    /// The newest form of records that the servers of further nodes read.
+    pub(crate) records: RecordForm,
 }
 
 pub(crate) fn unit_name(name: &str) -> ShareName {
@@ -297,7 +306,8 @@ impl Nodes {
             }
         });
         let members = BTreeMap::new();
-        let mut nodes = Self { etcd, world: Arc::default(), clock, members };
+        let records = RecordForm::TOLD_BY_NONE;
+        let mut nodes = Self { etcd, world: Arc::default(), clock, members, records };
         for node in 0..count {
             nodes.join(node, units.to_vec(), None);
         }
@@ -311,7 +321,7 @@ impl Nodes {
 
     /// A node that speaks no larger dialect than this one.
     pub(crate) fn join_speaking(&mut self, node: usize, units: Vec<Unit>, most: ClusterDialect) {
-        let settings = Settings { dialect: most, ..Self::settings(node) };
+        let settings = Settings { dialect: most, ..self.settings(node) };
         self.join_as(settings, node, units, true);
     }
 
@@ -322,11 +332,11 @@ impl Nodes {
         predecessor: Option<LeaseId>,
         has_fence: bool,
     ) {
-        let settings = Settings { predecessor, ..Self::settings(node) };
+        let settings = Settings { predecessor, ..self.settings(node) };
         self.join_as(settings, node, units, has_fence);
     }
 
-    fn settings(node: usize) -> Settings {
+    fn settings(&self, node: usize) -> Settings {
         let port = u16::try_from(node).unwrap();
         Settings {
             cluster: ClusterName::new("c").unwrap(),
@@ -339,6 +349,7 @@ impl Nodes {
             shares: Vec::new(),
             predecessor: None,
             grace: Duration::from_secs(10),
+            records: self.records,
         }
     }
 
@@ -350,6 +361,7 @@ impl Nodes {
             told: Mutex::default(),
             dialect: Mutex::default(),
             owners: Mutex::default(),
+            forms: Mutex::default(),
             start_fault: Mutex::default(),
             drain_fault: Mutex::default(),
             stops_that_fail: Mutex::default(),

@@ -16,6 +16,7 @@ use crate::keys::ControlKey;
 use crate::machine::Machine;
 use crate::names::{ClusterName, ShareName};
 use crate::settings::{Settings, ShareSettings, Timing};
+use crate::values::RecordForm;
 
 /// A share, and the node that answers its requests.
 #[derive(Debug, Clone)]
@@ -47,6 +48,7 @@ impl World {
                 .collect(),
             predecessor: self.nodes[node].predecessor.take().filter(|_| knows),
             grace: Duration::from_secs(1),
+            records: RecordForm::TOLD_BY_NONE,
         };
         let machine = Machine::new(settings, self.clock(node));
         self.nodes[node].running = Some(Running {

@@ -129,6 +129,7 @@ impl Machine {
             dialect: self.settings.dialect,
             leaving: self.is_leaving,
             unable: Unable::of(own(false).chain(others), own(true)),
+            records: self.settings.records,
         }
     }
 

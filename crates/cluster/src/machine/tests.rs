@@ -18,7 +18,7 @@ use crate::limits::{COMMAND_PATIENCE, COMMANDS};
 use crate::model::Etcd;
 use crate::names::{ClusterName, NodeName};
 use crate::settings::{ShareSettings, Storage, Timing};
-use crate::values::Reason;
+use crate::values::{Reason, RecordForm};
 use crate::{Epoch, RecordId};
 
 const TICK: Duration = Duration::from_millis(10);
@@ -89,6 +89,7 @@ fn settings(node: usize, shares: usize) -> Settings {
         shares: shares.collect(),
         predecessor: None,
         grace: Duration::from_secs(10),
+        records: RecordForm::TOLD_BY_NONE,
     }
 }
 

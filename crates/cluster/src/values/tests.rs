@@ -16,6 +16,7 @@ fn a_node() -> NodeValue {
         dialect: ClusterDialect::SMB_3_0_2,
         leaving: false,
         unable: Unable::Named([ShareName::new("daten größe").unwrap()].into()),
+        records: RecordForm(6),
     }
 }
 
@@ -35,7 +36,7 @@ fn values_are_readable_text() {
     assert_eq!(
         text,
         "frevo-node 1\naddress=192.0.2.1:445\naddress=[2001:db8::1]:445\nweight=10\n\
-         software=0.1.0%20%28abc%29\ngeneration=7\ndialect=0x0302\nleaving=no\nunable=daten%20gr%C3%B6%C3%9Fe\n"
+         software=0.1.0%20%28abc%29\ngeneration=7\ndialect=0x0302\nleaving=no\nunable=daten%20gr%C3%B6%C3%9Fe\nrecords=6\n"
     );
     assert_eq!(NodeValue::from_bytes(text.as_bytes()), Ok(a_node()));
     for able in [vec![], vec![ShareName::new("a").unwrap(), ShareName::new("b").unwrap()]] {
@@ -68,6 +69,19 @@ fn registrations_without_a_dialect_are_read() {
     let later = NodeValue { dialect: ClusterDialect(0x0400), ..a_node() };
     assert_eq!(read(&text.replace("0x0302", "0x0400")), Ok(later));
     assert_eq!(read(&text.replace("0x0302", "302")), Err(NotAValue::Wrong("dialect")));
+}
+
+/// A node of a version that did not tell the form of records that it reads.
+#[test]
+fn a_registration_of_an_earlier_version_is_read() {
+    let text = String::from_utf8(a_node().to_bytes()).unwrap();
+    let earlier = text.replace("records=6\n", "");
+    let read = NodeValue::from_bytes(earlier.as_bytes());
+    assert_eq!(read, Ok(NodeValue { records: RecordForm(5), ..a_node() }));
+    for wrong in ["", "-1", "256", "6 "] {
+        let text = text.replace("records=6", &format!("records={wrong}"));
+        assert_eq!(NodeValue::from_bytes(text.as_bytes()), Err(NotAValue::Wrong("records")));
+    }
 }
 
 #[test]

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use frevo_proto::Dialect;
+use frevo_store::state::RecordForm;
 
 use super::Server;
+use crate::objects::durable::record;
 
 /// The moves of a share. A program that decides which server of a cluster has a share calls them.
 impl Server {
@@ -44,6 +46,13 @@ impl Server {
     #[doc(hidden)]
     pub async fn drain_shares(&self, names: &[&str], patience: Duration) -> Result<(), String> {
         self.state().drain_shares(names, patience).await.map_err(|fault| fault.to_string())
+    }
+
+    /// Writes records of persistent handles in no newer form than `form` from now on: the newest one that
+    /// all servers read which may have the shares. Records in newer forms are written again.
+    #[doc(hidden)]
+    pub fn set_record_form(&self, form: RecordForm) {
+        record::set_form(self.state(), form);
     }
 
     /// Leaves shares that were drained, or whose start has failed, to another server, which has

@@ -8,6 +8,7 @@ use frevo_wire::codec::{Malformed, Parsed, Reader, Writer};
 use frevo_wire::command::create::CreateAction;
 use frevo_wire::dtyp::{AccessMask, FileTime, Guid};
 
+use super::later;
 use crate::byte_range::{Mode, Range};
 use crate::limits::{LOCKS_PER_OPEN, RECORD_GROUPS, RECORD_TEXT_BYTES};
 use crate::vfs::{Volume, VolumeIdentity};
@@ -32,8 +33,28 @@ const FORM_WITH_ACTION: u32 = 0x3546_5046;
 /// The bytes of every form, without its number.
 const FORM_NAME: [u8; 3] = *b"FPF";
 
-/// The number of the newest form that this version knows.
-const NEWEST: u8 = b'5';
+/// The form of the record of an Open, 1 to 9. A later version may have a form that earlier ones cannot read.
+/// Servers that have shares in turn write no form that one of them cannot read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RecordForm(pub u8);
+
+impl RecordForm {
+    /// The newest form that this version reads.
+    pub fn newest() -> Self {
+        if later::is_known() { later::FORM } else { Self(5) }
+    }
+
+    /// The last byte of the form's number.
+    const fn letter(self) -> u8 {
+        self.0.saturating_add(b'0')
+    }
+}
+
+impl fmt::Display for RecordForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Entries of Open.LockSequenceArray.
 const SEQUENCES: usize = 64;
@@ -164,7 +185,7 @@ impl fmt::Display for NotARecord {
                 "a later version of Frevo has put open files on record (form {} of a record; this version reads \
                  forms 1 to {}); upgrade Frevo on this machine. The records stay",
                 char::from(form),
-                char::from(NEWEST)
+                RecordForm::newest()
             ),
         }
     }
@@ -186,12 +207,20 @@ impl OpenRecord {
         }
     }
 
-    /// Returns the bytes that the state store keeps: in the form of an earlier version for a record
-    /// that has no identity, as it was read.
+    /// Returns the bytes that the state store keeps, for servers of this version.
     pub fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes_within(RecordForm::newest())
+    }
+
+    /// Returns the bytes that the state store keeps, for servers that read forms up to `most`: in the form
+    /// of an earlier version for a record that has no identity, as it was read.
+    ///
+    /// All versions that tell the forms that they read, read form 5: `most` is at least that.
+    pub fn to_bytes_within(&self, most: RecordForm) -> Vec<u8> {
         let mut bytes = Vec::new();
         let w = &mut Writer::new(&mut bytes);
         let form = match (self.identity, &self.actor) {
+            (Some(_), _) if later::is_known() && most >= later::FORM => later::NUMBER,
             (Some(_), _) if self.create_action != CreateAction::OPENED => FORM_WITH_ACTION,
             (Some(_), _) if self.posix => FORM_OF_POSIX,
             (Some(_), _) => FORM_WITH_IDENTITY,
@@ -236,8 +265,11 @@ impl OpenRecord {
                 w.u32(*gid);
             }
         }
-        if form == FORM_WITH_ACTION {
+        if form == FORM_WITH_ACTION || form == later::NUMBER {
             w.u8(u8::from(self.posix)).u32(self.create_action.0);
+        }
+        if form == later::NUMBER {
+            later::write(w);
         }
         bytes
     }
@@ -249,7 +281,7 @@ impl OpenRecord {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NotARecord> {
         if let [name @ .., form] = bytes.first_chunk::<4>().unwrap_or(&[0; 4])
             && *name == FORM_NAME
-            && *form > NEWEST
+            && *form > RecordForm::newest().letter()
             && form.is_ascii_graphic()
         {
             return Err(NotARecord::OfLaterVersion(*form));
@@ -260,7 +292,9 @@ impl OpenRecord {
     fn parse(bytes: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(bytes);
         let form = r.u32("form")?;
-        let has_identity = [FORM_WITH_IDENTITY, FORM_OF_POSIX, FORM_WITH_ACTION].contains(&form);
+        let is_later = form == later::NUMBER && later::is_known();
+        let has_identity =
+            is_later || [FORM_WITH_IDENTITY, FORM_OF_POSIX, FORM_WITH_ACTION].contains(&form);
         if !has_identity && form != FORM && form != FORM_WITH_ACTOR {
             return Err(Malformed::new("form"));
         }
@@ -302,14 +336,7 @@ impl OpenRecord {
                 let version = (r.u64("AppInstanceVersion")?, r.u64("AppInstanceVersion")?);
                 is_there.then_some(version)
             },
-            lease: LeaseRecord {
-                oplock_level: r.u8("OplockLevel")?,
-                key: r.array("LeaseKey")?,
-                parent_key: r.array("ParentLeaseKey")?,
-                state: r.u32("LeaseState")?,
-                epoch: r.u16("Epoch")?,
-                version: r.u8("Lease.Version")?,
-            },
+            lease: lease(r)?,
             lock_sequences: r
                 .array::<SEQUENCES>("LockSequenceArray")?
                 .map(|number| (number <= 0x0F).then_some(number)),
@@ -322,6 +349,11 @@ impl OpenRecord {
         if form == FORM_WITH_ACTION {
             record.posix = flag(r)?;
             record.create_action = action(r)?;
+        }
+        if is_later {
+            record.posix = flag(r)?;
+            record.create_action = CreateAction(r.u32("CreateAction")?);
+            later::read(r)?;
         }
         r.end("length")?;
         Ok(record)
@@ -356,6 +388,17 @@ fn action(r: &mut Reader<'_>) -> Parsed<CreateAction> {
         }
         _ => Err(Malformed::new("CreateAction")),
     }
+}
+
+fn lease(r: &mut Reader<'_>) -> Parsed<LeaseRecord> {
+    Ok(LeaseRecord {
+        oplock_level: r.u8("OplockLevel")?,
+        key: r.array("LeaseKey")?,
+        parent_key: r.array("ParentLeaseKey")?,
+        state: r.u32("LeaseState")?,
+        epoch: r.u16("Epoch")?,
+        version: r.u8("Lease.Version")?,
+    })
 }
 
 fn locks(r: &mut Reader<'_>) -> Parsed<Vec<LockRecord>> {
@@ -510,11 +553,11 @@ mod tests {
     fn a_record_of_a_later_version_is_told_from_damage() {
         let with = |form: u8| {
             let mut bytes = sample().to_bytes();
-            assert_eq!((&bytes[..3], bytes[3]), (&FORM_NAME[..], NEWEST));
+            assert_eq!((&bytes[..3], bytes[3]), (&FORM_NAME[..], b'5'));
             bytes[3] = form;
             OpenRecord::from_bytes(&bytes).map(|_| ())
         };
-        assert_eq!(with(NEWEST), Ok(()));
+        assert_eq!(with(b'5'), Ok(()));
         let later = with(b'6').unwrap_err();
         assert_eq!(later, NotARecord::OfLaterVersion(b'6'));
         let text = later.to_string();
@@ -522,6 +565,48 @@ mod tests {
         for damaged in [0, b'0', b'\x7f', b'5' | 0x80] {
             assert_eq!(with(damaged), Err(NotARecord::Damaged("form")));
         }
+    }
+
+    /// A build that stands for the next version writes its form only for servers that read it, and reads
+    /// all forms.
+    #[test]
+    #[cfg(feature = "later-records")]
+    fn a_later_version_writes_what_earlier_ones_read() {
+        let records = [
+            sample(),
+            OpenRecord { create_action: CreateAction::OPENED, ..sample() },
+            OpenRecord { posix: true, actor: None, ..sample() },
+        ];
+        let of_both = RecordForm(5);
+        let earlier = records.each_ref().map(OpenRecord::to_bytes);
+        let later = later::with(|| {
+            assert_eq!(RecordForm::newest(), RecordForm(6));
+            for (record, bytes) in records.iter().zip(&earlier) {
+                assert_eq!(record.to_bytes_within(of_both), *bytes, "in the form of both");
+                assert_eq!(OpenRecord::from_bytes(bytes).as_ref(), Ok(record));
+            }
+            let later =
+                records.each_ref().map(|record| record.to_bytes_within(RecordForm::newest()));
+            for (record, bytes) in records.iter().zip(&later) {
+                assert_eq!(bytes[3], b'6');
+                assert_eq!(OpenRecord::from_bytes(bytes).as_ref(), Ok(record));
+                let cut = OpenRecord::from_bytes(&bytes[..bytes.len() - 1]);
+                assert!(matches!(cut, Err(NotARecord::Damaged(_))));
+            }
+            // An Open that has no identity keeps the form that it was read in.
+            let old =
+                OpenRecord { identity: None, create_action: CreateAction::OPENED, ..sample() };
+            assert_eq!(old.to_bytes_within(RecordForm::newest())[3], b'2');
+            later
+        });
+        for bytes in later {
+            assert_eq!(OpenRecord::from_bytes(&bytes), Err(NotARecord::OfLaterVersion(b'6')));
+        }
+        assert_eq!(
+            records[0].to_bytes_within(RecordForm(6)),
+            earlier[0],
+            "this version has no form 6"
+        );
     }
 
     #[test]

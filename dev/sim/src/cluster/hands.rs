@@ -7,6 +7,7 @@ use std::time::Duration;
 use frevo_cluster::ClusterDialect;
 use frevo_cluster::fence::Fence;
 use frevo_cluster::names::ShareName;
+use frevo_cluster::values::RecordForm;
 use frevo_cluster_node::{Call, Hands, Served};
 use frevo_server::Server;
 use tokio::time::{Instant, sleep};
@@ -202,5 +203,9 @@ impl Served for Ordered {
 
     fn set_owner(&self, shares: &[Arc<str>], addresses: &[SocketAddr]) {
         Served::set_owner(&self.server, shares, addresses);
+    }
+
+    fn set_record_form(&self, form: RecordForm) {
+        self.server.set_record_form(frevo_store::state::RecordForm(form.0));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use frevo_cluster::interface::{Command, CommandFault};
 use frevo_cluster::names::NodeName;
 use frevo_cluster::settings::Timing;
+use frevo_cluster::values::RecordForm;
 use frevo_cluster::{ClusterDialect, Settings};
 use frevo_cluster_node::{Chair, Unit};
 use frevo_etcd::engine::Moment;
@@ -104,6 +105,7 @@ impl Member {
             shares: Vec::new(),
             predecessor: self.predecessor.lock().take().filter(|_| knows),
             grace: Duration::from_secs(*dice.pick(&[1, 5, 15])),
+            records: RecordForm::TOLD_BY_NONE,
         };
         let unit = |unit: &super::world::Unit| Unit {
             name: unit.name.clone(),

@@ -12,6 +12,7 @@ use frevo_cluster::keys::Layout;
 use frevo_cluster::model::Etcd;
 use frevo_cluster::names::{ClusterName, NodeName, ShareName};
 use frevo_cluster::settings::{Settings, ShareSettings, Storage, Timing};
+use frevo_cluster::values::RecordForm;
 use frevo_cluster::{ClusterDialect, Epoch, Machine, RecordId};
 use frevo_etcd::engine::Moment;
 use frevo_etcd::types::{Change, Op, OpAnswer, Revision, WatchAnswer};
@@ -152,6 +153,7 @@ impl Cluster {
                 .collect(),
             predecessor: None,
             grace: Duration::from_secs(15),
+            records: RecordForm::TOLD_BY_NONE,
         };
         self.nodes[node].machine = Some(Machine::new(settings, Moment(self.now)));
         for share in self.shares.clone() {

@@ -174,6 +174,14 @@ pub(super) async fn settle(server: &ServerState) -> Result<(), Status> {
     Ok(())
 }
 
+/// Writes no newer form of records than `form` from now on: a server that may have the shares reads no newer
+/// one. Records that are in a newer one are written again.
+pub(crate) fn set_form(server: &ServerState, form: RecordForm) {
+    if server.durables.set_record_form(form) {
+        server.durables.opens().iter().for_each(|open| renew(server, open));
+    }
+}
+
 /// Like `keep`, for promises that were taken back: no request waits until the record is
 /// stable.
 pub fn renew(server: &ServerState, open: &Open) {
@@ -191,7 +199,8 @@ fn put(server: &ServerState, open: &Open, done: Done) -> bool {
         return false;
     }
     let Some(record) = record_of(open, survival) else { return false };
-    let (id, record) = (RecordId(record.durable_file_id), record.to_bytes());
+    let (id, record) =
+        (RecordId(record.durable_file_id), record.to_bytes_within(server.durables.record_form()));
     match Holder::present(&open.tree().share.life) {
         Some(holder) => server.durables.backlog().put(&**store, &holder, id, record, done),
         None => done(Err(StateFault::Fenced)),

@@ -3,12 +3,12 @@
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_store::lease::{Granted, LeaseState, OplockLevel};
 use frevo_store::order::{Ordered, rank};
-use frevo_store::state::{Done, Ownership, RecordId, StateFault};
+use frevo_store::state::{Done, Ownership, RecordForm, RecordId, StateFault};
 use frevo_store::surplus::less_room;
 use frevo_store::{FileKey, StateStore};
 use frevo_wire::Status;
@@ -76,6 +76,9 @@ pub struct Durables {
     store: OnceLock<Arc<dyn StateStore>>,
     /// Where other durable Opens are left when the server stops, if anywhere.
     handover: OnceLock<(Arc<dyn StateStore>, Ownership)>,
+    /// The newest form of records that all servers read which may have the shares; zero if no other
+    /// server may.
+    form: AtomicU8,
     /// Requests to the state store that failed.
     backlog: StoreBacklog,
     /// Persistent Opens that wait for their client.
@@ -180,6 +183,20 @@ impl Durables {
         let key = (fold_name(user), create_guid);
         let entry = table.by_persistent.get(&key).and_then(|id| table.opens.get(id))?;
         Some((Arc::clone(&entry.open), matches!(entry.place, Attachment::Attached(_))))
+    }
+
+    /// The newest form of records that is written.
+    pub(super) fn record_form(&self) -> RecordForm {
+        match self.form.load(Ordering::Relaxed) {
+            0 => RecordForm::newest(),
+            form => RecordForm(form),
+        }
+    }
+
+    /// Writes no newer form than `form` from now on. Returns true if records may be in a newer one.
+    pub(super) fn set_record_form(&self, form: RecordForm) -> bool {
+        let before = self.form.swap(form.0, Ordering::Relaxed);
+        before == 0 || RecordForm(before) > form
     }
 
     /// Where persistent Opens are kept; without it there are none.
