@@ -6,7 +6,7 @@ use frevo_wire::command::close::{self, CloseFlags};
 
 use crate::command::request::Request;
 use crate::command::response::Response;
-use crate::objects::durable::record;
+use crate::objects::durable::record::{self, HeldRecord};
 use crate::objects::open::{Open, OpenTarget};
 use crate::objects::refusal::Outcome;
 use crate::objects::shown;
@@ -45,7 +45,9 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // Another server may own the share since the wait. Its Open and its deletion are promised, so they stay as
     // they are: the client connects again, or the owner of the share deletes the file.
     rq.still_served()?;
-    for deletion in rq.session()?.close_open(open, &rq.server().files)? {
+    rq.session()?.take_open(open)?;
+    let record = HeldRecord::of(open);
+    for deletion in open.close_briefly(&rq.server().files) {
         // A handler that panicked is still counted in `under_way`, so the wait below may be long.
         // The deletion is finished before that wait.
         let _ = rq.server().finish_deletion(open, deletion).await;
@@ -68,6 +70,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if record::gone(rq.server(), open).await.is_err() {
         rq.server().start_scavenger();
     }
+    drop(record);
     // Deviation: in MS-FSA 2.1.5.5 a close does not report that the file could not be removed. Here
     // the Open is closed, but the status tells the client that the file still exists, as with smbd.
     open.removed()?;

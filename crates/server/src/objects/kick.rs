@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::audit::{Event, Kind};
 use crate::base::panics;
-use crate::objects::durable::record;
+use crate::objects::durable::record::{self, HeldRecord};
 use crate::objects::open::Open;
 use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
@@ -187,6 +187,7 @@ async fn close(server: &Arc<ServerState>, session: &Session, open: &Arc<Open>) -
 }
 
 async fn end(server: &Arc<ServerState>, open: &Arc<Open>) {
+    let _record = HeldRecord::of(open);
     panics::contained(|| server.close_open(open));
     open.under_way.end();
     // The Open is closed, so requests that still wait for it are cancelled.

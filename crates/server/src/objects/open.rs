@@ -305,7 +305,7 @@ impl Open {
     }
 
     /// Has the record of a persistent Open that has closed removed.
-    fn forget_record(&self) {
+    pub(super) fn forget_record(&self) {
         if let Some(kept) = self.survival.get() {
             kept.table.forget_record(self);
         }

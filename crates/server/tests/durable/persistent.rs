@@ -531,9 +531,10 @@ fn other_opens_cost_the_store_nothing() {
     });
 }
 
-/// A persistent Open is put on record once, with the others of its file, whose caching may have changed.
+/// A persistent Open is put on record once, with the others of its file, whose caching may have changed, and its
+/// record is removed once, also when its file goes with it.
 #[test]
-fn a_persistent_open_is_put_on_record_once() {
+fn a_persistent_open_is_put_on_record_once_and_removed_once() {
     runs(async |start, store| {
         let world = start();
         let (mut peer, mount) = back(&world, guid(0x31), "ann", "lasting").await;
@@ -544,9 +545,16 @@ fn a_persistent_open_is_put_on_record_once() {
         assert_eq!(store.changes(), 2);
         let second = peer.open_file(&mount, &want(Want::existing("f"), 1, 5)).await;
         assert_eq!(store.changes(), 4, "its own and the first one of the file");
-        for file in [first, other, second] {
+        for (file, changes) in [(first, 5), (other, 6), (second, 7)] {
             peer.close(&mount, file).await;
+            assert_eq!(store.changes(), changes, "its record is removed once");
         }
+        let doomed = Want::file("h").options(CreateOptions::DELETE_ON_CLOSE);
+        let doomed = want(doomed.access(AccessMask::FILE_ALL), 6, 7);
+        let file = peer.open_file(&mount, &doomed).await;
+        let changes = store.changes();
+        peer.close(&mount, file).await;
+        assert_eq!(store.changes(), changes + 1, "its record is removed once");
         assert_eq!(records(store), []);
     });
 }

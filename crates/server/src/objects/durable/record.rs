@@ -202,7 +202,10 @@ fn put(server: &ServerState, open: &Open, done: Done) -> bool {
     let (id, record) =
         (RecordId(record.durable_file_id), record.to_bytes_within(server.durables.record_form()));
     match Holder::present(&open.tree().share.life) {
-        Some(holder) => server.durables.backlog().put(&**store, &holder, id, record, done),
+        Some(holder) => {
+            turn.is_removed = false;
+            server.durables.backlog().put(&**store, &holder, id, record, done);
+        }
         None => done(Err(StateFault::Fenced)),
     }
     true
@@ -243,6 +246,36 @@ async fn keep_but(server: &ServerState, cell: &FileCell, own: Option<u64>) -> Re
         stood(stable.await)?;
     }
     settle(server).await
+}
+
+/// The record of an Open that is being closed. It stays until [`gone`] has it removed, or until this is
+/// dropped: so it is removed once, when the deletion of its file is stable.
+#[derive(Debug)]
+pub(crate) struct HeldRecord<'a>(&'a Open);
+
+impl<'a> HeldRecord<'a> {
+    /// Keeps the record of `open`, if it has one. The caller alone closes the Open.
+    pub(crate) fn of(open: &'a Open) -> Self {
+        if let Some(survival) = open.survival() {
+            survival.recording.lock().is_held = true;
+        }
+        Self(open)
+    }
+}
+
+impl Drop for HeldRecord<'_> {
+    /// Has a record removed that the Open has let go, if nobody has asked for that yet.
+    fn drop(&mut self) {
+        let Some(survival) = self.0.survival() else { return };
+        let is_owed = {
+            let mut turn = survival.recording.lock();
+            turn.is_held = false;
+            std::mem::take(&mut turn.is_owed)
+        };
+        if is_owed {
+            self.0.forget_record();
+        }
+    }
 }
 
 /// Waits until the record of a persistent Open that has closed is gone.

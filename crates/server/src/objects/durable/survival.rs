@@ -37,6 +37,17 @@ pub struct AppInstance {
     pub version: Option<AppInstanceVersion>,
 }
 
+/// The requests to the state store about the record of an Open.
+#[derive(Debug, Default)]
+pub(super) struct RecordTurn {
+    /// True while the close of the Open keeps the record, to have it removed at its end.
+    pub(super) is_held: bool,
+    /// True if the Open has let its record go while that was held.
+    pub(super) is_owed: bool,
+    /// True when its removal was asked for.
+    pub(super) is_removed: bool,
+}
+
 /// How long an Open waits for its client.
 #[derive(Debug, Clone, Copy, Default)]
 struct Terms {
@@ -66,7 +77,7 @@ pub struct Survival {
     pub(super) actor: Option<Arc<HostUser>>,
     /// Held while the record of the Open is made and put, or removed: records come in order, and
     /// none comes after the removal. Taken before the File.
-    pub(super) recording: Ordered<(), { rank::RECORD }>,
+    pub(super) recording: Ordered<RecordTurn, { rank::RECORD }>,
     /// Byte ranges of LOCK requests that are not carried out yet: they are left
     /// out of records, since without its sequence number such a request would be
     /// taken for a new one when it comes again. Taken behind the File.

@@ -242,11 +242,12 @@ impl Durables {
     /// that is putting that record is waited for.
     pub(super) fn remove_record(&self, open: &Open, done: Done) {
         let (Some(store), Some(survival)) = (self.store(), open.survival()) else { return };
-        let _order = survival.recording.lock();
+        let mut turn = survival.recording.lock();
         // If another server owns the share, the records are that server's and must not be removed.
         let Some(holder) = Holder::present(&open.tree().share.life) else {
             return done(Err(StateFault::Fenced));
         };
+        turn.is_removed = true;
         self.backlog.remove(&**store, &holder, RecordId(open.file_id.persistent), done);
     }
 
@@ -361,9 +362,18 @@ impl Durables {
         self.detached.notify_waiters();
     }
 
-    /// The Open has closed, and what it promised is done.
+    /// The Open has closed, and what it promised is done. A record that a [`HeldRecord`](super::record::HeldRecord)
+    /// keeps goes with that.
     pub(crate) fn forget_record(&self, open: &Open) {
-        if open.survival().is_some_and(Survival::is_persistent) {
+        let Some(survival) = open.survival().filter(|survival| survival.is_persistent()) else {
+            return;
+        };
+        let is_another_s = {
+            let mut turn = survival.recording.lock();
+            turn.is_owed |= turn.is_held;
+            turn.is_held || turn.is_removed
+        };
+        if !is_another_s {
             // The removal of the record is only started. Callers that depend on its end wait
             // themselves.
             self.remove_record(open, Box::new(|_| {}));
