@@ -33,7 +33,7 @@ struct Etcd {
 
 impl Etcd {
     /// Starts etcd. None where it is not installed: the test ends, with a line that says so.
-    fn start(place: &Sandbox) -> Option<Self> {
+    fn start(place: &Sandbox, folder: &str) -> Option<Self> {
         let program = std::env::var("FREVO_ETCD").unwrap_or_else(|_| "etcd".into());
         let version = Command::new(&program).arg("--version").output();
         if !version.is_ok_and(|output| output.status.success()) {
@@ -41,7 +41,7 @@ impl Etcd {
             return None;
         }
         let ports = free_ports();
-        let mut etcd = Self { program, place: place.folder("etcd"), ports, child: None };
+        let mut etcd = Self { program, place: place.folder(folder), ports, child: None };
         etcd.begin();
         Some(etcd)
     }
@@ -95,7 +95,7 @@ struct Cluster {
 impl Cluster {
     fn start() -> Option<Self> {
         let place = Sandbox::new();
-        let etcd = Etcd::start(&place)?;
+        let etcd = Etcd::start(&place, "etcd")?;
         place.folder("shared");
         place.file("password", PASSWORD, 0o600);
         let mut cluster = Self { place, etcd, ports: free_ports(), nodes: Vec::new() };
@@ -315,6 +315,34 @@ fn losing_etcd_needs_nobodys_hand() {
     assert_eq!(cluster.put_somewhere("after"), owner);
     let log = cluster.logs();
     assert!(log.contains("etcd answers again") && log.contains("nothing is served"), "{log}");
+}
+
+#[test]
+fn a_node_whose_endpoints_are_two_etcds_serves_nothing() {
+    let place = Sandbox::new();
+    let Some(etcd) = Etcd::start(&place, "etcd") else { return };
+    let other = Etcd::start(&place, "other").unwrap();
+    place.folder("shared");
+    place.file("password", PASSWORD, 0o600);
+    let mut cluster = Cluster { place, etcd, ports: free_ports(), nodes: Vec::new() };
+    cluster.write_configuration(0, "");
+    let path = cluster.configuration(0);
+    let [one, other] = [cluster.etcd.url(), other.url()].map(|url| format!("{url:?}"));
+    let both = fs::read_to_string(&path).unwrap().replace(&one, &format!("{one}, {other}"));
+    fs::write(&path, both).unwrap();
+    let serving = cluster.begin(0);
+    cluster.nodes.push(Some(serving));
+    let began = Instant::now();
+    while !cluster.logs().contains("are not members of one etcd") {
+        assert!(began.elapsed() < PATIENCE, "{}", cluster.logs());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // A node takes a share without an owner within two TTLs.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(cluster.view(0)["is_serving"], false, "{}", cluster.logs());
+    assert_ne!(cluster.put(0, "nowhere").code, 0);
+    let said = cluster.place.run(&["cluster", "check", text(&path)]);
+    assert!(said.code == 3 && said.err.contains("are not members of one etcd"), "{said:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The names of all keys of a cluster in etcd.
 //!
 //! ```text
+//! frevo/<cluster>/etcd                     tells this etcd from others: stays
 //! frevo/<cluster>/generation               counts the starts of nodes (`ids`)
 //! frevo/<cluster>/control/node/<node>      a node that is up; lives as long as its lease
 //! frevo/<cluster>/control/owner/<share>    the owner of a share; lives as long as the owner's lease
@@ -100,6 +101,11 @@ impl Layout {
             b"dialect" => (name == "max").then_some(ControlKey::Dialect),
             _ => None,
         }
+    }
+
+    /// The key whose value no other etcd has.
+    pub fn etcd(&self) -> Vec<u8> {
+        self.key("etcd", "")
     }
 
     /// The key whose changes count the starts of nodes.

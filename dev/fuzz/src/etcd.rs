@@ -13,6 +13,7 @@ const PREFIX: &[u8] = b"b";
 /// many bytes as the second byte says.
 pub fn etcd_answers(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
+    words(json::cluster_of(data));
     match kind % 10 {
         0 => range(data, &asked(0)),
         1 => range(data, &asked(1)),

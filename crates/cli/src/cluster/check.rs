@@ -6,7 +6,6 @@ use std::time::Duration;
 use frevo_cluster::Settings;
 use frevo_config::{Config, FenceChoice};
 use frevo_etcd::client::Client;
-use frevo_etcd::types::Fault;
 use frevo_net::socket::interfaces;
 use tokio::runtime::Handle;
 
@@ -24,8 +23,8 @@ use crate::plural::counted;
 
 /// Milliseconds by which the clocks of two nodes may differ, with the age of a report.
 const CLOCK_TOLERANCE: u64 = 30_000;
-/// Pause between two questions for the members of an etcd that does not answer.
-const MEMBERS_AGAIN: Duration = Duration::from_secs(10);
+/// Pause between two looks at the endpoints of etcd.
+const ENDPOINTS_AGAIN: Duration = Duration::from_secs(10);
 /// Days before the end of a certificate from which on it is told.
 const CERTIFICATE_DAYS: i64 = 30;
 const DAY: i64 = 86_400;
@@ -173,7 +172,7 @@ fn of_certificates(config: &Config) -> Vec<Judged> {
     found
 }
 
-/// Members of etcd that do not answer, or that have no leader.
+/// Members of etcd that do not answer or have no leader, and endpoints that are not of one etcd.
 async fn of_etcd(client: &Client, config: &Config) -> Vec<Judged> {
     let states = client.status().await;
     let mut found = Vec::new();
@@ -185,39 +184,22 @@ async fn of_etcd(client: &Client, config: &Config) -> Vec<Judged> {
             found.push(if silent == total { fault(text) } else { warning(text) });
         }
     }
-    // A user of etcd who may not list the members has no such finding.
-    let members = client.members().await.map_or(usize::MAX, |members| members.len());
-    found.extend(of_members(config.cluster.endpoints.len(), members));
+    found.extend(client.prove().await.map(fault));
     found
 }
 
-/// Logs once, when etcd answers, that the endpoints of a node are not of one etcd.
-pub(crate) async fn tell_of_members(client: Client, endpoints: usize) {
+/// Looks at the endpoints of a node from time to time, and logs when they are not of one etcd: the client
+/// refuses all requests then, so the node serves nothing.
+pub(crate) async fn look_at_endpoints(client: Client) {
+    let mut told = None;
     loop {
-        match client.members().await {
-            Ok(members) => {
-                if let Some(found) = of_members(endpoints, members.len()) {
-                    tracing::error!(target: "frevo::cluster", "{}", found.text);
-                }
-                return;
-            }
-            Err(Fault::Unavailable(_)) => tokio::time::sleep(MEMBERS_AGAIN).await,
-            Err(_) => return,
+        let found = client.prove().await;
+        if let Some(why) = found.as_ref().filter(|_| found != told) {
+            tracing::error!(target: "frevo::cluster", "{why}");
         }
+        told = found;
+        tokio::time::sleep(ENDPOINTS_AGAIN).await;
     }
-}
-
-/// More endpoints than members: the packages of distributions start an etcd of one member on each machine, with
-/// the same numbers of member and cluster everywhere.
-fn of_members(endpoints: usize, members: usize) -> Option<Judged> {
-    (members < endpoints).then(|| {
-        fault(format!(
-            "{}, but the etcd there has {}: if these are several etcds, several nodes serve one share; give \
-             them an empty ETCD_DATA_DIR and one ETCD_INITIAL_CLUSTER",
-            counted(endpoints, "endpoint"),
-            counted(members, "member")
-        ))
-    })
 }
 
 /// Compares this node's configuration with the reports of all nodes.
@@ -370,14 +352,6 @@ mod tests {
                 "{other:?}"
             );
         }
-    }
-
-    #[test]
-    fn etcds_of_one_member_each_are_found() {
-        let text = of_members(3, 1).unwrap().text;
-        assert!(text.starts_with("3 endpoints, but the etcd there has 1 member: "), "{text}");
-        assert_eq!((of_members(3, 3), of_members(1, 3)), (None, None));
-        assert_eq!(of_members(3, usize::MAX), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod options;
 mod report;
 mod storage;
 
-pub(crate) use check::{check, findings, tell_of_members};
+pub(crate) use check::{check, findings, look_at_endpoints};
 pub(crate) use judged::Judged;
 pub(crate) use options::options;
 pub(crate) use report::Report;

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use frevo_auth::Zeroizing;
 use frevo_cluster::Settings;
+use frevo_cluster::keys::Layout;
 use frevo_config::Config;
-use frevo_etcd::client::{Account, Options, Tls};
+use frevo_etcd::client::{Account, Identity, Options, Tls};
 
+use super::report::now;
 use crate::configured::cluster as configured;
 use crate::exit::{Exit, Failure};
 use crate::secret_file;
@@ -28,6 +30,10 @@ pub(crate) fn options(config: &Config, settings: &Settings) -> Result<Options, F
     options.attempt = ttl / 4;
     options.whole = ttl;
     options.quiet = ttl;
+    options.identity = Some(Identity {
+        key: Layout::new(&settings.cluster).etcd(),
+        value: format!("{} {}", settings.node, now()),
+    });
     if let Some(ca) = &section.ca {
         options.tls = Some(Tls {
             authorities: certificates(ca)?,

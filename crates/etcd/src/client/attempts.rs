@@ -1,5 +1,6 @@
 //! A request with all of its attempts.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -72,6 +73,7 @@ impl Shared {
         let Ok(Ok(_turn)) = timeout_at(deadline, self.at_once.acquire()).await else {
             return Err(Fault::Unavailable("too many requests are under way".into()));
         };
+        self.proofs.fault()?;
         let (at, last) = (self.endpoints.preferred(), no_time());
         let mut tries = Tries { at, failed: 0, malformed: 0, tokens: 0, last };
         while Instant::now() < deadline {
@@ -89,7 +91,8 @@ impl Shared {
         Err(tries.last)
     }
 
-    /// Makes a single attempt at one endpoint. If the token is refused, it is made once more.
+    /// Makes a single attempt at one endpoint, which need not be proven. If the token is refused, it is made
+    /// once more.
     pub(super) async fn ask_one(
         &self,
         at: usize,
@@ -99,9 +102,9 @@ impl Shared {
         let request = Request::new(call, body, Repeat::Always);
         let deadline = Instant::now().checked_add(self.options.attempt).ok_or_else(no_time)?;
         let check = |body: &[u8], _| Ok(body.to_vec());
-        let mut end = self.attempt(at, &request, deadline, &check).await;
+        let mut end = self.attempt_there(at, &request, deadline, &check).await;
         if matches!(end, Err(Miss::Token)) {
-            end = self.attempt(at, &request, deadline, &check).await;
+            end = self.attempt_there(at, &request, deadline, &check).await;
         }
         end.map_err(|miss| match miss {
             Miss::End(fault) => fault,
@@ -110,7 +113,24 @@ impl Shared {
         })
     }
 
+    /// Makes an attempt at an endpoint that leads to the etcd of this client. One that has not proven it is
+    /// asked before, within the time of an attempt of its own.
     async fn attempt<T>(
+        &self,
+        at: usize,
+        request: &Request,
+        deadline: Instant,
+        check: &impl Fn(&[u8], Moment) -> Result<T, Miss>,
+    ) -> Result<T, Miss> {
+        if !self.is_proven(at) && request.call != Call::Members {
+            // The future is boxed: requests seldom need it.
+            let proven = timeout_at(deadline, Box::pin(self.prove(at))).await;
+            proven.unwrap_or_else(|_| Err(Miss::NotHappened("no answer in time".into())))?;
+        }
+        self.attempt_there(at, request, deadline, check).await
+    }
+
+    async fn attempt_there<T>(
         &self,
         at: usize,
         request: &Request,

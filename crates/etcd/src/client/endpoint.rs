@@ -35,6 +35,18 @@ pub(super) struct Member {
     /// None for HTTP without TLS.
     pub(super) security: Option<Security>,
     idle: Mutex<Vec<Connection>>,
+    mark: Mutex<Mark>,
+}
+
+/// The proof that an endpoint leads to the etcd of its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// It has shown nothing.
+    Unknown,
+    /// It has shown the value of that etcd.
+    Proven,
+    /// It was proven, and has not answered since.
+    Left,
 }
 
 /// The security of an endpoint's connections.
@@ -68,7 +80,8 @@ impl Endpoints {
             let url = alloc::format!("{endpoint}");
             let (endpoint, dialer) = (endpoint.clone(), Arc::clone(&options.dialer));
             let idle = Mutex::default();
-            each.push(Member { url, at, endpoint, dialer, host, security, idle });
+            let mark = Mutex::new(Mark::Unknown);
+            each.push(Member { url, at, endpoint, dialer, host, security, idle, mark });
         }
         Ok(Self { each, preferred: AtomicUsize::new(0) })
     }
@@ -99,11 +112,24 @@ impl Endpoints {
         let _ = self.preferred.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
         if let Some(member) = self.each.get(at) {
             member.idle.lock().clear();
+            let mut mark = member.mark.lock();
+            if *mark == Mark::Proven {
+                *mark = Mark::Left;
+            }
         }
     }
 }
 
 impl Member {
+    /// The proof that it leads to the etcd of its client.
+    pub(super) fn mark(&self) -> Mark {
+        *self.mark.lock()
+    }
+
+    pub(super) fn set_mark(&self, mark: Mark) {
+        *self.mark.lock() = mark;
+    }
+
     /// Takes a connection that is open, the one that was used last.
     pub(super) fn idle(&self) -> Option<Connection> {
         let mut idle = self.idle.lock();

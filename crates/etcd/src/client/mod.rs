@@ -12,6 +12,7 @@ mod endpoint;
 mod exchange;
 mod keeping;
 mod options;
+mod proof;
 mod shared;
 mod tls;
 mod token;
@@ -20,8 +21,9 @@ mod watch;
 pub use clock::now;
 pub use dialer::{Dialer, Dialing, PlainDialer};
 pub use keeping::{Keeping, TellKept};
-pub use options::{Account, BadOptions, Endpoint, Options, Tls};
+pub use options::{Account, BadOptions, Endpoint, Identity, Options, Tls};
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -62,6 +64,13 @@ impl Client {
             found.push(answer.and_then(|body| json::status_answer(&body)));
         }
         found
+    }
+
+    /// Looks at all endpoints, one after the other, unless they have proven before that they lead to one etcd
+    /// ([`Options::identity`]). Returns the reason if one leads to another etcd: all requests are refused with
+    /// it until a later look. One that does not answer is passed over.
+    pub async fn prove(&self) -> Option<String> {
+        self.shared.prove_all().await
     }
 
     /// Lists the members of the cluster, as a member that answers knows them.

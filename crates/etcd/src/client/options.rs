@@ -29,11 +29,13 @@ pub struct Options {
     pub quiet: Duration,
     /// Makes the connections.
     pub dialer: Arc<dyn Dialer>,
+    /// The key by which all endpoints must prove that they lead to one etcd. None: they are believed.
+    pub identity: Option<Identity>,
 }
 
 impl Options {
     /// Returns options for these endpoints: 1 s for an attempt, 4 s in all, 2 s of a watch's silence,
-    /// connections from this process.
+    /// connections from this process, endpoints that are believed.
     pub fn new(endpoints: Vec<Endpoint>) -> Self {
         Self {
             endpoints,
@@ -43,8 +45,19 @@ impl Options {
             whole: Duration::from_secs(4),
             quiet: Duration::from_secs(2),
             dialer: Arc::new(PlainDialer),
+            identity: None,
         }
     }
+}
+
+/// The key by which a client tells its etcd from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value that the key gets where it has none. No other client may write the same one; this client
+    /// adds a number.
+    pub value: String,
 }
 
 /// The address of a member for clients.

@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::endpoint::Endpoints;
 use super::options::{BadOptions, Options};
+use super::proof::Proofs;
 use super::token::Token;
 use crate::limits::{REQUESTS, REQUESTS_AT_ONCE, WATCHES};
 
@@ -14,6 +15,7 @@ use crate::limits::{REQUESTS, REQUESTS_AT_ONCE, WATCHES};
 pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) endpoints: Endpoints,
+    pub(super) proofs: Proofs,
     pub(super) token: Token,
     pub(super) runtime: Handle,
     /// Turns of requests that are under way.
@@ -32,6 +34,7 @@ impl Shared {
         Ok(Self {
             options,
             endpoints,
+            proofs: Proofs::default(),
             token: Token::default(),
             runtime,
             at_once: Semaphore::new(REQUESTS_AT_ONCE),

@@ -168,6 +168,7 @@ impl Watch<'_> {
     }
 
     async fn begin(&mut self) -> Result<Begun, End> {
+        self.shared.prove(self.at).await?;
         let member = self.shared.endpoints.get(self.at);
         let member = member.ok_or_else(|| End::Broken("there is no such endpoint".into()))?;
         let token = self.shared.token(member).await?;

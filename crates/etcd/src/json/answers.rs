@@ -263,6 +263,21 @@ pub fn revision_answer(body: &[u8]) -> Parsed<Revision> {
     if header.revision == Revision(0) { Err(NO_REVISION) } else { Ok(header.revision) }
 }
 
+/// The number of the cluster in any answer; zero if it has none.
+///
+/// # Errors
+/// [`Fault::Malformed`].
+pub fn cluster_of(body: &[u8]) -> Parsed<u64> {
+    let mut header = Header::default();
+    whole(body, |reader| {
+        reader.object(|name, value| match name {
+            b"header" => Header::read(value).map(|read| header = read),
+            _ => value.skip(),
+        })
+    })?;
+    Ok(header.cluster)
+}
+
 /// The token in the answer to a name and a password.
 ///
 /// # Errors

@@ -14,6 +14,7 @@ pub(super) const NO_REVISION: Fault = Fault::Malformed("an answer without a revi
 /// The header that each answer has.
 #[derive(Default)]
 pub(super) struct Header {
+    pub(super) cluster: u64,
     pub(super) member: u64,
     pub(super) revision: Revision,
 }
@@ -23,6 +24,7 @@ impl Header {
         let mut header = Self::default();
         reader.object(|name, value| {
             match name {
+                b"cluster_id" => header.cluster = value.unsigned()?,
                 b"member_id" => header.member = value.unsigned()?,
                 b"revision" => header.revision = revision(value)?,
                 _ => value.skip()?,

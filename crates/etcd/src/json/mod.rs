@@ -15,8 +15,8 @@ mod watched;
 mod writer;
 
 pub use answers::{
-    LeaseAnswer, Member, Status, kept_answer, lease_answer, members_answer, range_answer,
-    revision_answer, status_answer, token_answer, txn_answer,
+    LeaseAnswer, Member, Status, cluster_of, kept_answer, lease_answer, members_answer,
+    range_answer, revision_answer, status_answer, token_answer, txn_answer,
 };
 pub use refusal::{Refusal, Verdict, plain_reason, refusal};
 pub use requests::{authenticate, empty, grant, lease, range, txn, watch};

@@ -192,9 +192,8 @@ impl Ready {
         let failed = || Failure::failed("cannot start the cluster's threads");
         let moves = thread("cluster-moves")?;
         let runtime = thread("cluster")?;
-        let endpoints = options.endpoints.len();
         let client = Client::new(options, runtime.clone()).map_err(wrong)?;
-        drop(runtime.spawn(cluster::tell_of_members(client.clone(), endpoints)));
+        drop(runtime.spawn(cluster::look_at_endpoints(client.clone())));
         if let Some(audit) = server.audit().cloned() {
             chair = chair.with_observer(Arc::new(move |noted: &Noted| {
                 if let Some(event) = for_admin::event(&noted.what) {
