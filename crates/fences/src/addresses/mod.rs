@@ -4,7 +4,8 @@
 //! [`ADDRESS_LIFE`] at most, and [`Floating::tick`] keeps it: when the process that ticks has ended or
 //! hangs, the address goes by itself. After the limit of [`Floating::serve_until`] addresses are taken
 //! away too, also if the server that should say so is stopped; they come back when the limit is later.
-//! Before an address leaves, connections at it are reset, so that their clients connect again at once.
+//! Before an address leaves, packets to it are taken no more, and connections at it are reset, so that their
+//! clients connect again, at the next machine that has it.
 
 mod address;
 mod announce;
@@ -169,7 +170,9 @@ impl Floating {
             if held.iter().any(|held| held.address == address && !held.floats) {
                 return Err(by_another_hand(address));
             }
-            done = self.netlink.change(raised.link.index, address, prefix, Change::Keep(life));
+            // One that should have left: no packets may arrive at it any more. A fault is that of the next call.
+            _ = self.netlink.change(raised.link.index, address, prefix, Change::Delete);
+            done = self.netlink.change(raised.link.index, address, prefix, Change::Add(life));
         }
         done.map_err(|error| FenceFault::of(&raised.wanted, error))?;
         if !raised.is_up {
@@ -202,6 +205,9 @@ impl Floating {
     }
 
     fn delete(&mut self, interface: u32, address: IpAddr, prefix: u8) -> Result<(), FenceFault> {
+        // From here on no client connects to the address, so none connects between the reset and the deletion: the
+        // end of such a connection could not be told. Without this they are a moment apart, as best they can.
+        _ = self.netlink.take_no_more(interface, address);
         self.reset(address);
         match self.netlink.change(interface, address, prefix, Change::Delete) {
             Err(error) if !NOT_HERE.contains(&error.raw_os_error()) => {

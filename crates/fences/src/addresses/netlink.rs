@@ -16,6 +16,7 @@ const GET_LINK: u16 = 18;
 const NEW_ADDRESS: u16 = 20;
 const DELETE_ADDRESS: u16 = 21;
 const GET_ADDRESS: u16 = 22;
+const DELETE_ROUTE: u16 = 25;
 /// NLMSG_ERROR and NLMSG_DONE of linux/netlink.h.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
@@ -38,6 +39,13 @@ const NO_SEARCH: u32 = 0x02;
 const PERMANENT: u32 = 0x80;
 /// IFA_F_NOPREFIXROUTE: no route comes and goes with the address.
 const NO_ROUTE: u32 = 0x200;
+/// RT_TABLE_LOCAL, RTN_LOCAL and RT_SCOPE_NOWHERE, which means any scope, of linux/rtnetlink.h.
+const LOCAL_TABLE: u8 = 255;
+const LOCAL_ROUTE: u8 = 2;
+const ANY_SCOPE: u8 = 255;
+/// RTA_DST and RTA_OIF.
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
 /// IFLA_ADDRESS and IFLA_IFNAME of linux/if_link.h.
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
@@ -123,6 +131,14 @@ impl Netlink {
     ) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let question = address_message(self.sequence, interface, address, prefix, change);
+        self.ask(&question, |_, _| {})
+    }
+
+    /// Takes away the route by which packets to an address of this machine arrive here. Packets from the address
+    /// still leave.
+    pub(super) fn take_no_more(&mut self, interface: u32, address: IpAddr) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let question = local_route_message(self.sequence, interface, address);
         self.ask(&question, |_, _| {})
     }
 
@@ -248,6 +264,18 @@ fn address_message(
     message(kind, REQUEST | ACK | flags, sequence, &body)
 }
 
+/// RTM_DELROUTE with struct rtmsg and attributes.
+fn local_route_message(sequence: u32, interface: u32, address: IpAddr) -> Vec<u8> {
+    let (family, bits, bytes) = match address {
+        IpAddr::V4(address) => (IPV4, 32, address.octets().to_vec()),
+        IpAddr::V6(address) => (IPV6, 128, address.octets().to_vec()),
+    };
+    let mut body = vec![family, bits, 0, 0, LOCAL_TABLE, 0, ANY_SCOPE, LOCAL_ROUTE, 0, 0, 0, 0];
+    attribute(&mut body, RTA_DST, &bytes);
+    attribute(&mut body, RTA_OIF, &interface.to_ne_bytes());
+    message(DELETE_ROUTE, REQUEST | ACK, sequence, &body)
+}
+
 /// The body of RTM_NEWADDR: struct ifaddrmsg and attributes.
 fn held_address(body: &[u8]) -> Option<AddressOnLink> {
     let family = *body.first()?;
@@ -355,6 +383,11 @@ mod tests {
             text(&delete),
             "280000001500050008000000000000000218000003000000\
              08000200c000021408000100c0000214"
+        );
+        assert_eq!(
+            text(&local_route_message(8, 3, v4)),
+            "2c0000001900050008000000000000000220 0000ff00ff0200000000 08000100c0000214 0800040003000000"
+                .replace(' ', "")
         );
         let v6: IpAddr = "2001:db8::20".parse().unwrap();
         let keep = address_message(9, 3, v6, 64, Change::Keep(2));
