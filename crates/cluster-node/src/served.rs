@@ -31,11 +31,17 @@ pub trait Served: Send + Sync + 'static {
     /// If the shares are not served.
     fn serve(&self, shares: Shares, grace: Option<Duration>) -> Call<'static, Result<(), String>>;
 
-    /// Takes no new users, waits until what is under way has ended and its records are stable.
+    /// Takes no new users, waits until what is under way has ended, has the addresses leave by `leave`, ends
+    /// connections, and waits until records are stable.
     ///
     /// # Errors
-    /// If that takes longer than `patience`: the shares are served on.
-    fn drain(&self, shares: Shares, patience: Duration) -> Call<'static, Result<(), String>>;
+    /// If that takes longer than `patience`: the shares are served on. The addresses may have left.
+    fn drain(
+        &self,
+        shares: Shares,
+        patience: Duration,
+        leave: Call<'static, ()>,
+    ) -> Call<'static, Result<(), String>>;
 
     /// Gives up shares that were drained, or whose start has failed. Clients may be told these addresses.
     ///
@@ -80,9 +86,14 @@ impl Served for Server {
         Box::pin(async move { server.serve_shares(&names(&shares), grace).await })
     }
 
-    fn drain(&self, shares: Shares, patience: Duration) -> Call<'static, Result<(), String>> {
+    fn drain(
+        &self,
+        shares: Shares,
+        patience: Duration,
+        leave: Call<'static, ()>,
+    ) -> Call<'static, Result<(), String>> {
         let server = self.clone();
-        Box::pin(async move { server.drain_shares(&names(&shares), patience).await })
+        Box::pin(async move { server.drain_shares_of(&names(&shares), patience, leave).await })
     }
 
     fn leave(
@@ -157,8 +168,13 @@ impl Served for Apart {
         self.run(self.served.serve(shares, grace))
     }
 
-    fn drain(&self, shares: Shares, patience: Duration) -> Call<'static, Result<(), String>> {
-        self.run(self.served.drain(shares, patience))
+    fn drain(
+        &self,
+        shares: Shares,
+        patience: Duration,
+        leave: Call<'static, ()>,
+    ) -> Call<'static, Result<(), String>> {
+        self.run(self.served.drain(shares, patience, leave))
     }
 
     fn leave(

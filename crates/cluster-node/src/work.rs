@@ -242,17 +242,20 @@ impl Worker {
     async fn drain(&self, epoch: Epoch) {
         let share = self.name();
         let patience = self.tools.drain_patience;
-        let drained = match self.unit.shares.is_empty() {
-            true => Ok(()),
-            false => self.tools.served.drain(self.shares(), patience).await,
+        let addresses = self.addresses.clone();
+        let leave = async move {
+            if let Some(addresses) = addresses {
+                addresses.lowered().await;
+            }
+        };
+        let drained = if self.unit.shares.is_empty() {
+            leave.await;
+            Ok(())
+        } else {
+            self.tools.served.drain(self.shares(), patience, Box::pin(leave)).await
         };
         match drained {
-            Ok(()) => {
-                if let Some(addresses) = &self.addresses {
-                    addresses.lowered().await;
-                }
-                self.tools.say(Statement::Drained { share, epoch });
-            }
+            Ok(()) => self.tools.say(Statement::Drained { share, epoch }),
             Err(why) => {
                 self.note(Happening::NotGiven { unit: self.name(), why });
                 self.tools.say(Statement::NotDrained { share, epoch });

@@ -106,15 +106,27 @@ impl Served for Shared {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn drain(&self, shares: Shares, _: Duration) -> Call<'static, Result<(), String>> {
+    fn drain(
+        &self,
+        shares: Shares,
+        _: Duration,
+        leave: Call<'static, ()>,
+    ) -> Call<'static, Result<(), String>> {
         if let Some(fault) = self.0.drain_fault.lock().take() {
-            return Box::pin(std::future::ready(Err(fault)));
+            // The time runs out after the addresses have left.
+            return Box::pin(async move {
+                leave.await;
+                Err(fault)
+            });
         }
         for share in &*shares {
             let Life::Served(loaded, _) = self.0.life(share) else { panic!("it is not served") };
             self.0.set(share, Life::Drained(loaded));
         }
-        Box::pin(std::future::ready(Ok(())))
+        Box::pin(async move {
+            leave.await;
+            Ok(())
+        })
     }
 
     fn leave(

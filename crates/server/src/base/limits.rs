@@ -320,7 +320,8 @@ pub const HOST_LEASE_PATIENCE: Duration = Duration::from_secs(50);
 /// How often it looks meanwhile.
 pub const HOST_LEASE_LOOK: Duration = Duration::from_millis(50);
 
-/// How long a reconnect waits for the end of the session that still has its Open.
+/// How long a reconnect waits for the end of the session that still has its Open, and a request of an Open for the
+/// reconnect that takes it up after a move.
 pub const RECONNECT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Open.ResiliencyTimeout where the client leaves it to the server.

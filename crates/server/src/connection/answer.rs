@@ -32,7 +32,7 @@ use crate::command::response::Response;
 use crate::objects::cancellation::Cancellation;
 use crate::objects::channel::Channel;
 use crate::objects::operations::Running;
-use crate::objects::refusal::{ANOTHER_SERVES, Doom, Outcome, Refusal};
+use crate::objects::refusal::{ANOTHER_SERVES, Doom, ENDS_WITH_OTHERS, Outcome, Refusal};
 use crate::objects::shown::Shown;
 use crate::objects::storage;
 use crate::protection::{Claim, check_length, verify};
@@ -43,7 +43,7 @@ impl Connection {
         // The future is pinned before it is awaited, so that its state is not copied.
         let answering = pin!(self.answer_messages(frame));
         match panics::outlived(answering).await {
-            Some(Ok(())) => {}
+            Some(Ok(()) | Err(ENDS_WITH_OTHERS)) => {}
             Some(Err(why)) => self.disconnect(why),
             // None means a panic. The connection ends as soon as its other running requests have
             // ended (see `event_loop`).
@@ -117,7 +117,8 @@ impl Connection {
             let id = named(message, row, *inherited).ok().flatten();
             id.map_or(FileOutcome::None, FileOutcome::Some)
         });
-        let found = inherited.and_then(|inherited| {
+        let again = inherited.as_ref().ok().copied().flatten();
+        let mut found = inherited.and_then(|inherited| {
             let claim = Claim {
                 message: &mut *message,
                 header: &header,
@@ -130,17 +131,18 @@ impl Connection {
             check_length(&self.info, message.len(), &header, row.carries_payload)?;
             self.look_up(message, &header, row, sealed, inherited)
         });
+        if matches!(found, Err(Refusal::Status(Status::FILE_CLOSED)))
+            && let FileOutcome::Some(id) = file
+            && Box::pin(self.is_taken_up(id, header.session_id)).await
+        {
+            let message = frame.opened.frame.get(element.range.clone()).unwrap_or_default();
+            found = self.look_up(message, &header, row, sealed, again);
+        }
         let kept = match &found {
             Ok(found) if place.last => frame.keep(element, found),
             _ => Kept::Frame,
         };
-        let (message, whole) = match &kept {
-            Kept::Frame => {
-                (frame.opened.frame.get(element.range.clone()).unwrap_or_default(), None)
-            }
-            Kept::Needed(needed) => (needed.as_slice(), None),
-            Kept::Whole(message) => (&***message, Some(message)),
-        };
+        let (message, whole) = kept.message(&frame.opened.frame, element);
         let mut answer = match found {
             Err(refusal) => Answer::refused(refusal, self.members.channel(header.session_id)),
             Ok(found) => {
@@ -277,7 +279,7 @@ fn if_served(rq: &Request<'_>, outcome: Outcome) -> Outcome {
     };
     let is_withheld = tree.share.clustered && status == Some(Status::SERVER_UNAVAILABLE);
     let is_told = tree.is_served() && !is_withheld && (outcome.is_ok() || tree.takes_requests());
-    if is_told { outcome } else { Err(ANOTHER_SERVES.into()) }
+    if is_told { outcome } else { Err(tree.end_of_requests().into()) }
 }
 
 /// MS-SMB2 3.3.4.1: a request that has its answer is not outstanding any more.
@@ -335,6 +337,21 @@ enum Kept {
     Needed(Vec<u8>),
     /// The message, in the memory of the frame.
     Whole(Arc<Buf>),
+}
+
+impl Kept {
+    /// The message, and what holds it if it was kept whole.
+    fn message<'a>(
+        &'a self,
+        frame: &'a Buf,
+        element: &Element,
+    ) -> (&'a [u8], Option<&'a Arc<Buf>>) {
+        match self {
+            Self::Frame => (frame.get(element.range.clone()).unwrap_or_default(), None),
+            Self::Needed(needed) => (needed.as_slice(), None),
+            Self::Whole(message) => (&***message, Some(message)),
+        }
+    }
 }
 
 impl Frame<'_> {

@@ -17,7 +17,7 @@ use crate::command::response::Response;
 use crate::command::{self, Ends, FileIdAt, Row};
 use crate::objects::channel::Channel;
 use crate::objects::open::Open;
-use crate::objects::refusal::{ANOTHER_SERVES, Outcome, Refusal};
+use crate::objects::refusal::{Outcome, Refusal};
 use crate::objects::session::{Session, State};
 use crate::objects::tree_connect::TreeConnect;
 use crate::protection::check_session;
@@ -115,15 +115,33 @@ impl Connection {
             let looked = look_up_tree(&session, header, row, sealed, &mut found).and_then(|()| {
                 self.look_up_open(&session, message, header, row, inherited, &mut found)
             });
-            if found.tree.as_ref().is_some_and(|tree| !tree.takes_requests()) {
+            if let Some(tree) = found.tree.as_ref().filter(|tree| !tree.takes_requests()) {
                 // The connection ends without a response, so that the client reconnects and finds
                 // the new owner of the share. An error status would look like the new owner's
                 // answer.
-                return Err(Refusal::Disconnect(ANOTHER_SERVES));
+                return Err(Refusal::Disconnect(tree.end_of_requests()));
             }
             looked?;
         }
         Ok(found)
+    }
+
+    /// Waits a moment for the CREATE by which the client takes up a persistent Open that it has named already,
+    /// after a move of its share. Returns true when that was carried out.
+    ///
+    /// MS-SMB2 3.3.5.11: an Open that is not in Session.OpenTable is FILE_CLOSED. Linux's client repeats a FLUSH
+    /// as soon as it has the share again, before that CREATE, and gives the handle up if it is refused.
+    pub(super) async fn is_taken_up(&self, id: FileId, session: u64) -> bool {
+        let Some(channel) = self.members.channel(session) else { return false };
+        let session = &channel.session;
+        let Some(identity) = session.identity() else { return false };
+        let durables = &self.info.server.durables;
+        let has_come = durables.taken_up(id.persistent, &identity.user, session.client_guid).await;
+        if has_come {
+            // The CREATE puts the Open into its session after the table.
+            tokio::task::yield_now().await;
+        }
+        has_come
     }
 
     /// Finds the Open that a message names, in the tree connect that was found.

@@ -55,6 +55,22 @@ impl Server {
         record::set_form(self.state(), form);
     }
 
+    /// Like [`Self::drain_shares`], for shares with addresses. `leave` is awaited between the end of the
+    /// requests and that of the connections: it ends when the addresses have left this machine.
+    ///
+    /// # Errors
+    /// Those of [`Self::drain_shares`]. The addresses may have left.
+    #[doc(hidden)]
+    pub async fn drain_shares_of(
+        &self,
+        names: &[&str],
+        patience: Duration,
+        leave: impl Future<Output = ()>,
+    ) -> Result<(), String> {
+        let drained = self.state().drain_shares_of(names, patience, leave).await;
+        drained.map_err(|fault| fault.to_string())
+    }
+
     /// Leaves shares that were drained, or whose start has failed, to another server, which has
     /// `addresses` if they are known.
     ///

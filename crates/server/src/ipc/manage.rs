@@ -44,10 +44,12 @@ pub(super) fn number(count: usize) -> u32 {
 }
 
 /// The number by which MS-SRVS names an Open: Opens are numbered one after the other, so that
-/// four thousand million others come between two of the same number.
-#[expect(clippy::cast_possible_truncation, reason = "the low half is the number")]
+/// four thousand million others come between two of the same number. In a cluster the upper half of a FileId
+/// is the number of the server's start, which moves the Opens of different starts apart.
+#[expect(clippy::cast_possible_truncation, reason = "the halves become one")]
 const fn file_number(open: &Open) -> u32 {
-    open.file_id.volatile as u32
+    let id = open.file_id.volatile;
+    (id as u32) ^ ((id >> 32) as u32).wrapping_mul(0x9E37_79B1)
 }
 
 /// True for users who administer the server by the accounts and rules of now.

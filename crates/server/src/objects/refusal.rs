@@ -39,6 +39,11 @@ pub(crate) enum Doom {
 /// finds the owner of the share when it connects again.
 pub(crate) const ANOTHER_SERVES: Doom = Doom::Late("another server serves the share, or may do so");
 
+/// The end of a request to a share that is being given away: nothing answers it, and the connection stays until all
+/// connections of the share end together. A client that noticed the end of its connection before the
+/// addresses have left would find this server there again.
+pub(crate) const ENDS_WITH_OTHERS: Doom = Doom::Late("the share is being given to another server");
+
 impl From<frevo_proto::Disconnect> for Doom {
     fn from(why: frevo_proto::Disconnect) -> Self {
         Self::Protocol(why)

@@ -350,15 +350,18 @@ impl ServerState {
         FileId { persistent, volatile }
     }
 
-    /// A new FileId of an Open in `share`: its persistent half is unique over all servers of a
-    /// cluster that have the share in turn.
+    /// A new FileId of an Open in `share`. Its halves are one number if the share is one of a cluster, unique
+    /// over all servers that have the share in turn: the next owner gives an Open the FileId that it had.
+    ///
+    /// MS-SMB2 3.3.5.9.12 wants a generated value, unique in Session.OpenTable, and 2.2.14.1 one that can change
+    /// with a reconnect. Linux's client repeats a FLUSH by the FileId that it had before.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES when this server of a cluster has no number to give.
     pub(crate) fn new_file_id_in(&self, share: &Share) -> Result<FileId, Status> {
-        let drawn = self.new_file_id();
-        let number = if share.clustered { self.cluster.number() } else { None };
-        Ok(FileId { persistent: number.unwrap_or(Ok(drawn.persistent))?, ..drawn })
+        let number = share.clustered.then(|| self.cluster.number()).flatten();
+        let Some(number) = number.transpose()? else { return Ok(self.new_file_id()) };
+        Ok(FileId { persistent: number, volatile: number })
     }
 
     /// A place among the unauthenticated for a new connection from `address`. None when

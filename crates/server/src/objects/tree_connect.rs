@@ -14,6 +14,7 @@ use crate::access::identity::{Identity, SharedIdentity};
 use crate::audit::Source;
 use crate::base::under_way::UnderWay;
 use crate::objects::ledger::Charge;
+use crate::objects::refusal::{ANOTHER_SERVES, Doom, ENDS_WITH_OTHERS};
 use crate::shares::life::Change;
 use crate::shares::share::{Share, Use};
 
@@ -91,6 +92,16 @@ impl TreeConnect {
     /// True while requests may begin.
     pub fn takes_requests(&self) -> bool {
         self.share.life.takes_new_since(self.epoch)
+    }
+
+    /// The end of requests that do not begin any more, or are not answered. None of them has a response.
+    ///
+    /// MS-SMB2 3.2.5.1.8: a response, STATUS_CANCELLED too, ends the request at the client, which gives up
+    /// the lock that it waits for. 3.2.7.1: a client whose connection ends takes its persistent Opens up
+    /// again, and repeats what was not answered.
+    pub(crate) fn end_of_requests(&self) -> Doom {
+        // Still served, but without new requests: the share is being given away.
+        if self.is_served() { ENDS_WITH_OTHERS } else { ANOTHER_SERVES }
     }
 
     /// Charges the tree connect to a holder.

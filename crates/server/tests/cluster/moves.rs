@@ -14,6 +14,7 @@ use frevo_store::state::{
     Done, Epoch, LoadDone, MemoryState, Ownership, RecordId, StateFault, StateStore,
 };
 use frevo_wire::command::create::CreateOptions;
+use frevo_wire::command::lock::LockFlags;
 use frevo_wire::command::negotiate::GlobalCapabilities;
 use frevo_wire::create_context::CreateContext;
 use parking_lot::Mutex;
@@ -310,6 +311,86 @@ fn a_drain_ends_all_but_persistent_handles() {
         assert_eq!(cluster.content("f"), Some(b"in time".to_vec()));
         assert_eq!(node.server.durables.counts(), (0, 0), "it dies with the node");
         assert!(node.server.files.is_empty());
+    });
+}
+
+/// A client that was sent away before the addresses have left would find this server there again: until then no
+/// connection ends, and nothing answers a lock that waits or a request that has come too late.
+#[test]
+fn connections_end_when_the_addresses_have_left() {
+    cluster(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut holder, hers) = back(&node, guid(0x32), "ann", "plain").await;
+        let held = holder.open_file(&hers, &Want::file("g")).await;
+        holder.on(&hers, lock_draft(held, &[(0, 4, world::EXCLUSIVE)])).await.ok();
+        let (mut waiter, his) = back(&node, guid(0x33), "bob", "plain").await;
+        let file = waiter.open_file(&his, &Want::existing("g")).await;
+        let waiting = lock_draft(file, &[(0, 4, LockFlags::EXCLUSIVE_LOCK)]);
+        waiter.send(vec![his.put(waiting)], his.via()).await;
+        waiter.interim().await;
+        let (leave, has_left) = tokio::sync::oneshot::channel::<()>();
+        let draining = {
+            let server = node.embedded.clone();
+            tokio::task::spawn_local(async move {
+                let leave = async { has_left.await.unwrap() };
+                server.drain_shares_of(&BOTH, Duration::from_secs(5), leave).await
+            })
+        };
+        waiter.expect_silence(Duration::from_secs(1)).await;
+        let late = hers.put(write_draft(held, 0, b"late"));
+        holder.send(vec![late], hers.via()).await;
+        holder.expect_silence(Duration::from_secs(1)).await;
+        leave.send(()).unwrap();
+        draining.await.unwrap().unwrap();
+        holder.expect_disconnect().await;
+        waiter.expect_disconnect().await;
+        assert_eq!(cluster.content("g"), Some(Vec::new()));
+    });
+}
+
+#[test]
+fn a_share_whose_addresses_do_not_leave_is_served_on() {
+    cluster(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut peer, mount, file) = opened(&node).await;
+        let never = std::future::pending();
+        let why = node.embedded.drain_shares_of(&BOTH, Duration::from_secs(2), never).await;
+        let expected = "the share lasting, plain: its addresses have not left in time";
+        assert_eq!(why.unwrap_err(), expected);
+        peer.expect_disconnect().await;
+        drop((peer, mount));
+        let (mut peer, mount, file) = taken_up(&node, file).await;
+        peer.close(&mount, file).await;
+    });
+}
+
+/// Linux's client repeats a request at the next owner before it has taken its Open up there, by the FileId that it had
+/// before the move.
+#[test]
+fn a_request_that_is_earlier_than_its_reconnect_waits_for_it() {
+    cluster(async |cluster| {
+        let first = cluster.owner().await;
+        let (peer, mount, file) = opened(&first).await;
+        first.embedded.drain_shares(&BOTH, Duration::from_secs(5)).await.unwrap();
+        first.embedded.leave_shares(&BOTH, &[]).await.unwrap();
+        drop((peer, mount));
+        let second = cluster.owner().await;
+        let (mut peer, mount) = back(&second, CLIENT, "ann", "lasting").await;
+        let write = || write_draft(file, 0, b"early");
+        // It waits for a moment alone, and for its own client alone.
+        peer.on(&mount, write()).await.expect(Status::FILE_CLOSED);
+        let (mut bob, his) = back(&second, guid(0x39), "bob", "lasting").await;
+        bob.on(&his, write()).await.expect(Status::FILE_CLOSED);
+        let drafts = [write(), reconnect(file).draft()];
+        let mut ids = Vec::new();
+        for draft in drafts {
+            ids.extend(peer.send(vec![mount.put(draft)], mount.via()).await);
+        }
+        let replies = peer.collect(&ids).await;
+        assert_eq!(replies[0].status(), Status::SUCCESS);
+        assert_eq!(files::file_id(replies[1].ok()), file, "the FileId stays");
+        peer.close(&mount, file).await;
+        assert!(cluster.content("f").unwrap().starts_with(b"early"));
     });
 }
 

@@ -163,10 +163,15 @@ impl Served for Ordered {
         Box::pin(async move { order.await.unwrap_or_else(ended) })
     }
 
-    fn drain(&self, shares: Shares, patience: Duration) -> Call<'static, Result<(), String>> {
+    fn drain(
+        &self,
+        shares: Shares,
+        patience: Duration,
+        leave: Call<'static, ()>,
+    ) -> Call<'static, Result<(), String>> {
         let (this, unit) = (self.clone(), self.unit(&shares));
         let order = self.order(async move {
-            let drained = this.server.drain_shares(&names(&shares), patience).await;
+            let drained = this.server.drain_shares_of(&names(&shares), patience, leave).await;
             event!(this.world.trace, "{}: drained: {drained:?}", this.process);
             if drained.is_ok() {
                 this.process.set_served(unit, false);

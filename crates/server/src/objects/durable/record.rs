@@ -194,7 +194,7 @@ fn put(server: &ServerState, open: &Open, done: Done) -> bool {
     let Some(store) = server.durables.store() else { return false };
     // The lock keeps the writes of an Open's record in order, so that none follows the record's
     // removal.
-    let _order = survival.recording.lock();
+    let mut turn = survival.recording.lock();
     if !survival.is_persistent() || open.is_closed() {
         return false;
     }
@@ -400,7 +400,9 @@ fn reopen(
     }
     let vfs = share.vfs().ok_or("the share has no files")?;
     let opened = open_recorded(&**vfs, record)?;
-    let file_id = FileId { persistent: record.durable_file_id, ..server.new_file_id() };
+    let persistent = record.durable_file_id;
+    let volatile = if share.clustered { persistent } else { server.new_file_id().volatile };
+    let file_id = FileId { persistent, volatile };
     let id = OpenId(file_id.volatile);
     let cell = admit(server, &opened, record, admission_of(record, id, vfs.folder_id()))?;
     let target = OpenTarget::File(FileOpen {

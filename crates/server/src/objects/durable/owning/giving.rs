@@ -16,17 +16,33 @@ use crate::objects::tree_connect::TreeConnect;
 use crate::shares::life::Life;
 
 impl ServerState {
-    /// Brings the uses of shares to an end, so that another server can take them: takes no new
-    /// users, answers what is under way, ends the connections of the users, closes all Opens but persistent ones,
-    /// and waits until the records are stable.
+    /// Like [`Self::drain_shares_of`], for shares without addresses of their own.
     ///
     /// # Errors
-    /// When a share is not served here, or this has not ended within `patience`: the shares are
-    /// served on, and their clients may come back.
+    /// Those of [`Self::drain_shares_of`].
     pub async fn drain_shares(
         self: &Arc<Self>,
         names: &[&str],
         patience: Duration,
+    ) -> Result<(), NotMoved> {
+        self.drain_shares_of(names, patience, std::future::ready(())).await
+    }
+
+    /// Brings the uses of shares to an end, so that another server can take them: takes no new
+    /// users, answers what is under way, closes all Opens but persistent ones, has the addresses of the shares
+    /// leave this machine, ends the connections of the users, and waits until the records are stable.
+    ///
+    /// `leave` ends when the addresses have left: a client that is sent away before that would come back here,
+    /// and could be refused its handles. The connections at an address end with it.
+    ///
+    /// # Errors
+    /// When a share is not served here, or this has not ended within `patience`: the shares are
+    /// served on, and their clients may come back. The addresses may have left by then.
+    pub async fn drain_shares_of(
+        self: &Arc<Self>,
+        names: &[&str],
+        patience: Duration,
+        leave: impl Future<Output = ()>,
     ) -> Result<(), NotMoved> {
         let lives = self.lives(names)?;
         let _turns = turns(&lives).await;
@@ -45,7 +61,6 @@ impl ServerState {
             timeout_at(until, ended).await.map_err(|_| late)?;
         }
         for life in &lives {
-            self.cut_off(life);
             let late = NotMoved::of(life.share(), &"its files were not closed in time");
             timeout_at(until, self.close_all_but_persistent(life)).await.map_err(|_| late)?;
             if life.is_paused() || self.cluster.has_late_open_of(life) {
@@ -53,19 +68,23 @@ impl ServerState {
                 return Err(NotMoved::of(life.share(), &"it is paused"));
             }
         }
-        let late = NotMoved::of(&names.join(", "), &"the records were not stored in time");
+        let late = || NotMoved::of(&names.join(", "), &"the records were not stored in time");
+        timeout_at(until, self.store_all(&lives)).await.map_err(|_| late())??;
+        // From here on the clients wait for the next owner, so little is left to do.
+        let stay = NotMoved::of(&names.join(", "), &"its addresses have not left in time");
+        timeout_at(until, leave).await.map_err(|_| stay)?;
+        for life in &lives {
+            self.cut_off(life);
+            life.drained().map_err(|wrong| NotMoved::of(life.share(), &wrong))?;
+        }
         let stored = async {
-            self.store_all(&lives).await?;
-            for life in &lives {
-                life.drained().map_err(|wrong| NotMoved::of(life.share(), &wrong))?;
-            }
             // A close of an Open whose client did not come back may have begun before.
             for life in &lives {
                 self.work_has_ended(life).await;
             }
             self.store_all(&lives).await
         };
-        timeout_at(until, stored).await.map_err(|_| late)??;
+        timeout_at(until, stored).await.map_err(|_| late())??;
         draining.lives.clear();
         Ok(())
     }

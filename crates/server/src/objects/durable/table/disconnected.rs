@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frevo_wire::Status;
+use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::fold_name;
 use tokio::time::Instant;
 
@@ -143,6 +144,28 @@ impl Durables {
                 return false;
             }
         }
+    }
+
+    /// Waits a moment until a persistent Open of a cluster's share that waits for this client has been taken up.
+    /// False at once for any other one, and if the client does not come for it.
+    pub(crate) async fn taken_up(&self, id: Id, user: &str, client: Guid) -> bool {
+        let waits = || {
+            let table = self.table.lock();
+            let is_its = |entry: &Entry| {
+                let is_waiting = matches!(entry.place, Attachment::Disconnected(_));
+                is_waiting
+                    && entry.open.tree().share.clustered
+                    && entry.open.survival().is_some_and(|survival| {
+                        let is_own = survival.is_owned_by(user) && survival.client_guid == client;
+                        is_own && survival.is_persistent()
+                    })
+            };
+            table.opens.get(&id).is_some_and(is_its)
+        };
+        if !self.has_orphans() || !waits() {
+            return false;
+        }
+        self.clients_came(Instant::now() + RECONNECT_PATIENCE, || !waits()).await
     }
 
     /// MS-SMB2 3.3.5.9.7, 3.3.5.9.12: the Open that is asked for, now attached
