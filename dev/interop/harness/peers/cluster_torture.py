@@ -43,8 +43,9 @@ BEFORE = (
 )
 
 
-# A test that waits for the end of a handle's time: in the grace of a new owner, other clients wait with it.
-AFTER_GRACE = ("timeout_5",)
+# Tests in which a client wants the file of another one that is away. In the grace of a new owner it waits for that one:
+# the handle's time does not begin, and its lease is not broken.
+AFTER_GRACE = ("timeout_5", "reconnect-contended-replay")
 GRACE_SECONDS = 20
 
 
