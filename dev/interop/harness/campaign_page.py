@@ -82,10 +82,11 @@ def conditions(rows):
     versions = ", ".join(sorted({row["version"] for row in rows}))
     beside = max(row["side_by_side"] for row in rows)
     hours = sum(row["seconds"] for row in rows) / 3600
+    kernel = platform.release().split("-")[0]
     return f"""
 ## Conditions
 
-From {begins[0]} to {begins[-1]}; versions {versions}. {os.cpu_count()} processors, Linux {platform.release().split("-")[0]}; up to
+From {begins[0]} to {begins[-1]}; versions {versions}. {os.cpu_count()} processors, Linux {kernel}; up to
 {beside} clusters side by side, {hours:.1f} hours of clusters in all. Other work ran on the machine, so the times are
 upper bounds: `dev/interop/run --only 'cluster/*'` measures.
 """
