@@ -21,6 +21,7 @@ use crate::served::Served;
 use crate::shared::{Clock, Shared};
 use crate::store::NodeStore;
 use crate::table::Table;
+use crate::telling::{Teller, Telling};
 use crate::unit::Unit;
 use crate::work::Tools;
 
@@ -129,9 +130,17 @@ impl Chair {
         server: Arc<dyn Served>,
         hands: Arc<dyn Hands>,
     ) -> Node {
+        let (cluster, node) = (self.settings.cluster.clone(), self.settings.node.clone());
         let machine = Machine::new(self.settings, (self.clock)());
         let notes = Arc::new(Notes::new(Arc::clone(&self.clock), self.observer));
         let shared = Arc::new(Shared::new(machine, self.clock));
+        let telling = Telling::start(Teller {
+            cluster,
+            node,
+            shared: Arc::clone(&shared),
+            table: Arc::clone(&self.table),
+            served: Arc::clone(&server),
+        });
         let tools = Arc::new(Tools {
             inbox: Arc::clone(&self.inbox),
             served: server,
@@ -147,6 +156,7 @@ impl Chair {
             ids: self.ids,
             engine,
             tools,
+            telling,
             state: State::default(),
         };
         let task = tokio::spawn(driver.run());

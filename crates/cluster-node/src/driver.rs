@@ -24,6 +24,7 @@ use crate::loads::{Gathering, Waiter};
 use crate::owners::Owners;
 use crate::shared::Shared;
 use crate::table::Table;
+use crate::telling::Telling;
 use crate::unit::Unit;
 use crate::work::{Tools, UnitWork, Work};
 
@@ -36,6 +37,7 @@ pub(crate) struct Driver {
     pub(crate) ids: Arc<NodeIds>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) tools: Arc<Tools>,
+    pub(crate) telling: Telling,
     pub(crate) state: State,
 }
 
@@ -174,6 +176,7 @@ impl Driver {
             Some(work) => work.set_unit(unit),
             None => self.begin_unit(&unit),
         }
+        self.telling.note_change();
     }
 
     fn load(&mut self, load: Loading) {
@@ -203,6 +206,7 @@ impl Driver {
         if has_keys {
             self.state.are_owners_known = self.shared.note_owners(now);
             self.tell_record_form();
+            self.telling.note_change();
         }
         self.tell_owners();
         self.carry_out();

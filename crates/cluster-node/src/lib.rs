@@ -54,6 +54,7 @@ mod served;
 mod shared;
 mod store;
 mod table;
+mod telling;
 mod unit;
 mod work;
 

@@ -26,5 +26,8 @@ pub const ADDRESS_AGAIN: Duration = Duration::from_secs(1);
 /// Time for which a planned move waits until addresses have left this machine.
 pub const LOWER_PATIENCE: Duration = Duration::from_secs(1);
 
+/// Time between two states of the cluster that the server is told.
+pub const TELL_PAUSE: Duration = Duration::from_millis(20);
+
 /// Time for which requests may go on when a share is given away, unless the caller sets another one.
 pub const DRAIN_PATIENCE: Duration = Duration::from_secs(10);

@@ -86,7 +86,7 @@ impl Node {
             UnitStatus {
                 name: unit.name.clone(),
                 shares: unit.shares.clone(),
-                has_addresses: unit.has_addresses,
+                has_addresses: !unit.addresses.is_empty(),
                 since: epoch.and_then(|epoch| self.0.shared.since(&unit.name, epoch)),
                 because: reason.map(|reason| Because(reason).to_string()),
             }

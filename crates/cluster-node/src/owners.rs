@@ -51,7 +51,7 @@ impl Owners {
     ///
     /// Clients are not sent to the owner of a unit with addresses: they know these, which move with it.
     fn change(&mut self, view: &View, own: &NodeName, unit: Arc<Unit>) -> Option<Changed> {
-        if unit.shares.is_empty() || unit.has_addresses {
+        if unit.shares.is_empty() || !unit.addresses.is_empty() {
             return None;
         }
         let node = view.owner(&unit.name).filter(|node| *node != own);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use frevo_cluster::ClusterDialect;
 use frevo_cluster::values::RecordForm;
 use frevo_proto::Dialect;
-use frevo_server::Server;
+use frevo_server::{ClusterState, Server};
 use frevo_store::state;
 use tokio::runtime::Handle;
 
@@ -69,6 +69,10 @@ pub trait Served: Send + Sync + 'static {
 
     /// Writes no records in a newer form than `form` from now on, which all nodes read that are up.
     fn set_record_form(&self, form: RecordForm);
+
+    /// Takes in the state of the cluster, and tells the clients that have registered for its changes. It
+    /// does not wait.
+    fn tell_cluster(&self, state: &ClusterState);
 }
 
 fn names(shares: &[Arc<str>]) -> Vec<&str> {
@@ -122,6 +126,10 @@ impl Served for Server {
 
     fn set_record_form(&self, form: RecordForm) {
         Self::set_record_form(self, state::RecordForm(form.0));
+    }
+
+    fn tell_cluster(&self, state: &ClusterState) {
+        self.set_cluster_state(state);
     }
 }
 
@@ -199,5 +207,9 @@ impl Served for Apart {
 
     fn set_record_form(&self, form: RecordForm) {
         self.served.set_record_form(form);
+    }
+
+    fn tell_cluster(&self, state: &ClusterState) {
+        self.served.tell_cluster(state);
     }
 }

@@ -1,5 +1,6 @@
 //! Units: shares that have one owner together, and the addresses that go with them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use frevo_cluster::names::ShareName;
@@ -12,8 +13,8 @@ pub struct Unit {
     pub name: ShareName,
     /// The names of its shares in lower case. Empty for a unit of addresses alone.
     pub shares: Vec<Arc<str>>,
-    /// True if addresses go with it, which [`Hands`](crate::Hands) know.
-    pub has_addresses: bool,
+    /// The addresses that go with it. [`Hands`](crate::Hands) set and remove them.
+    pub addresses: Vec<IpAddr>,
     /// Its part of a node's load, 1 for most units.
     pub weight: u32,
 }
@@ -22,7 +23,7 @@ impl Unit {
     /// A unit of one share that has the unit's name.
     pub fn of_share(name: ShareName) -> Self {
         let share = Arc::from(name.as_str());
-        Self { name, shares: vec![share], has_addresses: false, weight: 1 }
+        Self { name, shares: vec![share], addresses: Vec::new(), weight: 1 }
     }
 
     /// Its settings for the machine.

@@ -83,7 +83,7 @@ impl UnitWork {
             let (hands, notes) = (Arc::clone(&tools.hands), Arc::clone(&tools.notes));
             Arc::new(Addresses::new(unit.name.clone(), hands, notes))
         };
-        let addresses = unit.has_addresses.then(keeper);
+        let addresses = (!unit.addresses.is_empty()).then(keeper);
         let (task, epoch) = (None, None);
         let mut new = Self {
             unit,

@@ -126,10 +126,13 @@ pub use embed::{
     ActivityStatus, ChannelStatus, ClassStatus, Connection, ErrorStatus, IntoListeners, Kick,
     Kicked, LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, Reload, Rows,
     RpcConnectionStatus, Server, ServerBuilder, ServerStatus, SessionStatus, ShareSpace,
-    ShareStatus, Status, StatusQuery, UserList, vfs,
+    ShareStatus, Status, StatusQuery, UserList, WitnessStatus, vfs,
 };
 #[doc(hidden)]
-pub use embed::{ClusterNames, NotEdited, RpcPort, Seat, ShareEdit, ShareEditor};
+pub use embed::{
+    ClusterNames, ClusterNode, ClusterState, ClusterUnit, NotEdited, RpcPort, Seat, ShareEdit,
+    ShareEditor,
+};
 #[doc(inline)]
 pub use frevo_auth::{Account, Accounts, Membership, NtHash};
 #[doc(inline)]

@@ -73,7 +73,7 @@ pub(crate) fn units(config: &Config) -> Result<Vec<Unit>, String> {
         Ok(Unit {
             name: ShareName::new(&name).map_err(|why| format!("{name:?}: {why}"))?,
             shares: group.shares.iter().map(folded).collect(),
-            has_addresses: !group.addresses.is_empty(),
+            addresses: group.addresses.iter().map(|address| address.address).collect(),
             weight: group.shares.iter().find_map(|share| share.weight).unwrap_or(1),
         })
     };
@@ -230,12 +230,9 @@ mod tests {
         let units = units(&config).unwrap();
         let facts: Vec<_> = units
             .iter()
-            .map(|unit| (unit.name.as_str(), unit.shares.len(), unit.has_addresses, unit.weight))
+            .map(|unit| (unit.name.as_str(), unit.shares.len(), unit.addresses.len(), unit.weight))
             .collect();
-        assert_eq!(
-            facts,
-            [("address 192.0.2.30", 0, true, 1), ("docs", 1, false, 1), ("g", 2, true, 3)]
-        );
+        assert_eq!(facts, [("address 192.0.2.30", 0, 1, 1), ("docs", 1, 0, 1), ("g", 2, 1, 3)]);
         assert_eq!(&*units[1].shares[0], "docs");
         let settings = settings(&config, "host", Vec::new()).unwrap();
         assert_eq!((settings.node.as_str(), settings.timing.ttl().as_secs()), ("n1", 3));

@@ -5,4 +5,5 @@ mod moves;
 mod owners;
 mod records;
 mod support;
+mod told;
 mod troubles;

@@ -28,7 +28,7 @@ async fn shares_spread_over_nodes_and_each_has_one_owner() {
 
 #[tokio::test(start_paused = true)]
 async fn a_move_takes_records_and_addresses_along() {
-    let unit = Unit { has_addresses: true, ..units(1).remove(0) };
+    let unit = Unit { addresses: vec!["192.0.2.20".parse().unwrap()], ..units(1).remove(0) };
     let nodes = Nodes::start(2, std::slice::from_ref(&unit)).await;
     let from = nodes.owner("share0");
     let to = 1 - from;
@@ -74,7 +74,7 @@ async fn clients_of_a_unit_without_addresses_are_told_the_node() {
 
 #[tokio::test(start_paused = true)]
 async fn a_share_that_cannot_be_drained_is_served_on() {
-    let unit = Unit { has_addresses: true, ..units(1).remove(0) };
+    let unit = Unit { addresses: vec!["192.0.2.20".parse().unwrap()], ..units(1).remove(0) };
     let nodes = Nodes::start(2, &[unit]).await;
     let from = nodes.owner("share0");
     *nodes.member(from).server.drain_fault.lock() = Some("a request hangs".to_owned());

@@ -44,7 +44,10 @@ async fn a_server_knows_the_other_owner() {
 /// Clients of a unit with addresses find its owner behind these.
 #[tokio::test(start_paused = true)]
 async fn nobody_is_sent_to_the_owner_of_addresses() {
-    let unit = Unit { has_addresses: true, ..Unit::of_share(unit_name("moving")) };
+    let unit = Unit {
+        addresses: vec!["192.0.2.20".parse().unwrap()],
+        ..Unit::of_share(unit_name("moving"))
+    };
     let nodes = Nodes::start(2, &[unit]).await;
     let owner = nodes.owner("moving");
     assert!(nodes.member(1 - owner).server.owners.lock().is_empty());

@@ -15,6 +15,7 @@ use frevo_cluster::values::RecordForm;
 use frevo_cluster_node::{Call, Chair, Clock, Hands, Happening, Node, Served, Unit};
 use frevo_etcd::engine::{Confirmed, Done, Engine, Moment, RangeAnswer, Tell, Watching};
 use frevo_etcd::types::{Fault, LeaseId, Range, Revision, Txn, TxnAnswer};
+use frevo_server::ClusterState;
 use frevo_store::StateStore;
 use frevo_store::state::{Loaded, Ownership, RecordId, ServeLimit, StateFault};
 use parking_lot::Mutex;
@@ -48,6 +49,8 @@ pub(crate) struct Small {
     pub(crate) drain_fault: Mutex<Option<String>>,
     /// The number of stops that fail next.
     pub(crate) stops_that_fail: Mutex<u32>,
+    /// The states of the cluster that it was told, with the times.
+    pub(crate) states: Mutex<Vec<(Instant, ClusterState)>>,
 }
 
 impl Small {
@@ -164,6 +167,10 @@ impl Served for Shared {
 
     fn set_record_form(&self, form: RecordForm) {
         self.0.forms.lock().push(form);
+    }
+
+    fn tell_cluster(&self, state: &ClusterState) {
+        self.0.states.lock().push((Instant::now(), state.clone()));
     }
 }
 
@@ -377,6 +384,7 @@ impl Nodes {
             start_fault: Mutex::default(),
             drain_fault: Mutex::default(),
             stops_that_fail: Mutex::default(),
+            states: Mutex::default(),
         });
         let (identity, world) = (Mutex::default(), Arc::clone(&self.world));
         let hands = Arc::new(SmallHands { world, node, identity, has_fence });

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::{Life, Nodes, units};
 
 fn with_address() -> Unit {
-    Unit { has_addresses: true, ..units(1).remove(0) }
+    Unit { addresses: vec!["192.0.2.20".parse().unwrap()], ..units(1).remove(0) }
 }
 
 #[tokio::test(start_paused = true)]

@@ -176,6 +176,16 @@ pub const RPC_WAITS_PER_USER: usize = 256;
 /// Bytes that a call of RPC is charged with while it waits for an event.
 pub const RPC_WAIT_BYTES: usize = 2_048;
 
+/// Registrations with the witness of a cluster that one account may have. `MAX_WITNESS_REGISTRATIONS` of
+/// `frevo-rpc` bounds those of all.
+pub const WITNESS_REGISTRATIONS_PER_USER: usize = 256;
+
+/// Bytes that a registration with the witness is charged with, and the news that wait for its client.
+pub const WITNESS_REGISTRATION_BYTES: usize = 4_096;
+
+/// Time between looks for registrations with the witness that nobody uses.
+pub const WITNESS_SWEEP: Duration = Duration::from_secs(10);
+
 /// Time between looks at the user of a connection whose calls wait for events: the account may have
 /// changed, and the ticket may have ended.
 pub const RPC_WAIT_LOOK: Duration = Duration::from_secs(30);

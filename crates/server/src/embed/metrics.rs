@@ -35,6 +35,10 @@ pub struct Metrics {
     pub recycle_lost: u64,
     /// Files that were removed from recycle bins because of their age or the size of the bin.
     pub recycle_expired: u64,
+    /// Clients of other nodes of the cluster that have registered with the witness.
+    pub witness_registrations: usize,
+    /// Notifications of the witness that clients have fetched.
+    pub witness_notifications: u64,
 }
 
 impl Metrics {
@@ -58,6 +62,8 @@ impl Metrics {
             memory: state.ledger.bytes(),
             held_polls: state.watchdog.held(),
             panics: panics::count(),
+            witness_registrations: state.witness.count(),
+            witness_notifications: state.witness.told.all(),
         }
     }
 }

@@ -27,6 +27,8 @@ pub use crate::shares::scope::ClusterNames;
 pub use crate::shares::seat::Seat;
 pub use crate::shares::share_editor::{NotEdited, ShareEdit, ShareEditor};
 pub use builder::{Reload, ServerBuilder};
+#[doc(hidden)]
+pub use frevo_rpc::witness::{ClusterNode, ClusterState, ClusterUnit};
 pub use limits::Limits;
 pub use listeners::IntoListeners;
 pub use metrics::Metrics;
@@ -35,6 +37,6 @@ pub use server::{Connection, Server};
 pub use status::{
     ActivityStatus, ChannelStatus, ClassStatus, ErrorStatus, LatencyBuckets, LeaseStatus,
     LockStatus, OpenStatus, Rows, RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus,
-    Status, StatusQuery,
+    Status, StatusQuery, WitnessStatus,
 };
 pub use users::UserList;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use frevo_proto::Dialect;
 use frevo_store::state::RecordForm;
 
-use super::Server;
+use super::{ClusterState, Server};
 use crate::objects::durable::record;
 
 /// The moves of a share. A program that decides which server of a cluster has a share calls them.
@@ -155,5 +155,28 @@ impl Server {
     #[doc(hidden)]
     pub fn lose_share(&self, name: &str) -> Result<bool, String> {
         self.state().lose_share(name).map_err(|fault| fault.to_string())
+    }
+
+    /// Takes in the state of the cluster. The registered clients of other nodes are told of the
+    /// differences at once, by the service witness protocol. A task that follows etcd calls it.
+    #[doc(hidden)]
+    pub fn set_cluster_state(&self, state: &ClusterState) {
+        self.state().witness.set_cluster(state);
+    }
+
+    /// Has the clients that have registered by this name use SMB at the addresses of a node. Returns
+    /// their number.
+    ///
+    /// # Errors
+    /// A sentence, if no such node is up, or no such client is registered here.
+    #[doc(hidden)]
+    pub fn move_client(&self, client: &str, to: &str) -> Result<usize, String> {
+        match self.state().witness.move_client(client, to) {
+            None => Err(format!("the node {to} is not up")),
+            Some(0) => {
+                Err(format!("no client {client} is registered with the witness of this node"))
+            }
+            Some(count) => Ok(count),
+        }
     }
 }

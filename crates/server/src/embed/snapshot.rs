@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_net::watchdog::Moment;
+use frevo_rpc::witness::Version;
 use frevo_store::byte_range::Mode;
 use frevo_store::lease::{Granted, LeaseOwner};
 use frevo_wire::command::create::OplockLevel;
@@ -18,6 +19,7 @@ use frevo_wire::fscc::eq_ignore_case;
 use super::status::{
     ActivityStatus, ChannelStatus, ErrorStatus, LeaseStatus, LockStatus, OpenStatus,
     RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
+    WitnessStatus,
 };
 use crate::base::protection_names::{cipher_name, dialect_name, signing_name};
 use crate::objects::activity::{Entry, Totals};
@@ -28,6 +30,7 @@ use crate::objects::open::path_of;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
+use crate::objects::witness::Shown;
 use crate::shares::share::{Share, Target};
 
 fn seconds(time: FileTime) -> i64 {
@@ -55,6 +58,7 @@ pub(super) fn collect(server: &ServerState, query: &StatusQuery) -> Status {
     }
     collector.add_leases(&mut status);
     add_rpc_connections(server, query, &mut status);
+    add_witness(server, query, &mut status);
     for share in server.shares().sorted() {
         status.shares.add(query.limit, || share_status(&share, &collector.shares));
     }
@@ -73,6 +77,32 @@ fn add_rpc_connections(server: &ServerState, query: &StatusQuery, status: &mut S
             address: connection.peer.to_string(),
             server_address: connection.local.to_string(),
             since: seconds(connection.since),
+        });
+    }
+}
+
+/// Adds the registrations with the witness.
+fn add_witness(server: &ServerState, query: &StatusQuery, status: &mut Status) {
+    for Shown { client, registration, is_waiting, queued } in server.witness.shown() {
+        let share = registration.share.as_deref();
+        let is_other = |wanted: Option<&str>, own: Option<&str>| {
+            wanted.is_some_and(|wanted| !own.is_some_and(|own| eq_ignore_case(own, wanted)))
+        };
+        if is_other(query.user.as_deref(), Some(&client.user))
+            || is_other(query.share.as_deref(), share)
+        {
+            continue;
+        }
+        status.witness.add(query.limit, || WitnessStatus {
+            client: registration.client.clone(),
+            user: client.user.clone(),
+            address: client.address.to_string(),
+            server_address: registration.address.to_string(),
+            share: share.map(str::to_owned),
+            version: if registration.version == Version::V1 { 1 } else { 2 },
+            waiting: is_waiting,
+            queued,
+            since: seconds(client.since),
         });
     }
 }

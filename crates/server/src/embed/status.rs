@@ -59,6 +59,8 @@ pub struct Status {
     pub leases: Rows<LeaseStatus>,
     /// Connections of remote procedure calls over TCP.
     pub rpc_connections: Rows<RpcConnectionStatus>,
+    /// Clients of other nodes of the cluster that have registered with the witness of this one.
+    pub witness: Rows<WitnessStatus>,
 }
 
 /// A list that may have been cut.
@@ -202,6 +204,30 @@ pub struct RpcConnectionStatus {
     /// Address and port of the server.
     pub server_address: String,
     /// Seconds from 1970 to its acceptance.
+    pub since: i64,
+}
+
+/// A client that has registered with the witness, MS-SWN 3.1.1.3.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct WitnessStatus {
+    /// Name of the client's machine, as it says.
+    pub client: String,
+    /// Name of the account that has registered.
+    pub user: String,
+    /// Address of the client.
+    pub address: String,
+    /// The address at which the client uses SMB.
+    pub server_address: String,
+    /// The share whose moves the client wants to know of. None if it has named no share.
+    pub share: Option<String>,
+    /// The version of the protocol: 1 or 2.
+    pub version: u32,
+    /// True while the client waits for news; news that come otherwise are kept for it.
+    pub waiting: bool,
+    /// News that the client has not fetched.
+    pub queued: usize,
+    /// Seconds from 1970 to the registration.
     pub since: i64,
 }
 

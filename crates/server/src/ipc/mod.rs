@@ -18,6 +18,7 @@ pub(crate) mod tcp;
 #[cfg(feature = "test-hooks")]
 mod test_events;
 mod waits;
+mod witness;
 mod writing;
 
 pub(crate) use info::{peek, pipe_info, set_pipe_info};

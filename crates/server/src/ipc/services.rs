@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -57,14 +57,14 @@ const TICKS_PER_MS: u64 = 10_000;
 /// The addresses of a client and of the server that it calls.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallEnds {
-    pub(super) client: IpAddr,
+    pub(super) client: SocketAddr,
     pub(super) server: IpAddr,
 }
 
 impl CallEnds {
     /// The ends of a pipe.
     pub(super) fn of(rq: &Request<'_>) -> Self {
-        Self { client: rq.connection.peer.ip(), server: rq.connection.local.ip() }
+        Self { client: rq.connection.peer, server: rq.connection.local.ip() }
     }
 }
 
@@ -81,6 +81,8 @@ pub(super) struct Caller<'a> {
     pub(super) token: &'a Token,
     /// The user of the host.
     pub(super) host: Option<&'a HostUser>,
+    /// Address and port of the caller.
+    pub(super) peer: SocketAddr,
     /// The address of the caller.
     pub(super) address: IpAddr,
     /// The address of the server by which the caller reaches it.
@@ -109,7 +111,8 @@ impl<'a> Caller<'a> {
             groups_are_known: identity.host.is_known(),
             token: &identity.token,
             host: identity.host.user(),
-            address: ends.client,
+            peer: ends.client,
+            address: ends.client.ip(),
             local: ends.server,
             listing: Listing::default(),
             names_until: OnceCell::new(),
@@ -416,10 +419,11 @@ impl Mapper for Caller<'_> {
             IpAddr::V4(address) => address.octets(),
             IpAddr::V6(_) => [0; 4],
         };
+        let is_node = self.server.cluster.seat().is_some();
         let port = self.server.rpc_port.get().copied();
         let on_tcp = port.into_iter().flat_map(|port| {
             let address = Address::Tcp { port, host: local };
-            table::on_tcp()
+            table::on_tcp(is_node)
                 .map(move |interface| Registration { interface, address: address.clone() })
         });
         on_pipes.chain(on_tcp).collect()

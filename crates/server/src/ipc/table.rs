@@ -7,14 +7,15 @@ use frevo_rpc::lsarpc::{Authority as _, Lsarpc};
 use frevo_rpc::samr::{PasswordChange, Samr};
 use frevo_rpc::{
     Answer, AuthLevel, Call, Calls, Endpoint, FaultStatus, Interface, Outcome, Terms, dssp,
-    interface, lsarpc, samr, srvsvc, wkssvc,
+    interface, lsarpc, samr, srvsvc, witness, wkssvc,
 };
 
 use super::authentication::Exchange;
 use super::services::Caller;
 #[cfg(feature = "test-hooks")]
-use super::test_events::{self, Started, TestEvents};
-use super::waits::{Event, PipeWaits};
+use super::test_events::{self, TestEvents};
+use super::waits::{Event, PipeWaits, Started};
+use super::witness::{OfAssociation, Registrant};
 use crate::objects::pipe::{PipeEnd, PipeKind};
 
 /// An interface that this server answers.
@@ -27,6 +28,8 @@ pub(super) struct Served {
     asks_host: bool,
     /// True if members of Administrators manage the server by it.
     is_managed: bool,
+    /// True for an interface that only nodes of a cluster have.
+    is_of_nodes: bool,
 }
 
 impl Served {
@@ -55,18 +58,21 @@ static TABLE: &[Served] = &[
         open: || Box::new(Stateless(|call, caller| srvsvc::call(call.opnum, &call.stub, caller))),
         asks_host: false,
         is_managed: true,
+        is_of_nodes: false,
     },
     Served {
         interface: &wkssvc::INTERFACE,
         open: || Box::new(Stateless(|call, caller| wkssvc::call(call.opnum, &call.stub, caller))),
         asks_host: false,
         is_managed: true,
+        is_of_nodes: false,
     },
     Served {
         interface: &lsarpc::INTERFACE,
         open: || Box::<Lsarpc>::default(),
         asks_host: true,
         is_managed: false,
+        is_of_nodes: false,
     },
     Served {
         interface: &dssp::INTERFACE,
@@ -77,18 +83,28 @@ static TABLE: &[Served] = &[
         },
         asks_host: false,
         is_managed: false,
+        is_of_nodes: false,
     },
     Served {
         interface: &samr::INTERFACE,
         open: || Box::<Samr>::default(),
         asks_host: true,
         is_managed: false,
+        is_of_nodes: false,
     },
     Served {
         interface: &epm::INTERFACE,
         open: || Box::<Epm>::default(),
         asks_host: false,
         is_managed: false,
+        is_of_nodes: false,
+    },
+    Served {
+        interface: &witness::INTERFACE,
+        open: || Box::<OfAssociation>::default(),
+        asks_host: false,
+        is_managed: false,
+        is_of_nodes: true,
     },
     #[cfg(feature = "test-hooks")]
     Served {
@@ -96,6 +112,7 @@ static TABLE: &[Served] = &[
         open: || Box::new(TestEvents),
         asks_host: false,
         is_managed: false,
+        is_of_nodes: false,
     },
 ];
 
@@ -104,9 +121,12 @@ pub(super) fn interfaces() -> impl Iterator<Item = &'static Interface> {
     TABLE.iter().map(|row| row.interface)
 }
 
-/// Returns the interfaces that are served on the port of RPC; the endpoint mapper has its own.
-pub(super) fn on_tcp() -> impl Iterator<Item = &'static Interface> {
-    interfaces()
+/// Returns the interfaces that are served on the port of RPC; the endpoint mapper has its own. `is_node`
+/// is true at a node of a cluster.
+pub(super) fn on_tcp(is_node: bool) -> impl Iterator<Item = &'static Interface> {
+    let offered = TABLE.iter().filter(move |row| is_node || !row.is_of_nodes);
+    offered
+        .map(|row| row.interface)
         .filter(|interface| interface.level_on_tcp.is_some() && *interface != &epm::INTERFACE)
 }
 
@@ -122,7 +142,6 @@ pub(super) enum Work {
     /// The change of the caller's own password: its answer waits for other threads.
     ChangePassword(PasswordChange),
     /// The answer comes when something happens.
-    #[cfg_attr(not(feature = "test-hooks"), expect(dead_code, reason = "no interface waits yet"))]
     Await(Event),
 }
 
@@ -139,6 +158,15 @@ impl fmt::Debug for Work {
 pub(super) enum Begun {
     Ended(Answer),
     Later(Work),
+}
+
+impl From<Started> for Begun {
+    fn from(started: Started) -> Self {
+        match started {
+            Started::Ended(answer) => Self::Ended(answer),
+            Started::Waits(event) => Self::Later(Work::Await(event)),
+        }
+    }
 }
 
 /// An interface on one association: its context handles.
@@ -198,16 +226,20 @@ impl Answers for Epm {
     }
 }
 
+impl Answers for OfAssociation {
+    fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun {
+        let Caller { server, user, peer, .. } = *caller;
+        self.begin(call, Registrant { server, user, peer }).into()
+    }
+}
+
 #[cfg(feature = "test-hooks")]
 impl Answers for TestEvents {
     fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun {
         if !caller.server.settings().test_hooks {
             return Begun::Ended(Err(FaultStatus::OP_RNG_ERROR));
         }
-        match self.call(call.opnum, &call.stub) {
-            Started::Ended(answer) => Begun::Ended(answer),
-            Started::Waits(event) => Begun::Later(Work::Await(event)),
-        }
+        self.call(call.opnum, &call.stub).into()
     }
 }
 
@@ -267,11 +299,17 @@ impl Association {
         Self::new(Terms::of_pipe(served.interface, group).and(others).with_kerberos(has_keys))
     }
 
-    /// Makes the server's end of a connection to the port of RPC. Calls below `least_level` are
-    /// refused, whatever their interface demands. `has_keys` is true if the server has keys for
-    /// tickets of Kerberos.
-    pub(super) fn on_port(port: u16, group: u32, least_level: AuthLevel, has_keys: bool) -> Self {
-        let terms = Terms::of_port(on_tcp().collect(), port, group).with_kerberos(has_keys);
+    /// Makes the server's end of a connection to the port of RPC, with the `interfaces` of it. Calls
+    /// below `least_level` are refused, whatever their interface demands. `has_keys` is true if the
+    /// server has keys for tickets of Kerberos.
+    pub(super) fn on_port(
+        interfaces: impl Iterator<Item = &'static Interface>,
+        port: u16,
+        group: u32,
+        least_level: AuthLevel,
+        has_keys: bool,
+    ) -> Self {
+        let terms = Terms::of_port(interfaces.collect(), port, group).with_kerberos(has_keys);
         Self::new(Terms { least_level, ..terms })
     }
 

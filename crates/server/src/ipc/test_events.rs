@@ -3,12 +3,12 @@
 
 use std::sync::LazyLock;
 
-use frevo_rpc::{Answer, AuthLevel, FaultStatus, Interface, SyntaxId};
+use frevo_rpc::{AuthLevel, FaultStatus, Interface, SyntaxId};
 use frevo_wire::dtyp::Guid;
 use frevo_wire::ndr::{NdrReader, NdrWriter};
 use tokio::sync::broadcast;
 
-use super::waits::Event;
+use super::waits::Started;
 
 /// The interface.
 pub(super) static INTERFACE: Interface = Interface {
@@ -34,12 +34,6 @@ static RAISED: LazyLock<broadcast::Sender<u32>> =
 /// The state of the interface on one association: none.
 #[derive(Debug)]
 pub(super) struct TestEvents;
-
-/// The start of a call.
-pub(super) enum Started {
-    Ended(Answer),
-    Waits(Event),
-}
 
 impl TestEvents {
     /// Starts a call.

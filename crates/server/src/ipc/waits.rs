@@ -17,6 +17,12 @@ use crate::objects::ledger::{Charge, Holder, Kind};
 /// The answer to a call, once an event has happened. Dropping it ends the wait.
 pub(super) type Event = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
+/// The start of a call that may wait.
+pub(super) enum Started {
+    Ended(Answer),
+    Waits(Event),
+}
+
 /// Charges an account for a call that waits.
 ///
 /// # Errors

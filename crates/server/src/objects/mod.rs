@@ -49,3 +49,4 @@ pub(crate) mod storage;
 pub(crate) mod syncs;
 pub(crate) mod times;
 pub(crate) mod tree_connect;
+pub(crate) mod witness;

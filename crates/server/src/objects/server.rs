@@ -52,6 +52,7 @@ use crate::objects::open::{Deletion, Open};
 use crate::objects::rpc_connections::RpcConnections;
 use crate::objects::session::{Identity, Session};
 use crate::objects::settings::Settings;
+use crate::objects::witness::Witness;
 use crate::shares::life::Change;
 use crate::shares::share::{Share, Shares};
 use crate::shares::share_editor::ShareEditor;
@@ -103,6 +104,8 @@ pub struct ServerState {
     pub(crate) activity: Arc<activity::Registry>,
     /// Connections of remote procedure calls over TCP.
     pub(crate) rpc_connections: RpcConnections,
+    /// Registrations of clients that use other nodes of the cluster.
+    pub(crate) witness: Arc<Witness>,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
     /// The turn of a review of the sessions: two at once could leave a session with what the earlier
     /// one has found.
@@ -170,6 +173,7 @@ impl ServerState {
             watchdog: Arc::default(),
             activity,
             rpc_connections: RpcConnections::default(),
+            witness: Arc::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),
             next_connection: AtomicU64::new(1),

@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::base::limits::{ACCEPT_PAUSE, NEGOTIATE_DEADLINE, REFUSAL_LOG_INTERVAL};
+use crate::base::limits::{ACCEPT_PAUSE, NEGOTIATE_DEADLINE, REFUSAL_LOG_INTERVAL, WITNESS_SWEEP};
 use crate::base::panics;
 use crate::base::surplus::return_surplus;
 use crate::base::watchdog::Whose;
@@ -77,6 +77,9 @@ pub(crate) async fn serve(
         accepting.spawn(accept(Arc::clone(&door), listener, served));
     }
     accepting.spawn(giving_back::give_back(Arc::clone(&server)));
+    if server.cluster.seat().is_some() {
+        accepting.spawn(sweep_witness(Arc::clone(&server)));
+    }
     let drain = stop.await;
     accepting.shutdown().await;
     drop(door);
@@ -107,6 +110,14 @@ pub(crate) async fn serve(
             tracing::error!(target: "frevo::blocking_pool", share = %share.name,
                 "the file system does not answer; its open files were not closed");
         }
+    }
+}
+
+/// Ends registrations with the witness that nobody uses, MS-SWN 3.1.5.1.
+async fn sweep_witness(server: Arc<ServerState>) {
+    loop {
+        sleep(WITNESS_SWEEP).await;
+        server.witness.expire();
     }
 }
 

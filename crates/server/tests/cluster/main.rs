@@ -17,4 +17,7 @@ mod names;
 mod nodes;
 mod numbers;
 mod redirects;
+#[path = "../threats/rpc_peer.rs"]
+mod rpc_peer;
 mod storage;
+mod witness;

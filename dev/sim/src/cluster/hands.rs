@@ -9,7 +9,7 @@ use frevo_cluster::fence::Fence;
 use frevo_cluster::names::ShareName;
 use frevo_cluster::values::RecordForm;
 use frevo_cluster_node::{Call, Hands, Served};
-use frevo_server::Server;
+use frevo_server::{ClusterState, Server};
 use tokio::time::{Instant, sleep};
 
 use super::process::Process;
@@ -212,5 +212,9 @@ impl Served for Ordered {
 
     fn set_record_form(&self, form: RecordForm) {
         self.server.set_record_form(frevo_store::state::RecordForm(form.0));
+    }
+
+    fn tell_cluster(&self, state: &ClusterState) {
+        self.server.set_cluster_state(state);
     }
 }

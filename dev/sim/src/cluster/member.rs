@@ -1,5 +1,6 @@
 //! A node: a machine with a clock and mounts, and the process of the server that runs there.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,7 +111,7 @@ impl Member {
         let unit = |unit: &super::world::Unit| Unit {
             name: unit.name.clone(),
             shares: unit.shares.iter().map(|share| Arc::from(share.as_str())).collect(),
-            has_addresses: true,
+            addresses: vec![Ipv4Addr::new(192, 0, 2, 20).into()],
             weight: 1,
         };
         let units = self.world.units.iter().map(unit).collect();

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::peer::Peer;
 use super::services::{CallEnds, Caller};
-use super::table::Association;
+use super::table::{self, Association};
 use crate::base::limits::{
     ASSOCIATION_BYTES, ASSOCIATION_READ_BYTES, AUTHENTICATE_DEADLINE, RPC_ANSWER_DEADLINE,
     RPC_IDLE, RPC_MAPPER_IDLE, RPC_MESSAGE_DEADLINE, RPC_WAIT_LOOK,
@@ -106,7 +106,9 @@ fn association_of(server: &ServerState, local: SocketAddr, port: Port) -> Associ
                 Encryption::Required => AuthLevel::PRIVACY,
                 _ => AuthLevel::INTEGRITY,
             };
-            Association::on_port(local.port(), group, least, server.kerberos.service().is_some())
+            let offered = table::on_tcp(server.cluster.seat().is_some());
+            let has_keys = server.kerberos.service().is_some();
+            Association::on_port(offered, local.port(), group, least, has_keys)
         }
     }
 }
@@ -200,7 +202,7 @@ impl Connection {
 
     /// The ends of its calls.
     const fn ends(&self) -> CallEnds {
-        CallEnds { client: self.peer.address.ip(), server: self.peer.local.ip() }
+        CallEnds { client: self.peer.address, server: self.peer.local.ip() }
     }
 
     /// Gives bytes to the association. Only a user who is logged on can have a call answered that

@@ -3,7 +3,7 @@
 use crate::base::limits::{
     ASSOCIATIONS_PER_ADDRESS, ASSOCIATIONS_PER_USER, CONNECTIONS_PER_ADDRESS, CONNECTIONS_PER_USER,
     LOCKS_PER_USER, OPENS_PER_USER, RPC_WAITS_PER_USER, SESSIONS_PER_ADDRESS, SESSIONS_PER_USER,
-    TREES_PER_USER,
+    TREES_PER_USER, WITNESS_REGISTRATIONS_PER_USER,
 };
 
 /// The kinds of things that are charged.
@@ -36,6 +36,8 @@ pub enum Kind {
     Association,
     /// A call of RPC that waits for an event.
     RpcWait,
+    /// A registration with the witness of a cluster.
+    Registration,
     /// Request frames that are being received or served.
     Frame,
     /// Replies that the client has not taken.
@@ -43,7 +45,7 @@ pub enum Kind {
 }
 
 /// The number of kinds.
-pub(crate) const KINDS: usize = 15;
+pub(crate) const KINDS: usize = 16;
 
 /// Objects of each kind that one account, and one client network before logon, may
 /// have. They are in the order of [`Kind`].
@@ -61,6 +63,7 @@ pub(super) const LIMITS: [(Kind, usize, usize); KINDS] = [
     (Kind::Offload, usize::MAX, usize::MAX),
     (Kind::Association, ASSOCIATIONS_PER_USER, ASSOCIATIONS_PER_ADDRESS),
     (Kind::RpcWait, RPC_WAITS_PER_USER, 0),
+    (Kind::Registration, WITNESS_REGISTRATIONS_PER_USER, 0),
     (Kind::Frame, usize::MAX, usize::MAX),
     (Kind::Reply, usize::MAX, usize::MAX),
 ];
@@ -81,6 +84,7 @@ impl Kind {
         Self::Offload,
         Self::Association,
         Self::RpcWait,
+        Self::Registration,
         Self::Frame,
         Self::Reply,
     ];
