@@ -42,6 +42,13 @@ pub enum ClusterAct {
         /// `3.0`, `3.0.2` or `3.1.1`.
         dialect: String,
     },
+    /// Has a client that has registered with the witness of this node use SMB at another node.
+    MoveClient {
+        /// The name of the client's machine.
+        client: String,
+        /// The node.
+        node: String,
+    },
 }
 
 /// The state of a cluster, as a node knows it.

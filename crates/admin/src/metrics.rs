@@ -101,7 +101,7 @@ impl Scrape {
             MetricType::Gauge,
             |mut one| ConstGauge::new(1_i64).encode(one.encode_family(&version)?),
         )?;
-        let gauges: [(&str, &str, usize); 8] = [
+        let gauges: [(&str, &str, usize); 9] = [
             ("frevo_connections", "Transport connections", metrics.connections),
             ("frevo_sessions", "Sessions of clients", metrics.sessions),
             ("frevo_opens", "Files, directories and pipes that clients have open", metrics.opens),
@@ -114,6 +114,11 @@ impl Scrape {
             ("frevo_waiting_opens", "Opens that wait for their client", metrics.waiting_opens),
             ("frevo_memory_bytes", "Memory that the server keeps for its clients", metrics.memory),
             ("frevo_shares", "Shares", shares.len()),
+            (
+                "frevo_witness_registrations",
+                "Clients of other nodes that have registered with the witness of this one",
+                metrics.witness_registrations,
+            ),
         ];
         for (name, help, value) in gauges {
             let value = i64::try_from(value).unwrap_or(i64::MAX);
@@ -128,7 +133,7 @@ impl Scrape {
 
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let activity = &self.server.activity;
-        let counters: [(&str, &str, u64); 9] = [
+        let counters: [(&str, &str, u64); 10] = [
             ("frevo_received_bytes", "Bytes of requests", activity.received),
             ("frevo_sent_bytes", "Bytes of responses", activity.sent),
             ("frevo_failed_requests", "Requests answered with an error", activity.failures),
@@ -145,6 +150,11 @@ impl Scrape {
                 "frevo_recycle_expired_files",
                 "Files removed from recycle bins for their age or the size of the bin",
                 self.metrics.recycle_expired,
+            ),
+            (
+                "frevo_witness_notifications",
+                "Notifications of the witness that clients have fetched",
+                self.metrics.witness_notifications,
             ),
         ];
         for (name, help, value) in counters {

@@ -265,6 +265,9 @@ fn event_of(act: &ClusterAct) -> Event {
         ClusterAct::Drain { node } => event("drain").with("node", node.clone()),
         ClusterAct::Undrain { node } => event("undrain").with("node", node.clone()),
         ClusterAct::Raise { dialect } => event("raise").with("dialect", dialect.clone()),
+        ClusterAct::MoveClient { client, node } => {
+            event("move-client").with("node", node.clone()).with("client", client.clone())
+        }
     }
 }
 

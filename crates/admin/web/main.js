@@ -209,7 +209,16 @@ const happeningColumns = [
   { head: "What happened here", node: (row) => [badge(row.is_warning ? "bad" : "good", row.is_warning ? "look" : "note"), " " + clean(row.what)], text: (row) => row.what },
 ];
 
-function showCluster(view) {
+const witnessColumns = [
+  { head: "Client", up: true, first: true, text: (row) => row.client },
+  { head: "User", text: (row) => row.user },
+  { head: "From", text: (row) => row.address },
+  { head: "Uses", hint: "The address at which the client uses SMB", text: (row) => row.server_address },
+  { head: "Share", text: (row) => row.share || "\u2013" },
+  { head: "News", hint: "News that the client has not fetched", text: (row) => (row.waiting ? "waits" : number(row.queued) + " not fetched"), value: (row) => row.queued, look: "number" },
+];
+
+function showCluster(view, witness) {
   byId("cluster-card").hidden = view === null;
   if (view === null) {
     return;
@@ -220,6 +229,7 @@ function showCluster(view) {
     view.nodes.map((node) => clean(node.name) + " (" + clean(node.state) + ", " + counted(node.units, "unit") + ")").join(", "));
   tables.units.show(view.units);
   tables.happenings.show(view.happenings);
+  tables.witness.show(witness.rows, witness.more);
 }
 
 // A server on its own has no cluster.
@@ -256,6 +266,7 @@ function build() {
     shares: table("shares", "Shares and their folders", shareColumns, { empty: "There are no shares.", others: "frevo status shows all" }),
     units: table("units", "Units of the cluster and their owners", unitColumns, { empty: "There are no shares with cluster = true." }),
     happenings: table("happenings", "What happened at this node", happeningColumns, { empty: "Nothing happened yet.", others: "the log has all" }),
+    witness: table("witness", "Clients of other nodes that have registered here", witnessColumns, { empty: "No client of another node has registered here.", others: "frevo status shows more" }),
     clients: table("clients", "Sessions of clients", clientColumns, { empty: "No client is connected.", others: "frevo top and frevo status show all" }),
     opens: table("opens", "Files that clients have open", openColumns, { empty: "No files are open.", others: "frevo opens shows all" }),
     errors: table("errors", "Requests answered with an error", errorColumns, { empty: "No request was answered with an error.", others: "/status lists all" }),
@@ -284,7 +295,7 @@ function show([history, status, opens, health, cluster]) {
   text("tile-memory", bytes(server.memory));
   text("tile-logons", number(server.failed_logons));
   tables.shares.show(shareRows(status.shares.rows, health), status.shares.more);
-  showCluster(cluster);
+  showCluster(cluster, status.witness);
   tables.clients.show(withRates(status.sessions.rows, performance.now()), status.sessions.more);
   tables.opens.show(opens.opens.rows, opens.opens.more);
   const sum = server.errors.reduce((all, error) => all + error.count, 0);

@@ -265,6 +265,9 @@ fn shares_move_while_a_client_writes() {
     assert!(files.iter().all(|name| cluster.kept(name)));
     cluster.admin(owner, &["move", "data", "nobody"]).fails(2, &["cannot serve the share"]);
     cluster.admin(owner, &["move", "music", "n1"]).fails(2, &["no share music"]);
+    // The witness knows the nodes, and no client has registered with it.
+    cluster.admin(owner, &["move-client", "pc", "n1"]).fails(2, &["no client pc is registered"]);
+    cluster.admin(owner, &["move-client", "pc", "n9"]).fails(2, &["n9 is not up"]);
     let shown = cluster.admin(owner, &["status"]);
     assert!(shown.succeeds().contains("cluster nas, node"), "{shown:?}");
     assert!(shown.out.contains("has no fence"), "{shown:?}");

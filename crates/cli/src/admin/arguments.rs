@@ -229,6 +229,16 @@ pub(crate) enum ClusterVerb {
         #[command(flatten)]
         place: ServerPlace,
     },
+    /// Have a client of the witness of this node use another node
+    #[command(after_help = EXIT_CODES)]
+    MoveClient {
+        /// The client's machine, as `frevo status` shows it
+        client: String,
+        /// The node that it is to use
+        node: String,
+        #[command(flatten)]
+        place: ServerPlace,
+    },
     /// Compare the nodes, and look at etcd, clocks and file systems
     #[command(after_help = EXIT_CODES)]
     Check {

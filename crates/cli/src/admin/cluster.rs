@@ -77,6 +77,10 @@ pub(super) async fn run(arguments: &ClusterArguments) -> Done {
             let done = "is the newest dialect of clients on shares of the cluster";
             act_on(place, &ClusterAct::Raise { dialect }, done).await
         }
+        Some(ClusterVerb::MoveClient { client, node, place }) => {
+            let (client, node) = (client.clone(), node.clone());
+            act_on(place, &ClusterAct::MoveClient { client, node }, "told to move").await
+        }
         Some(ClusterVerb::Check { config, json }) => {
             let path = config.as_deref().unwrap_or_else(|| Path::new(state::DEFAULT_CONFIG));
             let config = config_checks::read(path)?;
@@ -120,6 +124,7 @@ async fn act_on(place: &ServerPlace, act: &ClusterAct, done: &str) -> Done {
         ClusterAct::Move { share, node } => format!("{share}: {done} to {node}"),
         ClusterAct::Drain { node } | ClusterAct::Undrain { node } => format!("{node}: {done}"),
         ClusterAct::Raise { dialect } => format!("SMB {dialect} {done}"),
+        ClusterAct::MoveClient { client, node } => format!("{client}: {done} to {node}"),
     };
     print(format!("{}\n", printable(&line)).as_bytes())
 }

@@ -36,6 +36,7 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     section(&mut out, "locks", &status["locks"], locks);
     section(&mut out, "leases", &status["leases"], leases);
     section(&mut out, "RPC connections", &status["rpc_connections"], rpc_connections);
+    section(&mut out, "clients of the witness", &status["witness"], witness);
     print(out.as_bytes())
 }
 
@@ -199,6 +200,33 @@ fn rpc_connections(rows: &[Value]) -> Table {
     let mut table = Table::new(&columns);
     for row in rows {
         table.row(&["id", "user", "address", "server_address"].map(|field| text(row, field)));
+    }
+    table
+}
+
+/// Clients of other nodes of the cluster, which have registered with the witness of this one.
+fn witness(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("CLIENT", Left),
+        ("USER", Left),
+        ("FROM", Left),
+        ("USES", Left),
+        ("SHARE", Left),
+        ("NEWS", Left),
+    ]);
+    for row in rows {
+        let news = match (number(row, "queued"), row["waiting"].as_bool()) {
+            (0, Some(true)) => "waits".to_owned(),
+            (queued, _) => format!("{queued} not fetched"),
+        };
+        table.row(&[
+            text(row, "client"),
+            text(row, "user"),
+            text(row, "address"),
+            text(row, "server_address"),
+            text(row, "share"),
+            news,
+        ]);
     }
     table
 }

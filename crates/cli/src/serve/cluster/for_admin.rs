@@ -8,6 +8,7 @@ use frevo_cluster::machine::{NodeStatus, ShareStatus};
 use frevo_cluster::names::{NodeName, ShareName};
 use frevo_cluster_node::{Happening, Node, Noted, UnitStatus};
 use frevo_etcd::engine::Moment;
+use frevo_server::Server;
 use frevo_server::audit::{Event, Kind};
 
 /// Happenings that are shown.
@@ -17,6 +18,7 @@ const SHOWN: usize = 50;
 pub(super) struct ForAdmin {
     pub(super) cluster: String,
     pub(super) node: Node,
+    pub(super) server: Server,
 }
 
 impl ClusterNode for ForAdmin {
@@ -59,6 +61,10 @@ impl ClusterNode for ForAdmin {
             ClusterAct::Raise { dialect } => {
                 let dialect = dialect.parse().map_err(|why| format!("{dialect:?}: {why}"));
                 dialect.map(Command::Raise)
+            }
+            ClusterAct::MoveClient { client, node } => {
+                let moved = self.server.move_client(client, node).map(|_| ());
+                return Box::pin(std::future::ready(moved));
             }
         };
         Box::pin(

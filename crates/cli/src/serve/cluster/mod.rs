@@ -70,6 +70,7 @@ pub(super) struct Ready {
 #[derive(Debug, Clone)]
 pub(super) struct Running {
     node: Node,
+    server: Server,
     cluster: String,
     /// The time for the end of the process: until shares are given away and all requests are answered.
     patience: Duration,
@@ -219,7 +220,7 @@ impl Ready {
             lease.keep(kept.lease());
         };
         keeping.spawn(keep).map_err(Failure::failed("cannot start the cluster's threads"))?;
-        Ok(Running { node, cluster, patience: drain })
+        Ok(Running { node, server: server.clone(), cluster, patience: drain })
     }
 }
 
@@ -238,7 +239,7 @@ impl Running {
     /// The node for the admin interface.
     pub(super) fn for_admin(&self) -> Arc<dyn ClusterNode> {
         let (cluster, node) = (self.cluster.clone(), self.node.clone());
-        Arc::new(for_admin::ForAdmin { cluster, node })
+        Arc::new(for_admin::ForAdmin { cluster, node, server: self.server.clone() })
     }
 
     /// Gives all shares away, and ends the registration. Returns the rest of the time that the end of the
