@@ -446,7 +446,7 @@ impl LogonTimer {
 /// The messages that a connection has not delivered, and other channels may.
 struct Undelivered {
     breaks: Vec<Parcel>,
-    farewells: Vec<Box<Farewell>>,
+    farewells: Vec<Farewell>,
 }
 
 impl Connection {
@@ -550,7 +550,7 @@ impl Connection {
         while let Some(notice) = self.try_next_notice() {
             match notice {
                 Notice::Break(parcel) => undelivered.breaks.push(*parcel),
-                Notice::Farewell(farewell) => undelivered.farewells.push(farewell),
+                Notice::Farewell(farewell) => undelivered.farewells.push(*farewell),
                 _ => {}
             }
         }
@@ -583,7 +583,7 @@ impl Connection {
                 steps.take(|| self.info.server.end_session(&channel.session, &mut may_close));
             }
         }
-        farewells.into_iter().for_each(Farewell::deliver);
+        farewells.into_iter().for_each(|farewell| Box::new(farewell).deliver());
         // The channels are removed first, so that undelivered breaks are not sent over them again.
         steps.take(|| deliver_all(&self.info.server, breaks));
         steps.end();

@@ -46,7 +46,7 @@ impl Farewell {
     }
 
     /// Has the other channels forget the session: the client is told, or knows.
-    pub(crate) fn end(self: Box<Self>) {
+    pub(crate) fn end(self) {
         for channel in self.channels {
             // The send fails if the channel has ended, and then it has forgotten the session.
             let _ = channel.send(Notice::SessionClosed(self.session));
