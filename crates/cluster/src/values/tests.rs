@@ -1,6 +1,6 @@
 use super::*;
 use crate::limits::VALUE_BYTES;
-use alloc::vec;
+use alloc::{format, vec};
 use proptest::prelude::*;
 
 fn name(name: &str) -> NodeName {

@@ -202,6 +202,8 @@ fn registrations_are_judged_as_the_specification_says() {
     }
     let call = Register { ip_address: Some("192.0.2.77".to_string()), ..register() };
     assert_eq!(refused(call), WinError::INVALID_STATE, "no node has this address");
+    let long = Some(alloc::format!("nas.{}", "c".repeat(MAX_WITNESS_NAME - 3)));
+    assert_eq!(refused(Register { net_name: long, ..register() }), invalid);
     let name = |bytes: usize| Some("c".repeat(bytes));
     let call = Register { client_name: name(MAX_WITNESS_NAME + 1), ..register() };
     assert_eq!(refused(call), invalid);
@@ -493,6 +495,19 @@ fn all_registrations_are_bounded() {
     let state = witness.state.clone();
     witness.table.set_cluster(&state, |_| count += 1);
     assert_eq!(count, MAX_WITNESS_REGISTRATIONS);
+}
+
+/// A node of another name takes the address of one that has gone: its clients hear nothing of the former one.
+#[test]
+fn a_node_that_was_replaced_is_forgotten() {
+    let mut witness = Witness::new(office());
+    witness.change(|state| state.nodes[0] = node("n4", &["192.0.2.1"]));
+    let late = witness.register(register());
+    assert_eq!(witness.told(late), None);
+    let Interfaces::Answer(reply) = witness.table.interfaces() else { panic!("nodes are up") };
+    let at = |one: &&InterfaceInfo| one.ipv4 == core::net::Ipv4Addr::new(192, 0, 2, 1);
+    let states: Vec<_> = reply.interfaces.iter().filter(at).map(|one| one.state).collect();
+    assert_eq!(states, [InterfaceState::AVAILABLE]);
 }
 
 #[test]

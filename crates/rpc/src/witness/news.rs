@@ -118,12 +118,27 @@ impl Cluster {
             }
             self.nodes.insert(name, Node { addresses, is_up: true, is_leaving });
         }
+        self.forget_replaced();
         // An address that another node has is there.
         let nodes = &self.nodes;
         news.addresses.retain(|ip, is_up| {
             *is_up || !nodes.values().any(|node| node.is_up && node.addresses.contains(ip))
         });
         leaving
+    }
+
+    /// Forgets the addresses of nodes that have gone which other nodes have now: whoever uses one of them uses
+    /// the node that is there.
+    fn forget_replaced(&mut self) {
+        let up = self.nodes.values().filter(|node| node.is_up);
+        let up: BTreeSet<IpAddr> = up.flat_map(|node| node.addresses.iter().copied()).collect();
+        self.nodes.retain(|_, node| {
+            if !node.is_up && node.addresses.iter().any(|ip| up.contains(ip)) {
+                node.addresses =
+                    node.addresses.iter().filter(|ip| !up.contains(ip)).copied().collect();
+            }
+            node.is_up || !node.addresses.is_empty()
+        });
     }
 
     fn take_in_units(&mut self, units: &[ClusterUnit], news: &mut News) -> Vec<Handover> {

@@ -216,7 +216,8 @@ impl<T> Registrations<T> {
         else {
             return Err(WinError::INVALID_PARAMETER);
         };
-        if !self.cluster.is_called(&net_name) || client.len() > MAX_WITNESS_NAME {
+        let is_long = net_name.len().max(client.len()) > MAX_WITNESS_NAME;
+        if is_long || !self.cluster.is_called(&net_name) {
             return Err(WinError::INVALID_PARAMETER);
         }
         let share = self.judge_share(wish.share_name.as_deref())?;

@@ -30,14 +30,17 @@ impl Connection {
         }
     }
 
-    /// Tells the client of the end of all sessions of this connection, which is about to end. Replies that
-    /// wait to be sent stay unsent: another server may serve their share by now.
+    /// Tells the client of the end of all sessions of this connection, which is about to end; those with other
+    /// channels go on. Replies that wait to be sent stay unsent: another server may serve their share by now.
     pub(super) fn tell_all(&self, stream: &Stream) {
         if self.outgoing.replies.memory() > 0 {
             return;
         }
         let channels = self.members.channels();
-        let live = channels.iter().filter(|channel| channel.session.state() != State::Closed);
+        let live = channels.iter().filter(|channel| {
+            let session = &channel.session;
+            session.state() != State::Closed && !session.has_channel_besides(self.info.id)
+        });
         let told = live.filter(|channel| self.tell_closed(channel)).count();
         if told > 0 {
             self.flush_now(stream);

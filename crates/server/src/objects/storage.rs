@@ -6,6 +6,7 @@
 //! next owner.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use frevo_net::file_io::{self, run_blocking};
 use frevo_wire::Status;
@@ -17,40 +18,56 @@ use crate::objects::server::ServerState;
 use crate::objects::tree_connect::TreeConnect;
 use crate::shares::storage::has_gone;
 
-/// True for the failure of a request to a clustered share that lost storage may have caused. Bad blocks
-/// of a disk and removed files cause such failures, too.
-pub(crate) fn may_be_lost(tree: &TreeConnect, outcome: &Outcome) -> bool {
-    // A copy on the server that has failed has a body with the parts that were copied.
-    let (Ok(status) | Err(Refusal::Status(status) | Refusal::Data(status, _))) = outcome else {
-        return false;
-    };
-    tree.share.clustered
-        && matches!(
-            *status,
-            Status::UNEXPECTED_IO_ERROR
-                | Status::FILE_DELETED
-                | Status::DELETE_PENDING
-                | Status::VOLUME_DISMOUNTED
-        )
+/// The looks that the failure of a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Suspicion {
+    /// One look: removed files cause such failures every day.
+    Slight,
+    /// Looks for a moment: an OSD of Ceph refuses a client before the client itself knows.
+    Strong,
 }
 
-/// Looks at the storage of a share after a failure that [`may_be_lost`] suspects. If it is lost, the
-/// share is not served any more, and the one who decides about the cluster's shares is told.
+impl Suspicion {
+    /// The pauses before the looks.
+    fn pauses(self) -> &'static [Duration] {
+        match self {
+            Self::Slight => &[Duration::ZERO],
+            Self::Strong => &STORAGE_LOOKS,
+        }
+    }
+}
+
+/// Returns a suspicion about a request to a clustered share that failed, if lost storage may be the cause. Bad
+/// blocks of a disk and removed files cause such failures, too.
+pub(crate) fn suspicion(tree: &TreeConnect, outcome: &Outcome) -> Option<Suspicion> {
+    // A copy on the server that has failed has a body with the parts that were copied.
+    let (Ok(status) | Err(Refusal::Status(status) | Refusal::Data(status, _))) = outcome else {
+        return None;
+    };
+    let suspicion = match *status {
+        Status::UNEXPECTED_IO_ERROR | Status::VOLUME_DISMOUNTED => Suspicion::Strong,
+        Status::FILE_DELETED | Status::DELETE_PENDING => Suspicion::Slight,
+        _ => return None,
+    };
+    tree.share.clustered.then_some(suspicion)
+}
+
+/// Looks at the storage of a share after a failure with a `suspicion`. If it is lost, the share is not served any more, and the one who decides about the cluster's shares is told.
 ///
 /// One look at a time is under way for a share, whose result is that of all requests that have failed before
-/// it began: a file system that does not answer keeps one thread. Looks are repeated for a moment, since an OSD
-/// of Ceph refuses a client before the client itself knows, whose answers look well until then.
-pub(crate) async fn look(server: &Arc<ServerState>, tree: &TreeConnect) {
+/// it began, by as much as their pauses are long: a file system that does not answer keeps one thread.
+pub(crate) async fn look(server: &Arc<ServerState>, tree: &TreeConnect, suspicion: Suspicion) {
     let Some(vfs) = tree.share.vfs().cloned() else { return };
-    let failed = Instant::now();
+    let pauses = suspicion.pauses();
+    let enough = Instant::now() + pauses.iter().sum::<Duration>();
     let looked = async {
         let mut turn = Arc::clone(tree.share.life.storage_look()).lock_owned().await;
-        if turn.is_some_and(|began| began > failed) {
-            return false;
-        }
-        for pause in STORAGE_LOOKS {
+        for pause in pauses {
+            if turn.is_some_and(|began| began > enough) {
+                return false;
+            }
             if !pause.is_zero() {
-                sleep(pause).await;
+                sleep(*pause).await;
             }
             if !tree.is_served() {
                 return false;

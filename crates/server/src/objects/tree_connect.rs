@@ -100,8 +100,9 @@ impl TreeConnect {
     /// the lock that it waits for. 3.2.7.1: a client whose connection ends takes its persistent Opens up
     /// again, and repeats what was not answered.
     pub(crate) fn end_of_requests(&self) -> Doom {
-        // Still served, but without new requests: the share is being given away.
-        if self.is_served() { ENDS_WITH_OTHERS } else { ANOTHER_SERVES }
+        // At a limit that is moved a moment later the share stays here, and nobody else ends the connection.
+        let is_given_away = self.share.life.is_given_away_since(self.epoch);
+        if is_given_away { ENDS_WITH_OTHERS } else { ANOTHER_SERVES }
     }
 
     /// Charges the tree connect to a holder.

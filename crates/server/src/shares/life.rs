@@ -244,6 +244,13 @@ impl Life {
             || planted!(OldOwnerAnswers)
     }
 
+    /// True while the share is being given to another server, for a use that began under `epoch`: its
+    /// connections end when that is done, and also if it fails.
+    pub(crate) fn is_given_away_since(&self, epoch: Epoch) -> bool {
+        let word = self.present();
+        ShareLife::of(word) == ShareLife::Draining && is_since(word, epoch)
+    }
+
     /// True while new uses of the share may begin.
     pub fn takes_new(&self) -> bool {
         self.takes_new_since(Epoch(0))

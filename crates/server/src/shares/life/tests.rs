@@ -39,11 +39,16 @@ fn a_share_goes_from_owner_to_owner() {
     assert!(!life.serves() && life.refusal() == Some(Status::SERVER_UNAVAILABLE));
     life.serve(None).unwrap();
     assert!(life.serves() && life.takes_new());
+    assert!(
+        !life.is_given_away_since(Epoch(4)),
+        "its requests do not wait for the end of connections"
+    );
     assert_eq!(life.ownership().epoch, Epoch(4));
     let wrong = life.leave(Vec::new()).unwrap_err();
     assert_eq!(wrong.to_string(), "a share that is owned cannot leave");
     life.drain().unwrap();
     assert!(life.serves() && !life.takes_new());
+    assert!(life.is_given_away_since(Epoch(4)) && !life.is_given_away_since(Epoch(5)));
     assert_eq!(life.refusal(), None);
     life.keep().unwrap();
     assert!(life.takes_new_since(Epoch(4)) && life.keep().is_err());
