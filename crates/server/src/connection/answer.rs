@@ -238,11 +238,8 @@ impl Connection {
             // Reading it took long, and so does sealing it.
             yield_if_due().await;
         }
-        if let Some(tree) = &rq.tree
-            && let Some(suspicion) = storage::suspicion(tree, &outcome)
-        {
-            // The future is boxed, so that other requests need no memory for its state.
-            Box::pin(storage::look(rq.server(), tree, suspicion)).await;
+        if let Some(look) = storage::look_after(rq.server(), rq.tree.as_deref(), &outcome) {
+            look.await;
         }
         let outcome = if_served(&rq, outcome);
         Answer { outcome, async_id, channel: found.channel, spent, received: 0 }

@@ -5,6 +5,7 @@
 //! UNEXPECTED_IO_ERROR gives its handle up; one that loses its connection takes the handle up at the
 //! next owner.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::shares::storage::has_gone;
 
 /// The looks that the failure of a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Suspicion {
+enum Suspicion {
     /// One look: removed files cause such failures every day.
     Slight,
     /// Looks for a moment: an OSD of Ceph refuses a client before the client itself knows.
@@ -39,7 +40,7 @@ impl Suspicion {
 
 /// Returns a suspicion about a request to a clustered share that failed, if lost storage may be the cause. Bad
 /// blocks of a disk and removed files cause such failures, too.
-pub(crate) fn suspicion(tree: &TreeConnect, outcome: &Outcome) -> Option<Suspicion> {
+fn suspicion(tree: &TreeConnect, outcome: &Outcome) -> Option<Suspicion> {
     // A copy on the server that has failed has a body with the parts that were copied.
     let (Ok(status) | Err(Refusal::Status(status) | Refusal::Data(status, _))) = outcome else {
         return None;
@@ -52,11 +53,22 @@ pub(crate) fn suspicion(tree: &TreeConnect, outcome: &Outcome) -> Option<Suspici
     tree.share.clustered.then_some(suspicion)
 }
 
+/// Returns the looks at the storage of a share that the failure of a request asks for. They are boxed, so that
+/// other requests need no memory for their state.
+pub(crate) fn look_after<'a>(
+    server: &'a Arc<ServerState>,
+    tree: Option<&'a TreeConnect>,
+    outcome: &Outcome,
+) -> Option<Pin<Box<impl Future<Output = ()> + use<'a>>>> {
+    let tree = tree?;
+    Some(Box::pin(look(server, tree, suspicion(tree, outcome)?)))
+}
+
 /// Looks at the storage of a share after a failure with a `suspicion`. If it is lost, the share is not served any more, and the one who decides about the cluster's shares is told.
 ///
 /// One look at a time is under way for a share, whose result is that of all requests that have failed before
 /// it began, by as much as their pauses are long: a file system that does not answer keeps one thread.
-pub(crate) async fn look(server: &Arc<ServerState>, tree: &TreeConnect, suspicion: Suspicion) {
+async fn look(server: &Arc<ServerState>, tree: &TreeConnect, suspicion: Suspicion) {
     let Some(vfs) = tree.share.vfs().cloned() else { return };
     let pauses = suspicion.pauses();
     let enough = Instant::now() + pauses.iter().sum::<Duration>();
