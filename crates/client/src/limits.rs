@@ -215,6 +215,13 @@ pub const LOOKUP_MAX: usize = 500;
 pub const LISTING_BYTES: u32 = 1 << 20;
 /// Most lease breaks that are received and not looked at, and as many that are not answered.
 pub const BREAKS_WAITING: usize = 1024;
+/// Most bytes of a session-closed notification: it has 76.
+pub const SESSION_CLOSED_BYTES: usize = 128;
+/// Times within [`COME_BACKS_WITHIN`] that a session comes back by itself when the server tells that it has
+/// ended. After more it waits for a request.
+pub const COME_BACKS: usize = 8;
+/// Time for which they count.
+pub const COME_BACKS_WITHIN: Duration = Duration::from_secs(60);
 /// Most lease breaks that are answered at the same time.
 pub const BREAKS_AT_ONCE: usize = 64;
 /// Most attempts at a listing whose connection is lost.

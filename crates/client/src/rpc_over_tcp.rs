@@ -4,6 +4,7 @@
 //! a logon of their own, by the mechanism that has proved the server of the session: nobody learns more
 //! from it than from that logon.
 
+use std::io::ErrorKind::Unsupported;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use frevo_wire::dtyp::FileTime;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
+use crate::Status;
 use crate::ambient::random;
 use crate::credentials::Credentials;
 use crate::dial::Dial;
@@ -138,14 +140,21 @@ pub(crate) struct Association {
 }
 
 impl Association {
-    /// Binds, and logs on.
+    /// Binds, and logs on. The error ACCESS_DENIED is a host that refuses the user: neither it nor another
+    /// one is asked again, as that could lock the account.
     async fn log_on(&mut self, mut initiator: Initiator, options: &Options) -> Result<(), Cause> {
         let ambient = &*options.ambient;
         let token = initiator.initial_token(&[], ambient.now().0)?;
         let mut pdu = self.calls.bind_with(&token);
-        for _ in 0..LOGON_ROUNDS {
+        for round in 0..LOGON_ROUNDS {
             self.send(&pdu).await?;
-            self.bound().await?;
+            self.bound().await.map_err(|why| match why {
+                // Only the answer to a challenge can be wrong.
+                Cause::Transport(error) if round > 0 && error.kind() == Unsupported => {
+                    Cause::Status(Status::ACCESS_DENIED)
+                }
+                why => why,
+            })?;
             match initiator.step(&self.calls.token(), ambient.now().0)? {
                 Step::Continue(token) => pdu = self.calls.go_on_with(&token),
                 Step::Done(_) => {
@@ -157,8 +166,8 @@ impl Association {
         Err(Cause::Protocol("its logon takes too many rounds"))
     }
 
-    /// Waits for the answer to a bind. The error Unsupported is a host that does not have the interface,
-    /// or refuses the user: it is not asked again, as that could lock the account.
+    /// Waits for the answer to a bind. The error Unsupported is a host that refuses it: it does not have
+    /// the interface, or refuses the user.
     async fn bound(&mut self) -> Result<(), Cause> {
         loop {
             let piece = self.receive().await?;
@@ -166,7 +175,7 @@ impl Association {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(RpcError::Fault(_) | RpcError::Refused(_) | RpcError::NotAccepted) => {
-                    return Err(io::Error::from(io::ErrorKind::Unsupported).into());
+                    return Err(io::Error::from(Unsupported).into());
                 }
                 Err(error) => return Err(cause(error)),
             }

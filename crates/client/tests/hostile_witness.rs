@@ -70,7 +70,7 @@ fn a_server_without_a_witness_costs_a_few_attempts() {
         let cluster = Cluster::new(1);
         assert_eq!(asked(&cluster, Options::new()).await, 2 * WITNESS_ATTEMPTS as usize);
         // A witness with other passwords is asked once, as more could lock the account.
-        let cluster = Cluster::changed(3, |cluster| cluster.password = "other");
+        let cluster = Cluster::changed(3, |cluster| cluster.password = "other".into());
         assert_eq!(asked(&cluster, Options::new()).await, 2);
         assert!(cluster.heard.lock().is_empty());
     });
@@ -269,6 +269,58 @@ fn a_witness_that_was_there_is_awaited() {
         sleep(Duration::from_secs(62)).await;
         assert!(cluster.heard(witness::REGISTER_EX).len() > before);
         use_share(&share).await;
+    });
+}
+
+/// It is not if it refuses the user in the meantime: more attempts could lock the account.
+#[test]
+fn a_witness_that_was_there_is_not_asked_with_another_password() {
+    on_paused_clock(async {
+        let cluster = Cluster::changed(2, |cluster| {
+            cluster.behaviour = Box::new(|_, heard: &Heard| {
+                let closed = async {
+                    sleep(WITNESS_STEADY).await;
+                    Vec::new()
+                };
+                (heard.opnum == witness::ASYNC_NOTIFY).then(|| Said::Later(Box::pin(closed)))
+            });
+        });
+        let share = cluster.share(Options::new()).await.unwrap();
+        cluster.until_registered(0).await;
+        let before = cluster.rpc_dials.lock().len();
+        *cluster.password.lock() = "other";
+        sleep(LONG).await;
+        assert_eq!(cluster.rpc_dials.lock()[before..].len(), 2, "one attempt");
+        use_share(&share).await;
+    });
+}
+
+/// An interface list is believed as far as a referral is: the client logs on at no other host.
+#[test]
+fn a_told_witness_is_used_as_far_as_a_referral_is() {
+    for referrals in [Referrals::SameHost, Referrals::Never] {
+        on_paused_clock(async {
+            let cluster = Cluster::changed(3, |cluster| cluster.named = 1);
+            let count = asked(&cluster, Options::new().referrals(referrals)).await;
+            assert_eq!(count, 2 * WITNESS_ATTEMPTS as usize);
+            assert!(cluster.rpc_dials.lock().iter().all(|(node, _)| *node == 0));
+        });
+    }
+    on_paused_clock(async {
+        let cluster = Cluster::changed(3, |cluster| cluster.named = 1);
+        let _share = cluster.share(Options::new()).await.unwrap();
+        assert_ne!(cluster.until_registered(0).await, 0);
+    });
+}
+
+/// A node that is told to be a witness and has none says nothing about the others.
+#[test]
+fn a_node_that_lacks_the_witness_is_passed_over() {
+    on_paused_clock(async {
+        let cluster = Cluster::changed(5, |cluster| cluster.bare = [1, 2, 3].into());
+        let _share = cluster.share(Options::new()).await.unwrap();
+        assert_eq!(cluster.until_registered(0).await, 4);
+        assert_eq!(cluster.heard(witness::GET_INTERFACE_LIST).len(), 1);
     });
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use dialed::one_thing;
 use evil::framed;
 use evil::{Act, CONTENT, Manners, SESSION};
+use frevo_client::limits::{COME_BACKS, SESSION_CLOSED_BYTES};
 use frevo_client::{
     Cause, Client, Credentials, Dialect, Encryption, Error, OpenOptions, Options, ServerName,
 };
@@ -264,5 +265,49 @@ fn news_that_is_cut_off_is_no_news() {
         // The server does not keep the handle over the loss of the connection.
         assert!(matches!(read.unwrap_err().cause(), Cause::HandleLost), "{kept}");
         assert_eq!(connections, 2, "{kept}");
+    }
+}
+
+/// A notification waits for its turn: one with a long tail would take the memory of a large answer.
+#[test]
+fn news_that_is_too_long_is_no_news() {
+    for (len, is_read) in [(SESSION_CLOSED_BYTES, true), (SESSION_CLOSED_BYTES + 1, false)] {
+        let options = Options::new().require_signing(false);
+        let (read, connections) = connections(Manners::default(), options, move || {
+            let mut long = news(CLOSED, SESSION, u64::MAX);
+            long.resize(len, 0);
+            Act::Behind(framed(&long))
+        });
+        assert_eq!(read.is_ok(), is_read, "{len}");
+        assert_eq!(connections, 2, "{len}");
+    }
+}
+
+/// A client comes back a few times in a minute; then a request has it come back.
+#[test]
+fn a_server_that_ends_each_session_at_once_is_left_alone() {
+    for (ends, asks) in [(100, false), (COME_BACKS, true)] {
+        let script = move |asked: &evil::Asked<'_>| {
+            let ends_at = match asked.connection {
+                0 => Command::READ,
+                _ => Command::TREE_CONNECT,
+            };
+            let is_end = asked.connection <= ends && asked.header.command == ends_at;
+            if is_end { Act::First(vec![news(CLOSED, SESSION, u64::MAX)]) } else { Act::Honest }
+        };
+        let read = async |client: &Client| {
+            let user = Credentials::new("ann", "secret");
+            let share = client.connect(ServerName::new("evil"), user).await?.share("data").await?;
+            let file = share.open("known").await?;
+            let mut into = vec![0; CONTENT.len()];
+            file.read_at(&mut into, 0).await?;
+            sleep(Duration::from_secs(1)).await;
+            if asks { share.read("known").await.map(|read| read.to_vec()) } else { Ok(into) }
+        };
+        let manners = Manners { notifies: true, ..Manners::default() };
+        let options = Options::new().require_signing(false);
+        let (read, connections) = one_thing(manners, options, script, read);
+        assert_eq!(read.unwrap(), CONTENT);
+        assert_eq!(connections, 1 + COME_BACKS + usize::from(asks));
     }
 }

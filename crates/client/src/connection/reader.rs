@@ -23,7 +23,7 @@ use super::crypto_offload::{hand_over, measured};
 use super::{Connection, Message, Unasked};
 use crate::Status;
 use crate::error::Cause;
-use crate::limits::{HAND_OVER_BYTES, INTERIMS};
+use crate::limits::{HAND_OVER_BYTES, INTERIMS, SESSION_CLOSED_BYTES};
 
 /// The keys of lent memory that frames have invalidated, in the order of the frames; empty for none.
 pub(super) type Invalidated = Vec<Option<u32>>;
@@ -257,7 +257,7 @@ impl Connection {
 
     /// Passes the news of the end of a session on. Other notifications are ignored, because they need no
     /// answer; so are all that this connection did not negotiate.
-    fn on_notification(&self, message: Message) -> Result<(), Cause> {
+    fn on_notification(&self, mut message: Message) -> Result<(), Cause> {
         if !self.agreed().supports_notifications() {
             return Ok(());
         }
@@ -265,6 +265,11 @@ impl Connection {
         if kind != server_to_client::NotificationType::SESSION_CLOSED {
             return Ok(());
         }
+        if message.buf.len() > SESSION_CLOSED_BYTES {
+            return Err(Cause::Protocol("it sent a notification longer than any"));
+        }
+        // It waits without the buffer of its frame.
+        message.buf = Buf::copy_of(&message.buf);
         self.pass_on(Unasked::SessionClosed { connection: self.number, message })
     }
 

@@ -6,15 +6,18 @@
 use std::sync::Arc;
 
 use frevo_proto::protection::receive_policy::{SessionClosed, Trust};
+use tokio::task::JoinSet;
 
 use super::Inner;
 use super::channel::{Channel, Live};
 use crate::connection::Message;
+use crate::limits::{COME_BACKS, COME_BACKS_WITHIN};
+use crate::witness::Recent;
 
 impl Inner {
     /// Ends the present logon if the server says so, over the connection numbered `connection`. Requests that
     /// were sent still get their answers; later ones go to a new session. A client with open files comes back
-    /// at once, before a program asks: to the node that serves each share then.
+    /// at once, before a program asks: to the node that serves each share then. It does so a few times.
     pub(super) fn on_session_closed(self: &Arc<Self>, connection: u64, message: Message) {
         let present = self.live.read().clone();
         // A notification may come after the client has logged on again.
@@ -36,13 +39,40 @@ impl Inner {
         if self.is_closed() {
             return;
         }
-        for share in self.connected_shares().into_iter().filter(|share| share.has_opens()) {
-            tokio::spawn(async move {
+        let mut shares = self.connected_shares();
+        shares.retain(|share| share.has_opens());
+        if shares.is_empty() {
+            return;
+        }
+        let mut coming_back = self.coming_back.lock();
+        if !coming_back.recent.has_room() {
+            tracing::warn!(%server, "the server ends sessions without end; a request comes back");
+            coming_back.tasks.abort_all();
+            return;
+        }
+        coming_back.recent.note();
+        while coming_back.tasks.try_join_next().is_some() {}
+        for share in shares {
+            coming_back.tasks.spawn(async move {
                 if let Err(error) = share.come_back().await {
                     tracing::debug!(%error, "the share was not connected again");
                 }
             });
         }
+    }
+}
+
+/// The times that a session came back because the server told of its end. A server that ends each session
+/// at once does not have a client log on without end.
+#[derive(Debug)]
+pub(super) struct ComingBack {
+    recent: Recent,
+    tasks: JoinSet<()>,
+}
+
+impl Default for ComingBack {
+    fn default() -> Self {
+        Self { recent: Recent::of(COME_BACKS, COME_BACKS_WITHIN), tasks: JoinSet::new() }
     }
 }
 

@@ -58,6 +58,7 @@ use crate::options::Options;
 use crate::types::{Cipher, Dialect, SigningAlgorithm};
 use crate::witness::Watcher;
 use breaks::Leases;
+use closed_notice::ComingBack;
 use cluster_shares::ClusterShares;
 use connected::ConnectedShares;
 use connector::Connector;
@@ -175,6 +176,7 @@ impl Client {
             shares: Mutex::default(),
             nodes: NodeLog::default(),
             watcher: Watcher::default(),
+            coming_back: Mutex::default(),
             unreachable: watch::Sender::new(false),
         });
         inner.family.join(&inner);
@@ -226,6 +228,8 @@ pub(crate) struct Inner {
     nodes: NodeLog,
     /// The witness of the node in use.
     pub(crate) watcher: Watcher,
+    /// Its returns after the server has told of its end.
+    coming_back: Mutex<ComingBack>,
     /// True after the session was lost and an attempt to recover it failed.
     unreachable: watch::Sender<bool>,
 }

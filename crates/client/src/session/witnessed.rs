@@ -63,16 +63,18 @@ impl Inner {
 impl Inner {
     /// Returns the servers at told addresses, without those that the user has ruled out.
     fn followed(&self, live: &Live, told: &[IpAddr]) -> Vec<ServerName> {
-        let Connector { options, search, server, .. } = &*self.connector;
-        let anywhere = options.referrals == Referrals::Anywhere;
-        let port = live.address.port.or(server.port);
-        let hosts = told.iter().map(ToString::to_string);
-        let followed = hosts.filter(|host| anywhere || search.has_address(host));
-        followed.map(|host| ServerName { host, port }).collect()
+        let port = live.address.port.or(self.connector.server.port);
+        let followed = told.iter().filter(|ip| self.may_be_at(**ip));
+        followed.map(|ip| ServerName { host: ip.to_string(), port }).collect()
     }
 }
 
 impl Watched for Inner {
+    fn may_be_at(&self, ip: IpAddr) -> bool {
+        let Connector { options, search, .. } = &*self.connector;
+        options.referrals == Referrals::Anywhere || search.has_address(&ip.to_string())
+    }
+
     fn heed(&self, place: &NodeInUse, verdict: &Verdict) -> bool {
         let is_there = |live: &Arc<Live>| live.generation == place.generation;
         let Some(live) = self.live.read().clone().filter(is_there) else { return false };

@@ -15,6 +15,7 @@ mod watcher;
 use std::net::IpAddr;
 use std::time::Duration;
 
+pub(crate) use patience::Recent;
 pub(crate) use told::Verdict;
 pub(crate) use watcher::Watcher;
 
@@ -38,6 +39,9 @@ pub(crate) trait Watched: Send + Sync {
     /// Does what a witness tells. Returns false if the session stays: it is at another place, or other
     /// shares of it are not told of.
     fn heed(&self, place: &NodeInUse, verdict: &Verdict) -> bool;
+
+    /// Returns false for an address that the user has ruled out: nobody logs on there.
+    fn may_be_at(&self, ip: IpAddr) -> bool;
 }
 
 /// The witness of a session.

@@ -31,8 +31,9 @@ impl Patience {
     pub(super) fn pause(&mut self, why: &Cause) -> Option<Duration> {
         let doubled = WITNESS_PAUSE_FIRST.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
-        let is_for_good = is_for_good(why) || self.failures >= WITNESS_ATTEMPTS;
-        (self.was_steady || !is_for_good).then_some(doubled.min(WITNESS_PAUSE_MAX))
+        // A refused logon is not repeated, however long the witness was there: it could lock the account.
+        let has_attempts = self.was_steady || self.failures < WITNESS_ATTEMPTS;
+        (has_attempts && !is_for_good(why)).then_some(doubled.min(WITNESS_PAUSE_MAX))
     }
 
     /// Begins anew at another place.
@@ -41,32 +42,41 @@ impl Patience {
     }
 }
 
-/// Returns true if a further attempt would fail, too: the host does not know the interface or the user,
+/// Returns true if a further attempt at a host would fail, too: it does not know the interface or the user,
 /// proves nothing, or cannot be reached by an address.
 pub(super) fn is_for_good(why: &Cause) -> bool {
     match why {
         Cause::Transport(error) => error.kind() == ErrorKind::Unsupported,
+        Cause::Security(_) => true,
+        _ => is_of_user(why),
+    }
+}
+
+/// Returns true if an attempt at another host would fail, too, and could lock the account: the user is
+/// refused.
+pub(super) fn is_of_user(why: &Cause) -> bool {
+    match why {
         Cause::Kerberos(error) => !error.may_pass(),
-        Cause::Usage(_) | Cause::Logon(_) | Cause::Security(_) => true,
+        Cause::Usage(_) | Cause::Logon(_) | Cause::Status(_) => true,
         _ => false,
     }
 }
 
 /// The times of the latest events of a kind, of which there may be so many in a time.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(crate) struct Recent {
     times: VecDeque<Instant>,
     most: usize,
     within: Duration,
 }
 
 impl Recent {
-    pub(super) const fn of(most: usize, within: Duration) -> Self {
+    pub(crate) const fn of(most: usize, within: Duration) -> Self {
         Self { times: VecDeque::new(), most, within }
     }
 
     /// Returns true if there may be another event now.
-    pub(super) fn has_room(&mut self) -> bool {
+    pub(crate) fn has_room(&mut self) -> bool {
         while self.times.front().is_some_and(|first| first.elapsed() >= self.within) {
             self.times.pop_front();
         }
@@ -74,7 +84,7 @@ impl Recent {
     }
 
     /// Counts an event.
-    pub(super) fn note(&mut self) {
+    pub(crate) fn note(&mut self) {
         if self.times.len() >= self.most {
             self.times.pop_front();
         }
@@ -85,6 +95,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Status;
     use crate::limits::{WITNESS_MOVES, WITNESS_WITHIN};
 
     fn lost() -> Cause {
@@ -117,6 +128,10 @@ mod tests {
             assert!(patience.pause(&lost()).is_some_and(|pause| pause <= WITNESS_PAUSE_MAX));
         }
         assert_eq!(patience.pause(&lost()), Some(WITNESS_PAUSE_MAX));
+        // Not if it refuses the user.
+        assert_eq!(patience.pause(&Cause::Status(Status::ACCESS_DENIED)), None);
+        assert_eq!(patience.pause(&std::io::Error::from(ErrorKind::Unsupported).into()), None);
+        assert_eq!(patience.pause(&Cause::Security("")), None);
     }
 
     #[tokio::test(start_paused = true)]

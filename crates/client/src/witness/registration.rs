@@ -1,6 +1,7 @@
 //! One registration at a witness: MS-SWN 3.2.4.
 
 use std::net::IpAddr;
+use std::sync::Weak;
 use std::time::Duration;
 
 use frevo_rpc::handles::encode_handle;
@@ -12,9 +13,9 @@ use frevo_rpc::{SyntaxId, WinError};
 use frevo_wire::ndr::ContextHandle;
 use tokio::time::timeout;
 
-use super::NodeInUse;
-use super::patience::is_for_good;
+use super::patience::{is_for_good, is_of_user};
 use super::told::{Names, witnesses};
+use super::{NodeInUse, Watched};
 use crate::error::Cause;
 use crate::limits::{WITNESS_END, WITNESS_KEEP_ALIVE, WITNESS_TRIES};
 use crate::rpc_over_tcp::{Association, Caller};
@@ -34,19 +35,22 @@ impl Registration {
     /// Asks the node in use for the interfaces of the cluster, and registers at another node: MS-SWN
     /// 3.2.4.1.
     ///
-    /// `turn` tells which witness is tried first. Attempts that follow each other go on with the others.
+    /// No witness is at an address that the user has ruled out for `session`. `turn` tells which witness is tried first. Attempts that follow each other go on with the others.
     pub(super) async fn make(
         caller: &Caller,
         place: &NodeInUse,
+        session: &Weak<dyn Watched>,
         turn: &mut usize,
     ) -> Result<Self, Cause> {
         let interfaces = interfaces(caller, place).await?;
-        let mut found = witnesses(&interfaces, place);
+        let may_be_at = |ip| session.upgrade().is_some_and(|session| session.may_be_at(ip));
+        let mut found = witnesses(&interfaces, place, may_be_at);
+        let has_more = found.len() > WITNESS_TRIES;
         let first = turn.checked_rem(found.len()).unwrap_or(0);
         found.rotate_left(first);
         *turn = first.wrapping_add(WITNESS_TRIES);
         let names = Names::of(&caller.host, place, &interfaces);
-        let mut why = Cause::Protocol("it names no other node that is a witness");
+        let mut why = None;
         for by in found.into_iter().take(WITNESS_TRIES) {
             let version = interfaces.iter().find(|one| one.addresses().any(|ip| ip == by));
             let version = version.map_or(Version::V2, |one| one.version);
@@ -54,14 +58,23 @@ impl Registration {
                 Ok((association, handle)) => {
                     return Ok(Self { association, handle, by, names });
                 }
-                Err(error) if is_for_good(&error) => return Err(error),
+                Err(error) if is_of_user(&error) => return Err(error),
                 Err(error) => {
                     tracing::debug!(witness = %by, why = %error, "no registration at this witness");
-                    why = error;
+                    // One witness that is none says nothing about the others.
+                    if why.as_ref().is_none_or(is_for_good) {
+                        why = Some(error);
+                    }
                 }
             }
         }
-        Err(why)
+        Err(match why {
+            None => Cause::Protocol("it names no other node that is a witness"),
+            Some(why) if has_more && is_for_good(&why) => {
+                Cause::Protocol("the nodes that were tried are no witnesses")
+            }
+            Some(why) => why,
+        })
     }
 
     /// Waits for a notification: MS-SWN 3.2.4.2. `None` if there was none for a while.

@@ -112,8 +112,12 @@ fn usable(all: &[AddressInfo], place: &NodeInUse) -> Vec<IpAddr> {
 }
 
 /// Returns the addresses at which a session can be registered, each of another node: those of the family
-/// of its own address, or those of the other family if there are none.
-pub(super) fn witnesses(interfaces: &[InterfaceInfo], place: &NodeInUse) -> Vec<IpAddr> {
+/// of its own address, or those of the other family if there are none. The user may have ruled some out.
+pub(super) fn witnesses(
+    interfaces: &[InterfaceInfo],
+    place: &NodeInUse,
+    may_be_at: impl Fn(IpAddr) -> bool,
+) -> Vec<IpAddr> {
     let mut found = Vec::new();
     for one in interfaces {
         // MS-SWN 2.2.2.5: without the flag the interface must not be used for a registration. Samba's
@@ -122,7 +126,8 @@ pub(super) fn witnesses(interfaces: &[InterfaceInfo], place: &NodeInUse) -> Vec<
             && one.state == InterfaceState::AVAILABLE
             && one.addresses().all(|ip| unmapped(ip) != place.ip);
         for ip in one.addresses().map(unmapped).filter(|_| is_witness) {
-            if found.len() < WITNESS_INTERFACES && is_host(ip, place.ip) && !found.contains(&ip) {
+            let is_usable = is_host(ip, place.ip) && may_be_at(ip);
+            if found.len() < WITNESS_INTERFACES && is_usable && !found.contains(&ip) {
                 found.push(ip);
             }
         }
@@ -267,11 +272,13 @@ mod tests {
                 ..interface("NODE6", "192.0.2.6", true)
             },
         ];
-        assert_eq!(witnesses(&all, &place()), [ip("192.0.2.2")]);
-        assert_eq!(witnesses(&all[..3], &place()), [ip("2001:db8::2")]);
+        assert_eq!(witnesses(&all, &place(), |_| true), [ip("192.0.2.2")]);
+        let ruled_out = |at| at != ip("192.0.2.2");
+        assert_eq!(witnesses(&all, &place(), ruled_out), [ip("2001:db8::2")]);
+        assert_eq!(witnesses(&all[..3], &place(), |_| true), [ip("2001:db8::2")]);
         let many: Vec<_> = (0..100)
             .map(|at| interface(&format!("N{at}"), &format!("192.0.2.{}", at + 100), true))
             .collect();
-        assert_eq!(witnesses(&many, &place()).len(), WITNESS_INTERFACES);
+        assert_eq!(witnesses(&many, &place(), |_| true).len(), WITNESS_INTERFACES);
     }
 }

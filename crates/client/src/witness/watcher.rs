@@ -127,7 +127,7 @@ impl Task {
         };
         self.patience.begin();
         loop {
-            let making = Registration::make(&self.caller, &place, &mut self.turn);
+            let making = Registration::make(&self.caller, &place, &self.session, &mut self.turn);
             let made = tokio::select! {
                 biased;
                 changed = self.places.changed() => return changed.map_err(Over::from),
