@@ -319,7 +319,8 @@ fn a_node_that_lacks_the_witness_is_passed_over() {
     on_paused_clock(async {
         let cluster = Cluster::changed(5, |cluster| cluster.bare = [1, 2, 3].into());
         let _share = cluster.share(Options::new()).await.unwrap();
-        assert_eq!(cluster.until_registered(0).await, 4);
+        let registered = async { Ok(cluster.until_registered(0).await) };
+        assert_eq!(in_time("register", registered).await.unwrap(), 4);
         assert_eq!(cluster.heard(witness::GET_INTERFACE_LIST).len(), 1);
     });
 }
