@@ -233,6 +233,7 @@ impl Machine {
         let Some(mut old) = self.process.lock().take() else { return };
         event!(self.trace, "machine {}: the shares go to another process: {how:?}", self.number);
         self.network.close_door(self.number);
+        self.network.will_end(self.number);
         old.stop_accepting();
         let is_given = match how {
             Move::Planned => {

@@ -73,7 +73,7 @@ struct Link {
     latency: u64,
     /// Number of closed directions.
     closed: AtomicU64,
-    /// True after any fault, and when an end has closed the connection.
+    /// True after any fault, when an end has closed the connection, and when its server will do so.
     is_broken: AtomicBool,
     /// True once the client has heard that the connection is a channel of its session.
     is_bound: AtomicBool,
@@ -192,6 +192,14 @@ impl Network {
     /// Stops listening for a server. Its connections stay.
     pub fn close_door(&self, server: usize) {
         self.inner.lock().doors[server] = None;
+    }
+
+    /// The connections to a server will end soon. A client that has heard of it by one of them does not go on
+    /// by the others, although no fault has met them yet.
+    pub fn will_end(&self, server: usize) {
+        for link in self.links(|link| link.server == server) {
+            link.is_broken.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Drops every connection to a server when it ends.
