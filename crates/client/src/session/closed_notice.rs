@@ -6,13 +6,10 @@
 use std::sync::Arc;
 
 use frevo_proto::protection::receive_policy::{SessionClosed, Trust};
-use tokio::task::JoinSet;
 
 use super::Inner;
 use super::channel::{Channel, Live};
 use crate::connection::Message;
-use crate::limits::{COME_BACKS, COME_BACKS_WITHIN};
-use crate::witness::Recent;
 
 impl Inner {
     /// Ends the present logon if the server says so, over the connection numbered `connection`. Requests that
@@ -59,20 +56,6 @@ impl Inner {
                 }
             });
         }
-    }
-}
-
-/// The times that a session came back because the server told of its end. A server that ends each session
-/// at once does not have a client log on without end.
-#[derive(Debug)]
-pub(super) struct ComingBack {
-    recent: Recent,
-    tasks: JoinSet<()>,
-}
-
-impl Default for ComingBack {
-    fn default() -> Self {
-        Self { recent: Recent::of(COME_BACKS, COME_BACKS_WITHIN), tasks: JoinSet::new() }
     }
 }
 
