@@ -23,6 +23,24 @@ use crate::limits::{
 #[derive(Debug)]
 pub(crate) struct Search(Mutex<State>);
 
+/// The servers at the addresses, as far as they have shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Servers {
+    /// One server.
+    One,
+    /// Nodes of a cluster, or servers one after the other.
+    Cluster,
+    /// Nodes of a cluster, which have a share of the session that outlives its node.
+    Continuous,
+}
+
+impl Servers {
+    /// Notes that they have shown to be `these` at least.
+    fn show(&mut self, these: Self) {
+        *self = (*self).max(these);
+    }
+}
+
 #[derive(Debug)]
 struct State {
     candidates: Vec<Candidate>,
@@ -30,10 +48,7 @@ struct State {
     preferred: Option<ServerName>,
     /// The address whose node has fallen silent. It is tried after the others.
     silent: Option<ServerName>,
-    /// True after a share was found in the session that outlives its node.
-    has_continuous: bool,
-    /// True if the addresses are those of a cluster, as far as they have shown.
-    is_cluster: bool,
+    servers: Servers,
     /// Connections in a row on which nobody has answered.
     unanswered: u32,
     /// Time before which no further round begins, and the pause after that round.
@@ -88,8 +103,7 @@ impl Search {
             candidates: Vec::new(),
             preferred,
             silent: None,
-            has_continuous: false,
-            is_cluster: false,
+            servers: Servers::One,
             unanswered: 0,
             next: Instant::now(),
             pause: FIND_SHARE_PAUSE_FIRST,
@@ -143,14 +157,16 @@ impl Search {
 
     /// Begins a round after the one of `other`, in which the node at `address` has refused the share.
     pub(super) fn begin_after(&self, other: &Self, address: &ServerName, refused: Refused) {
-        let (candidates, is_cluster) = {
+        let (candidates, servers) = {
             let known = other.0.lock();
             let untried = |one: &Candidate| Candidate { outcome: Outcome::Untried, ..one.clone() };
-            (known.candidates.iter().map(untried).collect(), known.is_cluster)
+            (known.candidates.iter().map(untried).collect(), known.servers)
         };
         {
             let mut state = self.0.lock();
-            (state.candidates, state.is_cluster) = (candidates, is_cluster);
+            state.candidates = candidates;
+            // The share that outlives its node is another session's.
+            state.servers.show(servers.min(Servers::Cluster));
         }
         self.note_refused(address, refused);
     }
@@ -164,23 +180,22 @@ impl Search {
 
     /// Notes that a share of the session outlives its node.
     pub(super) fn note_continuous(&self) {
-        let mut state = self.0.lock();
-        (state.has_continuous, state.is_cluster) = (true, true);
+        self.0.lock().servers.show(Servers::Continuous);
     }
 
     /// Notes that the server is a node of a cluster.
     pub(super) fn note_cluster(&self) {
-        self.0.lock().is_cluster = true;
+        self.0.lock().servers.show(Servers::Cluster);
     }
 
     /// Returns true if a node of a cluster was found at an address, or two servers one after the other.
     pub(crate) fn is_cluster(&self) -> bool {
-        self.0.lock().is_cluster
+        self.0.lock().servers >= Servers::Cluster
     }
 
     /// Returns true after a share was found in the session that outlives its node.
     pub(super) fn is_continuous(&self) -> bool {
-        self.0.lock().has_continuous
+        self.0.lock().servers == Servers::Continuous
     }
 
     /// Returns the time limit of the first answer on a connection, if it is shorter than that of the
@@ -188,7 +203,7 @@ impl Search {
     pub(super) fn answer_within(&self) -> Option<Duration> {
         let state = self.0.lock();
         let doublings = state.unanswered.min(RECONNECT_ANSWER_DOUBLINGS);
-        state.has_continuous.then(|| RECONNECT_ANSWER * 2_u32.pow(doublings))
+        (state.servers == Servers::Continuous).then(|| RECONNECT_ANSWER * 2_u32.pow(doublings))
     }
 
     /// Notes that nobody has answered on a connection.
@@ -224,7 +239,9 @@ impl Search {
         if let Some(one) = state.candidates.iter_mut().find(|one| one.address == *address) {
             let before = std::mem::replace(&mut one.server, server);
             // The address goes from one node to another.
-            state.is_cluster |= before.zip(server).is_some_and(|(before, now)| before != now);
+            if before.zip(server).is_some_and(|(before, now)| before != now) {
+                state.servers.show(Servers::Cluster);
+            }
         }
         if let Some(refused) = refused {
             state.note(address, refused);
@@ -273,7 +290,7 @@ impl Search {
         }
         if let Some(first) = named.first() {
             state.preferred = Some(first.clone());
-            state.is_cluster = true;
+            state.servers.show(Servers::Cluster);
         }
         state.candidates.sort_by_key(|one| !named.contains(&one.address));
     }

@@ -253,13 +253,7 @@ fn lease_fields(reader: &mut Reader<'_>) -> Parsed<LeaseAnswer> {
 /// # Errors
 /// [`Fault::Malformed`].
 pub fn revision_answer(body: &[u8]) -> Parsed<Revision> {
-    let mut header = Header::default();
-    whole(body, |reader| {
-        reader.object(|name, value| match name {
-            b"header" => Header::read(value).map(|read| header = read),
-            _ => value.skip(),
-        })
-    })?;
+    let header = header_of(body)?;
     if header.revision == Revision(0) { Err(NO_REVISION) } else { Ok(header.revision) }
 }
 
@@ -268,6 +262,11 @@ pub fn revision_answer(body: &[u8]) -> Parsed<Revision> {
 /// # Errors
 /// [`Fault::Malformed`].
 pub fn cluster_of(body: &[u8]) -> Parsed<u64> {
+    Ok(header_of(body)?.cluster)
+}
+
+/// The header of any answer.
+fn header_of(body: &[u8]) -> Parsed<Header> {
     let mut header = Header::default();
     whole(body, |reader| {
         reader.object(|name, value| match name {
@@ -275,7 +274,7 @@ pub fn cluster_of(body: &[u8]) -> Parsed<u64> {
             _ => value.skip(),
         })
     })?;
-    Ok(header.cluster)
+    Ok(header)
 }
 
 /// The token in the answer to a name and a password.
