@@ -1,4 +1,3 @@
-use super::pool::SURPLUS_KEPT;
 use super::*;
 use crate::limits::{POOL_RETAINED_BYTES_MAX, POOLED_BLOCK_BYTES_MAX};
 
@@ -204,62 +203,6 @@ fn what_a_burst_left_is_given_back_and_what_is_used_is_kept() {
     }
     release_unused();
     assert_eq!(pool_stats().retained_bytes, 0);
-}
-
-/// Returns the resident memory of this process in bytes.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: usize = statm.split_whitespace().nth(1).unwrap().parse().unwrap();
-    pages * rustix::param::page_size()
-}
-
-/// Tests that the allocator's free memory below a block in use is returned too.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[test]
-fn free_memory_goes_back_to_the_system() {
-    const BLOCK: usize = 100 << 10;
-    let mut blocks: Vec<Vec<u8>> = (0..640).map(|n| vec![n as u8; BLOCK]).collect();
-    let full = resident();
-    // One block in eight stays, so that no large part of the heap becomes free as a whole.
-    blocks = blocks.into_iter().enumerate().filter(|(n, _)| n % 8 == 0).map(|(_, b)| b).collect();
-    release_free_memory();
-    let freed = full.saturating_sub(resident());
-    assert!(freed > 40 << 20, "{freed} bytes of {}", 560 * BLOCK);
-    assert!(blocks.iter().all(|block| block.len() == BLOCK));
-}
-
-/// Tests the depot in one test, because it belongs to the whole process.
-#[test]
-fn what_one_thread_makes_and_another_drops_comes_back() {
-    // No other test uses buffers of this length, so the counts belong to this test.
-    const LEN: usize = 2 << 20;
-    let (there, dropped) = std::sync::mpsc::sync_channel::<Buf>(0);
-    let dropper = std::thread::spawn(move || {
-        for buf in dropped {
-            drop(buf);
-        }
-        pool_stats()
-    });
-    let before = pool_stats();
-    for _ in 0..100 {
-        let mut buf = Buf::with_capacity(LEN);
-        buf.resize(LEN, 1);
-        assert!(there.send(buf).is_ok());
-    }
-    drop(there);
-    let made = pool_stats().made - before.made;
-    // At most SURPLUS_KEPT + 3 blocks are made: those that the freeing thread keeps, two blocks in
-    // use, and the first one.
-    assert!(made <= SURPLUS_KEPT as u64 + 3, "{made} made");
-    let kept = dropper.join().ok().map(|stats| stats.retained_bytes);
-    assert_eq!(kept, Some(SURPLUS_KEPT as usize * ((2 << 20) + 4096)));
-    // Two calls are needed, because the first one keeps blocks used since the previous release.
-    release_unused();
-    release_unused();
-    let before = pool_stats();
-    drop(Buf::with_capacity(LEN));
-    assert_eq!(pool_stats().made - before.made, 1, "the depot gave its blocks back");
 }
 
 #[test]
