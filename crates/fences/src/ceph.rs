@@ -16,7 +16,9 @@ use frevo_cluster::fence::Fence;
 use serde_json::Value;
 
 use crate::fault::FenceFault;
-use crate::limits::{CEPH_BLOCKED, CEPH_PATIENCE, CEPH_SOCKET_PATIENCE, ENTRIES, TEXT_BYTES};
+use crate::limits::{
+    CEPH_ANSWER_BYTES, CEPH_BLOCKED, CEPH_PATIENCE, CEPH_SOCKET_PATIENCE, ENTRIES, TEXT_BYTES,
+};
 use crate::mounts::{Mount, read};
 
 /// The folder of the kernel's clients.
@@ -38,10 +40,8 @@ struct Own {
     is_blocked: bool,
 }
 
-/// Returns the address of the client that mounted the file system in which `folder` is.
-///
-/// The monitors are asked for the blocklist: a client learns late that it is on it, and a node whose keyring
-/// may not even read the list could fence nobody.
+/// Returns the address of the client that mounted the file system in which `folder` is, by what the client
+/// knows: [`check`] asks the monitors.
 pub(crate) fn identity(folder: &Path) -> Result<Fence, FenceFault> {
     let name = folder.display();
     let mount = Mount::of(folder)?;
@@ -50,14 +50,23 @@ pub(crate) fn identity(folder: &Path) -> Result<Fence, FenceFault> {
         "fuse.ceph-fuse" | "fuse.ceph" => of_mount(&mount)?.own,
         _ => return Err(FenceFault(format!("{name} is no CephFS; use another `fence`"))),
     };
-    if own.is_blocked || is_listed(&blocklist()?, &own.address)? {
-        return Err(FenceFault(format!(
-            "CephFS refuses the client of {name} ({}), which was fenced; {}",
-            own.address,
-            FenceFault::MOUNT_AGAIN
-        )));
+    if own.is_blocked {
+        return Err(refused(&own.address));
     }
     Ok(Fence::Ceph { client: own.address })
+}
+
+/// Asks the monitors whether they refuse a client of this node: it learns late that it is on the blocklist,
+/// and a node whose keyring may not even read the list could fence nobody.
+pub(crate) fn check(client: &str) -> Result<(), FenceFault> {
+    if is_listed(&blocklist()?, client)? { Err(refused(client)) } else { Ok(()) }
+}
+
+fn refused(client: &str) -> FenceFault {
+    FenceFault(format!(
+        "CephFS refuses the client {client} of this node, which was fenced; {}",
+        FenceFault::MOUNT_AGAIN
+    ))
 }
 
 /// Returns a sentence if the client of a mount that can be used has caches that lose or hide writes.
@@ -146,13 +155,21 @@ fn run(mut program: Command) -> Result<Vec<u8>, FenceFault> {
     let pipe = child.stdout.take();
     let reader = std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
-        // An answer that is cut off is no JSON.
-        let _ = pipe.map(|pipe| pipe.take(TEXT_BYTES).read_to_end(&mut bytes));
+        let _ = pipe.map(|pipe| pipe.take(CEPH_ANSWER_BYTES + 1).read_to_end(&mut bytes));
         bytes
     });
+    let reader = reader.map_err(failed)?;
     let is_good = wait(&mut child).map_err(failed)?;
-    if is_good {
-        return reader.map_err(failed)?.join().map_err(|_| FenceFault::of(&shown, "no answer"));
+    // The pipe of a program that was ended can stay open in another one.
+    if is_good || reader.is_finished() {
+        let bytes = reader.join().map_err(|_| FenceFault::of(&shown, "no answer"))?;
+        if bytes.len() as u64 > CEPH_ANSWER_BYTES {
+            let most = CEPH_ANSWER_BYTES >> 20;
+            return Err(FenceFault::of(&shown, format!("an answer of more than {most} MiB")));
+        }
+        if is_good {
+            return Ok(bytes);
+        }
     }
     let mut words = Vec::new();
     if let Some(pipe) = child.stderr.take() {
@@ -397,6 +414,20 @@ mod tests {
         assert!(!is_listed(ranges, "192.0.2.1:0/371").unwrap());
         for bad in [&b""[..], b"words", br#"[{"addr":"192."#] {
             assert!(is_listed(bad, "192.0.2.1:0/371").is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_to_its_end_or_called_too_long() {
+        let head = |bytes: u64| {
+            let mut program = Command::new("head");
+            program.args(["--bytes", &bytes.to_string(), "/dev/zero"]);
+            run(program)
+        };
+        assert_eq!(head(CEPH_ANSWER_BYTES).unwrap().len() as u64, CEPH_ANSWER_BYTES);
+        for bytes in [CEPH_ANSWER_BYTES + 1, 4 * CEPH_ANSWER_BYTES] {
+            let fault = head(bytes).unwrap_err().to_string();
+            assert!(fault.ends_with("an answer of more than 16 MiB"), "{fault}");
         }
     }
 

@@ -64,7 +64,7 @@ impl Fences {
     /// registers with the disk if it has not.
     ///
     /// # Errors
-    /// A sentence, also if the storage refuses this node already.
+    /// A sentence, also if the storage of this machine knows that this node is refused.
     pub fn identity(&self, folder: &Path, kind: Kind) -> Result<Fence, FenceFault> {
         match kind {
             Kind::None => Ok(Fence::None),
@@ -72,6 +72,18 @@ impl Fences {
             Kind::Nfs => nfs::identity(folder),
             Kind::Ceph => ceph::identity(folder),
             Kind::ScsiPr => self.keys.identity(folder, self.boot()?),
+        }
+    }
+
+    /// Asks far parts of the storage whether they refuse this identity of this node: once for all folders
+    /// that have it.
+    ///
+    /// # Errors
+    /// A sentence: they do, or do not answer.
+    pub fn check(&self, fence: &Fence) -> Result<(), FenceFault> {
+        match fence {
+            Fence::Ceph { client } => ceph::check(client),
+            Fence::None | Fence::Fuse { .. } | Fence::Nfs { .. } | Fence::ScsiPr { .. } => Ok(()),
         }
     }
 

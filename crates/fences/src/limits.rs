@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-/// Bytes that are read of a file of the kernel, of an answer of ceph-fuse, and of what `ceph` prints.
+/// Bytes that are read of a file of the kernel, and of an answer of ceph-fuse.
 pub const TEXT_BYTES: u64 = 1 << 20;
+
+/// Bytes that `ceph` may print: a blocklist of some 170,000 clients.
+pub const CEPH_ANSWER_BYTES: u64 = 16 << 20;
 
 /// Clients of an NFS server, and sockets of ceph-fuse, that are looked at.
 pub const ENTRIES: usize = 4_096;

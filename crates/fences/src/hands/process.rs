@@ -233,7 +233,9 @@ impl Shared {
             }
             found = Some(fence);
         }
-        Ok(found.unwrap_or_default())
+        let found = found.unwrap_or_default();
+        self.fences.check(&found)?;
+        Ok(found)
     }
 
     /// Fences an identity at the storage of a unit with that kind of fence.

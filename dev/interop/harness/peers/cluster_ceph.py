@@ -223,7 +223,7 @@ def checks(config):
 def told(node):
     """A node whose client is refused says so, and how it comes back."""
     status = "cluster", "status", "--config", node.config
-    must_say(node, "CephFS refuses the client of", *checks(node.config), status)
+    must_say(node, "CephFS refuses the client", *checks(node.config), status)
 
 
 def come_back(cluster, load, node):
