@@ -1,5 +1,6 @@
 //! FSCTL_DFS_GET_REFERRALS: MS-DFSC 2.2.2 and 2.2.4.
 
+use super::super::{field_u16, field_u32};
 use crate::bit_set;
 use crate::codec::{Malformed, Parsed, Reader, Writer};
 use crate::limits::{MAX_REFERRAL_PATH, MAX_REFERRALS};
@@ -30,6 +31,68 @@ impl ReferralRequest {
     pub fn encode(&self, w: &mut Writer<'_>) {
         w.u16(self.max_level).utf16(&self.path).u16(0);
     }
+}
+
+bit_set! {
+    /// RequestFlags, MS-DFSC 2.2.3.
+    ReferralRequestFlags(u16) {
+        /// The request has the name of the client's site.
+        SITE_NAME = 0x0001,
+    }
+}
+
+/// REQ_GET_DFS_REFERRAL_EX, MS-DFSC 2.2.3.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReferralRequestEx {
+    /// MaxReferralLevel
+    pub max_level: u16,
+    /// RequestFileName: with one backslash at its beginning.
+    pub path: String,
+    /// SiteName: the client's site, if it has one.
+    pub site: Option<String>,
+}
+
+impl ReferralRequestEx {
+    /// Parses the input of the FSCTL. A zero at the end of a string is not a part of it.
+    pub fn parse(bytes: &[u8]) -> Parsed<Self> {
+        let mut r = Reader::new(bytes);
+        let max_level = r.u16("MaxReferralLevel")?;
+        let flags = ReferralRequestFlags(r.u16("RequestFlags")?);
+        let length = usize::try_from(r.u32("RequestDataLength")?);
+        let length = length.map_err(|_| Malformed::new("RequestDataLength"))?;
+        let mut data = Reader::new(r.take(length, "RequestData")?);
+        let path = counted(&mut data, "RequestFileName")?;
+        let has_site = flags.contains(ReferralRequestFlags::SITE_NAME);
+        let site = has_site.then(|| counted(&mut data, "SiteName")).transpose()?;
+        Ok(Self { max_level, path, site })
+    }
+
+    /// Appends the input of the FSCTL.
+    pub fn encode(&self, w: &mut Writer<'_>) {
+        let flags = match self.site {
+            Some(_) => ReferralRequestFlags::SITE_NAME,
+            None => ReferralRequestFlags::EMPTY,
+        };
+        let mut data = Vec::new();
+        for text in [Some(&self.path), self.site.as_ref()].into_iter().flatten() {
+            let mut string = Vec::new();
+            Writer::new(&mut string).utf16(text).u16(0);
+            Writer::new(&mut data).u16(field_u16(string.len())).bytes(&string);
+        }
+        w.u16(self.max_level).u16(flags.0).u32(field_u32(data.len())).bytes(&data);
+    }
+}
+
+/// Reads a length in bytes and a string of that length.
+fn counted(r: &mut Reader<'_>, what: &'static str) -> Parsed<String> {
+    let length = usize::from(r.u16(what)?);
+    let (units, odd) = r.take(length, what)?.as_chunks::<2>();
+    let units: Vec<u16> = units.iter().map(|unit| u16::from_le_bytes(*unit)).collect();
+    let units = units.strip_suffix(&[0]).unwrap_or(&units);
+    if !odd.is_empty() || units.len() > MAX_REFERRAL_PATH || units.contains(&0) {
+        return Err(Malformed::new(what));
+    }
+    String::from_utf16(units).map_err(|_| Malformed::new(what))
 }
 
 bit_set! {
@@ -88,34 +151,137 @@ impl ReferralResponse {
     }
 
     /// Returns the output of the FSCTL: entries of version 4 if there are target sets, else of
-    /// version 3, and their strings behind them. None if the strings do not fit the 16-bit offsets.
+    /// version 3, and their strings behind them. None if they are more than 64 KiB together.
     pub fn encode(&self) -> Option<Vec<u8>> {
-        const SIZE: usize = 34;
         let version = if self.referrals.iter().any(|one| one.begins_set) { 4 } else { 3 };
-        let count = u16::try_from(self.referrals.len()).ok()?;
-        let mut out = Vec::new();
-        let mut w = Writer::new(&mut out);
-        w.u16(self.path_consumed).u16(count).u32(self.flags.0);
-        let mut strings = Vec::new();
-        for (at, referral) in self.referrals.iter().enumerate() {
-            // The strings follow all entries. `ahead` is the distance from this entry to the first
-            // string.
-            let ahead = self.referrals.len().checked_sub(at)?.checked_mul(SIZE)?;
-            let mut put = |text: &str| {
-                let offset = ahead.checked_add(strings.len())?;
-                Writer::new(&mut strings).utf16(text).u16(0);
-                u16::try_from(offset).ok()
-            };
-            let path = put(&referral.path)?;
-            let target = put(&referral.target)?;
-            let flags = if referral.begins_set { TARGET_SET } else { 0 };
-            w.u16(version).u16(34).u16(referral.is_root.into()).u16(flags);
-            w.u32(referral.time_to_live_s);
-            w.u16(path).u16(path).u16(target).zeros(16);
+        match &*self.referrals {
+            [] => Some(self.header(version, 0)),
+            all => self.entries_within(version, REFERRAL_BYTES, all.len()),
         }
-        out.extend_from_slice(&strings);
+    }
+
+    /// Returns the output of the FSCTL for a client that understands `version`, or a newer one, and has
+    /// `room` bytes: as many whole entries as fit. None if not one fits, and for version 0, which no
+    /// entry has.
+    pub fn encode_within(&self, version: u16, room: usize) -> Option<Vec<u8>> {
+        self.entries_within(version, room, 1)
+    }
+
+    /// Returns at least `least` entries.
+    fn entries_within(&self, version: u16, room: usize, least: usize) -> Option<Vec<u8>> {
+        let version = version.min(REFERRAL_LEVEL);
+        let size = entry_size(version)?;
+        // The offsets of strings have 16 bits, so nothing lies beyond 64 KiB.
+        let room = room.min(REFERRAL_BYTES);
+        let (mut strings, mut offsets) = (Vec::new(), Vec::new());
+        for referral in &self.referrals {
+            let before = strings.len();
+            let offset = offsets_of(&mut strings, offsets.last(), referral, version);
+            let count = offsets.len().saturating_add(1);
+            let bytes = count.saturating_mul(size).saturating_add(strings.len());
+            if bytes.saturating_add(HEADER) > room {
+                strings.truncate(before);
+                break;
+            }
+            offsets.push(offset);
+        }
+        if offsets.len() < least {
+            return None;
+        }
+        let mut out = self.header(version, field_u16(offsets.len()));
+        let mut ahead = offsets.len().saturating_mul(size);
+        let mut w = Writer::new(&mut out);
+        for (referral, at) in self.referrals.iter().zip(&offsets) {
+            let flags = if version == 4 && referral.begins_set { TARGET_SET } else { 0 };
+            let type_and_flags = |w: &mut Writer<'_>, bytes: usize| {
+                w.u16(version).u16(field_u16(bytes)).u16(referral.is_root.into()).u16(flags);
+            };
+            if version == 1 {
+                // MS-DFSC 2.2.5.1: the string belongs to the entry.
+                let target = strings.get(at.target..at.end).unwrap_or_default();
+                type_and_flags(&mut w, size.saturating_add(target.len()));
+                w.bytes(target);
+                continue;
+            }
+            type_and_flags(&mut w, size);
+            if version == 2 {
+                w.u32(0);
+            }
+            let path = field_u16(ahead.saturating_add(at.path));
+            w.u32(referral.time_to_live_s).u16(path).u16(path);
+            w.u16(field_u16(ahead.saturating_add(at.target)));
+            if version > 2 {
+                w.zeros(16);
+            }
+            ahead = ahead.saturating_sub(size);
+        }
+        if version > 1 {
+            w.bytes(&strings);
+        }
         Some(out)
     }
+
+    /// Returns the header of a response with entries of `version`.
+    fn header(&self, version: u16, count: u16) -> Vec<u8> {
+        let both = ReferralHeaderFlags::REFERRAL_SERVERS | ReferralHeaderFlags::STORAGE_SERVERS;
+        let flags = match version {
+            // MS-DFSC 3.2.5.5: version 1 has both bits, and 2.2.4: only version 4 has TargetFailback.
+            1 => both,
+            2 | 3 => self.flags & both,
+            _ => self.flags,
+        };
+        let mut out = Vec::new();
+        Writer::new(&mut out).u16(self.path_consumed).u16(count).u32(flags.0);
+        out
+    }
+}
+
+/// Bytes of the header of a response.
+const HEADER: usize = 8;
+
+/// The most bytes of a response: offsets have 16 bits.
+const REFERRAL_BYTES: usize = 0xFFFF;
+
+/// Returns the bytes of an entry without its strings. None for a version that is none.
+const fn entry_size(version: u16) -> Option<usize> {
+    match version {
+        1 => Some(8),
+        2 => Some(22),
+        3 | 4 => Some(34),
+        _ => None,
+    }
+}
+
+/// The places of an entry's strings among all strings.
+#[derive(Debug, Clone, Copy)]
+struct Offsets {
+    path: usize,
+    path_end: usize,
+    target: usize,
+    end: usize,
+}
+
+/// Appends the strings of an entry. A path that the entry before has too is used again.
+fn offsets_of(
+    strings: &mut Vec<u8>,
+    before: Option<&Offsets>,
+    referral: &Referral,
+    version: u16,
+) -> Offsets {
+    let (mut path, mut path_end) = (0, 0);
+    if version > 1 {
+        let mut text = Vec::new();
+        Writer::new(&mut text).utf16(&referral.path).u16(0);
+        let known = before.filter(|at| strings.get(at.path..at.path_end) == Some(&text));
+        (path, path_end) = known.map_or((strings.len(), 0), |at| (at.path, at.path_end));
+        if known.is_none() {
+            strings.extend_from_slice(&text);
+            path_end = strings.len();
+        }
+    }
+    let target = strings.len();
+    Writer::new(strings).utf16(&referral.target).u16(0);
+    Offsets { path, path_end, target, end: strings.len() }
 }
 
 /// A domain with its controllers: MS-DFSC 2.2.5.3.2. A domain referral has one list without
@@ -332,6 +498,74 @@ mod tests {
             bad[at] = lie;
             assert!(NameList::parse_all(&bad).is_err(), "{lie} at {at}");
         }
+    }
+
+    #[test]
+    fn extended_requests_there_and_back() {
+        for site in [None, Some("Berlin".into())] {
+            let request = ReferralRequestEx { max_level: 4, path: "\\files\\é".into(), site };
+            let mut bytes = Vec::new();
+            request.encode(&mut Writer::new(&mut bytes));
+            assert_eq!(ReferralRequestEx::parse(&bytes).as_ref(), Ok(&request));
+            for cut in 0..bytes.len() {
+                assert!(ReferralRequestEx::parse(&bytes[..cut]).is_err(), "{cut}");
+            }
+        }
+        // Without zeros at the ends of the strings.
+        let bare = [4, 0, 0, 0, 6, 0, 0, 0, 4, 0, b'\\', 0, b'a', 0];
+        assert_eq!(ReferralRequestEx::parse(&bare).unwrap().path, "\\a");
+        // Each case is a change of one byte: RequestDataLength (4), RequestFileNameLength (8), a NUL in
+        // the name (10), RequestFlags without a site behind the name (2).
+        for (at, lie) in [(4, 7), (4, 5), (8, 5), (8, 3), (10, 0), (2, 1)] {
+            let mut bad = bare;
+            bad[at] = lie;
+            assert!(ReferralRequestEx::parse(&bad).is_err(), "{lie} at {at}");
+        }
+    }
+
+    /// MS-DFSC 2.2.4, 2.2.5 and 3.2.5.1
+    #[test]
+    fn responses_have_the_version_and_the_room_of_the_client() {
+        let mut all = response();
+        all.flags |= ReferralHeaderFlags::TARGET_FAILBACK;
+        all.referrals[0].begins_set = true;
+        for (version, size) in [(1, 8), (2, 22), (3, 34), (4, 34)] {
+            let whole = all.encode_within(version, usize::MAX).unwrap();
+            assert_eq!(whole[8], version as u8, "VersionNumber");
+            let found = ReferralResponse::parse(&whole).unwrap();
+            let mut expected = all.clone();
+            if version < 4 {
+                expected.flags = ReferralHeaderFlags::STORAGE_SERVERS;
+                expected.referrals[0].begins_set = false;
+            }
+            if version == 1 {
+                expected.flags |= ReferralHeaderFlags::REFERRAL_SERVERS;
+                for one in &mut expected.referrals {
+                    (one.path, one.time_to_live_s) = (String::new(), 0);
+                }
+            }
+            assert_eq!(found, expected, "{version}");
+            let text = |text: &str| 2 * (text.len() + 1);
+            let one = &all.referrals[0];
+            let path = if version == 1 { 0 } else { text(&one.path) };
+            let least = 8 + size + path + text(&one.target);
+            for room in 0..=whole.len() {
+                let count = all.encode_within(version, room).map(|bytes| {
+                    assert!(bytes.len() <= room);
+                    ReferralResponse::parse(&bytes).unwrap().referrals.len()
+                });
+                let expected = if room == whole.len() { Some(2) } else { Some(1) };
+                assert_eq!(count, expected.filter(|_| room >= least), "{version} {room}");
+            }
+        }
+        assert_eq!(all.encode_within(0, usize::MAX), None);
+        assert_eq!(all.encode_within(u16::MAX, usize::MAX), all.encode_within(4, usize::MAX));
+        // Offsets have 16 bits: the entries that would lie beyond are left out.
+        let long = Referral { target: "x".repeat(4_000), ..all.referrals[1].clone() };
+        all.referrals = vec![long; 20];
+        let bytes = all.encode_within(4, usize::MAX).unwrap();
+        assert_eq!((bytes[2], bytes.len() < 65_536), (8, true));
+        assert!(ReferralResponse::parse(&bytes).is_ok() && all.encode().is_none());
     }
 
     /// MS-DFSC 2.2.5.1 and 2.2.5.2
