@@ -53,6 +53,7 @@ from .peers import (  # noqa: F401
     two_guests,
     upgrade,
     witness,
+    witness_figures,
     xfstests,
 )
 from .servers import newer_samba

@@ -263,7 +263,7 @@ class Cluster:
         """Prepares the file system that all nodes mount."""
         require_tool("bindfs")
         self.folder.mkdir()
-        if not any(CONNECTIONS.iterdir()):
+        if not any(CONNECTIONS.iterdir()) and not os.path.ismount(CONNECTIONS):
             # A mount below shows whether the file system is there: it has a folder for each.
             subprocess.run(["mount", "-t", "fusectl", "none", CONNECTIONS], check=True)
 

@@ -148,7 +148,8 @@ def fetch(groups):
     if names & {"cifs", "rdma"} or any(g.name in uses_fsx for g in groups):
         fetches.append(fsx)
     python = {"attacks", "clients", "crossing", "differential", "disks", "kerberos", "rpc"}
-    if names & python or any(g.name == "cluster/error-contexts" for g in groups):
+    of_cluster = {"cluster/error-contexts", "cluster/witness-cifs", "cluster/witness-told"}
+    if names & python or any(g.name in of_cluster for g in groups):
         fetches.append(python_clients)
     if any(g.name == "kerberos/clients" for g in groups):
         fetches.append(functools.partial(python_clients, GSSAPI, GSSAPI_CLIENTS))

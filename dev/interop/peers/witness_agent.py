@@ -1,6 +1,7 @@
 """Registers the mounts of cifs.ko that have the option `witness` with witnesses, and tells the kernel what these tell.
 
-witness_agent.py [--seconds N]: prints a line for each event. It runs in the guest whose kernel has the mounts.
+witness_agent.py [--seconds N] [--no-share]: prints a line for each event. It runs in the guest whose kernel has the
+mounts. With --no-share it names no share: it is told by CLIENT_MOVE to move, not by SHARE_MOVE.
 """
 
 import argparse
@@ -24,8 +25,8 @@ def say(*words):
 class Registration:
     """One registration of the kernel, with a thread that keeps it at a witness."""
 
-    def __init__(self, kernel, number, found):
-        self.kernel, self.number = kernel, number
+    def __init__(self, kernel, number, found, names_share):
+        self.kernel, self.number, self.names_share = kernel, number, names_share
         self.net_name, self.share, self.user, self.password, self.domain = (
             cifs_netlink.text(found.get(kind, b""))
             for kind in (
@@ -62,13 +63,21 @@ class Registration:
             if not flags & swn.WITNESS or state != swn.AVAILABLE or own in addresses or len(addresses[0]) != 4:
                 continue
             witness = self.connect(socket.inet_ntoa(addresses[0]))
-            witness.register(self.net_name, self.share, self.ip)
+            witness.register(self.net_name, self.share if self.names_share else None, self.ip)
             say("registered", self.number, self.net_name, self.share, self.ip, "at", name)
             while not self.is_over:
                 if news := witness.news():
                     self.tell(*news)
+                    if self.has_come(*news):
+                        break
+            witness.close()
             return
         raise LookupError("no other node is a witness")
+
+    def has_come(self, kind, messages):
+        """True if the address in use is at a node again, which may be the witness itself: the next registration is
+        with another one. The kernel does not register again, since its address is the same."""
+        return kind == swn.RESOURCE_CHANGE and messages[-1] == (swn.AVAILABLE, self.ip)
 
     def tell(self, kind, messages):
         if self.is_over:
@@ -78,7 +87,8 @@ class Registration:
                 say("change", self.number, value, state_or_flags)
                 self.kernel.resource_changed(self.number, value, state_or_flags)
             elif kind in (swn.CLIENT_MOVE, swn.SHARE_MOVE):
-                say("move", self.number, socket.inet_ntoa(value[:4]))
+                word = "client-move" if kind == swn.CLIENT_MOVE else "share-move"
+                say(word, self.number, socket.inet_ntoa(value[:4]))
                 # cifs.ko knows CLIENT_MOVE alone, and goes to one address.
                 self.kernel.move(self.number, value)
                 return
@@ -87,7 +97,9 @@ class Registration:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
-    end = time.monotonic() + parser.parse_args().seconds
+    parser.add_argument("--no-share", action="store_true")
+    arguments = parser.parse_args()
+    end = time.monotonic() + arguments.seconds
     # Notifications are sent from several threads, so each has a socket of its own.
     events = cifs_netlink.Kernel()
     say("ready")
@@ -105,7 +117,7 @@ def main():
                 continue
             if number in known:
                 known.pop(number).is_over = True
-            known[number] = Registration(cifs_netlink.Kernel(), number, found)
+            known[number] = Registration(cifs_netlink.Kernel(), number, found, not arguments.no_share)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@
 //! block is written again, and at the end, it must have the bytes of its last acknowledged write.
 //!
 //! Prints `ready` when all files are open, and goes on until standard input ends. `--log` gets a line
-//! `WRITER BEGIN END` for each acknowledged write at once, in nanoseconds of CLOCK_MONOTONIC.
+//! `WRITER BEGIN END` for each acknowledged write at once, in nanoseconds of CLOCK_MONOTONIC. `--news` gets a line
+//! `WRITER MOMENT COUNT ADDRESS` whenever a writer's session has another witness, or has heeded one: the count of
+//! what it has heeded, and the address of its witness, or `-`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
 use std::io::{ErrorKind, LineWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,7 +22,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use frevo_client::{
     Client, Credentials, File, LeaseState, LockKind, OpenOptions, Options, ServerAddresses,
-    ServerName, Session,
+    ServerName, Session, Share,
 };
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -33,6 +35,8 @@ const BLOCKS: u64 = 64;
 /// The offset of ranges that stay locked, and of those that come and go.
 const STANDING: u64 = 1 << 40;
 const PASSING: u64 = 1 << 41;
+/// Time between two looks at the witnesses of the sessions.
+const LOOK: Duration = Duration::from_millis(2);
 /// Findings that are printed; more say nothing new.
 const SHOWN: usize = 20;
 
@@ -66,6 +70,9 @@ struct Arguments {
     /// File of the acknowledged writes.
     #[arg(long)]
     log: PathBuf,
+    /// File of the news of witnesses.
+    #[arg(long)]
+    news: Option<PathBuf>,
 }
 
 /// The parts that all clients share.
@@ -86,6 +93,7 @@ struct Run {
 struct Writer {
     number: u64,
     session: Session,
+    share: Share,
     file: File,
     /// The number of the last acknowledged write of each block.
     acknowledged: Mutex<Vec<u64>>,
@@ -127,10 +135,9 @@ async fn log_on(arguments: &Arguments, password: &str) -> Result<Session> {
     Ok(Client::new(options).connect(ServerName::new(&arguments.address), credentials).await?)
 }
 
-async fn open(session: &Session, share: &str, number: u64) -> Result<File> {
+async fn open(share: &Share, number: u64) -> Result<File> {
     let options = OpenOptions::new().read(true).write(true).create(true).write_through(true);
-    let share = session.share(share).await?;
-    Ok(options.lease(LeaseState::EMPTY).open(&share, &format!("load-{number}")).await?)
+    Ok(options.lease(LeaseState::EMPTY).open(share, &format!("load-{number}")).await?)
 }
 
 /// Tells how a block differs from its last acknowledged write. None if it does not.
@@ -212,6 +219,32 @@ async fn probe(run: &Run, files: &[File]) -> Result<(), String> {
     Ok(())
 }
 
+/// Writes down what the witnesses of the sessions have told.
+async fn note_news(run: &Run, shares: &[Share], path: &Path) -> Result<(), String> {
+    let file = std::fs::File::create(path).map_err(|error| format!("the news: {error}"))?;
+    let mut lines = LineWriter::new(file);
+    let mut known = vec![None; shares.len()];
+    while !run.is_over() {
+        for (number, (share, known)) in shares.iter().zip(&mut known).enumerate() {
+            let Some(info) = share.witness() else { continue };
+            let found = Some((info.heeded, info.address));
+            if *known == found {
+                continue;
+            }
+            // The moment of what was heeded is its own, that of a new witness is this one.
+            let is_heeded = known.is_none_or(|(heeded, _)| heeded < info.heeded);
+            let ago = info.last.filter(|_| is_heeded).map_or(Duration::ZERO, |last| last.ago);
+            let moment = now().saturating_sub(ago.as_nanos().try_into().unwrap_or_default());
+            let address = info.address.map_or_else(|| "-".into(), |address| address.to_string());
+            *known = found;
+            writeln!(lines, "{number} {moment} {} {address}", info.heeded)
+                .map_err(|error| format!("the news: {error}"))?;
+        }
+        sleep(LOOK).await;
+    }
+    Ok(())
+}
+
 /// Compares the blocks of a file with the last acknowledged writes.
 fn judge(run: &Run, arguments: &Arguments, writer: &Writer) -> Result<()> {
     let path = arguments.folder.join(format!("load-{}", writer.number));
@@ -242,15 +275,16 @@ async fn run(arguments: &Arguments) -> Result<usize> {
         log: Mutex::new(LineWriter::new(log)),
     });
     let mut writers = Vec::new();
-    let prober = log_on(arguments, &password).await?;
+    let prober = log_on(arguments, &password).await?.share(&arguments.share).await?;
     let mut probed = Vec::new();
     for number in 0..arguments.writers {
         let session = log_on(arguments, &password).await?;
-        let file = open(&session, &arguments.share, number).await?;
+        let share = session.share(&arguments.share).await?;
+        let file = open(&share, number).await?;
         file.try_lock(STANDING, 4096, LockKind::Exclusive).await?;
-        probed.push(open(&prober, &arguments.share, number).await?);
+        probed.push(open(&prober, number).await?);
         let acknowledged = Mutex::new(vec![0; BLOCKS as usize]);
-        writers.push(Arc::new(Writer { number, session, file, acknowledged }));
+        writers.push(Arc::new(Writer { number, session, share, file, acknowledged }));
     }
     let mut tasks = JoinSet::new();
     for writer in &writers {
@@ -259,6 +293,13 @@ async fn run(arguments: &Arguments) -> Result<usize> {
     }
     let (probing, files) = (Arc::clone(&run), probed.clone());
     tasks.spawn(async move { probe(&probing, &files).await.map_err(|what| probing.found(what)) });
+    if let Some(path) = arguments.news.clone() {
+        let shares: Vec<_> = writers.iter().map(|writer| writer.share.clone()).collect();
+        let noting = Arc::clone(&run);
+        tasks.spawn(async move {
+            note_news(&noting, &shares, &path).await.map_err(|what| noting.found(what))
+        });
+    }
     println!("ready");
     tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()))
         .await??;

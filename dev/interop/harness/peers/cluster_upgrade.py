@@ -97,6 +97,18 @@ class Upgrade:
         self.is_well()
 
 
+def refusals(folder):
+    """Counts the refusals by dialect in the audit logs of the nodes. A client ends with an error when it is told a
+    fourth dialect for one connect, so that a run without an error has no longer loop."""
+    events = [json.loads(line) for path in folder.glob("audit-*.log") for line in path.read_text().splitlines()]
+    connects = [event for event in events if event["event"] == "connect" and event.get("share") == SHARE]
+    for_dialect = sum("BAD_CLUSTER_DIALECT" in event.get("status", "") for event in connects)
+    done = sum(event["outcome"] == "success" for event in connects)
+    if not done or for_dialect > done:
+        raise Failure(f"{for_dialect} connects were refused for their dialect, and {done} were not")
+    return f"{for_dialect} of {len(connects)} connects were refused for their dialect, {done} succeeded"
+
+
 def knows_raise(program):
     """True for a program that has the command."""
     done = subprocess.run([program, "cluster", "raise", "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -117,7 +129,8 @@ def upgrade_of_nodes(ctx):
     if not program.exists():
         raise Skip("there is no build of the next version")
     with contextlib.ExitStack() as closing:
-        cluster = closing.enter_context(Cluster(ctx.server.program, ctx.work, ctx.log))
+        audit = f'[audit]\nfile = "{ctx.work}/audit-NODE.log"\n'
+        cluster = closing.enter_context(Cluster(ctx.server.program, ctx.work, ctx.log, more=audit))
         first, second, third = cluster.nodes
         upgrade = Upgrade(ctx, cluster, None, [])
         with ctx.check("before"):
@@ -155,5 +168,6 @@ def upgrade_of_nodes(ctx):
             writes = upgrade.load.end()
             if any(not each for each in writes):
                 raise Failure("a writer has written nothing")
+            ctx.add("dialects", "pass", 0.0, refusals(ctx.work))
             words = ", ".join(f"{name} {count} times" for name, count in done.items())
             ctx.add("figures", "pass", 0.0, f"{words}, {sum(map(len, writes))} writes; forms {sorted(upgrade.seen)}")
