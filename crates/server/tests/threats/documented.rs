@@ -72,11 +72,19 @@ fn the_threats_have_the_tests_that_are_said_to_prove_them() {
     }
 }
 
-/// Public constants of a crate's `limits.rs`.
+/// Public constants of a crate's `limits.rs`, and of the files in its folder.
 fn limits(file: &Path) -> BTreeSet<String> {
-    let text = std::fs::read_to_string(file).unwrap();
-    let names = text.lines().filter_map(|line| line.strip_prefix("pub const "));
-    names.filter_map(|line| line.split_once(':')).map(|(name, _)| name.to_owned()).collect()
+    let mut files = vec![file.to_owned()];
+    let folder = file.with_extension("");
+    if folder.is_dir() {
+        rust_files(&folder, &mut files);
+    }
+    let texts = files.iter().map(|file| std::fs::read_to_string(file).unwrap());
+    let names_of = |text: String| -> Vec<String> {
+        let names = text.lines().filter_map(|line| line.strip_prefix("pub const "));
+        names.filter_map(|line| line.split_once(':')).map(|(name, _)| name.to_owned()).collect()
+    };
+    texts.flat_map(names_of).collect()
 }
 
 /// `docs/limits.md` and `docs/limits-clients.md` have a line for each limit, and no other, with tests that
