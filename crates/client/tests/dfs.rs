@@ -296,6 +296,30 @@ fn a_link_in_the_middle_of_a_path_is_crossed() {
 }
 
 #[test]
+fn the_targets_of_a_link_are_told() {
+    let root = Host::linked(&[
+        ("dfs\\docs", &["\\nowhere\\data", "\\one\\data\\dir"]),
+        ("dfs\\to", &["\\two\\dfs"]),
+    ]);
+    let two = Host::linked(&[("dfs\\on", &["\\one\\data"])]);
+    let hosts = [("root", root), ("one", Host::default()), ("two", two)];
+    with(hosts, async |world| {
+        let share = world.share().await;
+        let targets = async |path: &str| share.link_targets(path).await.unwrap();
+        assert_eq!(targets("docs").await, ["smb://nowhere/data", "smb://one/data/dir"]);
+        // A link behind a link, and the target that works comes first.
+        share.read("docs/known").await.unwrap();
+        share.read("to/known").await.unwrap();
+        assert_eq!(targets("docs").await, ["smb://one/data/dir", "smb://nowhere/data"]);
+        assert_eq!(targets("to/on").await, ["smb://one/data"]);
+        for no_link in ["", "known", "docs/known", "to/on/known"] {
+            assert!(targets(no_link).await.is_empty(), "{no_link:?}");
+        }
+        assert!(share.link_targets("a/../b").await.is_err());
+    });
+}
+
+#[test]
 fn a_dead_target_is_passed_over_and_the_next_one_stayed_with() {
     let targets = ["\\nowhere\\data", "\\one\\data", "\\two\\data"];
     let root = Host::linked(&[("dfs\\docs", &targets)]);

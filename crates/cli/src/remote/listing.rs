@@ -1,12 +1,13 @@
 //! `ls`, `tree`, `find`, `stat`.
 
-use frevo_client::{DirEntry, Metadata};
+use frevo_client::{DirEntry, Metadata, Share};
 use frevo_wire::fscc::Pattern;
+use futures_util::stream::{self, StreamExt as _};
 
 use super::arguments::{Find, Kind, Ls};
 use super::colors::Colors;
 use super::connection_options::Connection;
-use super::failures::{Failures, in_order};
+use super::failures::{AT_ONCE, Failures, in_order};
 use super::location::{Url, join};
 use super::logon::failed;
 use super::output::{
@@ -16,6 +17,7 @@ use super::walk;
 use super::{spelling, wildcards};
 use crate::exit::{Done, Failure};
 use crate::plural::counted;
+use crate::printable::printable;
 
 pub(crate) async fn ls(ls: &Ls) -> Done {
     if ls.utc {
@@ -44,7 +46,7 @@ async fn list(ls: &Ls, colors: &Colors, asked: &Url) -> Done {
         let note = |error| failures.note(error);
         let _kept = walk::remote_but(share, &url.path, see, note).await.map_err(failed)?;
         found.sort_by(|a, b| a.0.cmp(&b.0));
-        found.iter().all(|(name, metadata)| show(ls, colors, &asked.path, name, metadata));
+        show_all(ls, colors, &Listed { share, asked, real: url }, found).await?;
         return failures.end("listed");
     }
     let entries = match share.list_dir(&url.path).await {
@@ -52,12 +54,45 @@ async fn list(ls: &Ls, colors: &Colors, asked: &Url) -> Done {
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
             let metadata = share.metadata(&url.path).await.map_err(failed)?;
             let (directory, name) = frevo_client::path::split(&asked.path);
-            show(ls, colors, directory, name, &metadata);
+            show(ls, colors, directory, name, &metadata, &[]);
             return Ok(());
         }
         entries => sorted(entries.map_err(failed)?),
     };
-    entries.iter().all(|entry| show(ls, colors, &asked.path, entry.file_name(), entry.metadata()));
+    let found = entries.iter().map(|entry| (entry.file_name().to_owned(), *entry.metadata()));
+    show_all(ls, colors, &Listed { share, asked, real: url }, found.collect()).await
+}
+
+/// A directory that is listed.
+struct Listed<'a> {
+    share: &'a Share,
+    /// The URL that was given.
+    asked: &'a Url,
+    /// The URL in the share.
+    real: &'a Url,
+}
+
+/// Shows entries in their order; with `-l` also where DFS links lead, which asks the server for each link.
+async fn show_all(
+    ls: &Ls,
+    colors: &Colors,
+    listed: &Listed<'_>,
+    found: Vec<(String, Metadata)>,
+) -> Done {
+    let entries = found.into_iter().map(async |(name, metadata)| {
+        let targets = match ls.long && metadata.is_junction() {
+            true => listed.share.link_targets(&join(&listed.real.path, &name)).await?,
+            false => Vec::new(),
+        };
+        Ok((name, metadata, targets))
+    });
+    let mut entries = std::pin::pin!(stream::iter(entries).buffered(AT_ONCE));
+    while let Some(entry) = entries.next().await {
+        let (name, metadata, targets) = entry.map_err(failed)?;
+        if !show(ls, colors, &listed.asked.path, &name, &metadata, &targets) {
+            break;
+        }
+    }
     Ok(())
 }
 
@@ -66,10 +101,21 @@ fn sorted(mut entries: Vec<DirEntry>) -> Vec<DirEntry> {
     entries
 }
 
-/// False when the reader of the output is gone.
-fn show(ls: &Ls, colors: &Colors, directory: &str, name: &str, metadata: &Metadata) -> bool {
+/// Shows an entry; `targets` are those of a DFS link. False when the reader of the output is gone.
+fn show(
+    ls: &Ls,
+    colors: &Colors,
+    directory: &str,
+    name: &str,
+    metadata: &Metadata,
+    targets: &[String],
+) -> bool {
     if ls.connection.json {
-        return line(object(&join(directory, name), metadata));
+        let mut object = object(&join(directory, name), metadata);
+        if !targets.is_empty() {
+            object["targets"] = targets.into();
+        }
+        return line(object);
     }
     let name = spelling::shown(name);
     let name = colors.paint(&name, metadata);
@@ -79,7 +125,9 @@ fn show(ls: &Ls, colors: &Colors, directory: &str, name: &str, metadata: &Metada
     }
     let size = if ls.human { human(metadata.len()) } else { metadata.len().to_string() };
     let (letters, modified) = (attributes(metadata.attributes()), time(metadata.modified()));
-    colored_line(format_args!("{letters} {size:>12} {modified} {name}{slash}"))
+    let arrow = if targets.is_empty() { "" } else { " -> " };
+    let leads = format!("{arrow}{}", printable(&targets.join(", ")));
+    colored_line(format_args!("{letters} {size:>12} {modified} {name}{slash}{leads}"))
 }
 
 /// A file or directory by its path below the listed directory.

@@ -14,6 +14,7 @@
 pub(crate) mod cache;
 mod dfs_path;
 mod failover;
+mod link_targets;
 mod referral;
 
 use std::sync::{Arc, Weak};
