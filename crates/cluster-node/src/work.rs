@@ -57,7 +57,7 @@ pub(crate) struct UnitWork {
     tools: Arc<Tools>,
     /// None for a unit without addresses.
     addresses: Option<Arc<Addresses>>,
-    task: Option<JoinHandle<()>>,
+    task: Option<Task>,
     /// True if the last work was a look.
     is_looking: bool,
     /// The ownership of the last order to start. None when the unit was given up or lost.
@@ -68,11 +68,12 @@ pub(crate) struct UnitWork {
     pub(crate) is_started: bool,
 }
 
-impl Drop for UnitWork {
+/// The task of a work. It ends when this is dropped, with the tasks that it waits for.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
+        self.0.abort();
     }
 }
 
@@ -124,19 +125,19 @@ impl UnitWork {
         let was_look = std::mem::replace(&mut self.is_looking, is_look);
         let ends_other = matches!(work, Work::Stop { .. }) || is_look && was_look;
         if let Some(before) = before.as_ref().filter(|_| ends_other) {
-            before.abort();
+            before.0.abort();
         }
         let worker = Worker {
             unit: Arc::clone(&self.unit),
             tools: Arc::clone(&self.tools),
             addresses: self.addresses.clone(),
         };
-        self.task = Some(tokio::spawn(async move {
-            if let Some(before) = before {
-                _ = before.await;
+        self.task = Some(Task(tokio::spawn(async move {
+            if let Some(mut before) = before {
+                _ = (&mut before.0).await;
             }
             worker.carry_out(work).await;
-        }));
+        })));
     }
 }
 
@@ -292,5 +293,66 @@ impl Worker {
         self.note(Happening::Stopped { unit: self.name(), why });
         self.tools.say(Statement::Stopped { share: self.name(), epoch });
         self.look().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use frevo_cluster::fence::Fence;
+    use frevo_etcd::engine::Moment;
+    use frevo_server::Server;
+    use tokio::time::sleep;
+
+    use crate::hands::Call;
+
+    /// Storage that cannot be used.
+    struct NoStorage;
+
+    fn refused<T: Send + 'static>() -> Call<'static, Result<T, String>> {
+        Box::pin(std::future::ready(Err("it does not answer".to_owned())))
+    }
+
+    impl Hands for NoStorage {
+        fn look<'a>(&'a self, _: &'a ShareName) -> Call<'a, Result<Fence, String>> {
+            refused()
+        }
+
+        fn fence<'a>(&'a self, _: &'a Fence) -> Call<'a, Result<(), String>> {
+            refused()
+        }
+
+        fn raise<'a>(&'a self, _: &'a ShareName) -> Call<'a, Result<(), String>> {
+            refused()
+        }
+
+        fn lower<'a>(&'a self, _: &'a ShareName) -> Call<'a, Result<(), String>> {
+            refused()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_work_outlives_its_unit() {
+        let hands = Arc::new(NoStorage);
+        let still_used = Arc::downgrade(&hands);
+        let tools = Arc::new(Tools {
+            inbox: Arc::default(),
+            served: Arc::new(Server::builder().build().unwrap()),
+            hands,
+            notes: Arc::new(Notes::new(Arc::new(Moment::default), None)),
+            drain_patience: Duration::from_secs(1),
+        });
+        let unit = Unit::of_share(ShareName::new("share").unwrap());
+        let mut work = UnitWork::new(Arc::new(unit), tools);
+        work.begin(Work::Stop { epoch: Epoch(1), why: StopReason::StorageLost });
+        sleep(LOOK_AGAIN).await;
+        // The stop ends with a look that goes on without end. This one waits for it.
+        work.begin(Work::Look);
+        sleep(LOOK_AGAIN).await;
+        assert!(still_used.upgrade().is_some());
+        drop(work);
+        sleep(LOOK_AGAIN).await;
+        assert!(still_used.upgrade().is_none(), "the look goes on");
     }
 }
