@@ -7,7 +7,7 @@ mod evil;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dialed::{in_time, on_paused_clock};
@@ -49,6 +49,8 @@ enum Reply {
     Connected(ShareCapabilities),
     /// A status, and the body behind the header.
     Error(WireStatus, Vec<u8>),
+    /// The end of the connection.
+    Ended,
 }
 
 type Script = dyn Fn(&Tree) -> Reply + Send + Sync;
@@ -67,6 +69,8 @@ struct Cluster {
     /// The nodes that the cluster's name leads to.
     named: Vec<u8>,
     manners: fn() -> Manners,
+    /// The newest dialect that further connections speak.
+    newest: AtomicU16,
     script: Arc<Script>,
     heard: Arc<Mutex<Vec<Heard>>>,
     trees: Arc<Mutex<Vec<Tree>>>,
@@ -98,6 +102,7 @@ impl Dial for Cluster {
         };
         let (heard, trees) = (Arc::clone(&self.heard), Arc::clone(&self.trees));
         let (script, cut) = (Arc::clone(&self.script), Arc::clone(&self.cut));
+        let spoken = self.newest.load(Ordering::SeqCst);
         let act = move |asked: &Asked<'_>| {
             heard.lock()[connection].commands.push(asked.header.command);
             if connection < cut.load(Ordering::SeqCst) {
@@ -117,7 +122,7 @@ impl Dial for Cluster {
                     let share = unc.rsplit('\\').next().unwrap().to_owned();
                     let newest =
                         |heard: &Heard| heard.offered.iter().map(|dialect| dialect.0).max();
-                    let dialect = Wire(newest(&heard.lock()[connection]).unwrap());
+                    let dialect = Wire(newest(&heard.lock()[connection]).unwrap().min(spoken));
                     let tree = Tree { node, connection, dialect, share, flags: request.flags };
                     trees.lock().push(tree.clone());
                     answered(script(&tree))
@@ -129,7 +134,12 @@ impl Dial for Cluster {
         let ends = [at(Ipv4Addr::new(192, 0, 2, 200).into(), 50_000), at(address.into(), 445)];
         let (ours, theirs) = memory::pair(1 << 20, ends);
         let evil = Evil {
-            manners: Arc::new(Manners { chooses: true, guid: node, ..(self.manners)() }),
+            manners: Arc::new(Manners {
+                chooses: true,
+                dialect: Wire(spoken),
+                guid: node,
+                ..(self.manners)()
+            }),
             script: Arc::new(act),
             overheard: Overheard::default(),
             connection,
@@ -156,6 +166,7 @@ fn answered(reply: Reply) -> Act {
             message.truncate(HEADER_LEN);
             message.extend_from_slice(&body);
         })),
+        Reply::Ended => Act::Close,
     }
 }
 
@@ -195,6 +206,7 @@ fn cluster(named: &[u8], script: impl Fn(&Tree) -> Reply + Send + Sync + 'static
     Cluster {
         named: named.to_vec(),
         manners: Manners::default,
+        newest: AtomicU16::new(Wire::SMB_3_1_1.0),
         script: Arc::new(script),
         heard: Arc::default(),
         trees: Arc::default(),
@@ -306,6 +318,60 @@ fn a_lost_session_tries_newer_dialects_if_no_file_is_open() {
         guids.dedup();
         assert_eq!(guids.len(), 5, "each change of the dialect has a new one");
         assert_eq!(share.session().info().unwrap().dialect, Dialect::Smb311);
+    });
+}
+
+/// In a rolling upgrade a node that speaks 3.1.1 takes a share over from one that speaks 3.0.2 alone, before the
+/// cluster's dialect is raised. Open files keep their dialect and their ClientGuid.
+#[test]
+fn open_files_keep_their_dialect_at_a_node_that_speaks_a_newer_one() {
+    on_paused_clock(async {
+        let cluster = Arc::new(cluster(&[1], |tree| match tree.dialect {
+            Wire::SMB_3_1_1 => in_context(Wire::SMB_3_0_2),
+            _ => Reply::Connected(CLUSTER),
+        }));
+        cluster.newest.store(Wire::SMB_3_0_2.0, Ordering::SeqCst);
+        let share = cluster.share(Options::new()).await.unwrap();
+        let file = in_time("open", share.open("known")).await.unwrap();
+        cluster.newest.store(Wire::SMB_3_1_1.0, Ordering::SeqCst);
+        for _ in 0..2 {
+            cluster.cut_all();
+            is_read(&share).await;
+            let heard = cluster.heard();
+            let (began, last) = (&heard[1], &heard[heard.len() - 1]);
+            assert_eq!((&*last.offered, last.guid), (&[Wire::SMB_3_0_2][..], began.guid));
+            assert_ne!(last.guid, heard[0].guid, "others of the client may speak a newer one");
+        }
+        assert_eq!(cluster.heard().len(), 4, "no connection was refused");
+        drop(file);
+        cluster.cut_all();
+        is_read(&share).await;
+        let offers: Vec<_> = cluster.heard()[4..].iter().map(|heard| heard.offered.len()).collect();
+        assert_eq!(offers, [3, 1], "newer dialects are tried again");
+    });
+}
+
+/// A node that has named a dialect ends connections, as one does that gives the share away. The client does not try
+/// the newer dialect again before it has been let in.
+#[test]
+fn a_named_dialect_is_kept_until_the_share_is_connected() {
+    on_paused_clock(async {
+        let left = Arc::new(AtomicUsize::new(3));
+        let cluster = Arc::new(cluster(&[1], move |tree| {
+            let is_over = |left: usize| left.checked_sub(1);
+            match tree.dialect {
+                Wire::SMB_3_1_1 => in_context(Wire::SMB_3_0_2),
+                _ if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_over).is_ok() => {
+                    Reply::Ended
+                }
+                _ => Reply::Connected(CLUSTER),
+            }
+        }));
+        let share = cluster.share(Options::new()).await.unwrap();
+        is_read(&share).await;
+        let dialects: Vec<_> = cluster.trees().iter().map(|tree| tree.dialect).collect();
+        let (new, old) = (Wire::SMB_3_1_1, Wire::SMB_3_0_2);
+        assert_eq!(dialects, [new, old, old, old, old]);
     });
 }
 

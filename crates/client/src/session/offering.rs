@@ -50,6 +50,13 @@ impl Offering {
         true
     }
 
+    /// Returns true if one dialect alone is offered, and a share was connected by it. Before that a lost
+    /// connection says nothing new about the dialect that the cluster has named.
+    pub(super) fn may_widen(&self) -> bool {
+        let state = self.0.lock();
+        state.offer.only.is_some() && state.named == 0
+    }
+
     /// Offers the dialects of the options again, under another ClientGuid.
     pub(super) fn widen(&self, client_guid: Guid) {
         *self.0.lock() = State { offer: Offer { client_guid, only: None }, named: 0 };
@@ -79,7 +86,9 @@ mod tests {
             }
             assert!(!offering.narrow(offering.offer(), Dialect::SMB_3_0, guid(9)));
             assert_eq!(offering.offer().client_guid, guid(3), "the last one stays");
+            assert!(!offering.may_widen());
             offering.note_accepted();
+            assert!(offering.may_widen());
         }
     }
 }

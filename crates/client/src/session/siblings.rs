@@ -167,7 +167,7 @@ impl Inner {
     pub(super) fn reconsider_dialect(&self) -> Result<(), Cause> {
         let offering = &self.connector.offering;
         let is_free = || !self.connected_shares().iter().any(|share| share.has_opens());
-        if offering.offer().only.is_some() && is_free() {
+        if offering.may_widen() && is_free() {
             offering.widen(Guid(random(&*self.client.options.ambient)?));
         }
         Ok(())

@@ -132,6 +132,9 @@ impl Share {
         let share = || self.inner.as_connected();
         let knows_owners = live.terms.dialect.0 >= Dialect::SMB_3_0_2.0;
         let is_alone = knows_owners && bound.capabilities.contains(MOVES_ALONE);
+        if self.may_be_upgraded(live, bound) {
+            return Some(NotBound::Older(live.terms.dialect));
+        }
         if self.has_own_session() {
             // Others may have been connected in its session later. They part from it.
             let _ = inner.admit(share(), is_alone) || inner.admit(share(), false);
@@ -143,6 +146,17 @@ impl Share {
         let has_dialects = only.is_none() || is_of_cluster;
         let is_together = has_dialects && inner.admit(share(), is_alone);
         (!is_together).then_some(NotBound::Apart(only.filter(|_| is_of_cluster)))
+    }
+
+    /// Returns true for a share of a cluster whose node has chosen an older dialect than the newest one that
+    /// was offered. It is used by that dialect alone, under a ClientGuid of its own, as if the node had named
+    /// the dialect: in a rolling upgrade the share goes to a node that would choose a newer one and refuse it,
+    /// and open files belong to their ClientGuid (3.3.5.9.12).
+    fn may_be_upgraded(&self, live: &Live, bound: Bound) -> bool {
+        let newest = self.session().options().newest.wire();
+        bound.capabilities.contains(ShareCapabilities::CLUSTER)
+            && live.offer.only.is_none()
+            && live.terms.dialect.0 < newest.0
     }
 
     /// MS-SMB2 3.2.4.22.
