@@ -39,6 +39,7 @@ pub mod handles;
 pub mod interface;
 pub mod limits;
 pub mod lsarpc;
+pub mod netdfs;
 pub mod pdu;
 pub mod samr;
 mod security;
@@ -93,6 +94,9 @@ impl SyntaxId {
         [0x92, 0xB4, 0xD0, 0x74, 0xFA, 0xA6, 0xBA, 0x28],
         0x0001_0001,
     );
+    /// Management of namespaces, MS-DFSNM 2.1.
+    pub const NETDFS: Self =
+        Self::new(0x4FC7_42E0, 0x4A10, 0x11CF, [0x82, 0x73, 0x00, 0xAA, 0x00, 0x4A, 0xE6, 0x73], 3);
     /// NDR, the transfer syntax that everyone has.
     pub const NDR: Self =
         Self::new(0x8A88_5D04, 0x1CEB, 0x11C9, [0x9F, 0xE8, 0x08, 0x00, 0x2B, 0x10, 0x48, 0x60], 2);
@@ -170,12 +174,16 @@ open_enum! {
     WinError(u32) {
         /// NERR_Success
         SUCCESS = 0,
+        /// ERROR_FILE_NOT_FOUND
+        FILE_NOT_FOUND = 2,
         /// ERROR_ACCESS_DENIED
         ACCESS_DENIED = 5,
         /// ERROR_OUTOFMEMORY
         OUT_OF_MEMORY = 14,
         /// ERROR_NOT_SUPPORTED
         NOT_SUPPORTED = 50,
+        /// ERROR_FILE_EXISTS
+        FILE_EXISTS = 80,
         /// ERROR_INVALID_PARAMETER
         INVALID_PARAMETER = 87,
         /// ERROR_INVALID_NAME
@@ -184,6 +192,8 @@ open_enum! {
         INVALID_LEVEL = 124,
         /// ERROR_BUSY
         BUSY = 170,
+        /// ERROR_ALREADY_EXISTS
+        ALREADY_EXISTS = 183,
         /// ERROR_MORE_DATA
         MORE_DATA = 234,
         /// ERROR_NO_MORE_ITEMS
@@ -212,6 +222,8 @@ open_enum! {
         CLIENT_NAME_NOT_FOUND = 2312,
         /// NERR_FileIdNotFound
         FILE_ID_NOT_FOUND = 2314,
+        /// ERROR_DEVICE_NOT_AVAILABLE
+        DEVICE_NOT_AVAILABLE = 4319,
         /// ERROR_INVALID_STATE
         INVALID_STATE = 5023,
     }

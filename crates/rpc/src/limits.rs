@@ -48,6 +48,15 @@ pub const MAX_ENUMERATED: usize = 1000;
 /// Bytes of sessions, files or connections that one enumeration tells; the client asks for more.
 pub const MAX_USAGE_BYTES: usize = 1024 * 1024;
 
+/// Bytes of roots and links that one enumeration of namespaces tells; the client asks for more.
+pub const MAX_NAMESPACE_BYTES: usize = 2 * 1024 * 1024;
+
+/// Roots and links in one reply that a client takes.
+pub const MAX_NAMESPACE_ENTRIES: usize = 65_536;
+
+/// Roots and links that one enumeration makes at a time, before it adds up their bytes.
+pub const NAMESPACE_ENTRIES_AT_ONCE: usize = 256;
+
 /// Names or SIDs of one lookup: MS-LSAT 3.1.4.6 has it for names, and we hold
 /// SIDs to it too.
 pub const MAX_LOOKUPS: usize = 1000;

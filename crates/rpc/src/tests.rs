@@ -5,6 +5,7 @@ mod endpoint;
 mod epm;
 mod golden;
 mod lsarpc;
+mod netdfs;
 mod protected_client;
 mod registrations;
 mod samr;

@@ -2,12 +2,13 @@
 
 use frevo_rpc::epm::{self, Address, Epm, Mapper, Registration, Tower};
 use frevo_rpc::lsarpc::{Authority, Holder, Lsarpc};
+use frevo_rpc::netdfs::{self, Change, DfsInfo, EntryPath, NamespaceService, Storage, StorageState};
 use frevo_rpc::samr::{PasswordChange, Sam, Samr};
 use frevo_rpc::srvsvc::{ServerInfo, ServerLimits, ServerService, ServerType, ShareInfo};
 use frevo_rpc::wkssvc::{WkstaUser, WorkstationService};
 use frevo_rpc::{
     Account, Call, Calls, Directory, Domain, Endpoint, Outcome, PrimaryDomain, SidNameUse, SyntaxId,
-    Terms, Verdict, dssp, lsarpc, samr, srvsvc, wkssvc,
+    Terms, Verdict, WinError, dssp, lsarpc, samr, srvsvc, wkssvc,
 };
 use frevo_wire::dtyp::{FileTime, Sid};
 
@@ -160,6 +161,42 @@ impl Mapper for Office {
     }
 }
 
+impl NamespaceService for Office {
+    fn host(&self) -> String {
+        "FREVO".into()
+    }
+
+    fn is_domain(&self, name: &str) -> bool {
+        name == "a.test"
+    }
+
+    fn namespaces(&self) -> Vec<String> {
+        vec!["files".into()]
+    }
+
+    fn entry(&self, path: &EntryPath) -> Option<DfsInfo> {
+        (path.link.len() % 2 == 0).then(|| {
+            let (server, share) = (String::from("a"), String::from("b"));
+            let (state, priority) = (StorageState::ONLINE, netdfs::Priority::default());
+            let storages = vec![Storage { state, server, share, priority }];
+            DfsInfo { path: path.link.clone(), storage_count: 1, storages, ..DfsInfo::default() }
+        })
+    }
+
+    fn entries(&self, _namespace: &str, from: usize, most: usize) -> Vec<DfsInfo> {
+        vec![DfsInfo::default(); 3_usize.saturating_sub(from).min(most)]
+    }
+
+    fn may_manage(&self) -> bool {
+        true
+    }
+
+    fn change(&self, change: &Change) -> Result<(), WinError> {
+        assert!(!change.namespace().is_empty(), "{change:?}");
+        Ok(())
+    }
+}
+
 /// The interfaces of one association.
 #[derive(Default)]
 struct Interfaces {
@@ -174,6 +211,7 @@ impl Calls for Interfaces {
         match call.interface.syntax {
             SyntaxId::SRVSVC => srvsvc::call(opnum, stub, &Office).into(),
             SyntaxId::WKSSVC => wkssvc::call(opnum, stub, &Office).into(),
+            SyntaxId::NETDFS => netdfs::call(opnum, stub, &Office).into(),
             SyntaxId::EPM => self.epm.call(opnum, stub, &Office).into(),
             SyntaxId::LSARPC => self.lsarpc.call(opnum, stub, &Office).into(),
             SyntaxId::DSSP => dssp::call(opnum, stub, || Office.primary_domain()).into(),
@@ -217,7 +255,15 @@ pub fn rpc_endpoint(data: &[u8]) {
         assert_eq!((again.interface, again.transfer), (tower.interface, tower.transfer));
     }
     let Some((kind, mut data)) = data.split_first() else { return };
+    // Each call of this interface, without an association around it.
+    if kind & 64 != 0
+        && let Some((opnum, stub)) = data.split_first()
+    {
+        let _ = netdfs::call(u16::from(*opnum), stub, &Office);
+        return;
+    }
     let interface = match (kind & 8, kind & 1) {
+        (0, 0) if kind & 128 != 0 => &netdfs::INTERFACE,
         (0, 0) => &srvsvc::INTERFACE,
         (0, _) => &wkssvc::INTERFACE,
         (_, 0) => &lsarpc::INTERFACE,
