@@ -290,6 +290,16 @@ fn a_share_is_connected_with_the_dialect_that_the_cluster_names() {
 /// it tries newer dialects.
 #[test]
 fn a_lost_session_tries_newer_dialects_if_no_file_is_open() {
+    tries_newer_dialects(&is_read);
+    // An open that is the first request after the loss has no file yet.
+    tries_newer_dialects(&async |share: &Share| {
+        let file = in_time("open", share.open("known")).await.unwrap();
+        in_time("close", file.close()).await.unwrap();
+    });
+}
+
+/// `first_request` is the first one after each loss.
+fn tries_newer_dialects(first_request: &impl AsyncFn(&Share)) {
     on_paused_clock(async {
         let is_raised = Arc::new(AtomicUsize::new(0));
         let raised = Arc::clone(&is_raised);
@@ -306,8 +316,10 @@ fn a_lost_session_tries_newer_dialects_if_no_file_is_open() {
             is_raised.store(raised, Ordering::SeqCst);
             let before = cluster.heard().len();
             cluster.cut_all();
-            is_read(&share).await;
-            drop(open);
+            first_request(&share).await;
+            if let Some(file) = open {
+                in_time("close", file.close()).await.unwrap();
+            }
             offers.push(cluster.heard()[before..].to_vec());
         }
         let counts = |offers: &[Heard]| offers.iter().map(|heard| heard.offered.len()).collect();
@@ -505,6 +517,81 @@ fn a_share_that_moves_alone_is_alone_on_its_connection() {
             session.log_off().await;
         });
     }
+}
+
+/// A server that keeps an Open wants it to be reconnected by the same ClientGuid (MS-SMB2 3.3.5.9.12).
+#[test]
+fn a_share_with_open_files_parts_when_they_are_closed() {
+    for (first, second) in [(ALONE, NONE), (NONE, ALONE), (ALONE, ALONE)] {
+        on_paused_clock(async {
+            let is_told = Arc::new(AtomicUsize::new(0));
+            let told = Arc::clone(&is_told);
+            let mut cluster = cluster(&[1], move |tree| {
+                let is_first = tree.share == "first";
+                let capabilities = if is_first { first } else { second };
+                let was = CLUSTER.union(CONTINUOUS);
+                Reply::Connected(if told.load(Ordering::SeqCst) == 0 { was } else { capabilities })
+            });
+            cluster.manners = || Manners { keeps: true, ..Manners::default() };
+            let cluster = Arc::new(cluster);
+            let session = cluster.log_on(Options::new()).await.unwrap();
+            let one = in_time("connect", session.share("first")).await.unwrap();
+            let two = in_time("connect", session.share("second")).await.unwrap();
+            let mut files = Vec::new();
+            for share in [&one, &two] {
+                files.push(in_time("open", share.open("known")).await.unwrap());
+            }
+            is_told.store(1, Ordering::SeqCst);
+            for _ in 0..2 {
+                cluster.cut_all();
+                for file in &files {
+                    in_time("read", file.read_bytes(0, 4)).await.unwrap();
+                }
+            }
+            let heard = cluster.heard();
+            assert_eq!(heard.len(), 3, "{first:?} {second:?}: one connection after each loss");
+            assert!(heard.iter().all(|one| one.guid == heard[0].guid), "{heard:?}");
+            for file in files {
+                in_time("close", file.close()).await.unwrap();
+            }
+            cluster.cut_all();
+            is_read(&one).await;
+            is_read(&two).await;
+            assert!(!one.session().is_same(two.session()), "{first:?} {second:?}");
+            session.log_off().await;
+        });
+    }
+}
+
+/// Of two requests that need the share at once, one makes it part. The other one is not sent over the
+/// connection that the share has left.
+#[test]
+fn no_request_is_sent_where_a_share_has_parted() {
+    on_paused_clock(async {
+        let is_told = Arc::new(AtomicUsize::new(0));
+        let told = Arc::clone(&is_told);
+        let cluster = Arc::new(cluster(&[1], move |tree| {
+            let is_alone = tree.share == "first" && told.load(Ordering::SeqCst) == 1;
+            Reply::Connected(if is_alone { ALONE } else { CLUSTER.union(CONTINUOUS) })
+        }));
+        let session = cluster.log_on(Options::new()).await.unwrap();
+        let one = in_time("connect", session.share("first")).await.unwrap();
+        let two = in_time("connect", session.share("second")).await.unwrap();
+        is_told.store(1, Ordering::SeqCst);
+        let before = cluster.heard().len();
+        cluster.cut_all();
+        is_read(&two).await;
+        let sent_before = cluster.heard()[before].commands.len();
+        let (a, b) = tokio::join!(one.open("known"), one.open("known"));
+        let files = [a.unwrap(), b.unwrap()];
+        let heard = cluster.heard();
+        assert_eq!(heard.len(), before + 2, "{heard:?}");
+        let after = &heard[before].commands[sent_before..];
+        assert!(!after.contains(&Command::CREATE), "{after:?}");
+        assert_eq!(heard[before + 1].commands.iter().filter(|c| **c == Command::CREATE).count(), 2);
+        drop(files);
+        session.log_off().await;
+    });
 }
 
 /// The share moves to a node that the cluster's name does not lead to.

@@ -53,8 +53,9 @@ pub(super) struct CreateAttempt<'a> {
     followers: Option<Followers>,
     /// The answers to these requests, whatever their statuses are.
     followed: Vec<Message>,
-    /// It counts as an Open of the share: the server may have made one.
-    _counted: Arc<()>,
+    /// It counts as an Open of the share as long as the server may have made one that the next session
+    /// finds again.
+    counted: Option<Arc<()>>,
 }
 
 impl<'a> CreateAttempt<'a> {
@@ -83,7 +84,7 @@ impl<'a> CreateAttempt<'a> {
             redirects: 0,
             followers: None,
             followed: Vec::new(),
-            _counted: Arc::clone(&share.inner.opens),
+            counted: None,
         })
     }
 
@@ -123,6 +124,10 @@ impl<'a> CreateAttempt<'a> {
             _ => Vec::new(),
         };
         let earlier = self.sent_in.replace(live.generation);
+        let was_counted = self.counted.is_some();
+        if self.is_kept(live, bound) {
+            self.counted.get_or_insert_with(|| Arc::clone(&self.share.inner.opens));
+        }
         let answer = match self.ask(live, bound, call, followers).await {
             Err(Failure::Gone) => Err(self.lost(live, bound, id).await),
             answer => answer,
@@ -134,6 +139,7 @@ impl<'a> CreateAttempt<'a> {
             Ok(message) => Ok(Some(Opened::parse(&message).map_err(Failure::from))),
             Err(Failure::Unsent) => {
                 self.sent_in = earlier;
+                self.counted.take_if(|_| !was_counted);
                 Ok(Some(Err(Failure::Unsent)))
             }
             Err(failure) => {
@@ -202,11 +208,16 @@ impl<'a> CreateAttempt<'a> {
         // A persistent Open exists on the server even if the client never got the answer, and a
         // replay in any session finds it (MS-SMB2 3.3.5.9.10). A new CREATE would conflict with it.
         // Any other CREATE that was sent in an earlier session gets a new CreateGuid.
-        let is_kept = self.ask.keep && has_persistent(live, bound);
+        let is_kept = self.is_kept(live, bound);
         if is_elsewhere && !is_kept {
             self.renew()?;
         }
         Ok(was_sent && (is_kept || !is_elsewhere))
+    }
+
+    /// Returns true if the server makes a persistent Open.
+    fn is_kept(&self, live: &Live, bound: Bound) -> bool {
+        self.ask.keep && has_persistent(live, bound)
     }
 
     /// Becomes another CREATE: a new CreateGuid, and a new lease unless it is shared.

@@ -187,6 +187,8 @@ impl Open {
                 );
             }
         };
+        // The attempt counts as an Open until its end.
+        let counted = Arc::clone(&share.inner.opens);
         let followed = attempt.take_followed();
         let (path, create_guid, lease) = attempt.end();
         let state = State {
@@ -199,7 +201,6 @@ impl Open {
             locks: 0,
             reconnect_sent_in: None,
         };
-        let counted = Arc::clone(&share.inner.opens);
         let open = Arc::new(Self {
             share,
             url,

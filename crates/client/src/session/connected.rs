@@ -21,35 +21,43 @@ pub(crate) trait ConnectedShare: Send + Sync {
 
 /// The connected shares of files of a session.
 #[derive(Default)]
-pub(super) struct ConnectedShares {
-    all: Vec<Weak<dyn ConnectedShare>>,
-    /// True if the only one must not be together with others.
+pub(super) struct ConnectedShares(Vec<Member>);
+
+/// A share of a session.
+struct Member {
+    share: Weak<dyn ConnectedShare>,
+    /// True if it must not be together with others.
     is_alone: bool,
 }
 
 impl ConnectedShares {
     /// Adds a share unless it is there. Returns false if it cannot be together with those that are there.
     pub(super) fn admit(&mut self, share: Weak<dyn ConnectedShare>, is_alone: bool) -> bool {
-        self.all.retain(|one| one.strong_count() > 0);
-        let others = self.all.iter().filter(|one| !one.ptr_eq(&share)).count();
-        if others > 0 && (is_alone || self.is_alone) {
-            self.remove(&share);
-            return false;
+        self.remove(&share);
+        let is_together = match is_alone {
+            true => self.0.is_empty(),
+            false => !self.0.iter().any(|other| other.is_alone),
+        };
+        if is_together {
+            self.0.push(Member { share, is_alone });
         }
-        if others == self.all.len() {
-            self.all.push(share);
-        }
-        self.is_alone = is_alone;
-        true
+        is_together
     }
 
+    /// Adds a share that stays, whatever the others are. They may have to leave it.
+    pub(super) fn keep(&mut self, share: Weak<dyn ConnectedShare>, is_alone: bool) {
+        self.remove(&share);
+        self.0.push(Member { share, is_alone });
+    }
+
+    /// Removes a share, and those that are not in use any more.
     pub(super) fn remove(&mut self, share: &Weak<dyn ConnectedShare>) {
-        self.all.retain(|one| !one.ptr_eq(share));
+        self.0.retain(|one| one.share.strong_count() > 0 && !one.share.ptr_eq(share));
     }
 
     /// Returns the shares. The last reference to one may be in this list.
     pub(super) fn in_use(&self) -> Vec<Arc<dyn ConnectedShare>> {
-        self.all.iter().filter_map(Weak::upgrade).collect()
+        self.0.iter().filter_map(|one| one.share.upgrade()).collect()
     }
 }
 
@@ -88,6 +96,11 @@ mod tests {
         assert!(shares.admit(weak(&two), false));
         assert!(!shares.admit(weak(&one), true), "it has left the group");
         assert_eq!(shares.in_use().len(), 1);
+        shares.keep(weak(&one), true);
+        assert_eq!(shares.in_use().len(), 2, "both stay");
+        assert!(!shares.admit(weak(&two), false), "it has to leave the one that stays");
+        shares.keep(weak(&two), false);
+        assert!(!shares.admit(weak(&one), true));
         drop(two);
         assert!(shares.admit(weak(&one), true), "the other one is gone");
         shares.remove(&weak(&one));

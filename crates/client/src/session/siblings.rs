@@ -131,6 +131,17 @@ impl Inner {
         self.shares.lock().admit(share, is_alone)
     }
 
+    /// Adds a share that stays in the session. Others that cannot be together with it leave when they are
+    /// connected again.
+    pub(crate) fn keep_share(&self, share: Weak<dyn ConnectedShare>, is_alone: bool) {
+        self.shares.lock().keep(share, is_alone);
+    }
+
+    /// Returns false if another logon has followed `live`, or the session has left it.
+    pub(crate) fn is_latest(&self, live: &Arc<Live>) -> bool {
+        self.live.read().as_ref().is_some_and(|now| Arc::ptr_eq(now, live))
+    }
+
     /// Removes a share that has a session of its own.
     pub(crate) fn remove_share(&self, share: &Weak<dyn ConnectedShare>) {
         self.shares.lock().remove(share);

@@ -131,7 +131,7 @@ impl<'a> Attempts<'a> {
             match not_bound {
                 NotBound::Apart(only) => self.share.part(&live, only).map_err(error)?,
                 NotBound::Older(dialect) => self.share.speak(&live, dialect).map_err(error)?,
-                NotBound::Failed(_) | NotBound::Redirected(_) => {}
+                NotBound::Failed(_) | NotBound::Redirected(_) | NotBound::Outdated => {}
             }
             if matches!(not_bound, NotBound::Failed(Failure::Gone | Failure::Unsent))
                 && let Some(cause) = self.share.session().inner.broken(live.generation)
@@ -162,7 +162,10 @@ impl<'a> Attempts<'a> {
             match not_bound {
                 NotBound::Failed(Failure::Final(cause)) => return Err(error(cause)),
                 NotBound::Redirected(_) => return Err(error(Status::BAD_NETWORK_NAME.into())),
-                NotBound::Failed(_) | NotBound::Apart(_) | NotBound::Older(_) => {}
+                NotBound::Failed(_)
+                | NotBound::Apart(_)
+                | NotBound::Older(_)
+                | NotBound::Outdated => {}
             }
         }
     }

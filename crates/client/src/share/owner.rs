@@ -42,7 +42,10 @@ impl Refusal {
                 status @ (Status::BAD_NETWORK_NAME | Status::SERVER_UNAVAILABLE),
             ))) => Some(Self::Status(*status)),
             NotBound::Redirected(owners) => Some(Self::Redirected(owners.clone())),
-            NotBound::Failed(Failure::Final(_)) | NotBound::Apart(_) | NotBound::Older(_) => None,
+            NotBound::Failed(Failure::Final(_))
+            | NotBound::Apart(_)
+            | NotBound::Older(_)
+            | NotBound::Outdated => None,
         }
     }
 

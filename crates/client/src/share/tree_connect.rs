@@ -19,7 +19,7 @@ use crate::Status;
 use crate::connection::{CAPABILITIES, Call, Message, security_mode};
 use crate::error::Cause;
 use crate::session::bound::Bound;
-use crate::session::{Failure, Live};
+use crate::session::{ConnectedShare as _, Failure, Live};
 
 /// The reason why a share is not connected in a session.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(super) enum NotBound {
     Apart(Option<Dialect>),
     /// The cluster lets the share be used by this dialect at the newest.
     Older(Dialect),
+    /// The share has another session by now, or its session another logon.
+    Outdated,
 }
 
 impl From<Failure> for NotBound {
@@ -61,7 +63,17 @@ impl Share {
         if let Some(bound) = present() {
             return Ok(bound);
         }
+        // Another request may have led the share into another session meanwhile. In the former one its files
+        // would belong to another ClientGuid.
+        let is_latest = || self.session().inner.is_latest(live);
+        if !is_latest() {
+            return Err(NotBound::Outdated);
+        }
         let bound = self.tree_connect(live).await?;
+        if !is_latest() {
+            self.disconnect(live, bound).await;
+            return Err(NotBound::Outdated);
+        }
         if let Some(apart) = self.needs_to_part(live, bound) {
             self.disconnect(live, bound).await;
             return Err(apart);
@@ -132,12 +144,18 @@ impl Share {
         let share = || self.inner.as_connected();
         let knows_owners = live.terms.dialect.0 >= Dialect::SMB_3_0_2.0;
         let is_alone = knows_owners && bound.capabilities.contains(MOVES_ALONE);
+        // Deviation: a share with open files stays where it is, with whatever others. The files belong to
+        // the ClientGuid of its session (MS-SMB2 3.3.5.9.12), and would be lost in another one.
+        if self.inner.has_opens() {
+            inner.keep_share(share(), is_alone);
+            return None;
+        }
         if self.may_be_upgraded(live, bound) {
             return Some(NotBound::Older(live.terms.dialect));
         }
+        // Others may have been connected later in a session of the share's own. They part from it.
         if self.has_own_session() {
-            // Others may have been connected in its session later. They part from it.
-            let _ = inner.admit(share(), is_alone) || inner.admit(share(), false);
+            inner.keep_share(share(), is_alone);
             return None;
         }
         let is_of_cluster = bound.capabilities.contains(ShareCapabilities::CLUSTER);
