@@ -88,6 +88,12 @@ impl Namespace {
         self.tree.resolve(components(path))
     }
 
+    /// Returns the path of a link, or of a folder on the way to one, as it was written. None for a path
+    /// of neither.
+    pub fn spelled(&self, path: &str) -> Option<&str> {
+        self.tree.spelled(components(path))
+    }
+
     pub(crate) fn tree_resolve<'p>(&self, path: impl Iterator<Item = &'p str>) -> Resolution<'_> {
         self.tree.resolve(path)
     }

@@ -128,6 +128,19 @@ impl Tree {
         Resolution::Folder
     }
 
+    /// Returns the path of a link or a folder as it was written. None for a path of nothing, or behind a
+    /// link.
+    pub(crate) fn spelled<'p>(&self, path: impl Iterator<Item = &'p str> + Clone) -> Option<&str> {
+        let count = path.clone().count();
+        let key = key(path);
+        let at = self.0.partition_point(|entry| *entry.key < *key);
+        let entry =
+            self.0.get(at).filter(|entry| *entry.key == *key || is_below(&entry.key, &key))?;
+        let whole = entry.link.path();
+        let end = count.checked_sub(1).map(|last| whole.match_indices('\\').nth(last));
+        whole.get(..end.map_or(0, |end| end.map_or(whole.len(), |(at, _)| at)))
+    }
+
     /// Returns the first entry of a folder behind the one called `behind`; the first of all without one.
     /// `folder` are the folder's components.
     pub(crate) fn step<'p>(

@@ -47,6 +47,16 @@ fn paths_lead_to_links_and_folders() {
     ] {
         assert_eq!(at(path), found, "{path}");
     }
+    for (path, written) in [
+        ("", Some("")),
+        ("DIR\\ÜBER\\X", Some("Dir\\Über\\x")),
+        ("dir\\über", Some("Dir\\Über")),
+        ("TOP", Some("top")),
+        ("top\\a", None),
+        ("dir\\a", None),
+    ] {
+        assert_eq!(files.spelled(path), written, "{path}");
+    }
     assert_eq!(listed(&files, ""), ["dir/", "dir!/", "top"]);
     assert_eq!(listed(&files, "dir"), ["b", "Über/"]);
     assert_eq!(listed(&files, "DIR\\über"), ["x"]);

@@ -23,9 +23,9 @@ use std::sync::Arc;
 use frevo_store::lease::Granted;
 use frevo_store::name::Rules;
 use frevo_store::{Name, Shape, Vfs};
-use frevo_wire::Status;
 use frevo_wire::command::create::{self, CreateAction};
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::{HeaderFlags, Status};
 
 use crate::command::request::Request;
 use crate::command::response::Response;
@@ -129,7 +129,14 @@ fn choose(
     tree: &TreeConnect,
     live: &Arc<dyn Vfs>,
 ) -> Result<Chosen, Refusal> {
-    let text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    let mut text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    // MS-SMB2 3.3.5.9: the path is normalised if it is one of DFS and the share is one (Share.IsDfs).
+    let published = tree.share.namespace.as_ref();
+    if let Some(published) =
+        published.filter(|_| rq.header.flags.contains(HeaderFlags::DFS_OPERATIONS))
+    {
+        text = published.normalize(&text)?.to_owned();
+    }
     let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
     let text = Spelling::of(&tree.share, posix.is_some()).spell(text);
     let places = &rq.session()?.holder().host_places;

@@ -5,6 +5,7 @@ mod call;
 mod compression;
 mod copychunk;
 mod copyfile;
+mod dfs;
 mod extents;
 mod facts;
 mod layout;
@@ -146,6 +147,8 @@ pub(crate) fn is_about_an_open(message: &[u8]) -> bool {
 async fn act(call: &Call<'_>, act: Act) -> Answer {
     match act {
         Act::Refuse(status) => Err(status.into()),
+        Act::Referrals => dfs::referrals(call),
+        Act::ReferralsEx => dfs::referrals_ex(call),
         Act::ValidateNegotiate => validate_negotiate::handle(call),
         Act::NetworkInterfaces => network_interface::handle(call).await,
         Act::Operation => operation(call),

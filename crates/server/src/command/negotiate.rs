@@ -250,7 +250,7 @@ fn settle(
     let multi_credit =
         dialect != Dialect::SMB_2_0_2 && connection.transport.facts().has_multi_credit;
     let smb3 = dialect >= Dialect::SMB_3_0;
-    let mut capabilities = Capabilities::EMPTY;
+    let mut capabilities = of_dfs(connection);
     if multi_credit {
         capabilities |= Capabilities::LARGE_MTU;
     }
@@ -305,6 +305,14 @@ fn settle(
         server_security_mode: security_mode(settings),
         posix: chosen.posix,
         accepts_transport_security: chosen.transport.is_some_and(|flags| !flags.is_empty()),
+    }
+}
+
+/// MS-SMB2 3.3.5.4: IsDfsCapable, for clients of every dialect.
+fn of_dfs(connection: &ConnectionInfo) -> Capabilities {
+    match connection.server.shares().namespaces.is_empty() {
+        true => Capabilities::EMPTY,
+        false => Capabilities::DFS,
     }
 }
 

@@ -269,16 +269,24 @@ fn share_flags(rq: &Request<'_>, share: &Share) -> ShareFlags {
     if share.hide_unreadable {
         flags |= ShareFlags::ACCESS_BASED_DIRECTORY_ENUM;
     }
+    // MS-SMB2 3.3.5.7: Share.IsDfs
+    if share.namespace.is_some() {
+        flags |= ShareFlags::DFS | ShareFlags::DFS_ROOT;
+    }
     flags
 }
 
 fn share_capabilities(rq: &Request<'_>, share: &Share) -> ShareCapabilities {
     let keeps_opens = rq.server().durables.store().is_some();
+    let mut capabilities = ShareCapabilities::EMPTY;
     if share.continuous && keeps_opens && rq.connection.is_smb3() {
-        ShareCapabilities::CONTINUOUS_AVAILABILITY
-    } else {
-        ShareCapabilities::EMPTY
+        capabilities |= ShareCapabilities::CONTINUOUS_AVAILABILITY;
     }
+    // MS-SMB2 3.3.5.7: Share.IsDfs
+    if share.namespace.is_some() {
+        capabilities |= ShareCapabilities::DFS;
+    }
+    capabilities
 }
 
 #[cfg(test)]

@@ -140,6 +140,16 @@ impl<'a> Caller<'a> {
         (!self.user.is_empty()).then_some(Principal { sid, domain, name, kind: Use::Domain })
     }
 
+    fn server_type(&self) -> ServerType {
+        let all =
+            [ServerType::WORKSTATION, ServerType::SERVER, ServerType::NT, ServerType::SERVER_NT];
+        let dfs = match self.server.shares().namespaces.is_empty() {
+            true => ServerType(0),
+            false => ServerType::DFS,
+        };
+        all.into_iter().fold(dfs, |all, one| all | one)
+    }
+
     /// IPC$ is told though it is hidden: clients expect to see it. A share that
     /// refuses the caller is as absent here as for TREE_CONNECT.
     fn may_see(&self, share: &Share) -> bool {
@@ -169,6 +179,9 @@ impl fmt::Debug for Caller<'_> {
     }
 }
 
+/// SHI1005_FLAGS_DFS and SHI1005_FLAGS_DFS_ROOT, MS-SRVS 2.2.4.29.
+const SHI1005_FLAGS_DFS_BOTH: u32 = 0x0000_0003;
+
 /// Returns the facts of a share, without its name. Only a caller that manages the server gets
 /// limits and access lists, which its tools send back with a change.
 fn share_info(share: &Share, manages: bool) -> ShareInfo {
@@ -184,6 +197,8 @@ fn share_info(share: &Share, manages: bool) -> ShareInfo {
             Target::Pipes => ShareType::IPC | ShareType::SPECIAL,
         },
         remark: share.comment.clone(),
+        // MS-SRVS 2.2.4.29 and MS-SMB2 3.3.4.16: both bits of DFS for Share.IsDfs.
+        flags: if share.namespace.is_some() { SHI1005_FLAGS_DFS_BOTH } else { 0 },
         path: share.host_path.as_deref().filter(|_| manages).map(windows_path).unwrap_or_default(),
         ..ShareInfo::default()
     }
@@ -275,10 +290,7 @@ impl ServerService for Caller<'_> {
             comment: settings.comment.clone(),
             version_major: VERSION.0,
             version_minor: VERSION.1,
-            kind: ServerType::WORKSTATION
-                | ServerType::SERVER
-                | ServerType::NT
-                | ServerType::SERVER_NT,
+            kind: self.server_type(),
             max_users: u32::MAX,
             idle_disconnect_minutes: IDLE_MINUTES,
             logged_on_users: 0,

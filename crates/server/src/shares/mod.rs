@@ -1,6 +1,6 @@
 //! Shares: what a tree connect shows, and how its files are reached.
 //!
-//! The share itself, folders of the host, the user that files are used as (impersonation), rights by
+//! The share itself, the links of a namespace in it, folders of the host, the user that files are used as (impersonation), rights by
 //! security descriptors, the life of a share (which server owns it), the recycle bin, Time Machine, access-based enumeration, quotas, and what
 //! Apple's and POSIX clients expect of files.
 //!
@@ -14,6 +14,7 @@ pub mod folders;
 pub(crate) mod folders;
 pub(crate) mod impersonation;
 pub(crate) mod life;
+pub(crate) mod namespace;
 pub(crate) mod posix;
 pub(crate) mod protection;
 pub(crate) mod quota;

@@ -6,6 +6,7 @@ mod slowness;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use frevo_dfs::Namespaces;
 use frevo_store::Vfs;
 use frevo_store::state::Epoch;
 use frevo_wire::dtyp::AccessMask;
@@ -23,6 +24,7 @@ use crate::base::pools::blocking_pool::BlockingPool;
 use crate::base::surplus::return_surplus;
 use crate::shares::impersonation;
 use crate::shares::life::Life;
+use crate::shares::namespace::{LinkedVfs, Published};
 use crate::shares::recycle::RecyclingVfs;
 use crate::shares::time_machine::Limit;
 
@@ -158,6 +160,8 @@ pub struct Share {
     pub(crate) recycle: Option<Arc<RecycleBin>>,
     /// Numbers of the host for users and groups of domains.
     pub(crate) id_map: Arc<IdMap>,
+    /// Share.IsDfs: the namespace that the share is the root of. None for any other share.
+    pub(crate) namespace: Option<Arc<Published>>,
 }
 
 /// The type of a share of a cluster, MS-SRVS 2.2.2.4.
@@ -266,6 +270,7 @@ impl Share {
             user_folders: None,
             recycle: None,
             id_map: Arc::default(),
+            namespace: None,
         }
     }
 
@@ -333,7 +338,8 @@ impl Share {
         users: &HostUsers,
         epoch: Epoch,
     ) -> Option<Arc<Self>> {
-        let Target::Disk(vfs) = &self.target else { return Some(self) };
+        let Target::Disk(files) = &self.target else { return Some(self) };
+        let vfs = &self.linked(files);
         let recycling = |owner| match &self.recycle {
             Some(bin) => {
                 let (vfs, bin) = (Arc::clone(vfs), Arc::clone(bin));
@@ -346,7 +352,7 @@ impl Share {
             RunAs::Server if users.acts_lazily() || gate.is_some() => {
                 impersonation::for_server(recycling(None), gate)
             }
-            RunAs::Server if self.recycle.is_some() => recycling(None),
+            RunAs::Server if self.recycle.is_some() || self.namespace.is_some() => recycling(None),
             RunAs::Server => return Some(self),
             RunAs::User => {
                 let actor = users.actor(account, host?, self.force_group)?;
@@ -359,6 +365,14 @@ impl Share {
             }
         };
         Some(Arc::new(Self { target: Target::Disk(acting), ..Self::clone(&self) }))
+    }
+
+    /// The files with the links of the share's namespace, if it has one.
+    fn linked(&self, files: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
+        match &self.namespace {
+            Some(published) => Arc::new(LinkedVfs::new(Arc::clone(files), Arc::clone(published))),
+            None => Arc::clone(files),
+        }
     }
 
     /// True when an account with the host's user `host` can be impersonated.
@@ -436,6 +450,8 @@ pub struct Shares {
     rules_of_none: Rules,
     /// Some share asks who its users are on the host.
     pub needs_host_users: bool,
+    /// The namespaces whose roots are shares: IsDfsCapable of MS-SMB2 3.3.1.5 with any.
+    pub(crate) namespaces: Namespaces,
 }
 
 impl Shares {
@@ -457,7 +473,12 @@ impl Shares {
         let needs_host_users = by_name.values().any(|share| share.needs_host_users());
         let longest = by_name.values().max_by_key(|share| share.rules.steps());
         let rules_of_none = longest.map_or_else(Rules::default, |share| share.rules.clone());
-        Self { by_name, rules_of_none, needs_host_users }
+        let published = by_name.values().filter_map(|share| share.namespace.as_ref());
+        let mut namespaces = Namespaces::default();
+        for published in published {
+            namespaces.insert(published.namespace());
+        }
+        Self { by_name, rules_of_none, needs_host_users, namespaces }
     }
 
     /// Returns the names of domains in the rules of all shares, in lower case.
@@ -493,6 +514,10 @@ impl Shares {
                 continue;
             };
             share.uses = Arc::clone(&old.uses);
+            if let Some(published) = &old.namespace {
+                published.follow(share.namespace.as_deref());
+                share.namespace = share.namespace.as_ref().map(|_| Arc::clone(published));
+            }
             share.life = Arc::clone(&old.life);
             if let (Some(bin), Some(old)) = (&mut share.recycle, &old.recycle) {
                 Arc::make_mut(bin).counts = Arc::clone(&old.counts);

@@ -7,6 +7,7 @@ mod client;
 mod accounts;
 mod calls;
 mod copies;
+mod dfs;
 mod extents;
 mod facts;
 mod full_disk;

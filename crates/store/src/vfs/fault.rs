@@ -54,6 +54,10 @@ pub enum Fault {
     Dismounted,
     /// Another server may have the share by now, so that nothing was changed. No client is told.
     NotServed,
+    /// The name is a link of a DFS namespace, or leads through one: other servers have the files.
+    NotCovered,
+    /// The name is a link of a DFS namespace that leads nowhere now, or leads through one.
+    DfsUnavailable,
     /// The file system does not support it.
     NotSupported,
     /// A number or range is invalid.
@@ -91,6 +95,8 @@ impl Fault {
             Self::Stale => Status::FILE_DELETED,
             Self::Dismounted => Status::VOLUME_DISMOUNTED,
             Self::NotServed => Status::SERVER_UNAVAILABLE,
+            Self::NotCovered => Status::PATH_NOT_COVERED,
+            Self::DfsUnavailable => Status::DFS_UNAVAILABLE,
             Self::NotSupported => Status::NOT_SUPPORTED,
             Self::NoMemory => Status::INSUFFICIENT_RESOURCES,
             Self::Io(_) => Status::UNEXPECTED_IO_ERROR,
