@@ -23,6 +23,7 @@ mod kerberos;
 pub mod limits;
 mod listen;
 mod names;
+mod namespace;
 mod nearest;
 mod parsed;
 mod reading;
@@ -45,6 +46,7 @@ pub use interface::{InterfaceSection, Speed};
 pub use kerberos::{KerberosSection, Realm};
 pub use listen::{Listen, ListenOn};
 pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
+pub use namespace::{LinkSection, NamespaceSection, TargetSection};
 pub use nearest::nearest;
 pub use recycle::{BinFolder, RecycleSection};
 pub use rpc::RpcSection;
@@ -55,6 +57,6 @@ pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
     DiscoveryChoice, EncryptionChoice, EncryptionTypeName, FenceChoice, LogFormat, Mode,
-    NtAclsChoice, PacChoice, RunAsChoice, SigningAlgorithmName, SigningChoice, Size, SnapshotPath,
-    StreamsChoice,
+    NtAclsChoice, OrderingChoice, PacChoice, PriorityChoice, RunAsChoice, SigningAlgorithmName,
+    SigningChoice, Size, SnapshotPath, StateChoice, StreamsChoice,
 };

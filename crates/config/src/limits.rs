@@ -1,7 +1,7 @@
 //! Named limits of the configuration file.
 
-/// The largest configuration file, bytes.
-pub const CONFIG_FILE_BYTES: usize = 4 << 20;
+/// The largest configuration file, bytes: 100,000 links of namespaces take about 12 MB.
+pub const CONFIG_FILE_BYTES: usize = 32 << 20;
 
 /// Shares that administrators can add over the network.
 pub const NETWORK_SHARES: usize = 1_000;
@@ -25,6 +25,9 @@ pub const RECYCLE_DAYS_MAX: u32 = 36_525;
 
 /// The longest that a stopping server may be configured to wait, seconds.
 pub const DRAIN_SECONDS_MAX: u64 = 3_600;
+
+/// The longest time for which clients may be told to use a referral, seconds: a month.
+pub const REFERRAL_TTL_SECONDS_MAX: u32 = 2_678_400;
 
 /// Longest name of a domain, bytes.
 pub const DOMAIN_NAME_BYTES: usize = 255;

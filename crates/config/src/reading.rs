@@ -84,6 +84,7 @@ impl Config {
             idmaps,
             interfaces,
             shares,
+            namespaces,
             users,
         } = later;
         self.server = self.server.overlaid(server);
@@ -97,6 +98,7 @@ impl Config {
         self.idmaps.extend(idmaps);
         self.interfaces.extend(interfaces);
         self.shares.extend(shares);
+        self.namespaces.extend(namespaces);
         self.users.extend(users);
         self
     }

@@ -18,6 +18,7 @@ use super::interface::InterfaceSection;
 use super::kerberos::KerberosSection;
 use super::listen::Listen;
 use super::names::{AccountName, MachineSid, ServerName, Who, is_domain};
+use super::namespace::{LinkSection, NamespaceSection};
 use super::recycle::RecycleSection;
 use super::rpc::RpcSection;
 use super::server_limits::LimitsSection;
@@ -58,6 +59,9 @@ pub struct Config {
     /// Each `[[share]]`
     #[serde(rename = "share")]
     pub shares: Vec<ShareSection>,
+    /// Each `[[namespace]]`
+    #[serde(rename = "namespace")]
+    pub namespaces: Vec<NamespaceSection>,
     /// Each `[[user]]`
     #[serde(rename = "user")]
     pub users: Vec<UserSection>,
@@ -210,6 +214,7 @@ impl Config {
     pub(super) fn faults(&self, text: &str) -> Vec<Fault> {
         let mut faults = Vec::new();
         faults.extend(ShareSection::faults(&self.shares, text));
+        faults.extend(NamespaceSection::faults(&self.namespaces, &self.shares, text));
         for (index, user) in self.users.iter().enumerate() {
             let name = user.name.get_ref();
             let same = |other: &UserSection| {
@@ -259,7 +264,9 @@ impl Config {
     pub fn names_of_domains(&self) -> impl Iterator<Item = &Who> {
         let administrators = self.server.administrators().iter();
         let administrators = administrators.filter(|who| who.domain().is_some());
-        self.shares.iter().flat_map(ShareSection::names_of_domains).chain(administrators)
+        let roots = self.namespaces.iter().flat_map(|namespace| &namespace.allow);
+        let shares = self.shares.iter().flat_map(ShareSection::names_of_domains);
+        shares.chain(roots.filter(|who| who.domain().is_some())).chain(administrators)
     }
 
     /// Settings of `[server]` that contradict each other.
@@ -346,6 +353,8 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[[interface]]", keys_of::<InterfaceSection>()),
         ("[[share]]", keys_of::<ShareSection>()),
         ("[share.recycle]", keys_of::<RecycleSection>()),
+        ("[[namespace]]", keys_of::<NamespaceSection>()),
+        ("[[namespace.link]]", keys_of::<LinkSection>()),
         ("[[user]]", keys_of::<UserSection>()),
     ]
 }

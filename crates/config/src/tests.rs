@@ -183,6 +183,25 @@ pub(super) const EVERY_KEY: &str = r#"
         force_user = "media"
         recycle = { folder = ".bin", keep_days = 7, max_size = "10G", max_file_size = "1G", exclude = ["*.tmp", "cache"], versions = false }
 
+        [[namespace]]
+        name = "files"
+        comment = "All files"
+        state = "online"
+        ttl = 300
+        ordering = "site"
+        failback = true
+        allow = ["ann"]
+
+        [[namespace.link]]
+        path = 'teams\one'
+        targets = ['\\one\data', { path = '\\two\data', state = "offline", priority = "low", rank = 1 }]
+        comment = "Team one"
+        state = "online"
+        ttl = 1800
+        ordering = "priority"
+        failback = true
+        interlink = false
+
         [[user]]
         name = "ann"
         password_file = "/etc/frevo/ann.password"

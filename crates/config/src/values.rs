@@ -74,6 +74,44 @@ words! {
 }
 
 words! {
+    /// The state of a namespace, a link or a target.
+    StateChoice: "state" {
+        /// In use.
+        Online = "online",
+        /// Not in use.
+        Offline = "offline",
+    }
+}
+
+words! {
+    /// The order of a link's targets in referrals.
+    OrderingChoice: "ordering" {
+        /// Targets near the client first.
+        Site = "site",
+        /// By their priorities only.
+        Priority = "priority",
+        /// By chance.
+        Random = "random",
+    }
+}
+
+words! {
+    /// The priority class of a target, MS-DFSC 3.2.5.5.
+    PriorityChoice: "priority" {
+        /// DfsGlobalHighPriorityClass
+        GlobalHigh = "global-high",
+        /// DfsSiteCostHighPriorityClass
+        High = "high",
+        /// DfsSiteCostNormalPriorityClass
+        Normal = "normal",
+        /// DfsSiteCostLowPriorityClass
+        Low = "low",
+        /// DfsGlobalLowPriorityClass
+        GlobalLow = "global-low",
+    }
+}
+
+words! {
     /// A dialect of SMB, with the first Windows that has it.
     DialectName: "a dialect" {
         /// Vista

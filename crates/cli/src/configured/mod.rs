@@ -7,8 +7,10 @@ pub(crate) mod audit;
 pub(crate) mod cluster;
 pub(crate) mod folder;
 pub(crate) mod identities;
+mod namespaces;
 mod settings;
 mod share;
 
+pub(crate) use namespaces::{namespaces, with_namespaces};
 pub(crate) use settings::{limits, settings};
 pub(crate) use share::{audited, share};

@@ -50,7 +50,6 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
 
 /// Returns the access rules.
 fn rules(section: &ShareSection) -> Rules {
-    let names = |listed: &[Who]| Names::of(listed.iter().map(Who::as_str));
     Rules {
         allow: names(&section.allow),
         deny: names(&section.deny),
@@ -60,6 +59,11 @@ fn rules(section: &ShareSection) -> Rules {
         hosts_deny: section.hosts_deny.clone(),
         access_list: section.access_list.clone().map(AccessList::new).map(Arc::new),
     }
+}
+
+/// Returns the names of a list.
+pub(super) fn names(listed: &[Who]) -> Names {
+    Names::of(listed.iter().map(Who::as_str))
 }
 
 /// Returns the recycle bin.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use frevo_config::ShareSection;
+use frevo_dfs::Namespace;
 use frevo_server::audit::{Audit, ShareAudit};
 use frevo_server::share::UserFolders;
 use frevo_server::user_map::Mapped;
@@ -40,6 +41,8 @@ pub(super) struct Loaded {
     pub(super) plan: Plan,
     pub(super) logon: Logon,
     pub(super) shares: Vec<OpenShare>,
+    /// The namespaces of DFS, whose links the plan has no more.
+    namespaces: Vec<Arc<Namespace>>,
     pub(super) settings: Settings,
     pub(super) kerberos: Option<Keys>,
 }
@@ -55,7 +58,7 @@ impl OpenShare {
 impl Loaded {
     /// `guards` keep other servers from the folders of shares; none for a trial.
     pub(super) fn new(
-        plan: Plan,
+        mut plan: Plan,
         arguments: &Serve,
         guid: Guid,
         before: Option<(Logon, &[OpenShare])>,
@@ -70,12 +73,13 @@ impl Loaded {
         let logon = Logon::new(&plan, arguments, logon)?;
         let kerberos = keytab::read(&plan.config)?;
         let settings = settings(&plan, arguments, guid, &logon);
-        Ok(Self { plan, logon, shares, settings, kerberos })
+        let namespaces = configured::namespaces(&mut plan.config);
+        Ok(Self { plan, logon, shares, namespaces, settings, kerberos })
     }
 
     /// The state of a server that is ready, for the service manager.
     pub(super) fn state(&self) -> &'static str {
-        match self.shares.is_empty() {
+        match self.shares.is_empty() && self.plan.config.namespaces.is_empty() {
             true => "accepting connections, but no share is served",
             false => "accepting connections",
         }
@@ -135,7 +139,8 @@ impl Loaded {
                 .id_map(id_map)
                 .user_folders(user_folders)
         };
-        self.shares.iter().map(open).collect()
+        let shares = self.shares.iter().map(open).collect();
+        configured::with_namespaces(shares, &self.plan.config, &self.namespaces)
     }
 }
 
@@ -239,9 +244,9 @@ pub(super) fn warn(loaded: &Loaded) {
     if loaded.logon.names().is_empty() && loaded.kerberos.is_none() {
         tracing::warn!(target: "frevo::server", "no user can log on; run frevo user add NAME");
     }
-    if loaded.plan.config.shares.is_empty() {
+    if loaded.plan.config.shares.is_empty() && loaded.plan.config.namespaces.is_empty() {
         tracing::warn!(target: "frevo::server", "there are no shares; add a [[share]], then reload");
-    } else if loaded.shares.is_empty() {
+    } else if loaded.shares.is_empty() && !loaded.plan.config.shares.is_empty() {
         tracing::warn!(target: "frevo::server",
             "no share is served; the lines above say why, for each share");
     }

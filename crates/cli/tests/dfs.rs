@@ -1,0 +1,136 @@
+//! A namespace of DFS over two servers, as the program's own commands walk it.
+#![allow(clippy::disallowed_methods, reason = "tests")]
+
+mod harness;
+
+use std::fs;
+
+use harness::world::{World, assert_same};
+use harness::{PATIENCE, Said, Serving, text};
+
+/// A server `two` of one folder, and a server `one` of a namespace that leads there.
+struct Two {
+    world: World,
+    one: Serving,
+}
+
+impl Two {
+    fn new(namespaces: &str) -> Self {
+        let world = World::new();
+        fs::create_dir_all(world.there("dir/deep")).unwrap();
+        for (name, content) in [("a", "first"), ("dir/b", "second"), ("dir/deep/c", "third")] {
+            fs::write(world.there(name), content).unwrap();
+        }
+        let own = world.place.folder("own");
+        fs::write(own.join("mine"), "own").unwrap();
+        fs::create_dir_all(own.join("both")).unwrap();
+        fs::write(own.join("both/file"), "beside").unwrap();
+        Self::configure(&world, namespaces);
+        let add = ["user", "add", "ann", "--password-stdin", "--config", "frevo.toml"];
+        world.place.run_with_input(&add, "secret").succeeds();
+        let log = world.place.path("log");
+        let mut command = world.place.command(&["serve", "-c", "frevo.toml"]);
+        command.stderr(fs::File::create(&log).unwrap());
+        let mut one = Serving::start(command);
+        let log = fs::read_to_string(log).unwrap();
+        let line = log.lines().find(|line| line.contains("listening")).unwrap();
+        let address = line.split("address=").nth(1).unwrap();
+        address.split(' ').next().unwrap().clone_into(&mut one.address);
+        Self { world, one }
+    }
+
+    fn configure(world: &World, namespaces: &str) {
+        let (own, state) = (world.place.path("own"), world.place.folder("state-of-one"));
+        let text = format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\ndiscovery = \"off\"\nstate_dir = {state:?}\n\
+             [[share]]\nname = \"own\"\npath = {own:?}\n{namespaces}"
+        );
+        world.place.file("frevo.toml", &text, 0o644);
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.world.place.path("log")).unwrap()
+    }
+
+    /// Runs a command of the client that knows both servers by their names.
+    fn run(&self, arguments: &[&str]) -> Said {
+        let one = format!("one={}", self.one.address);
+        let two = format!("two={}", self.world.address);
+        let (command, rest) = arguments.split_first().unwrap();
+        let known = [*command, "--address", &one, "--address", &two];
+        self.world.run(&[&known[..], rest].concat())
+    }
+}
+
+fn link(path: &str, target: &str) -> String {
+    format!("[[namespace.link]]\npath = '{path}'\ntargets = ['{target}']\n")
+}
+
+const FILES: &str = "[[namespace]]\nname = \"files\"\n";
+const OWN: &str = "[[namespace]]\nname = \"own\"\n";
+
+#[test]
+fn a_namespace_is_walked_over_two_servers() {
+    let all = [
+        FILES,
+        &link("teams\\red", "\\\\two\\share"),
+        &link("teams\\deep\\er\\blue", "\\\\two\\share\\dir"),
+        &link("own", "\\\\one\\own"),
+        OWN,
+        &link("both\\link", "\\\\two\\share\\dir\\deep"),
+        &link("round", "\\\\one\\files\\own\\round"),
+    ];
+    let two = Two::new(&all.concat());
+    let cat = |path: &str| two.run(&["cat", &format!("smb://ann@one/{path}")]);
+    for (path, content) in [
+        ("files/teams/red/a", "first"),
+        ("FILES/Teams/RED/dir/deep/c", "third"),
+        ("files/teams/deep/er/blue/b", "second"),
+        ("files/own/mine", "own"),
+        ("own/both/file", "beside"),
+        ("own/both/link/c", "third"),
+        ("files/own/both/link/c", "third"),
+    ] {
+        assert_eq!(cat(path).succeeds(), content, "{path}");
+    }
+    let listed = two.run(&["ls", "smb://ann@one/files/teams"]);
+    assert!(listed.succeeds().contains("red") && listed.out.contains("deep"), "{}", listed.out);
+    let fetched = two.world.place.path("fetched");
+    two.run(&["get", "-r", "smb://ann@one/files/teams", text(&fetched)]).succeeds();
+    assert_same(&fetched.join("red"), &two.world.there(""));
+    assert_same(&fetched.join("deep/er/blue"), &two.world.there("dir"));
+    // A file that is written through a link is on the other server.
+    let new = two.world.place.file("new", "written", 0o644);
+    two.run(&["put", text(&new), "smb://ann@one/files/teams/red/dir/new"]).succeeds();
+    assert_eq!(fs::read_to_string(two.world.there("dir/new")).unwrap(), "written");
+    // A root of its own takes no file, and a folder that is in the namespace only neither.
+    assert_ne!(two.run(&["put", text(&new), "smb://ann@one/files/new"]).code, 0);
+    assert_ne!(two.run(&["put", text(&new), "smb://ann@one/files/teams/new"]).code, 0);
+    two.run(&["put", text(&new), "smb://ann@one/own/both/new"]).succeeds();
+    let round = cat("own/round/x");
+    assert!(round.err.contains("circle"), "{round:?}");
+    assert_ne!(cat("files/none/x").code, 0);
+    let said = two.one.stop();
+    assert_eq!(said.code, 0, "{said:?}");
+}
+
+#[test]
+fn a_reload_changes_the_links() {
+    let two = Two::new(&[FILES, &link("old", "\\\\two\\share")].concat());
+    let cat = |path: &str| two.run(&["cat", &format!("smb://ann@one/{path}")]);
+    assert_eq!(cat("files/old/a").succeeds(), "first");
+    Two::configure(&two.world, &[FILES, &link("new", "\\\\two\\share\\dir")].concat());
+    two.one.signal("-HUP");
+    let began = std::time::Instant::now();
+    while !two.log().contains("configuration reloaded") {
+        assert!(began.elapsed() < PATIENCE, "{}", two.log());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(cat("files/new/b").succeeds(), "second");
+    assert_ne!(cat("files/old/a").code, 0);
+    Two::configure(&two.world, &[FILES, &link("new", "two")].concat());
+    let checked = two.world.place.run(&["check", "-c", text(&two.world.place.path("frevo.toml"))]);
+    assert_ne!(checked.code, 0);
+    let said = checked.out + &checked.err;
+    assert!(said.contains("the target \"two\" is not \\\\server\\share"), "{said}");
+}
