@@ -65,6 +65,9 @@ pub(crate) enum Command {
     /// List and change the shares in a configuration file; comments are kept
     #[command(after_help = EXIT_CODES)]
     Share(crate::shares::Shares),
+    /// List, change and check the namespaces (DFS) in a configuration file; comments are kept
+    #[command(after_help = EXIT_CODES)]
+    Namespace(crate::namespaces::Namespaces),
     /// Join a domain, check the membership, leave it
     #[command(after_help = EXIT_CODES)]
     Domain(crate::domain::arguments::Domain),

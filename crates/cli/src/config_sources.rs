@@ -1,5 +1,5 @@
 //! The texts that a configuration is read from: the file, the files of `conf.d` beside it,
-//! variables of the environment, and the shares that were added over the network.
+//! variables of the environment, and the shares and namespaces that were made over the network.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use frevo_config::{Config, Fault};
 
 use crate::exit::{Exit, Failure};
+use crate::network_namespaces::NetworkNamespaces;
 use crate::network_shares::NetworkShares;
 use crate::trusted_file;
 
@@ -69,12 +70,12 @@ impl Sources {
             sources.push(read_file(&file)?);
         }
         sources.extend(variables());
-        Self(sources).with_network_shares()
+        Self(sources).with_network_shares()?.with_network_namespaces()
     }
 
     /// The texts of a server without a configuration file: the variables of the environment.
     pub(crate) fn of_environment() -> Result<Self, Failure> {
-        Self(variables().collect()).with_network_shares()
+        Self(variables().collect()).with_network_shares()?.with_network_namespaces()
     }
 
     /// Adds the shares that were added over the network.
@@ -85,6 +86,17 @@ impl Sources {
             && let Some(text) = shares.text(&share_names(&table))?
         {
             let name = shares.file.display().to_string();
+            sources.0.push(Source { name, text, has_lines: true });
+        }
+        Ok(sources)
+    }
+
+    /// Adds the namespaces that were made over the network; an empty text where there can be some.
+    fn with_network_namespaces(self) -> Result<Self, Failure> {
+        let mut sources = self;
+        let table = sources.table();
+        if let Some(namespaces) = NetworkNamespaces::of_table(&table) {
+            let (name, text) = (namespaces.file.display().to_string(), namespaces.text(&table)?);
             sources.0.push(Source { name, text, has_lines: true });
         }
         Ok(sources)

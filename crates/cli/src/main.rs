@@ -23,6 +23,9 @@ mod keytab;
 mod logging;
 mod machine_sid;
 mod manual;
+mod namespace_tables;
+mod namespaces;
+mod network_namespaces;
 mod network_shares;
 mod passwords;
 mod plural;
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::SendTraces { address } => serve::send_traces::run(*address),
         Command::User(user) => user::run(user),
         Command::Share(shares) => shares::run(shares),
+        Command::Namespace(namespaces) => namespaces::run(namespaces),
         Command::Domain(domain) => domain::run(domain),
         Command::Import(import) => import::run(import),
         Command::Admin(command) => admin::run(command),

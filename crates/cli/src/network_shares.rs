@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table};
 
 use crate::exit::{Done, Exit, Failure};
-use crate::shares::is_called;
+use crate::namespace_tables::is_called;
 use crate::{secret_file, state, trusted_file};
 
 /// The file in the state directory.

@@ -14,6 +14,7 @@ use crate::config_sources::Sources;
 use crate::configured::folder;
 use crate::console::{print_text, tell};
 use crate::exit::{Done, EXIT_CODES, Exit, Failure, is_json};
+use crate::namespace_tables::is_called;
 use crate::state::DEFAULT_CONFIG;
 
 /// `frevo share`
@@ -113,13 +114,13 @@ fn find(config: &Path, name: &str) -> Result<(Sources, PathBuf, ShareSection), F
 }
 
 /// A file that is changed.
-struct Edited {
+pub(crate) struct Edited {
     file: PathBuf,
-    document: DocumentMut,
+    pub(crate) document: DocumentMut,
 }
 
 impl Edited {
-    fn open(sources: &Sources, file: PathBuf) -> Result<Self, Failure> {
+    pub(crate) fn open(sources: &Sources, file: PathBuf) -> Result<Self, Failure> {
         let shown = file.display().to_string();
         let text = sources.text(&shown).unwrap_or_default();
         let document = text.parse::<DocumentMut>().map_err(|error| {
@@ -153,7 +154,7 @@ impl Edited {
     }
 
     /// Checks the changed configuration, and replaces the file.
-    fn save(self, sources: &Sources) -> Done {
+    pub(crate) fn save(self, sources: &Sources) -> Done {
         let text = self.document.to_string();
         let checked = sources.with(&self.file.display().to_string(), &text).config();
         checked.map_err(|failure| self.unchanged(&failure))?;
@@ -166,12 +167,6 @@ impl Edited {
         ));
         Ok(())
     }
-}
-
-/// True for the section of the share of this name.
-pub(crate) fn is_called(table: &Table, name: &str) -> bool {
-    let found = table.get("name").and_then(Item::as_str).unwrap_or_default();
-    fold_name(found) == fold_name(name)
 }
 
 fn add(config: &Path, name: &ShareName, path: &Path, keys: &[String]) -> Done {

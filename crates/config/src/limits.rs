@@ -6,6 +6,12 @@ pub const CONFIG_FILE_BYTES: usize = 32 << 20;
 /// Shares that administrators can add over the network.
 pub const NETWORK_SHARES: usize = 1_000;
 
+/// Links of namespaces that administrators can make over the network.
+pub const NETWORK_LINKS: usize = 10_000;
+
+/// The largest file of namespaces that were made over the network, bytes.
+pub const NETWORK_NAMESPACES_BYTES: u64 = 8 << 20;
+
 /// The largest `max_io` and `max_transact`, bytes: the server has no larger requests.
 pub const MAX_IO_MAX: u64 = 8 << 20;
 

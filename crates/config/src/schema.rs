@@ -139,6 +139,8 @@ pub struct ServerSection {
     pub confine_to: Vec<PathBuf>,
     /// Folders below which administrators may add shares over the network.
     pub share_roots: Vec<PathBuf>,
+    /// Administrators may make namespaces of shares over the network.
+    pub network_namespaces: Option<bool>,
     /// Names that clients may have meant this server by.
     pub target_names: Option<Vec<String>>,
 }

@@ -56,6 +56,7 @@ pub(super) const EVERY_KEY: &str = r#"
         confinement = "off"
         confine_to = ["/srv"]
         share_roots = ["/srv/shares"]
+        network_namespaces = true
 
         [limits]
         max_io = "1M"

@@ -130,8 +130,9 @@ pub use embed::{
 };
 #[doc(hidden)]
 pub use embed::{
-    ClusterNames, ClusterNode, ClusterState, ClusterUnit, NotEdited, RpcPort, Seat, ShareEdit,
-    ShareEditor,
+    ClusterNames, ClusterNode, ClusterState, ClusterUnit, EntryPath, NamespaceChange,
+    NamespacePriority, NamespaceSettings, NotChanged, NotEdited, Priority, RpcPort, Seat,
+    ShareEdit, ShareEditor, StateChange, TargetName,
 };
 #[doc(inline)]
 pub use frevo_auth::{Account, Accounts, Membership, NtHash};

@@ -8,7 +8,9 @@ use std::time::Duration;
 use frevo_net::transport::Listener;
 use frevo_server::audit::{Event, Kind};
 use frevo_server::folders::{Look, accept_folder, look_at_folder};
-use frevo_server::{Kick, NotEdited, Reload, Reviewed, Server, ShareEdit, panics};
+use frevo_server::{
+    Kick, NamespaceChange, NotChanged, NotEdited, Reload, Reviewed, Server, ShareEdit, panics,
+};
 use frevo_wire::Status;
 use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::fold_name;
@@ -22,6 +24,7 @@ use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::keytab::{self, Keys};
 use crate::logging::{self, Logging};
+use crate::network_namespaces::NetworkNamespaces;
 use crate::network_shares::NetworkShares;
 
 use super::account_reloads::AccountReloads;
@@ -97,21 +100,7 @@ impl Running<'_> {
                     }
                     return served.map_err(Failure::failed("cannot serve"));
                 }
-                Some(asked) = self.edits.recv() => {
-                    let Asked { edit, by, answer } = asked;
-                    let done = if is_stopping {
-                        Err(NotEdited::Failed(String::from("the server stops")))
-                    } else {
-                        self.edit_shares(&edit)
-                    };
-                    if let (Ok(()), ShareEdit::Remove { name }) = (&done, edit) {
-                        let server = self.server.clone();
-                        tokio::spawn(async move { server.kick(&Kick::Share(name), &by).await });
-                    }
-                    // The send fails if the connection that asked for the change is closed
-                    // meanwhile.
-                    let _ = answer.send(done);
-                }
+                Some(asked) = self.edits.recv() => self.carry_out(asked, is_stopping),
                 Some(asked) = self.account_reloads.recv() => {
                     let Self { loaded, server, arguments, guid, .. } = &mut self;
                     if let Some(reviewed) = asked.carry_out(loaded, server, arguments, *guid) {
@@ -224,15 +213,74 @@ impl Running<'_> {
         is_done
     }
 
+    /// Makes a change that an administrator asks for over the network.
+    fn carry_out(&mut self, asked: Asked, is_stopping: bool) {
+        let stops = || String::from("the server stops");
+        // A send fails if the connection that asked for the change is closed meanwhile.
+        match asked {
+            Asked::Share { edit, by, answer } => {
+                let done = if is_stopping {
+                    Err(NotEdited::Failed(stops()))
+                } else {
+                    self.edit_shares(&edit)
+                };
+                if let (Ok(()), ShareEdit::Remove { name }) = (&done, edit) {
+                    let server = self.server.clone();
+                    tokio::spawn(async move { server.kick(&Kick::Share(name), &by).await });
+                }
+                let _ = answer.send(done);
+            }
+            Asked::Namespace { change, answer } => {
+                let done = if is_stopping {
+                    Err(NotChanged::Failed(stops()))
+                } else {
+                    self.change_namespace(&change)
+                };
+                let _ = answer.send(done);
+            }
+        }
+    }
+
+    /// Reads the texts of the configuration again.
+    fn sources(&self) -> Result<Sources, Failure> {
+        match &self.arguments.config {
+            Some(path) => Sources::read(path),
+            None => Sources::of_environment(),
+        }
+    }
+
+    /// Stores a change of the namespaces that were made over the network, and applies it. Undoes it when
+    /// that fails.
+    fn change_namespace(&mut self, change: &NamespaceChange) -> Result<(), NotChanged> {
+        let failed = |failure: Failure| NotChanged::Failed(failure.to_string());
+        let sources = self.sources().map_err(failed)?;
+        let network = NetworkNamespaces::of_table(&sources.table()).ok_or_else(|| {
+            NotChanged::Forbidden(String::from(
+                "namespaces may not be changed over the network; use frevo namespace, or set \
+                 network_namespaces in [server]",
+            ))
+        })?;
+        let before = network.stored().map_err(failed)?.unwrap_or_default();
+        let after = network.changed(&before, &self.loaded.plan.config, change)?;
+        let file = network.file.display().to_string();
+        let checked = sources.with(&file, &after).config();
+        checked.map_err(|failure| NotChanged::Bad(failure.to_string()))?;
+        network.write(&after).map_err(failed)?;
+        if self.reload() {
+            return Ok(());
+        }
+        network.write(&before).map_err(failed)?;
+        Err(NotChanged::Failed(String::from(
+            "the configuration with this change could not be applied; the lines above say why",
+        )))
+    }
+
     /// Stores a change of the shares that were added over the network, and applies it. Undoes it
     /// when that fails.
     fn edit_shares(&mut self, edit: &ShareEdit) -> Result<(), NotEdited> {
         let failed = |failure: Failure| NotEdited::Failed(failure.to_string());
-        let sources = match &self.arguments.config {
-            Some(path) => Sources::read(path),
-            None => Sources::of_environment(),
-        };
-        let shares = NetworkShares::of_table(&sources.map_err(failed)?.table());
+        let sources = self.sources().map_err(failed)?;
+        let shares = NetworkShares::of_table(&sources.table());
         let shares = shares.ok_or_else(|| {
             NotEdited::Forbidden(String::from(
                 "share_roots in [server] names no folder below which shares may be added over the \

@@ -1,17 +1,22 @@
-//! Changes of shares that administrators ask for over the network, carried out by the thread that
-//! reloads.
+//! Changes of shares and namespaces that administrators ask for over the network, carried out by the thread
+//! that reloads.
 
 use std::fmt;
 
-use frevo_server::{NotEdited, ShareEdit, ShareEditor};
+use frevo_server::{NamespaceChange, NotChanged, NotEdited, ShareEdit, ShareEditor};
 use tokio::sync::{mpsc, oneshot};
 
 /// A change that an administrator has asked for and waits for.
-pub(super) struct Asked {
-    pub(super) edit: ShareEdit,
-    /// The name of the administrator.
-    pub(super) by: String,
-    pub(super) answer: oneshot::Sender<Result<(), NotEdited>>,
+pub(super) enum Asked {
+    /// A change of the shares.
+    Share {
+        edit: ShareEdit,
+        /// The name of the administrator.
+        by: String,
+        answer: oneshot::Sender<Result<(), NotEdited>>,
+    },
+    /// A change of the namespaces.
+    Namespace { change: NamespaceChange, answer: oneshot::Sender<Result<(), NotChanged>> },
 }
 
 /// The server's end: it sends changes.
@@ -30,8 +35,15 @@ impl ShareEditor for Asking {
     fn edit(&self, by: &str, edit: ShareEdit) -> Result<(), NotEdited> {
         let stops = || NotEdited::Failed(String::from("the server stops"));
         let (answer, answered) = oneshot::channel();
-        let asked = Asked { edit, by: by.to_owned(), answer };
+        let asked = Asked::Share { edit, by: by.to_owned(), answer };
         self.0.blocking_send(asked).map_err(|_| stops())?;
+        answered.blocking_recv().unwrap_or_else(|_| Err(stops()))
+    }
+
+    fn change_namespace(&self, _by: &str, change: NamespaceChange) -> Result<(), NotChanged> {
+        let stops = || NotChanged::Failed(String::from("the server stops"));
+        let (answer, answered) = oneshot::channel();
+        self.0.blocking_send(Asked::Namespace { change, answer }).map_err(|_| stops())?;
         answered.blocking_recv().unwrap_or_else(|_| Err(stops()))
     }
 }

@@ -22,11 +22,18 @@ pub mod vfs;
 pub use crate::ipc::tcp::Port as RpcPort;
 pub use crate::objects::kick::{Kick, Kicked};
 #[doc(hidden)]
+pub use crate::shares::namespace_editor::NotChanged;
+#[doc(hidden)]
 pub use crate::shares::scope::ClusterNames;
 #[doc(hidden)]
 pub use crate::shares::seat::Seat;
 pub use crate::shares::share_editor::{NotEdited, ShareEdit, ShareEditor};
 pub use builder::{Reload, ServerBuilder};
+#[doc(hidden)]
+pub use frevo_rpc::netdfs::{
+    Change as NamespaceChange, EntryPath, Priority, PriorityClass as NamespacePriority,
+    Settings as NamespaceSettings, StateChange, TargetName,
+};
 #[doc(hidden)]
 pub use frevo_rpc::witness::{ClusterNode, ClusterState, ClusterUnit};
 pub use limits::Limits;

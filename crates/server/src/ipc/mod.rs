@@ -9,6 +9,7 @@
 mod authentication;
 mod info;
 mod manage;
+mod netdfs;
 mod password;
 mod peer;
 mod services;

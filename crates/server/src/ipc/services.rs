@@ -152,7 +152,7 @@ impl<'a> Caller<'a> {
 
     /// IPC$ is told though it is hidden: clients expect to see it. A share that
     /// refuses the caller is as absent here as for TREE_CONNECT.
-    fn may_see(&self, share: &Share) -> bool {
+    pub(super) fn may_see(&self, share: &Share) -> bool {
         if matches!(share.target, Target::Pipes) {
             return true;
         }

@@ -7,7 +7,7 @@ use frevo_rpc::lsarpc::{Authority as _, Lsarpc};
 use frevo_rpc::samr::{PasswordChange, Samr};
 use frevo_rpc::{
     Answer, AuthLevel, Call, Calls, Endpoint, FaultStatus, Interface, Outcome, Terms, dssp,
-    interface, lsarpc, samr, srvsvc, witness, wkssvc,
+    interface, lsarpc, netdfs, samr, srvsvc, witness, wkssvc,
 };
 
 use super::authentication::Exchange;
@@ -63,6 +63,13 @@ static TABLE: &[Served] = &[
     Served {
         interface: &wkssvc::INTERFACE,
         open: || Box::new(Stateless(|call, caller| wkssvc::call(call.opnum, &call.stub, caller))),
+        asks_host: false,
+        is_managed: true,
+        is_of_nodes: false,
+    },
+    Served {
+        interface: &netdfs::INTERFACE,
+        open: || Box::new(Stateless(|call, caller| netdfs::call(call.opnum, &call.stub, caller))),
         asks_host: false,
         is_managed: true,
         is_of_nodes: false,
@@ -400,7 +407,7 @@ mod tests {
         for pipe in ["lsarpc", "dssetup", "DSSETUP", "samr"] {
             assert!(asks_host(pipe), "{pipe}");
         }
-        for pipe in ["srvsvc", "wkssvc", "epmapper"] {
+        for pipe in ["srvsvc", "wkssvc", "netdfs", "epmapper"] {
             assert!(!asks_host(pipe), "{pipe}");
         }
         for served in TABLE {

@@ -15,6 +15,7 @@ pub(crate) mod folders;
 pub(crate) mod impersonation;
 pub(crate) mod life;
 pub(crate) mod namespace;
+pub(crate) mod namespace_editor;
 pub(crate) mod posix;
 pub(crate) mod protection;
 pub(crate) mod quota;

@@ -3,7 +3,10 @@
 
 use std::fmt;
 
+use frevo_rpc::netdfs::Change;
+
 use crate::access::share_access::{AccessList, NotAccepted};
+use crate::shares::namespace_editor::NotChanged;
 
 /// A change of the shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,4 +115,12 @@ pub trait ShareEditor: Send + Sync + fmt::Debug {
     /// # Errors
     /// When nothing was changed.
     fn edit(&self, by: &str, edit: ShareEdit) -> Result<(), NotEdited>;
+
+    /// Stores and applies a change of the namespaces, as [`Self::edit`] does.
+    ///
+    /// # Errors
+    /// When nothing was changed.
+    fn change_namespace(&self, _by: &str, _change: Change) -> Result<(), NotChanged> {
+        Err(NotChanged::forbidden())
+    }
 }

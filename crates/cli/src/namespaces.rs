@@ -1,0 +1,331 @@
+//! `frevo namespace`: lists, changes and checks the namespaces of a configuration. Comments stay as they
+//! are.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueHint};
+use frevo_config::{Config, NamespaceSection, ShareName, nearest};
+use frevo_dfs::{Link, Namespace, Root, State, Target};
+use frevo_server::{EntryPath, NamespaceChange, NotChanged, TargetName};
+use frevo_wire::fscc::fold_name;
+
+use crate::config_sources::Sources;
+use crate::console::print_text;
+use crate::exit::{Done, EXIT_CODES, Exit, Failure, is_json};
+use crate::namespace_tables;
+use crate::plural::counted;
+use crate::shares::Edited;
+use crate::state::DEFAULT_CONFIG;
+
+/// The port of SMB.
+const PORT: u16 = 445;
+/// Time for which a server of a target may keep silent.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Servers that are tried at one time.
+const AT_ONCE: usize = 32;
+
+/// `frevo namespace`
+#[derive(Debug, Args)]
+pub(crate) struct Namespaces {
+    /// Configuration file of the server
+    #[arg(long, short, value_name = "FILE", global = true, default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
+    config: PathBuf,
+
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the namespaces with their links
+    #[command(after_help = EXIT_CODES)]
+    List {
+        /// Print one JSON object per namespace
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a namespace, a link in it, or further targets of a link
+    #[command(after_help = EXIT_CODES)]
+    Add {
+        /// Name of the namespace
+        name: ShareName,
+        /// Path of the link below the root, such as teams/red
+        #[arg(requires = "targets")]
+        path: Option<String>,
+        /// The shares that the link leads to, such as //nas1.example.com/red
+        targets: Vec<String>,
+        /// Comment of a new link
+        #[arg(long, value_name = "TEXT", requires = "targets")]
+        comment: Option<String>,
+    },
+    /// Remove a namespace, a link, or a target of a link
+    #[command(after_help = EXIT_CODES)]
+    Remove {
+        /// Name of the namespace
+        name: String,
+        /// Path of the link below the root
+        path: Option<String>,
+        /// The target; with the last one the link is removed
+        target: Option<String>,
+    },
+    /// Try whether the servers of all targets can be reached
+    #[command(after_help = EXIT_CODES)]
+    Check {
+        /// Print one JSON object per server
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn run(namespaces: &Namespaces) -> Done {
+    let config = &namespaces.config;
+    match &namespaces.command {
+        Action::List { .. } => list(config),
+        Action::Add { name, path: None, .. } => add_namespace(config, name),
+        Action::Add { name, path: Some(path), targets, comment } => {
+            add_link(config, name.as_str(), path, targets, comment.as_deref())
+        }
+        Action::Remove { name, path: None, .. } => {
+            change(config, name, &[NamespaceChange::RemoveRoot { namespace: name.clone() }])
+        }
+        Action::Remove { name, path: Some(path), target } => {
+            let target = target.as_deref().map(parse_target).transpose()?;
+            let path = parse_path(name, path)?;
+            change(config, name, &[NamespaceChange::RemoveLink { path, target }])
+        }
+        Action::Check { .. } => check(config),
+    }
+}
+
+/// A namespace with its section.
+fn namespaces_of(config: &Config) -> Result<Vec<(&NamespaceSection, Namespace)>, Failure> {
+    let of = |section: &NamespaceSection| section.namespace(&config.shares);
+    let fault = |fault: frevo_dfs::BadLink| Failure::new(Exit::Config, fault.to_string());
+    config.namespaces.iter().map(|section| Ok((section, of(section).map_err(fault)?))).collect()
+}
+
+fn list(config: &Path) -> Done {
+    let sources = Sources::read(config)?;
+    let config = sources.config()?;
+    let mut out = String::new();
+    for (section, namespace) in namespaces_of(&config)? {
+        if is_json() {
+            let (file, line) = sources.place(&section.name.span());
+            let links: Vec<_> = namespace.links().map(link_object).collect();
+            let object = serde_json::json!({
+                "name": namespace.name(), "share": namespace.root == Root::Share,
+                "comment": namespace.comment, "online": namespace.state == State::Online,
+                "ttl": namespace.root_ttl_s(), "links": links, "file": file, "line": line,
+            });
+            out.push_str(&format!("{object}\n"));
+            continue;
+        }
+        let kind = if namespace.root == Root::Share { " (share)" } else { "" };
+        out.push_str(&format!("{}{kind}\n", namespace.name()));
+        for link in namespace.links() {
+            let targets: Vec<String> = link.targets().iter().map(shown_target).collect();
+            let state = if link.state == State::Online { "" } else { " (offline)" };
+            out.push_str(&format!("  {}  {}{state}\n", link.path(), targets.join(", ")));
+        }
+    }
+    print_text(&out)
+}
+
+fn link_object(link: &Link) -> serde_json::Value {
+    let target = |target: &Target| {
+        let path = target.to_string();
+        serde_json::json!({ "path": path, "online": target.state == State::Online, "rank": target.rank })
+    };
+    serde_json::json!({
+        "path": link.path(), "comment": link.comment, "online": link.state == State::Online,
+        "ttl": link.ttl_s.unwrap_or(frevo_dfs::limits::LINK_TTL_S), "interlink": link.is_interlink,
+        "targets": link.targets().iter().map(target).collect::<Vec<_>>(),
+    })
+}
+
+fn shown_target(target: &Target) -> String {
+    let state = if target.state == State::Online { "" } else { " (offline)" };
+    format!("{target}{state}")
+}
+
+fn usage(text: String) -> Failure {
+    Failure::new(Exit::Usage, text)
+}
+
+/// The path of a link, with slashes or backslashes between its folders.
+fn parse_path(namespace: &str, path: &str) -> Result<EntryPath, Failure> {
+    let path = path.replace('/', "\\");
+    let bare = path.trim_matches('\\');
+    let parsed = EntryPath::parse(&format!(r"\\server\{namespace}\{bare}"));
+    let parsed = parsed.ok().filter(|parsed| !parsed.is_root());
+    parsed.ok_or_else(|| {
+        usage(format!("{path} is not the path of a link; write folders such as teams/red"))
+    })
+}
+
+/// A target, as `//server/share` or `\\server\share`, or as a URL.
+fn parse_target(target: &str) -> Result<TargetName, Failure> {
+    let unc = target.strip_prefix("smb:").unwrap_or(target).replace('/', "\\");
+    let parsed = unc.starts_with(r"\\").then(|| TargetName::parse(&unc).ok()).flatten();
+    parsed.ok_or_else(|| {
+        usage(format!("{target} is not a share; write //SERVER/SHARE or //SERVER/SHARE/FOLDER"))
+    })
+}
+
+fn add_namespace(config: &Path, name: &ShareName) -> Done {
+    let sources = Sources::read(config)?;
+    let mut edited = Edited::open(&sources, config.to_owned())?;
+    let done = namespace_tables::add_namespace(&mut edited.document, name.as_str());
+    done.map_err(|why| failure(&why))?;
+    edited.save(&sources)
+}
+
+fn add_link(
+    config: &Path,
+    name: &str,
+    path: &str,
+    targets: &[String],
+    comment: Option<&str>,
+) -> Done {
+    let path = parse_path(name, path)?;
+    let add = |target: &String| -> Result<NamespaceChange, Failure> {
+        let (path, target) = (path.clone(), parse_target(target)?);
+        let comment = comment.unwrap_or_default().to_owned();
+        Ok(NamespaceChange::AddLink { path, target, comment, must_be_new: false })
+    };
+    let changes = targets.iter().map(add).collect::<Result<Vec<_>, _>>()?;
+    change(config, name, &changes)
+}
+
+/// Makes changes of a namespace in the file that has it.
+fn change(config: &Path, name: &str, changes: &[NamespaceChange]) -> Done {
+    let sources = Sources::read(config)?;
+    let file = file_of(config, &sources, name)?;
+    let mut edited = Edited::open(&sources, file)?;
+    for change in changes {
+        let done = namespace_tables::apply(&mut edited.document, change, |_| true);
+        done.map_err(|why| failure(&why))?;
+    }
+    edited.save(&sources)
+}
+
+/// The file with the section of a namespace.
+fn file_of(config: &Path, sources: &Sources, name: &str) -> Result<PathBuf, Failure> {
+    let all = sources.config()?.namespaces;
+    let is_wanted =
+        |section: &&NamespaceSection| fold_name(section.name.get_ref().as_str()) == fold_name(name);
+    let Some(section) = all.iter().find(is_wanted) else {
+        let near = nearest(name, all.iter().map(|section| section.name.get_ref().as_str()));
+        let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        let text = format!("{} has no namespace {name}{near}", config.display());
+        return Err(Failure::new(Exit::NotFound, text));
+    };
+    Ok(PathBuf::from(sources.place(&section.name.span()).0))
+}
+
+fn failure(why: &NotChanged) -> Failure {
+    let exit = match why {
+        NotChanged::Absent(_) | NotChanged::NoTarget(_) => Exit::NotFound,
+        NotChanged::Bad(_) => Exit::Usage,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, format!("{why}; nothing was changed"))
+}
+
+/// The address at which a server answers, or the reason why it does not.
+type Reached = Result<IpAddr, String>;
+
+/// Tries the servers of all targets: their names, and the port of SMB.
+fn check(config: &Path) -> Done {
+    let config = Sources::read(config)?.config()?;
+    // The links that lead to each server.
+    let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (_, namespace) in namespaces_of(&config)? {
+        for link in namespace.links() {
+            for target in link.targets() {
+                let links = servers.entry(fold_name(target.server())).or_default();
+                links.push(format!(r"{}\{}", namespace.name(), link.path()));
+            }
+        }
+    }
+    let servers: Vec<(String, Vec<String>)> = servers.into_iter().collect();
+    let (mut out, mut silent) = (String::new(), 0);
+    for some in servers.chunks(AT_ONCE) {
+        let reached: Vec<Reached> = std::thread::scope(|scope| {
+            let tries: Vec<_> =
+                some.iter().map(|(server, _)| scope.spawn(move || reach(server))).collect();
+            let lost = || Err(String::from("the attempt failed"));
+            tries.into_iter().map(|one| one.join().unwrap_or_else(|_| lost())).collect()
+        });
+        for ((server, links), reached) in some.iter().zip(reached) {
+            silent += usize::from(reached.is_err());
+            out.push_str(&shown_server(server, links, &reached));
+        }
+    }
+    print_text(&out)?;
+    match silent {
+        0 => Ok(()),
+        count => {
+            let text =
+                format!("{} of {} could not be reached", count, counted(servers.len(), "server"));
+            Err(Failure::new(Exit::Failed, text))
+        }
+    }
+}
+
+fn shown_server(server: &str, links: &[String], reached: &Reached) -> String {
+    if is_json() {
+        let object = serde_json::json!({
+            "server": server, "address": reached.as_ref().ok().map(ToString::to_string),
+            "error": reached.as_ref().err(), "links": links,
+        });
+        return format!("{object}\n");
+    }
+    let first = links.first().map_or("", |link| link);
+    let more = match links.len() {
+        0 | 1 => String::new(),
+        count => format!(" and {}", counted(count - 1, "other link")),
+    };
+    match reached {
+        Ok(address) => format!("{server}  answers at {address}\n"),
+        Err(why) => format!("{server}  {why}; {first}{more} may lead nowhere\n"),
+    }
+}
+
+/// Connects to the port of SMB of a server.
+fn reach(server: &str) -> Reached {
+    let found =
+        (server, PORT).to_socket_addrs().map_err(|error| format!("has no address: {error}"))?;
+    let mut why = String::from("has no address");
+    for address in found.take(4) {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(_) => return Ok(address.ip()),
+            Err(error) => why = format!("does not answer at {}: {error}", address.ip()),
+        }
+    }
+    Err(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_targets_are_read_in_both_spellings() {
+        for path in ["teams/red", r"teams\red", "/teams/red/"] {
+            assert_eq!(parse_path("files", path).unwrap().link, r"teams\red", "{path}");
+        }
+        for path in ["", "/", "a//b", "..", "a:b"] {
+            assert!(parse_path("files", path).is_err(), "{path}");
+        }
+        for target in ["//nas/red/sub", r"\\nas\red\sub", "smb://nas/red/sub/"] {
+            assert_eq!(parse_target(target).unwrap().unc(), r"\\nas\red\sub", "{target}");
+        }
+        for target in ["nas/red", "//nas", "//", "/nas/red", "//nas//red", "//nas/a:b"] {
+            assert!(parse_target(target).is_err(), "{target}");
+        }
+    }
+}
