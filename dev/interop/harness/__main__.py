@@ -33,6 +33,7 @@ from .peers import (  # noqa: F401
     libsmb2_examples,
     links,
     mount,
+    netdfs,
     node,
     odd_disks,
     outage,

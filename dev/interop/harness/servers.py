@@ -138,6 +138,8 @@ PROFILES = {
         OFFERED,
         [*AS_ROOT, "-g", "server min protocol = SMB3_00", "-g", "smb3 unix extensions = yes"],
     ),
+    # The share dfs is the root of a namespace, which root may change over the network.
+    "namespaces": ([*OFFERED, "-r", "-D"], ["-r"]),
     # Administrators may add shares below a folder, which must exist when the server starts.
     "share-roots": ([*OFFERED, "-A", "smbuser", "-R", "roots"], []),
     "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),

@@ -122,9 +122,9 @@ def torture(ctx):
         run_suite(ctx, "rpc.epmapper", f"ncacn_ip_tcp:{ctx.server.address}", "-tcp")
 
 
-def run_suite(ctx, suite, binding, suffix=""):
+def run_suite(ctx, suite, binding, suffix="", user=None):
     """Adds a row for each test of a suite."""
-    account = f"{ctx.server.user}%{ctx.server.password}"
+    account = f"{user or ctx.server.user}%{ctx.server.password}"
     status, output = ctx.command("smbtorture", "--format=subunit", "-U", account, binding, suite, timeout=120)
     found = re.findall(r"^(success|failure|error|skip): (.+?)(?: \[\n(.*?)\n\])?$", output, re.MULTILINE | re.DOTALL)
     if not found:
