@@ -9,6 +9,7 @@
 //! frevo/<cluster>/control/move/<share>     a planned move, until the owner has given the share away
 //! frevo/<cluster>/control/drained/<node>   a node that is to have no shares
 //! frevo/<cluster>/control/dialect/max      the largest dialect of clients on shares of the cluster
+//! frevo/<cluster>/domain/<REALM>           the account of the cluster in a domain: sealed by the server
 //! frevo/<cluster>/batch/<share>            the number of the last transaction with records
 //! frevo/<cluster>/record/<share>/<id>      a record: bytes of the server's
 //! ```
@@ -20,6 +21,7 @@
 //! has sixteen hexadecimal digits.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::RecordId;
@@ -113,6 +115,22 @@ impl Layout {
         self.key("generation", "")
     }
 
+    /// The beginning of the keys of the cluster's accounts in domains.
+    pub fn domains(&self) -> Vec<u8> {
+        self.key("domain/", "")
+    }
+
+    /// The key of the cluster's account in a domain.
+    pub fn domain(&self, realm: &str) -> Vec<u8> {
+        self.key("domain/", realm)
+    }
+
+    /// The realm of the key of an account. None for a name that [`Layout::domain`] never makes.
+    pub fn parse_domain(&self, key: &[u8]) -> Option<String> {
+        let realm = unescape(key.strip_prefix(&*self.domains())?)?;
+        (!realm.is_empty()).then_some(realm)
+    }
+
     /// The key with the number of the last transaction with records of a share.
     pub fn batch(&self, share: &ShareName) -> Vec<u8> {
         self.key("batch/", share.as_str())
@@ -157,7 +175,7 @@ mod tests {
     fn keys_have_these_names() {
         let layout = layout();
         let share = ShareName::new("größe/100%").unwrap();
-        let text = |key: Vec<u8>| alloc::string::String::from_utf8(key).unwrap();
+        let text = |key: Vec<u8>| String::from_utf8(key).unwrap();
         assert_eq!(
             text(layout.control(&ControlKey::Owner(share.clone()))),
             "frevo/office/control/owner/gr%C3%B6%C3%9Fe%2F100%25"
@@ -168,6 +186,12 @@ mod tests {
         );
         assert!(!layout.records(&share).starts_with(&layout.control_prefix()));
         assert_eq!(text(layout.generation()), "frevo/office/generation");
+        let domain = layout.domain("EXAMPLE.COM");
+        assert_eq!(layout.parse_domain(&domain).unwrap(), "EXAMPLE.COM");
+        assert_eq!(text(domain), "frevo/office/domain/EXAMPLE.COM");
+        assert!(!layout.domains().starts_with(&layout.control_prefix()));
+        assert_eq!(layout.parse_domain(&layout.domains()), None);
+        assert_eq!(layout.parse_domain(&layout.generation()), None);
     }
 
     #[test]

@@ -44,6 +44,7 @@ mod preauth;
 mod sealing;
 mod secret;
 mod signing;
+mod stored;
 
 pub use cbc::{hkdf_key, open_cbc, seal_cbc};
 pub use derivation::{Derivation, NoSessionKey, SessionKeys};
@@ -61,6 +62,7 @@ pub use signing::{
     DataNonce, SIGNATURE_LEN, SIGNATURE_RANGE, Sender, SignatureNonce, SigningAlgorithm,
     SigningKey, TooShort,
 };
+pub use stored::{STORED_SALT, open_stored, seal_stored};
 
 /// Ends the process like a failed Rust allocation.
 ///
