@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use frevo_auth::kerberos::Keytab;
 use frevo_cluster::Settings;
 use frevo_config::{Config, FenceChoice};
 use frevo_etcd::client::Client;
@@ -11,15 +12,17 @@ use tokio::runtime::Handle;
 
 use super::able::of_storage;
 use super::dialect::of_dialect;
+use super::domain_check::{of_accounts, of_nodes};
 use super::judged::{Judged, fault, warning};
 use super::report::{Report, can_be_one, now, read_all};
 use super::storage::of_fences;
+use super::vault::Vault;
 use super::{certificate, options};
 use crate::configured::cluster as configured;
 use crate::console::{print, tell};
 use crate::exit::{Done, Exit, Failure};
-use crate::keytab;
 use crate::plural::counted;
+use crate::{keytab, state};
 
 /// Milliseconds by which the clocks of two nodes may differ, with the age of a report.
 const CLOCK_TOLERANCE: u64 = 30_000;
@@ -82,12 +85,14 @@ pub(crate) async fn findings(config: &Config, host: &str) -> Vec<Judged> {
         }
     };
     found.extend(of_etcd(&client, config).await);
+    let vault = Vault::new(client.clone(), &settings, &state::dir_of(config));
     match read_all(&client, &settings).await {
         Ok(others) => {
             let own = Report::of(config).by(&settings);
             let looked = tokio::task::spawn_blocking(move || own.look()).await;
             if let Ok(own) = looked {
                 found.extend(compare(&own, &others, now()));
+                found.extend(of_nodes(&own.node, &others, &vault).await);
             }
         }
         Err(why) => found.push(fault(format!("the nodes cannot be compared: {why}"))),
@@ -96,6 +101,8 @@ pub(crate) async fn findings(config: &Config, host: &str) -> Vec<Judged> {
         found.extend(of_storage(&client, &settings, &units).await);
     }
     found.extend(of_dialect(&client, &settings).await);
+    let accounts = of_accounts(config, &settings, &vault).await;
+    found.extend(accounts.into_iter().map(|one| one.judged));
     found.extend(of_names(&settings));
     found
 }
@@ -136,8 +143,15 @@ fn of_configuration(config: &Config) -> Vec<Judged> {
 fn of_keytab(config: &Config) -> Option<Judged> {
     let cluster = config.cluster.name.as_ref()?;
     let keys = keytab::read(config).ok()??;
-    let shown = keys.to_string().to_ascii_lowercase();
-    let has_name = shown.contains(&format!("cifs/{}", cluster.0));
+    let bytes = keytab::bytes(config).ok()??;
+    let entries = Keytab::parse(&bytes).ok()?.entries;
+    let has_name = entries.iter().any(|entry| match &*entry.key.principal.components {
+        [service, host] if service.eq_ignore_ascii_case("cifs") => {
+            let host = host.split('.').next().unwrap_or_default();
+            host.eq_ignore_ascii_case(&cluster.0)
+        }
+        _ => false,
+    });
     (!has_name).then(|| {
         warning(format!(
             "the keytab has no key for cifs/{name}: clients that log on by Kerberos cannot use \

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use frevo_auth::kerberos::Keytab;
 use frevo_cluster::Settings;
 use frevo_cluster_node::Node;
 use frevo_config::Config;
@@ -14,9 +15,10 @@ use frevo_wire::dtyp::Sid;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde_json::{Value, json};
 
+use super::domain_check::version_in;
 use crate::configured::cluster::fingerprints;
 use crate::machine_sid::AccountSids;
-use crate::state;
+use crate::{keytab, secret_file, state};
 
 /// Time between two reports of a node.
 const EVERY: Duration = Duration::from_secs(10);
@@ -42,6 +44,10 @@ pub(crate) struct Report {
     users_file: PathBuf,
     /// How access lists name the accounts; None in the report of an earlier version.
     pub(super) sids: Option<AccountSids>,
+    /// The keytab.
+    keytab: Option<PathBuf>,
+    /// The newest version of the keys of each realm in the keytab; None in the report of an earlier version.
+    pub(super) keys: Option<BTreeMap<String, u32>>,
     /// Milliseconds since 1970, by the clock of the node, when the report was made.
     pub(super) at: u64,
 }
@@ -62,6 +68,14 @@ fn identity(path: &Path) -> Option<String> {
         false => "-".to_owned(),
     };
     Some(format!("{}:{birth}", found.stx_ino))
+}
+
+/// The newest version of the keys of each realm in a keytab. A file that cannot be read has none.
+fn versions(path: &Path) -> BTreeMap<String, u32> {
+    let bytes = secret_file::read_bytes(path).ok().flatten().unwrap_or_default();
+    let keytab = Keytab::parse(&bytes).unwrap_or_default();
+    let realms = keytab.entries.iter().map(|entry| &entry.key.principal.realm);
+    realms.filter_map(|realm| Some((realm.clone(), version_in(&keytab, realm)?))).collect()
 }
 
 /// True if two identities can be of one folder. A birth that a mount does not tell decides nothing.
@@ -91,6 +105,7 @@ impl Report {
             paths: clustered.map(folder).collect(),
             configured_sid: config.server.sid.map(|sid| sid.0),
             users_file: state::users_file_of(config),
+            keytab: keytab::path(config).map(Path::to_owned),
             ..Self::default()
         }
     }
@@ -100,12 +115,13 @@ impl Report {
         Self { node: settings.node.to_string(), prefix: prefix(settings), ..self }
     }
 
-    /// Looks at the folders, the account file and the clock. A file system may make it wait.
+    /// Looks at the folders, the account file, the keytab and the clock. A file system may make it wait.
     pub(super) fn look(mut self) -> Self {
         let seen =
             self.paths.iter().filter_map(|(name, path)| Some((name.clone(), identity(path)?)));
         self.folders = seen.collect();
         self.sids = AccountSids::read(self.configured_sid, &self.users_file);
+        self.keys = Some(self.keytab.as_deref().map(versions).unwrap_or_default());
         self.at = now();
         self
     }
@@ -114,7 +130,7 @@ impl Report {
         let sids = self.sids.as_ref();
         let sids = sids.map(|sids| json!({ "machine": sids.machine, "accounts": sids.accounts }));
         let value = json!({
-            "at": self.at, "parts": self.parts, "folders": self.folders, "sids": sids,
+            "at": self.at, "parts": self.parts, "folders": self.folders, "sids": sids, "keys": self.keys,
         });
         value.to_string().into_bytes()
     }
@@ -133,7 +149,12 @@ impl Report {
             Some(AccountSids { machine: text("machine"), accounts: text("accounts")? })
         };
         let sids = value.get("sids").and_then(sids);
-        Some(Self { node: node.to_owned(), parts, folders, sids, at, ..Self::default() })
+        let version = |version: &Value| u32::try_from(version.as_u64()?).ok();
+        let keys = value.get("keys").and_then(Value::as_object).map(|keys| {
+            let keys = keys.iter();
+            keys.filter_map(|(realm, value)| Some((realm.clone(), version(value)?))).collect()
+        });
+        Some(Self { node: node.to_owned(), parts, folders, sids, keys, at, ..Self::default() })
     }
 
     /// Keeps the report in etcd for as long as the node has its lease.
@@ -193,8 +214,11 @@ mod tests {
             report.sids = Some(AccountSids { machine, accounts: "ab".to_owned() });
             assert_eq!(Report::parse("n1", &report.bytes()).unwrap().sids, report.sids);
         }
+        report.keys = Some([("A.TEST".to_owned(), 3)].into());
+        assert_eq!(Report::parse("n1", &report.bytes()).unwrap().keys, report.keys);
         let earlier = b"{\"at\":1,\"parts\":{},\"folders\":{}}";
-        assert_eq!(Report::parse("n1", earlier).unwrap().sids, None);
+        let earlier = Report::parse("n1", earlier).unwrap();
+        assert_eq!((earlier.sids, earlier.keys), (None, None));
         for bytes in [&b""[..], b"{}", b"{\"at\":1,\"parts\":{\"a\":1},\"folders\":{}}"] {
             assert_eq!(Report::parse("n1", bytes), None);
         }

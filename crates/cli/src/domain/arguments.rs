@@ -36,12 +36,7 @@ pub(crate) enum DomainCommand {
     Join(Join),
     /// Leave a domain, and remove its keys from this server
     #[command(after_help = EXIT_CODES)]
-    Leave {
-        /// Realm of the domain [default: the only one]
-        realm: Option<Realm>,
-        #[command(flatten)]
-        administrator: Administrator,
-    },
+    Leave(Leave),
     /// Check DNS, clock, keys and names of the memberships, in one sentence each
     #[command(after_help = STATUS_HELP)]
     Status {
@@ -57,6 +52,20 @@ pub(crate) enum DomainCommand {
     /// timer of systemd runs this: frevo-domain-renew.timer.
     #[command(after_help = EXIT_CODES)]
     Renew(Renew),
+}
+
+/// `frevo domain leave`
+#[derive(Debug, Args)]
+pub(crate) struct Leave {
+    /// Realm of the domain [default: the only one]
+    pub(crate) realm: Option<Realm>,
+
+    /// Remove the account of the cluster, which all nodes use
+    #[arg(long)]
+    pub(crate) cluster: bool,
+
+    #[command(flatten)]
+    pub(crate) administrator: Administrator,
 }
 
 /// `frevo domain renew`
@@ -113,6 +122,10 @@ pub(crate) struct Join {
     /// Organisational unit of the machine account, such as "Servers/Files"
     #[arg(long, value_name = "OU")]
     pub(crate) ou: Option<String>,
+
+    /// Make one account for all nodes of the cluster, or give this node its keys (needs --config)
+    #[arg(long)]
+    pub(crate) cluster: bool,
 
     /// Program that joins [default: the one that is installed]
     #[arg(long, value_enum, value_name = "PROGRAM")]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use frevo_auth::Zeroizing;
 use frevo_auth::kerberos::{Keytab, Principal};
 use frevo_config::Realm;
-use toml_edit::{DocumentMut, value};
+use toml_edit::{Array, DocumentMut, value};
 
 use super::arguments::Tool;
 use super::tools::SMB_CONF;
@@ -38,6 +38,10 @@ pub(crate) struct Membership {
     pub(crate) ou: Option<String>,
     /// The program that joined.
     pub(crate) tool: Tool,
+    /// The cluster, if all nodes of one have the account.
+    pub(crate) cluster: Option<String>,
+    /// Further names by which clients connect: those of nodes.
+    pub(crate) names: Vec<String>,
 }
 
 /// Returns the keytab of all memberships. One file serves several realms: each of its keys is tried.
@@ -104,28 +108,41 @@ impl Membership {
             let text = format!("{} is damaged; join the domain again", file.display());
             Failure::new(Exit::Config, text)
         };
-        let table: toml::Table = text.parse().map_err(|_| damaged())?;
+        Self::parse(&text).map(Some).ok_or_else(damaged)
+    }
+
+    /// Reads the facts. None if one is missing.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let table: toml::Table = text.parse().ok()?;
         let text = |key: &str| table.get(key).and_then(|value| value.as_str()).map(str::to_owned);
-        let needed = |key| text(key).ok_or_else(damaged);
-        Ok(Some(Self {
-            realm: needed("realm")?,
-            domain: needed("domain")?,
-            computer: needed("computer")?,
-            host: needed("host")?,
+        let names = table.get("names").and_then(|names| names.as_array());
+        let names = names.into_iter().flatten().filter_map(|name| name.as_str());
+        Some(Self {
+            realm: text("realm")?,
+            domain: text("domain")?,
+            computer: text("computer")?,
+            host: text("host")?,
             controller: text("controller"),
             ou: text("ou"),
-            tool: match &*needed("tool")? {
+            tool: match &*text("tool")? {
                 "net" => Tool::Net,
                 "adcli" => Tool::Adcli,
-                _ => return Err(damaged()),
+                _ => return None,
             },
-        }))
+            cluster: text("cluster"),
+            names: names.map(str::to_owned).collect(),
+        })
     }
 
     /// Keeps the facts.
     pub(crate) fn write(&self, state_dir: &Path) -> Result<(), Failure> {
         let dir = Self::dir(state_dir, &self.realm);
         state::make_dir(&dir)?;
+        secret_file::replace(&dir.join(FACTS), &self.text())
+    }
+
+    /// The facts, in TOML.
+    pub(super) fn text(&self) -> String {
         let mut document = DocumentMut::new();
         for (key, text) in [
             ("realm", &*self.realm),
@@ -136,12 +153,17 @@ impl Membership {
         ] {
             document[key] = value(text);
         }
-        for (key, text) in [("controller", &self.controller), ("ou", &self.ou)] {
+        let optional =
+            [("controller", &self.controller), ("ou", &self.ou), ("cluster", &self.cluster)];
+        for (key, text) in optional {
             if let Some(text) = text {
                 document[key] = value(&**text);
             }
         }
-        secret_file::replace(&dir.join(FACTS), &document.to_string())
+        if !self.names.is_empty() {
+            document["names"] = value(self.names.iter().collect::<Array>());
+        }
+        document.to_string()
     }
 
     /// Forgets the membership: its directory, its keys, and the SIDs that its domain has told.
@@ -157,16 +179,29 @@ impl Membership {
             }
             _ => {}
         }
-        let path = keytab_in(state_dir);
-        let failed = Failure::failed(format!("cannot change {}", path.display()));
-        let Some(bytes) = secret_file::read_bytes_in(state_dir, &path)? else { return Ok(()) };
         if !Self::all(state_dir, None)?.is_empty() {
-            let others = Parts::of(&bytes, &self.realm).others;
-            let metadata = std::fs::metadata(state_dir).map_err(failed)?;
-            return secret_file::replace_for(&path, &others, Some(Owner::of(&metadata)));
+            return forget_keys(state_dir, &self.realm);
         }
-        std::fs::remove_file(&path).map_err(failed)
+        let path = keytab_in(state_dir);
+        if !path.exists() {
+            return Ok(());
+        }
+        std::fs::remove_file(&path)
+            .map_err(Failure::failed(format!("cannot change {}", path.display())))
     }
+}
+
+/// Removes the keys of a realm from the keytab, and a keytab that has no others.
+pub(crate) fn forget_keys(state_dir: &Path, realm: &str) -> Result<(), Failure> {
+    let path = keytab_in(state_dir);
+    let failed = Failure::failed(format!("cannot change {}", path.display()));
+    let Some(bytes) = secret_file::read_bytes_in(state_dir, &path)? else { return Ok(()) };
+    let others = Parts::of(&bytes, realm).others;
+    if others.len() > VERSION_LEN {
+        let metadata = std::fs::metadata(state_dir).map_err(failed)?;
+        return secret_file::replace_for(&path, &others, Some(Owner::of(&metadata)));
+    }
+    std::fs::remove_file(&path).map_err(failed)
 }
 
 /// The bytes of a keytab in two keytabs: of one realm, and of all others.
@@ -235,6 +270,8 @@ mod tests {
             controller: Some("dc \"1\"".into()),
             ou: Some("Servers/Files".into()),
             tool: Tool::Adcli,
+            cluster: None,
+            names: Vec::new(),
         }
     }
 
@@ -267,6 +304,12 @@ mod tests {
         assert_eq!(all[0].principal().to_string(), "FILES$@A.TEST");
         assert_eq!(all[0].service().to_string(), "cifs/files.a.test@A.TEST");
         assert_eq!(all[0].salt(), "A.TESThostfiles.a.test");
+        let of_cluster = Membership {
+            cluster: Some("nas".into()),
+            names: vec!["n1".into(), "n1.a.test".into()],
+            ..member("C.TEST")
+        };
+        assert_eq!(Membership::parse(&of_cluster.text()), Some(of_cluster));
         let only = |realm: &str| Membership::all(dir, Some(&realm.parse().unwrap()));
         assert_eq!(only("B.TEST").unwrap(), [member("B.TEST")]);
         assert_eq!(only("C.TEST").unwrap_err().exit, Exit::NotFound);

@@ -6,9 +6,14 @@ pub(crate) mod membership;
 mod net_secrets;
 mod new_password;
 mod next_keytab;
+mod of_cluster;
 mod renewal;
+mod shared;
 mod status;
 mod tools;
+
+pub(crate) use membership::forget_keys;
+pub(crate) use shared::place_keys;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -19,7 +24,7 @@ use frevo_client::internal::Kdcs;
 use frevo_config::{Config, IdmapSection, Realm, ServerName};
 use frevo_wire::dtyp::FileTime;
 
-use self::arguments::{Administrator, Domain, DomainCommand, Join};
+use self::arguments::{Administrator, Domain, DomainCommand, Join, Leave};
 use self::membership::{Membership, keytab_in, read_keytab_in};
 use self::new_password::KeptPassword;
 use self::next_keytab::NextKeytab;
@@ -45,8 +50,9 @@ pub(crate) fn run(domain: &Domain) -> Done {
         .map_err(Failure::failed(format!("cannot find {}", state_dir.display())))?;
     let home = Home { state_dir, config };
     match &domain.command {
+        DomainCommand::Join(join) if join.cluster => home.join_cluster(join),
         DomainCommand::Join(join) => home.join(join),
-        DomainCommand::Leave { realm, administrator } => home.leave(realm.as_ref(), administrator),
+        DomainCommand::Leave(leave) => home.leave(leave),
         DomainCommand::Status { realm, .. } => home.status(realm.as_ref()),
         DomainCommand::Renew(renew) => home.renew(renew),
     }
@@ -60,28 +66,41 @@ struct Home {
 
 impl Home {
     fn join(&self, join: &Join) -> Done {
-        let realm = join.realm.as_str();
-        let tool = tools::find(join.with)?;
-        let member = Membership {
-            realm: realm.to_uppercase(),
-            domain: join.short_name.clone().unwrap_or_else(|| short_name(realm)).to_uppercase(),
-            computer: self.computer_name(join.computer_name.as_deref())?,
-            host: self.host_name(join),
-            controller: join.controller.clone(),
-            ou: join.ou.clone(),
-            tool,
-        };
+        let member = self.member(join)?;
         refuse_double(&member)?;
         refuse_address(&member)?;
         let password = ask_password(&join.administrator, &member.realm)?;
         self.make_private()?;
         let _alone = self.lock()?;
+        let by = Credentials { user: &join.administrator.user, password: &password };
+        self.make_account(&member, &by)?;
+        print_text(&self.joined(&member))
+    }
+
+    /// The membership that a join makes.
+    fn member(&self, join: &Join) -> Result<Membership, Failure> {
+        let realm = join.realm.as_str();
+        let cluster = self.cluster_name().filter(|_| join.cluster);
+        Ok(Membership {
+            realm: realm.to_uppercase(),
+            domain: join.short_name.clone().unwrap_or_else(|| short_name(realm)).to_uppercase(),
+            computer: self.computer_name(join)?,
+            host: self.host_name(join),
+            controller: join.controller.clone(),
+            ou: join.ou.clone(),
+            tool: tools::find(join.with)?,
+            cluster: cluster.map(str::to_owned),
+            names: Vec::new(),
+        })
+    }
+
+    /// Has a controller make the machine account, or give it another password and the names of `member`.
+    fn make_account(&self, member: &Membership, by: &Credentials<'_>) -> Done {
         let dir = Membership::dir(&self.state_dir, &member.realm);
         let is_new = !dir.exists();
         state::make_dir(&dir)?;
-        let by = Credentials { user: &join.administrator.user, password: &password };
-        let next = NextKeytab::begin(&member, &self.state_dir)?;
-        let joined = self.calls(&member, next.path()).join(&by, join.ou.as_deref());
+        let next = NextKeytab::begin(member, &self.state_dir)?;
+        let joined = self.calls(member, next.path()).join(by, member.ou.as_deref());
         joined.inspect_err(|_| {
             if is_new {
                 // The folder of a failed join is of no use, and would be taken for a membership.
@@ -89,9 +108,11 @@ impl Home {
             }
         })?;
         member.write(&self.state_dir)?;
+        if !member.names.is_empty() {
+            next.drop_names()?;
+        }
         next.finish()?;
-        KeptPassword::forget(&member, &self.state_dir)?;
-        print_text(&self.joined(&member))
+        KeptPassword::forget(member, &self.state_dir)
     }
 
     /// Tells an administrator the next steps after a join.
@@ -117,8 +138,9 @@ impl Home {
         self.config.as_ref().map_or(&[], |config| &config.idmaps)
     }
 
-    fn leave(&self, realm: Option<&Realm>, administrator: &Administrator) -> Done {
-        let all = Membership::all(&self.state_dir, realm)?;
+    fn leave(&self, leave: &Leave) -> Done {
+        let administrator = &leave.administrator;
+        let all = Membership::all(&self.state_dir, leave.realm.as_ref())?;
         let [member] = &*all else {
             let text = match all.len() {
                 0 => String::from("this server is no member of a domain"),
@@ -126,6 +148,22 @@ impl Home {
             };
             return Err(Failure::new(Exit::Usage, text));
         };
+        match (&member.cluster, leave.cluster) {
+            (None, false) => {}
+            (Some(_), true) => return self.leave_cluster(member, administrator),
+            (Some(cluster), false) => {
+                let text = format!(
+                    "all nodes of the cluster {cluster} use this account; add --cluster to have the whole \
+                     cluster leave {}",
+                    member.realm
+                );
+                return Err(Failure::new(Exit::Usage, text));
+            }
+            (None, true) => {
+                let text = format!("the account in {} is this server's alone", member.realm);
+                return Err(Failure::new(Exit::Usage, text));
+            }
+        }
         let password = ask_password(administrator, &member.realm)?;
         let by = Credentials { user: &administrator.user, password: &password };
         let _alone = self.lock()?;
@@ -140,7 +178,12 @@ impl Home {
     }
 
     fn status(&self, realm: Option<&Realm>) -> Done {
-        let mut subjects = self.subjects(realm)?;
+        let mut of_cluster = self.cluster_findings();
+        // A node that has nothing of the cluster's account is told so, whatever else is missing.
+        let mut subjects = match self.subjects(realm) {
+            Err(_) if !of_cluster.is_empty() => Vec::new(),
+            subjects => subjects?,
+        };
         let host = accounts::host_name();
         for subject in &mut subjects {
             let of = |config: &Config| config.server.name.as_ref().unwrap_or(&host).to_string();
@@ -148,7 +191,7 @@ impl Home {
             let domains = self.config.iter().flat_map(|config| &config.server.winbind_domains);
             subject.passes_ntlm = domains.flat_map(|domains| domains.get_ref()).next().is_some();
         }
-        if subjects.is_empty() {
+        if subjects.is_empty() && of_cluster.is_empty() {
             let text = "this server is no member of a domain, and [kerberos] names no keytab; join \
                         one: frevo domain join REALM";
             return Err(Failure::new(Exit::NotFound, text));
@@ -158,7 +201,13 @@ impl Home {
             let mut checks = subject.check(now);
             checks.extend(KeptPassword::check(&subject.realm, &self.state_dir));
             checks.extend(self.administrators(&subject.realm));
+            checks.extend(status::of_cluster(&subject.realm, &mut of_cluster));
             faults += status::report(&subject.realm, &checks)?;
+        }
+        // The accounts of which this node has nothing.
+        while let Some(realm) = of_cluster.first().map(|found| found.realm.clone()) {
+            let checks = status::of_cluster(&realm, &mut of_cluster);
+            faults += status::report(&realm, &checks)?;
         }
         status::done(faults)
     }
@@ -227,8 +276,20 @@ impl Home {
         Ok(lock)
     }
 
-    fn computer_name(&self, asked: Option<&str>) -> Result<String, Failure> {
-        let name = asked.map(str::to_owned).unwrap_or_else(|| self.server_name());
+    /// The name of the cluster that this server is a node of.
+    fn cluster_name(&self) -> Option<&str> {
+        let name = self.config.as_ref().and_then(|config| config.cluster.name.as_ref());
+        name.map(|name| &*name.0)
+    }
+
+    /// The name by which clients know the server, or the cluster that it joins with.
+    fn name_for(&self, join: &Join) -> String {
+        let cluster = self.cluster_name().filter(|_| join.cluster);
+        cluster.map_or_else(|| self.server_name(), str::to_owned)
+    }
+
+    fn computer_name(&self, join: &Join) -> Result<String, Failure> {
+        let name = join.computer_name.clone().unwrap_or_else(|| self.name_for(join));
         let name = name.to_uppercase();
         let is_good = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if name.is_empty() || name.len() > COMPUTER_NAME_LEN || !name.chars().all(is_good) {
@@ -248,7 +309,7 @@ impl Home {
 
     fn host_name(&self, join: &Join) -> String {
         let domain = join.realm.as_str().to_lowercase();
-        let own = || format!("{}.{domain}", self.server_name().to_lowercase());
+        let own = || format!("{}.{domain}", self.name_for(join).to_lowercase());
         join.host_name.clone().unwrap_or_else(own).to_lowercase()
     }
 }
@@ -341,6 +402,8 @@ mod tests {
             controller: None,
             ou: None,
             tool: Tool::Adcli,
+            cluster: None,
+            names: Vec::new(),
         };
         let members = ["A", "B", "C", "D"].map(member);
         let mut seen = Vec::new();

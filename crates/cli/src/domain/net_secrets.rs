@@ -31,6 +31,11 @@ impl NetSecrets {
         Self { secrets: dir.join(SECRETS), copy: dir.join(COPY) }
     }
 
+    /// True if `net` has joined on this machine.
+    pub(super) fn are_there(&self) -> bool {
+        self.secrets.exists()
+    }
+
     /// Copies the secrets, unless an earlier change has left a copy.
     pub(super) fn copy(&self) -> Done {
         if self.copy.exists() {

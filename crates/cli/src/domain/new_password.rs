@@ -45,8 +45,17 @@ impl KeptPassword {
         let mut text = Zeroizing::new(String::with_capacity(PASSWORD_LEN));
         text.extend(random.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 64)])));
         NetSecrets::of(&Membership::dir(state_dir, &member.realm)).forget()?;
-        secret_file::replace(&Self::path(&member.realm, state_dir), &text)?;
-        Ok(Self(text))
+        Self::keep(member, state_dir, &text)
+    }
+
+    /// Keeps a password on the disk.
+    pub(super) fn keep(
+        member: &Membership,
+        state_dir: &Path,
+        text: &Zeroizing<String>,
+    ) -> Result<Self, Failure> {
+        secret_file::replace(&Self::path(&member.realm, state_dir), text)?;
+        Ok(Self(text.clone()))
     }
 
     /// Reads the password of a change that was interrupted. None if there is none.
@@ -212,6 +221,11 @@ fn next_entries(
             written,
         }));
     }
+    encoded(&entries)
+}
+
+/// The bytes of a keytab with these entries.
+pub(super) fn encoded(entries: &[KeytabEntry]) -> Zeroizing<Vec<u8>> {
     let records: Vec<_> = entries.iter().filter_map(KeytabEntry::encode).collect();
     // The buffer has its final size at once, because growing it would leave copies of the keys.
     let len = records.iter().map(|record| record.len()).sum::<usize>();
@@ -253,6 +267,8 @@ mod tests {
             controller: None,
             ou: None,
             tool: Tool::Adcli,
+            cluster: None,
+            names: Vec::new(),
         }
     }
 

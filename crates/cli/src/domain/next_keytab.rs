@@ -5,8 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use frevo_auth::Zeroizing;
+use frevo_auth::kerberos::{Keytab, KeytabEntry};
 
 use super::membership::{Membership, Parts, VERSION_LEN, keytab_in};
+use super::new_password::encoded;
 use crate::exit::{Done, Failure};
 use crate::secret_file::{self, Owner};
 use crate::state;
@@ -44,6 +46,19 @@ impl<'a> NextKeytab<'a> {
     /// The path, for the program that makes the change.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Removes the keys for names of nodes from the copy. They are those of the account, so that a ticket for any
+    /// name opens without them, and a large cluster has more of them than a keytab may have.
+    pub(super) fn drop_names(&self) -> Done {
+        let bytes = secret_file::read_bytes_in(self.state_dir, &self.path)?.unwrap_or_default();
+        let Ok(Keytab { mut entries, .. }) = Keytab::parse(&bytes) else { return Ok(()) };
+        let is_named = |entry: &KeytabEntry| {
+            let host = entry.key.principal.components.last().map(|host| host.to_lowercase());
+            host.is_some_and(|host| self.member.names.contains(&host))
+        };
+        entries.retain(|entry| !is_named(entry));
+        secret_file::replace_bytes(&self.path, &encoded(&entries))
     }
 
     /// Puts the keys of the copy into the keytab in one step, and gives it to the user of the server, to
@@ -106,6 +121,8 @@ mod tests {
             controller: None,
             ou: None,
             tool: Tool::Adcli,
+            cluster: None,
+            names: Vec::new(),
         }
     }
 
@@ -145,6 +162,21 @@ mod tests {
         let after = std::fs::read(keytab_in(dir)).unwrap();
         assert_eq!(after, keytab(&[vec![other], both.to_vec()].concat()));
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn names_of_nodes_have_no_keys_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        let member = Membership { names: vec!["n1".into()], ..member("A.TEST") };
+        member.write(dir).unwrap();
+        let next = NextKeytab::begin(&member, dir).unwrap();
+        let all = ["FILES$", "N1", "n1", "n10"].map(|name| record("A.TEST", name, 1));
+        secret_file::replace_bytes(next.path(), &keytab(&all)).unwrap();
+        next.drop_names().unwrap();
+        let left = Keytab::parse(&std::fs::read(next.path()).unwrap()).unwrap().entries;
+        let left: Vec<_> = left.iter().map(|entry| entry.key.principal.to_string()).collect();
+        assert_eq!(left, ["FILES$@A.TEST", "n10@A.TEST"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::kdc::{self, Asking, Controller, Source};
 use super::membership::Membership;
 use super::tools;
+use crate::cluster::OfRealm;
 use crate::console::print_text;
 use crate::exit::{Done, Exit, Failure, is_json};
 use crate::plural::counted;
@@ -573,6 +574,18 @@ impl Checks {
     fn fault(&mut self, name: &'static str, sentence: String) {
         self.add(name, Verdict::Fault, sentence);
     }
+}
+
+/// Takes the findings about the cluster's account in a realm.
+pub(super) fn of_cluster(realm: &str, found: &mut Vec<OfRealm>) -> Vec<Check> {
+    let check = |found: OfRealm| {
+        let verdict = if found.judged.is_fault { Verdict::Fault } else { Verdict::Warning };
+        let mut letters = found.judged.text.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        let sentence = first.into_iter().chain(letters).chain(['.']).collect();
+        Check { name: "cluster", verdict, sentence }
+    };
+    found.extract_if(.., |found| found.realm == realm).map(check).collect()
 }
 
 /// Prints the checks of a realm, and returns the number of faults.

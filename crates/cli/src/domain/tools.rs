@@ -77,6 +77,11 @@ impl Calls<'_> {
                     join.arg(format!("createcomputer={ou}"));
                 }
                 run_as(join, by, "join the domain")?;
+                for name in &member.names {
+                    let mut add = self.net(&["ads", "setspn", "add", &member.computer]);
+                    add.arg(format!("cifs/{name}"));
+                    run_as(add, by, "give the account the names of the cluster's nodes")?;
+                }
                 self.net_keytab()
             }
             Tool::Adcli => {
@@ -87,6 +92,9 @@ impl Calls<'_> {
                 join.args(["--service-name=cifs", "--service-name=host", "--os-name=Frevo"]);
                 if let Some(ou) = ou {
                     join.arg(format!("--domain-ou={}", distinguished(ou, &member.realm)));
+                }
+                for name in &member.names {
+                    join.arg(format!("--add-service-principal=cifs/{name}"));
                 }
                 run_as(join, by, "join the domain")
             }
@@ -108,7 +116,8 @@ impl Calls<'_> {
 
     /// Has `net` keep the password that the controller has taken: winbind asks with it. `adcli` keeps none.
     pub(super) fn keep(&self, password: &str) -> Done {
-        if self.member.tool == Tool::Adcli {
+        // Nodes of a cluster have the keys of its account, and their winbind has accounts of their own.
+        if self.member.tool == Tool::Adcli || self.member.cluster.is_some() {
             return Ok(());
         }
         // A file of an earlier version may lack the ranges without which winbind lets no user of the

@@ -45,6 +45,7 @@ pub(super) async fn run(
 ) -> Done {
     panics::watch(false);
     service_manager::connect();
+    cluster::fetch_domain_keys(&plan.config);
     let guid = identity(arguments, &plan)?;
     let mut replaced = arguments.replace.map(Replaced::begin).transpose()?;
     let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);

@@ -1,6 +1,7 @@
 //! The real binary, in a folder of its own.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
+pub mod etcd;
 pub mod relay;
 pub mod world;
 

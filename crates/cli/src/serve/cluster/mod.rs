@@ -4,12 +4,14 @@
 //! and the client of etcd have a thread of their own, so that nothing else keeps them from confirming the
 //! lease; the moves of shares have another one, because file systems can make them wait.
 
+mod domain_keys;
 mod for_admin;
 mod lease;
 mod reach;
 mod reload;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,11 +29,12 @@ use frevo_server::{ClusterNames, Server, ServerBuilder};
 use frevo_store::StateStore;
 use tokio::runtime::{Builder, Handle, Runtime};
 
+pub(super) use self::domain_keys::fetch as fetch_domain_keys;
 use self::lease::LeaseFile;
 use self::reach::Folders;
 pub(super) use self::reload::{needs_restart, refusal};
 use super::plan::Plan;
-use crate::cluster::Report;
+use crate::cluster::{Report, Vault};
 use crate::configured::cluster as configured;
 use crate::exit::{Exit, Failure};
 use crate::{accounts, cluster, state};
@@ -52,6 +55,7 @@ pub(super) struct Prepared {
     drain: Duration,
     report: Report,
     names: Option<ClusterNames>,
+    state_dir: PathBuf,
 }
 
 /// A node whose server is made next.
@@ -64,6 +68,9 @@ pub(super) struct Ready {
     report: Report,
     cluster: String,
     names: Option<ClusterNames>,
+    /// The settings of the node and its state directory, for the accounts in domains.
+    settings: Settings,
+    state_dir: PathBuf,
 }
 
 /// A node that runs.
@@ -107,7 +114,18 @@ pub(super) fn prepare(plan: &Plan, listening: &[SocketAddr]) -> Result<Option<Pr
     let drain = crate::configured::limits(&config.limits).drain;
     let report = Report::of(config);
     let names = configured::names(config, &settings);
-    Ok(Some(Prepared { settings, units, options, lease, started, folders, drain, report, names }))
+    Ok(Some(Prepared {
+        settings,
+        units,
+        options,
+        lease,
+        started,
+        folders,
+        drain,
+        report,
+        names,
+        state_dir: dir,
+    }))
 }
 
 /// The options of the log, as the server has them.
@@ -147,21 +165,32 @@ impl Prepared {
     /// Makes the parts of the server, after the confinement. `local` keeps the records of shares that are
     /// this server's alone.
     pub(super) fn ready(self, local: Option<Arc<dyn StateStore>>) -> Result<Ready, Failure> {
-        let Self { settings, units, mut options, lease, started, folders, drain, report, names } =
-            self;
+        let Self { settings, units, mut options, lease, started, folders, .. } = self;
+        let Self { drain, report, names, state_dir, .. } = self;
         let cluster = settings.cluster.to_string();
         let report = report.by(&settings);
         let hands = started
             .attend(end_without_hands)
             .map_err(Failure::failed("cannot use the process with rights of the cluster"))?;
         options.dialer = Arc::new(HandsDialer(hands.clone()));
-        let mut chair = Chair::new(settings, units, Arc::new(frevo_etcd::client::now));
+        let mut chair = Chair::new(settings.clone(), units, Arc::new(frevo_etcd::client::now));
         chair = chair.with_drain_patience(drain);
         if let Some(local) = local {
             chair = chair.with_local(local);
         }
         let hands = Acting { hands, folders };
-        Ok(Ready { chair, options, lease, hands, drain, report, cluster, names })
+        Ok(Ready {
+            chair,
+            options,
+            lease,
+            hands,
+            drain,
+            report,
+            cluster,
+            names,
+            settings,
+            state_dir,
+        })
     }
 }
 
@@ -190,11 +219,14 @@ impl Ready {
     /// Starts the node's threads.
     pub(super) fn start(self, server: &Server) -> Result<Running, Failure> {
         let Self { mut chair, options, mut lease, hands, drain, report, cluster, .. } = self;
+        let Self { settings, state_dir, .. } = self;
         let failed = || Failure::failed("cannot start the cluster's threads");
         let moves = thread("cluster-moves")?;
         let runtime = thread("cluster")?;
         let client = Client::new(options, runtime.clone()).map_err(wrong)?;
         drop(runtime.spawn(cluster::look_at_endpoints(client.clone())));
+        let vault = Vault::new(client.clone(), &settings, &state_dir);
+        drop(runtime.spawn(domain_keys::keep(vault)));
         if let Some(audit) = server.audit().cloned() {
             chair = chair.with_observer(Arc::new(move |noted: &Noted| {
                 if let Some(event) = for_admin::event(&noted.what) {
