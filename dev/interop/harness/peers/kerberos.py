@@ -3,7 +3,7 @@
 import os
 
 from .. import suites
-from ..model import HERE, Failure, group
+from ..model import HERE, Failure, group, require_tool
 from ..prepare import GSSAPI, VENV
 from ..realm import ADDRESS, with_realm
 
@@ -140,6 +140,18 @@ def membership(ctx):
         by_hand = ["by-hand"] if tool == "adcli" else []
         needed = [f"{tool}-{name}" for name in [*MEMBERSHIP, *by_hand]]
         near_domain(ctx, "membership-checks", tool, needed=needed)
+
+
+CLUSTER = ["joins", "second-node", "sealed", "logs-on", "renews", "killed", "fails-over", "leaves"]
+
+
+@group("domain/cluster", full_only=True, seconds=120)
+def of_cluster(ctx):
+    """Two nodes with one account in Samba's domain: logons before and after renewals, one of them killed, and a failover."""
+    require_tool("etcd")
+    for tool in ["net", "adcli"]:
+        needed = [f"{tool}-{name}" for name in CLUSTER]
+        near_domain(ctx, "cluster-domain-checks", tool, needed=needed, timeout=300)
 
 
 @group("kerberos/controller", full_only=True)
