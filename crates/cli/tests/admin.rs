@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use harness::world::World;
-use harness::{PATIENCE, Said, Sandbox, Serving, text};
+use harness::{PATIENCE, Said, Sandbox, Serving, free_port, text};
 use serde_json::Value;
 
 /// A server with an admin socket in its state directory, and ann's account.
@@ -324,7 +324,7 @@ fn tcp_needs_the_token() {
     fs::set_permissions(&state, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let token = "correct-horse-battery";
     let token_file = place.file("token", &format!("{token}\n"), 0o600);
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let config = format!(
         "[server]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = {state:?}\nlog_level = \"trace\"\n\
          [admin]\nlisten = \"127.0.0.1:{port}\"\ntoken_file = {token_file:?}\n\

@@ -453,9 +453,18 @@ async fn create_delete_on_close(ann: &SmbClient, tree: &Tree, name: &str) -> smb
     Ok(())
 }
 
-/// True when the server closes a connection within a second.
+/// True when the server closes a connection.
 fn is_closed(stream: &mut TcpStream) -> bool {
-    stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    is_closed_within(stream, PATIENCE)
+}
+
+/// True when the server does not close a connection for a second.
+fn stays(stream: &mut TcpStream) -> bool {
+    !is_closed_within(stream, Duration::from_secs(1))
+}
+
+fn is_closed_within(stream: &mut TcpStream, time: Duration) -> bool {
+    stream.set_read_timeout(Some(time)).unwrap();
     match stream.read(&mut [0]) {
         Ok(0) => true,
         Ok(_) => panic!("it said something"),
@@ -470,29 +479,35 @@ fn strangers_cannot_use_up_the_server() {
     place.file("password", "pw\n", 0o600);
     let server = place.serve(&["photos", "--listen", ANY, "--password-file", "password"]);
     let connect = || TcpStream::connect(&server.address).unwrap();
-    let mut idle: Vec<TcpStream> =
-        (0..limits::UNAUTHENTICATED_PER_ADDRESS).map(|_| connect()).collect();
-    for _ in 0..20 {
-        assert!(is_closed(&mut connect()));
+    // Those that are too many are closed: the new ones, or on a slow machine the oldest ones, once they are
+    // a second old.
+    let most = limits::UNAUTHENTICATED_PER_ADDRESS;
+    let began = std::time::Instant::now();
+    let mut idle: Vec<TcpStream> = (0..most + 20).map(|_| connect()).collect();
+    let are_new_ones_closed = began.elapsed() < limits::UNAUTHENTICATED_SPARED;
+    while idle.len() > most {
+        assert!(began.elapsed() < PATIENCE, "{} are open", idle.len());
+        idle.retain_mut(|stream| !is_closed_within(stream, Duration::from_millis(1)));
     }
-    assert!(!is_closed(&mut idle[0]));
+    assert!(stays(&mut idle[0]));
     client(async {
         idle.pop();
         let mut ann = log_on_when_there_is_room(&server).await;
         ann.connect_share("photos").await.unwrap();
         // After its logon a connection does not count any more, so there is room for one more.
         idle.push(connect());
-        assert!(!is_closed(&mut idle[limits::UNAUTHENTICATED_PER_ADDRESS - 1]));
+        assert!(stays(&mut idle[most - 1]));
         // All places are taken, so a new connection closes the oldest one without a logon.
         let mut newcomer = connect();
         assert!(is_closed(&mut idle[0]));
-        assert!(!is_closed(&mut newcomer));
+        assert!(stays(&mut newcomer));
     });
     drop(idle);
     let said = server.stop();
     let refusals = said.err.matches("refused: too many connections that have not logged on");
     // Twenty refusals appear in at most eight log lines.
-    assert!((1..=8).contains(&refusals.count()), "{}", said.err);
+    let least = usize::from(are_new_ones_closed);
+    assert!((least..=8).contains(&refusals.count()), "{}", said.err);
 }
 
 /// The server notices that a connection was closed a little later.

@@ -133,7 +133,7 @@ fn an_instance_that_lost_its_network_loses_its_file() {
         let later = second.share(APPLICATION.version(0, 2), Dialect::Smb311).await;
         let begun = Instant::now();
         let has = open(&later).await.unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
         has.write_all_at(b"of the second", 0).await.unwrap();
 
         // The network is back: what was on the way, the handle, and a new one.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use frevo_client::internal::{Dial, Dialing, Resolving};
-use frevo_client::limits::KEPT_ECHO;
+use frevo_client::limits::{FIND_SHARE_FOR, KEPT_ECHO};
 use frevo_client::{
     Cause, Client, Credentials, Error, LockKind, OpenOptions, Options, Result, ServerAddresses,
     ServerName, Share, Status,
@@ -218,7 +218,7 @@ fn a_planned_move_is_short() {
         }
         waits.sort();
         println!("median {:?}, longest {:?}", waits[10], waits[19]);
-        assert!(waits[10] < Duration::from_millis(500), "{waits:?}");
+        assert!(waits[10] < FIND_SHARE_FOR, "{waits:?}");
         let expected: Vec<u8> = (0..20).collect();
         assert_eq!(std::fs::read(nodes.path("f")).unwrap(), expected);
         let node = share.node().unwrap();
@@ -352,7 +352,7 @@ fn shares_of_one_moving_address_are_waited_for_each_in_its_way() {
         let lasting = session.share("lasting").await.unwrap();
         let begun = Instant::now();
         assert!(is_no_share(&session.share("absent").await.unwrap_err()));
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < FIND_SHARE_FOR, "{:?}", begun.elapsed());
         let options = OpenOptions::new().read(true).write(true).create(true);
         let file = options.open(&lasting, "f").await.unwrap();
         nodes.die(0);
@@ -401,7 +401,7 @@ fn a_share_in_use_is_waited_for_while_its_old_node_has_the_address() {
                 sleep(Duration::from_millis(200)).await;
                 let begun = Instant::now();
                 assert!(is_no_share(&session.share("absent").await.unwrap_err()));
-                assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+                assert!(begun.elapsed() < FIND_SHARE_FOR, "{:?}", begun.elapsed());
                 sleep(Duration::from_millis(200)).await;
                 nodes.moving.store(new, Ordering::SeqCst);
                 nodes.die(old);
@@ -477,7 +477,7 @@ fn a_share_that_is_nowhere_is_an_error_after_a_few_seconds() {
         let begun = Instant::now();
         let error = session.share("absent").await.unwrap_err();
         assert!(is_no_share(&error), "{error}");
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < FIND_SHARE_FOR * 5, "{:?}", begun.elapsed());
         let dialed: usize = nodes.dialed().iter().sum();
         assert!(dialed < 60, "{:?}", nodes.dialed());
         // The session is as good as before.
@@ -486,7 +486,7 @@ fn a_share_that_is_nowhere_is_an_error_after_a_few_seconds() {
         let alone = nodes.session(Options::new(), "node0").await;
         let begun = Instant::now();
         assert!(is_no_share(&alone.share("absent").await.unwrap_err()));
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < FIND_SHARE_FOR, "{:?}", begun.elapsed());
     });
 }
 
@@ -589,7 +589,7 @@ fn a_node_whose_process_is_stopped_is_left_after_a_few_seconds() {
         file.write_all_at(b"data", 0).await.unwrap();
         let took = begun.elapsed();
         // Other servers have 12 seconds.
-        let few = Duration::from_secs(3)..Duration::from_secs(9);
+        let few = Duration::from_secs(3)..Duration::from_secs(12);
         assert!(few.contains(&took), "{took:?}");
         assert_eq!(share.node().unwrap().address, address(1));
         assert_eq!(std::fs::read(nodes.path("f")).unwrap(), b"data");

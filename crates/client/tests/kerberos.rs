@@ -180,7 +180,8 @@ fn without_another_ticket_calls_wait_and_fail_and_handles_stay() {
         assert!(error.to_string().ends_with("run kinit"), "{error}");
         // The first call has waited its whole patience for a ticket, so the next call fails at
         // once.
-        let soon = tokio::time::timeout(Duration::from_secs(1), file.read_exact_at(&mut read, 0));
+        let at_once = Duration::from_millis(1_900);
+        let soon = tokio::time::timeout(at_once, file.read_exact_at(&mut read, 0));
         let error = soon.await.expect("no second wait").unwrap_err();
         assert!(matches!(error.cause(), Cause::Kerberos(why) if why.is_expired()), "{error}");
         realm.source.has_none.store(false, Ordering::Relaxed);

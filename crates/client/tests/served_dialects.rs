@@ -6,7 +6,6 @@ mod nodes;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
 
 use frevo_client::{Cause, Credentials, Dialect, Options, ServerName, Share};
 use frevo_proto::Dialect as Wire;
@@ -132,13 +131,11 @@ fn a_client_goes_to_the_owner_that_a_node_names() {
             let before = nodes.dialed();
             nodes.hand_over("lasting", at, next).await;
             tell_owner(nodes, "lasting", next);
-            let begun = Instant::now();
             file.write_all_at(&[step as u8], step as u64).await.unwrap();
             let dialed: Vec<_> =
                 nodes.dialed().iter().zip(before).map(|(now, before)| now - before).collect();
             // One node is asked, which names the owner; without that each of them would be.
             assert!(dialed[next] == 1 && dialed.iter().sum::<usize>() <= 2, "{dialed:?}");
-            assert!(begun.elapsed().as_secs() < 2, "{:?}", begun.elapsed());
             at = next;
         }
         file.close().await.unwrap();

@@ -55,7 +55,7 @@ pub(crate) fn is_noted(mount: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -63,10 +63,19 @@ mod tests {
     fn a_change_counts_for_a_short_time_and_for_its_mount() {
         let (changed, mount) = (Changed::new(), 37);
         assert!(!changed.is_noted(mount) && !changed.is_noted(0));
-        changed.note(mount);
-        assert!(changed.is_noted(mount));
-        assert!(!changed.is_noted(mount + 1));
-        assert!(!changed.is_noted(mount + CHANGED_MOUNTS as u64), "another mount of this slot");
+        // Other programs may have the processor for longer than a change counts, so that it is noted again.
+        let noted = std::iter::repeat_with(|| {
+            let began = Instant::now();
+            changed.note(mount);
+            let noted =
+                [mount, mount + 1, mount + CHANGED_MOUNTS as u64].map(|m| changed.is_noted(m));
+            (began.elapsed() < Duration::from_millis(TICK_MS / 2)).then_some(noted)
+        });
+        assert_eq!(
+            noted.flatten().next(),
+            Some([true, false, false]),
+            "another mount of this slot"
+        );
         std::thread::sleep(Duration::from_millis(3 * TICK_MS));
         assert!(!changed.is_noted(mount));
     }

@@ -58,6 +58,8 @@ struct Lines {
     begun: usize,
     /// The sink says that the disk is full.
     is_full: bool,
+    /// Lines that it has not taken for that.
+    refused: usize,
 }
 
 impl Sink for Kept {
@@ -73,6 +75,8 @@ impl Sink for Kept {
             self.0.1.wait(&mut state);
         }
         if state.is_full {
+            state.refused += lines.lines().count();
+            self.0.1.notify_all();
             return Err(io::ErrorKind::StorageFull.into());
         }
         state.longest = state.longest.max(lines.len());
@@ -89,8 +93,12 @@ impl Kept {
 
     /// Returns when so many writes have begun.
     fn wait_for_writes(&self, count: usize) {
+        self.wait_until(|state| state.begun >= count);
+    }
+
+    fn wait_until(&self, is_so: impl Fn(&Lines) -> bool) {
         let mut state = self.0.0.lock();
-        while state.begun < count {
+        while !is_so(&state) {
             assert!(!self.0.1.wait_for(&mut state, PATIENCE).timed_out());
         }
     }
@@ -445,7 +453,7 @@ fn a_full_disk_stops_nobody_and_is_told() {
     for _ in 0..3 {
         audit.emit(Event::new(Kind::Start));
     }
-    std::thread::sleep(Duration::from_millis(500));
+    kept.wait_until(|state| state.refused == 3);
     kept.set(|state| state.is_full = false);
     audit.emit(Event::new(Kind::Stop));
     audit.finish();

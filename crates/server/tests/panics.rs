@@ -19,6 +19,7 @@ use client::*;
 use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
 use frevo_server::ambient::{Ambient, Host};
+use frevo_server::internal::limits::BREAK_TIMEOUT;
 use frevo_server::internal::state::{Shares, off_core_settled};
 use frevo_server::panics;
 use frevo_server::share::Share;
@@ -30,6 +31,9 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::FileInfoClass;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Calls of the file system, of which some panic.
 #[derive(Default)]
@@ -145,7 +149,7 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
     drop(ann);
     // The call panicked, so its session ends with all its Opens. Only the other client's session is
     // left.
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     while world.server.sessions().len() > 1 {
         assert!(Instant::now() < deadline, "call {first}: the session does not end");
         sleep(Duration::from_millis(1)).await;
@@ -161,7 +165,7 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
     // No Open of the file is left, so a CREATE that shares nothing succeeds and its range can be
     // locked.
     let alone = Want { sharing: ShareAccess::EMPTY, ..victim() };
-    let reply = timeout(Duration::from_secs(5), bob.create(&theirs, &alone)).await;
+    let reply = timeout(BREAK_TIMEOUT / 2, bob.create(&theirs, &alone)).await;
     let again = file_id(reply.expect("nobody is asked").ok());
     bob.on(&theirs, lock_draft(again, &[(0, 4, EXCLUSIVE)])).await.ok();
     bob.close(&theirs, again).await;
@@ -210,7 +214,7 @@ fn a_core_that_stops_winds_up() {
         assert!(!world.server.files.is_empty());
         let server = Arc::clone(&world.server);
         world.crash();
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         while !server.files.is_empty() || !server.sessions().is_empty() {
             assert!(Instant::now() < deadline, "what was cancelled does not wind up");
             sleep(Duration::from_millis(1)).await;

@@ -153,7 +153,7 @@ async fn lease(world: &World, peer: &Peer, random: &mut Random) -> Result<()> {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    if timeout(Duration::from_secs(5), broken).await.is_err() {
+    if timeout(PATIENCE, broken).await.is_err() {
         world.found(format!("{name}: {taken:?} was not taken from {:?}", own.lease));
     }
     peer.own.lock().lease = own.file.lease();

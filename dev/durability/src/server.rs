@@ -19,11 +19,19 @@ pub(crate) struct Server {
     running: Option<(Child, BufReader<ChildStdout>)>,
 }
 
+/// Returns a free port below those that the kernel gives to sockets without one: nobody takes it while the
+/// server is down.
+fn free_port() -> Result<u16> {
+    let first = 10_000 + u16::try_from(std::process::id() % 10_000)?;
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (first..first + 10_000).find(is_free).context("no port is free")
+}
+
 impl Server {
     /// Prepares `dir` for `program`, with a free port.
     pub(crate) fn new(program: &Path, dir: &Path) -> Result<Self> {
         let program = program.canonicalize().with_context(|| format!("{}", program.display()))?;
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let port = free_port()?;
         let server = Self { program, dir: dir.into(), port, running: None };
         for (share, _) in SHARES {
             std::fs::create_dir_all(server.folder(share))?;

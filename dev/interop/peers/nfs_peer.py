@@ -8,8 +8,8 @@ from guest import has, same, sh, smbclient, space, status, tree, write
 from report import check, pattern
 
 BLOCK = pattern(65536)
-# Seconds that a request may take in a slow guest if it does not use NFS.
-PROMPT = 3.0
+# Seconds that a request may take in a slow guest if it does not use NFS, which is away for longer.
+PROMPT = 10.0
 
 
 def timed(act):

@@ -1,16 +1,14 @@
 //! An etcd of its own for a test.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use super::Sandbox;
+use super::{Sandbox, free_port};
 
 /// Ports that are free, and differ.
 pub fn free_ports<const N: usize>() -> [u16; N] {
-    let held = [0; N].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    held.each_ref().map(|one| one.local_addr().unwrap().port())
+    [0; N].map(|_| free_port())
 }
 
 /// An etcd of one member, on a port of its own.

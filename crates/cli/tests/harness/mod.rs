@@ -7,14 +7,31 @@ pub mod world;
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns a free port below those that the kernel gives to sockets without one: nobody takes it before the
+/// program that is told of it does, or while that program is down.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Each process begins at another port.
+    let first = std::process::id() % 200 * 100;
+    loop {
+        let number = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(10_000 + number % 20_000).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
 
 /// A user that is nobody's.
 const NOBODY: u32 = 65_534;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Said, Sandbox, Serving, said, text};
+use super::{Said, Sandbox, Serving, free_port, said, text};
 
 /// A server of the folder `share`, with an account and its password.
 pub struct World {
@@ -25,7 +25,7 @@ impl World {
         place.folder("share");
         place.file("password", "secret", 0o600);
         let more = more.iter().map(|word| String::from(*word)).collect();
-        let address = String::from("127.0.0.1:0");
+        let address = format!("127.0.0.1:{}", free_port());
         let mut world = Self { place, server: None, more, address };
         world.start();
         world

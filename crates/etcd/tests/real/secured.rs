@@ -78,7 +78,7 @@ async fn both_sides_show_their_certificates() {
     let path = folder.path().to_path_buf();
     let more = with_certificates(&path, "member");
     let Some(cluster) = Cluster::start_with(1, "https", folder, more) else { return };
-    let with = |tls| client(Options { tls: Some(tls), ..cluster.options() });
+    let with = |tls| client(Options { tls: Some(tls), ..cluster.patient() });
     let good = with(tls(&path, Some("client")));
     cluster.answers(&good).await;
     let revision = txn(&good, set("w/a", "1")).await.unwrap().revision;
@@ -146,7 +146,7 @@ async fn a_name_and_a_password_are_shown_and_the_token_is_renewed() {
     cluster.answers(&nameless).await;
     let account =
         |password: &str| Account { name: "root".into(), password: Zeroizing::new(password.into()) };
-    let with = |password| client(Options { account: Some(account(password)), ..cluster.options() });
+    let with = |password| client(Options { account: Some(account(password)), ..cluster.patient() });
     let good = with("secret");
     // As long as authentication is off in etcd, a client with a name and a password is served.
     txn(&good, set("w/a", "1")).await.unwrap();
@@ -184,7 +184,7 @@ async fn the_name_in_a_members_certificate_is_no_account() {
     certificates(&path);
     cluster.restart_with("https", with_certificates(&path, "root"));
     let account = || Account { name: "root".into(), password: Zeroizing::new("secret".into()) };
-    let secure = |own| Options { tls: Some(tls(&path, Some(own))), ..cluster.options() };
+    let secure = |own| Options { tls: Some(tls(&path, Some(own))), ..cluster.patient() };
     let with_account = |own| client(Options { account: Some(account()), ..secure(own) });
     let good = with_account("unnamed");
     cluster.answers(&good).await;

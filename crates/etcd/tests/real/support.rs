@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use frevo_etcd::client::{Client, Endpoint, Options};
@@ -25,6 +26,21 @@ pub(crate) fn program() -> Option<String> {
     }
     eprintln!("skipped: there is no program {program}; Debian has it in etcd-server");
     None
+}
+
+/// Returns a free port below those that the kernel gives to sockets without one: nobody takes it before its
+/// member does, or while the member is down.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Each process begins at another port.
+    let first = std::process::id() % 200 * 100;
+    loop {
+        let number = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(10_000 + number % 20_000).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A cluster of etcd. Its members end with it.
@@ -59,14 +75,8 @@ impl Cluster {
         more: Vec<String>,
     ) -> Option<Self> {
         let program = program()?;
-        // All ports are held until the last is known, so that they differ.
-        let held: Vec<_> =
-            (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> = held.iter().map(|one| one.local_addr().unwrap().port()).collect();
-        drop(held);
-        let member =
-            |pair: &[u16]| Member { client_port: pair[0], peer_port: pair[1], child: None };
-        let members = ports.chunks(2).map(member).collect();
+        let member = |_| Member { client_port: free_port(), peer_port: free_port(), child: None };
+        let members = (0..count).map(member).collect();
         let mut cluster = Self { folder, program, scheme, more, members };
         for at in 0..count {
             cluster.start_member(at);
@@ -168,6 +178,12 @@ impl Cluster {
             quiet: Duration::from_millis(500),
             ..Options::new(urls.map(|url| Endpoint::parse(&url).unwrap()).collect())
         }
+    }
+
+    /// Options of tests in which nothing is out of reach: an attempt includes a handshake or the look at a
+    /// password, and takes long on a busy machine.
+    pub(crate) fn patient(&self) -> Options {
+        Options { attempt: Duration::from_secs(8), ..self.options() }
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -166,19 +166,21 @@ impl Machine {
         let thread = std::thread::spawn(move || {
             let kind = rustix::thread::LinkNameSpaceType::Network;
             rustix::thread::move_into_link_name_space(place.as_fd(), Some(kind)).unwrap();
-            TcpStream::connect_timeout(&to, Duration::from_secs(5)).unwrap()
+            TcpStream::connect_timeout(&to, PATIENCE).unwrap()
         });
         let stream = thread.join().unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 }
 
-/// Waits for a reset, and returns the time since `begin`.
-fn reset_after(client: &mut TcpStream, begin: Instant) -> Duration {
+/// Longer than anything here takes, and shorter than a kernel waits for the other end of a connection.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits for a reset: a connection that is not reset waits for its own time limit.
+fn expect_reset(client: &mut TcpStream) {
     let error = client.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    begin.elapsed()
 }
 
 fn is_quiet(client: &mut TcpStream) -> bool {
@@ -210,19 +212,15 @@ fn connections_are_reset_before_an_address_leaves() {
     let accepted: Vec<_> = [&v4, &both, &both].map(|one| one.accept().unwrap()).into();
     // Nobody has accepted this one.
     let mut late = other.connect("192.0.2.20", port(&v4));
-    let begin = Instant::now();
     floating.lower(all[0].address).unwrap();
     assert!(!has("192.0.2.20"));
     for client in [&mut first, &mut mapped, &mut late] {
-        let took = reset_after(client, begin);
-        assert!(took < Duration::from_millis(100), "{took:?}");
+        expect_reset(client);
     }
     assert!(is_quiet(&mut of_v6) && is_quiet(&mut of_host));
     // After the limit too.
-    let begin = Instant::now();
     assert_eq!(floating.serve_until(after(1), after(1)), []);
-    let took = reset_after(&mut of_v6, begin);
-    assert!(took < Duration::from_millis(100), "{took:?}");
+    expect_reset(&mut of_v6);
     assert!(is_quiet(&mut of_host) && !has("2001:db8::20"));
     drop(accepted);
 }
@@ -243,9 +241,7 @@ fn connections_are_reset_when_the_server_is_killed() {
     let mut client = other.connect("192.0.2.20", listener.local_addr().unwrap().port());
     let accepted = listener.accept().unwrap();
     server.kill().unwrap();
-    let begin = Instant::now();
-    let took = reset_after(&mut client, begin);
-    assert!(took < Duration::from_millis(100), "{took:?}");
+    expect_reset(&mut client);
     server.wait().unwrap();
     process.join().unwrap();
     assert!(!has("192.0.2.20") && !has("2001:db8::20"));
@@ -314,7 +310,7 @@ fn addresses_go_with_a_server_that_is_killed() {
     process.join().unwrap();
     eprintln!("the addresses went after {:?}", begin.elapsed());
     assert!(!has("192.0.2.20") && !has("2001:db8::20") && has("192.0.2.1"));
-    assert!(begin.elapsed() < Duration::from_secs(1));
+    assert!(begin.elapsed() < PATIENCE);
 }
 
 /// The rights of addresses are missing from the start.

@@ -387,37 +387,47 @@ fn alone_on_its_mount() -> File {
 /// of them has ended at the latest.
 #[tokio::test(flavor = "current_thread")]
 async fn a_slow_disk_serves_another_account_after_one_call() {
-    const SLOW: Duration = Duration::from_millis(20);
     let (file, local) = (alone_on_its_mount(), tokio::task::LocalSet::new());
     let [ann, bob] = [(); 2].map(|()| Arc::<crate::turns::Account>::default());
-    let ended = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let call = |account: &Arc<crate::turns::Account>| {
-        let (file, account, ended) = (file.clone(), Arc::clone(account), Arc::clone(&ended));
+    let begun = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    // A call of ann ends when something is sent.
+    let (ends, is_over) = std::sync::mpsc::channel::<()>();
+    let is_over = Arc::new(std::sync::Mutex::new(is_over));
+    let call = |account: &Arc<crate::turns::Account>, waits: bool| {
+        let (file, account, begun) = (file.clone(), Arc::clone(account), Arc::clone(&begun));
+        let is_over = Arc::clone(&is_over);
         let slow = move |_: BorrowedFd<'_>| {
-            let before = ended.load(std::sync::atomic::Ordering::SeqCst);
-            std::thread::sleep(SLOW);
-            ended.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            Ok(before)
+            begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            if waits {
+                let _ = is_over.lock().unwrap().recv();
+            }
+            Ok(())
         };
-        let work = async move { file.run_blocking(slow).await.unwrap() };
-        let mut work = Box::pin(work);
+        let mut work = Box::pin(async move { file.run_blocking(slow).await.unwrap() });
         tokio::task::spawn_local(std::future::poll_fn(move |cx| {
             crate::accounts::for_account(Some(Arc::clone(&account)), || work.as_mut().poll(cx))
         }))
     };
     local
         .run_until(async {
-            let of_ann: Vec<_> = (0..500).map(|_| call(&ann)).collect();
-            tokio::time::sleep(3 * SLOW).await;
-            for _ in 0..5 {
-                let asked = ended.load(std::sync::atomic::Ordering::SeqCst);
-                let begun = call(&bob).await.unwrap();
-                // The threads end their calls together, and all of them may do so before bob's call
-                // asks how many have.
-                let turn = crate::limits::BLOCKING_CALLS_PER_MOUNT_MAX;
-                assert!(begun - asked <= 2 * turn, "{} calls before it", begun - asked);
+            let of_ann: Vec<_> = (0..500).map(|_| call(&ann, true)).collect();
+            let places = crate::limits::BLOCKING_CALLS_PER_MOUNT_MAX;
+            while begun.load(std::sync::atomic::Ordering::SeqCst) < places {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            for round in 0..5 {
+                // The first of these calls waits for a place, and later ones may have one at once.
+                let mut of_bob = call(&bob, false);
+                let at_once = tokio::time::timeout(Duration::from_millis(20), &mut of_bob).await;
+                if at_once.is_err() {
+                    ends.send(()).unwrap();
+                    let served = tokio::time::timeout(Duration::from_secs(60), of_bob).await;
+                    served.expect("served after one call").unwrap();
+                }
+                assert!(round > 0 || at_once.is_err(), "all places are taken");
             }
             of_ann.iter().for_each(tokio::task::JoinHandle::abort);
+            drop(ends);
         })
         .await;
 }
@@ -517,12 +527,12 @@ async fn a_failed_sync_is_told_even_if_nobody_waits() {
             // The polled future may be ready at once if the thread has finished the sync already.
             let _ = polled_once(dropped).await;
         }
-        for _ in 0..500 {
-            if failure.get().is_some() {
-                break;
+        let told = async {
+            while failure.get().is_none() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        };
+        tokio::time::timeout(Duration::from_secs(60), told).await.expect("it is told");
         assert_eq!(failure.get(), Some(&libc::EINVAL), "ring: {ring}");
     }
 }

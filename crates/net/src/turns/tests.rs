@@ -1,5 +1,6 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -32,52 +33,55 @@ async fn work(steps: u32) {
     }
 }
 
-fn middle(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
-/// Times that a task of another account waits while `busy` accounts have 40 tasks each. Each step
-/// of a task takes a millisecond.
-async fn waits(busy: usize) -> Vec<Duration> {
-    let cores = one_core();
+/// Steps of other accounts while a task of another account waits for its turn, in the median, while
+/// `busy` accounts have 40 tasks each. Each step of a task takes a millisecond, or longer where other
+/// programs have the processor, and a slice ends after it.
+async fn steps_before_a_turn(busy: usize) -> usize {
+    let (cores, done) = (one_core(), Arc::new(AtomicUsize::new(0)));
     let core = &cores.handles()[0];
     for _ in 0..busy {
         let account = Arc::<Account>::default();
         for _ in 0..40 {
-            let account = Arc::clone(&account);
-            core.spawn(move || seated(account, work(u32::MAX)));
+            let (account, done) = (Arc::clone(&account), Arc::clone(&done));
+            let steps = async move {
+                loop {
+                    work(1).await;
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            core.spawn(move || seated(account, steps));
         }
     }
     let bob = Arc::<Account>::default();
-    let times = core.run(move || {
-        seated(bob, async {
-            let mut times = Vec::new();
+    let counts = core.run(move || {
+        seated(bob, async move {
+            let mut counts = Vec::new();
             // In the first rounds the core does not know yet that it is shared, so the first five
-            // measurements are left out.
+            // are left out.
             for at in 0..25 {
-                let began = Instant::now();
+                let before = done.load(Ordering::Relaxed);
                 tokio::task::yield_now().await;
                 if at >= 5 {
-                    times.push(began.elapsed());
+                    counts.push(done.load(Ordering::Relaxed) - before);
                 }
             }
-            times
+            counts.sort_unstable();
+            counts[counts.len() / 2]
         })
     });
-    times.await.unwrap()
+    counts.await.unwrap()
 }
 
 #[tokio::test]
 async fn others_wait_for_a_slice_and_not_for_all_tasks_of_an_account() {
-    let middle = middle(waits(1).await);
-    assert!(middle < Duration::from_millis(10), "{middle:?} instead of 40 ms");
+    let steps = steps_before_a_turn(1).await;
+    assert!(steps < 10, "{steps} instead of 40");
 }
 
 #[tokio::test]
 async fn with_several_accounts_each_waits_for_as_many_slices_at_most() {
-    let middle = middle(waits(3).await);
-    assert!(middle < Duration::from_millis(15), "{middle:?} instead of 120 ms");
+    let steps = steps_before_a_turn(3).await;
+    assert!(steps < 15, "{steps} instead of 120");
 }
 
 /// A task that ends while it waits, or when its turn has come, keeps no turn.

@@ -33,7 +33,9 @@ fn an_inner_measurement_begins_with_the_outer() {
     assert!(inner.wall >= Duration::from_millis(3), "{inner:?}");
     assert!(outer.wall >= inner.wall);
     // The next poll is measured from its own beginning.
-    assert!(measured(|| ()).1.wall < Duration::from_millis(2));
+    let began = Instant::now();
+    let (_, next) = measured(|| ());
+    assert!(next.wall <= began.elapsed(), "{next:?}");
 }
 
 #[test]
@@ -45,12 +47,19 @@ fn a_panic_ends_the_measurement() {
 
 #[test]
 fn a_long_poll_is_due_and_still_lets_one_have_its_turn() {
-    let (answers, _) = measured(|| {
-        let early = [is_due(), !has_turn(), !has_turn()];
-        spin(POLL_SLICE);
-        (early, is_due(), has_turn())
-    });
-    assert_eq!(answers, ([false; 3], true, false));
+    // Other programs may have the processor for a whole slice before the early questions.
+    let attempt = || {
+        let began = Instant::now();
+        let (answers, _) = measured(|| {
+            let early = [is_due(), !has_turn(), !has_turn()];
+            let is_early = began.elapsed() < POLL_SLICE;
+            spin(POLL_SLICE);
+            is_early.then(|| (early, is_due(), has_turn()))
+        });
+        answers
+    };
+    let answers = (0..1_000).find_map(|_| attempt());
+    assert_eq!(answers, Some(([false; 3], true, false)));
     let (answers, _) = measured(|| {
         spin(POLL_SLICE);
         [is_due(), has_turn(), has_turn()]
@@ -113,5 +122,6 @@ fn cores_count_their_polls() {
     let polls = Arc::clone(cores.handles()[0].polls());
     cores.stop(Duration::from_secs(5));
     assert_eq!(polls.polls().total(), 2);
-    assert_eq!(polls.polls().from(Duration::from_millis(8)), 1);
+    // Other programs may have the processor during the shorter poll, too.
+    assert!(polls.polls().from(Duration::from_millis(8)) >= 1);
 }

@@ -275,11 +275,17 @@ fn changes_within_one_tick_are_seen() {
 
 #[test]
 fn times_serve_where_watches_do_not() {
-    let mut f = fixture();
-    f.cache.watches = None;
-    f.touch("a");
-    assert_eq!(f.find("A").as_deref(), Some("a"));
-    assert_eq!(f.find("B"), None);
+    // Other programs may have the processor for longer than a tick.
+    let fixtures = std::iter::repeat_with(|| {
+        let mut f = fixture();
+        f.cache.watches = None;
+        let began = std::time::Instant::now();
+        f.touch("a");
+        assert_eq!(f.find("A").as_deref(), Some("a"));
+        assert_eq!(f.find("B"), None);
+        (began.elapsed().as_millis() < u128::from(TICK_MS / 2)).then_some(f)
+    });
+    let f = fixtures.flatten().next().unwrap();
     assert_eq!(f.readings(), 2, "changed too recently to be valid");
     std::thread::sleep(std::time::Duration::from_millis(3 * TICK_MS));
     for _ in 0..5 {

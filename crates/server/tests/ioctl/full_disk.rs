@@ -2,6 +2,7 @@
 //! which is behind the answer to the deletion.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use frevo_server::ambient::{Ambient as _, Host};
@@ -13,17 +14,17 @@ use frevo_store::{Fault, Name, Vfs};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::ioctl::CtlCode;
-use frevo_wire::command::ioctl::copychunk::{
-    Chunk, CopyRequest, CopyResponse, ResumeKey, ResumeKeyResponse,
-};
+use frevo_wire::command::ioctl::copychunk::{Chunk, CopyRequest, CopyResponse, ResumeKeyResponse};
 use frevo_wire::command::query_info::InfoType;
 use frevo_wire::create_context::{CreateContext, CreateContexts};
 use frevo_wire::fscc::FileInfoClass;
 use frevo_wire::fscc::FsInfoClass;
 use frevo_wire::fscc::fsctl::ZeroData;
+use parking_lot::Mutex;
+use tokio::time::sleep;
 
 use super::calls::*;
-use crate::client::files::{close_draft, delete_draft, rename_draft};
+use crate::client::files::{close_draft, delete_draft, file_id, rename_draft, write_draft};
 use crate::client::world::{Users, in_own_world, over, serving};
 use crate::client::*;
 
@@ -31,40 +32,61 @@ const PAGE: u64 = 4096;
 /// Pages of the volume while it is full, and when it has space.
 const FULL: u64 = 24 * PAGE;
 const AMPLE: u64 = 1 << 30;
-/// Time of a close.
-const CLOSE: Duration = Duration::from_millis(200);
+type Calls = Arc<Mutex<Vec<Operation>>>;
+
+/// A close that is under way until this is dropped.
+struct Closing {
+    /// Calls of the file system so far.
+    calls: Calls,
+    /// The call that finds no space; any one if it is None.
+    awaited: Option<Operation>,
+    _end: Sender<()>,
+}
 
 /// A volume, and what is done on it while it is full: it has space when a close beside the cores has ended.
-struct Disk(Arc<MemoryVfs>);
+struct Disk {
+    vfs: Arc<MemoryVfs>,
+    calls: Calls,
+}
 
 impl Disk {
     fn new() -> (Self, Arc<dyn Vfs>) {
-        let disk = Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| Host.now())));
-        let vfs: Arc<dyn Vfs> = Arc::<MemoryVfs>::clone(&disk);
-        (Self(disk), vfs)
+        let vfs = Arc::new(MemoryVfs::new(MemoryOptions::default(), Arc::new(|| Host.now())));
+        let calls = Calls::default();
+        let noted = Arc::clone(&calls);
+        vfs.faults().at_call(Some(Arc::new(move |operation| noted.lock().push(operation))));
+        let shared: Arc<dyn Vfs> = Arc::<MemoryVfs>::clone(&vfs);
+        (Self { vfs, calls }, shared)
     }
 
-    /// Fills the volume. A file that `owner` has deleted is closed soon, and gives its space back then.
-    fn fill(&self, owner: usize) {
-        self.0.faults().set_capacity(FULL);
-        self.close(owner);
+    /// Fills the volume, on which this call is made next. A file that `owner` has deleted is being closed, and
+    /// gives its space back then.
+    fn fill(&self, owner: usize, operation: Operation) -> Closing {
+        self.vfs.faults().set_capacity(FULL);
+        Closing { awaited: Some(operation), ..self.close(owner) }
     }
 
     /// The next call of this kind finds no space, and others do once a close has ended.
-    fn fails_once(&self, operation: Operation) {
-        self.0.faults().fail_next(operation, Fault::DiskFull);
-        self.close(1);
+    fn fails_once(&self, operation: Operation) -> Closing {
+        self.vfs.faults().fail_next(operation, Fault::DiskFull);
+        Closing { awaited: Some(operation), ..self.close(1) }
     }
 
-    fn close(&self, owner: usize) {
-        let disk = Arc::clone(&self.0);
+    fn close(&self, owner: usize) -> Closing {
+        self.close_with(owner, |vfs| vfs.faults().set_capacity(AMPLE))
+    }
+
+    /// Begins a close that ends with `end`.
+    fn close_with(&self, owner: usize, end: impl FnOnce(&MemoryVfs) + Send + 'static) -> Closing {
+        let (vfs, (ends, is_over)) = (Arc::clone(&self.vfs), channel::<()>());
         close_beside(
             owner,
             Box::new(move || {
-                std::thread::sleep(CLOSE);
-                disk.faults().set_capacity(AMPLE);
+                let _ = is_over.recv();
+                end(&vfs);
             }),
         );
+        Closing { calls: Arc::clone(&self.calls), awaited: None, _end: ends }
     }
 }
 
@@ -74,16 +96,17 @@ fn bytes(encode: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     bytes
 }
 
-async fn copy(
-    peer: &mut Peer,
-    mount: &Mount,
-    source_key: ResumeKey,
-    target: FileId,
-    chunks: Vec<Chunk>,
-) -> CopyResponse {
-    let input = bytes(|w| CopyRequest { source_key, chunks }.encode(w));
-    let reply = ask(peer, mount, CtlCode::SRV_COPYCHUNK, target, &input, 12).await;
-    CopyResponse::parse(&output(reply.ok())).unwrap()
+/// Asks while a close is under way, which ends when the request has called the file system: it has found no
+/// space then, and waits.
+async fn waits(peer: &mut Peer, mount: &Mount, draft: Draft, closing: Closing) -> Reply {
+    closing.calls.lock().clear();
+    let is_awaited = |call: &Operation| closing.awaited.is_none_or(|awaited| awaited == *call);
+    let id = peer.send(vec![mount.put(draft)], mount.via()).await[0];
+    while !closing.calls.lock().iter().any(is_awaited) {
+        sleep(Duration::from_millis(1)).await;
+    }
+    drop(closing);
+    peer.final_reply(id).await
 }
 
 /// Tests each request that takes space: it succeeds once the deleted file is closed.
@@ -97,54 +120,58 @@ fn space_of_deleted_files_is_waited_for_by_whatever_takes_space() {
         peer.write(&mount, source, 0, &pattern).await;
         let target = peer.open_file(&mount, &Want::file("target")).await;
 
-        disk.fill(1);
-        peer.write(&mount, target, 0, &pattern).await;
-        disk.fill(1);
+        let full = disk.fill(1, Operation::Write);
+        waits(&mut peer, &mount, write_draft(target, 0, &pattern), full).await.ok();
+        let full = disk.fill(1, Operation::SetAllocation);
         let size = (64 * PAGE).to_le_bytes();
-        peer.on(&mount, set_draft(FileInfoClass::ALLOCATION, target, &size)).await.ok();
+        let allocate = set_draft(FileInfoClass::ALLOCATION, target, &size);
+        waits(&mut peer, &mount, allocate, full).await.ok();
 
-        disk.fill(1);
+        let full = disk.fill(1, Operation::SetAllocation);
         let allocation = [CreateContext::AllocationSize(64 * PAGE)];
         let contexts = CreateContexts::from_requests(&allocation).as_bytes().to_vec();
         let want = Want { contexts, ..Want::file("allocated") };
-        let made = peer.open_file(&mount, &want.disposition(CreateDisposition::CREATE)).await;
+        let create = want.disposition(CreateDisposition::CREATE).draft();
+        let made = file_id(waits(&mut peer, &mount, create, full).await.ok());
         peer.close(&mount, made).await;
 
         // A copy goes on where it has stopped: also one that appends, in the midst of its chunks.
         let key = ask(&mut peer, &mount, CtlCode::SRV_REQUEST_RESUME_KEY, source, &[], 32).await;
-        let key = ResumeKeyResponse::parse(&output(key.ok())).unwrap().resume_key;
+        let source_key = ResumeKeyResponse::parse(&output(key.ok())).unwrap().resume_key;
         let copied = peer.open_file(&mount, &Want::file("copied")).await;
         let at_the_end = |at: u64| Chunk {
             source_offset: at * PAGE,
             target_offset: u64::MAX,
             length: 4 * PAGE as u32,
         };
-        disk.fill(1);
+        let full = disk.fill(1, Operation::Write);
         let chunks = (0..4).map(|n| at_the_end(4 * n)).collect();
-        let told = copy(&mut peer, &mount, key, copied, chunks).await;
+        let copy = bytes(|w| CopyRequest { source_key, chunks }.encode(w));
+        let copy = ioctl_draft(CtlCode::SRV_COPYCHUNK, copied, &copy, 12);
+        let told = waits(&mut peer, &mount, copy, full).await;
+        let told = CopyResponse::parse(&output(told.ok())).unwrap();
         assert_eq!((told.chunks_written, told.total_bytes_written), (4, 16 * PAGE as u32));
         assert!(peer.read(&mount, copied, 0, 32 * PAGE as u32).await == pattern);
 
         let zeroed = peer.open_file(&mount, &Want::file("zeroed")).await;
         let end = (64 * PAGE).to_le_bytes();
         peer.on(&mount, set_draft(FileInfoClass::END_OF_FILE, zeroed, &end)).await.ok();
-        disk.fails_once(Operation::Write);
+        let full = disk.fails_once(Operation::Write);
         let zero = ZeroData { file_offset: 0, beyond_final_zero: 64 * PAGE as i64 };
         let zero = bytes(|w| zero.encode(w));
-        ask(&mut peer, &mount, CtlCode::SET_ZERO_DATA, zeroed, &zero, 0).await.ok();
+        let zero = ioctl_draft(CtlCode::SET_ZERO_DATA, zeroed, &zero, 0);
+        waits(&mut peer, &mount, zero, full).await.ok();
         for want in [Want::file("new"), Want::directory("folder"), Want::file("new:stream")] {
-            disk.fails_once(Operation::Create);
-            peer.open_file(&mount, &want).await;
+            let full = disk.fails_once(Operation::Create);
+            waits(&mut peer, &mount, want.draft(), full).await.ok();
         }
 
-        // The closes so far have ended.
-        tokio::time::sleep(3 * CLOSE).await;
-        // Without a close that is under way it is full.
-        disk.0.faults().set_capacity(FULL);
+        // All closes have ended. Without one that is under way the volume is full.
+        disk.vfs.faults().set_capacity(FULL);
         let size = (4096 * PAGE).to_le_bytes();
         let more = set_draft(FileInfoClass::ALLOCATION, copied, &size);
         peer.on(&mount, more).await.expect(Status::DISK_FULL);
-        disk.0.faults().set_capacity(AMPLE);
+        disk.vfs.faults().set_capacity(AMPLE);
     });
 }
 
@@ -156,13 +183,13 @@ fn a_request_that_has_changed_something_is_not_repeated() {
         let (mut peer, mount) = world.session("ann", &Offer::default()).await;
         let want = Want::file("f").options(CreateOptions::WRITE_THROUGH);
         let file = peer.open_file(&mount, &want).await;
-        disk.fails_once(Operation::Sync);
+        let closing = disk.fails_once(Operation::Sync);
         let link = rename_draft(FileInfoClass::LINK, file, "g", false);
         let status = peer.on(&mount, link).await.status();
+        drop(closing);
         assert_ne!(status, Status::OBJECT_NAME_COLLISION);
         assert_eq!(status, Status::DISK_FULL);
-        assert!(disk.0.stat(&Name::from_stored("g".into())).is_ok());
-        tokio::time::sleep(3 * CLOSE).await;
+        assert!(disk.vfs.stat(&Name::from_stored("g".into())).is_ok());
     });
 }
 
@@ -180,10 +207,13 @@ fn the_free_space_has_that_of_deleted_files() {
         let total =
             |reply: Reply| u64::from_le_bytes(reply.ok().message[72..80].try_into().unwrap());
         for class in [FsInfoClass::SIZE, FsInfoClass::FULL_SIZE] {
-            disk.fill(Arc::as_ptr(&ann).addr());
+            let closing = disk.fill(Arc::as_ptr(&ann).addr(), Operation::Space);
             let query = |file| query_info_draft(file, InfoType::FILESYSTEM, class.0, 0);
             let full = total(other.on(&of_bob, query(root_of_bob)).await);
-            let ample = total(peer.on(&mount, query(root)).await);
+            let id = peer.send(vec![mount.put(query(root))], mount.via()).await[0];
+            peer.interim().await;
+            drop(closing);
+            let ample = total(peer.final_reply(id).await);
             assert!(ample > full, "{class:?}: {ample} and {full}");
         }
     });
@@ -204,30 +234,27 @@ fn a_folder_with_names_of_closing_files_only_is_removed() {
         let make = OpenHow { existence: Existence::MustNotExist, ..OpenHow::LOOK };
         let folder = OpenHow { kind: KindWanted::Directory, ..make };
         for at_close in [false, true] {
-            disk.0.open(&name("d"), &folder).unwrap();
-            let remains = disk.0.open(&name("d\\.nfs0001"), &make).unwrap().node.key();
-            let vfs = Arc::clone(&disk.0);
-            close_beside(
-                owner,
-                Box::new(move || {
-                    std::thread::sleep(CLOSE);
-                    vfs.remove(&Name::from_stored("d\\.nfs0001".into()), remains).unwrap();
-                }),
-            );
+            disk.vfs.open(&name("d"), &folder).unwrap();
+            let remains = disk.vfs.open(&name("d\\.nfs0001"), &make).unwrap().node.key();
+            let closing = disk.close_with(owner, move |vfs| {
+                vfs.remove(&Name::from_stored("d\\.nfs0001".into()), remains).unwrap();
+            });
             let options = match at_close {
                 true => CreateOptions::DIRECTORY_FILE | CreateOptions::DELETE_ON_CLOSE,
                 false => CreateOptions::DIRECTORY_FILE,
             };
             let opened = peer.open_file(&mount, &Want::existing("d").options(options)).await;
-            if !at_close {
-                peer.on(&mount, delete_draft(opened)).await.ok();
+            if at_close {
+                waits(&mut peer, &mount, close_draft(opened), closing).await.ok();
+            } else {
+                waits(&mut peer, &mount, delete_draft(opened), closing).await.ok();
+                peer.on(&mount, close_draft(opened)).await.ok();
             }
-            peer.on(&mount, close_draft(opened)).await.ok();
-            assert!(disk.0.stat(&name("d")).is_err(), "the folder is gone: {at_close}");
+            assert!(disk.vfs.stat(&name("d")).is_err(), "the folder is gone: {at_close}");
         }
         // With a file in it the folder stays.
-        disk.0.open(&name("d"), &folder).unwrap();
-        disk.0.open(&name("d\\file"), &make).unwrap();
+        disk.vfs.open(&name("d"), &folder).unwrap();
+        disk.vfs.open(&name("d\\file"), &make).unwrap();
         let opened = peer.open_file(&mount, &Want::directory("d")).await;
         peer.on(&mount, delete_draft(opened)).await.expect(Status::DIRECTORY_NOT_EMPTY);
     });

@@ -21,6 +21,9 @@ const CALL_ID: std::ops::Range<usize> = 12..16;
 
 const TRANSCEIVE: CtlCode = CtlCode::PIPE_TRANSCEIVE;
 
+/// The longest time for which a look-up hangs.
+const HANGS_AT_MOST: Duration = Duration::from_secs(60);
+
 /// Accounts that take until they are let to say that there is no such user.
 #[derive(Debug, Default)]
 struct Slow {
@@ -47,8 +50,7 @@ impl Accounts for Slow {
             state.0 = true;
             // The look-up waits until the test continues. If the core thread itself waited, the
             // test could not continue, so the wait has a time limit.
-            let patience = Duration::from_secs(20);
-            let hung = self.turn.wait_while_for(&mut state, |state| !state.1, patience);
+            let hung = self.turn.wait_while_for(&mut state, |state| !state.1, HANGS_AT_MOST);
             assert!(!hung.timed_out(), "the core waited");
         }
         None
@@ -84,7 +86,7 @@ fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
         let [names] = &client.call(lsarpc::LOOKUP_NAMES3, &names)[..] else { panic!("one") };
         let draft = ioctl_draft(TRANSCEIVE, pipe, names, 4280);
         let asked = peer.send(vec![ipc.put(draft)], ipc.via()).await[0];
-        let is_announced = timeout(Duration::from_secs(5), peer.interim()).await;
+        let is_announced = timeout(HANGS_AT_MOST / 2, peer.interim()).await;
         assert_eq!(is_announced.expect("announced").header.message_id, asked);
         // Another thread asks, which may begin after the interim response.
         let is_asked = async {
@@ -92,7 +94,7 @@ fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
                 sleep(Duration::from_millis(1)).await;
             }
         };
-        timeout(Duration::from_secs(10), is_asked).await.expect("the question is asked");
+        timeout(HANGS_AT_MOST, is_asked).await.expect("the question is asked");
         // While the look-up of the first request waits, the connection serves other requests, even
         // for the same pipe.
         let file = peer.open_file(&data, &Want::file("f")).await;

@@ -156,7 +156,7 @@ def neighbour(scene, say):
             time.sleep(2.5)
             there, near_one, known_one = at_once([lambda s=s: logon_time(scene, s) for s in (far, near, known)])
             for who, found, most in (
-                ("elsewhere", there, calm + 0.3),
+                ("elsewhere", there, calm + 1.0),
                 ("a neighbour", near_one, 2.5),
                 ("one who had logged on before", known_one, 2.5),
             ):

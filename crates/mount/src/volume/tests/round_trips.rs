@@ -1,7 +1,7 @@
 //! The round trips of each call, as `docs/mount.md` promises them.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use frevo_client::internal::{Dial, Dialing};
@@ -14,13 +14,39 @@ use super::*;
 use crate::volume::Changes;
 
 /// The time for which answers are held back, so that requests that leave together count as one trip.
+/// They are held back in steps: on a busy machine all tasks have several turns in it, too.
 const HELD: Duration = Duration::from_millis(25);
+const STEPS: u32 = 5;
+
+/// The requests and answers that have passed through a connection.
+#[derive(Debug, Default)]
+struct Passed {
+    trips: AtomicUsize,
+    /// Bytes in both directions.
+    bytes: AtomicUsize,
+    /// True while no answer is outstanding that a trip waits for.
+    is_answered: AtomicBool,
+}
+
+impl Passed {
+    /// Counts a trip if these bytes of requests come after an answer.
+    fn requests(&self, count: usize) {
+        self.bytes.fetch_add(count, Ordering::SeqCst);
+        let is_next = self.is_answered.swap(false, Ordering::SeqCst);
+        self.trips.fetch_add(usize::from(is_next), Ordering::SeqCst);
+    }
+
+    fn answers(&self, count: usize) {
+        self.bytes.fetch_add(count, Ordering::SeqCst);
+        self.is_answered.store(true, Ordering::SeqCst);
+    }
+}
 
 /// Connections that count round trips: requests after an answer.
 #[derive(Debug)]
 struct Counter {
     server: SocketAddr,
-    trips: Arc<AtomicUsize>,
+    passed: Arc<Passed>,
 }
 
 impl Dial for Counter {
@@ -33,15 +59,14 @@ impl Dial for Counter {
             for stream in [&near, &far] {
                 stream.set_nodelay(true)?;
             }
-            tokio::spawn(count(near, far, Arc::clone(&self.trips)));
+            tokio::spawn(count(near, far, Arc::clone(&self.passed)));
             Ok(Stream::Tcp(ours))
         })
     }
 }
 
 /// Passes bytes on, and counts a trip for requests that come after an answer.
-async fn count(near: TcpStream, far: TcpStream, trips: Arc<AtomicUsize>) {
-    let mut is_answered = true;
+async fn count(near: TcpStream, far: TcpStream, passed: Arc<Passed>) {
     let mut buffer = vec![0; 1 << 20];
     loop {
         tokio::select! {
@@ -49,23 +74,25 @@ async fn count(near: TcpStream, far: TcpStream, trips: Arc<AtomicUsize>) {
             _ = near.readable() => match near.try_read(&mut buffer) {
                 Ok(0) => return,
                 Ok(count) => {
-                    trips.fetch_add(usize::from(std::mem::take(&mut is_answered)), Ordering::SeqCst);
+                    passed.requests(count);
                     write(&far, &buffer[..count]).await;
                 }
                 Err(_) => {}
             },
             _ = far.readable() => {
-                sleep(HELD).await;
+                for _ in 0..STEPS {
+                    sleep(HELD / STEPS).await;
+                }
                 // Requests sent before an answer has arrived belong to the same round trip and are
                 // not counted again.
                 while let Ok(count @ 1..) = near.try_read(&mut buffer) {
-                    trips.fetch_add(usize::from(std::mem::take(&mut is_answered)), Ordering::SeqCst);
+                    passed.requests(count);
                     write(&far, &buffer[..count]).await;
                 }
                 match far.try_read(&mut buffer) {
                     Ok(0) => return,
                     Ok(count) => {
-                        is_answered = true;
+                        passed.answers(count);
                         write(&near, &buffer[..count]).await;
                     }
                     Err(_) => {}
@@ -87,16 +114,16 @@ async fn write(to: &TcpStream, mut bytes: &[u8]) {
 /// A mount whose round trips are counted.
 struct Counted {
     volume: Arc<Volume>,
-    trips: Arc<AtomicUsize>,
+    passed: Arc<Passed>,
     rows: Vec<(&'static str, usize)>,
 }
 
 impl Counted {
     async fn new(world: &World, posix: bool) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let trips = Arc::<AtomicUsize>::default();
+        let passed = Arc::new(Passed { is_answered: true.into(), ..Passed::default() });
         let server = listener.local_addr().unwrap();
-        let dial = Counter { server, trips: Arc::clone(&trips) };
+        let dial = Counter { server, passed: Arc::clone(&passed) };
         let embedded = world.embedded.clone();
         tokio::task::spawn_local(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -112,18 +139,27 @@ impl Counted {
         let share = session.share("data").await.unwrap();
         assert_eq!(share.use_posix().await.unwrap(), posix);
         let volume = Volume::new(share, "", Settings::of(0, 0));
-        Self { volume, trips, rows: Vec::new() }
+        Self { volume, passed, rows: Vec::new() }
     }
 
     /// Counts the round trips that a program waits for.
     async fn row<T>(&mut self, name: &'static str, work: impl AsyncFnOnce(&Volume) -> T) -> T {
-        // After this pause all background requests are finished, so that they are not counted for
-        // `work`.
-        sleep(8 * HELD).await;
-        let before = self.trips.load(Ordering::SeqCst);
+        self.until_quiet().await;
+        let before = self.passed.trips.load(Ordering::SeqCst);
         let done = work(&self.volume).await;
-        self.rows.push((name, self.trips.load(Ordering::SeqCst) - before));
+        self.rows.push((name, self.passed.trips.load(Ordering::SeqCst) - before));
         done
+    }
+
+    /// Waits until all background requests are finished, so that they are not counted for a row.
+    async fn until_quiet(&self) {
+        let (mut looks, mut before) = (0, 0);
+        while looks < 8 {
+            sleep(HELD).await;
+            let bytes = self.passed.bytes.load(Ordering::SeqCst);
+            let is_quiet = bytes == before && self.passed.is_answered.load(Ordering::SeqCst);
+            (looks, before) = (if is_quiet { looks + 1 } else { 0 }, bytes);
+        }
     }
 
     /// Makes the mount forget what it has read lately, as after some time.
