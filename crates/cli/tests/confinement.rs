@@ -207,6 +207,20 @@ fn the_page_cache_is_asked() {
 }
 
 /// Calls that only an attacker makes end the process.
+/// Without it the server does not see that it has more memory than it uses.
+#[test]
+fn the_memory_of_the_process_is_known() {
+    let place = world();
+    if !has_landlock(&place) {
+        return;
+    }
+    let confined = serve(&place);
+    let open = fs::read_dir(format!("/proc/{}/fd", confined.server.pid())).unwrap();
+    let targets = open.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+    assert_eq!(targets.filter(|target| target.ends_with("statm")).count(), 1);
+    confined.server.stop().succeeds();
+}
+
 #[test]
 fn hostile_calls_end_the_process() {
     use std::os::unix::process::ExitStatusExt;

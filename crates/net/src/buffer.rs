@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering;
 pub mod budget;
 mod depot;
 mod pool;
+mod resident;
 
 use crate::limits::BUF_BYTES_MAX;
 use pool::{Block, CLASSES, Freed, MAPPED_BYTES_MIN, POOL, class_for};
@@ -30,6 +31,7 @@ pub use pool::{
     PoolStats, bound_free_memory, note_released, pool_stats, release_free_memory, release_unused,
     set_pool_retained_max, take_released, trim_pool,
 };
+pub use resident::{keep_resident_file, resident_bytes};
 
 /// Alignment of the payload in a new buffer.
 pub const ALIGNMENT: usize = 64;

@@ -44,7 +44,7 @@ async fn steps_before_a_turn(busy: usize) -> usize {
         for _ in 0..40 {
             let (account, done) = (Arc::clone(&account), Arc::clone(&done));
             let steps = async move {
-                loop {
+                for _ in 0..u32::MAX {
                     work(1).await;
                     done.fetch_add(1, Ordering::Relaxed);
                 }

@@ -1,7 +1,5 @@
 //! Gives the allocator's free memory back to the system after a burst.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +9,16 @@ use tokio::time::sleep;
 
 use crate::base::host;
 use crate::base::limits::{
-    GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS, GIVE_BACK_LOOKS_BUSY, GIVE_BACK_QUIET_PART,
+    CONNECTION_BYTES, GIVE_BACK_BYTES, GIVE_BACK_LOOK, GIVE_BACK_LOOKS, GIVE_BACK_LOOKS_BUSY,
+    GIVE_BACK_QUIET_PART,
 };
+use crate::objects::ledger::{Kind, Ledger};
 use crate::objects::server::ServerState;
 
 /// Gives free memory back from time to time. It may take many milliseconds, so it is done beside the
 /// cores.
 pub(super) async fn give_back(server: Arc<ServerState>) {
-    let mut process = Process::begin();
+    let mut process = Process::default();
     let mut looks = Looks::default();
     loop {
         sleep(GIVE_BACK_LOOK).await;
@@ -26,39 +26,32 @@ pub(super) async fn give_back(server: Arc<ServerState>) {
         if host::remembers_names() {
             let _ = tokio::task::spawn_blocking(host::forget_unused_names).await;
         }
-        let ledger = &server.ledger;
-        let beside = ledger.cached_bytes().saturating_add(ledger.watched_bytes());
-        let used = ledger.bytes().saturating_add(beside).max(budget::in_use());
-        let resident = process.resident();
+        let used = used(&server.ledger, budget::in_use());
+        let resident = buffer::resident_bytes();
         let seen = Seen { used, released: buffer::take_released(), resident, work: process.work() };
         if looks.is_due(seen) {
             let _ = tokio::task::spawn_blocking(buffer::release_free_memory).await;
-            looks.given_back(process.resident());
+            looks.given_back(buffer::resident_bytes());
         }
     }
 }
 
-/// The memory and the processor time of this process, as the kernel counts them.
+/// Returns the bytes that are known to be in use, with `buffers` in large buffers. Nobody is charged for what a
+/// connection itself takes: thousands of them would look like memory that the allocator keeps, and their end
+/// would not be noticed.
+fn used(ledger: &Ledger, buffers: usize) -> usize {
+    let beside = ledger.cached_bytes().saturating_add(ledger.watched_bytes());
+    let connections = ledger.count(Kind::Connection).saturating_mul(CONNECTION_BYTES);
+    ledger.bytes().saturating_add(beside).max(buffers).saturating_add(connections)
+}
+
+/// The processor time of this process, as the kernel counts it.
+#[derive(Default)]
 struct Process {
-    /// `/proc/self/statm`; None where there is no `/proc`.
-    memory: Option<File>,
     worked: Duration,
 }
 
 impl Process {
-    fn begin() -> Self {
-        Self { memory: File::open("/proc/self/statm").ok(), worked: Duration::ZERO }
-    }
-
-    /// Returns the resident bytes.
-    fn resident(&self) -> Option<usize> {
-        let mut text = [0; 128];
-        let count = self.memory.as_ref()?.read_at(&mut text, 0).ok()?;
-        let text = std::str::from_utf8(text.get(..count)?).ok()?;
-        let pages: usize = text.split_whitespace().nth(1)?.parse().ok()?;
-        Some(pages.saturating_mul(rustix::param::page_size()))
-    }
-
     /// Returns the processor time since the last call.
     fn work(&mut self) -> Duration {
         let now = clock_gettime(ClockId::ProcessCPUTime);
@@ -210,6 +203,35 @@ mod tests {
         for _ in 0..GIVE_BACK_LOOKS_BUSY {
             assert!(!looks.is_due(with_process(0, 12 * MUCH - 1, 0)), "the rest stays");
         }
+    }
+
+    /// Connections hold memory that nobody is charged for. It was given back last when they were all there, in a
+    /// quiet moment, so that nothing but their end says that most of it is free now.
+    #[test]
+    fn memory_of_many_connections_is_given_back_after_them() {
+        const EACH: usize = 2 * CONNECTION_BYTES;
+        let (ledger, mut looks) = (Ledger::default(), Looks::default());
+        let resident = |connections: usize| 10 * MUCH + connections * EACH;
+        let see = |looks: &mut Looks, resident: usize, work_ms: u64| {
+            looks.is_due(with_process(used(&ledger, 0), resident, work_ms))
+        };
+        assert!(!see(&mut looks, resident(0), 20));
+        let count = 4 * MUCH / EACH;
+        let (ann, network) = (ledger.account("ann"), ledger.network([192, 0, 2, 1].into()));
+        let charges: Vec<_> = (0..count)
+            .flat_map(|_| {
+                [&ann, &network].map(|holder| holder.charge(Kind::Connection, 0).unwrap())
+            })
+            .collect();
+        assert!(!see(&mut looks, resident(count), 400), "they log on");
+        looks.is_due(with_process(used(&ledger, 0), resident(count) + MUCH, 20));
+        looks.given_back(Some(resident(count)));
+        assert!(!see(&mut looks, resident(count), 20));
+        drop(charges);
+        assert!(see(&mut looks, resident(count), 20), "they have gone");
+        looks.given_back(Some(resident(0)));
+        assert!(see(&mut looks, resident(0), 20), "the look after it");
+        assert!(!see(&mut looks, resident(0), 20), "nothing became free");
     }
 
     /// Without a pause it is given back now and then.

@@ -63,9 +63,11 @@ pub(super) fn start_name_service(plan: &Plan) -> Done {
     frevo_posix::name_service::start(Confine { keeper, asker }).map_err(failure)
 }
 
-/// Opens what a confined server cannot: rings, and the socket that tells of interfaces.
+/// Opens what a confined server cannot: the kernel's files about mounts and memory, rings, and the socket that
+/// tells of interfaces.
 fn open_before(plan: &Plan) {
     frevo_posix::keep_mount_list();
+    frevo_net::buffer::keep_resident_file();
     let cores = plan.config.server.cores.filter(|count| *count > 0);
     frevo_net::file_io::prepare_rings(cores.unwrap_or_else(frevo_net::cores::usual_count));
     if let Err(error) = frevo_net::socket::keep_routes_socket() {

@@ -11,6 +11,10 @@ pub const SESSION_BYTES: usize = 4_096;
 /// token.
 pub const EXCHANGE_BYTES: usize = 3_072;
 
+/// Estimate of the bytes of a connection that no account is charged with, for each time that it counts: once
+/// for its network, and once more for the account that has logged on.
+pub const CONNECTION_BYTES: usize = 3 << 10;
+
 /// Bytes that a tree connect is charged with.
 pub const TREE_CONNECT_BYTES: usize = 512;
 
