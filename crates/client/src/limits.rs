@@ -42,6 +42,11 @@ pub const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(300);
 /// [`PREFERRED_DIAL`], after which another transport is tried there. A few addresses of which none
 /// leads to a server have the time of [`CONNECT_TIMEOUT`] together.
 pub const ADDRESS_DIAL: Duration = Duration::from_secs(6);
+/// Time limit of the first attempt at the address of a node that has fallen silent, while other nodes are about to
+/// serve its share; each further one is twice as long, up to [`ADDRESS_DIAL`].
+pub const SILENT_DIAL: Duration = Duration::from_millis(100);
+/// Time after such an attempt until the next one: the node may come back.
+pub const SILENT_PAUSE: Duration = Duration::from_secs(1);
 /// Time limit of the first answer of a server whose continuously available share was lost: a connection
 /// with a node that has just lost its address is answered by nobody. Each further one is twice as long,
 /// up to the limit of the whole attempt.

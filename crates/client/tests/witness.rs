@@ -141,6 +141,48 @@ fn a_node_that_a_witness_reports_dead_is_left_at_once() {
     }
 }
 
+/// The witness tells of a dead node before another one has its share: the first attempts are too early. The
+/// silent node must not take the time of those that follow.
+#[test]
+fn a_share_that_is_taken_over_after_the_word_of_a_witness_is_found_at_once() {
+    for late in [20, 400, 2_500] {
+        on_paused_clock(async {
+            let cluster = Cluster::new(3);
+            let share = cluster.share(Options::new()).await.unwrap();
+            let by = cluster.until_registered(0).await;
+            cluster.silent.lock().insert(0);
+            cluster.owner.store(usize::MAX, Ordering::SeqCst);
+            cluster.tell(by, gone("NODE0"));
+            let reading = tokio::spawn({
+                let share = share.clone();
+                async move { share.read("known").await }
+            });
+            sleep(Duration::from_millis(late)).await;
+            cluster.owner.store(by, Ordering::SeqCst);
+            let begun = Instant::now();
+            in_time("read", async { reading.await.unwrap() }).await.unwrap();
+            assert!(begun.elapsed() <= Duration::from_millis(900), "{:?}", begun.elapsed());
+            assert_eq!(place(&share), of(by));
+        });
+    }
+}
+
+/// Without a witness, and with a request that the node has said to be working at.
+#[test]
+fn a_node_that_falls_silent_while_it_works_is_left() {
+    on_paused_clock(async {
+        let cluster = Cluster::changed(2, |cluster| cluster.has_no_rpc = true);
+        let share = cluster.share(Options::new()).await.unwrap();
+        use_share(&share).await;
+        cluster.slow.lock().insert(0);
+        cluster.owner.store(1, Ordering::SeqCst);
+        let begun = Instant::now();
+        use_share(&share).await;
+        assert!(begun.elapsed() <= Duration::from_secs(6), "{:?}", begun.elapsed());
+        assert_eq!(place(&share), of(1));
+    });
+}
+
 /// The name of the cluster leads to two nodes, and the client is told of a third.
 #[test]
 fn a_client_goes_where_it_is_told() {

@@ -44,8 +44,8 @@ pub(super) async fn keep_watch(connection: Weak<Connection>) {
             return;
         }
         let silent = connection.heard.lock().elapsed();
-        let due = connection.waiters.due();
         let is_vigilant = connection.is_vigilant.load(Ordering::Acquire);
+        let due = connection.waiters.due(is_vigilant);
         let echo_after = if is_vigilant { ECHO_AFTER_CONTINUOUS } else { ECHO_AFTER };
         if !due || silent < echo_after {
             echoed = false;

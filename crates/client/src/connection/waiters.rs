@@ -135,9 +135,11 @@ impl Waiters {
         self.credits.load(Ordering::Relaxed)
     }
 
-    /// Returns true if a request without an interim response is under way.
-    pub(super) fn due(&self) -> bool {
-        self.all.lock().as_ref().is_some_and(|all| all.values().any(|w| w.async_id == 0))
+    /// Returns true if a request without an interim response is under way; for a vigilant client also one
+    /// with such a response that waits for no other client.
+    pub(super) fn due(&self, is_vigilant: bool) -> bool {
+        let is_due = |one: &Waiter| one.async_id == 0 || is_vigilant && one.until.is_some();
+        self.all.lock().as_ref().is_some_and(|all| all.values().any(is_due))
     }
 
     /// Returns true while a request is under way that waits for no other client and has no interim

@@ -194,12 +194,13 @@ impl Connector {
         progress: &Progress,
     ) -> (ServerName, Result<Claim, Cause>) {
         progress.begin(&address, &address);
+        let limit = self.search.begin_attempt(&address).unwrap_or(ADDRESS_DIAL);
         let reached = {
             let mut reach = pin!(self.reach(&address, stream, progress));
-            match timeout(ADDRESS_DIAL, &mut reach).await {
+            match timeout(limit, &mut reach).await {
                 Ok(reached) => reached,
                 Err(_elapsed) if is_patient && !progress.has_failed_at_server() => reach.await,
-                Err(_elapsed) => Err(progress.silence_at(&address, ADDRESS_DIAL).into()),
+                Err(_elapsed) => Err(progress.silence_at(&address, limit).into()),
             }
         };
         (address, reached)

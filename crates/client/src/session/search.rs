@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::Status;
 use crate::dial::ServerName;
 use crate::limits::{
-    ADDRESSES_MAX, FIND_SHARE_PAUSE_FIRST, FIND_SHARE_PAUSE_MAX, RECONNECT_ANSWER,
-    RECONNECT_ANSWER_DOUBLINGS,
+    ADDRESS_DIAL, ADDRESSES_MAX, FIND_SHARE_PAUSE_FIRST, FIND_SHARE_PAUSE_MAX, RECONNECT_ANSWER,
+    RECONNECT_ANSWER_DOUBLINGS, SILENT_DIAL, SILENT_PAUSE,
 };
 
 /// The addresses of a session's server, and the state of a search among them.
@@ -47,13 +47,23 @@ struct State {
     /// The address where the share was found last.
     preferred: Option<ServerName>,
     /// The address whose node has fallen silent. It is tried after the others.
-    silent: Option<ServerName>,
+    silent: Option<Silent>,
     servers: Servers,
     /// Connections in a row on which nobody has answered.
     unanswered: u32,
     /// Time before which no further round begins, and the pause after that round.
     next: Instant,
     pause: Duration,
+}
+
+/// The address of a node that has fallen silent.
+#[derive(Debug)]
+struct Silent {
+    address: ServerName,
+    /// Attempts there since then, while other nodes were about to serve its share.
+    attempts: u32,
+    /// Time of the next one.
+    next: Instant,
 }
 
 /// An address, with the outcome of this round's attempt.
@@ -151,7 +161,8 @@ impl Search {
         }
         state.candidates.iter_mut().for_each(|one| one.outcome = Outcome::Untried);
         let State { candidates, preferred, silent, .. } = &mut *state;
-        let is = |it: &Option<ServerName>, one: &Candidate| it.as_ref() == Some(&one.address);
+        let (silent, preferred) = (silent.as_ref().map(|one| &one.address), preferred.as_ref());
+        let is = |it: Option<&ServerName>, one: &Candidate| it == Some(&one.address);
         candidates.sort_by_key(|one| (is(silent, one), !is(preferred, one)));
     }
 
@@ -256,7 +267,27 @@ impl Search {
 
     /// Notes that the node at an address has fallen silent.
     pub(super) fn note_silent(&self, address: &ServerName) {
-        self.0.lock().silent = Some(address.clone());
+        let silent = &mut self.0.lock().silent;
+        if silent.as_ref().is_none_or(|silent| silent.address != *address) {
+            let next = Instant::now();
+            *silent = Some(Silent { address: address.clone(), attempts: 0, next });
+        }
+    }
+
+    /// Begins an attempt at an address. Returns its time limit if that of addresses is too long: the node there
+    /// has fallen silent, and others are about to serve its share. The limit grows, for the node may come
+    /// back far away.
+    pub(super) fn begin_attempt(&self, address: &ServerName) -> Option<Duration> {
+        let mut state = self.0.lock();
+        let is_awaited = state.is_awaited_elsewhere();
+        let silent = state.silent.as_mut().filter(|silent| silent.address == *address)?;
+        if !is_awaited {
+            return None;
+        }
+        let limit = (SILENT_DIAL * 2_u32.pow(silent.attempts.min(16))).min(ADDRESS_DIAL);
+        silent.attempts = silent.attempts.saturating_add(1);
+        silent.next = Instant::now() + limit + SILENT_PAUSE;
+        Some(limit)
     }
 
     /// Tries an address first in the rounds to come.
@@ -331,11 +362,8 @@ impl Search {
     /// Returns the reason why no address is left in this round.
     pub(super) fn exhausted(&self) -> Exhausted {
         let state = self.0.lock();
-        let is_awaited = |one: &Candidate| {
-            matches!(one.outcome, Outcome::Refused(Refused { is_awaited: true, .. }))
-        };
         match one_server(&state.candidates) {
-            Some(status) if !state.candidates.iter().any(is_awaited) => Exhausted::ForGood(status),
+            Some(status) if !state.is_awaited_elsewhere() => Exhausted::ForGood(status),
             _ => Exhausted::ForNow,
         }
     }
@@ -347,11 +375,36 @@ impl State {
         if let Some(one) = self.candidates.iter_mut().find(|one| one.address == *address) {
             one.outcome = outcome;
         }
+        self.pass_silent_over();
         let has_refused = |one: &Candidate| matches!(one.outcome, Outcome::Refused(_));
         // Several requests that meet one refusal make one pause.
         if !was_over && self.is_over() && self.candidates.iter().any(has_refused) {
             self.next = Instant::now() + self.pause;
             self.pause = (self.pause * 3 / 2).min(FIND_SHARE_PAUSE_MAX);
+        }
+    }
+
+    /// True if a node has refused a share in this round that is about to be somewhere.
+    fn is_awaited_elsewhere(&self) -> bool {
+        let is_awaited = |one: &Candidate| {
+            matches!(one.outcome, Outcome::Refused(Refused { is_awaited: true, .. }))
+        };
+        self.candidates.iter().any(is_awaited)
+    }
+
+    /// Ends a round in which the node that has fallen silent alone is left: the others are asked again sooner than
+    /// it could be found silent once more. Now and then it has its turn, for it may come back.
+    fn pass_silent_over(&mut self) {
+        let is_awaited = self.is_awaited_elsewhere();
+        let Some(silent) = self.silent.as_ref().filter(|one| one.next > Instant::now()) else {
+            return;
+        };
+        let mut untried = self.candidates.iter_mut().filter(|one| one.outcome == Outcome::Untried);
+        if let (Some(last), None) = (untried.next(), untried.next())
+            && is_awaited
+            && last.address == silent.address
+        {
+            last.outcome = Outcome::Failed;
         }
     }
 
@@ -479,6 +532,47 @@ mod tests {
         assert_eq!(limits, [2, 4, 8, 16, 32, 32, 32]);
         assert!(search.note_reached(&at("a"), guid(1)));
         assert_eq!(search.answer_within(), Some(RECONNECT_ANSWER));
+    }
+
+    /// A witness tells of a dead node before another one has its share.
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_node_takes_no_time_from_those_that_are_about_to_serve() {
+        let search = begun(&["a", "b", "c"]);
+        search.note_silent(&at("a"));
+        // It has its turn first, for a witness may lie.
+        for limit in [SILENT_DIAL, SILENT_DIAL * 2] {
+            search.begin(Vec::new());
+            assert_eq!(search.untried(), [at("b"), at("c"), at("a")]);
+            assert_eq!(search.begin_attempt(&at("b")), None);
+            search.note_refused(&at("b"), NOT_YET);
+            search.note_refused(&at("c"), NOT_YET);
+            assert_eq!(search.untried(), [at("a")]);
+            assert_eq!(search.begin_attempt(&at("a")), Some(limit));
+            tokio::time::advance(limit).await;
+            search.note_failed(&at("a"));
+            for round in 0..3 {
+                search.rest().await;
+                search.begin(Vec::new());
+                search.note_refused(&at("b"), NOT_YET);
+                assert_eq!(search.untried(), [at("c"), at("a")], "{round}");
+                search.note_refused(&at("c"), NOT_YET);
+                assert_eq!(search.untried(), [], "{round}");
+            }
+            search.note_silent(&at("a"));
+            tokio::time::advance(SILENT_PAUSE).await;
+        }
+        // While nobody else is about to serve the share, it has its time.
+        for refused in [false, true] {
+            search.begin(Vec::new());
+            search.note_failed(&at("b"));
+            match refused {
+                true => search.note_refused(&at("c"), NO_SHARE),
+                false => search.note_failed(&at("c")),
+            }
+            assert_eq!(search.untried(), [at("a")], "{refused}");
+            assert_eq!(search.begin_attempt(&at("a")), None, "{refused}");
+            search.note_failed(&at("a"));
+        }
     }
 
     #[tokio::test(start_paused = true)]

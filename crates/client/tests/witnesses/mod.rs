@@ -29,7 +29,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::evil::{Act, Asked, Evil, Manners, Overheard, put};
+use crate::evil::{Act, Asked, Evil, Manners, Overheard, pending, put};
 
 /// The port of each witness.
 const PORT: u16 = 49_152;
@@ -70,6 +70,8 @@ pub struct Cluster {
     pub seal: bool,
     /// Nodes that take bytes and answer nothing.
     pub silent: Mutex<HashSet<usize>>,
+    /// Nodes that answer a READ with an interim response, and fall silent then.
+    pub slow: Mutex<HashSet<usize>>,
     /// Lies of the witnesses; None for the reaction of a good one.
     pub behaviour: Box<Behaviour>,
     pub heard: Mutex<Vec<Heard>>,
@@ -177,6 +179,7 @@ impl Cluster {
                     | ShareCapabilities::ASYMMETRIC,
                 seal: false,
                 silent: Mutex::default(),
+                slow: Mutex::default(),
                 behaviour: Box::new(|_, _| None),
                 heard: Mutex::default(),
                 rpc_dials: Mutex::default(),
@@ -204,6 +207,10 @@ impl Cluster {
     fn answer(&self, node: usize, asked: &Asked<'_>) -> Act {
         if self.silent.lock().contains(&node) {
             return Act::Silence;
+        }
+        if asked.header.command == Command::READ && self.slow.lock().contains(&node) {
+            self.silent.lock().insert(node);
+            return Act::Again(Duration::from_secs(3_600), pending(&asked.header));
         }
         let is_owner = self.owner.load(Ordering::SeqCst) == node;
         let capabilities = self.capabilities.0;
