@@ -69,7 +69,7 @@ pub(crate) fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     check_encryption(rq, &share)?;
     // Uses are counted where the share is served, so a server that does not serve it knows none.
     cluster::check_owner(rq, &share, flags, &identity)?;
-    check_served(rq, &share, &identity)?;
+    check_served(rq, &share, flags, &identity)?;
     let share_use = take_use(rq, &share, &identity)?;
     let maximal_access = share.maximal_access() & granted;
     let tree = session.add_tree(|id| {
@@ -199,7 +199,12 @@ fn admit(
 
 /// Refuses a share that this server does not serve, or not yet: see
 /// [`Life::refusal`](crate::shares::life::Life::refusal).
-fn check_served(rq: &Request<'_>, share: &Share, identity: &Identity) -> Result<(), Refusal> {
+fn check_served(
+    rq: &Request<'_>,
+    share: &Share,
+    flags: TreeConnectFlags,
+    identity: &Identity,
+) -> Result<(), Refusal> {
     if share.life.takes_new() {
         if share.clustered {
             // Opens that were to be closed during a pause are in the way of the client that had them.
@@ -208,7 +213,8 @@ fn check_served(rq: &Request<'_>, share: &Share, identity: &Identity) -> Result<
         return Ok(());
     }
     let state = share.life.state();
-    let Some(status) = share.life.refusal() else {
+    let is_stranded = cluster::is_stranded(share, flags);
+    let Some(status) = share.life.refusal(is_stranded) else {
         return Err(Refusal::Disconnect(ANOTHER_SERVES));
     };
     rq.tell(|left_out| {

@@ -120,15 +120,14 @@ struct More {
     is_restored: bool,
     /// The time until which clients that had handles come first.
     grace: Option<Instant>,
-    /// The time when the share left for a server that is not known.
+    /// The time when the share left.
     left: Option<Instant>,
 }
 
 impl More {
     /// Those of a share that leaves now for the server at `addresses`, if they are known.
     fn of_leaving(addresses: Vec<SocketAddr>) -> Self {
-        let left = addresses.is_empty().then(Instant::now);
-        Self { addresses, left, ..Self::default() }
+        Self { addresses, left: Some(Instant::now()), ..Self::default() }
     }
 }
 
@@ -324,19 +323,26 @@ impl Life {
     /// (2.2.2.2.2), where that is known, and that of a share which was never here.
     ///
     /// None where the share has just left this server, or is paused: the connection ends, and the client finds the
-    /// owner when it connects again, also behind an address that moves with the share. It would take a
-    /// status for the answer of the owner, and give its handles up. After [`LEFT_SHARE_PATIENCE`] that address
-    /// has left, too, and the client is refused: its other shares keep the connection.
-    pub fn refusal(&self) -> Option<Status> {
+    /// owner when it connects again, also behind an address that moves with the share, or where the witness sends
+    /// it. It would take a status for the answer of the owner, and give its handles up. After
+    /// [`LEFT_SHARE_PATIENCE`] that address has left, too, and the client is refused: its other shares keep the
+    /// connection. Where the owner is known a client looks elsewhere at once, unless it `is_stranded`: it can
+    /// neither be sent there, nor is the owner behind an address that moves.
+    pub fn refusal(&self, is_stranded: bool) -> Option<Status> {
         let more = self.more.lock();
         let word = self.present();
+        let is_unknown = more.addresses.is_empty();
         match ShareLife::of(word) {
             ShareLife::Draining => None,
             ShareLife::Owned if !self.is_allowed() => None,
             ShareLife::Elsewhere => match more.left {
-                Some(left) if left.elapsed() < LEFT_SHARE_PATIENCE => None,
-                Some(_) => Some(Status::SERVER_UNAVAILABLE),
-                None => Some(Status::BAD_NETWORK_NAME),
+                Some(left)
+                    if (is_unknown || is_stranded) && left.elapsed() < LEFT_SHARE_PATIENCE =>
+                {
+                    None
+                }
+                Some(_) if is_unknown => Some(Status::SERVER_UNAVAILABLE),
+                Some(_) | None => Some(Status::BAD_NETWORK_NAME),
             },
             // A share that is owned was taken again since the client was refused: the client may
             // try once more.

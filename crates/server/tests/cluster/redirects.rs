@@ -121,3 +121,23 @@ fn a_share_that_moves_has_its_owner() {
         );
     });
 }
+
+/// A client that cannot be sent comes again while its witness tells it where to go: an error would end its handles.
+#[test]
+fn a_client_that_cannot_be_sent_is_not_refused_at_once() {
+    cluster(async |cluster| {
+        let node = cluster.n1_serving().await;
+        node.embedded.set_share_owner(&NAS, &addresses());
+        node.embedded.drain_shares(&["plain"], Duration::from_secs(1)).await.unwrap();
+        node.embedded.leave_shares(&["plain"], &addresses()).await.unwrap();
+        for dialect in DIALECTS {
+            let without = Asking::of(dialect, "plain", Flags::EMPTY);
+            assert!(without.at(&node).await.is_none(), "{dialect:?}: it has just left");
+        }
+        assert_eq!(ask("plain").answer(&node).await.1, redirect("plain"));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let nowhere = (Status::BAD_NETWORK_NAME, NO_DATA.to_vec());
+        let without = Asking::of(Dialect::SMB_3_1_1, "plain", Flags::EMPTY);
+        assert_eq!(without.answer(&node).await, nowhere);
+    });
+}

@@ -65,9 +65,9 @@ pub const QUOTA_ENTRIES: usize = 1_024;
 /// Time that requests of a share may take to end while it is given to another server.
 pub const HANDOVER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Time after the loss of a share to an unknown server in which a TREE_CONNECT to it ends the connection.
-/// By its end an address that moves with the share has left, so that the client looks elsewhere when the share
-/// is refused.
+/// Time after the loss of a share in which a TREE_CONNECT to it ends the connection, unless it asks for the owner.
+/// By its end an address that moves with the share has left, and a witness has told its clients of the owner, so
+/// that the client looks elsewhere when the share is refused.
 pub const LEFT_SHARE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Opens of a share that is given away or lost which are closed before others use the thread.

@@ -57,8 +57,7 @@ pub(super) fn check_owner(
     flags: TreeConnectFlags,
     identity: &Identity,
 ) -> Result<(), Refusal> {
-    let follows = flags.contains(TreeConnectFlags::REDIRECT_TO_OWNER);
-    if !follows || share.cluster_kind() != Some(ClusterKind::ScaleOut) {
+    if is_stranded(share, flags) || share.cluster_kind() != Some(ClusterKind::ScaleOut) {
         return Ok(());
     }
     let addresses = share.life.owner_elsewhere();
@@ -72,6 +71,13 @@ pub(super) fn check_owner(
     });
     audited::connect_refused(rq, &share.name, Status::BAD_NETWORK_NAME, "redirected to the owner");
     Err(Refusal::Redirect(redirect(&share.name, addresses)))
+}
+
+/// True for a client that can neither be sent to the owner of the share, nor finds it behind an address that moves:
+/// its witness tells it the owner.
+pub(super) fn is_stranded(share: &Share, flags: TreeConnectFlags) -> bool {
+    share.cluster_kind() == Some(ClusterKind::ScaleOut)
+        && !flags.contains(TreeConnectFlags::REDIRECT_TO_OWNER)
 }
 
 /// The Share Redirect error context data, MS-SMB2 2.2.2.2.2.

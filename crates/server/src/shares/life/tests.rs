@@ -30,13 +30,13 @@ fn the_documents_name_all_states() {
 fn a_share_goes_from_owner_to_owner() {
     let life = Life::elsewhere("data");
     assert!(!life.serves() && life.own(Epoch(1)).is_err());
-    assert_eq!(life.refusal(), Some(Status::BAD_NETWORK_NAME));
+    assert_eq!(life.refusal(false), Some(Status::BAD_NETWORK_NAME));
     life.start().unwrap();
-    assert_eq!(life.refusal(), Some(Status::SERVER_UNAVAILABLE));
+    assert_eq!(life.refusal(false), Some(Status::SERVER_UNAVAILABLE));
     assert!(life.start().is_err() && !life.serves());
     assert!(life.serve(None).is_err(), "its records are not loaded");
     life.restored(Epoch(4)).unwrap();
-    assert!(!life.serves() && life.refusal() == Some(Status::SERVER_UNAVAILABLE));
+    assert!(!life.serves() && life.refusal(false) == Some(Status::SERVER_UNAVAILABLE));
     life.serve(None).unwrap();
     assert!(life.serves() && life.takes_new());
     assert!(
@@ -49,7 +49,7 @@ fn a_share_goes_from_owner_to_owner() {
     life.drain().unwrap();
     assert!(life.serves() && !life.takes_new());
     assert!(life.is_given_away_since(Epoch(4)) && !life.is_given_away_since(Epoch(5)));
-    assert_eq!(life.refusal(), None);
+    assert_eq!(life.refusal(false), None);
     life.keep().unwrap();
     assert!(life.takes_new_since(Epoch(4)) && life.keep().is_err());
     life.drain().unwrap();
@@ -58,12 +58,13 @@ fn a_share_goes_from_owner_to_owner() {
         !life.serves() && !life.serves_since(Epoch(4)) && life.is_owned(),
         "the next owner may"
     );
-    assert_eq!((life.state(), life.refusal()), (LifeState::Draining(Epoch(4)), None));
+    assert_eq!((life.state(), life.refusal(false)), (LifeState::Draining(Epoch(4)), None));
     let there: SocketAddr = "192.0.2.1:445".parse().unwrap();
     life.leave(vec![there]).unwrap();
     assert_eq!(life.state(), LifeState::Elsewhere(vec![there]));
     assert!(!life.serves());
-    assert_eq!(life.refusal(), Some(Status::BAD_NETWORK_NAME), "there it is");
+    assert_eq!(life.refusal(true), None, "it has just left");
+    assert_eq!(life.refusal(false), Some(Status::BAD_NETWORK_NAME), "there it is");
     life.start().unwrap();
     life.fail("the disk is gone".into()).unwrap();
     assert_eq!(life.state(), LifeState::Failed("the disk is gone".into()));
@@ -113,7 +114,7 @@ fn only_the_present_epoch_is_fenced() {
     assert!(life.own(Epoch(4)).is_err());
     assert!(!life.fence(Epoch(2)) && life.serves());
     assert!(life.fence(Epoch(3)) && !life.serves());
-    assert_eq!(life.refusal(), None, "nobody knows where");
+    assert_eq!(life.refusal(false), None, "nobody knows where");
     assert!(!life.fence(Epoch(3)), "once");
     assert_eq!(life.ownership().epoch, Epoch(3), "the store refuses what comes late");
 }
