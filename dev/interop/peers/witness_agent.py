@@ -1,7 +1,8 @@
 """Registers the mounts of cifs.ko that have the option `witness` with witnesses, and tells the kernel what these tell.
 
-witness_agent.py [--seconds N] [--no-share]: prints a line for each event. It runs in the guest whose kernel has the
-mounts. With --no-share it names no share: it is told by CLIENT_MOVE to move, not by SHARE_MOVE.
+witness_agent.py [--seconds N] [--no-share] [--ready FILE]: prints a line for each event. It runs in the guest whose
+kernel has the mounts, and makes the file when it hears the kernel: a mount of before would not be heard. With
+--no-share it names no share: it is told by CLIENT_MOVE to move, not by SHARE_MOVE.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import struct
 import sys
 import threading
 import time
+from pathlib import Path
 
 import cifs_netlink
 import swn
@@ -98,11 +100,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--no-share", action="store_true")
+    parser.add_argument("--ready", type=Path)
     arguments = parser.parse_args()
     end = time.monotonic() + arguments.seconds
     # Notifications are sent from several threads, so each has a socket of its own.
     events = cifs_netlink.Kernel()
     say("ready")
+    if arguments.ready:
+        arguments.ready.touch()
     known = {}
     while time.monotonic() < end:
         command, found = events.next()

@@ -260,9 +260,10 @@ class Agent:
         self.ctx = ctx
         site = next((VENV / "lib").glob("python3*/site-packages"))
         agent = f"PYTHONPATH={site} python3 {HERE}/peers/witness_agent.py --seconds {seconds + 60} {words}"
+        heard = "/run/witness-agent"
         share = f"mount.cifs //{NAME}/{share} /mnt/smb -o ip={address},vers=3.1.1,username={USER}"
         options = "persistenthandles,hard,echo_interval=30,witness"
-        script = f"""{agent} & sleep 2; mkdir -p /mnt/smb
+        script = f"""{agent} --ready {heard} & until [ -e {heard} ]; do sleep 0.1; done; mkdir -p /mnt/smb
             PASSWD={PASSWORD} {share},{options} || exit 126
             cd /mnt/smb; python3 {HERE}/guest-cluster {seconds}; code=$?; cd /; umount /mnt/smb; kill %1; exit $code"""
         command = ["-M", "-a", FLOATING, "-n", SHARE, "-u", USER, "-w", PASSWORD, "-t", str(seconds + 90)]

@@ -34,8 +34,9 @@ from .witness import NAME, watched_cluster
 TTL = 2.0
 # Milliseconds that a writer rests after a write: the writers are to leave the processors to what is measured.
 REST = 10
-# Seconds of undisturbed load, in which sessions get witnesses.
-CALM = 1.0
+# Seconds of undisturbed load, in which sessions get witnesses, and those from one failover to the next: a client heeds
+# its witness eight times in a minute.
+CALM, SPACE = 1.0, 8.0
 # Seconds in which a client is to learn of a dead node, and to be told of what the cluster knows.
 MOST_LEARNING, MOST_TELLING = TTL + 0.3, 0.1
 # Seconds after which each writer is to have written again, with a witness and without one.
@@ -122,6 +123,8 @@ def fall_silent(ctx, cluster, with_witness):
                 time.sleep(max(0.0, begin + TTL + 0.5 - time.monotonic()))
             owner.kill()
             owner.start()
+            if with_witness:
+                time.sleep(max(0.0, begin + SPACE - CALM - time.monotonic()))
         return moments, load.end(), news.told()
     finally:
         load.close()
