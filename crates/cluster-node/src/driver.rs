@@ -154,10 +154,13 @@ impl Driver {
                     unit.is_started = true;
                 }
             }
-            Statement::NotDrained { share, .. } => {
-                if let Some(unit) = self.state.units.get_mut(share) {
+            Statement::NotDrained { share, epoch } => {
+                // After the limit, or a stop, another node may have the unit with its addresses.
+                let may_serve = self.limit.allows(self.shared.now().0);
+                let unit = self.state.units.get_mut(share);
+                if let Some(unit) = unit.filter(|unit| unit.epoch == Some(*epoch)) {
                     unit.is_serving = true;
-                    unit.want_addresses(true);
+                    unit.want_addresses(may_serve);
                 }
             }
             _ => {}

@@ -1,9 +1,11 @@
 //! Planned moves: shares are given, not taken.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_cluster::interface::{Command, CommandFault};
 use frevo_cluster_node::{Happening, Unit};
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::support::{Life, Nodes, node_name, unit_name, units};
@@ -85,6 +87,26 @@ async fn a_share_that_cannot_be_drained_is_served_on() {
     assert_eq!((nodes.owner("share0"), nodes.addresses("share0")), (from, vec![from]));
     nodes.member(from).put("share0", 1, b"on").await.unwrap();
     assert!(nodes.member(from).has_noted(|what| matches!(what, Happening::NotGiven { .. })));
+}
+
+/// A drain fails in the moment in which its node hears that it has lost the unit.
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_fails_too_late_takes_no_addresses_away() {
+    let unit = Unit { addresses: vec!["192.0.2.20".parse().unwrap()], ..units(1).remove(0) };
+    let nodes = Nodes::start(2, &[unit]).await;
+    let from = nodes.owner("share0");
+    let end = Arc::new(Notify::new());
+    *nodes.member(from).server.drain_fault.lock() = Some("a request hangs".to_owned());
+    *nodes.member(from).server.drain_end.lock() = Some(Arc::clone(&end));
+    let draining = nodes.member(from).node.command(Command::Drain(node_name(from)));
+    tokio::spawn(draining);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(nodes.addresses("share0"), [0; 0], "the drain hangs");
+    end.notify_one();
+    nodes.delete_owner("share0");
+    let (owner, _) = nodes.taken("share0", None).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((owner, nodes.addresses("share0")), (1 - from, vec![1 - from]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use frevo_cluster::ClusterDialect;
 use frevo_cluster::fence::Fence;
+use frevo_cluster::interface::Request;
+use frevo_cluster::keys::{ControlKey, Layout};
 use frevo_cluster::model::engine::{ModelEngine, SharedEtcd};
 use frevo_cluster::names::{ClusterName, NodeName, ShareName};
 use frevo_cluster::settings::{Settings, Timing};
 use frevo_cluster::values::RecordForm;
 use frevo_cluster_node::{Call, Chair, Clock, Hands, Happening, Node, Served, Unit};
 use frevo_etcd::engine::{Confirmed, Done, Engine, Moment, RangeAnswer, Tell, Watching};
-use frevo_etcd::types::{Fault, LeaseId, Range, Revision, Txn, TxnAnswer};
+use frevo_etcd::types::{Fault, Keys, LeaseId, Op, Range, Revision, Txn, TxnAnswer};
 use frevo_server::ClusterState;
 use frevo_store::StateStore;
 use frevo_store::state::{Loaded, Ownership, RecordId, ServeLimit, StateFault};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
 pub(crate) type Shares = Arc<[Arc<str>]>;
@@ -47,6 +49,8 @@ pub(crate) struct Small {
     /// The fault of the next start.
     pub(crate) start_fault: Mutex<Option<String>>,
     pub(crate) drain_fault: Mutex<Option<String>>,
+    /// Ends the drain that is to fail, if it does not end by itself.
+    pub(crate) drain_end: Mutex<Option<Arc<Notify>>>,
     /// The number of stops that fail next.
     pub(crate) stops_that_fail: Mutex<u32>,
     /// The states of the cluster that it was told, with the times.
@@ -117,8 +121,12 @@ impl Served for Shared {
     ) -> Call<'static, Result<(), String>> {
         if let Some(fault) = self.0.drain_fault.lock().take() {
             // The time runs out after the addresses have left.
+            let end = self.0.drain_end.lock().clone();
             return Box::pin(async move {
                 leave.await;
+                if let Some(end) = end {
+                    end.notified().await;
+                }
                 Err(fault)
             });
         }
@@ -383,6 +391,7 @@ impl Nodes {
             forms: Mutex::default(),
             start_fault: Mutex::default(),
             drain_fault: Mutex::default(),
+            drain_end: Mutex::default(),
             stops_that_fail: Mutex::default(),
             states: Mutex::default(),
         });
@@ -435,6 +444,14 @@ impl Nodes {
             [owner] => owner,
             ref other => panic!("{other:?} serve {share}"),
         }
+    }
+
+    /// Deletes the key of a unit's owner by hand.
+    pub(crate) fn delete_owner(&self, unit: &str) {
+        let owner = ControlKey::Owner(unit_name(unit));
+        let key = Layout::new(&self.settings(0).cluster).control(&owner);
+        let delete = Txn { success: vec![Op::Delete(Keys::One(key))], ..Txn::default() };
+        self.etcd.change(|etcd| etcd.call(&Request::Txn(delete))).unwrap();
     }
 
     pub(crate) fn addresses(&self, unit: &str) -> Vec<usize> {
