@@ -30,11 +30,13 @@ pub enum Plant {
     SequenceStands,
     /// A WRITE by RDMA ends before its memory is taken back.
     LentTooLong,
+    /// A client says of each share of a cluster that it was let in before.
+    ReconnectClaimed,
 }
 
 impl Plant {
     /// All faults, in the order of their declaration.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::SkippedReplayFlag,
         Self::DoubleAppend,
         Self::LostLock,
@@ -47,7 +49,13 @@ impl Plant {
         Self::LossBelieved,
         Self::SequenceStands,
         Self::LentTooLong,
+        Self::ReconnectClaimed,
     ];
+
+    /// True for a fault that clients of a cluster have whose largest dialect is raised.
+    pub const fn is_of_dialects(self) -> bool {
+        matches!(self, Self::ReconnectClaimed)
+    }
 }
 
 thread_local! {

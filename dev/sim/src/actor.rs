@@ -152,6 +152,21 @@ impl Actor {
         event!(self.stage.trace, "a{} stops", self.id);
     }
 
+    /// Acts a few times, as a client that comes and goes.
+    pub(crate) async fn visit(&mut self, times: u64) {
+        for _ in 0..times {
+            if Instant::now() >= self.stage.until || self.stage.trace.is_violated() {
+                return;
+            }
+            match self.dice.below(4) {
+                0 => self.append().await,
+                1 => self.count().await,
+                _ => self.registers().await,
+            }
+            sleep(self.dice.millis(0, 3_000)).await;
+        }
+    }
+
     /// Returns a value that no actor has written before.
     pub(crate) const fn value(&mut self) -> u64 {
         self.sequence += 1;
@@ -251,10 +266,14 @@ impl Actor {
         // The file may still be open by a disconnected client (a durable or persistent Open), so
         // FILE_NOT_AVAILABLE is no violation.
         let may = [Status::FILE_NOT_AVAILABLE];
-        self.call(format_args!("open {name}"), &may, options.open(&self.share, name))
-            .await
-            .outcome
-            .ok()
+        let opened =
+            self.call(format_args!("open {name}"), &may, options.open(&self.share, name)).await;
+        let file = opened.outcome.ok()?;
+        if let Some(info) = self.share.session().info() {
+            let mut judge = self.stage.judge.lock();
+            judge.dialects.known(self.client, self.share.name(), info.dialect);
+        }
+        Some(file)
     }
 
     /// Closes a file, or abandons it.

@@ -78,9 +78,12 @@ impl Company {
             let session = client.connect(name, user).await?;
             for _ in 0..=dice.below(2) {
                 let is_lasting = dice.percent(50);
-                let share = session.share(place.shares[usize::from(is_lasting)]).await?;
+                let (name, line) =
+                    (place.shares[usize::from(is_lasting)], network.line(number, server));
+                place.stage.judge.lock().dialects.used(line, name);
+                let share = session.share(name).await?;
                 self.count += 1;
-                let (id, line) = (self.count, network.line(number, server));
+                let id = self.count;
                 let (dice, stage) = (Dice::new(seed, 100 + id), Arc::clone(place.stage));
                 let actor = Actor { id, client: line, share, is_lasting, dice, stage, sequence: 0 };
                 self.actors[server].push(actor);
@@ -92,7 +95,7 @@ impl Company {
 }
 
 /// Chooses the options of a client.
-fn options(dice: &mut Dice, clock: Clock, seed: u64, client: usize) -> Options {
+pub(crate) fn options(dice: &mut Dice, clock: Clock, seed: u64, client: usize) -> Options {
     let newest = *dice.pick(&[Dialect::Smb311, Dialect::Smb311, Dialect::Smb311, Dialect::Smb302]);
     Options::new()
         .newest(newest)

@@ -22,6 +22,9 @@ struct Args {
     /// Run clusters: nodes of one file system with a model of etcd.
     #[arg(long)]
     cluster: bool,
+    /// Run clusters with this race.
+    #[arg(long)]
+    race: Option<Race>,
     /// Count what a large cluster asks of etcd, and print a table.
     #[arg(long)]
     figures: bool,
@@ -63,6 +66,23 @@ struct Args {
     table: bool,
 }
 
+/// A race that runs of clusters have on request.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Race {
+    /// Nodes are upgraded one by one, and clients connect while the cluster's dialect is raised.
+    Dialect,
+}
+
+impl Args {
+    const fn kind(&self) -> Kind {
+        match self.race {
+            Some(Race::Dialect) => Kind::DialectRace,
+            None if self.cluster => Kind::Cluster,
+            None => Kind::Servers,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
     if args.figures {
@@ -74,7 +94,7 @@ fn main() -> ExitCode {
     }
     let (from, seeds) = args.seed.map_or((args.from, args.seeds), |seed| (seed, 1));
     let began = Instant::now();
-    let kind = if args.cluster { Kind::Cluster } else { Kind::Servers };
+    let kind = args.kind();
     let failed = search(&args, kind, from, seeds, &|| {});
     for outcome in &failed {
         report(kind, outcome);
@@ -110,9 +130,8 @@ fn report(kind: Kind, outcome: &Outcome) {
         println!("seed {}: {violation}", outcome.seed);
     }
     if !outcome.violations.is_empty() {
-        let kind = if kind == Kind::Cluster { " --cluster" } else { "" };
-        let seed = outcome.seed;
-        println!("to repeat: cargo run --release -p frevo-sim --{kind} --seed {seed} --trace");
+        let (option, seed) = (kind.option(), outcome.seed);
+        println!("to repeat: cargo run --release -p frevo-sim --{option} --seed {seed} --trace");
     }
 }
 
@@ -171,10 +190,15 @@ fn plantings() -> Vec<Planting> {
         |fault: String, kind, plant: Box<dyn Fn() + Sync>| Planting { fault, kind, plant };
     let clients = client::Plant::ALL.into_iter().map(|fault| {
         let plant = Box::new(move || client::plant(Some(fault)));
-        planting(format!("{fault:?}"), Kind::Servers, plant)
+        let kind = if fault.is_of_dialects() { Kind::DialectRace } else { Kind::Servers };
+        planting(format!("{fault:?}"), kind, plant)
     });
     let servers = server::Plant::ALL.into_iter().map(|fault| {
-        let kind = if fault.is_of_cluster() { Kind::Cluster } else { Kind::Servers };
+        let kind = match fault {
+            _ if fault.is_of_dialects() => Kind::DialectRace,
+            _ if fault.is_of_cluster() => Kind::Cluster,
+            _ => Kind::Servers,
+        };
         planting(format!("{fault:?}"), kind, Box::new(move || server::plant(Some(fault))))
     });
     // Its own exploration finds the two others, which need more trouble with etcd than clusters have.

@@ -41,6 +41,14 @@ pub const ANSWERED_WITHIN: Duration = Duration::from_millis(100);
 /// Bytes that all connections may register: enough, so that no loan waits for another's.
 const REGISTERED_MAX: usize = 4 << 30;
 
+/// Returns the number of the client that has an address.
+pub fn client_at(address: Ipv4Addr) -> usize {
+    usize::from(address.octets()[3]).saturating_sub(FIRST_CLIENT)
+}
+
+/// The last part of the first client's address.
+const FIRST_CLIENT: usize = 2;
+
 /// The state of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -113,6 +121,8 @@ pub struct Network {
     clients: usize,
     /// Number of lost or disturbed connections of each line.
     losses: Vec<AtomicU64>,
+    /// Number of faults that have met connections of each line, which neither end has made.
+    faults: Vec<AtomicU64>,
     /// Number of calls under way on each line.
     calls: Vec<AtomicU64>,
     /// The memory of all RDMA connections.
@@ -172,9 +182,9 @@ impl Network {
             slowness,
         };
         let counts = || (0..lines).map(|_| AtomicU64::new(0)).collect();
-        let (losses, calls) = (counts(), counts());
+        let (losses, faults, calls) = (counts(), counts(), counts());
         let fabric = Fabric::new(REGISTERED_MAX);
-        Arc::new(Self { trace, inner: Mutex::new(inner), clients, losses, calls, fabric })
+        Arc::new(Self { trace, inner: Mutex::new(inner), clients, losses, faults, calls, fabric })
     }
 
     /// Returns the line from a client to a server.
@@ -213,13 +223,18 @@ impl Network {
             }
         }
         for link in self.links(|link| link.server == server) {
-            self.change(&link, State::Ended);
+            self.hit(&link, State::Ended);
         }
     }
 
     /// Returns how often connections of `client` were lost or disturbed.
     pub fn losses(&self, client: usize) -> u64 {
         self.losses[client].load(Ordering::Relaxed)
+    }
+
+    /// Returns how often a fault that neither end has made met a connection of `client`.
+    pub fn faults(&self, client: usize) -> u64 {
+        self.faults[client].load(Ordering::Relaxed)
     }
 
     /// Returns true if `client` had no network fault for `time`.
@@ -300,6 +315,12 @@ impl Network {
         self.inner.lock().last_loss[client] = Instant::now();
     }
 
+    /// Puts a connection into the state `to`, by no act of its ends.
+    fn hit(&self, link: &Link, to: State) {
+        self.faults[link.client].fetch_add(1, Ordering::Relaxed);
+        self.change(link, to);
+    }
+
     fn change(&self, link: &Link, to: State) {
         {
             let is_stopped = self.is_stopped(link.server);
@@ -331,20 +352,20 @@ impl Network {
             return;
         }
         let link = Arc::clone(dice.pick(&links));
-        self.change(&link, to);
+        self.hit(&link, to);
         let after = dice.millis(200, 30_000);
         let network = Arc::clone(self);
         match to {
             State::Stalled => {
                 tokio::spawn(async move {
                     sleep(after).await;
-                    network.change(&link, State::Flowing);
+                    network.hit(&link, State::Flowing);
                 });
             }
             State::Vanishing(_) => {
                 tokio::spawn(async move {
                     sleep(after * 3).await;
-                    network.change(&link, State::Ended);
+                    network.hit(&link, State::Ended);
                 });
             }
             // In these states the task `carry` ends the connection itself, so nothing is done here.
@@ -359,7 +380,7 @@ impl Network {
         self.disturbed(client);
         if is_cut_off {
             for link in self.links(|link| link.client == client) {
-                self.change(&link, State::Ended);
+                self.hit(&link, State::Ended);
             }
         }
     }
@@ -372,10 +393,10 @@ impl Network {
             inner.devices.fill(true);
         }
         for link in self.links(|link| link.state() == State::Stalled) {
-            self.change(&link, State::Flowing);
+            self.hit(&link, State::Flowing);
         }
         for link in self.links(|link| matches!(link.state(), State::Vanishing(_))) {
-            self.change(&link, State::Ended);
+            self.hit(&link, State::Ended);
         }
     }
 
@@ -427,7 +448,7 @@ impl Network {
     /// The addresses of a client and its server.
     fn addresses(&self, client: usize) -> [SocketAddr; 2] {
         let at = |address: Ipv4Addr, port| SocketAddr::new(address.into(), port);
-        let here = u8::try_from(client % self.clients + 2).unwrap_or(255);
+        let here = u8::try_from(client % self.clients + FIRST_CLIENT).unwrap_or(255);
         [at(Ipv4Addr::new(10, 0, 0, here), 50_000), at(SERVER_ADDRESS, 445)]
     }
 

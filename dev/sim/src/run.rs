@@ -36,6 +36,19 @@ pub enum Kind {
     Servers,
     /// The nodes of a cluster.
     Cluster,
+    /// The nodes of a cluster that are upgraded one by one, and whose dialect is raised meanwhile.
+    DialectRace,
+}
+
+impl Kind {
+    /// The option of the program for runs of this kind.
+    pub const fn option(self) -> &'static str {
+        match self {
+            Self::Servers => "",
+            Self::Cluster => " --cluster",
+            Self::DialectRace => " --race dialect",
+        }
+    }
 }
 
 /// The result of a run.
@@ -84,13 +97,13 @@ impl Run {
             let trace = Arc::new(Trace::new(Instant::now(), self.trace));
             match self.kind {
                 Kind::Servers => play(self.seed, &trace).await,
-                Kind::Cluster => cluster::play(self.seed, &trace).await,
+                Kind::Cluster => cluster::play(self.seed, &trace, false).await,
+                Kind::DialectRace => cluster::play(self.seed, &trace, true).await,
             }
             trace
         });
         let alive = runtime.metrics().num_alive_tasks();
-        // Tasks of processes that were killed have no end of their own.
-        if alive > 0 && self.kind == Kind::Servers {
+        if alive > 0 {
             violation!(trace, "{alive} tasks have not ended");
         }
         drop(runtime);

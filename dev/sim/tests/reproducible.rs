@@ -12,6 +12,11 @@ fn two_runs_of_a_cluster_are_the_same() {
     are_the_same(Kind::Cluster, 6);
 }
 
+#[test]
+fn two_runs_of_a_rolling_upgrade_are_the_same() {
+    are_the_same(Kind::DialectRace, 3);
+}
+
 fn are_the_same(kind: Kind, seeds: u64) {
     for seed in 1..=seeds {
         // Each run has a thread of its own, so that the random keys of its hash maps differ from

@@ -28,6 +28,9 @@ impl ClusterShares {
         if dialect != Dialect::SMB_3_1_1 {
             return flags;
         }
+        if planted!(ReconnectClaimed) {
+            return TreeConnectFlags::CLUSTER_RECONNECT;
+        }
         let Some(known) = self.0.lock().get(&key(server, share)).copied() else { return flags };
         // The client was let in with this dialect. A node that has not yet heard that the cluster's
         // dialect was raised lets it in, too.

@@ -144,6 +144,11 @@ impl Event {
         self.peer
     }
 
+    /// Returns the number of the session, if the event has one.
+    pub const fn session_id(&self) -> Option<u64> {
+        self.session
+    }
+
     /// Returns the account that was logged on, if the event has one.
     pub fn user(&self) -> Option<&str> {
         self.identity.as_ref().map(|identity| &*identity.user)

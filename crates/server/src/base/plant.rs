@@ -48,11 +48,13 @@ pub enum Plant {
     LimitIgnored,
     /// Clients that had handles do not come first after a takeover.
     GraceSkipped,
+    /// The dialect of a client is compared with the demand of the cluster before the last one.
+    FenceBeforeDemand,
 }
 
 impl Plant {
     /// All planted faults.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,
         Self::DeletionForgotten,
@@ -74,11 +76,17 @@ impl Plant {
         Self::TurnOfConnection,
         Self::LimitIgnored,
         Self::GraceSkipped,
+        Self::FenceBeforeDemand,
     ];
 
     /// True for a fault that servers of a cluster alone can have.
     pub const fn is_of_cluster(self) -> bool {
         matches!(self, Self::LimitIgnored | Self::GraceSkipped)
+    }
+
+    /// True for a fault that servers of a cluster have whose largest dialect is raised.
+    pub const fn is_of_dialects(self) -> bool {
+        matches!(self, Self::FenceBeforeDemand)
     }
 }
 

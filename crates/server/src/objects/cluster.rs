@@ -44,6 +44,9 @@ pub struct Cluster {
     names: OnceLock<ClusterNames>,
     /// MaxClusterDialect of MS-SMB2 3.3.1.5; 0: any dialect.
     max_dialect: AtomicU16,
+    /// The last demand, which does not count yet.
+    #[cfg(feature = "plant")]
+    unread_dialect: AtomicU16,
     /// Opens that were to be closed while their share was paused.
     late: Mutex<Vec<LateOpen>>,
     /// True while somebody looks at the limit.
@@ -80,7 +83,13 @@ impl Cluster {
 
     /// Sets the largest dialect of clients on clustered shares. None: no limit.
     pub(crate) fn set_max_dialect(&self, max: Option<Dialect>) {
-        self.max_dialect.store(max.map_or(0, |max| max.0), Ordering::Release);
+        let max = max.map_or(0, |max| max.0);
+        #[cfg(feature = "plant")]
+        let max = match planted!(FenceBeforeDemand) {
+            true => self.unread_dialect.swap(max, Ordering::AcqRel),
+            false => max,
+        };
+        self.max_dialect.store(max, Ordering::Release);
     }
 
     /// The largest dialect of clients on clustered shares: MaxClusterDialect of MS-SMB2 3.3.1.5.

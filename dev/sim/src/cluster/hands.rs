@@ -203,7 +203,22 @@ impl Served for Ordered {
     }
 
     fn set_dialect(&self, max: Option<ClusterDialect>) {
-        Served::set_dialect(&self.server, max);
+        let this = self.clone();
+        let tell = move || {
+            this.process.is_told(max);
+            Served::set_dialect(&this.server, max);
+        };
+        let lateness = self.world.lateness(&self.process);
+        if lateness.is_zero() {
+            return tell();
+        }
+        let gate = Arc::clone(&self.process.gate);
+        tokio::spawn(async move {
+            sleep(lateness).await;
+            if gate.opened().await {
+                tell();
+            }
+        });
     }
 
     fn set_owner(&self, shares: &[Arc<str>], addresses: &[SocketAddr]) {

@@ -40,6 +40,9 @@ const LEAVING: Duration = Duration::from_secs(90);
 /// Time from the beginning of a stop to the write within which the process is stopped, at most.
 const WRITE_AWAITED: Duration = Duration::from_millis(300);
 
+/// Events of a server that wait for the one who looks at them, at most.
+const EVENTS: usize = 1_024;
+
 /// A node.
 pub(super) struct Member {
     pub(super) number: usize,
@@ -50,6 +53,8 @@ pub(super) struct Member {
     /// The time of day.
     pub(super) day: Clock,
     dice: Mutex<Dice>,
+    /// The largest dialect of the program that is installed.
+    program: Mutex<ClusterDialect>,
     /// The lease of the process before, if it is known that that one has ended.
     predecessor: Mutex<Option<LeaseId>>,
     running: Mutex<Option<Running>>,
@@ -76,6 +81,7 @@ impl Member {
             clock: Arc::new(BootClock::new(start, &mut dice)),
             day: Clock::new(start),
             dice: Mutex::new(dice),
+            program: Mutex::new(old_program(world)),
             predecessor: Mutex::default(),
             running: Mutex::default(),
         })
@@ -91,6 +97,16 @@ impl Member {
         self.running.lock().as_ref().map(|running| Arc::clone(running.server.state()))
     }
 
+    /// Installs the program that speaks this dialect at the newest: the next process has it.
+    pub(super) fn set_program(&self, dialect: ClusterDialect) {
+        *self.program.lock() = dialect;
+    }
+
+    /// The largest dialect of the program that is installed at the beginning.
+    pub(super) fn old_program(&self) -> ClusterDialect {
+        old_program(&self.world)
+    }
+
     fn chair(&self) -> Chair {
         let clock = Arc::clone(&self.clock);
         let mut dice = self.dice.lock();
@@ -102,7 +118,7 @@ impl Member {
             addresses: Vec::new(),
             weight: 1,
             software: String::from("simulated"),
-            dialect: ClusterDialect::LARGEST,
+            dialect: *self.program.lock(),
             shares: Vec::new(),
             predecessor: self.predecessor.lock().take().filter(|_| knows),
             grace: Duration::from_secs(*dice.pick(&[1, 5, 15])),
@@ -125,9 +141,10 @@ impl Member {
             return;
         }
         let chair = self.chair();
+        let dialect = *self.program.lock();
         let id = self.world.new_process();
         let (name, clock) = (self.name.clone(), Arc::clone(&self.clock));
-        let process = Arc::new(Process::new(id, self.number, name, clock, chair.limit()));
+        let process = Arc::new(Process::new(id, self.number, name, clock, chair.limit(), dialect));
         let views: Vec<_> =
             (0..self.world.units.len()).map(|unit| self.view(unit, &process)).collect();
         let Some(server) = self.new_server(&chair, &process, &views) else { return };
@@ -177,6 +194,7 @@ impl Member {
         });
         let settings = frevo_server::Settings {
             min_dialect: Dialect::SMB_2_1,
+            max_dialect: Dialect(process.dialect.0),
             encryption: Encryption::Offered,
             ..frevo_server::Settings::default()
         };
@@ -191,7 +209,7 @@ impl Member {
             clock: Arc::new(move || clock.now()),
             ids: Arc::new(numbers),
         };
-        let parts = Server::builder()
+        let mut parts = Server::builder()
             .settings(settings)
             .shares(shares.collect::<Vec<_>>())
             .accounts(Arc::new(UserList::new().user("ann", "secret")))
@@ -199,6 +217,12 @@ impl Member {
             .state_store(chair.store())
             .storage_lost(chair.storage_lost())
             .cluster(seat);
+        if self.world.race.is_some() {
+            let (with_events, events) = parts.events(EVENTS);
+            parts = with_events;
+            let watching = Arc::clone(&self.world).watch_clients(Arc::clone(process), events);
+            spawn_local(watching);
+        }
         parts.build().map_err(|fault| violation!(self.world.trace, "{fault}")).ok()
     }
 
@@ -354,6 +378,11 @@ impl Member {
             violation!(self.world.trace, "{alive} connections of {} have not ended", self.name);
         }
     }
+}
+
+/// The largest dialect of the program with which nodes begin.
+fn old_program(world: &World) -> ClusterDialect {
+    world.race.as_ref().map_or(ClusterDialect::LARGEST, |race| race.old)
 }
 
 fn stop(world: &World, process: &Process) {

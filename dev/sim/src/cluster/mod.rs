@@ -2,16 +2,18 @@
 //! model of etcd, one file system that refuses nodes, and the shipped client.
 //!
 //! [`member`] is a node, [`process`] its process, which [`gate`] stops and ends; [`way`] leads to etcd,
-//! [`hands`] to storage ([`storage`]) and addresses; [`world`] has the rules for all nodes together, and
-//! [`trouble`] the faults.
+//! [`hands`] to storage ([`storage`]) and addresses; [`world`] has the rules for all nodes together,
+//! [`trouble`] the faults, and [`upgrade`] a rolling upgrade with its clients, whose choices [`race`] has.
 
 mod clock;
 mod gate;
 mod hands;
 mod member;
 mod process;
+mod race;
 mod storage;
 mod trouble;
+mod upgrade;
 mod way;
 mod world;
 
@@ -32,6 +34,7 @@ use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::{event, violation};
 use member::Member;
+use race::Race;
 use storage::Storage;
 use world::{Unit, World};
 
@@ -42,16 +45,19 @@ const SERVED_WITHIN: Duration = Duration::from_secs(30);
 const AFTERMATH: Duration = Duration::from_secs(20);
 
 /// Plays a run of a cluster.
-pub(crate) async fn play(seed: u64, trace: &Arc<Trace>) {
+pub(crate) async fn play(seed: u64, trace: &Arc<Trace>, has_race: bool) {
     let mut dice = Dice::new(seed, 1);
     let clients = usize::try_from(1 + dice.below(3)).unwrap_or(1);
     let nodes = *dice.pick(&[2, 2, 3, 3, 3, 4, 5]);
     let units = *dice.pick(&[1, 1, 1, 2, 2, 3]);
-    let network = Network::new(clients, units, Dice::new(seed, 2), Arc::clone(trace));
+    let race = has_race.then(|| Race::new(Dice::new(seed, 8)));
+    let visitors = race.as_ref().map_or(0, Race::clients);
+    let network = Network::new(clients + visitors, units, Dice::new(seed, 2), Arc::clone(trace));
     network.begin_cluster(nodes);
-    let until = Instant::now() + dice.millis(10_000, 30_000);
+    let longer = if has_race { race::LONGER } else { Duration::ZERO };
+    let until = Instant::now() + dice.millis(10_000, 30_000) + longer;
     let units = (0..units).map(|number| unit(number, trace, &network, until)).collect();
-    let world = World::new(nodes, units, network, Arc::clone(trace), Dice::new(seed, 3));
+    let world = World::new(nodes, units, network, Arc::clone(trace), Dice::new(seed, 3), race);
     let members: Vec<_> = (0..nodes)
         .map(|number| Member::new(number, &world, Dice::new(seed, 20 + number as u64)))
         .collect();
@@ -95,6 +101,7 @@ async fn play_with(
     if !are_served(world).await {
         return violation!(trace, "not all units are served at the beginning");
     }
+    upgrade::begin(world, members).await;
     let mut company = Company::default();
     let mut scenario = Scenario::over_tcp(Dice::new(seed, 5));
     let places: Vec<_> = world.units.iter().map(Unit::place).collect();
@@ -109,8 +116,12 @@ async fn play_with(
             return violation!(trace, "the files cannot be made: {why}");
         }
     }
+    let race = upgrade::start(world, members, seed, clients);
     let acting = actors.into_iter().flatten().map(|actor| spawn_local(actor.act())).collect();
     trouble::make(world, members, &clocks, Dice::new(seed, 4)).await;
+    if let Some(race) = race {
+        race.finish(world).await;
+    }
     await_end(acting, trace).await;
     leave(sessions, dice, trace).await;
     sleep(FAREWELL).await;

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use frevo_cluster::ClusterDialect;
 use frevo_cluster::names::NodeName;
 use frevo_cluster_node::Node;
 use frevo_etcd::types::LeaseId;
 use frevo_store::state::ServeLimit;
 use frevo_store::{IdSource, memory::BegunWrite};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::clock::BootClock;
 use super::gate::Gate;
@@ -24,6 +27,10 @@ pub(super) struct Process {
     pub(super) name: NodeName,
     pub(super) gate: Arc<Gate>,
     pub(super) clock: Arc<BootClock>,
+    /// The largest dialect that its program speaks.
+    pub(super) dialect: ClusterDialect,
+    /// The demands of the cluster that its server was told, with the times.
+    demands: Mutex<Vec<(Instant, Option<ClusterDialect>)>>,
     limit: Arc<ServeLimit>,
     /// The units that it serves.
     served: Mutex<BTreeSet<usize>>,
@@ -49,6 +56,7 @@ impl Process {
         name: NodeName,
         clock: Arc<BootClock>,
         limit: Arc<ServeLimit>,
+        dialect: ClusterDialect,
     ) -> Self {
         Self {
             id,
@@ -56,6 +64,8 @@ impl Process {
             name,
             gate: Arc::default(),
             clock,
+            dialect,
+            demands: Mutex::default(),
             limit,
             served: Mutex::default(),
             leases: Mutex::default(),
@@ -67,6 +77,23 @@ impl Process {
     /// True while its limit allows it to answer and to change files.
     pub(super) fn may_serve(&self) -> bool {
         self.limit.allows(self.clock.now())
+    }
+
+    /// Notes that its server was told the largest dialect that the cluster demands.
+    pub(super) fn is_told(&self, max: Option<ClusterDialect>) {
+        self.demands.lock().push((Instant::now(), max));
+    }
+
+    /// The largest dialect that its server was told.
+    pub(super) fn told(&self) -> Option<ClusterDialect> {
+        self.demands.lock().last().and_then(|(_, max)| *max)
+    }
+
+    /// The largest dialect that its server had been told before the present moment.
+    pub(super) fn told_before_now(&self) -> Option<ClusterDialect> {
+        let demands = self.demands.lock();
+        let before = demands.iter().rfind(|(at, _)| at.elapsed() > Duration::ZERO);
+        before.and_then(|(_, max)| *max)
     }
 
     /// Sets the node that runs in it.

@@ -11,8 +11,8 @@ use frevo_cluster::model::Etcd;
 use frevo_cluster::model::engine::SharedEtcd;
 use frevo_cluster::names::{ClusterName, NodeName, ShareName};
 use frevo_cluster::settings::Timing;
-use frevo_cluster::values::OwnerValue;
-use frevo_cluster::{Epoch, RecordId};
+use frevo_cluster::values::{DialectValue, OwnerValue};
+use frevo_cluster::{ClusterDialect, Epoch, RecordId};
 use frevo_etcd::engine::Moment;
 use frevo_etcd::types::{Keys, LeaseId, Op, Txn};
 use frevo_store::memory::{Faults, Operation};
@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::clock::BootClock;
 use super::process::Process;
+use super::race::Race;
 use super::storage::Storage;
 use super::way::Road;
 use crate::actor::Stage;
@@ -70,6 +71,8 @@ pub(super) struct World {
     pub(super) units: Vec<Unit>,
     /// True if storage refuses nobody: a new owner waits instead.
     pub(super) is_without_fence: bool,
+    /// The race of the run, if it has one.
+    pub(super) race: Option<Race>,
     state: Mutex<State>,
 }
 
@@ -131,6 +134,7 @@ impl World {
         network: Arc<Network>,
         trace: Arc<Trace>,
         mut dice: Dice,
+        race: Option<Race>,
     ) -> Arc<Self> {
         let state = State { roads: vec![Road::default(); nodes], ..State::default() };
         Arc::new(Self {
@@ -143,8 +147,16 @@ impl World {
             used: Notify::new(),
             layout: Layout::new(&cluster_name()),
             units,
+            race,
             state: Mutex::new(state),
         })
+    }
+
+    /// The largest dialect that the cluster demands, as etcd has it.
+    pub(super) fn demanded(&self) -> Option<ClusterDialect> {
+        let key = self.layout.control(&ControlKey::Dialect);
+        let entry = self.etcd.change(|etcd| etcd.get(&key).cloned())?;
+        DialectValue::from_bytes(&entry.value).ok().map(|value| value.max)
     }
 
     /// The number of a unit.

@@ -5,12 +5,14 @@
 //! have happened or not, and until the server has fallen it may still happen; any other outcome is
 //! a violation.
 
+mod dialects;
 mod log;
 mod mutex;
 mod names;
 mod passing;
 mod registers;
 
+pub use dialects::{Dialects, TreeConnect};
 pub use log::{Log, record};
 pub use mutex::{Hold, LockFile};
 pub use names::{Did, Names, Step, number};
@@ -61,6 +63,8 @@ pub struct Judge {
     pub names: BTreeMap<String, Names>,
     /// Files with delete-on-close.
     pub passing: Passing,
+    /// The dialects of clients, in a race of a cluster.
+    pub dialects: Dialects,
 }
 
 impl Judge {
@@ -69,6 +73,7 @@ impl Judge {
         Self {
             log: Log::new(Arc::clone(&trace)),
             lock: LockFile::new(Arc::clone(&trace)),
+            dialects: Dialects::new(Arc::clone(&trace)),
             trace,
             now: 0,
             times: vec![Instant::now()],

@@ -65,7 +65,7 @@ impl Network {
         let is_elsewhere =
             |link: &super::Link| link.client / self.clients == name && link.server != node;
         for link in self.links(is_elsewhere) {
-            self.change(&link, State::Ended);
+            self.hit(&link, State::Ended);
         }
     }
 
@@ -90,14 +90,14 @@ impl Network {
         }
         let to = if is_stopped { State::Stalled } else { State::Flowing };
         for link in self.links(|link| link.server == node) {
-            self.change(&link, to);
+            self.hit(&link, to);
         }
     }
 
     /// Ends all connections of a node.
     pub fn end_links(&self, node: usize) {
         for link in self.links(|link| link.server == node) {
-            self.change(&link, State::Ended);
+            self.hit(&link, State::Ended);
         }
     }
 
@@ -117,7 +117,7 @@ impl Network {
             link.server == node && (is_isolated || is_cut)
         };
         for link in self.links(is_its) {
-            self.change(&link, to);
+            self.hit(&link, to);
         }
     }
 
