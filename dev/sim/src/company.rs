@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_client::{
-    Cipher, Client, Credentials, Dialect, Encryption, Options, ServerName, Session,
+    Cipher, Client, Credentials, Dialect, Encryption, Options, ServerName, Session, Share,
 };
 
 use tokio::task::JoinHandle;
@@ -14,7 +14,6 @@ use crate::actor::{self, Actor, Stage};
 use crate::ambient::{Clock, Simulated};
 use crate::dice::Dice;
 use crate::judge::{Names, Registers, SLOT, SLOTS};
-use crate::network::SERVER;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::{event, violation};
@@ -40,6 +39,24 @@ pub(crate) struct Destination<'a> {
     pub(crate) stage: &'a Arc<Stage>,
     /// Its shares: the second one is continuously available.
     pub(crate) shares: [&'a str; 2],
+}
+
+/// A share that an actor of a cluster uses.
+#[derive(Clone)]
+pub(crate) struct Used {
+    pub(crate) client: usize,
+    pub(crate) line: usize,
+    pub(crate) unit: usize,
+    pub(crate) share: Share,
+}
+
+impl Used {
+    /// The share of an actor, in a network with so many clients.
+    pub(crate) fn of(actor: &Actor, clients: usize) -> Self {
+        let line = actor.client;
+        let (client, unit, share) = (line % clients, line / clients, actor.share.clone());
+        Self { client, line, unit, share }
+    }
 }
 
 impl Company {
@@ -74,7 +91,7 @@ impl Company {
                 continue;
             }
             let user = Credentials::new("ann", "secret");
-            let name = ServerName::new(format!("{SERVER}{server}"));
+            let name = ServerName::new(network.host(server));
             let session = client.connect(name, user).await?;
             for _ in 0..=dice.below(2) {
                 let is_lasting = dice.percent(50);

@@ -3,8 +3,10 @@
 
 mod direct;
 mod places;
+mod rpc;
 mod streams;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,6 +22,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use self::places::Places;
+pub use self::rpc::{RPC_PORT, node_address, unit_address};
+use self::rpc::{RpcDoor, RpcLink};
 use crate::dice::Dice;
 use crate::nonces::{Frames, Nonces};
 use crate::trace::Trace;
@@ -44,6 +48,11 @@ const REGISTERED_MAX: usize = 4 << 30;
 /// Returns the number of the client that has an address.
 pub fn client_at(address: Ipv4Addr) -> usize {
     usize::from(address.octets()[3]).saturating_sub(FIRST_CLIENT)
+}
+
+/// Returns the address of a client.
+fn client_address(client: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, u8::try_from(client + FIRST_CLIENT).unwrap_or(255))
 }
 
 /// The last part of the first client's address.
@@ -87,6 +96,8 @@ struct Link {
     is_bound: AtomicBool,
     /// The wire of an RDMA connection, whose first end is the client's.
     wire: Option<Wire>,
+    /// The time at which it was made.
+    made: Instant,
     /// The time at which the server got a request that it has not answered.
     asked: Mutex<Option<Instant>>,
 }
@@ -104,6 +115,7 @@ impl Link {
             is_broken: AtomicBool::new(false),
             is_bound: AtomicBool::new(false),
             wire,
+            made: Instant::now(),
             asked: Mutex::default(),
         }
     }
@@ -140,6 +152,9 @@ struct Inner {
     /// True for each line whose dials hang.
     is_cut_off: Vec<bool>,
     links: Vec<Arc<Link>>,
+    /// The listeners for remote procedure calls, by node.
+    rpc_doors: BTreeMap<usize, RpcDoor>,
+    rpc_links: Vec<Arc<RpcLink>>,
     next: u64,
     /// The places of addresses in a cluster. None where each server has its own address.
     places: Option<Places>,
@@ -175,6 +190,8 @@ impl Network {
             nonces: Nonces::default(),
             is_cut_off: vec![false; lines],
             links: Vec::new(),
+            rpc_doors: BTreeMap::new(),
+            rpc_links: Vec::new(),
             next: 1,
             places: None,
             last_loss: vec![Instant::now(); lines],
@@ -217,6 +234,7 @@ impl Network {
         {
             let mut inner = self.inner.lock();
             inner.doors[server] = None;
+            inner.rpc_doors.remove(&server);
             // The nodes of a cluster never number two sessions alike.
             if inner.places.is_none() {
                 inner.nonces.forget(|line| line / self.clients == server);
@@ -225,6 +243,7 @@ impl Network {
         for link in self.links(|link| link.server == server) {
             self.hit(&link, State::Ended);
         }
+        self.end_rpc(|link| link.node == server);
     }
 
     /// Returns how often connections of `client` were lost or disturbed.
@@ -246,6 +265,12 @@ impl Network {
                 .iter()
                 .filter(|l| l.client == client)
                 .all(|l| l.state() == State::Flowing)
+    }
+
+    /// Returns true if a line has connections, all of which were made at least `ago`.
+    pub fn is_settled(&self, line: usize, ago: Duration) -> bool {
+        let links = self.links(|link| link.client == line);
+        !links.is_empty() && links.iter().all(|link| link.made.elapsed() >= ago)
     }
 
     /// Returns true if a fault or an end has met a connection of a line that is still open: a client
@@ -402,7 +427,15 @@ impl Network {
 
     /// Returns the number of open connections.
     pub fn count(&self) -> usize {
-        self.inner.lock().links.len()
+        let inner = self.inner.lock();
+        inner.links.len() + inner.rpc_links.len()
+    }
+
+    /// Returns the name of a server, or of an address of a cluster.
+    pub fn host(&self, server: usize) -> String {
+        // A cluster is known by its own name, and by those that begin with it.
+        let prefix = if self.inner.lock().places.is_some() { "sim." } else { "" };
+        format!("{prefix}{SERVER}{server}")
     }
 
     fn delay(&self, base: u64) -> Duration {
@@ -448,8 +481,9 @@ impl Network {
     /// The addresses of a client and its server.
     fn addresses(&self, client: usize) -> [SocketAddr; 2] {
         let at = |address: Ipv4Addr, port| SocketAddr::new(address.into(), port);
-        let here = u8::try_from(client % self.clients + FIRST_CLIENT).unwrap_or(255);
-        [at(Ipv4Addr::new(10, 0, 0, here), 50_000), at(SERVER_ADDRESS, 445)]
+        let is_cluster = self.inner.lock().places.is_some();
+        let there = if is_cluster { unit_address(client / self.clients) } else { SERVER_ADDRESS };
+        [at(client_address(client % self.clients), 50_000), at(there, 445)]
     }
 
     /// Gives the server its end of a connection. None if it does not listen.
@@ -527,8 +561,12 @@ pub struct Road {
 
 impl transport::Network for Road {
     fn connect<'a>(&'a self, host: &'a str, _port: u16) -> Connecting<'a> {
-        let number = host.trim_start_matches(SERVER).parse().unwrap_or(0);
+        let number = match host.rsplit_once(SERVER) {
+            Some((_, number)) => number.parse().ok(),
+            None => host.parse().ok().and_then(rpc::unit_at),
+        };
         Box::pin(async move {
+            let number = number.ok_or(io::ErrorKind::HostUnreachable)?;
             let line = self.network.line(self.client, number);
             let stream = self.network.connect(line, self.transport).await?;
             if let Some(endpoint) = stream.rdma() {

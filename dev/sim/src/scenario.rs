@@ -1,9 +1,10 @@
 //! The use of SMB Direct in a run, and the owners of its shares.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use frevo_client::internal::{Dial, Dialers};
-use frevo_client::{Options, Signing};
+use frevo_client::internal::{Dial, Dialers, Dialing, Preferring, Resolving};
+use frevo_client::{Options, ServerName, Signing};
 use frevo_net::transport::{Dialer, Transport};
 use frevo_server::settings;
 use tokio::time::{Instant, sleep};
@@ -150,6 +151,41 @@ impl Way {
             let road = Road { network: Arc::clone(network), client, transport: *transport };
             (*transport, Arc::new(Dialer::Memory(Arc::new(road))) as _)
         };
-        Arc::new(Dialers::new(order.iter().map(road)))
+        let dialers = Dialers::new(order.iter().map(road));
+        Arc::new(WithCalls { dialers, network: Arc::clone(network), client })
+    }
+}
+
+/// The dialers of a client, and its way to remote procedure calls.
+#[derive(Debug)]
+struct WithCalls {
+    dialers: Dialers,
+    network: Arc<Network>,
+    client: usize,
+}
+
+impl Dial for WithCalls {
+    fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
+        self.dialers.dial(server)
+    }
+
+    fn addresses<'a>(&'a self, server: &'a ServerName) -> Resolving<'a> {
+        self.dialers.addresses(server)
+    }
+
+    fn prefer<'a>(&'a self, servers: &'a [ServerName]) -> Preferring<'a> {
+        self.dialers.prefer(servers)
+    }
+
+    fn dial_further<'a>(&'a self, server: &'a ServerName, transport: Transport) -> Dialing<'a> {
+        self.dialers.dial_further(server, transport)
+    }
+
+    fn dial_rpc(&self, address: SocketAddr) -> Dialing<'_> {
+        Box::pin(self.network.connect_for_rpc(self.client, address))
+    }
+
+    fn knows_addresses(&self) -> bool {
+        self.dialers.knows_addresses()
     }
 }

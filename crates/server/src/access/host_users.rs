@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_net::buffer;
-use frevo_net::file_io::run_blocking;
+use frevo_net::file_io::{self, run_blocking};
 use frevo_wire::Status;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
@@ -143,13 +143,16 @@ impl HostUsers {
     ) -> Result<T, Status> {
         let answer = timeout(HOST_LOOKUP_TIMEOUT, async move {
             let permit = self.naming.take(user).await?;
-            let asked = run_blocking(move || {
+            let answer = move || {
                 let _permit = permit;
                 let answer = ask();
                 buffer::note_released(take_listed());
                 answer
-            });
-            asked.await.map_err(|_| Status::INTERNAL_ERROR)
+            };
+            if file_io::stays() {
+                return Ok(answer());
+            }
+            run_blocking(answer).await.map_err(|_| Status::INTERNAL_ERROR)
         });
         answer.await.unwrap_or(Err(Status::IO_TIMEOUT))
     }

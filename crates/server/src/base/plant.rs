@@ -50,11 +50,13 @@ pub enum Plant {
     GraceSkipped,
     /// The dialect of a client is compared with the demand of the cluster before the last one.
     FenceBeforeDemand,
+    /// The clients of a witness are not woken when it hears of a move.
+    NewsKept,
 }
 
 impl Plant {
     /// All planted faults.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,
         Self::DeletionForgotten,
@@ -77,11 +79,12 @@ impl Plant {
         Self::LimitIgnored,
         Self::GraceSkipped,
         Self::FenceBeforeDemand,
+        Self::NewsKept,
     ];
 
     /// True for a fault that servers of a cluster alone can have.
     pub const fn is_of_cluster(self) -> bool {
-        matches!(self, Self::LimitIgnored | Self::GraceSkipped)
+        matches!(self, Self::LimitIgnored | Self::GraceSkipped | Self::NewsKept)
     }
 
     /// True for a fault that servers of a cluster have whose largest dialect is raised.

@@ -111,7 +111,11 @@ impl Witness {
     /// Takes in the state of the cluster, and wakes the calls of all clients that are to be told.
     pub(crate) fn set_cluster(&self, state: &ClusterState) {
         let mut registrations = self.registrations.lock();
-        registrations.set_cluster(state, |registered| registered.news.notify_one());
+        registrations.set_cluster(state, |registered| {
+            if !planted!(NewsKept) {
+                registered.news.notify_one();
+            }
+        });
         drop(registrations);
         self.changed.notify_waiters();
     }

@@ -230,6 +230,6 @@ impl Served for Ordered {
     }
 
     fn tell_cluster(&self, state: &ClusterState) {
-        self.server.set_cluster_state(state);
+        self.world.tell(&self.process, &self.server, state);
     }
 }

@@ -1,6 +1,7 @@
 //! A node: a machine with a clock and mounts, and the process of the server that runs there.
 
-use std::net::Ipv4Addr;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,18 +13,19 @@ use frevo_cluster::{ClusterDialect, Settings};
 use frevo_cluster_node::{Chair, Unit};
 use frevo_etcd::engine::Moment;
 use frevo_etcd::types::LeaseId;
-use frevo_net::transport::Listener;
+use frevo_net::transport::{Listener, MemoryListener, Stream};
 use frevo_proto::Dialect;
 use frevo_server::internal::state::ServerState;
 use frevo_server::settings::Encryption;
 use frevo_server::share::Share;
-use frevo_server::{Seat, Server, UserList};
+use frevo_server::{Connection, RpcPort, Seat, Server, UserList};
 use frevo_store::Vfs;
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 
 use super::clock::BootClock;
+use super::gate::Gate;
 use super::hands::{Ordered, SimulatedHands};
 use super::process::{Numbers, Process};
 use super::storage::View;
@@ -32,6 +34,7 @@ use super::world::{World, cluster_name};
 use crate::ambient::{Clock, Simulated};
 use crate::dice::Dice;
 use crate::machine::look_at_server;
+use crate::network::{RPC_PORT, node_address, unit_address};
 use crate::{event, violation};
 
 /// Time for which a node that is to end gives its units away.
@@ -65,7 +68,8 @@ struct Running {
     process: Arc<Process>,
     server: Server,
     views: Vec<Arc<View>>,
-    accepting: JoinHandle<()>,
+    /// The tasks that accept connections: of SMB, and for remote procedure calls.
+    accepting: [JoinHandle<()>; 2],
     connections: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
@@ -115,7 +119,7 @@ impl Member {
             cluster: cluster_name(),
             node: self.name.clone(),
             timing: Timing::default(),
-            addresses: Vec::new(),
+            addresses: vec![SocketAddr::new(node_address(self.number).into(), 445)],
             weight: 1,
             software: String::from("simulated"),
             dialect: *self.program.lock(),
@@ -124,13 +128,13 @@ impl Member {
             grace: Duration::from_secs(*dice.pick(&[1, 5, 15])),
             records: RecordForm::TOLD_BY_NONE,
         };
-        let unit = |unit: &super::world::Unit| Unit {
+        let unit = |(number, unit): (usize, &super::world::Unit)| Unit {
             name: unit.name.clone(),
             shares: unit.shares.iter().map(|share| Arc::from(share.as_str())).collect(),
-            addresses: vec![Ipv4Addr::new(192, 0, 2, 20).into()],
+            addresses: vec![unit_address(number).into()],
             weight: 1,
         };
-        let units = self.world.units.iter().map(unit).collect();
+        let units = self.world.units.iter().enumerate().map(unit).collect();
         let secret = (dice.next() >> 32) as u32;
         Chair::new(settings, units, Arc::new(move || Moment(clock.seen()))).with_secret(secret)
     }
@@ -163,7 +167,10 @@ impl Member {
         let way = Way::new(&self.world, &process);
         process.set_running(Some(chair.start(Arc::new(way), Arc::new(ordered), Arc::new(hands))));
         let connections = Arc::default();
-        let accepting = self.open_door(&process, &server, &connections);
+        let accepting = [
+            self.open_door(&process, &server, &connections),
+            self.open_rpc_door(&process, &server, &connections),
+        ];
         *self.running.lock() = Some(Running { process, server, views, accepting, connections });
     }
 
@@ -232,24 +239,33 @@ impl Member {
         server: &Server,
         connections: &Arc<Mutex<Vec<JoinHandle<()>>>>,
     ) -> JoinHandle<()> {
-        let listener = Listener::from(self.world.network.listen(self.number, false));
-        let (serving, all) = (server.clone(), Arc::clone(connections));
-        let gate = Arc::clone(&process.gate);
-        spawn_local(async move {
-            loop {
-                let Ok((stream, _)) = listener.accept().await else { continue };
-                if !gate.opened().await {
-                    return;
-                }
-                let served = stream.attach().and_then(|stream| serving.serve_connection(stream));
-                let Ok(served) = served else { continue };
-                let gate = Arc::clone(&gate);
-                let connection = spawn_local(async move { drop(gate.serve(served).await) });
-                let mut all = all.lock();
-                all.retain(|connection| !connection.is_finished());
-                all.push(connection);
-            }
-        })
+        let listener = self.world.network.listen(self.number, false);
+        let serving = server.clone();
+        let serve = move |stream: Stream| serving.serve_connection(stream);
+        spawn_local(accept(listener, serve, Arc::clone(&process.gate), Arc::clone(connections)))
+    }
+
+    /// Has a process accept connections for remote procedure calls.
+    fn open_rpc_door(
+        &self,
+        process: &Arc<Process>,
+        server: &Server,
+        connections: &Arc<Mutex<Vec<JoinHandle<()>>>>,
+    ) -> JoinHandle<()> {
+        let listener = self.world.network.listen_for_rpc(self.number);
+        let at = SocketAddr::new(node_address(self.number).into(), RPC_PORT);
+        let (_, first) = frevo_net::memory::pair(1, [at, at]);
+        // The endpoint mapper knows the port of the interfaces by their first connection.
+        drop(server.serve_rpc_connection(Stream::Memory(first), RpcPort::Interfaces));
+        let serving = server.clone();
+        let serve = move |stream: Stream| {
+            let port = match stream.local_addr()?.port() {
+                RPC_PORT => RpcPort::Interfaces,
+                _ => RpcPort::Mapper,
+            };
+            serving.serve_rpc_connection(stream, port)
+        };
+        spawn_local(accept(listener, serve, Arc::clone(&process.gate), Arc::clone(connections)))
     }
 
     /// Ends the process without a word to anybody.
@@ -264,7 +280,7 @@ impl Member {
         let Running { process, server, views, accepting, connections } = running;
         process.gate.end();
         views.iter().for_each(|view| view.end());
-        accepting.abort();
+        accepting.iter().for_each(JoinHandle::abort);
         for connection in connections.lock().drain(..) {
             connection.abort();
         }
@@ -371,12 +387,42 @@ impl Member {
     pub(super) fn check_empty(&self) {
         let Some(server) = self.server() else { return };
         look_at_server(&server, &self.world.trace);
+        let registered = self
+            .running
+            .lock()
+            .as_ref()
+            .map_or(0, |running| running.server.metrics().witness_registrations);
+        if registered > 0 {
+            violation!(self.world.trace, "left behind: {registered} registrations with a witness");
+        }
         let alive = self.running.lock().as_ref().map_or(0, |running| {
             running.connections.lock().iter().filter(|one| !one.is_finished()).count()
         });
         if alive > 0 {
             violation!(self.world.trace, "{alive} connections of {} have not ended", self.name);
         }
+    }
+}
+
+/// Accepts connections of a process until its end, and serves them.
+async fn accept(
+    listener: MemoryListener,
+    serve: impl Fn(Stream) -> io::Result<Connection>,
+    gate: Arc<Gate>,
+    all: Arc<Mutex<Vec<JoinHandle<()>>>>,
+) {
+    let listener = Listener::from(listener);
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        if !gate.opened().await {
+            return;
+        }
+        let Ok(served) = stream.attach().and_then(&serve) else { continue };
+        let gate = Arc::clone(&gate);
+        let connection = spawn_local(async move { drop(gate.serve(served).await) });
+        let mut all = all.lock();
+        all.retain(|connection| !connection.is_finished());
+        all.push(connection);
     }
 }
 

@@ -15,6 +15,7 @@ mod storage;
 mod trouble;
 mod upgrade;
 mod way;
+mod witness;
 mod world;
 
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::actor::Stage;
 use crate::ambient::Clock;
-use crate::company::{Company, FAREWELL, await_end, furnish, leave};
+use crate::company::{Company, FAREWELL, Used, await_end, furnish, leave};
 use crate::dice::Dice;
 use crate::network::Network;
 use crate::scenario::Scenario;
@@ -116,6 +117,8 @@ async fn play_with(
             return violation!(trace, "the files cannot be made: {why}");
         }
     }
+    let all = clients + world.race.as_ref().map_or(0, Race::clients);
+    world.set_used(actors.iter().flatten().map(|actor| Used::of(actor, all)).collect());
     let race = upgrade::start(world, members, seed, clients);
     let acting = actors.into_iter().flatten().map(|actor| spawn_local(actor.act())).collect();
     trouble::make(world, members, &clocks, Dice::new(seed, 4)).await;
@@ -123,6 +126,7 @@ async fn play_with(
         race.finish(world).await;
     }
     await_end(acting, trace).await;
+    world.set_used(Vec::new());
     leave(sessions, dice, trace).await;
     sleep(FAREWELL).await;
     look_at_the_end(world, members).await;

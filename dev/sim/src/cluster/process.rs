@@ -1,6 +1,6 @@
 //! A process of a node: what all parts of the simulator know of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use frevo_cluster::ClusterDialect;
 use frevo_cluster::names::NodeName;
 use frevo_cluster_node::Node;
 use frevo_etcd::types::LeaseId;
+use frevo_server::{ClusterState, ClusterUnit};
 use frevo_store::state::ServeLimit;
 use frevo_store::{IdSource, memory::BegunWrite};
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ pub(super) struct Process {
     pub(super) dialect: ClusterDialect,
     /// The demands of the cluster that its server was told, with the times.
     demands: Mutex<Vec<(Instant, Option<ClusterDialect>)>>,
+    /// The owners of units that its server was told.
+    owners: Mutex<BTreeMap<String, String>>,
     limit: Arc<ServeLimit>,
     /// The units that it serves.
     served: Mutex<BTreeSet<usize>>,
@@ -66,6 +69,7 @@ impl Process {
             clock,
             dialect,
             demands: Mutex::default(),
+            owners: Mutex::default(),
             limit,
             served: Mutex::default(),
             leases: Mutex::default(),
@@ -94,6 +98,15 @@ impl Process {
         let demands = self.demands.lock();
         let before = demands.iter().rfind(|(at, _)| at.elapsed() > Duration::ZERO);
         before.and_then(|(_, max)| *max)
+    }
+
+    /// Notes the state of the cluster that its server is told. Returns the units that have left their owners.
+    pub(super) fn units_left(&self, state: &ClusterState) -> Vec<String> {
+        let owner = |unit: &ClusterUnit| Some((unit.name.clone(), unit.owner.clone()?));
+        let present: BTreeMap<_, _> = state.units.iter().filter_map(owner).collect();
+        let before = std::mem::replace(&mut *self.owners.lock(), present.clone());
+        let has_left = |(unit, owner): &(String, String)| present.get(unit) != Some(owner);
+        before.into_iter().filter(has_left).map(|(unit, _)| unit).collect()
     }
 
     /// Sets the node that runs in it.

@@ -26,7 +26,7 @@ use crate::ambient::{Clock, Simulated};
 use crate::company;
 use crate::dice::Dice;
 use crate::judge::TreeConnect;
-use crate::network::{self, SERVER};
+use crate::network;
 use crate::scenario::Way;
 use crate::{event, violation};
 
@@ -367,7 +367,7 @@ impl Visitor {
         let way = Way::Tcp.dialer(&self.world.network, self.number);
         let client = Client::with_dialer(options, way);
         let user = Credentials::new("ann", "secret");
-        let session = client.connect(ServerName::new(format!("{SERVER}{unit}")), user).await?;
+        let session = client.connect(ServerName::new(self.world.network.host(unit)), user).await?;
         session.share(share).await
     }
 }

@@ -26,7 +26,7 @@ use super::race::Race;
 use super::storage::Storage;
 use super::way::Road;
 use crate::actor::Stage;
-use crate::company::Destination;
+use crate::company::{Destination, Used};
 use crate::dice::Dice;
 use crate::network::Network;
 use crate::trace::Trace;
@@ -73,6 +73,8 @@ pub(super) struct World {
     pub(super) is_without_fence: bool,
     /// The race of the run, if it has one.
     pub(super) race: Option<Race>,
+    /// The shares that clients use for the whole run.
+    pub(super) used_shares: Mutex<Vec<Used>>,
     state: Mutex<State>,
 }
 
@@ -148,6 +150,7 @@ impl World {
             layout: Layout::new(&cluster_name()),
             units,
             race,
+            used_shares: Mutex::default(),
             state: Mutex::new(state),
         })
     }
@@ -162,6 +165,11 @@ impl World {
     /// The number of a unit.
     pub(super) fn unit(&self, name: &ShareName) -> usize {
         self.units.iter().position(|unit| unit.name == *name).unwrap_or(0)
+    }
+
+    /// The number of the unit with a name.
+    pub(super) fn unit_named(&self, name: &str) -> usize {
+        self.units.iter().position(|unit| unit.name.as_str() == name).unwrap_or(0)
     }
 
     /// The way between a node and etcd.
@@ -227,6 +235,11 @@ impl World {
     /// Something comes between a node and etcd or storage, or stops the node.
     pub(super) fn disturb(&self, node: usize) {
         *self.state.lock().disturbances.entry(node).or_default() += 1;
+    }
+
+    /// The number of disturbances of a node that have begun.
+    pub(super) fn disturbed(&self, node: usize) -> u64 {
+        self.state.lock().disturbances.get(&node).copied().unwrap_or_default()
     }
 
     /// The number of disturbances of a node. None while one lasts.

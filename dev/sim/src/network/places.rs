@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -67,6 +68,7 @@ impl Network {
         for link in self.links(is_elsewhere) {
             self.hit(&link, State::Ended);
         }
+        self.end_rpc(|link| link.unit == Some(name) && link.node != node);
     }
 
     /// A node has an address no longer.
@@ -119,10 +121,19 @@ impl Network {
         for link in self.links(is_its) {
             self.hit(&link, to);
         }
+        self.end_rpc(|link| {
+            link.node == node && !is_isolated && link.is_deaf.load(Ordering::Relaxed)
+        });
     }
 
     pub(super) fn is_stopped(&self, server: usize) -> bool {
         self.inner.lock().is_stopped(server)
+    }
+
+    /// True for a node that clients do not reach.
+    pub(super) fn is_cut_from_clients(&self, node: usize) -> bool {
+        let inner = self.inner.lock();
+        inner.places.as_ref().is_some_and(|places| places.is_isolated[node])
     }
 
     /// True if a client's dials of this line come to a node that is cut off.
