@@ -11,6 +11,7 @@ use super::arguments::Tool;
 use super::kdc;
 use super::membership::{Membership, keytab_in};
 use super::net_secrets::NetSecrets;
+use crate::console::tell_failure;
 use crate::exit::{Done, Exit, Failure};
 
 /// Directories of programs of administrators, which a user's PATH may lack.
@@ -77,12 +78,9 @@ impl Calls<'_> {
                     join.arg(format!("createcomputer={ou}"));
                 }
                 run_as(join, by, "join the domain")?;
-                for name in &member.names {
-                    let mut add = self.net(&["ads", "setspn", "add", &member.computer]);
-                    add.arg(format!("cifs/{name}"));
-                    run_as(add, by, "give the account the names of the cluster's nodes")?;
-                }
-                self.net_keytab()
+                self.net_keytab()?;
+                self.add_names(by);
+                Ok(())
             }
             Tool::Adcli => {
                 let mut join = self.adcli("join");
@@ -97,6 +95,31 @@ impl Calls<'_> {
                     join.arg(format!("--add-service-principal=cifs/{name}"));
                 }
                 run_as(join, by, "join the domain")
+            }
+        }
+    }
+
+    /// Gives the account the names of a cluster's nodes that it lacks: `net` refuses those that it has. A name
+    /// that the domain refuses is told. The account has a new password by now, so that its keys are to be kept.
+    fn add_names(&self, by: &Credentials<'_>) {
+        let member = self.member;
+        if member.names.is_empty() {
+            return;
+        }
+        let mut list = self.net(&["ads", "setspn", "list", &member.computer]);
+        list.args(["-U", by.user]).env("PASSWD", &**by.password).stdin(Stdio::null());
+        let listed = list.output().map(|output| output.stdout).unwrap_or_default();
+        let listed = String::from_utf8_lossy(&listed).to_lowercase();
+        for name in &member.names {
+            let service = format!("cifs/{name}");
+            if listed.lines().any(|line| line.trim() == service) {
+                continue;
+            }
+            let mut add = self.net(&["ads", "setspn", "add", &member.computer]);
+            add.arg(&service);
+            let what = format!("give the account the name {service}");
+            if let Err(failure) = run_as(add, by, &what) {
+                tell_failure(&failure);
             }
         }
     }
