@@ -27,6 +27,7 @@ pub(super) static GLOBAL: &[Row] = &[
             "change notify",
             "deadtime",
             "guest account",
+            "host msdfs",
             "interfaces",
             "kernel change notify",
             "max smbd processes",
@@ -110,7 +111,6 @@ pub(super) static GLOBAL: &[Row] = &[
         "servers do not know each other's open files: let one node alone serve these folders",
         &["clustering"],
     ),
-    row(LeftOut, &["yes"], "DFS is not supported", &["host msdfs"]),
     row(
         LeftOut,
         &[""],

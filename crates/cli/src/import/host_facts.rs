@@ -1,10 +1,11 @@
 //! Facts that the host of the Samba server adds to its smb.conf: files, PAM, and Samba itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use frevo_config::MachineSid;
 
+use super::dfs_links::SambaLinks;
 use super::pam::Pam;
 
 /// Facts about a host. The default is a host of which nothing is known.
@@ -21,6 +22,8 @@ pub(super) struct HostFacts {
     pub(super) user_map: UserMapFile,
     /// The host's name, which is the server's where the smb.conf has none.
     pub(super) name: Option<String>,
+    /// The links of Samba in shares that are roots of DFS, by the names of their sections in lower case.
+    pub(super) dfs_links: BTreeMap<String, SambaLinks>,
 }
 
 /// The file of `username map`.

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use frevo_server::user_map::UserMap;
 use rustix::system::uname;
 
+use super::dfs_links;
 use super::domain;
 use super::host_facts::{HostFacts, UserMapFile};
 use super::names::NameRules;
@@ -35,6 +36,7 @@ impl HostFacts {
             keytab: conf.global().and_then(domain::keytab).filter(|keytab| keytab.is_file()),
             user_map: global("username map").map_or(UserMapFile::Usable, user_map),
             name: Some(name),
+            dfs_links: dfs_links::find(conf),
         }
     }
 }
@@ -115,9 +117,10 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let conf = SmbConf::parse(text).unwrap();
         for path in [&*path, Path::new("-")] {
-            let HostFacts { ignored, pam, domain_sid, keytab, user_map, name } =
+            let HostFacts { ignored, pam, domain_sid, keytab, user_map, name, dfs_links } =
                 HostFacts::look(&conf, text, path);
             assert!(ignored.is_empty() && domain_sid.is_none() && keytab.is_none());
+            assert!(dfs_links.is_empty());
             assert_eq!((pam, user_map, name), (Pam::Unknown, UserMapFile::Usable, None));
         }
     }

@@ -6,6 +6,7 @@
 
 mod access_options;
 mod conversion;
+mod dfs_links;
 mod domain;
 mod global;
 mod global_options;

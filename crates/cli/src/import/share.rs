@@ -4,6 +4,7 @@ use frevo_config::{Mode, ShareName, nearest};
 
 use super::access_options::{NAMES, Names};
 use super::conversion::Conversion;
+use super::dfs_links::{self, DfsRoot};
 use super::host_facts::HostFacts;
 use super::hosts::Hosts;
 use super::names::NameRules;
@@ -38,6 +39,9 @@ fn convert_folder(section: &Section, conversion: &mut Conversion<'_>) -> String 
     }
     let mut toml = String::from("[[share]]\n");
     share.write(report, &mut toml);
+    if let Some(root) = share.dfs_root() {
+        dfs_links::write(&root, report, &mut toml);
+    }
     if reasons.is_empty() {
         return format!("\n{toml}");
     }
@@ -205,6 +209,19 @@ impl<'a> Share<'a> {
             path
         };
         path.replace("%U", USER).replace("%u", USER)
+    }
+
+    /// The share as the root of a namespace. None for a share that is none.
+    fn dfs_root(&self) -> Option<DfsRoot<'a>> {
+        let parameter = self.parameter("msdfs root")?;
+        let has_dfs = self.global.value("host msdfs").and_then(truth) != Some(false);
+        (has_dfs && truth(&parameter.value) == Some(true)).then(|| DfsRoot {
+            name: &self.section.name,
+            parameter,
+            is_shuffled: self.truth("msdfs shuffle referrals") == Some(true),
+            has_user_part: self.name().contains(USER) || self.path().contains(USER),
+            links: self.host.dfs_links.get(&self.section.name.to_ascii_lowercase()),
+        })
     }
 
     /// True when the path is the home folder of the user.
