@@ -8,15 +8,13 @@ use std::time::Duration;
 
 use frevo_cluster::ClusterDialect;
 use frevo_cluster::fence::Fence;
-use frevo_cluster::interface::Request;
-use frevo_cluster::keys::{ControlKey, Layout};
 use frevo_cluster::model::engine::{ModelEngine, SharedEtcd};
 use frevo_cluster::names::{ClusterName, NodeName, ShareName};
 use frevo_cluster::settings::{Settings, Timing};
 use frevo_cluster::values::RecordForm;
 use frevo_cluster_node::{Call, Chair, Clock, Hands, Happening, Node, Served, Unit};
 use frevo_etcd::engine::{Confirmed, Done, Engine, Moment, RangeAnswer, Tell, Watching};
-use frevo_etcd::types::{Fault, Keys, LeaseId, Op, Range, Revision, Txn, TxnAnswer};
+use frevo_etcd::types::{Fault, LeaseId, Range, Revision, Txn, TxnAnswer};
 use frevo_server::ClusterState;
 use frevo_store::StateStore;
 use frevo_store::state::{Loaded, Ownership, RecordId, ServeLimit, StateFault};
@@ -444,14 +442,6 @@ impl Nodes {
             [owner] => owner,
             ref other => panic!("{other:?} serve {share}"),
         }
-    }
-
-    /// Deletes the key of a unit's owner by hand.
-    pub(crate) fn delete_owner(&self, unit: &str) {
-        let owner = ControlKey::Owner(unit_name(unit));
-        let key = Layout::new(&self.settings(0).cluster).control(&owner);
-        let delete = Txn { success: vec![Op::Delete(Keys::One(key))], ..Txn::default() };
-        self.etcd.change(|etcd| etcd.call(&Request::Txn(delete))).unwrap();
     }
 
     pub(crate) fn addresses(&self, unit: &str) -> Vec<usize> {
