@@ -187,6 +187,8 @@ impl Actor {
         let was_troubled = network.is_troubled(self.client);
         let channels = self.share.session().info().map_or(0, |info| info.channels);
         let unbroken = network.unbroken(self.client, channels);
+        let told = || self.share.witness().map_or(0, |witness| witness.heeded);
+        let told_before = told();
         network.call_begins(self.client);
         let outcome = timeout(CALL_MAX, call).await;
         let lent = network.call_ends(self.client);
@@ -211,7 +213,10 @@ impl Actor {
             }
             Ok(Err(error)) => {
                 event!(trace, "a{} {what}: {error}", self.id);
-                Err(self.judged(what, may, &error, network.is_one_unbroken(&unbroken)))
+                // A client that a witness has told to leave ends its connections itself.
+                let has_stayed = told() == told_before;
+                let lived = has_stayed && network.is_one_unbroken(&unbroken);
+                Err(self.judged(what, may, &error, lived))
             }
         };
         if let Err(Failed::Status(Status::FILE_NOT_AVAILABLE)) = outcome {

@@ -52,10 +52,22 @@ const REGRESSIONS: [(u64, &str); 5] = [
     (31_000_973, "the judge took a connection that was being bound for a channel that lived"),
 ];
 
+/// The same of rolling upgrades.
+const UPGRADES: [(u64, &str); 2] = [
+    (
+        183,
+        "a node set the addresses of a unit after its drain had failed, and another one had the unit",
+    ),
+    (539, "a node that was stopped in a drain set the addresses of a unit when it went on"),
+];
+
 #[test]
 fn seeds_that_found_something_find_nothing() {
-    for (seed, fault) in REGRESSIONS {
-        let violations = Run { seed, trace: false, kind: Kind::Servers }.run().violations;
-        assert!(violations.is_empty(), "seed {seed} ({fault}): {violations:?}");
+    let kinds = [(Kind::Servers, &REGRESSIONS[..]), (Kind::DialectRace, &UPGRADES[..])];
+    for (kind, seeds) in kinds {
+        for &(seed, fault) in seeds {
+            let violations = Run { seed, trace: false, kind }.run().violations;
+            assert!(violations.is_empty(), "seed {seed} ({fault}): {violations:?}");
+        }
     }
 }
