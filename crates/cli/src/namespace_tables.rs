@@ -434,13 +434,13 @@ mod tests {
             (add("a", "three", false), "overlaps"),
             (add(r"a\b\c", "three", false), "overlaps"),
         ] {
-            let why = after(BEFORE, &[change.clone()]).unwrap_err();
+            let why = after(BEFORE, std::slice::from_ref(&change)).unwrap_err();
             assert!(matches!(&why, NotChanged::Exists(text) if text.contains(is_it)), "{why:?}");
         }
         let remove = |link, target| NamespaceChange::RemoveLink { path: path(link), target };
         let one = remove(r"a\b", Some(target("one", "X")));
         let two = remove(r"a\b", Some(target("two", "y")));
-        let text = after(BEFORE, &[one.clone()]).unwrap();
+        let text = after(BEFORE, std::slice::from_ref(&one)).unwrap();
         assert_eq!(Config::parse(&text).unwrap().namespaces[0].links[0].targets.get_ref().len(), 1);
         let text = after(BEFORE, &[one, two]).unwrap();
         assert!(!text.contains("[[namespace.link]]"), "{text}");
@@ -546,7 +546,7 @@ mod tests {
         assert!(matches!(after(&with, &[add("files")]), Err(NotChanged::Exists(_))));
         assert!(matches!(after(&with, &[add("none")]), Err(NotChanged::NoShare(_))));
         let remove = NamespaceChange::RemoveRoot { namespace: String::from("MORE") };
-        assert_eq!(after(&text, &[remove.clone()]).unwrap(), with);
+        assert_eq!(after(&text, std::slice::from_ref(&remove)).unwrap(), with);
         assert!(matches!(after(&with, &[remove]), Err(NotChanged::Absent(_))));
     }
 }
