@@ -147,7 +147,7 @@ CLUSTER = ["joins", "second-node", "sealed", "logs-on", "renews", "killed", "fai
 
 @group("domain/cluster", full_only=True, seconds=120)
 def of_cluster(ctx):
-    """Two nodes with one account in Samba's domain: logons before and after renewals, one of them killed, and a failover."""
+    """Two nodes with one account in Samba's domain: logons before and after renewals, one killed, and a failover."""
     require_tool("etcd")
     for tool in ["net", "adcli"]:
         needed = [f"{tool}-{name}" for name in CLUSTER]
