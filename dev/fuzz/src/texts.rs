@@ -16,6 +16,7 @@ mod import {
     #![allow(dead_code, reason = "the part that reads and writes files is left out")]
     mod access_options;
     mod conversion;
+    mod dfs_links;
     mod domain;
     mod global;
     mod global_options;
