@@ -32,6 +32,8 @@ use crate::{event, violation};
 const CALL_MAX: Duration = Duration::from_secs(1_500);
 /// Time without a disturbance after which a connection counts as undisturbed.
 const CALM: Duration = Duration::from_secs(300);
+/// Time in which a client sees connections closed whose server has told of the session's end.
+const CLOSED_WITHIN: Duration = Duration::from_millis(20);
 
 /// The parts of a run that all actors share.
 pub struct Stage {
@@ -198,6 +200,11 @@ impl Actor {
                 "a{} {what}: {lent} buffers are lent and no call is under way",
                 self.id
             );
+        }
+        let lost = |error: &Error| matches!(error.cause(), Cause::Transport(_) | Cause::Unknown);
+        if matches!(&outcome, Ok(Err(error)) if lost(error)) {
+            // A server that tells a session of its end closes the connections right after that.
+            sleep(CLOSED_WITHIN).await;
         }
         let disturbed = was_troubled || network.losses(self.client) != before;
         let is_handle_lost =
