@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use frevo_dfs::{Link, Namespace, Root, State, Target};
 use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_server::access_rules::Rules;
 use frevo_server::share::Share;
 use frevo_server::{Reload, vfs};
 use frevo_wire::codec::Writer;
@@ -274,6 +275,29 @@ fn nobody_without_an_account_gets_a_referral() {
         let code = CtlCode::DFS_GET_REFERRALS;
         let draft = ioctl_draft(code, FileId::ALL_ONES, &input, 4096).session(id).tree(tree);
         peer.ask(draft, Via::Plain).await.expect(Status::ACCESS_DENIED);
+    });
+}
+
+/// A namespace whose root refuses a user is absent for them, and so are its links.
+#[test]
+fn a_root_that_refuses_a_user_gives_no_referral() {
+    in_world(async |world| {
+        let root = || Namespace::new("secret", Root::Own).with_links(links()).unwrap();
+        let give = |user: &str| {
+            let rules = Rules::for_users(&[user]);
+            world.embedded.reload(Reload::new().shares([Share::of_namespace(root()).rules(rules)]));
+        };
+        let (mut ann, mount) = world.session("ann", &Offer::default()).await;
+        let (ipc, _) = connect(&mut ann, &mount, "IPC$").await;
+        for path in ["\\s\\secret", "\\\\s\\SECRET\\many\\x"] {
+            give("bob");
+            let refused = ask_referral(&mut ann, &ipc, 4, path, 4096).await;
+            refused.expect(Status::NOT_FOUND);
+            give("ann");
+            assert!(
+                !referral(&ask_referral(&mut ann, &ipc, 4, path, 4096).await).referrals.is_empty()
+            );
+        }
     });
 }
 

@@ -7,6 +7,7 @@ use frevo_wire::Status;
 use frevo_wire::command::ioctl::dfs::{ReferralRequest, ReferralRequestEx};
 
 use super::call::{Answer, Call};
+use crate::access::access_rules::{Caller, Verdict};
 
 /// Bits of a network in which a target is near a client: MS-DFSC 3.2.1.1 has sites of a domain, and
 /// this server belongs to none.
@@ -53,6 +54,9 @@ fn answer(call: &Call<'_>, max_level: u16, path: &str) -> Answer {
     if max_level == 0 {
         return Err(Status::INVALID_PARAMETER.into());
     }
+    if is_refused(call, path)? {
+        return Err(Status::NOT_FOUND.into());
+    }
     let response = server.shares().namespaces.referrals(path, &asker)?;
     let room = call.max_output as usize;
     // MS-DFSC 3.2.5.1: whole entries only, and none is BUFFER_OVERFLOW. MS-SMB2 3.3.4.4: that is no
@@ -61,6 +65,25 @@ fn answer(call: &Call<'_>, max_level: u16, path: &str) -> Answer {
         Some(output) => (output, Status::SUCCESS),
         None => (Vec::new(), Status::BUFFER_OVERFLOW),
     })
+}
+
+/// True if the rules of the namespace's root refuse the caller, for whom it is as absent as for TREE_CONNECT:
+/// links and their targets are told to those who may connect.
+fn is_refused(call: &Call<'_>, path: &str) -> Result<bool, Status> {
+    let rq = call.rq;
+    let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    let Some(name) = path.trim_start_matches('\\').split('\\').nth(1) else { return Ok(false) };
+    let (shares, domain_sids) = (rq.server().shares(), rq.server().domain_names.sids());
+    let Some(root) = shares.find(name) else { return Ok(false) };
+    let caller = Caller {
+        user: &identity.user,
+        groups: &identity.groups,
+        groups_are_known: identity.host.is_known(),
+        token: &identity.token,
+        domain_sids: &domain_sids,
+        address: rq.connection.peer.ip(),
+    };
+    Ok(matches!(root.rules.judge(&caller, root.read_only), Verdict::Refused(_)))
 }
 
 /// True if both addresses are in one network.
