@@ -19,6 +19,8 @@ from .peers import (  # noqa: F401
     cluster_torture,
     cluster_upgrade,
     crossing,
+    dfs,
+    dfs_referrals,
     differential,
     disks,
     embedded,
@@ -122,7 +124,13 @@ def runs_with_newer(group, args):
     if group.samba and args.samba < group.samba:
         return False
     name = group.name
-    return name.startswith(("smbtorture/", "differential/")) or bool(args.only) and name.startswith("xfstests/")
+    named = ("dfs/smbd", "netdfs/torture")
+    return (
+        name.startswith(("smbtorture/", "differential/"))
+        or name in named
+        or bool(args.only)
+        and name.startswith("xfstests/")
+    )
 
 
 def main():

@@ -147,7 +147,7 @@ def fetch(groups):
     uses_fsx = {"client/mount", "cluster/programs", "cluster/upgrade"}
     if names & {"cifs", "rdma"} or any(g.name in uses_fsx for g in groups):
         fetches.append(fsx)
-    python = {"attacks", "clients", "crossing", "differential", "disks", "kerberos", "rpc"}
+    python = {"attacks", "clients", "crossing", "dfs", "differential", "disks", "kerberos", "rpc"}
     of_cluster = {"cluster/error-contexts", "cluster/witness-cifs", "cluster/witness-told"}
     if names & python or any(g.name in of_cluster for g in groups):
         fetches.append(python_clients)
@@ -200,7 +200,7 @@ def build(args, groups):
     for package, programs in examples.items():
         for name in programs:
             copy_program(built / "examples" / name if built else cargo_example(package, name))
-    has_client = names & {"client", "client-ksmbd", "disks", "programs", "rdma"}
+    has_client = names & {"client", "client-ksmbd", "dfs", "disks", "programs", "rdma"}
     has_client = has_client or any(g.name == "kerberos/client" for g in groups)
     if args.server != "frevo" and not has_client:
         return None

@@ -161,10 +161,11 @@ class Server:
     share, share2 = "share", "share2"
     address, port = ADDRESS, PORT
 
-    def __init__(self, kind, profile, program=None, address=ADDRESS, samba=None, port=PORT, disk=None):
+    def __init__(self, kind, profile, program=None, address=ADDRESS, samba=None, port=PORT, disk=None, more=()):
         """`samba` is the release whose smbd is the reference and whose smbtorture asks; None for Debian's own.
 
-        `disk` attaches a file system in the server's directory before it starts, and detaches it afterwards.
+        `disk` attaches a file system in the server's directory before it starts, and detaches it afterwards. `more` are
+        further arguments of with-frevo or with-samba.
         """
         self.kind, self.profile, self.address, self.program, self.samba = kind, profile, address, program, samba
         self.directory = Path(tempfile.mkdtemp(prefix=f"{kind}-{profile}.", dir=os.environ["TMPDIR"]))
@@ -175,6 +176,7 @@ class Server:
         with_it = HERE / ("with-frevo" if kind == "frevo" else "with-samba")
         args = [with_it, "-a", address, "-p", str(port), "-d", self.directory]
         args += [a.replace("{address}", address) for a in PROFILES[profile][0 if kind == "frevo" else 1]]
+        args += more
         if kind == "frevo":
             # From 4.18 on smbd updates write times at once, as Windows 10 does.
             args += ["-b", program, *(["-w"] if samba else [])]

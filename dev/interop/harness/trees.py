@@ -105,9 +105,14 @@ def same_file(a, b):
 
 def same_tree(a, b):
     """Fails unless both trees have the same names and bytes; returns how many entries."""
-    left, right = digest(a), digest(b)
+    left = digest(a)
     if not left:
         raise Failure(f"{a} is empty: nothing was compared")
+    return same_digest(left, digest(b))
+
+
+def same_digest(left, right):
+    """Fails unless two answers of `digest` are equal; returns how many entries."""
     if left != right:
         lost = [n for n in left if n not in right]
         new = [n for n in right if n not in left]

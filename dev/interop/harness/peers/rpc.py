@@ -125,7 +125,9 @@ def torture(ctx):
 def run_suite(ctx, suite, binding, suffix="", user=None):
     """Adds a row for each test of a suite."""
     account = f"{user or ctx.server.user}%{ctx.server.password}"
-    status, output = ctx.command("smbtorture", "--format=subunit", "-U", account, binding, suite, timeout=120)
+    samba = ctx.server.samba
+    program = [HERE / "newer-samba", "-x", samba, "smbtorture"] if samba else ["smbtorture"]
+    status, output = ctx.command(*program, "--format=subunit", "-U", account, binding, suite, timeout=120)
     found = re.findall(r"^(success|failure|error|skip): (.+?)(?: \[\n(.*?)\n\])?$", output, re.MULTILINE | re.DOTALL)
     if not found:
         ctx.add(f"{suite}{suffix}/starts", "fail", 0.0, f"status {status}: {output[-200:]}")
