@@ -51,6 +51,7 @@ mod share;
 mod snapshot_folders;
 mod snapshots;
 mod stat;
+pub mod subvolumes;
 mod sys;
 mod tunnels;
 mod unix;
