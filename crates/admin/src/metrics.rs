@@ -101,7 +101,7 @@ impl Scrape {
             MetricType::Gauge,
             |mut one| ConstGauge::new(1_i64).encode(one.encode_family(&version)?),
         )?;
-        let gauges: [(&str, &str, usize); 9] = [
+        let gauges: [(&str, &str, usize); 11] = [
             ("frevo_connections", "Transport connections", metrics.connections),
             ("frevo_sessions", "Sessions of clients", metrics.sessions),
             ("frevo_opens", "Files, directories and pipes that clients have open", metrics.opens),
@@ -118,6 +118,16 @@ impl Scrape {
                 "frevo_witness_registrations",
                 "Clients of other nodes that have registered with the witness of this one",
                 metrics.witness_registrations,
+            ),
+            (
+                "frevo_namespace_servers_probed",
+                "Servers of targets in namespaces that are probed",
+                metrics.probed_servers,
+            ),
+            (
+                "frevo_namespace_servers_failing",
+                "Servers of targets in namespaces that do not answer probes",
+                metrics.failing_servers,
             ),
         ];
         for (name, help, value) in gauges {

@@ -52,6 +52,12 @@ pub(crate) enum Command {
     /// Act for a node of a cluster with rights that the server has not (started by serve)
     #[command(hide = true)]
     Hands(Announce),
+    /// Probe the servers of targets in namespaces (started by serve)
+    #[command(hide = true)]
+    ProbeTargets {
+        /// The port of SMB at all of them
+        port: u16,
+    },
     /// Send traces to a collector (started by serve)
     #[cfg(feature = "traces")]
     #[command(hide = true)]
@@ -198,7 +204,7 @@ pub(crate) struct Trial {
     /// Attempt and its operands, separated by blanks
     #[arg(long, value_name = "WORDS")]
     pub(crate) attempt: String,
-    /// Attempt it from a process that helps the server: discovery, directory, winbind, names or traces
+    /// Attempt it from a process that helps the server: discovery, directory, targets, winbind, names or traces
     #[arg(long, value_name = "NAME")]
     pub(crate) helper: Option<String>,
 

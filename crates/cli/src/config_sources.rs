@@ -126,7 +126,14 @@ impl Sources {
             let lines: Vec<String> = faults.iter().map(|fault| self.shown(fault)).collect();
             Failure::new(Exit::Config, lines.join("\nfrevo: "))
         })?;
-        if let Some(network) = NetworkShares::of_table(&self.table()) {
+        let table = self.table();
+        if let Some(network) = NetworkNamespaces::of_table(&table) {
+            let file = network.file.display().to_string();
+            for namespace in &mut config.namespaces {
+                namespace.is_networked = self.place(&namespace.name.span()).0 == file;
+            }
+        }
+        if let Some(network) = NetworkShares::of_table(&table) {
             let file = network.file.display().to_string();
             for share in &mut config.shares {
                 if self.place(&share.name.span()).0 == file {

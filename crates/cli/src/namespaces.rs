@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
-use frevo_config::{Config, NamespaceSection, ShareName, nearest};
+use frevo_config::{Config, NamespaceSection, ShareName, SiteSection, nearest};
 use frevo_dfs::{Link, Namespace, Root, State, Target};
 use frevo_server::{EntryPath, NamespaceChange, NotChanged, TargetName};
 use frevo_wire::fscc::fold_name;
@@ -114,11 +114,12 @@ fn list(config: &Path) -> Done {
     for (section, namespace) in namespaces_of(&config)? {
         if is_json() {
             let (file, line) = sources.place(&section.name.span());
-            let links: Vec<_> = namespace.links().map(link_object).collect();
+            let links: Vec<_> =
+                namespace.links().map(|link| link_object(link, &config.sites)).collect();
             let object = serde_json::json!({
                 "name": namespace.name(), "share": namespace.root == Root::Share,
                 "comment": namespace.comment, "online": namespace.state == State::Online,
-                "ttl": namespace.root_ttl_s(), "links": links, "file": file, "line": line,
+                "ttl": namespace.root_ttl_s(), "probe_seconds": section.probe_seconds, "links": links, "file": file, "line": line,
             });
             out.push_str(&format!("{object}\n"));
             continue;
@@ -134,10 +135,13 @@ fn list(config: &Path) -> Done {
     print_text(&out)
 }
 
-fn link_object(link: &Link) -> serde_json::Value {
+fn link_object(link: &Link, sites: &[SiteSection]) -> serde_json::Value {
     let target = |target: &Target| {
-        let path = target.to_string();
-        serde_json::json!({ "path": path, "online": target.state == State::Online, "rank": target.rank })
+        let site = target.site.and_then(|site| sites.get(site.index()));
+        serde_json::json!({
+            "path": target.to_string(), "online": target.state == State::Online,
+            "rank": target.rank, "site": site.map(|site| site.name.get_ref()),
+        })
     };
     serde_json::json!({
         "path": link.path(), "comment": link.comment, "online": link.state == State::Online,

@@ -30,6 +30,9 @@ impl Two {
         world.place.run_with_input(&add, "secret").succeeds();
         let log = world.place.path("log");
         let mut command = world.place.command(&["serve", "-c", "frevo.toml"]);
+        // The servers of targets are probed at the port of `two`.
+        let (_, port) = world.address.rsplit_once(':').unwrap();
+        command.env("FREVO_TEST_TARGET_PORT", port);
         command.stderr(fs::File::create(&log).unwrap());
         let mut one = Serving::start(command);
         let log = fs::read_to_string(log).unwrap();
@@ -50,6 +53,47 @@ impl Two {
 
     fn log(&self) -> String {
         fs::read_to_string(self.world.place.path("log")).unwrap()
+    }
+
+    #[cfg(feature = "test-hooks")]
+    fn await_log(&self, line: &str) {
+        let began = std::time::Instant::now();
+        while !self.log().contains(line) {
+            assert!(began.elapsed() < PATIENCE, "{line}: {}", self.log());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    fn reload(&self, namespaces: &str) {
+        let count = || self.log().matches("configuration reloaded").count();
+        let before = count();
+        Self::configure(&self.world, namespaces);
+        self.one.signal("-HUP");
+        let began = std::time::Instant::now();
+        while count() == before {
+            assert!(began.elapsed() < PATIENCE, "{}", self.log());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until the servers of targets are these.
+    #[cfg(feature = "test-hooks")]
+    fn await_targets(&self, expected: &[(String, String)]) {
+        let began = std::time::Instant::now();
+        while self.targets() != expected {
+            assert!(began.elapsed() < PATIENCE, "{:?}: {}", self.targets(), self.log());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+
+    /// The servers of targets as `frevo status` has them: names and states.
+    #[cfg(feature = "test-hooks")]
+    fn targets(&self) -> Vec<(String, String)> {
+        let status = self.world.place.run(&["status", "-c", "frevo.toml", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(status.succeeds()).unwrap();
+        let text = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap().to_owned();
+        let rows = status["targets"]["rows"].as_array().unwrap();
+        rows.iter().map(|row| (text(row, "server"), text(row, "state"))).collect()
     }
 
     /// Runs a command of the client that knows both servers by their names.
@@ -119,13 +163,7 @@ fn a_reload_changes_the_links() {
     let two = Two::new(&[FILES, &link("old", "\\\\two\\share")].concat());
     let cat = |path: &str| two.run(&["cat", &format!("smb://ann@one/{path}")]);
     assert_eq!(cat("files/old/a").succeeds(), "first");
-    Two::configure(&two.world, &[FILES, &link("new", "\\\\two\\share\\dir")].concat());
-    two.one.signal("-HUP");
-    let began = std::time::Instant::now();
-    while !two.log().contains("configuration reloaded") {
-        assert!(began.elapsed() < PATIENCE, "{}", two.log());
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    two.reload(&[FILES, &link("new", "\\\\two\\share\\dir")].concat());
     assert_eq!(cat("files/new/b").succeeds(), "second");
     assert_ne!(cat("files/old/a").code, 0);
     Two::configure(&two.world, &[FILES, &link("new", "two")].concat());
@@ -133,4 +171,39 @@ fn a_reload_changes_the_links() {
     assert_ne!(checked.code, 0);
     let said = checked.out + &checked.err;
     assert!(said.contains("the target \"two\" is not \\\\server\\share"), "{said}");
+}
+
+/// The process that probes works beside a confined server: `two` answers, another address does not, and each
+/// change is one line of the log.
+#[test]
+#[cfg(feature = "test-hooks")]
+fn servers_that_fail_are_told() {
+    const PROBED: &str = "[[namespace]]\nname = \"files\"\nprobe_seconds = 2\n";
+    let with = |targets: &[&str]| {
+        let links = targets.iter().enumerate().map(|(at, target)| link(&format!("l{at}"), target));
+        std::iter::once(String::from(PROBED)).chain(links).collect::<String>()
+    };
+    let (good, bad) = (r"\\127.0.0.1\share", r"\\127.0.0.9\share");
+    let mut two = Two::new(&with(&[good, good, bad]));
+    two.await_log("a server of targets does not answer");
+    let states = |states: [(&str, &str); 2]| {
+        states.map(|(name, state)| (String::from(name), String::from(state)))
+    };
+    two.await_targets(&states([("127.0.0.1", "answers"), ("127.0.0.9", "fails")]));
+    let log = two.log();
+    assert_eq!(log.matches("a server of targets").count(), 1, "{log}");
+    assert!(log.contains("127.0.0.9"), "{log}");
+    // A server that goes and comes back.
+    two.world.stop();
+    two.await_targets(&states([("127.0.0.1", "fails"), ("127.0.0.9", "fails")]));
+    two.world.start();
+    two.await_log("a server of targets answers again");
+    // A reload takes servers away, and keeps what is known of the others.
+    two.reload(&with(&[good, r"\\127.0.0.9\other"]));
+    assert_eq!(two.targets(), states([("127.0.0.1", "answers"), ("127.0.0.9", "fails")]));
+    two.reload(&with(&[good]));
+    assert_eq!(two.targets(), [(String::from("127.0.0.1"), String::from("answers"))]);
+    let log = two.log();
+    assert_eq!(log.matches("a server of targets").count(), 3, "{log}");
+    assert_eq!(two.one.stop().code, 0);
 }

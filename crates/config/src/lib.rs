@@ -32,6 +32,7 @@ mod rpc;
 mod schema;
 mod server_limits;
 mod share;
+mod site;
 #[cfg(test)]
 mod tests;
 mod traces;
@@ -53,6 +54,7 @@ pub use rpc::RpcSection;
 pub use schema::{AdminSection, Config, ServerSection, UserSection, keys};
 pub use server_limits::LimitsSection;
 pub use share::{ShareSection, USER};
+pub use site::SiteSection;
 pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,

@@ -35,6 +35,26 @@ pub const DRAIN_SECONDS_MAX: u64 = 3_600;
 /// The longest time for which clients may be told to use a referral, seconds: a month.
 pub const REFERRAL_TTL_SECONDS_MAX: u32 = 2_678_400;
 
+/// The least `probe_seconds` of a namespace, seconds.
+pub const PROBE_SECONDS_MIN: u32 = 2;
+/// The greatest `probe_seconds`, seconds: an hour.
+pub const PROBE_SECONDS_MAX: u32 = 3_600;
+
+/// Servers of targets that are probed and whose names are resolved.
+pub const PROBED_SERVERS: usize = 1_024;
+
+/// Servers of targets that are probed or resolved at one moment.
+pub const PROBES_AT_ONCE: usize = 16;
+
+/// Addresses of one server of targets that are probed and told.
+pub const PROBED_ADDRESSES: usize = 8;
+
+/// Longest name of a site, characters.
+pub const SITE_NAME_CHARACTERS: usize = 64;
+
+/// Networks of all sites together.
+pub const SITE_NETWORKS: usize = 1_000;
+
 /// Longest name of a domain, bytes.
 pub const DOMAIN_NAME_BYTES: usize = 255;
 

@@ -2,15 +2,17 @@
 
 use std::ops::Range;
 
-use frevo_dfs::{BadLink, Link, Namespace, Ordering, PriorityClass, Root, State, Target};
+use frevo_dfs::{BadLink, Link, Namespace, Ordering, PriorityClass, Root, SiteId, State, Target};
 use frevo_wire::fscc::fold_name;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::fault::Fault;
-use super::limits::REFERRAL_TTL_SECONDS_MAX;
+use super::limits::{PROBE_SECONDS_MAX, PROBE_SECONDS_MIN, REFERRAL_TTL_SECONDS_MAX};
 use super::names::{ShareName, Who};
+use super::nearest::nearest;
 use super::share::{ShareSection, USER};
+use super::site::SiteSection;
 use super::values::{OrderingChoice, PriorityChoice, StateChoice};
 
 /// Shares of domain controllers, whose referrals are of another kind (MS-DFSC 3.2.5.4).
@@ -37,12 +39,18 @@ pub struct NamespaceSection {
     /// Clients go back to a better target when it works again.
     #[serde(default)]
     pub failback: bool,
+    /// Seconds between two probes of the server of a target; the servers are not probed without it.
+    #[serde(default)]
+    pub probe_seconds: Option<u32>,
     /// Users that may connect to a root that is no share; empty: every user.
     #[serde(default)]
     pub allow: Vec<Who>,
     /// Each `[[namespace.link]]`
     #[serde(default, rename = "link")]
     pub links: Vec<LinkSection>,
+    /// True for one that was made over the network, and not by whoever writes the configuration.
+    #[serde(skip)]
+    pub is_networked: bool,
 }
 
 /// `[[namespace.link]]`
@@ -84,6 +92,10 @@ pub struct TargetSection {
     pub priority: Option<PriorityChoice>,
     /// Its rank among the targets of its class.
     pub rank: Option<u8>,
+    /// The name of its site.
+    pub site: Option<Box<str>>,
+    /// The site of that name.
+    site_id: Option<SiteId>,
 }
 
 /// The table of a target.
@@ -94,12 +106,13 @@ struct TargetTable {
     state: Option<StateChoice>,
     priority: Option<PriorityChoice>,
     rank: Option<u8>,
+    site: Option<Box<str>>,
 }
 
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "expected '\\\\server\\share', or a table with path, state, priority and rank"
+    expecting = "expected '\\\\server\\share', or a table with path, state, priority, rank and site"
 )]
 enum Written {
     Path(String),
@@ -109,9 +122,11 @@ enum Written {
 impl<'de> Deserialize<'de> for TargetSection {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(match Written::deserialize(deserializer)? {
-            Written::Path(path) => Self { path, state: None, priority: None, rank: None },
-            Written::Table(TargetTable { path, state, priority, rank }) => {
-                Self { path, state, priority, rank }
+            Written::Path(path) => {
+                Self { path, state: None, priority: None, rank: None, site: None, site_id: None }
+            }
+            Written::Table(TargetTable { path, state, priority, rank, site }) => {
+                Self { path, state, priority, rank, site, site_id: None }
             }
         })
     }
@@ -122,6 +137,7 @@ impl TargetSection {
         let mut target = Target::new(&self.path)?;
         target.state = state(self.state);
         target.rank = self.rank.unwrap_or_default();
+        target.site = self.site_id;
         target.class = match self.priority {
             Some(PriorityChoice::GlobalHigh) => PriorityClass::GlobalHigh,
             Some(PriorityChoice::High) => PriorityClass::SiteCostHigh,
@@ -181,8 +197,22 @@ impl NamespaceSection {
         shares.iter().find(|share| share.name.get_ref().is_same(self.name.get_ref()))
     }
 
+    /// Tells the targets of all links the sites of their names.
+    pub(super) fn find_sites(all: &mut [Self], sites: &[SiteSection]) {
+        let links = all.iter_mut().flat_map(|namespace| &mut namespace.links);
+        for target in links.flat_map(|link| link.targets.get_mut()) {
+            let site = target.site.as_deref();
+            target.site_id = site.and_then(|site| SiteSection::find(sites, site));
+        }
+    }
+
     /// Faults of all namespaces.
-    pub(super) fn faults(all: &[Self], shares: &[ShareSection], text: &str) -> Vec<Fault> {
+    pub(super) fn faults(
+        all: &[Self],
+        shares: &[ShareSection],
+        sites: &[SiteSection],
+        text: &str,
+    ) -> Vec<Fault> {
         let mut faults = Vec::new();
         if let Some(over) = all.get(frevo_dfs::limits::NAMESPACES) {
             let what = format!("there are more than {} namespaces", frevo_dfs::limits::NAMESPACES);
@@ -202,6 +232,7 @@ impl NamespaceSection {
                 faults.push(fault(String::from("a namespace cannot be called {user}")));
             }
             faults.extend(one.own_faults(shares, text));
+            faults.extend(one.faults_of_sites(sites, text));
         }
         faults
     }
@@ -230,6 +261,13 @@ impl NamespaceSection {
                 format!("namespace {name}: ttl is at most {REFERRAL_TTL_SECONDS_MAX} seconds");
             faults.push(at_name(what));
         }
+        let bounds = PROBE_SECONDS_MIN..=PROBE_SECONDS_MAX;
+        if self.probe_seconds.is_some_and(|seconds| !bounds.contains(&seconds)) {
+            let what = format!(
+                "namespace {name}: probe_seconds must be {PROBE_SECONDS_MIN} to {PROBE_SECONDS_MAX}"
+            );
+            faults.push(at_name(what));
+        }
         let mut good = Vec::new();
         for section in &self.links {
             match section.link() {
@@ -244,6 +282,21 @@ impl NamespaceSection {
         if let Err(fault) = Namespace::new(name.as_str(), Root::Own).with_links(good) {
             let span = self.place_of(&fault).unwrap_or_else(|| self.name.span());
             faults.push(Fault::at(text, &span, format!("namespace {name}: {fault}")));
+        }
+        faults
+    }
+
+    /// Targets of sites that are not there.
+    fn faults_of_sites(&self, sites: &[SiteSection], text: &str) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for link in &self.links {
+            let lost = |target: &&TargetSection| target.site_id.is_none() && target.site.is_some();
+            let lost = link.targets.get_ref().iter().find(lost);
+            let Some(site) = lost.and_then(|target| target.site.as_deref()) else { continue };
+            let near = nearest(site, sites.iter().map(|site| site.name.get_ref().as_str()));
+            let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            let what = format!("namespace {}: there is no site {site}{near}", self.name.get_ref());
+            faults.push(Fault::at(text, &link.targets.span(), what));
         }
         faults
     }
@@ -345,6 +398,8 @@ mod tests {
             (link("a\\b", DATA) + &link("a", DATA), 4, "the link a\\b is inside of the link a"),
             (link("a", DATA) + &link("A", DATA), 7, "a second link has the path A"),
             (link("a", DATA) + "ttl = 2678401\n", 2, "ttl is at most"),
+            (format!("probe_seconds = 1\n{}", link("a", DATA)), 2, "must be 2 to 3600"),
+            (format!("probe_seconds = 3601\n{}", link("a", DATA)), 2, "must be 2 to 3600"),
             (link("a", "[5]"), 5, "`targets` must be"),
             (link("a", DATA) + "ordering = \"near\"\n", 6, "ordering"),
         ] {

@@ -61,6 +61,7 @@ impl Config {
         }
         if let Some(config) = &mut config {
             config.guard_folders();
+            config.find_sites();
             faults.extend(config.faults(&whole));
         }
         let first_lines: Vec<usize> = starts.iter().map(|start| line_of(&whole, *start)).collect();
@@ -85,6 +86,7 @@ impl Config {
             interfaces,
             shares,
             namespaces,
+            sites,
             users,
         } = later;
         self.server = self.server.overlaid(server);
@@ -99,6 +101,7 @@ impl Config {
         self.interfaces.extend(interfaces);
         self.shares.extend(shares);
         self.namespaces.extend(namespaces);
+        self.sites.extend(sites);
         self.users.extend(users);
         self
     }

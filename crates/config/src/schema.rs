@@ -23,6 +23,7 @@ use super::recycle::RecycleSection;
 use super::rpc::RpcSection;
 use super::server_limits::LimitsSection;
 use super::share::ShareSection;
+use super::site::SiteSection;
 use super::traces::TracesSection;
 use super::values::{
     AccountListingChoice, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,
@@ -62,6 +63,9 @@ pub struct Config {
     /// Each `[[namespace]]`
     #[serde(rename = "namespace")]
     pub namespaces: Vec<NamespaceSection>,
+    /// Each `[[site]]`
+    #[serde(rename = "site")]
+    pub sites: Vec<SiteSection>,
     /// Each `[[user]]`
     #[serde(rename = "user")]
     pub users: Vec<UserSection>,
@@ -212,11 +216,17 @@ impl Config {
         }
     }
 
+    /// Tells the targets of all links the sites of their names.
+    pub(super) fn find_sites(&mut self) {
+        NamespaceSection::find_sites(&mut self.namespaces, &self.sites);
+    }
+
     /// Faults that no key has alone.
     pub(super) fn faults(&self, text: &str) -> Vec<Fault> {
         let mut faults = Vec::new();
         faults.extend(ShareSection::faults(&self.shares, text));
-        faults.extend(NamespaceSection::faults(&self.namespaces, &self.shares, text));
+        faults.extend(SiteSection::faults(&self.sites, text));
+        faults.extend(NamespaceSection::faults(&self.namespaces, &self.shares, &self.sites, text));
         for (index, user) in self.users.iter().enumerate() {
             let name = user.name.get_ref();
             let same = |other: &UserSection| {
@@ -357,6 +367,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[share.recycle]", keys_of::<RecycleSection>()),
         ("[[namespace]]", keys_of::<NamespaceSection>()),
         ("[[namespace.link]]", keys_of::<LinkSection>()),
+        ("[[site]]", keys_of::<SiteSection>()),
         ("[[user]]", keys_of::<UserSection>()),
     ]
 }

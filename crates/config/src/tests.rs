@@ -191,6 +191,7 @@ pub(super) const EVERY_KEY: &str = r#"
         ttl = 300
         ordering = "site"
         failback = true
+        probe_seconds = 10
         allow = ["ann"]
 
         [[namespace.link]]
@@ -202,6 +203,10 @@ pub(super) const EVERY_KEY: &str = r#"
         ordering = "priority"
         failback = true
         interlink = false
+
+        [[site]]
+        name = "berlin"
+        networks = ["10.1.0.0/16"]
 
         [[user]]
         name = "ann"

@@ -22,11 +22,12 @@ fn main() {
     let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(100_000);
     let (before, began) = (resident(), Instant::now());
     let link = |number: usize| {
-        let target = |server: usize| {
-            let text = format!("\\\\server{server}.example.com\\projects\\{number:06}");
+        let target = |server: &str| {
+            let text = format!("\\\\{server}.example.com\\projects\\{number:06}");
             Target::new(&text).expect("a target")
         };
-        Link::new(&path(number), vec![target(number % 40), target(number % 37)]).ok()
+        let (one, two) = (format!("server{}", number % 40), format!("second{}", number % 37));
+        Link::new(&path(number), vec![target(&one), target(&two)]).ok()
     };
     let links: Vec<Link> = (0..count).filter_map(link).collect();
     let namespace = Namespace::new("files", Root::Own).with_links(links).expect("good links");
@@ -38,7 +39,8 @@ fn main() {
         .map(|turn| {
             let path = format!("\\server\\files\\{}\\a\\b", path(turn * 7919 % count));
             let began = Instant::now();
-            let asker = Asker { number: turn as u64, is_near: &|_| false };
+            let number = turn as u64;
+            let asker = Asker { number, is_near: &|_| false, is_failing: &|_| false };
             let response = namespaces.referrals(&path, &asker).expect("a referral");
             black_box(response.encode_within(4, 4096));
             began.elapsed()

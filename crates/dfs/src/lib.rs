@@ -36,7 +36,7 @@ mod ordering;
 mod referral;
 mod tree;
 
-pub use link::{BadLink, Link, Ordering, PriorityClass, State, Target};
+pub use link::{BadLink, Link, Ordering, PriorityClass, SiteId, State, Target};
 pub use namespace::{Namespace, Root};
 pub use namespaces::Namespaces;
 pub use ordering::Asker;

@@ -30,3 +30,6 @@ pub const ROOT_TTL_S: u32 = 300;
 
 /// Seconds for which a referral for a link is valid unless the link says otherwise, MS-DFSC note 4.
 pub const LINK_TTL_S: u32 = 1_800;
+
+/// Sites of one server.
+pub const SITES: usize = 256;

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::num::NonZeroU16;
 
 use crate::key::components;
 use crate::limits::{COMMENT_UNITS, COMPONENT_UNITS, COMPONENTS, PATH_UNITS, RANK, TARGETS};
@@ -46,6 +47,23 @@ pub enum Ordering {
     Random,
 }
 
+/// A site: the number of a group of networks that are near each other. Its meaning is the server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SiteId(NonZeroU16);
+
+impl SiteId {
+    /// Returns the id of the site at this place of a list. None beyond [`SITES`](crate::limits::SITES).
+    pub fn of_index(index: usize) -> Option<Self> {
+        let index = u16::try_from(index).ok().filter(|_| index < crate::limits::SITES)?;
+        index.checked_add(1).and_then(NonZeroU16::new).map(Self)
+    }
+
+    /// Returns its place in the list.
+    pub fn index(self) -> usize {
+        usize::from(self.0.get()).saturating_sub(1)
+    }
+}
+
 /// A target of a link: a share of a server, or a folder in one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -57,6 +75,8 @@ pub struct Target {
     pub class: PriorityClass,
     /// Its rank in its class: 0, the best, to 31.
     pub rank: u8,
+    /// Its site, if the administrator says it. Else it follows from the server's addresses.
+    pub site: Option<SiteId>,
 }
 
 impl Target {
@@ -83,7 +103,7 @@ impl Target {
         path.push('\\');
         path.push_str(bare);
         let (state, class) = (State::Online, PriorityClass::SiteCostNormal);
-        Ok(Self { path: path.into_boxed_str(), state, class, rank: 0 })
+        Ok(Self { path: path.into_boxed_str(), state, class, rank: 0, site: None })
     }
 
     /// Returns `\server\share\path`, as referrals have it.

@@ -10,8 +10,10 @@ use crate::link::{Ordering, PriorityClass, State, Target};
 pub struct Asker<'a> {
     /// A random number, which decides the order within sets.
     pub number: u64,
-    /// True for the name or address of a server in the client's network.
-    pub is_near: &'a dyn Fn(&str) -> bool,
+    /// True for a target in the client's site.
+    pub is_near: &'a dyn Fn(&Target) -> bool,
+    /// True for the name or address of a server that does not answer.
+    pub is_failing: &'a dyn Fn(&str) -> bool,
 }
 
 impl fmt::Debug for Asker<'_> {
@@ -28,8 +30,8 @@ pub(crate) struct Placed<'a> {
     pub(crate) begins_set: bool,
 }
 
-/// Group, site cost, place of the class in its group, rank: targets that are equal in it are a set.
-type Preference = [u8; 4];
+/// Health, group, site cost, place of the class in its group, rank: targets that are equal in it are a set.
+type Preference = [u8; 5];
 
 /// Returns the targets that are online, in the order for this client.
 pub(crate) fn ordered<'a>(
@@ -54,8 +56,12 @@ pub(crate) fn ordered<'a>(
 }
 
 fn preference(target: &Target, ordering: Ordering, asker: &Asker<'_>) -> Preference {
+    // Deviation: MS-DFSC 3.2.5.5 has no health. A target whose server does not answer is behind all others, so
+    // that no client waits for it first; it is never left out, since the client may reach it. Among
+    // such targets, and if all are such, the order is that of the section.
+    let is_failing = u8::from((asker.is_failing)(target.server()));
     if ordering == Ordering::Random {
-        return [0; 4];
+        return [is_failing, 0, 0, 0, 0];
     }
     // MS-DFSC 3.2.5.5: three groups by class; in the second one the site cost counts before the class.
     let (group, class) = match target.class {
@@ -65,8 +71,8 @@ fn preference(target: &Target, ordering: Ordering, asker: &Asker<'_>) -> Prefere
         PriorityClass::SiteCostLow => (1, 2),
         PriorityClass::GlobalLow => (2, 0),
     };
-    let is_far = ordering == Ordering::Site && !(asker.is_near)(target.server());
-    [group, is_far.into(), class, target.rank]
+    let is_far = ordering == Ordering::Site && !(asker.is_near)(target);
+    [is_failing, group, is_far.into(), class, target.rank]
 }
 
 /// Numbers that follow from one number: the steps of SplitMix64.

@@ -126,7 +126,8 @@ pub use embed::{
     ActivityStatus, ChannelStatus, ClassStatus, Connection, ErrorStatus, IntoListeners, Kick,
     Kicked, LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, Reload, Rows,
     RpcConnectionStatus, Server, ServerBuilder, ServerStatus, SessionStatus, ShareSpace,
-    ShareStatus, Status, StatusQuery, UserList, WitnessStatus, vfs,
+    ShareStatus, Site, Sites, Status, StatusQuery, TargetHealth, TargetServer, TargetStatus,
+    UserList, WitnessStatus, vfs,
 };
 #[doc(hidden)]
 pub use embed::{

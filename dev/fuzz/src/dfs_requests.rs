@@ -33,7 +33,11 @@ pub fn dfs_requests(data: &[u8]) {
         _ => ReferralRequestEx::parse(data).map(|asked| (asked.max_level, asked.path)),
     };
     let Ok((level, path)) = asked else { return };
-    let asker = Asker { number: kind.into(), is_near: &|host| host.starts_with('1') };
+    let asker = Asker {
+        number: kind.into(),
+        is_near: &|target| target.server().starts_with('1'),
+        is_failing: &|host| host.ends_with('2'),
+    };
     let Ok(response) = NAMESPACES.referrals(&path, &asker) else { return };
     // PathConsumed is a part of the path in whole components.
     let units: Vec<u16> = path.encode_utf16().collect();

@@ -37,6 +37,7 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     section(&mut out, "leases", &status["leases"], leases);
     section(&mut out, "RPC connections", &status["rpc_connections"], rpc_connections);
     section(&mut out, "clients of the witness", &status["witness"], witness);
+    section(&mut out, "servers of namespaces", &status["targets"], targets);
     print(out.as_bytes())
 }
 
@@ -227,6 +228,23 @@ fn witness(rows: &[Value]) -> Table {
             text(row, "share"),
             news,
         ]);
+    }
+    table
+}
+
+/// Servers that links of namespaces lead to.
+fn targets(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("TARGET SERVER", Left),
+        ("STATE", Left),
+        ("ADDRESSES", Left),
+        ("REASON", Left),
+    ]);
+    for row in rows {
+        let addresses = row["addresses"].as_array().map_or(&[][..], Vec::as_slice);
+        let addresses: Vec<&str> = addresses.iter().filter_map(Value::as_str).collect();
+        let state = text(row, "state").replace('_', " ");
+        table.row(&[text(row, "server"), state, addresses.join(", "), text(row, "reason")]);
     }
     table
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use frevo_config::{
     AccountListingChoice, Config, EncryptionChoice, IdmapSection, InterfaceSection, LimitsSection,
-    Numbers, ServerSection, SigningChoice, Size, Who,
+    Numbers, ServerSection, SigningChoice, SiteSection, Size, Who,
 };
 use frevo_server::administrators::AdministratorRules;
 use frevo_server::id_map::{IdMap, IdRange};
 use frevo_server::settings::{AccountListing, Encryption, InterfaceOverride, Signing};
-use frevo_server::{Limits, Settings};
+use frevo_server::{Limits, Settings, Site};
 use frevo_wire::dtyp::Guid;
 use toml::Spanned;
 
@@ -73,6 +73,7 @@ pub(crate) fn settings(config: &Config, name: &str, guid: Guid) -> Settings {
     }
     settings.id_map = Arc::new(id_map(config));
     settings.interfaces = config.interfaces.iter().map(interface).collect();
+    settings.sites = config.sites.iter().map(site).collect();
     if let Some(names) = &section.target_names {
         settings.target_names.clone_from(names);
     }
@@ -115,6 +116,10 @@ fn interface(section: &InterfaceSection) -> InterfaceOverride {
         rss: section.rss,
         rdma: section.rdma,
     }
+}
+
+fn site(section: &SiteSection) -> Site {
+    Site { name: section.name.get_ref().clone(), networks: section.networks.clone() }
 }
 
 /// Returns the numbers of the host for users and groups of domains.

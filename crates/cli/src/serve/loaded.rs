@@ -42,7 +42,7 @@ pub(super) struct Loaded {
     pub(super) logon: Logon,
     pub(super) shares: Vec<OpenShare>,
     /// The namespaces of DFS, whose links the plan has no more.
-    namespaces: Vec<Arc<Namespace>>,
+    pub(super) namespaces: Vec<Arc<Namespace>>,
     pub(super) settings: Settings,
     pub(super) kerberos: Option<Keys>,
 }

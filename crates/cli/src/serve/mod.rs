@@ -17,6 +17,7 @@ mod live_accounts;
 mod loaded;
 mod mount_events;
 mod plan;
+pub(crate) mod probe_targets;
 mod rdma;
 mod rpc;
 mod run;
@@ -30,6 +31,7 @@ mod share_guards;
 mod signals;
 mod start_screen;
 mod take_over;
+mod target_servers;
 #[cfg(feature = "traces")]
 mod traces;
 mod winbind;

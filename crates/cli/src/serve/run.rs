@@ -35,6 +35,7 @@ use super::share_edits::{self, Asking};
 use super::share_guards::ShareGuards;
 use super::signals::Signals;
 use super::take_over::Replaced;
+use super::target_servers::TargetServers;
 use super::winbind::Winbind;
 
 pub(super) async fn run(
@@ -54,6 +55,7 @@ pub(super) async fn run(
     let rpc = RpcSockets::open(&plan, &doors.sockets.addresses)?;
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.sockets.addresses, guid);
+    let target_servers = TargetServers::start(&plan);
     let domains = Domains { winbind: Winbind::start(&plan)?, directory: Directory::start(&plan)? };
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
@@ -94,6 +96,7 @@ pub(super) async fn run(
         signals,
         confined,
         discovery,
+        target_servers,
         directory,
         edits,
         account_reloads,

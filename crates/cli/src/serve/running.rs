@@ -40,6 +40,7 @@ use super::service_manager::notify;
 use super::share_edits::{Asked, Edits};
 use super::share_guards::ShareGuards;
 use super::signals::{Cause, Signals};
+use super::target_servers::TargetServers;
 
 /// A server that runs, with all that its loop waits for.
 pub(super) struct Running<'a> {
@@ -51,6 +52,7 @@ pub(super) struct Running<'a> {
     pub(super) signals: Signals,
     pub(super) confined: Confined,
     pub(super) discovery: Discovery,
+    pub(super) target_servers: TargetServers,
     pub(super) directory: Option<Arc<Directory>>,
     pub(super) edits: Edits,
     pub(super) account_reloads: AccountReloads,
@@ -80,6 +82,7 @@ impl Running<'_> {
         let mut serving = std::pin::pin!(server.serve(listeners));
         let version = env!("CARGO_PKG_VERSION");
         self.record(|| Event::new(Kind::Start).with("version", version));
+        self.target_servers.begin(&self.server, &self.loaded);
         let refused = tokio::spawn(self.confined.tell_refused());
         print(b"ready\n")?;
         notify(&[NotifyState::Ready, NotifyState::Status(self.loaded.state())]);
@@ -337,6 +340,7 @@ impl Running<'_> {
         }
         warn(&new);
         self.discovery.tell(&new.plan);
+        self.target_servers.tell(&self.server, &new);
         if let Some(cluster) = &self.cluster {
             cluster.reload(&new.plan.config);
         }

@@ -13,7 +13,7 @@ const DENIED: &str = "Permission denied";
 const NOT_PERMITTED: &str = "Operation not permitted";
 
 /// The processes of the product, but for the one that sends traces.
-const HELPERS: [&str; 5] = ["discovery", "names", "directory", "winbind", "hands"];
+const HELPERS: [&str; 6] = ["discovery", "names", "directory", "targets", "winbind", "hands"];
 
 fn try_as(place: &Sandbox, helper: &str, attempt: &str) -> Said {
     let config = place.path("etc/frevo.toml");
@@ -94,7 +94,7 @@ fn no_helper_reaches_files_processes_or_privileges() {
             assert_eq!(status.signal(), Some(SIGSYS), "{helper}: {attempt}");
         }
     }
-    for helper in ["discovery", "directory", "hands"] {
+    for helper in ["discovery", "directory", "targets", "hands"] {
         is_refused(&place, helper, "signal", NOT_PERMITTED);
         is_refused(&place, helper, "user", NOT_PERMITTED);
     }
@@ -128,7 +128,10 @@ fn helpers_connect_to_those_that_they_ask() {
     let connect = format!("connect {address}");
     if kernel_is_at_least((6, 7)) {
         is_refused(&place, "discovery", &connect, DENIED);
+        // Servers of targets have the port of SMB.
+        is_refused(&place, "targets", &connect, DENIED);
         is_refused(&place, "discovery", "listen 127.0.0.1:0", DENIED);
+        is_refused(&place, "targets", "listen 127.0.0.1:0", DENIED);
     }
     succeeds(&place, "discovery", "udp 127.0.0.1:0");
     // A domain controller may have any address and port, so `directory` may connect anywhere;
@@ -139,7 +142,7 @@ fn helpers_connect_to_those_that_they_ask() {
     is_refused(&place, "hands", "listen 127.0.0.1:0", NOT_PERMITTED);
     is_refused(&place, "directory", "listen 127.0.0.1:0", NOT_PERMITTED);
     is_refused(&place, "winbind", &connect, NOT_PERMITTED);
-    for helper in ["discovery", "directory"] {
+    for helper in ["discovery", "directory", "targets"] {
         is_refused(&place, helper, &format!("fast-open {address}"), NOT_PERMITTED);
     }
 }
@@ -148,7 +151,7 @@ fn helpers_connect_to_those_that_they_ask() {
 #[test]
 fn programs_are_those_of_winbind() {
     let Some(place) = place() else { return };
-    for helper in ["discovery", "names", "directory"] {
+    for helper in ["discovery", "names", "directory", "targets"] {
         is_refused(&place, helper, "run /bin/true", NOT_PERMITTED);
         let config = place.path("etc/frevo.toml");
         let words = ["confinement-trial", "-c", text(&config), "--helper", helper, "--attempt"];

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Ordering, PriorityClass, Root, Target};
+use crate::{Ordering, PriorityClass, Root, SiteId, Target};
 use alloc::collections::BTreeSet;
 
 fn target(unc: &str) -> Target {
@@ -11,7 +11,7 @@ fn served(links: Vec<Link>) -> Namespaces {
     [files, Namespace::new("other", Root::Share)].into_iter().collect()
 }
 
-const NOBODY_IS_NEAR: Asker<'_> = Asker { number: 7, is_near: &|_| false };
+const NOBODY_IS_NEAR: Asker<'_> = Asker { number: 7, is_near: &|_| false, is_failing: &|_| false };
 
 fn targets(response: &ReferralResponse) -> Vec<&str> {
     response.referrals.iter().map(|one| &*one.target).collect()
@@ -123,9 +123,9 @@ fn targets_have_their_order_and_sets() {
         placed("far", PriorityClass::SiteCostNormal, 0),
         placed("far-b", PriorityClass::SiteCostNormal, 0),
     ];
-    let is_near = |host: &str| host.starts_with("near");
+    let is_near = |target: &Target| target.server().starts_with("near");
     let order = |ordering, number| {
-        let asker = Asker { number, is_near: &is_near };
+        let asker = Asker { number, is_near: &is_near, is_failing: &|_| false };
         let placed = ordered(&all, ordering, &asker);
         let shown = |one: &Placed<'_>| {
             let mark = if one.begins_set { "|" } else { "" };
@@ -147,4 +147,32 @@ fn targets_have_their_order_and_sets() {
     assert_eq!(random.len(), all.len(), "each one is first at times: {random:?}");
     let one_set = order(Ordering::Random, 3);
     assert_eq!(one_set.iter().filter(|one| one.starts_with('|')).count(), 1);
+}
+
+/// MS-DFSC 3.2.5.5 has no health: all targets are told, those that do not answer last.
+#[test]
+fn failing_targets_are_last_and_never_left_out() {
+    let mut all = ["first", "down-high", "near", "down-near", "far"].map(|host| {
+        let mut target = target(&format!("\\\\{host}\\s"));
+        target.site = SiteId::of_index(usize::from(host.ends_with("near")));
+        target
+    });
+    all[0].class = PriorityClass::GlobalHigh;
+    all[1].class = PriorityClass::GlobalHigh;
+    let client = SiteId::of_index(1);
+    let order = |ordering, is_failing: &dyn Fn(&str) -> bool| {
+        let asker = Asker { number: 5, is_near: &|target| target.site == client, is_failing };
+        let placed = ordered(&all, ordering, &asker);
+        placed.iter().map(|one| String::from(one.target.server())).collect::<Vec<_>>()
+    };
+    let is_down = |host: &str| host.starts_with("down");
+    let by_site = order(Ordering::Site, &is_down);
+    assert_eq!(by_site, ["first", "near", "far", "down-high", "down-near"]);
+    assert_eq!(order(Ordering::Priority, &is_down)[3..], ["down-high", "down-near"]);
+    let random: BTreeSet<_> = order(Ordering::Random, &is_down)[3..].iter().cloned().collect();
+    assert_eq!(random, ["down-high", "down-near"].map(String::from).into());
+    // If none answers, the order is as if all did.
+    for ordering in [Ordering::Site, Ordering::Priority, Ordering::Random] {
+        assert_eq!(order(ordering, &|_| true), order(ordering, &|_| false), "{ordering:?}");
+    }
 }

@@ -39,6 +39,10 @@ pub struct Metrics {
     pub witness_registrations: usize,
     /// Notifications of the witness that clients have fetched.
     pub witness_notifications: u64,
+    /// Servers of targets in namespaces that are probed.
+    pub probed_servers: usize,
+    /// Those of them that do not answer.
+    pub failing_servers: usize,
 }
 
 impl Metrics {
@@ -64,6 +68,8 @@ impl Metrics {
             panics: panics::count(),
             witness_registrations: state.witness.count(),
             witness_notifications: state.witness.told.all(),
+            probed_servers: state.target_servers.probed(),
+            failing_servers: state.target_servers.failing(),
         }
     }
 }

@@ -28,6 +28,7 @@ pub use crate::shares::scope::ClusterNames;
 #[doc(hidden)]
 pub use crate::shares::seat::Seat;
 pub use crate::shares::share_editor::{NotEdited, ShareEdit, ShareEditor};
+pub use crate::shares::target_servers::{Site, Sites, TargetHealth, TargetServer};
 pub use builder::{Reload, ServerBuilder};
 #[doc(hidden)]
 pub use frevo_rpc::netdfs::{
@@ -44,6 +45,6 @@ pub use server::{Connection, Server};
 pub use status::{
     ActivityStatus, ChannelStatus, ClassStatus, ErrorStatus, LatencyBuckets, LeaseStatus,
     LockStatus, OpenStatus, Rows, RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus,
-    Status, StatusQuery, WitnessStatus,
+    Status, StatusQuery, TargetStatus, WitnessStatus,
 };
 pub use users::UserList;

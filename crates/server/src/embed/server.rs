@@ -29,6 +29,7 @@ use crate::objects::review::Reviewed;
 use crate::objects::server::ServerState;
 use crate::serve::{Listeners, RpcListeners, serve};
 use crate::shares::share::{Share, Shares, Target};
+use crate::shares::target_servers::TargetServer;
 
 /// A server; its clones are handles to the same server.
 ///
@@ -165,6 +166,13 @@ impl Server {
     #[doc(hidden)]
     pub fn resolve_names(&self) -> Vec<String> {
         self.0.state.domain_names.wait(DOMAIN_NAMES_AT_START)
+    }
+
+    /// Tells the health and the addresses of servers that links of namespaces lead to, in place of all that was
+    /// told before: referrals have targets whose servers fail last, and those in the client's site first. The
+    /// server itself asks nobody.
+    pub fn set_target_servers(&self, servers: impl IntoIterator<Item = TargetServer>) {
+        self.0.state.target_servers.set(servers);
     }
 
     /// Serves the clients of `listeners` until [`Self::stop`] is called and what was begun

@@ -19,7 +19,7 @@ use frevo_wire::fscc::eq_ignore_case;
 use super::status::{
     ActivityStatus, ChannelStatus, ErrorStatus, LeaseStatus, LockStatus, OpenStatus,
     RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
-    WitnessStatus,
+    TargetStatus, WitnessStatus,
 };
 use crate::base::protection_names::{cipher_name, dialect_name, signing_name};
 use crate::objects::activity::{Entry, Totals};
@@ -32,6 +32,7 @@ use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
 use crate::objects::witness::Shown;
 use crate::shares::share::{Share, Target};
+use crate::shares::target_servers::{TargetHealth, TargetServer};
 
 fn seconds(time: FileTime) -> i64 {
     time.to_unix().0
@@ -59,6 +60,7 @@ pub(super) fn collect(server: &ServerState, query: &StatusQuery) -> Status {
     collector.add_leases(&mut status);
     add_rpc_connections(server, query, &mut status);
     add_witness(server, query, &mut status);
+    add_targets(server, query, &mut status);
     for share in server.shares().sorted() {
         status.shares.add(query.limit, || share_status(&share, &collector.shares));
     }
@@ -103,6 +105,29 @@ fn add_witness(server: &ServerState, query: &StatusQuery, status: &mut Status) {
             waiting: is_waiting,
             queued,
             since: seconds(client.since),
+        });
+    }
+}
+
+/// Adds the servers that links of namespaces lead to: they are of no user and no share.
+fn add_targets(server: &ServerState, query: &StatusQuery, status: &mut Status) {
+    if query.user.is_some() || query.share.is_some() {
+        return;
+    }
+    for TargetServer { name, health, addresses } in server.target_servers.sorted() {
+        let (state, since, reason) = match health {
+            TargetHealth::NotProbed => ("not_probed", None, None),
+            TargetHealth::Unknown => ("unknown", None, None),
+            TargetHealth::Answers { since } => ("answers", Some(since), None),
+            TargetHealth::Fails { since, why } => ("fails", Some(since), Some(why)),
+        };
+        let addresses = addresses.iter().map(ToString::to_string).collect();
+        status.targets.add(query.limit, || TargetStatus {
+            server: name,
+            state,
+            since,
+            reason,
+            addresses,
         });
     }
 }

@@ -61,6 +61,8 @@ pub struct Status {
     pub rpc_connections: Rows<RpcConnectionStatus>,
     /// Clients of other nodes of the cluster that have registered with the witness of this one.
     pub witness: Rows<WitnessStatus>,
+    /// Servers that links of namespaces lead to and that are probed, or whose names are resolved.
+    pub targets: Rows<TargetStatus>,
 }
 
 /// A list that may have been cut.
@@ -229,6 +231,22 @@ pub struct WitnessStatus {
     pub queued: usize,
     /// Seconds from 1970 to the registration.
     pub since: i64,
+}
+
+/// Facts about a server that links of namespaces lead to.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct TargetStatus {
+    /// Its name or address, as in targets.
+    pub server: String,
+    /// `answers`, `fails`, `unknown` before it is judged, `not_probed`.
+    pub state: &'static str,
+    /// Seconds from 1970 to the judgement; None without one.
+    pub since: Option<i64>,
+    /// The reason why it fails.
+    pub reason: Option<String>,
+    /// Its addresses, where they are known.
+    pub addresses: Vec<String>,
 }
 
 /// Facts and counts of one share.

@@ -56,6 +56,7 @@ use crate::objects::witness::Witness;
 use crate::shares::life::Change;
 use crate::shares::share::{Share, Shares};
 use crate::shares::share_editor::ShareEditor;
+use crate::shares::target_servers::TargetServers;
 
 /// The state that all connections of one server share. A process may have several.
 pub struct ServerState {
@@ -104,6 +105,8 @@ pub struct ServerState {
     pub(crate) activity: Arc<activity::Registry>,
     /// Connections of remote procedure calls over TCP.
     pub(crate) rpc_connections: RpcConnections,
+    /// Servers that links of namespaces lead to.
+    pub(crate) target_servers: TargetServers,
     /// Registrations of clients that use other nodes of the cluster.
     pub(crate) witness: Arc<Witness>,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
@@ -173,6 +176,7 @@ impl ServerState {
             watchdog: Arc::default(),
             activity,
             rpc_connections: RpcConnections::default(),
+            target_servers: TargetServers::default(),
             witness: Arc::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),

@@ -12,6 +12,7 @@ use crate::access::administrators::AdministratorRules;
 use crate::access::id_map::IdMap;
 use crate::access::principals;
 use crate::base::limits::{IDLE_SESSION_MINUTES, MAX_IO, MAX_TRANSACT};
+use crate::shares::target_servers::Sites;
 
 /// The use of sealing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +119,8 @@ pub struct Settings {
     pub account_listing: AccountListing,
     /// Facts that clients are told of some addresses of the server.
     pub interfaces: Vec<InterfaceOverride>,
+    /// The sites of clients and of targets in namespaces.
+    pub sites: Sites,
     /// Minutes after which a session that has nothing open and asks for nothing is ended;
     /// 0: never.
     pub idle_session_minutes: u32,
@@ -174,6 +177,7 @@ impl Default for Settings {
             administrators: AdministratorRules::default(),
             account_listing: AccountListing::Administrators,
             interfaces: Vec::new(),
+            sites: Sites::default(),
             idle_session_minutes: IDLE_SESSION_MINUTES,
             #[cfg(feature = "test-hooks")]
             test_hooks: false,

@@ -1,6 +1,6 @@
 //! Shares: what a tree connect shows, and how its files are reached.
 //!
-//! The share itself, the links of a namespace in it, folders of the host, the user that files are used as (impersonation), rights by
+//! The share itself, the links of a namespace in it and the servers that they lead to, folders of the host, the user that files are used as (impersonation), rights by
 //! security descriptors, the life of a share (which server owns it), the recycle bin, Time Machine, access-based enumeration, quotas, and what
 //! Apple's and POSIX clients expect of files.
 //!
@@ -25,6 +25,7 @@ pub(crate) mod seat;
 pub(crate) mod share;
 pub(crate) mod share_editor;
 pub(crate) mod storage;
+pub(crate) mod target_servers;
 pub(crate) mod time_machine;
 pub(crate) mod user_folders;
 pub(crate) mod visibility;

@@ -6,7 +6,7 @@ use frevo_dfs::{Link, Namespace, Root, State, Target};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::access_rules::Rules;
 use frevo_server::share::Share;
-use frevo_server::{Reload, vfs};
+use frevo_server::{Reload, Site, StatusQuery, TargetHealth, TargetServer, vfs};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::ioctl::CtlCode;
@@ -118,6 +118,55 @@ fn referrals_have_the_version_and_the_room_of_the_client() {
             let reply = ask(&mut peer, &ipc, code, FileId::ALL_ONES, &input, 4096).await;
             reply.expect(Status::INVALID_PARAMETER);
         }
+    });
+}
+
+/// MS-DFSC 3.2.5.5. The server takes the health and the addresses of servers from outside.
+#[test]
+fn targets_are_ordered_by_health_and_site() {
+    let site = |name: &str, network: &str| Site {
+        name: name.into(),
+        networks: vec![network.parse().unwrap()],
+    };
+    let sites = [site("here", "127.0.0.0/8"), site("there", "198.51.100.0/24")];
+    in_world_with(Settings { sites: sites.into_iter().collect(), ..settings() }, async |world| {
+        serve(world, links());
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let ipc = peer.mount(&mount.logon, "IPC$").await;
+        let server = |name: &str, health, address: [u8; 4]| TargetServer {
+            name: name.into(),
+            health,
+            addresses: vec![address.into()],
+        };
+        let fails = || TargetHealth::Fails { since: 1, why: "refused".into() };
+        let answers = || TargetHealth::Answers { since: 1 };
+        let (near, far) = ([127, 9, 9, 9], [198, 51, 100, 1]);
+        for (told, expected) in [
+            ([(answers(), far), (answers(), near), (fails(), near)], ["\\two", "\\one", "\\three"]),
+            ([(fails(), far), (answers(), near), (answers(), far)], ["\\two", "\\three", "\\one"]),
+            (
+                [(fails(), far), (fails(), near), (TargetHealth::Unknown, far)],
+                ["\\three", "\\two", "\\one"],
+            ),
+            ([(fails(), far), (fails(), near), (fails(), [127, 0, 0, 1])], ["", "", "\\one"]),
+        ] {
+            let failing = told.iter().filter(|(health, _)| *health == fails()).count();
+            let names = ["ONE", "two", "three"].into_iter().zip(told);
+            let all = names.map(|(name, (health, address))| server(name, health, address));
+            world.embedded.set_target_servers(all);
+            let found = ask_referral(&mut peer, &ipc, 4, "\\srv\\files\\many", 4096).await;
+            let found = referral(&found).referrals;
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(found.target.starts_with(expected), "{found:?} {expected}");
+            }
+            assert_eq!(found.len(), 3, "no target is left out");
+            assert_eq!(world.embedded.metrics().failing_servers, failing);
+        }
+        let status = world.embedded.status(&StatusQuery::default());
+        assert_eq!((status.targets.rows.len(), status.targets.rows[0].state), (3, "fails"));
+        let mut query = StatusQuery::default();
+        query.user = Some("ann".into());
+        assert_eq!(world.embedded.status(&query).targets.rows.len(), 0);
     });
 }
 

@@ -127,6 +127,17 @@ pub(in crate::serve) fn confine_directory() {
     let _ = Helper::Directory.confine_calls();
 }
 
+/// Takes from the process that looks after servers of targets all but resolving names, and connections to
+/// one port and to name servers.
+pub(in crate::serve) fn confine_targets(port: u16) {
+    frevo_posix::inherited::close_all();
+    let _ = privileges::close_memory();
+    privileges::become_nobody();
+    let _ = landlock::confine_to_probing(port);
+    let _ = privileges::drop_all_capabilities();
+    let _ = Helper::Targets.confine_calls();
+}
+
 /// Takes from the process that sends traces all but connections to one port.
 #[cfg(feature = "traces")]
 pub(in crate::serve) fn confine_traces(port: u16) {

@@ -185,6 +185,21 @@ pub(super) fn confine_to_reading() -> Result<(), String> {
     restrict(grant_sockets(rules, SERVICES)?)
 }
 
+/// Confines this process to reading files of the system, as resolving names takes, and to connecting over TCP to
+/// `port` and to name servers. It signals nobody.
+pub(super) fn confine_to_probing(port: u16) -> Result<(), String> {
+    /// The port of name servers.
+    const DNS: u16 = 53;
+    let mut rules = alone(without_network()).map_err(lacking)?;
+    for place in NAME_SERVICE {
+        rules = grant(rules, Path::new(place), READ)?;
+    }
+    for port in [port, DNS] {
+        rules = grant_port(rules, port, AccessNet::ConnectTcp)?;
+    }
+    restrict(grant_sockets(rules, SERVICES)?)
+}
+
 /// Confines this process to reading and running files of the system. It may connect to services of
 /// this host, but signals nobody else. Root's process reads what programs of Samba need, and no
 /// secrets.

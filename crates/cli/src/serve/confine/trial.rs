@@ -25,6 +25,7 @@ use crate::exit::{Done, Exit, Failure};
 use crate::serve::plan::Plan;
 
 use super::{Confined, helpers};
+use crate::serve::listen::SMB_PORT;
 
 /// Confines the process, and makes one attempt. It ends well where the attempt did.
 pub(crate) fn run(trial: &Trial) -> Done {
@@ -48,6 +49,7 @@ fn run_as_helper(helper: &str, attempt: &str) -> Done {
     match helper {
         "discovery" => lacks = helpers::confine_discovery(),
         "directory" => helpers::confine_directory(),
+        "targets" => helpers::confine_targets(SMB_PORT),
         "hands" => {
             frevo_posix::inherited::close_all();
             lacks = helpers::confine_hands(&SetUp::default());

@@ -1,19 +1,11 @@
 //! FSCTL_DFS_GET_REFERRALS and FSCTL_DFS_GET_REFERRALS_EX: MS-SMB2 3.3.5.15.2, MS-DFSC 3.2.5.
 
-use std::net::IpAddr;
-
 use frevo_dfs::Asker;
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::dfs::{ReferralRequest, ReferralRequestEx};
 
 use super::call::{Answer, Call};
 use crate::access::access_rules::{Caller, Verdict};
-
-/// Bits of a network in which a target is near a client: MS-DFSC 3.2.1.1 has sites of a domain, and
-/// this server belongs to none.
-const NEAR_V4_BITS: u32 = 24;
-/// Bits of an IPv6 network of one link.
-const NEAR_V6_BITS: u32 = 64;
 
 /// Answers FSCTL_DFS_GET_REFERRALS.
 pub(super) fn referrals(call: &Call<'_>) -> Answer {
@@ -47,9 +39,13 @@ fn answer(call: &Call<'_>, max_level: u16, path: &str) -> Answer {
     let server = call.rq.server();
     let mut number = [0; 8];
     server.ambient.random(&mut number);
-    let client = call.rq.connection.peer.ip();
-    let is_near = |host: &str| host.parse().is_ok_and(|target| is_near(client, target));
-    let asker = Asker { number: u64::from_le_bytes(number), is_near: &is_near };
+    let settings = server.settings();
+    let view = server.target_servers.for_client(call.rq.connection.peer.ip(), &settings.sites);
+    let asker = Asker {
+        number: u64::from_le_bytes(number),
+        is_near: &|target| view.is_near(target),
+        is_failing: &|server| view.is_failing(server),
+    };
     // MS-DFSC 3.2.5.1: no version is at most 0.
     if max_level == 0 {
         return Err(Status::INVALID_PARAMETER.into());
@@ -84,31 +80,4 @@ fn is_refused(call: &Call<'_>, path: &str) -> Result<bool, Status> {
         address: rq.connection.peer.ip(),
     };
     Ok(matches!(root.rules.judge(&caller, root.read_only), Verdict::Refused(_)))
-}
-
-/// True if both addresses are in one network.
-fn is_near(client: IpAddr, target: IpAddr) -> bool {
-    match (client.to_canonical(), target.to_canonical()) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => {
-            (one.to_bits() ^ other.to_bits()).leading_zeros() >= NEAR_V4_BITS
-        }
-        (IpAddr::V6(one), IpAddr::V6(other)) => {
-            (one.to_bits() ^ other.to_bits()).leading_zeros() >= NEAR_V6_BITS
-        }
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_near_target_is_in_the_network_of_the_client() {
-        let near = |one: &str, other: &str| is_near(one.parse().unwrap(), other.parse().unwrap());
-        assert!(near("192.0.2.1", "192.0.2.255") && near("::ffff:192.0.2.1", "192.0.2.9"));
-        assert!(near("2001:db8::1", "2001:db8::ffff:1"));
-        assert!(!near("192.0.2.1", "192.0.3.1") && !near("192.0.2.1", "2001:db8::1"));
-        assert!(!near("2001:db8::1", "2001:db8:0:1::1"));
-    }
 }

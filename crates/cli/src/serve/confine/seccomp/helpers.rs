@@ -17,6 +17,8 @@ pub(in crate::serve::confine) enum Helper {
     Names { network: bool },
     /// Asks domain controllers.
     Directory,
+    /// Probes servers of targets.
+    Targets,
     /// Runs Samba's programs, which ask winbind.
     Winbind,
     /// Acts for a node of a cluster; on disks of SCSI too.
@@ -57,7 +59,7 @@ impl Helper {
             Self::Discovery => allow(&[syscalls::DISCOVERY]),
             #[cfg(feature = "traces")]
             Self::Traces => {}
-            Self::Names { .. } | Self::Directory => {
+            Self::Names { .. } | Self::Directory | Self::Targets => {
                 allow(&[syscalls::MODULES, syscalls::MODULES_OLD]);
             }
             Self::Hands { disks } => {
@@ -116,7 +118,7 @@ impl Helper {
     fn sockets(self) -> Result<Vec<SeccompRule>, BackendError> {
         let mut sockets = Vec::new();
         let (has_streams, has_datagrams) = match self {
-            Self::Discovery | Self::Directory | Self::Hands { .. } => (true, true),
+            Self::Discovery | Self::Directory | Self::Targets | Self::Hands { .. } => (true, true),
             Self::Names { network } => (network, network),
             Self::NamesKeeper => (true, true),
             Self::Winbind => (false, false),

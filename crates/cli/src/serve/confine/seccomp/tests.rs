@@ -242,6 +242,7 @@ const HELPERS: &[Helper] = &[
     Helper::Names { network: false },
     Helper::Names { network: true },
     Helper::Directory,
+    Helper::Targets,
     Helper::Winbind,
     Helper::Hands { disks: false },
     Helper::Hands { disks: true },
@@ -335,6 +336,7 @@ fn helpers_have_the_sockets_that_they_need() {
         (Helper::Names { network: false }, false, false, true),
         (Helper::Names { network: true }, true, true, true),
         (Helper::Directory, true, true, true),
+        (Helper::Targets, true, true, true),
         (Helper::Winbind, false, false, true),
         (Helper::Hands { disks: true }, true, true, true),
         #[cfg(feature = "traces")]
