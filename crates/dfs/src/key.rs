@@ -1,7 +1,9 @@
 //! Keys of paths: folded components with a NUL between them, which no component contains. A folder's key
 //! is before the keys of all that is in it, and these are before the key of its next neighbour.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
+use core::cmp::Ordering;
 
 use frevo_wire::fscc::fold_name;
 
@@ -27,9 +29,35 @@ pub(crate) fn extend(key: &mut String, component: &str) {
     key.push_str(&fold_name(component));
 }
 
-/// True if `key` is of something in the folder of the key `folder`.
-pub(crate) fn is_below(key: &str, folder: &str) -> bool {
-    folder.is_empty() || key.strip_prefix(folder).is_some_and(|rest| rest.starts_with(SEPARATOR))
+/// The key of a link's path, whose components follow single backslashes. It is made while it is compared, so
+/// that a link keeps one text and not two. A path in ASCII takes no memory for it.
+pub(crate) struct KeyOf<'a>(Cow<'a, str>);
+
+impl<'a> KeyOf<'a> {
+    pub(crate) fn new(path: &'a str) -> Self {
+        Self(if path.is_ascii() { Cow::Borrowed(path) } else { Cow::Owned(fold_name(path)) })
+    }
+
+    fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
+        self.0.bytes().map(|byte| if byte == b'\\' { 0 } else { byte.to_ascii_lowercase() })
+    }
+
+    /// Compares it with a key. The order of keys is that of their bytes.
+    pub(crate) fn cmp(&self, key: &str) -> Ordering {
+        self.bytes().cmp(key.bytes())
+    }
+
+    /// Compares it with the key of another path.
+    pub(crate) fn cmp_with(&self, other: &Self) -> Ordering {
+        self.bytes().cmp(other.bytes())
+    }
+
+    /// True if it is of something in the folder of the key `folder`.
+    pub(crate) fn is_below(&self, folder: &str) -> bool {
+        let mut bytes = self.bytes();
+        folder.is_empty()
+            || folder.bytes().all(|byte| bytes.next() == Some(byte)) && bytes.next() == Some(0)
+    }
 }
 
 /// Returns the components of a path, without empty ones.

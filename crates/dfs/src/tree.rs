@@ -1,24 +1,18 @@
-//! The tree of a namespace: links sorted by their keys. Folders above links follow from the keys, so
-//! that a link costs no more than its texts.
+//! The tree of a namespace: links sorted by their keys. Folders above links, and the keys themselves, follow
+//! from the paths, so that a link costs no more than its texts.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
-use crate::key::{BEHIND, SEPARATOR, components, extend, is_below, key};
+use crate::key::{BEHIND, KeyOf, SEPARATOR, components, extend, key};
 use crate::limits::LINKS;
 use crate::link::{BadLink, Link};
 
-/// A link beside its key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    key: Box<str>,
-    link: Link,
-}
-
-/// Links by the keys of their paths. None is inside of another.
+/// Links in the order of the keys of their paths. None is inside of another.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Tree(Vec<Entry>);
+pub(crate) struct Tree(Vec<Link>);
 
 /// The object of a namespace at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,43 +41,41 @@ pub struct Step<'a> {
 
 impl Tree {
     /// Returns the tree of these links.
-    pub(crate) fn of(links: Vec<Link>) -> Result<Self, BadLink> {
+    pub(crate) fn of(mut links: Vec<Link>) -> Result<Self, BadLink> {
         if links.len() > LINKS {
             return Err(BadLink::Links);
         }
-        let entry = |link: Link| Entry { key: key(components(link.path())).into(), link };
-        let mut entries: Vec<Entry> = links.into_iter().map(entry).collect();
-        entries.sort_by(|one, other| one.key.cmp(&other.key));
+        links.sort_by(|one, other| key_of(one).cmp_with(&key_of(other)));
         // A link inside of another would stand directly behind it.
-        for pair in entries.windows(2) {
+        for pair in links.windows(2) {
             if let [outer, inner] = pair {
                 check_apart(outer, inner)?;
             }
         }
-        Ok(Self(entries))
+        links.shrink_to_fit();
+        Ok(Self(links))
     }
 
     pub(crate) fn links(&self) -> impl ExactSizeIterator<Item = &Link> {
-        self.0.iter().map(|entry| &entry.link)
+        self.0.iter()
     }
 
     /// Adds a link.
-    pub(crate) fn insert(&mut self, link: Link) -> Result<(), BadLink> {
+    pub(crate) fn insert(&mut self, new: Link) -> Result<(), BadLink> {
         if self.0.len() >= LINKS {
             return Err(BadLink::Links);
         }
-        let new = Entry { key: key(components(link.path())).into(), link };
-        let at = self.0.partition_point(|entry| entry.key < new.key);
         // An outer link of the new one need not be its neighbour, so each folder above is looked up.
-        if let Resolution::Link { link: outer, .. } = self.resolve(components(new.link.path())) {
-            let (link, outer): (Box<str>, Box<str>) = (new.link.path().into(), outer.path().into());
-            let is_same = *new.key == *key(components(&outer));
+        if let Resolution::Link { link: outer, .. } = self.resolve(components(new.path())) {
+            let (link, outer): (Box<str>, Box<str>) = (new.path().into(), outer.path().into());
+            let is_same = key_of(&new).cmp_with(&KeyOf::new(&outer)).is_eq();
             return Err(if is_same {
                 BadLink::Twice(link)
             } else {
                 BadLink::Inside { link, outer }
             });
         }
+        let at = self.first_from(&key(components(new.path())));
         if let Some(next) = self.0.get(at) {
             check_apart(&new, next)?;
         }
@@ -94,21 +86,26 @@ impl Tree {
     /// Removes the link at this path.
     pub(crate) fn remove(&mut self, path: &str) -> Option<Link> {
         let at = self.position(path)?;
-        Some(self.0.remove(at).link)
+        Some(self.0.remove(at))
     }
 
     pub(crate) fn link(&self, path: &str) -> Option<&Link> {
-        self.0.get(self.position(path)?).map(|entry| &entry.link)
+        self.0.get(self.position(path)?)
     }
 
     pub(crate) fn link_mut(&mut self, path: &str) -> Option<&mut Link> {
         let at = self.position(path)?;
-        self.0.get_mut(at).map(|entry| &mut entry.link)
+        self.0.get_mut(at)
     }
 
     fn position(&self, path: &str) -> Option<usize> {
         let key = key(components(path));
-        self.0.binary_search_by(|entry| (*entry.key).cmp(&key)).ok()
+        self.0.binary_search_by(|link| key_of(link).cmp(&key)).ok()
+    }
+
+    /// The place of the first link whose key is not before `key`.
+    fn first_from(&self, key: &str) -> usize {
+        self.0.partition_point(|link| key_of(link).cmp(key) == Ordering::Less)
     }
 
     /// Finds what stands at a path of these components.
@@ -116,13 +113,15 @@ impl Tree {
         let mut prefix = String::new();
         for (at, component) in path.enumerate() {
             extend(&mut prefix, component);
-            let found = self.0.partition_point(|entry| *entry.key < *prefix);
-            match self.0.get(found) {
-                Some(entry) if *entry.key == *prefix => {
-                    return Resolution::Link { link: &entry.link, consumed: at.saturating_add(1) };
-                }
-                Some(entry) if is_below(&entry.key, &prefix) => {}
-                _ => return Resolution::Nothing,
+            let Some(link) = self.0.get(self.first_from(&prefix)) else {
+                return Resolution::Nothing;
+            };
+            let found = key_of(link);
+            if found.cmp(&prefix) == Ordering::Equal {
+                return Resolution::Link { link, consumed: at.saturating_add(1) };
+            }
+            if !found.is_below(&prefix) {
+                return Resolution::Nothing;
             }
         }
         Resolution::Folder
@@ -133,10 +132,12 @@ impl Tree {
     pub(crate) fn spelled<'p>(&self, path: impl Iterator<Item = &'p str> + Clone) -> Option<&str> {
         let count = path.clone().count();
         let key = key(path);
-        let at = self.0.partition_point(|entry| *entry.key < *key);
-        let entry =
-            self.0.get(at).filter(|entry| *entry.key == *key || is_below(&entry.key, &key))?;
-        let whole = entry.link.path();
+        let link = self.0.get(self.first_from(&key))?;
+        let found = key_of(link);
+        let whole = link.path();
+        if found.cmp(&key) != Ordering::Equal && !found.is_below(&key) {
+            return None;
+        }
         let end = count.checked_sub(1).map(|last| whole.match_indices('\\').nth(last));
         whole.get(..end.map_or(0, |end| end.map_or(whole.len(), |(at, _)| at)))
     }
@@ -159,23 +160,30 @@ impl Tree {
             None if folder.is_empty() => {}
             None => from.push(SEPARATOR),
         }
-        let at = self.0.partition_point(|entry| *entry.key < *from);
-        let entry = self.0.get(at).filter(|entry| is_below(&entry.key, &folder))?;
+        let link = self.0.get(self.first_from(&from))?;
+        if !key_of(link).is_below(&folder) {
+            return None;
+        }
         let depth = if folder.is_empty() { 0 } else { folder.split(SEPARATOR).count() };
-        let mut rest = components(entry.link.path()).skip(depth);
+        let mut rest = components(link.path()).skip(depth);
         let name = rest.next()?;
-        let link = Some(&entry.link).filter(|_| rest.next().is_none());
+        let link = Some(link).filter(|_| rest.next().is_none());
         Some(Step { name, link })
     }
 }
 
+fn key_of(link: &Link) -> KeyOf<'_> {
+    KeyOf::new(link.path())
+}
+
 /// Refuses two links of one path, and one inside of another. `inner` sorts behind `outer`.
-fn check_apart(outer: &Entry, inner: &Entry) -> Result<(), BadLink> {
-    if outer.key == inner.key {
-        return Err(BadLink::Twice(inner.link.path().into()));
+fn check_apart(outer: &Link, inner: &Link) -> Result<(), BadLink> {
+    let (key, outer_key) = (key_of(inner), key(components(outer.path())));
+    if key.cmp(&outer_key) == Ordering::Equal {
+        return Err(BadLink::Twice(inner.path().into()));
     }
-    if is_below(&inner.key, &outer.key) {
-        let (link, outer) = (inner.link.path().into(), outer.link.path().into());
+    if key.is_below(&outer_key) {
+        let (link, outer) = (inner.path().into(), outer.path().into());
         return Err(BadLink::Inside { link, outer });
     }
     Ok(())
