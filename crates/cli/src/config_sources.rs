@@ -6,7 +6,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use frevo_config::{Config, Fault};
+use frevo_config::{Config, Fault, without_links};
 
 use crate::exit::{Exit, Failure};
 use crate::network_namespaces::NetworkNamespaces;
@@ -81,7 +81,7 @@ impl Sources {
     /// Adds the shares that were added over the network.
     fn with_network_shares(self) -> Result<Self, Failure> {
         let mut sources = self;
-        let table = sources.table();
+        let table = sources.table_without_links();
         if let Some(shares) = NetworkShares::of_table(&table)
             && let Some(text) = shares.text(&share_names(&table))?
         {
@@ -94,7 +94,7 @@ impl Sources {
     /// Adds the namespaces that were made over the network; an empty text where there can be some.
     fn with_network_namespaces(self) -> Result<Self, Failure> {
         let mut sources = self;
-        let table = sources.table();
+        let table = sources.table_without_links();
         if let Some(namespaces) = NetworkNamespaces::of_table(&table) {
             let (name, text) = (namespaces.file.display().to_string(), namespaces.text(&table)?);
             sources.0.push(Source { name, text, has_lines: true });
@@ -126,7 +126,7 @@ impl Sources {
             let lines: Vec<String> = faults.iter().map(|fault| self.shown(fault)).collect();
             Failure::new(Exit::Config, lines.join("\nfrevo: "))
         })?;
-        let table = self.table();
+        let table = self.table_without_links();
         if let Some(network) = NetworkNamespaces::of_table(&table) {
             let file = network.file.display().to_string();
             for namespace in &mut config.namespaces {
@@ -203,11 +203,12 @@ impl Sources {
 
     /// The tables of all texts, put together.
     pub(crate) fn table(&self) -> toml::Table {
-        let mut whole = toml::Table::new();
-        for table in self.0.iter().filter_map(|source| source.text.parse::<toml::Table>().ok()) {
-            add(&mut whole, table);
-        }
-        whole
+        joined(self.0.iter().filter_map(|source| source.text.parse().ok()))
+    }
+
+    /// The tables of all texts, put together, without the links of namespaces in long ones.
+    pub(crate) fn table_without_links(&self) -> toml::Table {
+        joined(self.0.iter().filter_map(|source| without_links(&source.text).parse().ok()))
     }
 }
 
@@ -215,6 +216,12 @@ impl Sources {
 fn share_names(table: &toml::Table) -> Vec<String> {
     let shares = table.get("share").and_then(toml::Value::as_array).into_iter().flatten();
     shares.filter_map(|share| Some(share.get("name")?.as_str()?.to_owned())).collect()
+}
+
+fn joined(tables: impl Iterator<Item = toml::Table>) -> toml::Table {
+    let mut whole = toml::Table::new();
+    tables.for_each(|table| add(&mut whole, table));
+    whole
 }
 
 /// Adds a table to another one: keys of sections replace, lists of sections go on.

@@ -9,6 +9,7 @@ use toml::Spanned;
 
 use super::fault::Fault;
 use super::limits::{PROBE_SECONDS_MAX, PROBE_SECONDS_MIN, REFERRAL_TTL_SECONDS_MAX};
+use super::many_links::moved;
 use super::names::{ShareName, Who};
 use super::nearest::nearest;
 use super::share::{ShareSection, USER};
@@ -150,6 +151,12 @@ impl TargetSection {
 }
 
 impl LinkSection {
+    /// A link of a piece of a text that begins at `start`, with its places in the whole text.
+    pub(super) fn moved(self, start: usize) -> Self {
+        let Self { path, targets, .. } = self;
+        Self { path: moved(path, start), targets: moved(targets, start), ..self }
+    }
+
     fn link(&self) -> Result<Link, BadLink> {
         let targets = self.targets.get_ref().iter().map(TargetSection::target);
         let mut link = Link::new(self.path.get_ref(), targets.collect::<Result<_, _>>()?)?;

@@ -1,5 +1,6 @@
 //! Reads a configuration from several texts, and finds all faults in one go.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -43,7 +44,8 @@ impl Config {
             let what = format!("the file is longer than {} bytes", limits::CONFIG_FILE_BYTES);
             return (None, vec![Fault::new(what)]);
         }
-        let (mut whole, mut starts) = (String::new(), Vec::new());
+        let room = texts.iter().map(|text| text.len() + 1).sum();
+        let (mut whole, mut starts) = (String::with_capacity(room), Vec::new());
         for text in texts {
             starts.push(whole.len());
             whole.push_str(text);
@@ -110,8 +112,15 @@ impl Config {
 /// Reads one part of a text. Spans are those of the whole text. A key with a fault is taken out,
 /// and the rest is read again.
 fn parse_part(whole: &str, part: Range<usize>) -> (Option<Config>, Vec<Fault>) {
-    let mut text = " ".repeat(part.start);
-    text.push_str(whole.get(part).unwrap_or_default());
+    let own = whole.get(part.clone()).unwrap_or_default();
+    // A first part is not copied, which a long one would be felt by.
+    let mut text = match part.start {
+        0 => Cow::Borrowed(own),
+        start => Cow::Owned(" ".repeat(start) + own),
+    };
+    if let Some(config) = Config::of_long_text(&text) {
+        return (Some(config), Vec::new());
+    }
     let (mut faults, mut gone) = (Vec::new(), Vec::new());
     while faults.len() < FAULTS_MAX {
         let error = match toml::from_str::<Config>(&text) {
@@ -127,7 +136,7 @@ fn parse_part(whole: &str, part: Range<usize>) -> (Option<Config>, Vec<Fault>) {
         }
         let is_toml = text.parse::<toml::Table>().is_ok();
         let span = error.span().filter(|_| is_toml);
-        let taken = span.and_then(|span| take_out(&mut text, &span, missing.is_some()));
+        let taken = span.and_then(|span| take_out(text.to_mut(), &span, missing.is_some()));
         match taken {
             Some(key) => gone.push(key),
             None => break,

@@ -17,6 +17,7 @@ use super::idmap::IdmapSection;
 use super::interface::InterfaceSection;
 use super::kerberos::KerberosSection;
 use super::listen::Listen;
+use super::many_links::LongText;
 use super::names::{AccountName, MachineSid, ServerName, Who, is_domain};
 use super::namespace::{LinkSection, NamespaceSection};
 use super::recycle::RecycleSection;
@@ -180,6 +181,20 @@ impl AdminSection {
     }
 }
 
+/// A text of links alone.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SomeLinks {
+    namespace: LinksOfNamespace,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinksOfNamespace {
+    #[serde(rename = "link")]
+    links: Vec<LinkSection>,
+}
+
 /// `[[user]]`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -219,6 +234,23 @@ impl Config {
     /// Tells the targets of all links the sites of their names.
     pub(super) fn find_sites(&mut self) {
         NamespaceSection::find_sites(&mut self.namespaces, &self.sites);
+    }
+
+    /// Reads a long text, its links some at a time. None for one that has to be read as a whole.
+    pub(super) fn of_long_text(text: &str) -> Option<Self> {
+        let long = LongText::cut(text)?;
+        let mut config: Self = toml::from_str(&long.rest()).ok()?;
+        let has_links = config.namespaces.iter().any(|namespace| !namespace.links.is_empty());
+        if has_links || long.namespaces() != config.namespaces.len() {
+            return None;
+        }
+        for (namespace, text, start) in long.pieces() {
+            let links = &mut config.namespaces.get_mut(namespace)?.links;
+            let piece: SomeLinks = toml::from_str(text).ok()?;
+            links.extend(piece.namespace.links.into_iter().map(|link| link.moved(start)));
+        }
+        config.namespaces.iter_mut().for_each(|namespace| namespace.links.shrink_to_fit());
+        Some(config)
     }
 
     /// Faults that no key has alone.

@@ -257,12 +257,13 @@ impl Running<'_> {
     fn change_namespace(&mut self, change: &NamespaceChange) -> Result<(), NotChanged> {
         let failed = |failure: Failure| NotChanged::Failed(failure.to_string());
         let sources = self.sources().map_err(failed)?;
-        let network = NetworkNamespaces::of_table(&sources.table()).ok_or_else(|| {
-            NotChanged::Forbidden(String::from(
-                "namespaces may not be changed over the network; use frevo namespace, or set \
+        let network =
+            NetworkNamespaces::of_table(&sources.table_without_links()).ok_or_else(|| {
+                NotChanged::Forbidden(String::from(
+                    "namespaces may not be changed over the network; use frevo namespace, or set \
                  network_namespaces in [server]",
-            ))
-        })?;
+                ))
+            })?;
         let before = network.stored().map_err(failed)?.unwrap_or_default();
         let after = network.changed(&before, &self.loaded.plan.config, change)?;
         let file = network.file.display().to_string();
@@ -283,7 +284,7 @@ impl Running<'_> {
     fn edit_shares(&mut self, edit: &ShareEdit) -> Result<(), NotEdited> {
         let failed = |failure: Failure| NotEdited::Failed(failure.to_string());
         let sources = self.sources().map_err(failed)?;
-        let shares = NetworkShares::of_table(&sources.table());
+        let shares = NetworkShares::of_table(&sources.table_without_links());
         let shares = shares.ok_or_else(|| {
             NotEdited::Forbidden(String::from(
                 "share_roots in [server] names no folder below which shares may be added over the \
