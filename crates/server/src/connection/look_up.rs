@@ -112,9 +112,8 @@ impl Connection {
         }
         if row.tree {
             let sealed = sealed || self.info.accepts_transport_security();
-            let looked = look_up_tree(&session, header, row, sealed, &mut found).and_then(|()| {
-                self.look_up_open(&session, message, header, row, inherited, &mut found)
-            });
+            let looked = look_up_tree(&session, header, row, sealed, &mut found)
+                .and_then(|()| look_up_open(&session, message, row, inherited, &mut found));
             if let Some(tree) = found.tree.as_ref().filter(|tree| !tree.takes_requests()) {
                 // The connection ends without a response, so that the client reconnects and finds
                 // the new owner of the share. An error status would look like the new owner's
@@ -122,8 +121,27 @@ impl Connection {
                 return Err(Refusal::Disconnect(tree.end_of_requests()));
             }
             looked?;
+            self.count(header, &mut found)?;
         }
         Ok(found)
+    }
+
+    /// Counts a request to an Open that is carried out, MS-SMB2 3.3.5.2.10. One that is not, because its share is
+    /// paused, must not be counted: it has no end, and the client's repetition would wait for that.
+    fn count(&self, header: &Header, found: &mut Target) -> Result<(), Status> {
+        let Some(open) = &found.open else { return Ok(()) };
+        if self.info.is_smb3() {
+            let replay = header.flags.contains(HeaderFlags::REPLAY_OPERATION);
+            let mut sequence = open.channel_sequence.lock();
+            let counted = sequence.start(header.command, header.channel_sequence(), replay);
+            found.counted = if planted!(StaleRequest) { counted.ok() } else { Some(counted?) };
+        }
+        if let Some(survival) = open.survival() {
+            // MS-SMB2 3.3.5.10 and later: a client that sends this FileId has received the response
+            // to its CREATE, so it cannot replay the CREATE any more.
+            survival.set_replay_eligible(false);
+        }
+        Ok(())
     }
 
     /// Waits a moment for the CREATE by which the client takes up a persistent Open that it has named already,
@@ -142,48 +160,6 @@ impl Connection {
             tokio::task::yield_now().await;
         }
         has_come
-    }
-
-    /// Finds the Open that a message names, in the tree connect that was found.
-    fn look_up_open(
-        &self,
-        session: &Session,
-        message: &[u8],
-        header: &Header,
-        row: &'static Row,
-        inherited: Option<FileId>,
-        found: &mut Target,
-    ) -> Result<(), Refusal> {
-        let ended = |status| ended_with(session, status);
-        let tree_id = found.tree.as_ref().map_or(0, |tree| tree.id);
-        let Some(id) = file_id(message, row, inherited)? else { return Ok(()) };
-        let open = match session.open(id) {
-            // Some control codes need no Open, so a missing Open is no error here. The IOCTL
-            // handler decides.
-            Err(_) if matches!(row.file_id, FileIdAt::Optional(_)) => return Ok(()),
-            open => open.map_err(ended)?,
-        };
-        if open.tree().id != tree_id {
-            return Err(Status::FILE_CLOSED.into());
-        }
-        if row.ends != Ends::Open {
-            let operation = open.under_way.begin();
-            let operation = operation.ok_or_else(|| ended(Status::FILE_CLOSED))?;
-            found.operations[2] = Some(operation);
-        }
-        if self.info.is_smb3() {
-            let replay = header.flags.contains(HeaderFlags::REPLAY_OPERATION);
-            let mut sequence = open.channel_sequence.lock();
-            let counted = sequence.start(header.command, header.channel_sequence(), replay);
-            found.counted = if planted!(StaleRequest) { counted.ok() } else { Some(counted?) };
-        }
-        if let Some(survival) = open.survival() {
-            // MS-SMB2 3.3.5.10 and later: a client that sends this FileId has received the response
-            // to its CREATE, so it cannot replay the CREATE any more.
-            survival.set_replay_eligible(false);
-        }
-        found.open = Some(open);
-        Ok(())
     }
 }
 
@@ -206,6 +182,35 @@ fn look_up_tree(
         let operation = operation.ok_or_else(|| ended(Status::NETWORK_NAME_DELETED))?;
         found.operations[1] = Some(operation);
     }
+    Ok(())
+}
+
+/// Finds the Open that a message names, in the tree connect that was found.
+fn look_up_open(
+    session: &Session,
+    message: &[u8],
+    row: &'static Row,
+    inherited: Option<FileId>,
+    found: &mut Target,
+) -> Result<(), Refusal> {
+    let ended = |status| ended_with(session, status);
+    let tree_id = found.tree.as_ref().map_or(0, |tree| tree.id);
+    let Some(id) = file_id(message, row, inherited)? else { return Ok(()) };
+    let open = match session.open(id) {
+        // Some control codes need no Open, so a missing Open is no error here. The IOCTL
+        // handler decides.
+        Err(_) if matches!(row.file_id, FileIdAt::Optional(_)) => return Ok(()),
+        open => open.map_err(ended)?,
+    };
+    if open.tree().id != tree_id {
+        return Err(Status::FILE_CLOSED.into());
+    }
+    if row.ends != Ends::Open {
+        let operation = open.under_way.begin();
+        let operation = operation.ok_or_else(|| ended(Status::FILE_CLOSED))?;
+        found.operations[2] = Some(operation);
+    }
+    found.open = Some(open);
     Ok(())
 }
 

@@ -58,6 +58,29 @@ fn nothing_leaves_beyond_the_limit() {
     });
 }
 
+/// A request that comes beyond the limit is not under way afterwards (MS-SMB2 3.3.5.2.10): when the limit was
+/// moved, the client repeats it over another channel.
+#[test]
+fn a_request_that_met_the_pause_is_repeated_after_it() {
+    in_memory(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut peer, mount, file) = opened(&node).await;
+        cluster.pause();
+        let write = mount.put(write_draft(file, 0, b"late"));
+        assert!(peer.ask_or_lose(write, mount.via()).await.is_none());
+        drop((peer, mount));
+        node.is_left().await;
+        cluster.allow(&node);
+        let (mut peer, mount, file) = taken_up(&node, file).await;
+        let mut again = write_draft(file, 0, b"late").flags(HeaderFlags::REPLAY_OPERATION);
+        // The next ChannelSequence, for a channel was lost.
+        again.header.status = Status(1);
+        peer.on(&mount, again).await.ok();
+        peer.close(&mount, file).await;
+        assert_eq!(cluster.content("f"), Some(b"lateowledged".to_vec()));
+    });
+}
+
 /// Clients that ask nothing lose their connections, too, and requests that wait are not answered.
 #[test]
 fn waiting_requests_are_not_answered_beyond_the_limit() {
