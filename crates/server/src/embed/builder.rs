@@ -197,8 +197,8 @@ impl ServerBuilder {
     }
 
     /// Has `act` called, with the name of the share, when the storage of a clustered share refuses this
-    /// server or has gone: the share is not served any more. It is called on any thread and must be
-    /// short.
+    /// server or has gone: the share is not served any more. It is called for each of the shares that were
+    /// started together with it, too, on any thread, and must be short.
     #[doc(hidden)]
     pub fn storage_lost(self, act: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
         Self { storage_lost: Some(act), ..self }

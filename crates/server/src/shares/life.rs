@@ -32,7 +32,7 @@ mod states;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use frevo_net::file_io::Gate;
 use frevo_store::state::{Epoch, Ownership};
@@ -74,6 +74,8 @@ pub struct Life {
     more: Mutex<More>,
     /// The addresses of the other server that owns the share, as the one who decides about it last said.
     owner: Mutex<Vec<IpAddr>>,
+    /// The shares that were started together the last time, with this one: they show the same files.
+    started: Mutex<Arc<[Weak<Self>]>>,
     /// The action when the share is lost to another server.
     lost: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// The server's place in a cluster, for a share of the cluster.
@@ -152,6 +154,7 @@ impl Life {
             word: AtomicU64::new(word),
             more: Mutex::default(),
             owner: Mutex::default(),
+            started: Mutex::default(),
             lost: OnceLock::new(),
             seat: OnceLock::new(),
             gate: Mutex::default(),
@@ -306,6 +309,22 @@ impl Life {
         } else {
             Vec::new()
         }
+    }
+
+    /// Notes that these shares are started together.
+    pub(crate) fn start_together(lives: &[Arc<Self>]) {
+        let started: Arc<[Weak<Self>]> = lives.iter().map(Arc::downgrade).collect();
+        for life in lives {
+            *life.started.lock() = Arc::clone(&started);
+        }
+    }
+
+    /// The other shares that were started together with this one, and not without it since then.
+    pub(crate) fn started_with(self: &Arc<Self>) -> Vec<Arc<Self>> {
+        let started = Arc::clone(&self.started.lock());
+        let others = started.iter().filter_map(Weak::upgrade);
+        let others = others.filter(|other| !Arc::ptr_eq(other, self));
+        others.filter(|other| Arc::ptr_eq(&other.started.lock(), &started)).collect()
     }
 
     /// The time that is left of the grace, in which clients that had handles come first. None when

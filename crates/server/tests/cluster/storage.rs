@@ -3,10 +3,12 @@
 use crate::asking::*;
 use crate::client::*;
 use crate::nodes::*;
-use files::{flush_draft, read_draft, write_draft};
+use files::{flush_draft, lock_draft, read_draft, write_draft};
 use frevo_server::internal::state::LifeState;
 use frevo_store::Fault;
 use frevo_store::memory::Operation;
+use frevo_store::state::Epoch;
+use frevo_wire::command::lock::LockFlags;
 
 const ENOTCONN: i32 = 107;
 const ESHUTDOWN: i32 = 108;
@@ -40,9 +42,10 @@ fn connections_end_when_the_storage_refuses_the_server() {
             let write = mount.put(write_draft(file, 0, b"late"));
             assert!(peer.ask_or_lose(write, mount.via()).await.is_none(), "{fault:?}");
             other.expect_disconnect().await;
-            assert_eq!(*node.lost.lock(), ["lasting"], "told once");
+            assert_eq!(*node.lost.lock(), BOTH, "told once");
             assert_eq!(node.state("lasting"), LifeState::Elsewhere(Vec::new()));
             assert_eq!(node.mount_status("lasting").await, None);
+            assert_eq!(node.mount_status("own").await, Some(Status::SUCCESS));
             node.embedded.stop_shares(&BOTH).await.unwrap();
             drop((peer, mount, other, theirs));
 
@@ -52,6 +55,46 @@ fn connections_end_when_the_storage_refuses_the_server() {
             peer.close(&mount, file).await;
         });
     }
+}
+
+/// Two shares that were started together show the same files. When the storage of one is lost, the other grants
+/// nobody what a handle of the first holds: its client takes the handle up at the next owner.
+#[test]
+fn shares_with_the_same_files_stop_together() {
+    in_memory(async |cluster| {
+        let node = cluster.owner().await;
+        let (mut peer, mount) = back(&node, CLIENT, "ann", "lasting").await;
+        let want = with(Want::file("f"), &[dh2q(guid(3), true)]);
+        let file = peer.open_file(&mount, &want).await;
+        peer.on(&mount, lock_draft(file, &[(0, 4, world::EXCLUSIVE)])).await.ok();
+        let (mut other, theirs) = back(&node, guid(0x32), "bob", "plain").await;
+        let same = other.open_file(&theirs, &Want::file("f")).await;
+        let lock = lock_draft(same, &[(0, 4, LockFlags::EXCLUSIVE_LOCK)]);
+        other.send(vec![theirs.put(lock)], theirs.via()).await;
+        other.interim().await;
+        refuse(cluster, Fault::Io(ENOTCONN));
+        let write = mount.put(write_draft(file, 0, b"late"));
+        assert!(peer.ask_or_lose(write, mount.via()).await.is_none());
+        other.expect_disconnect().await;
+        assert_eq!(node.state("plain"), LifeState::Elsewhere(Vec::new()));
+        assert_eq!(*node.lost.lock(), BOTH);
+    });
+}
+
+/// A share that was started again without the other one stays.
+#[test]
+fn a_share_that_was_started_apart_is_served_on() {
+    in_memory(async |cluster| {
+        let node = cluster.owner().await;
+        node.embedded.stop_shares(&["plain"]).await.unwrap();
+        node.embedded.take_shares(&["plain"]).await.unwrap();
+        let (mut peer, mount, file) = opened(&node).await;
+        refuse(cluster, Fault::Io(ENOTCONN));
+        let write = mount.put(write_draft(file, 0, b"late"));
+        assert!(peer.ask_or_lose(write, mount.via()).await.is_none());
+        assert_eq!(*node.lost.lock(), LASTING);
+        assert_eq!(node.state("plain"), LifeState::Owned(Epoch(2)));
+    });
 }
 
 #[test]
@@ -69,7 +112,7 @@ fn each_kind_of_request_notices() {
             refuse(cluster, Fault::Io(ENOTCONN));
             let answer = peer.ask_or_lose(mount.put(draft(file)), mount.via()).await;
             assert!(answer.is_none(), "{name}: {:?}", answer.map(|answer| answer.status()));
-            assert_eq!(*node.lost.lock(), ["lasting"], "{name}");
+            assert_eq!(*node.lost.lock(), BOTH, "{name}");
         });
     }
 }
@@ -87,7 +130,7 @@ fn a_client_of_ceph_on_the_blocklist_is_noticed() {
         faults.fail_always(Operation::Stat, Fault::NotFound);
         let write = mount.put(write_draft(file, 0, b"late"));
         assert!(peer.ask_or_lose(write, mount.via()).await.is_none());
-        assert_eq!(*node.lost.lock(), ["lasting"]);
+        assert_eq!(*node.lost.lock(), BOTH);
     });
 }
 
@@ -102,7 +145,7 @@ fn a_refusal_is_noticed_that_is_seen_late() {
         faults.fail(Operation::Space, 2, u64::MAX, Fault::Io(ESHUTDOWN));
         let write = mount.put(write_draft(file, 0, b"late"));
         assert!(peer.ask_or_lose(write, mount.via()).await.is_none());
-        assert_eq!(*node.lost.lock(), ["lasting"]);
+        assert_eq!(*node.lost.lock(), BOTH);
     });
 }
 

@@ -209,7 +209,9 @@ impl ServerState {
 }
 
 impl ServerState {
-    /// Notes that the storage of a share refuses this server: it does not serve the share any more.
+    /// Notes that the storage of a share refuses this server: it serves neither the share any more, nor those
+    /// that were started together with it. They show the same files, and would grant what the share's handles
+    /// hold: these are kept for the next owner, and nobody's here.
     pub(crate) fn lose_storage(&self, life: &Arc<Life>) {
         if !life.stop() {
             return;
@@ -217,8 +219,15 @@ impl ServerState {
         tracing::error!(target: "frevo::share", share = &**life.share(), epoch = life.epoch().0,
             "the file system of the share refuses this server, or has gone; the share is not served \
              here any more");
-        self.cut_off(life);
-        self.cluster.storage_lost(life.share());
+        let others: Vec<_> = life.started_with().into_iter().filter(|other| other.stop()).collect();
+        for other in &others {
+            tracing::warn!(target: "frevo::share", share = &**other.share(), epoch = other.epoch().0,
+                of = &**life.share(), "stopped serving the share, whose files are those of a share that is lost");
+        }
+        for life in std::iter::once(life).chain(&others) {
+            self.cut_off(life);
+            self.cluster.storage_lost(life.share());
+        }
     }
 }
 

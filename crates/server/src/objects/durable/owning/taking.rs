@@ -54,6 +54,7 @@ impl ServerState {
             life.start().map_err(|wrong| NotMoved::of(life.share(), &wrong))?;
             starting.lives.push(Arc::clone(life));
         }
+        Life::start_together(&lives);
         let started = self.load_and_restore(&lives).await;
         match &started {
             Ok(_) => starting.lives.clear(),
