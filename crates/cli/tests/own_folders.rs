@@ -212,7 +212,9 @@ fn old_versions_are_read_by_every_command() {
     assert_eq!(run(&["cat"], "a").succeeds(), "present");
     let at = |path: &str| format!("{TOKEN}/{path}");
     assert_eq!(run(&["ls"], TOKEN).succeeds(), "a\ndir/\ngone/\n");
-    assert_eq!(run(&["snapshots"], "a").succeeds(), format!("{TOKEN}\n"));
+    let listed = run(&["snapshots"], "a");
+    let listed = listed.succeeds();
+    assert!(listed.starts_with(&format!("{TOKEN}  2024-02-29 ")), "with the local time: {listed}");
     let found = run(&["find"], &at("gone"));
     assert!(found.succeeds().ends_with(&format!("data/{TOKEN}/gone/c\n")), "{found:?}");
     assert!(run(&["stat"], &at("a")).succeeds().contains("12"), "its length");
@@ -242,4 +244,81 @@ fn old_versions_are_read_by_every_command() {
     ] {
         command(line).fails(2, &["a snapshot cannot be changed"]);
     }
+}
+
+const FIRST: &str = "data/.snapshots/@GMT-2024.02.29-12.00.00";
+const SECOND: &str = "data/.snapshots/@GMT-2024.03.01-12.00.00";
+
+/// `--as-of` finds the snapshot of a time, and `restore` brings its files back.
+#[test]
+fn files_are_read_and_restored_as_of_a_time() {
+    let place = Sandbox::new();
+    let share = format!(
+        "[[share]]\nname = \"data\"\npath = {:?}\n\
+         snapshots = \".snapshots/@GMT-%Y.%m.%d-%H.%M.%S\"\n",
+        place.path("data")
+    );
+    for (folder, text) in [("data", "present"), (FIRST, "of the first"), (SECOND, "of the second")]
+    {
+        place.folder(&format!("{folder}/dir"));
+        fs::write(place.path(&format!("{folder}/a")), text).unwrap();
+        fs::write(place.path(&format!("{folder}/dir/b")), text).unwrap();
+    }
+    fs::write(place.path("data/dir/new"), "new").unwrap();
+    place.folder(&format!("{FIRST}/gone/below"));
+    fs::write(place.path(&format!("{FIRST}/gone/below/c")), "c").unwrap();
+    let world = World { server: serve(&place, &share), place };
+    let command = |line: &[&str]| {
+        let url = |one: &&str| match one.strip_prefix("data/") {
+            Some(path) => format!("smb://ann@{}/data/{path}", world.server.address),
+            None => (*one).to_owned(),
+        };
+        let line: Vec<String> = line.iter().map(url).collect();
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        let mut command = world.place.command(&line);
+        said(command.env("FREVO_PASSWORD", "secret").output().unwrap())
+    };
+    let cat = |when: &str, path: &str| command(&["cat", "--as-of", when, path]);
+    assert_eq!(cat("2024-02-29T12:00:00Z", "data/a").succeeds(), "of the first");
+    assert_eq!(cat("2024-03-01T11:59:59Z", "data/a").succeeds(), "of the first");
+    assert_eq!(cat("2024-03-01T12:00:00Z", "data/a").succeeds(), "of the second");
+    assert_eq!(cat("1s", "data/dir/*").succeeds(), "of the second", "not the new file");
+    // The folder of a file can be gone as well.
+    assert_eq!(cat("2024-02-29T12:00:00Z", "data/gone/below/c").succeeds(), "c");
+    cat("1d", "data/gone/below/c").fails(6, &["does not exist", "@GMT-2024.03.01"]);
+    cat("2024-01-01", "data/a")
+        .fails(6, &["no snapshot of 2024-01-01", "oldest one is @GMT-2024.02.29"]);
+    let named = "data/@GMT-2024.02.29-12.00.00/a";
+    cat("1d", named).fails(2, &["names the snapshot @GMT-2024.02.29-12.00.00 already"]);
+    let first = "2024-02-29T12:00:00Z";
+    for line in [
+        &["ls", "--as-of", first, "data/gone/below"][..],
+        &["stat", "--as-of", first, "data/gone"],
+        &["tree", "--as-of", first, "data/gone"],
+        &["find", "--as-of", first, "data/gone"],
+        &["du", "--as-of", first, "data/gone"],
+        &["get", "--as-of", first, "-r", "data/gone", "got"],
+        &["cp", "--as-of", first, "data/a", "data/copied"],
+        &["sync", "--as-of", first, "data/dir", "synchronised"],
+    ] {
+        command(line).succeeds();
+    }
+    let read = |path: &str| fs::read_to_string(world.place.path(path)).unwrap();
+    assert_eq!(read("got/below/c"), "c");
+    assert_eq!(read("data/copied"), "of the first");
+    assert_eq!(read("synchronised/b"), "of the first");
+    command(&["sync", "--as-of", first, "synchronised", "data/dir"]).fails(2, &["on this machine"]);
+
+    let restore = |line: &[&str]| command(&[&["restore"], line].concat());
+    restore(&["data/a"]).fails(2, &["--as-of", "frevo snapshots"]);
+    restore(&["-n", "--as-of", first, "data/gone"]).succeeds();
+    assert!(!world.place.path("data/gone").exists(), "a dry run changes nothing");
+    restore(&["--as-of", first, "data/a", "data/dir", "data/gone/below"]).succeeds();
+    assert_eq!(read("data/a"), "of the first");
+    assert_eq!(read("data/dir/b"), "of the first");
+    assert_eq!(read("data/dir/new"), "new", "files that are not in the snapshot stay");
+    assert!(!world.place.path("data/dir/dir").exists());
+    assert_eq!(read("data/gone/below/c"), "c");
+    restore(&["data/@GMT-2024.03.01-12.00.00/a"]).succeeds();
+    assert_eq!(read("data/a"), "of the second");
 }

@@ -1,9 +1,11 @@
 //! The arguments of the client's commands.
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
+use super::as_of::AsOf;
 use super::connection_options::{Application, Connection, Copying};
 use super::filter::Filter;
 use super::location::{Location, Url};
@@ -26,6 +28,8 @@ pub(crate) enum Verb {
         #[arg(long, short = 'L', value_name = "N")]
         depth: Option<usize>,
         #[command(flatten)]
+        as_of: AsOf,
+        #[command(flatten)]
         connection: Connection,
     },
     /// Find files by name, type and size
@@ -41,6 +45,8 @@ pub(crate) enum Verb {
         #[arg(long)]
         utc: bool,
         #[command(flatten)]
+        as_of: AsOf,
+        #[command(flatten)]
         connection: Connection,
     },
     /// Print files on standard output
@@ -49,6 +55,8 @@ pub(crate) enum Verb {
         /// Files to print
         #[arg(required = true)]
         urls: Vec<Url>,
+        #[command(flatten)]
+        as_of: AsOf,
         #[command(flatten)]
         connection: Connection,
     },
@@ -94,6 +102,9 @@ pub(crate) enum Verb {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Bring files back as they were in a snapshot
+    #[command(after_help = EXIT_CODES)]
+    Restore(Restore),
     /// Make a directory equal to another one, in one direction
     #[command(after_help = EXIT_CODES)]
     Sync(Sync),
@@ -202,6 +213,7 @@ impl Verb {
             Self::Cp(cp) => Some(&cp.application),
             Self::Sync(sync) => Some(&sync.application),
             Self::Mount(mount) => Some(&mount.application),
+            Self::Restore(restore) => Some(&restore.application),
             _ => None,
         }
     }
@@ -231,6 +243,8 @@ pub(crate) struct Ls {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     pub(crate) help: Option<bool>,
+    #[command(flatten)]
+    pub(crate) as_of: AsOf,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -273,6 +287,8 @@ pub(crate) struct Du {
     #[arg(long, action = clap::ArgAction::Help)]
     pub(crate) help: Option<bool>,
     #[command(flatten)]
+    pub(crate) as_of: AsOf,
+    #[command(flatten)]
     pub(crate) connection: Connection,
 }
 
@@ -293,6 +309,8 @@ pub(crate) struct Find {
     /// Maximum size (bytes; k, M, G, T)
     #[arg(long, value_name = "BYTES", value_parser = super::output::parse_size)]
     pub(crate) max_size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) as_of: AsOf,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -334,6 +352,8 @@ pub(crate) struct Get {
     pub(crate) filter: Filter,
     #[command(flatten)]
     pub(crate) application: Application,
+    #[command(flatten)]
+    pub(crate) as_of: AsOf,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -396,6 +416,33 @@ pub(crate) struct Cp {
     #[command(flatten)]
     pub(crate) application: Application,
     #[command(flatten)]
+    pub(crate) as_of: AsOf,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// `frevo restore`
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// Files and directories to bring back; of a directory all content. Files that
+    /// are not in the snapshot stay
+    #[arg(required = true)]
+    pub(crate) urls: Vec<Url>,
+    /// Time to go back to: a date such as 2026-11-22 or 2026-11-22T10:00, or an age such
+    /// as 36h; the newest snapshot of that time or before is taken [default: the
+    /// snapshot that the URL names]
+    #[arg(long, value_name = "WHEN", value_parser = super::filter::parse_when)]
+    pub(crate) as_of: Option<SystemTime>,
+    /// Only show what would be done
+    #[arg(long, short = 'n')]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) copying: Copying,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    #[command(flatten)]
+    pub(crate) application: Application,
+    #[command(flatten)]
     pub(crate) connection: Connection,
 }
 
@@ -424,6 +471,8 @@ pub(crate) struct Sync {
     pub(crate) filter: Filter,
     #[command(flatten)]
     pub(crate) application: Application,
+    #[command(flatten)]
+    pub(crate) as_of: AsOf,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -507,6 +556,8 @@ pub(crate) struct Mount {
     pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) application: Application,
+    #[command(flatten)]
+    pub(crate) as_of: AsOf,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

@@ -27,7 +27,11 @@ pub(crate) async fn cp(cp: &Cp) -> Done {
         links: cp.copying.links,
         filter: &cp.filter,
     };
-    match (sources(&cp.from)?, &cp.to) {
+    let mut from = Vec::with_capacity(cp.from.len());
+    for place in &cp.from {
+        from.push(cp.as_of.source(&cp.connection, place).await?);
+    }
+    match (sources(&from)?, &cp.to) {
         (Sources::Local(_), Location::Local(_)) => {
             let text = "neither the source nor the target is an smb:// URL; use the cp command of this machine";
             Err(Failure::new(Exit::Usage, text))

@@ -90,7 +90,8 @@ impl Sum {
 
 pub(crate) async fn du(du: &Du) -> Done {
     let mut failures = Failures::default();
-    let urls = wildcards::expand(&du.connection, &du.urls).await?;
+    let urls = du.as_of.urls(&du.connection, &du.urls).await?;
+    let urls = wildcards::expand(&du.connection, &urls).await?;
     let count = async |url: &Url, failures: &mut Failures| du_one(du, url, failures).await;
     print_each(&urls, count, &mut failures).await?;
     failures.end("counted")

@@ -38,6 +38,7 @@ pub(crate) async fn get(get: &Get) -> Done {
         let text = "no file to download is named; write smb://USER@HOST/SHARE/PATH";
         return Err(Failure::new(Exit::Usage, text));
     }
+    let urls = get.as_of.urls(&get.connection, &urls).await?;
     let selection = Selection {
         recursive: get.recursive,
         dry_run: get.dry_run,

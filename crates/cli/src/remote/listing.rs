@@ -25,7 +25,8 @@ pub(crate) async fn ls(ls: &Ls) -> Done {
     }
     let colors = Colors::new(ls.color);
     let mut failures = Failures::default();
-    let urls = wildcards::expand(&ls.connection, &ls.urls).await?;
+    let urls = ls.as_of.urls(&ls.connection, &ls.urls).await?;
+    let urls = wildcards::expand(&ls.connection, &urls).await?;
     for (at, url) in urls.iter().enumerate() {
         if urls.len() > 1 && !ls.connection.json {
             if at > 0 {
@@ -193,7 +194,8 @@ fn draw(found: &[TreeEntry], indent: &str) -> bool {
 }
 
 pub(crate) async fn find(find: &Find) -> Done {
-    let (share, url) = &find.connection.reach(&find.url).await?;
+    let asked = find.as_of.url(&find.connection, &find.url, false).await?;
+    let (share, url) = &find.connection.reach(&asked).await?;
     let pattern = find.name.as_deref().map(|name| Pattern::new(name, true));
     let fits = |name: &str, metadata: &Metadata| {
         let leaf = frevo_client::path::split(name).1;
@@ -206,11 +208,11 @@ pub(crate) async fn find(find: &Find) -> Done {
         if !fits(name, metadata) {
             return;
         }
-        let path = find.url.below(name);
+        let path = asked.below(name);
         if find.connection.json {
             line(object(&path, metadata));
         } else {
-            line(find.url.at(path));
+            line(asked.at(path));
         }
     };
     let mut failures = Failures::default();

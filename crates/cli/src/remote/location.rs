@@ -84,6 +84,16 @@ impl Url {
         self.snapshot.as_deref()
     }
 
+    /// The URL of the same file in a snapshot.
+    pub(crate) fn in_snapshot(&self, moment: Moment) -> Self {
+        Self { place: self.place.clone(), snapshot: Some(moment.to_string()) }
+    }
+
+    /// The URL of the same file in the present.
+    pub(crate) fn of_the_present(&self) -> Self {
+        Self { place: self.place.clone(), snapshot: None }
+    }
+
     /// `share` at the time of the snapshot that the URL leads into.
     pub(crate) fn at_its_time(&self, share: Share) -> Share {
         let found = self.snapshot.as_deref().and_then(|token| share.in_snapshot(token));

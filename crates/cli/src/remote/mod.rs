@@ -3,6 +3,7 @@
 mod acl;
 mod ancestry;
 pub(crate) mod arguments;
+mod as_of;
 pub(crate) mod attrib;
 mod background;
 mod bandwidth;
@@ -45,6 +46,7 @@ mod put;
 mod queries;
 mod remove;
 mod report;
+mod restore;
 #[cfg(test)]
 mod round_trips;
 mod saved;
@@ -96,7 +98,7 @@ pub(crate) fn run(verb: &Verb) -> Done {
 /// The message after Ctrl-C.
 const fn interrupted(verb: &Verb) -> &'static str {
     match verb {
-        Verb::Get(_) | Verb::Put(_) | Verb::Cp(_) | Verb::Sync(_) => {
+        Verb::Get(_) | Verb::Put(_) | Verb::Cp(_) | Verb::Sync(_) | Verb::Restore(_) => {
             "interrupted; incomplete copies are kept as *.frevo-part, and the same command \
              continues them"
         }
@@ -144,13 +146,22 @@ pub(crate) fn block_on<T>(
 async fn dispatch(verb: &Verb) -> Done {
     match verb {
         Verb::Ls(ls) => listing::ls(ls).await,
-        Verb::Tree { connection, url, depth } => listing::tree(connection, url, *depth).await,
+        Verb::Tree { connection, as_of, url, depth } => {
+            let url = &as_of.url(connection, url, false).await?;
+            listing::tree(connection, url, *depth).await
+        }
         Verb::Find(find) => listing::find(find).await,
         Verb::Df { connection, urls, exact } => disk_usage::df(connection, urls, *exact).await,
         Verb::Du(du) => disk_usage::du(du).await,
         Verb::Attrib(arguments) => attrib::attrib(arguments).await,
-        Verb::Stat { connection, urls, utc } => listing::stat(connection, urls, *utc).await,
-        Verb::Cat { connection, urls } => cat::cat(connection, urls, None).await,
+        Verb::Stat { connection, as_of, urls, utc } => {
+            let urls = &as_of.urls(connection, urls).await?;
+            listing::stat(connection, urls, *utc).await
+        }
+        Verb::Cat { connection, as_of, urls } => {
+            let urls = &as_of.urls(connection, urls).await?;
+            cat::cat(connection, urls, None).await
+        }
         Verb::Get(get) => get::get(get).await,
         Verb::Put(put) => put::put(put).await,
         Verb::Cp(cp) => cp::cp(cp).await,
@@ -166,6 +177,7 @@ async fn dispatch(verb: &Verb) -> Done {
         Verb::Mkdir { connection, urls, parents } => {
             namespace::mkdir(connection, urls, *parents).await
         }
+        Verb::Restore(arguments) => restore::restore(arguments).await,
         Verb::Sync(sync) => sync::sync(sync).await,
         Verb::Mount(_) => Ok(()),
         Verb::Login { connection, url, store } => {

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use frevo_client::Share;
 use frevo_config::LogFormat;
 use frevo_mount::{MountError, Mounted, Settings, Unmount};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -53,20 +54,20 @@ async fn mount(arguments: &Mount, source: &Url, place: &Path) -> Done {
     // The folder is checked first, so that the user is not asked for a password in vain.
     frevo_mount::check_folder(place).map_err(refused)?;
     let mut signals = Signals::new().map_err(Failure::failed("cannot wait for signals"))?;
-    let (share, url) = tokio::select! {
-        found = arguments.connection.reach_with(source, !arguments.no_posix) => found?,
+    let Source { asked, share, url } = tokio::select! {
+        found = reach(arguments, source) => found?,
         () = signals.next() => return Err(Failure::new(Exit::Interrupted, "interrupted")),
     };
     let kept = share.clone();
     let path = if share.is_posix() { spelling::exact(&url.path) } else { url.into_path() };
-    let mut mounted = frevo_mount::mount(share, &path, place, settings(arguments, source))
+    let mut mounted = frevo_mount::mount(share, &path, place, settings(arguments, &asked))
         .await
         .map_err(refused)?;
     let folder = mounted.folder().display().to_string();
     if arguments.detach {
         background::ready()?;
     } else {
-        tell(format_args!("{source} is mounted on {folder}; Ctrl-C or fusermount3 -u unmounts it"));
+        tell(format_args!("{asked} is mounted on {folder}; Ctrl-C or fusermount3 -u unmounts it"));
     }
     let ended = tokio::select! {
         ended = wait(&mut mounted, &mut signals) => ended,
@@ -78,6 +79,22 @@ async fn mount(arguments: &Mount, source: &Url, place: &Path) -> Done {
     ended?;
     tell(format_args!("{folder} is unmounted"));
     Ok(())
+}
+
+/// The directory to mount.
+struct Source {
+    /// As it was asked for, in the snapshot of `--as-of`.
+    asked: Url,
+    share: Share,
+    /// In the share.
+    url: Url,
+}
+
+async fn reach(arguments: &Mount, source: &Url) -> Result<Source, Failure> {
+    let (connection, posix) = (&arguments.connection, !arguments.no_posix);
+    let asked = arguments.as_of.url(connection, source, posix).await?;
+    let (share, url) = connection.reach_with(&asked, posix).await?;
+    Ok(Source { asked, share, url })
 }
 
 /// Logs to the journal where standard error is not read.

@@ -1,12 +1,14 @@
 //! `shares`, `watch`, `snapshots`.
 
 use frevo_client::{Change, RecursiveMode};
+use frevo_store::snapshot::Moment;
 use serde_json::json;
 
+use super::as_of::system_time;
 use super::connection_options::Connection;
 use super::location::Url;
 use super::logon::failed;
-use super::output::line;
+use super::output::{exact_time, line, time};
 use super::spelling;
 use crate::exit::Done;
 
@@ -59,7 +61,13 @@ pub(crate) async fn snapshots(connection: &Connection, url: &Url) -> Done {
     let (share, url) = &connection.reach(url).await?;
     let found = share.snapshots(&url.path).await.map_err(failed)?;
     for token in found {
-        let shown = if connection.json { line(json!({ "token": token })) } else { line(token) };
+        let taken = Moment::of_token(&token).map(system_time);
+        let shown = if connection.json {
+            line(json!({ "token": token, "time": taken.map(exact_time) }))
+        } else {
+            let taken = taken.map_or_else(String::new, time);
+            line(format_args!("{token}  {taken}").to_string().trim_end())
+        };
         if !shown {
             break;
         }

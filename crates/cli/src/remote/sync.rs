@@ -123,7 +123,8 @@ async fn carry_out(
 
 async fn ends(sync: &Sync) -> Result<Ends, Failure> {
     let connection = &sync.connection;
-    let ends = match (&sync.from, &sync.to) {
+    let from = sync.as_of.source(connection, &sync.from).await?;
+    let ends = match (&from, &sync.to) {
         (Location::Local(from), Location::Remote(to)) => {
             let (share, to) = connection.reach(to).await?;
             Ends::new(Endpoint::Local(from.clone()), Endpoint::Remote(share, to.into_path()))

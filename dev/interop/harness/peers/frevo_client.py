@@ -226,20 +226,75 @@ for name, profile, options in VARIANTS:
     group(f"client/{name}", profile=profile, full_only=name not in QUICK)(run)
 
 
+def at_smbd(ctx, checks):
+    """Runs `checks` with a server of its own, an smbd, in place of the run's server."""
+    address = "198.18.0.42"
+    subprocess.run(["ip", "addr", "replace", f"{address}/24", "dev", "tap0"], check=True)
+    before, ctx.server = ctx.server, Server("smbd", "default", address=address)
+    try:
+        checks()
+    finally:
+        ctx.server.stop()
+        ctx.server = before
+
+
 @group("client/against-smbd")
 def against_smbd(ctx):
     """Frevo's client: every command against smbd too, also in a run whose server is Frevo."""
     if ctx.server.kind == "smbd":
         ctx.add("smbd", "skip", 0.0, "smbd runs every variant already")
         return
-    address = "198.18.0.42"
-    subprocess.run(["ip", "addr", "replace", f"{address}/24", "dev", "tap0"], check=True)
-    before, ctx.server = ctx.server, Server("smbd", "default", address=address)
-    try:
-        everything(ctx, [])
-    finally:
-        ctx.server.stop()
-        ctx.server = before
+    at_smbd(ctx, lambda: everything(ctx, []))
+
+
+@group("client/snapshots")
+def snapshots(ctx):
+    """Frevo's client reads and restores previous versions of Frevo's server and of smbd's shadow_copy2."""
+    past_versions(ctx, ctx.server.kind)
+    if ctx.server.kind != "smbd":
+        at_smbd(ctx, lambda: past_versions(ctx, "smbd"))
+
+
+def past_versions(ctx, name):
+    """Snapshots by token and by time, of files that are there and of files that were removed."""
+    client, live = Client(ctx, []), ctx.server.path2
+    stamps = {"@GMT-2015.10.31-19.40.30": "old", "@GMT-2016.02.29-00.00.00": "newer"}
+    for stamp, text in stamps.items():
+        (live / ".snapshots" / stamp / "dir/gone").mkdir(parents=True)
+        (live / ".snapshots" / stamp / "dir/file").write_text(text)
+        (live / ".snapshots" / stamp / "dir/gone/below").write_text(text)
+    (live / "dir").mkdir()
+    (live / "dir/file").write_text("now")
+    # Users may change what the present holds.
+    for path in [live / "dir", live / "dir/file"]:
+        shutil.chown(path, ctx.server.user)
+
+    def url(path):
+        return client.url(path).replace(f"/{ctx.server.share}/", "/snapshots/")
+
+    def same(path, wanted):
+        if (text := (live / path).read_text()) != wanted:
+            raise Failure(f"{path} has {text!r}, not {wanted!r}")
+
+    with ctx.check(f"{name}: by token"):
+        for stamp, text in stamps.items():
+            if client.run("cat", url(f"{stamp}/dir/file")) != text:
+                raise Failure(f"not the text of {stamp}")
+    with ctx.check(f"{name}: by time"):
+        for when, text in {"2015-12-01": "old", "2016-02-29T00:00:00Z": "newer", "1d": "newer"}.items():
+            (ctx.work / "there").unlink(missing_ok=True)
+            client.run("get", "--as-of", when, url("dir/file"), str(ctx.work / "there"))
+            if (ctx.work / "there").read_text() != text:
+                raise Failure(f"not the text of {when}")
+    with ctx.check(f"{name}: too old"):
+        client.refused(6, "cat", "--as-of", "2015-01-01", url("dir/file"))
+    with ctx.check(f"{name}: listing"):
+        if "below" not in client.run("ls", "--as-of", "2015-12-01", url("dir/gone")):
+            raise Failure("the removed folder is not listed")
+    with ctx.check(f"{name}: restored"):
+        client.run("restore", "--as-of", "2015-12-01", url("dir/gone"), url("dir/file"))
+        same("dir/gone/below", "old")
+        same("dir/file", "old")
 
 
 @group("client/acl")
