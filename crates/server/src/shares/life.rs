@@ -463,6 +463,12 @@ impl Life {
         Ok(())
     }
 
+    /// The grace alone, which goes on if the share is not given away after all: its clients had to go, and may come
+    /// back.
+    fn same_grace(&self) -> More {
+        More { grace: self.more.lock().grace, ..More::default() }
+    }
+
     /// Begins to load the records of the share.
     ///
     /// # Errors
@@ -520,7 +526,7 @@ impl Life {
     /// If this server does not own the share.
     pub fn drain(&self) -> Result<(), WrongState> {
         let from = [ShareLife::Owned];
-        self.change("drain", &from, |epoch| word(ShareLife::Draining, epoch), More::default())
+        self.change("drain", &from, |epoch| word(ShareLife::Draining, epoch), self.same_grace())
     }
 
     /// Notes that the uses of the share have ended: from now on no file is changed, and another server
@@ -530,7 +536,7 @@ impl Life {
     /// If the share is not draining.
     pub fn drained(&self) -> Result<(), WrongState> {
         let from = [ShareLife::Draining];
-        self.change("be drained", &from, drained_word, More::default())
+        self.change("be drained", &from, drained_word, self.same_grace())
     }
 
     /// Takes new users again: the share cannot be given away now.
@@ -539,7 +545,7 @@ impl Life {
     /// If the share is not draining.
     pub fn keep(&self) -> Result<(), WrongState> {
         let from = [ShareLife::Draining];
-        self.change("be kept", &from, |epoch| word(ShareLife::Owned, epoch), More::default())
+        self.change("be kept", &from, |epoch| word(ShareLife::Owned, epoch), self.same_grace())
     }
 
     /// Gives the share up: another server may have it now, at these addresses.

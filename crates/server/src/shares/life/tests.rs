@@ -14,6 +14,26 @@ fn a_word_has_a_state_and_an_epoch() {
     }
 }
 
+/// A share that is not given away after all has the grace that it had: the clients that had to go come first.
+#[test]
+fn the_grace_goes_on_when_a_share_is_kept() {
+    let life = Life::elsewhere("data");
+    let until = Instant::now() + Duration::from_secs(60);
+    life.start().unwrap();
+    life.restored(Epoch(1)).unwrap();
+    life.serve(Some(until)).unwrap();
+    life.drain().unwrap();
+    life.keep().unwrap();
+    assert_eq!(life.grace(), Some(until));
+    life.drain().unwrap();
+    life.drained().unwrap();
+    life.keep().unwrap();
+    assert_eq!(life.grace(), Some(until));
+    life.drain().unwrap();
+    life.leave(Vec::new()).unwrap();
+    assert_eq!(life.grace(), None);
+}
+
 /// Readers of the documents, and the metric of owned shares, know each state.
 #[test]
 fn the_documents_name_all_states() {
