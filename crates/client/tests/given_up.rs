@@ -236,6 +236,23 @@ fn no_change_is_missed() {
     });
 }
 
+/// A watch connects the share again after a loss, at whatever step its caller leaves it.
+#[test]
+fn a_watch_that_nobody_waits_for_keeps_nobody_from_the_share() {
+    in_world(async |world: &World| {
+        let line = Line::to(Arc::clone(&world.wire) as _);
+        let share = share_over(Arc::clone(&line) as _, Options::default()).await;
+        let mut watch = share.watch("", RecursiveMode::NonRecursive).await.unwrap();
+        for polls in 1..60 {
+            line.cut();
+            line.mend();
+            let _ = give_up(watch.next_changes(), polls).await;
+            let asked = timeout(SOON, share.metadata("")).await;
+            assert!(asked.is_ok_and(|found| found.is_ok()), "after {polls} looks");
+        }
+    });
+}
+
 /// Counts requests of some commands down and up again, by what each adds.
 fn counting(
     server: &Arc<dyn Dial>,

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::panic::resume_unwind;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
@@ -12,8 +13,9 @@ use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilt
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::file_id::FileId;
 use frevo_wire::fscc::notify::{NotifyAction, NotifyEntries};
-use futures_util::future::BoxFuture;
 use futures_util::stream::Stream;
+use futures_util::task::AtomicWaker;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::Status;
@@ -79,11 +81,18 @@ pub struct Watch {
     has_failed: bool,
 }
 
-/// A request under way.
+/// A request under way. It is a task of its own: a caller that does not wait for it must not keep the share from
+/// being connected again, which others wait for.
 struct Asked {
-    answer: BoxFuture<'static, (Result<Message>, Option<FileId>)>,
+    answer: JoinHandle<(Result<Message>, Option<FileId>)>,
     sent: Arc<Sent>,
     begun: Instant,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.answer.abort();
+    }
 }
 
 /// The state of a request.
@@ -93,6 +102,8 @@ struct Sent {
     is_sent: AtomicBool,
     /// True if it was sent to another Open than the request before it, which knows no earlier changes.
     is_to_another: AtomicBool,
+    /// Wakes the caller, who looks at both.
+    caller: AtomicWaker,
 }
 
 impl std::fmt::Debug for Watch {
@@ -171,13 +182,33 @@ impl Asked {
     ) -> Self {
         let sent = Arc::new(Sent::default());
         let request = request(Arc::clone(open), flags, known, Arc::clone(&sent));
-        let answer = Box::pin(async move {
+        let told = Arc::clone(&sent);
+        let answer = tokio::spawn(async move {
             if was_given_up {
                 sleep(CANCELLED_PAUSE).await;
             }
-            request.await
+            let mut request = pin!(request);
+            poll_fn(|cx| {
+                let answer = request.as_mut().poll(cx);
+                // It is on its way now, if it was sent.
+                if told.is_sent.load(Ordering::Acquire) {
+                    told.caller.wake();
+                }
+                answer
+            })
+            .await
         });
         Self { answer, sent, begun: Instant::now() }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(Result<Message>, Option<FileId>)> {
+        self.sent.caller.register(cx.waker());
+        match Pin::new(&mut self.answer).poll(cx) {
+            Poll::Ready(Ok(answer)) => Poll::Ready(answer),
+            Poll::Ready(Err(failed)) if failed.is_panic() => resume_unwind(failed.into_panic()),
+            // The runtime is shutting down, and ends this caller, too.
+            Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+        }
     }
 }
 
@@ -199,7 +230,7 @@ impl Watch {
             let was_given_up = self.given_up > 0;
             let asked =
                 self.asked.get_or_insert_with(|| Asked::begin(open, flags, known, was_given_up));
-            let answer = asked.answer.as_mut().poll(cx);
+            let answer = asked.poll(cx);
             self.has_missed |= asked.sent.is_to_another.swap(false, Ordering::AcqRel);
             let is_sent = asked.sent.is_sent.load(Ordering::Acquire);
             let begun = asked.begun;
