@@ -95,6 +95,9 @@ pub struct ShareSection {
     /// Symbolic links that stay inside the share are followed.
     #[serde(default)]
     pub follow_symlinks: bool,
+    /// Symbolic links with a text of Samba's (`msdfs:server\share`) are links of DFS.
+    #[serde(default)]
+    pub samba_links: bool,
     /// Where snapshots of the folder are.
     #[serde(default)]
     pub snapshots: Option<SnapshotPath>,
@@ -260,6 +263,7 @@ impl ShareSection {
             dos_attributes: None,
             hide_dot_files: None,
             follow_symlinks: false,
+            samba_links: false,
             snapshots: None,
             host_changes: None,
             posix: true,
@@ -321,6 +325,14 @@ impl ShareSection {
         }
         if let Some(what) = self.recycle_fault() {
             faults.push(Fault::at(text, &self.name.span(), what));
+        }
+        if self.samba_links && self.follow_symlinks {
+            let what = "samba_links and follow_symlinks cannot be used together";
+            faults.push(Fault::at(text, &self.name.span(), what));
+        }
+        if self.samba_links && self.user_part().is_some() {
+            let what = "samba_links and {user} in the path cannot be used together";
+            faults.push(Fault::at(text, &self.path.span(), what));
         }
         if name.as_str() == USER && self.user_part().is_none() {
             let what = "a share that is called {user} needs {user} in its path";

@@ -182,6 +182,7 @@ pub(super) const EVERY_KEY: &str = r#"
         path = "/srv/other"
         users = ["ann"]
         force_user = "media"
+        samba_links = true
         recycle = { folder = ".bin", keep_days = 7, max_size = "10G", max_file_size = "1G", exclude = ["*.tmp", "cache"], versions = false }
 
         [[namespace]]
@@ -345,6 +346,8 @@ fn the_path_may_name_the_user() {
     for (name, path, keys, what) in [
         ("{user}", "/home", "", "needs {user} in its path"),
         ("a", "/home/{user}", "continuous = true", "cannot be used together"),
+        ("a", "/home/{user}", "samba_links = true", "cannot be used together"),
+        ("a", "/srv/a", "samba_links = true\nfollow_symlinks = true", "cannot be used together"),
         ("a", "/a", "max_connections = 0", "max_connections must be at least 1"),
     ] {
         let faults = share(name, path, keys).unwrap_err();

@@ -34,10 +34,12 @@ mod namespace;
 mod namespaces;
 mod ordering;
 mod referral;
+mod samba;
 mod tree;
 
 pub use link::{BadLink, Link, Ordering, PriorityClass, SiteId, State, Target};
 pub use namespace::{Namespace, Root};
 pub use namespaces::Namespaces;
 pub use ordering::Asker;
+pub use samba::{samba_link, samba_targets};
 pub use tree::{Resolution, Step};

@@ -28,6 +28,10 @@ pub const RANK: u8 = 31;
 /// Seconds for which a referral for a root is valid unless the namespace says otherwise, MS-DFSC note 4.
 pub const ROOT_TTL_S: u32 = 300;
 
+/// Seconds for which a referral for a link of Samba's is valid, as smbd has it: the host changes such links at any
+/// time.
+pub const SAMBA_LINK_TTL_S: u32 = 600;
+
 /// Seconds for which a referral for a link is valid unless the link says otherwise, MS-DFSC note 4.
 pub const LINK_TTL_S: u32 = 1_800;
 

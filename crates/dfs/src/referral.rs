@@ -10,6 +10,7 @@ use frevo_wire::Status;
 use frevo_wire::command::ioctl::dfs::{Referral, ReferralHeaderFlags as Flags, ReferralResponse};
 use frevo_wire::fscc::eq_ignore_case;
 
+use crate::key::components;
 use crate::limits::LINK_TTL_S;
 use crate::link::{Link, State, Target};
 use crate::namespace::Namespace;
@@ -65,6 +66,29 @@ impl Namespaces {
     /// - NOT_FOUND for SYSVOL and NETLOGON, and for a namespace that is not here.
     /// - DFS_UNAVAILABLE for a namespace or link that is offline, or whose targets are.
     pub fn referrals(&self, path: &str, asker: &Asker<'_>) -> Result<ReferralResponse, Status> {
+        self.answer(path, None, asker)
+    }
+
+    /// As [`Self::referrals`], for a `path` that is `link`, or leads through it: the share of the namespace has
+    /// that link, and the namespace none at a beginning of the path.
+    ///
+    /// # Errors
+    /// As [`Self::referrals`].
+    pub fn referrals_of(
+        &self,
+        path: &str,
+        link: &Link,
+        asker: &Asker<'_>,
+    ) -> Result<ReferralResponse, Status> {
+        self.answer(path, Some(link), asker)
+    }
+
+    fn answer(
+        &self,
+        path: &str,
+        of_share: Option<&Link>,
+        asker: &Asker<'_>,
+    ) -> Result<ReferralResponse, Status> {
         // MS-DFSC 3.2.5.2: a server that is no controller fails a request for domains, whose path is
         // empty, and 3.2.5.3 one for controllers, which has one component.
         let asked = Asked::read(path)?;
@@ -79,13 +103,19 @@ impl Namespaces {
         if namespace.state == State::Offline {
             return Err(Status::DFS_UNAVAILABLE);
         }
-        match namespace.tree_resolve(rest.iter().map(|(part, _)| *part)) {
-            Resolution::Link { link, consumed } => {
+        let found = match namespace.tree_resolve(rest.iter().map(|(part, _)| *part)) {
+            Resolution::Link { link, consumed } => Some((link, consumed)),
+            Resolution::Folder | Resolution::Nothing => {
+                of_share.map(|link| (link, components(link.path()).count()))
+            }
+        };
+        match found {
+            Some((link, consumed)) => {
                 let prefix = asked.prefix(consumed.saturating_add(2));
                 self.of_link(namespace, link, server, prefix, asker)
             }
             // MS-DFSC 3.2.5.5: a root referral, when no link is a prefix of the path.
-            Resolution::Folder | Resolution::Nothing => {
+            None => {
                 let target = format!("\\{server}\\{}", namespace.name());
                 Ok(of_root(namespace, target, asked.prefix(2)))
             }

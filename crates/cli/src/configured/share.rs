@@ -40,7 +40,8 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         .forward_slashes(section.forward_slashes)
         .level2_oplocks(section.level2_oplocks)
         .max_connections(section.max_connections)
-        .recycle(section.recycle.as_ref().map(bin));
+        .recycle(section.recycle.as_ref().map(bin))
+        .samba_links(section.samba_links);
     match section.off_core {
         Some(false) => share,
         Some(true) => share.off_core(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use frevo_dfs::{Link, Namespace, Root, Target};
+use frevo_dfs::{BadLink, Link, Namespace, Root, Target, samba_targets};
 
 use super::report::{Report, Weight};
 use super::smb_conf::{Parameter, SmbConf};
@@ -58,15 +58,9 @@ fn look(folder: &Path, path: &str, depth: usize, left: &mut usize, found: &mut S
     }
 }
 
-/// The targets in a text such as `msdfs:one\data,two/data`.
-fn targets(text: &str) -> impl Iterator<Item = String> {
-    let listed = text.strip_prefix("msdfs:").unwrap_or(text).split(',');
-    listed.map(|one| format!(r"\\{}", one.replace('/', "\\").trim_matches('\\')))
-}
-
 /// A link with its targets.
 fn link_of(path: &str, text: &str) -> Result<Link, String> {
-    let targets = targets(text).map(|one| Target::new(&one)).collect::<Result<Vec<_>, _>>();
+    let targets = samba_targets(text).unwrap_or_else(|| Err(BadLink::NoTarget(path.into())));
     let link = targets.and_then(|targets| Link::new(path, targets));
     link.map_err(|fault| fault.to_string())
 }
@@ -99,6 +93,11 @@ pub(super) fn write(root: &DfsRoot<'_>, report: &mut Report, toml: &mut String) 
         report.parameter(Weight::LeftOut, name, root.parameter, why);
         return write_namespace(root, &[], toml);
     };
+    if !found.is_empty() {
+        let what = "the links of the folder (msdfs:) are copied into a namespace; with samba_links = true in the \
+                    share they would be served as they stand, without the namespace";
+        report.note(Weight::Harmless, name, what);
+    }
     // Links whose names differ in case alone would be one.
     let mut namespace = Namespace::new(name, Root::Share);
     let mut links: Vec<Link> = Vec::new();

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use frevo_store::vfs::{Kind, Node, Replacement, VfsResult};
+use frevo_store::vfs::{Kind, Node, Replacement, VfsResult, links};
 use frevo_store::{Fault, Name};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Statx};
 use rustix::io::Errno;
@@ -70,6 +70,8 @@ fn make(dir: BorrowedFd<'_>, by: &Replacement<'_>, old: &Statx) -> VfsResult<Vec
         let special = |kind| rustix::fs::mknodat(dir, name.as_bytes(), kind, mode, 0);
         let made = match *by {
             Replacement::File => special(FileType::RegularFile),
+            // Programs of the host alone make links of DFS, so that a client cannot lead others away.
+            Replacement::Symlink(target) if links::is_of_dfs(target) => Err(Errno::OPNOTSUPP),
             Replacement::Symlink(target) => rustix::fs::symlinkat(target, dir, name.as_bytes()),
             Replacement::Fifo => special(FileType::Fifo),
             Replacement::Socket => special(FileType::Socket),

@@ -22,8 +22,9 @@ use std::sync::Arc;
 
 use frevo_store::lease::Granted;
 use frevo_store::name::Rules;
-use frevo_store::{Name, Shape, Vfs};
-use frevo_wire::command::create::{self, CreateAction};
+use frevo_store::vfs::OpenHow;
+use frevo_store::{Fault, Name, Shape, Vfs};
+use frevo_wire::command::create::{self, CreateAction, CreateOptions};
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
@@ -132,9 +133,8 @@ fn choose(
     let mut text = request.name.to_string().map_err(|_| Status::OBJECT_NAME_INVALID)?;
     // MS-SMB2 3.3.5.9: the path is normalised if it is one of DFS and the share is one (Share.IsDfs).
     let published = tree.share.namespace.as_ref();
-    if let Some(published) =
-        published.filter(|_| rq.header.flags.contains(HeaderFlags::DFS_OPERATIONS))
-    {
+    let published = published.filter(|_| rq.header.flags.contains(HeaderFlags::DFS_OPERATIONS));
+    if let Some(published) = published {
         text = published.normalize(&text)?.to_owned();
     }
     let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
@@ -153,6 +153,9 @@ fn choose(
         }
         validate::stream_type(&text, &name, request)?;
     }
+    if published.is_some_and(|published| published.has_samba_links()) && !is_past {
+        check_covered(&*vfs, &name, request.create_options)?;
+    }
     let mut desired = validate::access(request, tree)
         .inspect_err(|status| validate::tell_read_only(rq, tree, &name, *status))?;
     if !Arc::ptr_eq(&vfs, live) {
@@ -165,6 +168,19 @@ fn choose(
         }
     }
     Ok(Chosen { vfs, name, desired, posix })
+}
+
+/// MS-DFSC 3.2.4.1: a path of DFS that is a link is not this server's, also for a request that would open the
+/// link itself. Links of the namespace were found in the path alone, those of Samba's are the host's.
+fn check_covered(vfs: &dyn Vfs, name: &Name, options: CreateOptions) -> Result<(), Status> {
+    if !options.contains(CreateOptions::OPEN_REPARSE_POINT) {
+        // The open itself finds the link.
+        return Ok(());
+    }
+    match vfs.open(&name.with_stream(None), &OpenHow::LOOK) {
+        Err(fault @ (Fault::NotCovered | Fault::DfsUnavailable)) => Err(fault.status()),
+        _ => Ok(()),
+    }
 }
 
 /// Tells of a name that is refused as it is spelled.

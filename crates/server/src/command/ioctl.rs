@@ -147,8 +147,8 @@ pub(crate) fn is_about_an_open(message: &[u8]) -> bool {
 async fn act(call: &Call<'_>, act: Act) -> Answer {
     match act {
         Act::Refuse(status) => Err(status.into()),
-        Act::Referrals => dfs::referrals(call),
-        Act::ReferralsEx => dfs::referrals_ex(call),
+        Act::Referrals => Box::pin(dfs::referrals(call)).await,
+        Act::ReferralsEx => Box::pin(dfs::referrals_ex(call)).await,
         Act::ValidateNegotiate => validate_negotiate::handle(call),
         Act::NetworkInterfaces => network_interface::handle(call).await,
         Act::Operation => operation(call),

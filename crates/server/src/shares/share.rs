@@ -24,7 +24,7 @@ use crate::base::pools::blocking_pool::BlockingPool;
 use crate::base::surplus::return_surplus;
 use crate::shares::impersonation;
 use crate::shares::life::Life;
-use crate::shares::namespace::{LinkedVfs, Published};
+use crate::shares::namespace::{LinkedVfs, Published, SambaVfs};
 use crate::shares::recycle::RecyclingVfs;
 use crate::shares::time_machine::Limit;
 
@@ -370,7 +370,13 @@ impl Share {
     /// The files with the links of the share's namespace, if it has one.
     fn linked(&self, files: &Arc<dyn Vfs>) -> Arc<dyn Vfs> {
         match &self.namespace {
-            Some(published) => Arc::new(LinkedVfs::new(Arc::clone(files), Arc::clone(published))),
+            Some(published) => {
+                let mut files = Arc::clone(files);
+                if published.has_samba_links() {
+                    files = Arc::new(SambaVfs::new(files, Arc::clone(published)));
+                }
+                Arc::new(LinkedVfs::new(files, Arc::clone(published)))
+            }
             None => Arc::clone(files),
         }
     }

@@ -54,13 +54,19 @@ fn serve(world: &World, links: Vec<Link>) {
     ]));
 }
 
-async fn ask_referral(peer: &mut Peer, ipc: &Mount, level: u16, path: &str, room: u32) -> Reply {
+pub(crate) async fn ask_referral(
+    peer: &mut Peer,
+    ipc: &Mount,
+    level: u16,
+    path: &str,
+    room: u32,
+) -> Reply {
     let mut input = Vec::new();
     ReferralRequest { max_level: level, path: path.into() }.encode(&mut Writer::new(&mut input));
     ask(peer, ipc, CtlCode::DFS_GET_REFERRALS, FileId::ALL_ONES, &input, room).await
 }
 
-fn referral(reply: &Reply) -> ReferralResponse {
+pub(crate) fn referral(reply: &Reply) -> ReferralResponse {
     ReferralResponse::parse(&output(reply.ok())).unwrap()
 }
 
@@ -170,14 +176,23 @@ fn targets_are_ordered_by_health_and_site() {
     });
 }
 
-async fn connect(peer: &mut Peer, mount: &Mount, share: &str) -> (Mount, tree_connect::Response) {
+pub(crate) async fn connect(
+    peer: &mut Peer,
+    mount: &Mount,
+    share: &str,
+) -> (Mount, tree_connect::Response) {
     let draft = tree_connect_draft(&format!("\\\\frevo\\{share}")).session(mount.logon.id);
     let reply = peer.ask(draft, mount.logon.via()).await;
     let answer = tree_connect::Response::parse(&reply.ok().message).unwrap();
     (Mount::new(&mount.logon, reply.header.tree_id().unwrap()), answer)
 }
 
-async fn list(peer: &mut Peer, mount: &Mount, folder: &str, pattern: &str) -> Vec<(String, u32)> {
+pub(crate) async fn list(
+    peer: &mut Peer,
+    mount: &Mount,
+    folder: &str,
+    pattern: &str,
+) -> Vec<(String, u32)> {
     let want = Want::existing(folder).access(AccessMask::READ_DATA);
     let directory = peer.open_file(mount, &want).await;
     let class = FileInfoClass::ID_BOTH_DIRECTORY;
@@ -202,7 +217,7 @@ async fn list(peer: &mut Peer, mount: &Mount, folder: &str, pattern: &str) -> Ve
 }
 
 /// IO_REPARSE_TAG_DFS
-const TAG: u32 = 0x8000_000A;
+pub(crate) const TAG: u32 = 0x8000_000A;
 
 /// MS-SMB2 3.3.5.4, 3.3.5.7 and 3.3.5.9
 #[test]

@@ -23,4 +23,5 @@ mod pipes;
 mod protected_pipes;
 mod ranges;
 mod rights;
+mod samba_links;
 mod snapshots;

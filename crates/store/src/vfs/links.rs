@@ -26,6 +26,12 @@ pub fn told(mut stored: String) -> String {
     stored
 }
 
+/// True for the text of a link of DFS as Samba keeps one, which no client may make: a server that reads such
+/// links (`samba_links`, or smbd) would send others to the places that it names.
+pub fn is_of_dfs(stored: &str) -> bool {
+    stored.starts_with("msdfs:")
+}
+
 /// True for the stored target of a directory's link.
 pub fn is_of_directory(stored: &[u8]) -> bool {
     matches!(stored, [_, .., b'/'])

@@ -1,25 +1,32 @@
 //! FSCTL_DFS_GET_REFERRALS and FSCTL_DFS_GET_REFERRALS_EX: MS-SMB2 3.3.5.15.2, MS-DFSC 3.2.5.
 
-use frevo_dfs::Asker;
+use std::sync::Arc;
+
+use frevo_dfs::{Asker, Link};
+use frevo_store::Name;
+use frevo_store::name::Rules;
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::dfs::{ReferralRequest, ReferralRequestEx};
 
 use super::call::{Answer, Call};
 use crate::access::access_rules::{Caller, Verdict};
+use crate::command::spelling::Spelling;
+use crate::shares::namespace::samba;
+use crate::shares::share::Share;
 
 /// Answers FSCTL_DFS_GET_REFERRALS.
-pub(super) fn referrals(call: &Call<'_>) -> Answer {
+pub(super) async fn referrals(call: &Call<'_>) -> Answer {
     is_capable(call)?;
     let request = ReferralRequest::parse(call.input).map_err(|_| Status::INVALID_PARAMETER)?;
-    answer(call, request.max_level, &request.path)
+    answer(call, request.max_level, &request.path).await
 }
 
 /// Answers FSCTL_DFS_GET_REFERRALS_EX. The site's name in the request is not used: this server knows the
 /// sites of no domain.
-pub(super) fn referrals_ex(call: &Call<'_>) -> Answer {
+pub(super) async fn referrals_ex(call: &Call<'_>) -> Answer {
     is_capable(call)?;
     let request = ReferralRequestEx::parse(call.input).map_err(|_| Status::INVALID_PARAMETER)?;
-    answer(call, request.max_level, &request.path)
+    answer(call, request.max_level, &request.path).await
 }
 
 /// MS-SMB2 3.3.5.15.2: FS_DRIVER_REQUIRED if the server is not IsDfsCapable.
@@ -35,7 +42,15 @@ fn is_capable(call: &Call<'_>) -> Result<(), Status> {
     }
 }
 
-fn answer(call: &Call<'_>, max_level: u16, path: &str) -> Answer {
+async fn answer(call: &Call<'_>, max_level: u16, path: &str) -> Answer {
+    // MS-DFSC 3.2.5.1: no version is at most 0.
+    if max_level == 0 {
+        return Err(Status::INVALID_PARAMETER.into());
+    }
+    if is_refused(call, path)? {
+        return Err(Status::NOT_FOUND.into());
+    }
+    let link = samba_link(call, path).await?;
     let server = call.rq.server();
     let mut number = [0; 8];
     server.ambient.random(&mut number);
@@ -46,14 +61,11 @@ fn answer(call: &Call<'_>, max_level: u16, path: &str) -> Answer {
         is_near: &|target| view.is_near(target),
         is_failing: &|server| view.is_failing(server),
     };
-    // MS-DFSC 3.2.5.1: no version is at most 0.
-    if max_level == 0 {
-        return Err(Status::INVALID_PARAMETER.into());
-    }
-    if is_refused(call, path)? {
-        return Err(Status::NOT_FOUND.into());
-    }
-    let response = server.shares().namespaces.referrals(path, &asker)?;
+    let shares = server.shares();
+    let response = match &link {
+        Some(link) => shares.namespaces.referrals_of(path, link, &asker)?,
+        None => shares.namespaces.referrals(path, &asker)?,
+    };
     let room = call.max_output as usize;
     // MS-DFSC 3.2.5.1: whole entries only, and none is BUFFER_OVERFLOW. MS-SMB2 3.3.4.4: that is no
     // error response; as on Windows (3.3.5.15.2 note 384) it has no data.
@@ -80,4 +92,24 @@ fn is_refused(call: &Call<'_>, path: &str) -> Result<bool, Status> {
         address: rq.connection.peer.ip(),
     };
     Ok(matches!(root.rules.judge(&caller, root.read_only), Verdict::Refused(_)))
+}
+
+/// Returns the link of Samba's (`samba_links`) at a path, or on the way to it, as far as the caller reaches it with
+/// the rights that its files would be used with. It is looked up on a thread that may wait.
+async fn samba_link(call: &Call<'_>, path: &str) -> Result<Option<Link>, Status> {
+    let rq = call.rq;
+    let mut parts = path.trim_start_matches('\\').splitn(3, '\\').skip(1);
+    let (Some(name), Some(rest)) = (parts.next(), parts.next()) else { return Ok(None) };
+    let shares = rq.server().shares();
+    let has_links = |share: &&Arc<Share>| {
+        share.life.takes_new() && share.namespace.as_ref().is_some_and(|own| own.has_samba_links())
+    };
+    let Some(share) = shares.find(name).filter(has_links) else { return Ok(None) };
+    let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    let (host, users, epoch) = (identity.host.user(), &rq.server().host_users, share.life.epoch());
+    let text = Spelling::of(share, false).spell(rest.to_owned());
+    let acting = Arc::clone(share).acting_for(&identity.user, host, users, epoch);
+    let vfs = acting.and_then(|share| share.vfs().map(Arc::clone));
+    let (Some(vfs), Ok(name)) = (vfs, Name::parse(&text, Rules::Windows)) else { return Ok(None) };
+    rq.beside_core(move || samba::find(&*vfs, &name)).await
 }

@@ -6,6 +6,7 @@ use frevo_dfs::{Namespace, Resolution};
 use frevo_store::vfs::{Directory, HostAccess, Kind, Stat, VfsResult};
 use frevo_store::{Name, Vfs};
 use frevo_wire::dtyp::FileTime;
+use frevo_wire::fscc::reparse::ReparseTag;
 
 use super::node;
 
@@ -98,6 +99,7 @@ impl Directory for Listing {
         if !self.is_link
             && let Ok(stat) = files.stat(&child)
             && stat.kind == Kind::Directory
+            && stat.reparse_tag != ReparseTag::DFS.0
         {
             return Ok(Some(stat));
         }

@@ -14,6 +14,7 @@ use frevo_wire::fscc::fold_name;
 use frevo_wire::fscc::reparse::ReparseTag;
 
 use super::directory::Linked;
+use super::samba::Folder;
 
 /// The number of the file system of all folders and links of namespaces.
 const DEVICE: u64 = u64::from_be_bytes(*b"frevodfs");
@@ -40,6 +41,20 @@ pub(super) fn stat(namespace: &str, path: &str, is_link: bool, time: FileTime) -
     Stat { attributes, reparse_tag: ReparseTag::DFS.0, ..stat }
 }
 
+/// Returns the state of a link of Samba's, whose symbolic link has this one.
+pub(super) fn link_stat(symlink: Stat) -> Stat {
+    let kept = symlink.attributes & FileAttributes::HIDDEN;
+    Stat {
+        kind: Kind::Directory,
+        end_of_file: 0,
+        allocation: 0,
+        attributes: kept | FileAttributes::DIRECTORY | FileAttributes::REPARSE_POINT,
+        mode: 0o555,
+        reparse_tag: ReparseTag::DFS.0,
+        ..symlink
+    }
+}
+
 /// A folder that exists in a namespace only, or a link itself.
 #[derive(Debug)]
 pub(super) struct Virtual {
@@ -49,24 +64,33 @@ pub(super) struct Virtual {
     /// The folder that the share has at the place of a link. Its access list is the link's: who cannot
     /// read it does not see the link on a share that hides what cannot be read.
     beneath: Option<Arc<dyn Node>>,
+    /// The text of a link of Samba's.
+    text: Option<String>,
 }
 
 impl Virtual {
     /// A folder without entries.
     pub(super) fn folder(namespace: &str, path: &str, time: FileTime) -> Self {
-        Self { stat: stat(namespace, path, false, time), entries: None, beneath: None }
+        let stat = stat(namespace, path, false, time);
+        Self { stat, entries: None, beneath: None, text: None }
     }
 
     /// A folder with entries.
     pub(super) const fn with_entries(stat: Stat, entries: Linked) -> Self {
-        Self { stat, entries: Some(entries), beneath: None }
+        Self { stat, entries: Some(entries), beneath: None, text: None }
     }
 
     /// A link itself, over a folder of the share.
     pub(super) fn link(stat: Stat, beneath: Option<Opened>) -> Self {
         let own = beneath.as_ref().map_or(stat, |Opened { stat, .. }| *stat);
         let stat = Stat { mode: own.mode, uid: own.uid, gid: own.gid, ..stat };
-        Self { stat, entries: None, beneath: beneath.map(|opened| opened.node) }
+        let beneath = beneath.map(|opened| opened.node);
+        Self { stat, entries: None, beneath, text: None }
+    }
+
+    /// A link of Samba's with this text.
+    pub(super) const fn samba_link(stat: Stat, text: String) -> Self {
+        Self { stat, entries: None, beneath: None, text: Some(text) }
     }
 }
 
@@ -94,6 +118,11 @@ impl Node for Virtual {
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {
         let empty = || Box::new(Empty) as Box<dyn Directory>;
         Ok(self.entries.as_ref().map_or_else(empty, |entries| Box::new(entries.listing(None))))
+    }
+
+    /// The text of a link of Samba's, for referrals. No client is told.
+    fn link_target(&self) -> VfsResult<String> {
+        self.text.clone().ok_or(Fault::Invalid)
     }
 
     /// MS-FSCC 2.1.2.1: a reparse point of a link has a tag of Microsoft's and, here, no data.
@@ -143,15 +172,24 @@ impl Directory for Empty {
     }
 }
 
-/// A folder of the share with links or folders of the namespace in it.
+/// The links in the listings of a folder of the share.
+#[derive(Debug)]
+pub(super) enum Entries {
+    /// Links and folders of the namespace, at least one.
+    Linked(Linked),
+    /// Symbolic links of the folder itself.
+    Samba(Folder),
+}
+
+/// A folder of the share in which links can be.
 #[derive(Debug)]
 pub(super) struct Merged {
     inner: Arc<dyn Node>,
-    entries: Linked,
+    entries: Entries,
 }
 
 impl Merged {
-    pub(super) const fn new(inner: Arc<dyn Node>, entries: Linked) -> Self {
+    pub(super) const fn new(inner: Arc<dyn Node>, entries: Entries) -> Self {
         Self { inner, entries }
     }
 }
@@ -198,6 +236,14 @@ impl Node for Merged {
         self.inner.birth()
     }
 
+    fn data_device(&self) -> Option<(u32, u32)> {
+        self.inner.data_device()
+    }
+
+    fn is_synced_by_descriptor(&self) -> bool {
+        self.inner.is_synced_by_descriptor()
+    }
+
     fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
         self.inner.read_at(offset, into)
     }
@@ -218,13 +264,40 @@ impl Node for Merged {
         self.inner.streams()
     }
 
-    /// It cannot be removed: a link is in it.
+    /// A folder with links of the namespace cannot be removed.
     fn has_entries(&self) -> VfsResult<bool> {
-        Ok(true)
+        match &self.entries {
+            Entries::Linked(_) => Ok(true),
+            Entries::Samba(_) => self.inner.has_entries(),
+        }
     }
 
     fn directory(&self) -> VfsResult<Box<dyn Directory>> {
-        Ok(Box::new(self.entries.listing(Some(self.inner.directory()?))))
+        let own = self.inner.directory()?;
+        Ok(match &self.entries {
+            Entries::Linked(entries) => Box::new(entries.listing(Some(own))),
+            Entries::Samba(folder) => Box::new(folder.listing(own)),
+        })
+    }
+
+    fn clear_streams(&self) -> VfsResult<()> {
+        self.inner.clear_streams()
+    }
+
+    fn link_target(&self) -> VfsResult<String> {
+        self.inner.link_target()
+    }
+
+    fn device(&self) -> Option<(u32, u32)> {
+        self.inner.device()
+    }
+
+    fn reparse_buffer(&self) -> VfsResult<Vec<u8>> {
+        self.inner.reparse_buffer()
+    }
+
+    fn keep_reparse(&self, buffer: Option<&[u8]>) -> VfsResult<()> {
+        self.inner.keep_reparse(buffer)
     }
 
     fn eas(&self) -> VfsResult<Vec<(String, Vec<u8>)>> {

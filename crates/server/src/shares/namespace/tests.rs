@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
-use frevo_dfs::{Link, Target};
+use frevo_dfs::{Link, State, Target};
 use frevo_store::name::Rules;
 use frevo_store::vfs::{Existence, Fault, OpenHow};
 use frevo_store::{Name, Stat};
+use frevo_wire::Status;
 use frevo_wire::dtyp::FileAttributes;
 
 use super::*;

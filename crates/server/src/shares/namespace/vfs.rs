@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use frevo_dfs::{Link, Namespace, Resolution, State};
+use frevo_dfs::{Link, Namespace, Resolution};
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
     Existence, Kind, Node, OpenHow, Opened, Parent, QuotaLimits, QuotaState, Replacement, Space,
@@ -10,9 +10,9 @@ use frevo_store::vfs::{
 };
 use frevo_store::{Fault, FileKey, FolderId, HostPlaces, Name, Observation, Observer, Vfs};
 
-use super::Published;
 use super::directory::Linked;
-use super::node::{Merged, Virtual, inner_of, stat};
+use super::node::{Entries, Merged, Virtual, inner_of, stat};
+use super::published::{Published, leads_away};
 use crate::shares::protection::LOOK;
 
 /// A file system with the links of a namespace in it, and with the folders on the way to them. Nobody can
@@ -51,12 +51,6 @@ fn spelled(namespace: &Namespace, name: &Name) -> Name {
         .map_or_else(|| name.clone(), |path| Name::from_stored(path.into()))
 }
 
-/// MS-DFSC 3.2.4.1: the fault of a path that matches or contains a link.
-fn leads_away(namespace: &Namespace, link: Option<&Link>) -> Fault {
-    let is_online = namespace.state == State::Online && link.is_none_or(Link::is_online);
-    if is_online { Fault::NotCovered } else { Fault::DfsUnavailable }
-}
-
 impl LinkedVfs {
     /// Returns `files` with the links of a namespace.
     pub(crate) fn new(files: Arc<dyn Vfs>, published: Arc<Published>) -> Self {
@@ -87,7 +81,9 @@ impl LinkedVfs {
                 | Fault::PathNotFound
                 | Fault::PathNotDirectory
                 | Fault::NotADirectory
-                | Fault::Symlink,
+                | Fault::Symlink
+                // A link of Samba's, which the namespace's own folder hides.
+                | Fault::NotCovered,
             ) => None,
             Err(fault) => return Err(fault),
         };
@@ -100,7 +96,10 @@ impl LinkedVfs {
         let stored = spelled(&namespace, name);
         let entries = Linked { namespace, files, folder, time };
         Ok(match opened {
-            Some(opened) => Opened { node: Arc::new(Merged::new(opened.node, entries)), ..opened },
+            Some(opened) => {
+                let node = Arc::new(Merged::new(opened.node, Entries::Linked(entries)));
+                Opened { node, ..opened }
+            }
             None => {
                 let node: Arc<dyn Node> = Arc::new(Virtual::with_entries(state, entries));
                 Opened::existing(node, state, stored)
