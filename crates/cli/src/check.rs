@@ -15,7 +15,9 @@ use crate::plural::counted;
 use crate::serve::listen::addresses_of;
 use crate::serve::run_accounts::user_map;
 use crate::serve::{confine, directory};
-use crate::{accounts, administrators, configured, keytab, passwords, resolved, state};
+use crate::{
+    accounts, administrators, configured, keytab, namespace_loops, passwords, resolved, state,
+};
 use crate::{config_contradictions, config_names};
 use frevo_wire::fscc::fold_name;
 
@@ -67,6 +69,7 @@ pub(crate) fn run(check: &Check) -> Done {
         findings.extend(of_name(config, &sources));
         findings.extend(of_domain_names(config, &sources));
         findings.extend(of_cluster(config, &whole));
+        findings.extend(of_namespaces(config, &whole));
         match accounts::read(&state::users_file_of(config)) {
             Ok(file) => {
                 findings.extend(config_names::find(config, &file, &sources));
@@ -106,6 +109,14 @@ pub(crate) fn run(check: &Check) -> Done {
     let shown = path.display();
     let lines = format!("{confined}\n{rpc}{administrators}\n{shown}: ok ({shares}, {users})\n");
     print_text(&lines)
+}
+
+/// Interlinks that lead in a circle. Faults of the namespaces themselves are told already.
+fn of_namespaces(config: &Config, whole: &(String, Option<usize>)) -> Vec<Finding> {
+    let made = config.namespaces.iter().map(|section| section.namespace(&config.shares));
+    let namespaces: Vec<_> = made.filter_map(Result::ok).collect();
+    let found = namespace_loops::find(config, &namespaces).into_iter();
+    found.map(|text| Finding { place: whole.clone(), is_fault: false, text }).collect()
 }
 
 /// Returns a line about remote procedure calls over TCP; an empty text where they are off.

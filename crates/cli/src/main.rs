@@ -23,6 +23,7 @@ mod keytab;
 mod logging;
 mod machine_sid;
 mod manual;
+mod namespace_loops;
 mod namespace_tables;
 mod namespaces;
 mod network_namespaces;

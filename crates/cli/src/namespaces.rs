@@ -15,10 +15,10 @@ use frevo_wire::fscc::fold_name;
 use crate::config_sources::Sources;
 use crate::console::print_text;
 use crate::exit::{Done, EXIT_CODES, Exit, Failure, is_json};
-use crate::namespace_tables;
 use crate::plural::counted;
 use crate::shares::Edited;
 use crate::state::DEFAULT_CONFIG;
+use crate::{namespace_loops, namespace_tables};
 
 /// The port of SMB.
 const PORT: u16 = 445;
@@ -71,10 +71,10 @@ enum Action {
         /// The target; with the last one the link is removed
         target: Option<String>,
     },
-    /// Try whether the servers of all targets can be reached
+    /// Try whether the servers of all targets can be reached, and find links that lead in a circle
     #[command(after_help = EXIT_CODES)]
     Check {
-        /// Print one JSON object per server
+        /// Print one JSON object per server and per circle
         #[arg(long)]
         json: bool,
     },
@@ -247,7 +247,8 @@ fn check(config: &Path) -> Done {
     let config = Sources::read(config)?.config()?;
     // The links that lead to each server.
     let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (_, namespace) in namespaces_of(&config)? {
+    let namespaces: Vec<_> = namespaces_of(&config)?.into_iter().map(|(_, one)| one).collect();
+    for namespace in &namespaces {
         for link in namespace.links() {
             for target in link.targets() {
                 let links = servers.entry(fold_name(target.server())).or_default();
@@ -269,9 +270,15 @@ fn check(config: &Path) -> Done {
             out.push_str(&shown_server(server, links, &reached));
         }
     }
+    let loops = namespace_loops::find(&config, &namespaces);
+    for found in &loops {
+        let object = serde_json::json!({ "loop": found });
+        out.push_str(&if is_json() { format!("{object}\n") } else { format!("{found}\n") });
+    }
     print_text(&out)?;
     match silent {
-        0 => Ok(()),
+        0 if loops.is_empty() => Ok(()),
+        0 => Err(Failure::new(Exit::Failed, format!("{} found", counted(loops.len(), "loop")))),
         count => {
             let text =
                 format!("{} of {} could not be reached", count, counted(servers.len(), "server"));
