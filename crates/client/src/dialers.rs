@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::dial::{Dial, Dialing, Preferred, Preferring, Resolving, ServerName};
-use crate::limits::{DIAL_AGAIN_AFTER, PREFERRED_DIAL};
+use crate::limits::{DIAL_AGAIN_AFTER, NEXT_ADDRESS_AFTER, PREFERRED_DIAL};
 use crate::options::{Options, Rdma};
 use crate::staggered::Staggered;
 
@@ -83,10 +83,14 @@ impl Dial for Dialers {
             let hoped_for: Vec<_> = servers.iter().filter(is_hoped_for).cloned().collect();
             let mut left = hoped_for.clone();
             let mut why = io::Error::from(io::ErrorKind::TimedOut);
-            let mut dialing = Staggered::new(hoped_for.clone(), |server: ServerName| async move {
-                let dialed = choice.reach(&server).await;
-                (server, dialed)
-            });
+            let mut dialing = Staggered::new(
+                hoped_for.clone(),
+                NEXT_ADDRESS_AFTER,
+                |server: ServerName| async move {
+                    let dialed = choice.reach(&server).await;
+                    (server, dialed)
+                },
+            );
             let until = Instant::now() + PREFERRED_DIAL;
             while let Ok(Some((server, dialed))) = timeout_at(until, dialing.next()).await {
                 match dialed {

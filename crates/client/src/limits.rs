@@ -38,6 +38,9 @@ pub const ADDRESSES_MAX: usize = 64;
 pub const ADDRESSES_AT_ONCE: usize = 4;
 /// Time without an answer after which the next address of a server is tried beside the earlier ones.
 pub const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(300);
+/// Time without an answer after which the next target of a DFS link is tried beside the earlier ones, and
+/// after which the others are tried while a lost one is connected to again.
+pub const NEXT_TARGET_AFTER: Duration = Duration::from_secs(1);
 /// Time limit of the connection and the negotiation at one of several addresses; longer than
 /// [`PREFERRED_DIAL`], after which another transport is tried there. A few addresses of which none
 /// leads to a server have the time of [`CONNECT_TIMEOUT`] together.
@@ -165,6 +168,10 @@ pub const DEAD_AFTER_CONTINUOUS: Duration = Duration::from_secs(4);
 /// Time without an acknowledgment of sent bytes after which such a session's connection counts as dead.
 /// A path with a long round trip gets sixteen times that.
 pub const UNACKNOWLEDGED_CONTINUOUS: Duration = Duration::from_secs(2);
+/// The same time for the server of a DFS target whose link has others.
+pub const UNACKNOWLEDGED_TARGET: Duration = Duration::from_millis(1500);
+/// Interval at which such a connection is looked at.
+pub const TARGET_LOOK: Duration = Duration::from_millis(250);
 /// Interval of ECHOs while every request under way has an interim response.
 pub const ECHO_WAITING: Duration = Duration::from_secs(30);
 /// Time limit of a request with an interim response, except CHANGE_NOTIFY and a LOCK that

@@ -48,6 +48,8 @@ struct Host {
     is_down: AtomicBool,
     /// Connections to it are neither made nor refused.
     is_silent: AtomicBool,
+    /// It takes connections and requests, and answers nothing more.
+    is_mute: AtomicBool,
     /// It goes down when it is asked to open something.
     falls: AtomicBool,
     /// Every name exists.
@@ -66,6 +68,9 @@ impl Host {
     fn act(&self, name: &str, log: &Log, asked: &Asked<'_>) -> Act {
         if self.is_down.load(Ordering::SeqCst) {
             return Act::Close;
+        }
+        if self.is_mute.load(Ordering::SeqCst) {
+            return Act::Silence;
         }
         let note = |what: &str| log.lock().push(format!("{name} {what}"));
         match asked.header.command {
@@ -421,6 +426,42 @@ fn a_target_that_is_silent_keeps_nobody_from_the_first() {
         assert_eq!(read.unwrap(), CONTENT);
         assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
         assert_eq!(world.dialed("two"), 1);
+    });
+}
+
+#[test]
+fn a_silent_target_is_left_for_the_next_soon() {
+    let root = Host::linked(&[("dfs\\docs", &["\\one\\data", "\\two\\data"])]);
+    let one = Host { is_silent: AtomicBool::new(true), ..Host::default() };
+    with([("root", root), ("one", one), ("two", Host::default())], async |world| {
+        let share = world.share().await;
+        let began = tokio::time::Instant::now();
+        assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert_eq!((world.dialed("one"), world.dialed("two")), (1, 1));
+    });
+    // The server falls silent while it is in use. Over a network in memory there are no acknowledgments,
+    // which would tell a second later that the path is dead: four seconds of silence count.
+    with_two(async |world, share| {
+        world.host("one").is_mute.store(true, Ordering::SeqCst);
+        let began = tokio::time::Instant::now();
+        assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert_eq!(world.dialed("two"), 1);
+    });
+}
+
+#[test]
+fn targets_that_are_all_silent_are_an_error() {
+    let root = Host::linked(&[("dfs\\docs", &["\\one\\data", "\\two\\data"])]);
+    let hosts = [("one", true), ("two", true)].map(|(name, is_silent)| {
+        (name, Host { is_silent: AtomicBool::new(is_silent), ..Host::default() })
+    });
+    with(hosts.into_iter().chain([("root", root)]), async |world| {
+        let share = world.share().await;
+        let error = share.read("docs/known").await.unwrap_err();
+        assert!(matches!(error.cause(), Cause::Transport(_)), "{error}");
+        assert_eq!((world.dialed("one"), world.dialed("two")), (1, 1), "each is tried once");
     });
 }
 

@@ -20,6 +20,7 @@ from .peers import (  # noqa: F401
     cluster_upgrade,
     crossing,
     dfs,
+    dfs_failover,
     dfs_referrals,
     differential,
     disks,

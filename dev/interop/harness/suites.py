@@ -262,7 +262,7 @@ def wanted_by(groups):
         smbprotocol()
     if "suites/smb-rs" in names:
         smb_rs()
-    if any(n.startswith("java/") for n in names) or names & {"dfs/walk", "kerberos/clients"}:
+    if any(n.startswith("java/") for n in names) or names & {"dfs/failover", "dfs/walk", "kerberos/clients"}:
         java()
     if any(n.startswith("npm/") for n in names):
         node()

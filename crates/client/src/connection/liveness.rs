@@ -1,7 +1,6 @@
 //! The watch over a connection whose server falls silent.
 
 use std::io;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,8 +10,20 @@ use super::Connection;
 use crate::error::Cause;
 use crate::limits::{
     DEAD_AFTER, DEAD_AFTER_CONTINUOUS, ECHO_AFTER, ECHO_AFTER_CONTINUOUS, ECHO_WAITING, HELD_UP,
-    UNACKNOWLEDGED_CONTINUOUS,
+    TARGET_LOOK, UNACKNOWLEDGED_CONTINUOUS, UNACKNOWLEDGED_TARGET,
 };
+
+/// Degrees of attention to a silent server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Vigilance {
+    /// Nobody else has its files.
+    Usual,
+    /// Another node may serve its shares.
+    Node,
+    /// The link that leads to it has other targets.
+    Target,
+}
 
 /// Ends a connection whose server is silent although answers are due. A server that has
 /// answered every request with an interim response gets an ECHO from time to time.
@@ -21,7 +32,12 @@ pub(super) async fn keep_watch(connection: Weak<Connection>) {
     let mut asked = Instant::now();
     loop {
         let asleep = Instant::now();
-        sleep(Duration::from_secs(1)).await;
+        let look = match connection.upgrade().map(|connection| connection.vigilance()) {
+            Some(Vigilance::Target) => TARGET_LOOK,
+            Some(_) => Duration::from_secs(1),
+            None => return,
+        };
+        sleep(look).await;
         let Some(connection) = connection.upgrade() else { return };
         if connection.is_gone() {
             return;
@@ -44,7 +60,7 @@ pub(super) async fn keep_watch(connection: Weak<Connection>) {
             return;
         }
         let silent = connection.heard.lock().elapsed();
-        let is_vigilant = connection.is_vigilant.load(Ordering::Acquire);
+        let is_vigilant = connection.vigilance() != Vigilance::Usual;
         let due = connection.waiters.due(is_vigilant);
         let echo_after = if is_vigilant { ECHO_AFTER_CONTINUOUS } else { ECHO_AFTER };
         if !due || silent < echo_after {
@@ -79,7 +95,11 @@ fn is_lost(connection: &Connection, silent: Duration) -> bool {
     // The machine of a slow server takes what is sent: only the server is silent. A machine without
     // power takes nothing.
     let round_trip = facts.rtt + facts.rtt_deviation * 4;
-    let patience = UNACKNOWLEDGED_CONTINUOUS.max(round_trip * 16);
+    let patience = match connection.vigilance() {
+        Vigilance::Target => UNACKNOWLEDGED_TARGET,
+        _ => UNACKNOWLEDGED_CONTINUOUS,
+    };
+    let patience = patience.max(round_trip * 16);
     if facts.unacknowledged_bytes > 0 && silent.min(facts.since_acknowledged) >= patience {
         return true;
     }

@@ -23,6 +23,7 @@ mod waiters;
 pub(crate) use call::{Call, Gone, Guard, Movable, PAYLOAD_HEADROOM, Patience, Payload};
 use call::{OutgoingFrame, framed};
 pub(crate) use claim::Claim;
+pub(crate) use liveness::Vigilance;
 use liveness::keep_watch;
 pub(crate) use loan::Proof;
 pub(crate) use message::{Message, Unasked};
@@ -30,7 +31,7 @@ use negotiate::Agreed;
 pub(crate) use negotiate::{CAPABILITIES, Offer, security_mode};
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_crypto::{OpeningKey, SealingKey};
@@ -84,8 +85,8 @@ pub(crate) struct Connection {
     end: Notify,
     why: OnceLock<Cause>,
     heard: Mutex<Instant>,
-    /// True if the loss of the server is to be noticed soon.
-    is_vigilant: AtomicBool,
+    /// [`Vigilance`]: how soon the loss of the server is noticed.
+    vigilance: AtomicU8,
     unasked: mpsc::Sender<Unasked>,
     /// Number of the next data that the channel's key signs outside of a message.
     signed_data: AtomicU64,
@@ -130,7 +131,7 @@ impl Connection {
             end: Notify::new(),
             why: OnceLock::new(),
             heard: Mutex::new(Instant::now()),
-            is_vigilant: AtomicBool::new(false),
+            vigilance: AtomicU8::new(Vigilance::Usual as u8),
             unasked,
             signed_data: AtomicU64::new(0),
             rdma_from: crate::limits::RDMA_FROM,
@@ -164,9 +165,17 @@ impl Connection {
         *self.opening.write() = Some((session_id, key));
     }
 
-    /// Notices the loss of the server soon from now on: another node may serve its shares.
-    pub(crate) fn be_vigilant(&self) {
-        self.is_vigilant.store(true, Ordering::Release);
+    /// Notices the loss of the server sooner from now on. It is never noticed later again.
+    pub(crate) fn be_vigilant(&self, vigilance: Vigilance) {
+        self.vigilance.fetch_max(vigilance as u8, Ordering::AcqRel);
+    }
+
+    fn vigilance(&self) -> Vigilance {
+        match self.vigilance.load(Ordering::Acquire) {
+            0 => Vigilance::Usual,
+            1 => Vigilance::Node,
+            _ => Vigilance::Target,
+        }
     }
 
     /// Returns true after the end.

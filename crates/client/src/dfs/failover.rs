@@ -15,9 +15,10 @@ use super::cache::Known;
 use super::dfs_path::{DfsPath, behind};
 use super::{Start, Way};
 use crate::dial::ServerName;
-use crate::error::{Error, Result};
-use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, TARGET_SESSIONS};
+use crate::error::Error;
+use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, NEXT_TARGET_AFTER, TARGET_SESSIONS};
 use crate::session::Session;
+use crate::staggered::Staggered;
 
 /// The other targets of a link that was followed.
 #[derive(Clone)]
@@ -76,11 +77,15 @@ impl Others {
     async fn try_all(&self, pause: Duration) -> Option<()> {
         let now = Instant::now();
         let since = now.checked_sub(pause * 3 / 4).unwrap_or(now);
-        for (at, target) in self.known.tried().filter(|(at, _)| *at != self.at) {
-            if self.way.vain.lock().known_since(&target.server, since).is_some() {
-                continue;
-            }
-            match self.connected(target).await {
+        let is_due = |(at, target): &(usize, &DfsPath)| {
+            *at != self.at && self.way.vain.lock().known_since(&target.server, since).is_none()
+        };
+        let due: Vec<_> = self.known.tried().filter(is_due).collect();
+        let begin =
+            |(at, target)| async move { (at, target, self.way.connected(target).await.map(drop)) };
+        let mut attempts = Staggered::new(due, NEXT_TARGET_AFTER, begin);
+        while let Some((at, target, connected)) = attempts.next().await {
+            match connected {
                 Ok(()) => {
                     self.way.client.referrals.worked(&self.known, at);
                     return Some(());
@@ -108,10 +113,5 @@ impl Others {
         let used = now.as_ref().and_then(|(known, _)| known.tried().next());
         let ours = self.known.targets.get(self.at).map(|target| &target.place);
         used.is_some_and(|(_, place)| Some(place) != ours)
-    }
-
-    async fn connected(&self, target: &DfsPath) -> Result<()> {
-        let session = self.way.session(&target.server).await?;
-        self.way.share(&session, &target.share).await.map(drop)
     }
 }

@@ -32,11 +32,12 @@ use crate::Status;
 use crate::credentials::Credentials;
 use crate::dial::ServerName;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::{REDIRECTS, TARGET_SESSIONS, TARGETS_TRIED};
+use crate::limits::{NEXT_TARGET_AFTER, REDIRECTS, TARGET_SESSIONS, TARGETS_TRIED};
 use crate::open::create::Ask;
 use crate::options::Referrals as Policy;
 use crate::session::{Client, Session};
 use crate::share::Share;
+use crate::staggered::Staggered;
 use crate::url::SmbUrl;
 
 const CONNECT: &str = "connect to";
@@ -458,20 +459,25 @@ impl Way {
         rest: &str,
         tries: &mut usize,
     ) -> Result<(DfsPath, Option<Share>, usize)> {
+        let left = TARGETS_TRIED.saturating_sub(*tries);
+        let targets =
+            known.tried().map(|(at, target)| (at, target.below(rest))).take(left).collect();
+        let mut attempts =
+            Staggered::new(targets, NEXT_TARGET_AFTER, |(at, target): (_, DfsPath)| {
+                *tries += 1;
+                async move {
+                    let connected = self.connected(&target).await;
+                    (at, target, connected)
+                }
+            });
         let mut last = None;
-        for (at, target) in known.tried() {
-            let target = target.below(rest);
-            if *tries >= TARGETS_TRIED {
-                break;
-            }
-            *tries += 1;
-            let connected = match self.session(&target.server).await {
-                Ok(session) => self.share(&session, &target.share).await,
-                Err(error) => Err(error),
-            };
+        while let Some((at, target, connected)) = attempts.next().await {
             match connected {
                 Ok(share) => {
                     self.client.referrals.worked(known, at);
+                    if known.targets.len() > 1 {
+                        share.session().inner.be_replaceable();
+                    }
                     return Ok((target, Some(share), at));
                 }
                 Err(error) => {
@@ -487,6 +493,12 @@ impl Way {
         }
         let none = || Error::new(Cause::Status(Status::OBJECT_PATH_NOT_FOUND), CONNECT, "");
         Err(last.unwrap_or_else(none))
+    }
+
+    /// Returns the share of a target.
+    async fn connected(&self, target: &DfsPath) -> Result<Share> {
+        let session = self.session(&target.server).await?;
+        self.share(&session, &target.share).await
     }
 
     /// Returns a session with `server`. Without a live one it makes a single attempt: there may be

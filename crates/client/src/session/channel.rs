@@ -19,7 +19,7 @@ use super::activity::Activity;
 use super::operations::Operations;
 use super::renewal::Renewal;
 use crate::Status;
-use crate::connection::{Call, Connection, Gone, Guard, Message, Offer, Proof, Sent};
+use crate::connection::{Call, Connection, Gone, Guard, Message, Offer, Proof, Sent, Vigilance};
 use crate::dial::ServerName;
 use crate::error::Cause;
 use crate::limits::CANCEL_WITHIN;
@@ -64,8 +64,8 @@ pub(crate) struct Live {
     pub(crate) server_guid: Guid,
     /// The offer with which its connections are negotiated.
     pub(crate) offer: Offer,
-    /// True if a share in it outlives its node: a loss of that node is noticed soon.
-    pub(super) is_vigilant: AtomicBool,
+    /// How soon a loss of its node is noticed: sooner if a share in it outlives the node.
+    pub(super) vigilance: Mutex<Vigilance>,
     pub(crate) security: Security,
     /// Session.SigningKey, that of the first channel; it signs the binding of further ones. `None`
     /// for a guest.
@@ -163,19 +163,29 @@ impl Live {
         let mut channels = self.channels.write();
         let is_alive = channels.iter().any(|channel| !channel.connection.is_gone());
         if is_alive {
-            if self.is_vigilant.load(Ordering::Acquire) {
-                channel.connection.be_vigilant();
-            }
+            channel.connection.be_vigilant(*self.vigilance.lock());
             channels.push(Arc::new(channel));
         }
         is_alive
     }
 
-    /// Notices the loss of the node soon from now on.
-    pub(super) fn be_vigilant(&self) {
-        if !self.is_vigilant.swap(true, Ordering::AcqRel) {
-            self.channels.read().iter().for_each(|channel| channel.connection.be_vigilant());
+    /// Notices the loss of the node sooner from now on.
+    pub(super) fn be_vigilant(&self, vigilance: Vigilance) {
+        let channels = self.channels.read();
+        let mut now = self.vigilance.lock();
+        if (*now as u8) < vigilance as u8 {
+            *now = vigilance;
+            channels.iter().for_each(|channel| channel.connection.be_vigilant(vigilance));
         }
+    }
+
+    /// Returns true if a connection has ended because the server had fallen silent.
+    pub(super) fn fell_silent(&self) -> bool {
+        let is_silent = |channel: &Arc<Channel>| {
+            matches!(channel.connection.why(),
+            Some(Cause::Transport(error)) if error.kind() == std::io::ErrorKind::TimedOut)
+        };
+        self.is_silent.load(Ordering::Acquire) || self.channels.read().iter().any(is_silent)
     }
 
     /// Removes dead channels. Requests that are repeated on the others have a new

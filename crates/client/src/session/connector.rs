@@ -28,7 +28,8 @@ use crate::dial::{Dial, Preferred, ServerName};
 use crate::error::Cause;
 use crate::kerberos::{KerberosError, Reason};
 use crate::limits::{
-    ADDRESS_DIAL, ADDRESSES_AT_ONCE, RECONNECT_DIAL_PAUSE, RECONNECT_DIALS, TICKET_WITHIN,
+    ADDRESS_DIAL, ADDRESSES_AT_ONCE, NEXT_ADDRESS_AFTER, RECONNECT_DIAL_PAUSE, RECONNECT_DIALS,
+    TICKET_WITHIN,
 };
 use crate::options::Options;
 use crate::staggered::Staggered;
@@ -150,7 +151,7 @@ impl Connector {
             && !self.search.is_continuous();
         let mut preferred = self.persistently(|| self.dial.prefer(&untried)).await;
         untried.sort_by_key(|one| preferred.as_ref().is_none_or(|found| found.server != *one));
-        let mut attempts = Staggered::new(untried, |address: ServerName| {
+        let mut attempts = Staggered::new(untried, NEXT_ADDRESS_AFTER, |address: ServerName| {
             let is_it = |found: &mut Preferred| found.server == address;
             let stream = preferred.take_if(is_it).map(|found| found.stream);
             self.reach_in_time(address, stream, is_patient, progress)

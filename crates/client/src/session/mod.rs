@@ -179,6 +179,7 @@ impl Client {
             watcher: Watcher::default(),
             coming_back: Mutex::default(),
             unreachable: watch::Sender::new(false),
+            is_replaceable: AtomicBool::new(false),
         });
         inner.family.join(&inner);
         tokio::spawn(breaks::answer(Arc::downgrade(&inner), heard));
@@ -233,6 +234,8 @@ pub(crate) struct Inner {
     coming_back: Mutex<ComingBack>,
     /// True after the session was lost and an attempt to recover it failed.
     unreachable: watch::Sender<bool>,
+    /// True if it is with the server of a DFS target whose link has others.
+    is_replaceable: AtomicBool,
 }
 
 /// The protection and the limits of a session.

@@ -18,8 +18,11 @@ use super::progress::{Failed, Progress};
 use super::renewal::{Reauthenticate, Renewal};
 use super::{Inner, Live, channel};
 use crate::account;
+use crate::connection::Vigilance;
 use crate::error::Cause;
-use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, LOG_OFF_FOR, LOGON_AGAIN_AFTER};
+use crate::limits::{
+    BACK_OFF_FIRST, BACK_OFF_MAX, LOG_OFF_FOR, LOGON_AGAIN_AFTER, NEXT_TARGET_AFTER,
+};
 
 impl Inner {
     /// Returns the session, after recovering it if needed.
@@ -97,10 +100,24 @@ impl Inner {
         self.client.options.recover_for
     }
 
-    /// Returns when the server was lost and an attempt to reach it again has failed.
+    /// Returns when the server was lost and does not come back: an attempt to reach it again has failed or
+    /// takes long, or the server had fallen silent before.
     pub(crate) async fn found_unreachable(&self) {
+        if self.live.read().as_ref().is_some_and(|lost| lost.fell_silent()) {
+            return;
+        }
         // The wait cannot fail, because `self` owns the sender of this channel.
-        let _ = self.unreachable.subscribe().wait_for(|is_so| *is_so).await;
+        let mut unreachable = self.unreachable.subscribe();
+        let _ = timeout(NEXT_TARGET_AFTER, unreachable.wait_for(|is_so| *is_so)).await;
+    }
+
+    /// Notices the loss of the server soon from now on: others have the same files.
+    pub(crate) fn be_replaceable(&self) {
+        if !self.is_replaceable.swap(true, Ordering::AcqRel)
+            && let Some(live) = self.live.read().as_ref()
+        {
+            live.be_vigilant(Vigilance::Target);
+        }
     }
 
     /// Tries until an attempt succeeds or fails for good, or patience ends.
@@ -222,7 +239,7 @@ impl Inner {
             address,
             server_guid: agreed.server_guid,
             offer: agreed.offer,
-            is_vigilant: AtomicBool::new(false),
+            vigilance: Mutex::new(Vigilance::Usual),
             is_left: AtomicBool::new(false),
             is_silent: AtomicBool::new(false),
             security: logged_on.security,
@@ -239,6 +256,9 @@ impl Inner {
             operations: Operations::default(),
             renewal,
         });
+        if self.is_replaceable.load(Ordering::Acquire) {
+            live.be_vigilant(Vigilance::Target);
+        }
         live.keep_fresh();
         Ok(live)
     }

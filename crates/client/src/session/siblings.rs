@@ -16,7 +16,7 @@ use super::offering::Offering;
 use super::search::{Refused, Search};
 use super::{Beginning, Inner, Live, NodeInfo, Session, channel};
 use crate::ambient::random;
-use crate::connection::Offer;
+use crate::connection::{Offer, Vigilance};
 use crate::error::Cause;
 use crate::limits::LOG_OFF_FOR;
 
@@ -92,7 +92,7 @@ impl Inner {
         self.connector.offering.note_accepted();
         if capabilities.contains(ShareCapabilities::CONTINUOUS_AVAILABILITY) {
             search.note_continuous();
-            live.be_vigilant();
+            live.be_vigilant(Vigilance::Node);
         }
         if capabilities.intersects(OF_CLUSTER) {
             search.note_cluster();
