@@ -13,10 +13,12 @@ use crate::limits::CLUSTER_SHARES_KEPT;
 #[derive(Debug, Default)]
 pub(crate) struct ClusterShares(Mutex<BTreeMap<(String, String), Known>>);
 
-/// A share as it was connected last.
+/// A share that was connected.
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    dialect: Dialect,
+    /// The newest dialect by which it was.
+    newest: Dialect,
+    /// Its capabilities as of the last time.
     capabilities: ShareCapabilities,
 }
 
@@ -32,9 +34,10 @@ impl ClusterShares {
             return TreeConnectFlags::CLUSTER_RECONNECT;
         }
         let Some(known) = self.0.lock().get(&key(server, share)).copied() else { return flags };
-        // The client was let in with this dialect. A node that has not yet heard that the cluster's
-        // dialect was raised lets it in, too.
-        if known.dialect == dialect {
+        // MS-SMB2 2.2.9: the client was let in with this dialect before, be it that another of its sessions has
+        // used an older one since then. A node that has not yet heard that the cluster's dialect was raised
+        // lets it in, too.
+        if known.newest >= dialect {
             flags |= TreeConnectFlags::CLUSTER_RECONNECT;
         }
         if known.capabilities.contains(ShareCapabilities::ASYMMETRIC) {
@@ -60,7 +63,9 @@ impl ClusterShares {
             // One that is forgotten is connected as if for the first time.
             known.pop_first();
         }
-        known.insert(key, Known { dialect, capabilities });
+        let before = known.get(&key).map_or(dialect, |before| before.newest);
+        let newest = before.max(dialect);
+        known.insert(key, Known { newest, capabilities });
     }
 }
 
@@ -88,12 +93,14 @@ mod tests {
         assert_eq!(flags(new), RECONNECT);
         assert_eq!(flags(old), TreeConnectFlags::EMPTY, "before 3.1.1 there are none");
         assert_eq!(shares.flags("cluster", "other", new), TreeConnectFlags::EMPTY);
-        note(old, CLUSTER | ShareCapabilities::ASYMMETRIC);
-        assert_eq!(flags(new), TreeConnectFlags::REDIRECT_TO_OWNER);
+        note(old, CLUSTER);
+        assert_eq!(flags(new), RECONNECT, "another session has used an older dialect");
         note(new, CLUSTER | ShareCapabilities::ASYMMETRIC);
         assert_eq!(flags(new), RECONNECT | TreeConnectFlags::REDIRECT_TO_OWNER);
         note(new, ShareCapabilities::CONTINUOUS_AVAILABILITY);
         assert_eq!(flags(new), TreeConnectFlags::EMPTY, "it has left the cluster");
+        note(old, CLUSTER | ShareCapabilities::ASYMMETRIC);
+        assert_eq!(flags(new), TreeConnectFlags::REDIRECT_TO_OWNER);
     }
 
     #[test]
