@@ -23,7 +23,11 @@ impl Machine {
         if self.is_paused || self.until.is_none() {
             return;
         }
-        let ready = self.shares.iter_mut().filter_map(|(name, share)| begin_serving(name, share));
+        // A client that the former owner has let in by a dialect is not refused here: all demands from before the
+        // taking are known, and the server was told the last one (MS-SMB2 3.3.5.7).
+        let known = self.view.as_ref().map_or(Epoch(0), |view| Epoch(view.revision.0));
+        let ready = self.shares.iter_mut();
+        let ready = ready.filter_map(|(name, share)| begin_serving(name, share, known));
         let ready: Vec<_> = ready.collect();
         for Started { held, has_clients } in ready {
             let grace = has_clients.then(|| after(self.now, self.settings.grace));
@@ -131,8 +135,12 @@ struct Started {
     has_clients: bool,
 }
 
-fn begin_serving(name: &ShareName, share: &mut Share) -> Option<Started> {
+/// Begins to serve a share that is restored, if the keys are known as they were when it was taken.
+fn begin_serving(name: &ShareName, share: &mut Share, known: Epoch) -> Option<Started> {
     let Stage::Starting { epoch, is_restored: true, reason } = &share.stage else { return None };
+    if *epoch > known {
+        return None;
+    }
     share.verified?;
     let (epoch, has_clients) = (*epoch, *reason != Reason::First);
     share.stage = Stage::Serving { epoch };

@@ -132,6 +132,18 @@ impl Ordered {
         let gate = Arc::clone(&self.process.gate);
         Box::pin(gate.serve(order))
     }
+
+    /// Tells the server the demand of the cluster that the process has heard of.
+    fn tell_heard(&self) {
+        if let Some(max) = self.process.take_heard() {
+            self.tell_dialect(Some(max));
+        }
+    }
+
+    fn tell_dialect(&self, max: Option<ClusterDialect>) {
+        self.process.is_told(max);
+        Served::set_dialect(&self.server, max);
+    }
 }
 
 fn names(shares: &[Arc<str>]) -> Vec<&str> {
@@ -151,6 +163,9 @@ impl Served for Ordered {
     fn serve(&self, shares: Shares, grace: Option<Duration>) -> Call<'static, Result<(), String>> {
         let (this, unit) = (self.clone(), self.unit(&shares));
         let order = self.order(async move {
+            if this.world.is_told_before_serving() {
+                this.tell_heard();
+            }
             let served = this.server.serve_shares(&names(&shares), grace).await;
             if served.is_ok() {
                 let since = Instant::now();
@@ -203,20 +218,17 @@ impl Served for Ordered {
     }
 
     fn set_dialect(&self, max: Option<ClusterDialect>) {
-        let this = self.clone();
-        let tell = move || {
-            this.process.is_told(max);
-            Served::set_dialect(&this.server, max);
-        };
         let lateness = self.world.lateness(&self.process);
+        self.process.hears(max);
         if lateness.is_zero() {
-            return tell();
+            let _ = self.process.take_heard();
+            return self.tell_dialect(max);
         }
-        let gate = Arc::clone(&self.process.gate);
+        let (this, gate) = (self.clone(), Arc::clone(&self.process.gate));
         tokio::spawn(async move {
             sleep(lateness).await;
             if gate.opened().await {
-                tell();
+                this.tell_heard();
             }
         });
     }

@@ -30,6 +30,8 @@ pub(super) struct Process {
     pub(super) clock: Arc<BootClock>,
     /// The largest dialect that its program speaks.
     pub(super) dialect: ClusterDialect,
+    /// The demand of the cluster that it heard of last, if its server was not told it yet.
+    heard: Mutex<Option<ClusterDialect>>,
     /// The demands of the cluster that its server was told, with the times.
     demands: Mutex<Vec<(Instant, Option<ClusterDialect>)>>,
     /// The owners of units that its server was told.
@@ -68,6 +70,7 @@ impl Process {
             gate: Arc::default(),
             clock,
             dialect,
+            heard: Mutex::default(),
             demands: Mutex::default(),
             owners: Mutex::default(),
             limit,
@@ -81,6 +84,16 @@ impl Process {
     /// True while its limit allows it to answer and to change files.
     pub(super) fn may_serve(&self) -> bool {
         self.limit.allows(self.clock.now())
+    }
+
+    /// Notes that it has heard of a demand, which its server is told later.
+    pub(super) fn hears(&self, max: Option<ClusterDialect>) {
+        *self.heard.lock() = max;
+    }
+
+    /// Takes the demand that its server is to be told.
+    pub(super) fn take_heard(&self) -> Option<ClusterDialect> {
+        self.heard.lock().take()
     }
 
     /// Notes that its server was told the largest dialect that the cluster demands.

@@ -19,6 +19,9 @@ pub(super) struct Race {
     pub(super) old: ClusterDialect,
     /// The longest time after which a node that has heard of a raise tells its server, milliseconds.
     pub(super) lateness: u64,
+    /// True if it does so before it serves a further unit, as the shipped driver does. In other runs clients
+    /// must say that they were let in before.
+    pub(super) is_told_before_serving: bool,
     /// Count of clients that come and go.
     pub(super) visitors: usize,
 }
@@ -26,12 +29,13 @@ pub(super) struct Race {
 impl Race {
     /// Chooses the race of a run.
     pub(super) fn new(mut dice: Dice) -> Self {
+        let is_told_before_serving = dice.percent(60);
+        // Before 3.1.1 a client cannot say that it was let in (MS-SMB2 2.2.9), so such a dialect is not raised where
+        // it would have to.
+        let first = [ClusterDialect::SMB_3_0_2, ClusterDialect::SMB_3_0];
         Self {
-            old: *dice.pick(&[
-                ClusterDialect::SMB_3_0,
-                ClusterDialect::SMB_3_0_2,
-                ClusterDialect::SMB_3_0_2,
-            ]),
+            old: first[usize::from(is_told_before_serving && dice.percent(60))],
+            is_told_before_serving,
             lateness: *dice.pick(&[0, 100, 3_000, 8_000]),
             visitors: usize::try_from(4 + dice.below(9)).unwrap_or(4),
         }

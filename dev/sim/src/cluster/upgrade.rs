@@ -64,6 +64,11 @@ impl World {
         }
     }
 
+    /// True if a process tells its server the demand that it has heard of before it serves a further unit.
+    pub(super) fn is_told_before_serving(&self) -> bool {
+        self.race.as_ref().is_some_and(|race| race.is_told_before_serving)
+    }
+
     /// Has the judges look at the clients that a process lets in or refuses, until its end.
     pub(super) async fn watch_clients(self: Arc<Self>, process: Arc<Process>, mut events: Events) {
         let mut dialects = BTreeMap::new();

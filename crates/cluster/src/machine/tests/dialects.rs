@@ -75,6 +75,36 @@ fn a_dialect_is_raised_when_all_nodes_speak_it() {
     assert!([0, 1, 3].iter().all(|node| told(&cluster, *node) == Some(NEW)));
 }
 
+/// A client that is let in by a dialect, as soon as that was raised, finds a next owner that knows of it.
+#[test]
+fn a_share_is_served_when_the_demand_from_before_its_taking_is_known() {
+    let mut cluster = Cluster::new(2, 1);
+    assert_eq!(raise(&mut cluster, 0, OLD), Ok(()));
+    let from = cluster.owner_index(0);
+    let to = 1 - from;
+    cluster.nodes[from].drains = false;
+    cluster.command(from, 7, Command::Move { share: share(0), to: name(to) });
+    let epoch = cluster.nodes[from].machine.view().unwrap().owners[&share(0)].epoch;
+    cluster.say(from, Statement::Drained { share: share(0), epoch });
+    while let Some(output) = cluster.nodes[from].machine.poll() {
+        cluster.carry_out(from, output);
+    }
+    // The node hears that the share is free, and then, while it takes it, not yet of the raise.
+    cluster.forget_orders();
+    assert!(cluster.tell(to));
+    let watch = cluster.nodes[to].watch.take();
+    set_by_hand(&mut cluster, Some(&DialectValue { max: NEW }.to_bytes()));
+    let at =
+        |cluster: &Cluster, is: fn(&Order) -> bool| cluster.nodes[to].orders.iter().position(is);
+    let serve: fn(&Order) -> bool = |order| matches!(order, Order::Serve { .. });
+    assert!(at(&cluster, |order| matches!(order, Order::Start { .. })).is_some());
+    assert_eq!(at(&cluster, serve), None, "it is restored, and may not be served yet");
+    cluster.nodes[to].watch = watch;
+    cluster.settle();
+    let told = at(&cluster, |order| *order == Order::Dialect(Some(NEW)));
+    assert!(told.is_some() && told < at(&cluster, serve), "{:?}", cluster.nodes[to].orders);
+}
+
 #[test]
 fn refusals_name_the_nodes() {
     let text = |fault: CommandFault| alloc::string::ToString::to_string(&fault);
