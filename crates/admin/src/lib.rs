@@ -23,6 +23,7 @@ pub mod limits;
 mod metrics;
 mod page;
 mod routes;
+mod snapshots;
 mod sockets;
 
 use std::io;
@@ -37,6 +38,7 @@ pub use access::Token;
 pub use cluster::{
     Acting, ClusterAct, ClusterHappening, ClusterMember, ClusterNode, ClusterUnit, ClusterView,
 };
+pub use snapshots::{Keeping, ShareSnapshots, SnapshotAct, SnapshotKeeper};
 pub use sockets::{Listening, Occupied};
 
 /// The levels of a program's log.
@@ -98,6 +100,8 @@ pub struct Admin {
     pub accounts: Arc<dyn AccountFiles>,
     /// The cluster that the server is a node of. None for a server on its own.
     pub cluster: Option<Arc<dyn ClusterNode>>,
+    /// The keeper of snapshots. None for a server that makes none.
+    pub snapshots: Option<Arc<dyn SnapshotKeeper>>,
     /// The token that TCP needs. Without it TCP answers for health alone.
     pub token: Option<Token>,
 }

@@ -16,10 +16,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::ClusterView;
 use crate::answers::{Answer, refusal};
 use crate::health::{ShareHealth, State};
 use crate::limits::SHARE_LABELS;
+use crate::{ClusterView, ShareSnapshots};
 
 /// The type of the text.
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -29,8 +29,9 @@ pub(crate) fn answer(
     server: &Server,
     health: Rows<ShareHealth>,
     cluster: Option<ClusterView>,
+    snapshots: Vec<ShareSnapshots>,
 ) -> Answer {
-    match text(server, health, cluster) {
+    match text(server, health, cluster, snapshots) {
         Ok(text) => super::answers::answer(StatusCode::OK, KIND, text),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
@@ -40,6 +41,7 @@ fn text(
     server: &Server,
     health: Rows<ShareHealth>,
     cluster: Option<ClusterView>,
+    snapshots: Vec<ShareSnapshots>,
 ) -> Result<String, Error> {
     let scrape = Scrape {
         server: server.overview(),
@@ -47,6 +49,7 @@ fn text(
         metrics: server.metrics(),
         health,
         cluster: cluster.unwrap_or_default(),
+        snapshots,
     };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(scrape));
@@ -64,6 +67,8 @@ struct Scrape {
     health: Rows<ShareHealth>,
     /// Empty for a server on its own.
     cluster: ClusterView,
+    /// Empty for a server that makes no snapshots.
+    snapshots: Vec<ShareSnapshots>,
 }
 
 impl Collector for Scrape {
@@ -76,6 +81,7 @@ impl Collector for Scrape {
         self.shares(&mut encoder)?;
         self.owners(&mut encoder)?;
         self.cluster(&mut encoder)?;
+        self.snapshots(&mut encoder)?;
         self.health(&mut encoder)
     }
 }
@@ -282,6 +288,40 @@ impl Scrape {
         })
     }
 
+    /// The snapshots of the first shares of which the server makes some.
+    fn snapshots(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        type Value = fn(&ShareSnapshots) -> Option<u64>;
+        let gauges: [(&str, &str, Value); 2] = [
+            ("frevo_snapshots", "Snapshots of a share that the server has made", |share| {
+                u64::try_from(share.count).ok()
+            }),
+            (
+                "frevo_snapshot_newest_seconds",
+                "Seconds from 1970 to the newest of these snapshots",
+                |share| share.newest,
+            ),
+        ];
+        let shown = || self.snapshots.iter().take(SHARE_LABELS);
+        for (name, help, value) in gauges {
+            family(encoder, name, help, MetricType::Gauge, |mut one| {
+                shown().filter_map(|share| Some((share, value(share)?))).try_for_each(
+                    |(share, value)| {
+                        let value = i64::try_from(value).unwrap_or(i64::MAX);
+                        let label = [("share", &*share.share)];
+                        ConstGauge::new(value).encode(one.encode_family(&label)?)
+                    },
+                )
+            })?;
+        }
+        let (name, help) = ("frevo_snapshot_failures", "Acts on snapshots of a share that failed");
+        family(encoder, name, help, MetricType::Counter, |mut one| {
+            shown().try_for_each(|share| {
+                let label = [("share", &*share.share)];
+                ConstCounter::new(share.failures).encode(one.encode_family(&label)?)
+            })
+        })
+    }
+
     fn shares(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let rows = &self.shares;
         let (shown, rest) = rows.split_at(rows.len().min(SHARE_LABELS));
@@ -335,7 +375,7 @@ mod tests {
                 builder.share(&format!("share{number:04}"), vfs::memory(1 << 20))
             });
             let health = Rows { rows: Vec::new(), more: 0 };
-            let text = text(&builder.build().unwrap(), health, None).unwrap();
+            let text = text(&builder.build().unwrap(), health, None, Vec::new()).unwrap();
             let own = text.matches("frevo_share_opens{share=\"share").count();
             assert_eq!(own, shares.min(SHARE_LABELS - 1));
             let others = text.matches("frevo_share_opens{share=\"/others/\"}").count();

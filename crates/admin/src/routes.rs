@@ -21,7 +21,7 @@ use crate::connection_slots::PeerSlot;
 use crate::health::Health;
 use crate::history::{self, History};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX};
-use crate::{Admin, ClusterAct, NotRead, metrics, page};
+use crate::{Admin, ClusterAct, NotRead, ShareSnapshots, SnapshotAct, metrics, page};
 
 /// The interface, as all connections share it.
 pub(crate) struct Service {
@@ -37,8 +37,12 @@ const OTHER_SITE: &str = "this comes from a page of another site, or asks for an
 /// The refusal of a server on its own.
 const NO_CLUSTER: &str = "this server is no node of a cluster; its configuration has no [cluster]";
 
+/// The refusal of a server that makes no snapshots.
+const NO_SNAPSHOTS: &str =
+    "this server makes no snapshots; no share of its configuration has [share.snapshots]";
+
 /// All paths but those of the page.
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 11] = [
     "/status",
     "/metrics",
     "/history",
@@ -47,6 +51,7 @@ const PATHS: [&str; 10] = [
     "/kick",
     "/accounts",
     "/cluster",
+    "/snapshots",
     "/healthz",
     "/readyz",
 ];
@@ -160,6 +165,8 @@ impl Service {
                 Ok(act) => self.act_in_cluster(act, caller).await,
                 Err(answer) => answer,
             },
+            (&Method::GET, "/snapshots") => json(&self.snapshots()),
+            (&Method::POST, "/snapshots") => self.act_on_snapshots(request, caller).await,
             (_, path) if PATHS.contains(&path) || page::file(path).is_some() => {
                 refusal(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method")
             }
@@ -205,13 +212,32 @@ impl Service {
     fn metrics(&self) -> Answer {
         self.health.look(&self.admin.server);
         let cluster = self.admin.cluster.as_ref().map(|cluster| cluster.view());
-        metrics::answer(&self.admin.server, self.health.rows(), cluster)
+        metrics::answer(&self.admin.server, self.health.rows(), cluster, self.snapshots())
     }
 
     fn cluster(&self) -> Answer {
         match &self.admin.cluster {
             Some(cluster) => json(&cluster.view()),
             None => refusal(StatusCode::NOT_FOUND, NO_CLUSTER),
+        }
+    }
+
+    /// The snapshots of each share; none if the server makes none.
+    fn snapshots(&self) -> Vec<ShareSnapshots> {
+        self.admin.snapshots.as_ref().map(|keeper| keeper.view()).unwrap_or_default()
+    }
+
+    async fn act_on_snapshots(&self, request: Request<Incoming>, caller: Caller) -> Answer {
+        let act: SnapshotAct = match body(request).await {
+            Ok(act) => act,
+            Err(answer) => return answer,
+        };
+        let Some(keeper) = &self.admin.snapshots else {
+            return refusal(StatusCode::NOT_FOUND, NO_SNAPSHOTS);
+        };
+        match keeper.act(act, by_whom(caller)).await {
+            Ok(snapshots) => json(&snapshots),
+            Err(why) => refusal(StatusCode::CONFLICT, &why),
         }
     }
 

@@ -58,6 +58,9 @@ pub(crate) enum Command {
         /// The port of SMB at all of them
         port: u16,
     },
+    /// Make snapshots with rights that the server has not (started by serve)
+    #[command(hide = true)]
+    SnapshotHands(Announce),
     /// Send traces to a collector (started by serve)
     #[cfg(feature = "traces")]
     #[command(hide = true)]

@@ -14,7 +14,7 @@ use crate::exit::{Done, Exit, Failure, is_json};
 use crate::plural::counted;
 use crate::serve::listen::addresses_of;
 use crate::serve::run_accounts::user_map;
-use crate::serve::{confine, directory};
+use crate::serve::{confine, directory, snapshots};
 use crate::{
     accounts, administrators, configured, keytab, namespace_loops, passwords, resolved, state,
 };
@@ -64,6 +64,7 @@ pub(crate) fn run(check: &Check) -> Done {
         let whole = (path.display().to_string(), None);
         findings.extend(of_shares(config, &sources));
         findings.extend(config_contradictions::find(config, &sources));
+        findings.extend(of_snapshots(&snapshots::find(config), config, &sources));
         findings.extend(of_server(config, &whole));
         findings.extend(of_keytab(config, &sources));
         findings.extend(of_name(config, &sources));
@@ -107,7 +108,9 @@ pub(crate) fn run(check: &Check) -> Done {
     let confined = confine::outlook(config.server.confinement);
     let rpc = rpc_outlook(&config.rpc);
     let shown = path.display();
-    let lines = format!("{confined}\n{rpc}{administrators}\n{shown}: ok ({shares}, {users})\n");
+    let kept = snapshots_outlook(&config);
+    let lines =
+        format!("{confined}\n{kept}{rpc}{administrators}\n{shown}: ok ({shares}, {users})\n");
     print_text(&lines)
 }
 
@@ -117,6 +120,30 @@ fn of_namespaces(config: &Config, whole: &(String, Option<usize>)) -> Vec<Findin
     let namespaces: Vec<_> = made.filter_map(Result::ok).collect();
     let found = namespace_loops::find(config, &namespaces).into_iter();
     found.map(|text| Finding { place: whole.clone(), is_fault: false, text }).collect()
+}
+
+/// Returns lines about the snapshots that the server makes of shares.
+fn snapshots_outlook(config: &Config) -> String {
+    let line = |found: snapshots::FoundPlace| {
+        let place = found.place.ok()?;
+        Some(format!("snapshots of {}: of {place}, {}\n", found.share, found.schedule))
+    };
+    snapshots::find(config).into_iter().filter_map(line).collect()
+}
+
+/// Shares of which the server is to make snapshots, and cannot.
+fn of_snapshots(
+    found: &[snapshots::FoundPlace],
+    config: &Config,
+    sources: &Sources,
+) -> Vec<Finding> {
+    let finding = |found: &snapshots::FoundPlace| {
+        let why = found.place.as_ref().err()?;
+        let share = config.shares.iter().find(|share| found.is_of(share))?;
+        let place = sources.place_of_key(&share.name.span(), "snapshots");
+        Some(Finding { place, is_fault: true, text: format!("share {}: {why}", found.share) })
+    };
+    found.iter().filter_map(finding).collect()
 }
 
 /// Returns a line about remote procedure calls over TCP; an empty text where they are off.

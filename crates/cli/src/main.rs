@@ -100,6 +100,7 @@ fn main() -> ExitCode {
         Command::Announce(announce) => serve::discovery::run(announce),
         Command::AskWinbind { as_root } => serve::ask_winbind::run(*as_root),
         Command::Hands(hands) => serve::hands::run(hands),
+        Command::SnapshotHands(hands) => serve::snapshot_hands::run(hands),
         Command::AskDirectory { winbind } => serve::ask_directory::run(*winbind),
         Command::ProbeTargets { port } => serve::probe_targets::run(*port),
         #[cfg(feature = "traces")]

@@ -6,7 +6,8 @@
 //!
 //! The crate opens nothing that the file names, and knows no server. The command line makes the
 //! parts of a server of the values (`configured`). Of `frevo-net` and `frevo-posix` it has only
-//! values that texts stand for: networks of addresses, and the folders of snapshots.
+//! values that texts stand for: networks of addresses, and the folders of snapshots; of
+//! `frevo-snapshots` it has schedules.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -34,6 +35,7 @@ mod schema;
 mod server_limits;
 mod share;
 mod site;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 mod traces;
@@ -57,10 +59,11 @@ pub use schema::{AdminSection, Config, ServerSection, UserSection, keys};
 pub use server_limits::LimitsSection;
 pub use share::{ShareSection, USER};
 pub use site::SiteSection;
+pub use snapshots::{KeptSnapshots, SnapshotSchedule, Snapshots};
 pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
     DiscoveryChoice, EncryptionChoice, EncryptionTypeName, FenceChoice, LogFormat, Mode,
     NtAclsChoice, OrderingChoice, PacChoice, PriorityChoice, RunAsChoice, SigningAlgorithmName,
-    SigningChoice, Size, SnapshotPath, StateChoice, StreamsChoice,
+    SigningChoice, Size, SnapshotPath, SnapshotProvider, StateChoice, StreamsChoice,
 };

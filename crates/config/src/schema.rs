@@ -25,6 +25,7 @@ use super::rpc::RpcSection;
 use super::server_limits::LimitsSection;
 use super::share::ShareSection;
 use super::site::SiteSection;
+use super::snapshots::KeptSnapshots;
 use super::traces::TracesSection;
 use super::values::{
     AccountListingChoice, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,
@@ -220,10 +221,7 @@ impl Config {
         let all: Vec<_> = self
             .shares
             .iter()
-            .filter_map(|share| {
-                let folders = share.snapshots.as_ref()?.0.clone();
-                Some((folders, share.path.get_ref().clone()))
-            })
+            .filter_map(|share| Some((share.snapshot_folders()?, share.path.get_ref().clone())))
             .collect();
         for share in &mut self.shares {
             share.guarded.clone_from(&all);
@@ -397,6 +395,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[[interface]]", keys_of::<InterfaceSection>()),
         ("[[share]]", keys_of::<ShareSection>()),
         ("[share.recycle]", keys_of::<RecycleSection>()),
+        ("[share.snapshots]", keys_of::<KeptSnapshots>()),
         ("[[namespace]]", keys_of::<NamespaceSection>()),
         ("[[namespace.link]]", keys_of::<LinkSection>()),
         ("[[site]]", keys_of::<SiteSection>()),

@@ -1,6 +1,6 @@
 //! `[[share]]`: a folder and how clients use it.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, PathBuf};
 
 use frevo_net::IpNetwork;
 use frevo_posix::SnapshotFolders;
@@ -13,9 +13,9 @@ use super::fault::Fault;
 use super::names::{ShareName, Who};
 use super::parsed;
 use super::recycle::{self, RecycleSection};
+use super::snapshots::{self, KeptSnapshots, Snapshots};
 use super::values::{
-    AuditedOperation, FenceChoice, Mode, NtAclsChoice, RunAsChoice, Size, SnapshotPath,
-    StreamsChoice,
+    AuditedOperation, FenceChoice, Mode, NtAclsChoice, RunAsChoice, Size, StreamsChoice,
 };
 
 /// The part of a path, or the name of a share, that stands for the user.
@@ -98,9 +98,9 @@ pub struct ShareSection {
     /// Symbolic links with a text of Samba's (`msdfs:server\share`) are links of DFS.
     #[serde(default)]
     pub samba_links: bool,
-    /// Where snapshots of the folder are.
-    #[serde(default)]
-    pub snapshots: Option<SnapshotPath>,
+    /// Where snapshots of the folder are, or how the server makes them.
+    #[serde(default, deserialize_with = "snapshots::deserialize")]
+    pub snapshots: Option<Snapshots>,
     /// Tell clients that watch a folder what other programs do in it.
     #[serde(default)]
     pub host_changes: Option<bool>,
@@ -231,9 +231,46 @@ impl ShareSection {
     }
 
     /// The folder that holds the share's snapshots, where it is not in the share.
-    pub fn snapshot_folder(&self) -> Option<&Path> {
-        let folder = self.snapshots.as_ref()?.0.folder();
-        folder.is_absolute().then_some(folder)
+    pub fn snapshot_folder(&self) -> Option<PathBuf> {
+        let folders = self.snapshot_folders()?;
+        folders.folder().is_absolute().then(|| folders.folder().to_owned())
+    }
+
+    /// Returns the place of the share's snapshots. Those that the server makes are in a folder of the share
+    /// until their place is found.
+    pub fn snapshot_folders(&self) -> Option<SnapshotFolders> {
+        match self.snapshots.as_ref()? {
+            Snapshots::Found(path) => Some(path.0.clone()),
+            Snapshots::Kept(kept) => kept.folders(),
+        }
+    }
+
+    /// Returns the table of the snapshots that the server makes.
+    pub fn kept_snapshots(&self) -> Option<&KeptSnapshots> {
+        match self.snapshots.as_ref()? {
+            Snapshots::Found(_) => None,
+            Snapshots::Kept(kept) => Some(kept),
+        }
+    }
+
+    /// Tells the share the place of the snapshots that the server makes.
+    pub fn set_snapshot_place(&mut self, place: Option<SnapshotFolders>) {
+        if let Some(Snapshots::Kept(kept)) = &mut self.snapshots {
+            kept.place = place;
+        }
+    }
+
+    /// The reason for which the server cannot make snapshots of the share.
+    fn snapshots_fault(&self) -> Option<&'static str> {
+        self.kept_snapshots()?;
+        if self.cluster {
+            let why = "the server makes no snapshots of a share of a cluster yet: remove [share.snapshots], \
+                       and name the place of snapshots that another program makes";
+            return Some(why);
+        }
+        let why = "the server makes no snapshots of a share with {user} in its path: share the folder above \
+                   in a further share, with [share.snapshots]";
+        self.user_part().map(|_| why)
     }
 
     /// A share of a folder, with nothing special about it.
@@ -333,6 +370,9 @@ impl ShareSection {
         if self.samba_links && self.user_part().is_some() {
             let what = "samba_links and {user} in the path cannot be used together";
             faults.push(Fault::at(text, &self.path.span(), what));
+        }
+        if let Some(what) = self.snapshots_fault() {
+            faults.push(Fault::at(text, &self.name.span(), what));
         }
         if name.as_str() == USER && self.user_part().is_none() {
             let what = "a share that is called {user} needs {user} in its path";

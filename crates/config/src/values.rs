@@ -74,6 +74,20 @@ words! {
 }
 
 words! {
+    /// The way by which the server makes snapshots of a share.
+    SnapshotProvider: "provider" {
+        /// By what the folder is on.
+        Auto = "auto",
+        /// By btrfs: the folder is a subvolume.
+        Btrfs = "btrfs",
+        /// By ZFS: the folder is in a dataset.
+        Zfs = "zfs",
+        /// By LVM: the folder is on a thin volume.
+        Lvm = "lvm",
+    }
+}
+
+words! {
     /// The state of a namespace, a link or a target.
     StateChoice: "state" {
         /// In use.

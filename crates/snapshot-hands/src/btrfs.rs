@@ -80,9 +80,8 @@ impl Btrfs {
         let failed = |error: io::Error| self.fault("cannot make a snapshot of", error);
         let root = self.root()?;
         let folder = self.folder(root.as_fd())?;
-        // The snapshot has all that was written before, also without this call. With it there is little left
-        // to write while the file system holds up writers.
-        rustix::fs::syncfs(&root).map_err(|errno| failed(errno.into()))?;
+        // The kernel writes out what the subvolume has in memory first. A sync before would only have two
+        // transactions committed in place of one.
         match subvolumes::make_snapshot(root.as_fd(), folder.as_fd(), &at.to_name()) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(self.fault("cannot make a snapshot of", format!("there is one of {at}")))

@@ -7,6 +7,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueHint};
 
 use crate::exit::EXIT_CODES;
+use crate::remote::connection_options::Connection;
+use crate::remote::location::Url;
 
 /// The dialects that a cluster can have as its maximum.
 const DIALECTS: [&str; 3] = ["3.0", "3.0.2", "3.1.1"];
@@ -39,6 +41,14 @@ the share.
 Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration or findings of check, 5 no server \
 runs, 6 this server is no node of a cluster";
 
+const SNAPSHOTS_HELP: &str = "\
+With a URL this lists the tokens of the snapshots in which there is the file or directory. With \
+--server the commands are about the snapshots that this machine's server makes of a share with \
+[share.snapshots].
+
+Exit codes: 0 ok, 1 failed, 2 usage, 4 authentication, 5 cannot connect or no server runs, 6 not \
+found, or the server makes no snapshots";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
     /// Show sessions, shares, open files, locks and leases of this machine's server
@@ -56,6 +66,9 @@ pub(crate) enum AdminCommand {
     /// Show the cluster that this server is a node of, and move its shares
     #[command(after_help = CLUSTER_HELP)]
     Cluster(ClusterArguments),
+    /// List the snapshots of a file or directory; list, make and thin those of this machine's server
+    #[command(after_help = SNAPSHOTS_HELP)]
+    Snapshots(Box<SnapshotsArguments>),
     /// Show or change the level of the running server's log
     #[command(after_help = LOG_LEVEL_HELP)]
     LogLevel(LogLevelArguments),
@@ -98,6 +111,45 @@ pub(crate) struct Rows {
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     pub(crate) rows: Rows,
+
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
+}
+
+/// `frevo snapshots`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct SnapshotsArguments {
+    #[command(subcommand)]
+    pub(crate) verb: Option<SnapshotsVerb>,
+
+    /// File or directory
+    #[arg(required = true)]
+    pub(crate) url: Option<Url>,
+
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SnapshotsVerb {
+    /// Make a snapshot of a share now
+    Create(SnapshotsOfShare),
+    /// Remove the snapshots that the schedule of a share does not keep
+    Prune(SnapshotsOfShare),
+    /// List the snapshots that the server has made of a share
+    List(SnapshotsOfShare),
+}
+
+/// A share of this machine's server.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotsOfShare {
+    /// Name of the share
+    pub(crate) share: String,
+
+    /// Ask the server of this machine, over its admin socket
+    #[arg(long, required = true)]
+    pub(crate) server: bool,
 
     #[command(flatten)]
     pub(crate) place: ServerPlace,

@@ -1,4 +1,4 @@
-//! `frevo status`, `opens`, `top`, `kick`, `cluster` and `log-level`: the server of this machine.
+//! `frevo status`, `opens`, `top`, `kick`, `cluster`, `snapshots` and `log-level`: the server of this machine.
 
 pub(crate) mod account_file;
 pub(crate) mod arguments;
@@ -7,6 +7,7 @@ mod figures;
 mod kick;
 mod log_level;
 mod rates;
+mod snapshots;
 mod socket;
 mod status;
 mod table;
@@ -14,10 +15,16 @@ mod terminal;
 mod top;
 
 use crate::exit::{Done, Failure};
+use crate::remote;
 use arguments::AdminCommand;
 
 /// Runs a command against the server's admin interface.
 pub(crate) fn run(command: &AdminCommand) -> Done {
+    if let AdminCommand::Snapshots(arguments) = command
+        && let (None, Some(url)) = (&arguments.verb, &arguments.url)
+    {
+        return remote::snapshots(&arguments.connection, url);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -29,6 +36,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             AdminCommand::Top(arguments) => top::run(arguments).await,
             AdminCommand::Kick(arguments) => kick::run(arguments).await,
             AdminCommand::Cluster(arguments) => cluster::run(arguments).await,
+            AdminCommand::Snapshots(arguments) => snapshots::run(arguments).await,
             AdminCommand::LogLevel(arguments) => log_level::run(arguments).await,
         }
     })

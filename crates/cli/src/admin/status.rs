@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::arguments::{OpensArguments, Rows, ServerPlace, StatusArguments};
 use super::figures::{bytes, float, number, protection, span, text};
+use super::snapshots;
 use super::socket::ask;
 use super::table::{Align, Table};
 use crate::console::print;
@@ -32,6 +33,12 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     section(&mut out, "channels", &of_sessions, channels);
     section(&mut out, "shares", &status["shares"], shares);
     out.push_str(&unhealthy(&status["shares"]));
+    // A server of an older version does not know this request.
+    if let Ok(answer) = ask(&arguments.place, "/snapshots", None).await {
+        out.push_str(&snapshots::shown(
+            &serde_json::from_slice::<Vec<_>>(&answer).unwrap_or_default(),
+        ));
+    }
     section(&mut out, "open files", &status["opens"], open_files);
     section(&mut out, "locks", &status["locks"], locks);
     section(&mut out, "leases", &status["leases"], leases);

@@ -49,7 +49,7 @@ fn posix_options(section: &ShareSection) -> PosixOptions {
     options.short_names = section.short_names;
     options.list_ea_sizes = section.list_ea_sizes;
     options.follow_symlinks_inside = section.follow_symlinks;
-    options.snapshots = section.snapshots.as_ref().map(|path| path.0.clone());
+    options.snapshots = section.snapshot_folders();
     options.guarded.clone_from(&section.guarded);
     options.recycle = section.recycle.as_ref().map(|recycle| recycle.folder.as_str().to_owned());
     options.bins.clone_from(&section.bins);

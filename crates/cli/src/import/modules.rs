@@ -167,7 +167,7 @@ static MODULES: &[Module] = &[
     module("cap", LeftOut, "names of Netatalk are not translated"),
     module("catia", LeftOut, "names are not translated"),
     module("ceph_snapshots", LeftOut, "see snapshots"),
-    module("shell_snap", LeftOut, "Frevo makes no snapshots"),
+    module("shell_snap", LeftOut, "see [share.snapshots]"),
     module("default_quota", LeftOut, "quotas are those of the file system"),
     module("offline", LeftOut, "files on tapes are not known"),
     module("tsmsm", LeftOut, "files on tapes are not known"),
@@ -188,7 +188,7 @@ static MODULES: &[Module] = &[
     },
     module("widelinks", Stricter, "links never lead out of a share"),
     Module {
-        options: &[("manipulatesnapshots", LeftOut, &["no"], "Frevo makes no snapshots")],
+        options: &[("manipulatesnapshots", LeftOut, &["no"], "see [share.snapshots]")],
         ..module("btrfs", Harmless, "reflinks are always used")
     },
     module("aio_fork", Harmless, FASTEST),

@@ -194,14 +194,6 @@ pub(crate) enum Verb {
     #[command(after_help = EXIT_CODES)]
     #[command(disable_help_flag = true)]
     Du(Du),
-    /// List the snapshots of a file or directory
-    #[command(after_help = EXIT_CODES)]
-    Snapshots {
-        /// File or directory
-        url: Url,
-        #[command(flatten)]
-        connection: Connection,
-    },
 }
 
 impl Verb {

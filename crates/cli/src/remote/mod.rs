@@ -64,7 +64,8 @@ mod wildcards;
 mod witnesses;
 
 use arguments::Verb;
-use connection_options::Application;
+use connection_options::{Application, Connection};
+use location::Url;
 use namespace::Replaces;
 
 use crate::console::tell;
@@ -93,6 +94,13 @@ pub(crate) fn run(verb: &Verb) -> Done {
             done.and_then(|()| output::unwritten())
         }
     }
+}
+
+/// Lists the snapshots of a file or directory.
+pub(crate) fn snapshots(connection: &Connection, url: &Url) -> Done {
+    logon::open_as(None);
+    let done = block_on("interrupted", queries::snapshots(connection, url));
+    done.and_then(|()| output::unwritten())
 }
 
 /// The message after Ctrl-C.
@@ -191,6 +199,5 @@ async fn dispatch(verb: &Verb) -> Done {
         }
         Verb::Acl(arguments) => acl::acl(arguments).await,
         Verb::Passwd { connection, url } => passwd::passwd(connection, url).await,
-        Verb::Snapshots { connection, url } => queries::snapshots(connection, url).await,
     }
 }

@@ -6,12 +6,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use frevo_admin::{
-    AccountFiles, Admin, ClientLevel, ClusterNode, Levels, Listening, LogLevels, Token,
-};
+use frevo_admin::{Admin, ClientLevel, Levels, Listening, LogLevels, Token};
 use frevo_server::Server;
 
+use super::account_reloads::Asking;
+use super::cluster;
 use super::plan::Plan;
+use super::snapshots::Snapshots;
 use crate::exit::{Exit, Failure};
 use crate::logging::Logging;
 use crate::{secret_file, state};
@@ -122,8 +123,9 @@ impl Prepared {
         self,
         server: &Server,
         logging: &Logging,
-        accounts: Arc<dyn AccountFiles>,
-        cluster: Option<Arc<dyn ClusterNode>>,
+        accounts: Asking,
+        cluster: Option<&cluster::Running>,
+        snapshots: Option<&Snapshots>,
     ) -> Result<Option<SocketFile>, Failure> {
         let Self { listening, token } = self;
         if listening.path().is_none() && listening.address().is_none() {
@@ -137,7 +139,11 @@ impl Prepared {
             tracing::info!(target: "frevo::admin", %address, "admin interface on TCP");
         }
         let levels = Arc::new(ProcessLog(logging.clone()));
-        let admin = Admin { server: server.clone(), levels, accounts, cluster, token };
+        let accounts = Arc::new(accounts);
+        let cluster = cluster.map(cluster::Running::for_admin);
+        let snapshots = snapshots.map(Snapshots::for_admin);
+        let server = server.clone();
+        let admin = Admin { server, levels, accounts, cluster, snapshots, token };
         admin.start(listening).map_err(Failure::failed("cannot start the admin interface"))?;
         Ok(file)
     }

@@ -29,6 +29,8 @@ mod service_manager;
 mod share_edits;
 mod share_guards;
 mod signals;
+pub(crate) mod snapshot_hands;
+pub(crate) mod snapshots;
 mod start_screen;
 mod take_over;
 mod target_servers;

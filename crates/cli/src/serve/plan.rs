@@ -10,7 +10,7 @@ use crate::config_sources::Sources;
 use crate::configured::folder;
 use crate::exit::{Done, Exit, Failure};
 
-use super::cluster;
+use super::{cluster, snapshots};
 
 /// The configuration in force.
 #[derive(Debug)]
@@ -73,6 +73,7 @@ impl Plan {
             ("rpc", a.rpc != b.rpc),
             ("traces", a.traces != b.traces),
             ("cluster", cluster::needs_restart(a, b)),
+            ("snapshots", snapshots::needs_restart(a, b)),
             ("pool_per_core", a.limits.pool_per_core != b.limits.pool_per_core),
         ];
         keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()

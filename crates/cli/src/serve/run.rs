@@ -34,13 +34,14 @@ use super::service_manager;
 use super::share_edits::{self, Asking};
 use super::share_guards::ShareGuards;
 use super::signals::Signals;
+use super::snapshots;
 use super::take_over::Replaced;
 use super::target_servers::TargetServers;
 use super::winbind::Winbind;
 
 pub(super) async fn run(
     arguments: &Serve,
-    plan: Plan,
+    mut plan: Plan,
     logging: &Logging,
     inherited: Inherited,
 ) -> Done {
@@ -60,6 +61,7 @@ pub(super) async fn run(
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
     let cluster = cluster::prepare(&plan, &doors.sockets.addresses)?;
+    let snapshots = snapshots::prepare(&mut plan);
     let (guards, mounts) = (ShareGuards::of(&plan.config), MountList::open());
     // The process still has one thread only, so threads that start later inherit the confinement.
     let confined = Confined::begin(&plan, arguments)?;
@@ -68,23 +70,21 @@ pub(super) async fn run(
     // An inherited descriptor may be the pipe with the password, which has been read now, so all
     // are closed.
     inherited.close();
-    warn(&loaded);
-    confined.warn();
+    warn_at_start(&loaded, &confined);
     #[cfg(feature = "traces")]
     let _sending =
         collector.map(|collector| collector.start(&loaded.settings, logging)).transpose()?;
     let signals = Signals::new()?;
     let (asking, edits) = share_edits::channel();
-    let directory = domains.directory.clone();
     let newer_keys = NewerKeys::of(&loaded.plan.config);
-    let (server, cluster) = make_server(&loaded, asking, domains, &newer_keys, cluster)?;
+    let (server, cluster) = make_server(&loaded, asking, &domains, &newer_keys, cluster)?;
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
     let cluster = cluster.map(|cluster| cluster.start(&server)).transpose()?;
     tell_unresolved(&server);
+    let snapshots = snapshots.map(|prepared| prepared.start(&server)).transpose()?;
     let rpc_port = rpc.serve(&server)?;
-    let (account_asking, account_reloads) = account_reloads::channel();
-    let node = cluster.as_ref().map(cluster::Running::for_admin);
-    let _admin_socket = admin.start(&server, logging, Arc::new(account_asking), node)?;
+    let (asking, account_reloads) = account_reloads::channel();
+    let _socket = admin.start(&server, logging, asking, cluster.as_ref(), snapshots.as_ref())?;
     Hello { arguments, doors: &doors, rpc_port, confined: &confined }.say(&loaded, &server).await?;
     Running {
         arguments,
@@ -97,16 +97,22 @@ pub(super) async fn run(
         confined,
         discovery,
         target_servers,
-        directory,
+        directory: domains.directory,
         edits,
         account_reloads,
         newer_keys,
         guards,
         mounts: mounts.watch(),
         cluster,
+        snapshots,
     }
     .serve(listeners)
     .await
+}
+
+fn warn_at_start(loaded: &Loaded, confined: &Confined) {
+    warn(loaded);
+    confined.warn();
 }
 
 /// Ends the old server. The new configuration is loaded first: the old server ends only if that succeeds.
@@ -150,7 +156,7 @@ fn tell_unresolved(server: &Server) {
 fn make_server(
     loaded: &Loaded,
     asking: Asking,
-    domains: Domains,
+    domains: &Domains,
     newer_keys: &Arc<NewerKeys>,
     cluster: Option<cluster::Prepared>,
 ) -> Result<(Server, Option<cluster::Ready>), Failure> {
@@ -165,10 +171,10 @@ fn make_server(
         .limits(Limits { descriptors: descriptors(), ..configured::limits(&plan.config.limits) })
         .cores(plan.config.server.cores.unwrap_or(0))
         .pin_cores(plan.config.server.pin_cores.unwrap_or(false));
-    if let Some(winbind) = domains.winbind {
+    if let Some(winbind) = domains.winbind.clone() {
         parts = parts.domain_logons(winbind);
     }
-    if let Some(directory) = domains.directory {
+    if let Some(directory) = domains.directory.clone() {
         parts = parts.domain_directory(directory);
     }
     if let Some(audit) = audit {

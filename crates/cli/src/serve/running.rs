@@ -40,6 +40,7 @@ use super::service_manager::notify;
 use super::share_edits::{Asked, Edits};
 use super::share_guards::ShareGuards;
 use super::signals::{Cause, Signals};
+use super::snapshots::Snapshots;
 use super::target_servers::TargetServers;
 
 /// A server that runs, with all that its loop waits for.
@@ -62,6 +63,8 @@ pub(super) struct Running<'a> {
     pub(super) mounts: MountEvents,
     /// The place in a cluster; None for a server on its own.
     pub(super) cluster: Option<cluster::Running>,
+    /// The snapshots that are made of shares; None without any.
+    pub(super) snapshots: Option<Snapshots>,
 }
 
 /// The departure from a cluster, before the server stops. Its end is the time that is left for that.
@@ -314,6 +317,9 @@ impl Running<'_> {
 
     fn try_reload(&mut self) -> Result<Reviewed, Failure> {
         let mut plan = Plan::new(self.arguments)?;
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.place(&mut plan.config);
+        }
         self.confined.check_files(&plan, self.arguments)?;
         self.confined.leave_out(&mut plan.config.shares);
         let refused = |why: String| Failure::new(Exit::Config, why);
@@ -344,6 +350,9 @@ impl Running<'_> {
         self.target_servers.tell(&self.server, &new);
         if let Some(cluster) = &self.cluster {
             cluster.reload(&new.plan.config);
+        }
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.reload(&new.plan.config);
         }
         self.keytab_watch.note(keytab::path(&new.plan.config));
         let before = std::mem::replace(&mut self.loaded, new);

@@ -52,6 +52,8 @@ kinds! {
     Kick = "kick",
     /// An administrator moves shares of a cluster, or a share has another owner.
     Cluster = "cluster",
+    /// A snapshot of a share was made or removed.
+    Snapshot = "snapshot",
     /// An administrator changes the shares over the network.
     Share = "share",
     /// A privilege was used.

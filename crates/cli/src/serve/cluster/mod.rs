@@ -129,7 +129,7 @@ pub(super) fn prepare(plan: &Plan, listening: &[SocketAddr]) -> Result<Option<Pr
 }
 
 /// The options of the log, as the server has them.
-fn log_options(config: &Config) -> Vec<String> {
+pub(super) fn log_options(config: &Config) -> Vec<String> {
     let format = config.server.log.map(|log| ["--log".to_owned(), log.as_str().to_owned()]);
     let level = config.server.log_level.clone();
     let level = level.map(|level| ["--log-level".to_owned(), level]);

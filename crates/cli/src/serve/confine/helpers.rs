@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use frevo_fences::Kind;
 use frevo_fences::hands::SetUp;
+use frevo_snapshot_hands::{Kind as SnapshotKind, SetUp as SnapshotSetUp};
 
 use super::landlock;
 use super::privileges;
@@ -172,6 +173,21 @@ pub(in crate::serve) fn confine_hands(set_up: &SetUp) -> Vec<String> {
         true => Ok(()),
         false => Helper::Hands { disks: set_up.uses(Kind::ScsiPr) }.confine_calls(),
     };
+    [memory, files, kept, calls].into_iter().filter_map(Result::err).collect()
+}
+
+/// Takes from the process that makes snapshots all but the rights for them. Programs of ZFS and LVM run with
+/// all rights of the server, because the calls and files that they take are not known here. What does not
+/// hold is returned.
+pub(in crate::serve) fn confine_snapshot_hands(set_up: &SnapshotSetUp) -> Vec<String> {
+    let memory = privileges::close_memory();
+    if set_up.uses(SnapshotKind::Zfs) || set_up.uses(SnapshotKind::Lvm) {
+        return memory.err().into_iter().collect();
+    }
+    let folders = set_up.shares.iter().map(|share| &*share.folder);
+    let files = landlock::confine_to_snapshots(folders);
+    let kept = privileges::keep_for_snapshots();
+    let calls = Helper::SnapshotHands.confine_calls();
     [memory, files, kept, calls].into_iter().filter_map(Result::err).collect()
 }
 

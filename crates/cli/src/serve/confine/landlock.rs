@@ -155,6 +155,20 @@ pub(super) fn confine_to_acting(set_up: &SetUp) -> Result<(), String> {
     restrict(grant_sockets(rules, &["/run/ceph", "/run/nscd", "/run/systemd"])?)
 }
 
+/// Rights to a folder of which snapshots are made: their folder is made and read.
+const SNAPSHOTS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadDir | MakeDir});
+
+/// Confines this process to the directories of these folders.
+pub(super) fn confine_to_snapshots<'a>(
+    folders: impl Iterator<Item = &'a Path>,
+) -> Result<(), String> {
+    let mut rules = alone(without_network()).map_err(lacking)?;
+    for folder in folders {
+        rules = grant(rules, folder, SNAPSHOTS)?;
+    }
+    restrict(grant_sockets(rules, &["/run/systemd/journal"])?)
+}
+
 /// Confines this thread and those that it starts to the files that `needs` names.
 pub(super) fn confine(needs: &Needs) -> Result<(), String> {
     let mut rules = alone(without_network()).map_err(lacking)?;

@@ -66,6 +66,13 @@ pub(super) fn keep_for_acting(set_up: &SetUp) -> Result<(), String> {
     keep(kept)
 }
 
+/// Gives up all capabilities but those by which snapshots of btrfs are made of any owner's folder and removed.
+pub(super) fn keep_for_snapshots() -> Result<(), String> {
+    set_no_new_privs(true).map_err(|errno| format!("no_new_privs: {errno}"))?;
+    let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER;
+    keep(files | CapabilitySet::SYS_ADMIN)
+}
+
 /// The capabilities that serving takes.
 pub(super) fn capabilities_for(needs: &Needs) -> CapabilitySet {
     let mut kept = FILES;

@@ -551,6 +551,16 @@ pub(super) const HANDS_OF_DISKS: &[i64] =
 /// Requests of `ioctl(2)` to a disk of SCSI: SG_IO of scsi/sg.h.
 pub(super) const DISK_IOCTLS: &[u64] = &[0x2285];
 
+/// Further calls of the process that makes snapshots.
+pub(super) const SNAPSHOT_HANDS: &[i64] = &[libc::SYS_mkdirat];
+
+/// Requests of `ioctl(2)` about snapshots, of linux/btrfs.h.
+pub(super) const SNAPSHOT_IOCTLS: &[u64] = &[
+    0x5000_9417, // BTRFS_IOC_SNAP_CREATE_V2
+    0x5000_940F, // BTRFS_IOC_SNAP_DESTROY
+    0x8008_9419, // BTRFS_IOC_SUBVOL_GETFLAGS
+];
+
 /// Requests of `ioctl(2)` to an RDMA device: RDMA_VERBS_IOCTL of rdma/rdma_user_ioctl_cmds.h.
 pub(super) const RDMA_IOCTLS: &[u64] = &[0xC018_1B01];
 

@@ -23,6 +23,8 @@ pub(in crate::serve::confine) enum Helper {
     Winbind,
     /// Acts for a node of a cluster; on disks of SCSI too.
     Hands { disks: bool },
+    /// Makes snapshots of btrfs.
+    SnapshotHands,
     /// Sends traces to a collector.
     #[cfg(feature = "traces")]
     Traces,
@@ -68,6 +70,7 @@ impl Helper {
                     allow(&[syscalls::HANDS_OF_DISKS]);
                 }
             }
+            Self::SnapshotHands => allow(&[syscalls::MODULES, syscalls::SNAPSHOT_HANDS]),
             Self::NamesKeeper => allow(&[
                 syscalls::MODULES,
                 syscalls::MODULES_OLD,
@@ -87,7 +90,8 @@ impl Helper {
         rules.insert(libc::SYS_socket, self.sockets()?);
         rules.insert(libc::SYS_socketpair, arguments::pairs()?);
         let of_disks = syscalls::DISK_IOCTLS.iter().filter(|_| self == Self::Hands { disks: true });
-        let ioctls = syscalls::HELPER_IOCTLS.iter().chain(of_disks).copied();
+        let of_snapshots = syscalls::SNAPSHOT_IOCTLS.iter().filter(|_| self == Self::SnapshotHands);
+        let ioctls = syscalls::HELPER_IOCTLS.iter().chain(of_disks).chain(of_snapshots).copied();
         rules.insert(libc::SYS_ioctl, any(1, ioctls)?);
         rules.insert(libc::SYS_fcntl, any(1, syscalls::HELPER_FCNTLS.iter().copied())?);
         arguments::sending(&mut rules)?;
@@ -121,7 +125,7 @@ impl Helper {
             Self::Discovery | Self::Directory | Self::Targets | Self::Hands { .. } => (true, true),
             Self::Names { network } => (network, network),
             Self::NamesKeeper => (true, true),
-            Self::Winbind => (false, false),
+            Self::Winbind | Self::SnapshotHands => (false, false),
             #[cfg(feature = "traces")]
             Self::Traces => (true, false),
         };

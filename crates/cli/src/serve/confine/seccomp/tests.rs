@@ -246,6 +246,7 @@ const HELPERS: &[Helper] = &[
     Helper::Winbind,
     Helper::Hands { disks: false },
     Helper::Hands { disks: true },
+    Helper::SnapshotHands,
     #[cfg(feature = "traces")]
     Helper::Traces,
 ];
@@ -328,6 +329,20 @@ fn commands_to_disks_need_a_fence_of_disks() {
     }
 }
 
+/// Snapshots are made by their process, and nobody else makes a folder.
+#[test]
+fn one_process_makes_snapshots() {
+    for helper in HELPERS {
+        let makes = *helper == Helper::SnapshotHands;
+        for request in [0x5000_9417, 0x5000_940F, 0x8008_9419] {
+            let verdict = verdict_in(*helper, libc::SYS_ioctl, [3, request, 4096, 0, 0, 0]);
+            assert_eq!(verdict == ALLOW, makes, "{helper:?}");
+        }
+        let verdict = verdict_in(*helper, libc::SYS_mkdirat, [3, 4096, 0o700, 0, 0, 0]);
+        assert_eq!(verdict == ALLOW, makes, "{helper:?}");
+    }
+}
+
 /// Each helper has the sockets of those that it asks.
 #[test]
 fn helpers_have_the_sockets_that_they_need() {
@@ -339,6 +354,7 @@ fn helpers_have_the_sockets_that_they_need() {
         (Helper::Targets, true, true, true),
         (Helper::Winbind, false, false, true),
         (Helper::Hands { disks: true }, true, true, true),
+        (Helper::SnapshotHands, false, false, true),
         #[cfg(feature = "traces")]
         (Helper::Traces, true, false, false),
     ] {

@@ -1,0 +1,75 @@
+//! The snapshots that a server makes of its shares: their state, and acts on them.
+
+use std::pin::Pin;
+
+use serde::{Deserialize, Serialize};
+
+/// The keeper of a server's snapshots, which the interface shows and gives commands.
+pub trait SnapshotKeeper: Send + Sync {
+    /// Returns the state of the snapshots of each share that has some.
+    fn view(&self) -> Vec<ShareSnapshots>;
+
+    /// Carries out an act. `by` is the word for the way by which the administrator came.
+    fn act(&self, act: SnapshotAct, by: &'static str) -> Keeping<'_>;
+}
+
+/// The end of an act: the seconds since 1970 of the snapshots that were listed, made or removed, or a
+/// sentence.
+pub type Keeping<'a> = Pin<Box<dyn Future<Output = Result<Vec<u64>, String>> + Send + 'a>>;
+
+/// An act of an administrator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "snake_case", deny_unknown_fields)]
+pub enum SnapshotAct {
+    /// Lists the server's own snapshots of a share.
+    List {
+        /// The share.
+        share: String,
+    },
+    /// Makes a snapshot of a share.
+    Create {
+        /// The share.
+        share: String,
+    },
+    /// Removes the snapshots that the schedule of a share does not keep.
+    Prune {
+        /// The share.
+        share: String,
+    },
+}
+
+impl SnapshotAct {
+    /// Returns the name of the share.
+    pub fn share(&self) -> &str {
+        let (Self::List { share } | Self::Create { share } | Self::Prune { share }) = self;
+        share
+    }
+}
+
+/// The snapshots that the server makes of a share. Times are seconds since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShareSnapshots {
+    /// The name of the share.
+    pub share: String,
+    /// The way by which they are made: `btrfs`, `zfs` or `lvm`. None if there is none.
+    pub provider: Option<String>,
+    /// The schedule.
+    pub schedule: String,
+    /// The number of snapshots.
+    pub count: usize,
+    /// The oldest one.
+    pub oldest: Option<u64>,
+    /// The newest one.
+    pub newest: Option<u64>,
+    /// The next one that is due. None while none can be made.
+    pub next: Option<u64>,
+    /// Snapshots that were made since the server's start.
+    pub made: u64,
+    /// Snapshots that were removed since the server's start.
+    pub removed: u64,
+    /// Acts that failed since the server's start.
+    pub failures: u64,
+    /// The reason why the last act failed. None after one that did not.
+    pub last_error: Option<String>,
+}

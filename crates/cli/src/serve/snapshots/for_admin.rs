@@ -1,0 +1,54 @@
+//! The keeper of the snapshots as the admin interface and reloads see it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+use frevo_admin::{Keeping, ShareSnapshots, SnapshotAct, SnapshotKeeper};
+use frevo_snapshots::Schedule;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// A wish for the thread that makes snapshots.
+pub(super) enum Asked {
+    /// An act of an administrator.
+    Act { act: SnapshotAct, by: &'static str, answer: oneshot::Sender<Result<Vec<u64>, String>> },
+    /// The schedules of a new configuration, by shares.
+    Schedules(Vec<(String, Schedule)>),
+}
+
+/// The end of those who ask.
+pub(super) struct ForAdmin {
+    wishes: SyncSender<Asked>,
+    views: Arc<Mutex<Vec<ShareSnapshots>>>,
+}
+
+impl ForAdmin {
+    pub(super) fn new(wishes: SyncSender<Asked>, views: Arc<Mutex<Vec<ShareSnapshots>>>) -> Self {
+        Self { wishes, views }
+    }
+
+    /// Tells the thread the schedules of a new configuration.
+    pub(super) fn set_schedules(&self, schedules: Vec<(String, Schedule)>) {
+        if self.wishes.try_send(Asked::Schedules(schedules)).is_err() {
+            tracing::error!(target: "frevo::snapshot",
+                "the new schedules of snapshots are not in force; reload the configuration again");
+        }
+    }
+}
+
+impl SnapshotKeeper for ForAdmin {
+    fn view(&self) -> Vec<ShareSnapshots> {
+        self.views.lock().clone()
+    }
+
+    fn act(&self, act: SnapshotAct, by: &'static str) -> Keeping<'_> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.wishes.try_send(Asked::Act { act, by, answer }).map_err(|error| match error {
+                TrySendError::Full(_) => String::from("too many wishes wait; try again later"),
+                TrySendError::Disconnected(_) => String::from("the server stops"),
+            })?;
+            answered.await.unwrap_or_else(|_| Err(String::from("the server stops")))
+        })
+    }
+}

@@ -1,0 +1,353 @@
+//! The thread that makes snapshots when they are due, removes those that the schedules do not keep, and does
+//! what administrators ask for.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use frevo_admin::{ShareSnapshots, SnapshotAct};
+use frevo_server::Server;
+use frevo_server::audit::{Event, Kind};
+use frevo_snapshot_hands::{Hands, SnapshotFault};
+use frevo_snapshots::limits::LISTED;
+use frevo_snapshots::{Schedule, Second};
+use frevo_wire::Status;
+use frevo_wire::fscc::fold_name;
+use parking_lot::Mutex;
+
+use super::for_admin::{Asked, ForAdmin};
+use super::places::FoundPlace;
+
+/// Time between two looks at the clock, which may have been set.
+const LOOKS: Duration = Duration::from_secs(20);
+/// Time after which the list of a share is read again: others may remove snapshots.
+const LIST_AGE: Duration = Duration::from_secs(600);
+/// Time after an act that failed in which the schedule tries no further one.
+const RETRY: Duration = Duration::from_secs(60);
+/// Snapshots that are removed in one go. Then wishes of administrators have their turn.
+const REMOVED_AT_ONCE: usize = 16;
+/// Wishes that wait for the thread.
+const WISHES: usize = 16;
+
+/// A share of which snapshots are made.
+#[derive(Debug)]
+pub(super) struct KeptShare {
+    name: String,
+    provider: Option<String>,
+    /// The place in the set-up of the process. None for a share without a place.
+    at: Option<usize>,
+    /// None while the configuration has no schedule for the share any more.
+    schedule: Option<Schedule>,
+    existing: Vec<Second>,
+    /// The moment at which the list was read.
+    listed: Option<Instant>,
+    /// The schedule removes those that it does not keep: at the start, and when it has made one. So a snapshot
+    /// that an administrator asks for takes nobody's place at once.
+    thins: bool,
+    /// The moment until which the schedule waits after a fault.
+    waits_until: Option<Instant>,
+    made: u64,
+    removed: u64,
+    failures: u64,
+    last_error: Option<String>,
+}
+
+impl KeptShare {
+    /// `at` is the share's place in the set-up of the process.
+    pub(super) fn new(found: &FoundPlace, at: Option<usize>) -> Self {
+        Self {
+            name: found.share.clone(),
+            provider: found.place.as_ref().ok().map(|place| place.kind().to_string()),
+            at,
+            schedule: Some(found.schedule.clone()),
+            existing: Vec::new(),
+            listed: None,
+            thins: true,
+            waits_until: None,
+            made: 0,
+            removed: 0,
+            failures: 0,
+            last_error: found.place.as_ref().err().cloned(),
+        }
+    }
+
+    fn view(&self, now: Second) -> ShareSnapshots {
+        let next = self.schedule.as_ref().filter(|_| self.at.is_some() && self.listed.is_some());
+        ShareSnapshots {
+            share: self.name.clone(),
+            provider: self.provider.clone(),
+            schedule: self.schedule.as_ref().map(ToString::to_string).unwrap_or_default(),
+            count: self.existing.len(),
+            oldest: self.existing.iter().min().map(|taken| taken.since_1970()),
+            newest: self.existing.iter().max().map(|taken| taken.since_1970()),
+            next: next
+                .and_then(|schedule| schedule.next(&self.existing, now))
+                .map(Second::since_1970),
+            made: self.made,
+            removed: self.removed,
+            failures: self.failures,
+            last_error: self.last_error.clone(),
+        }
+    }
+}
+
+/// The thread's state.
+pub(super) struct Keeper {
+    shares: Vec<KeptShare>,
+    /// None without a share that has a place.
+    hands: Option<Hands>,
+    server: Server,
+    views: Arc<Mutex<Vec<ShareSnapshots>>>,
+}
+
+/// The word for the one who has a snapshot made or removed.
+const SCHEDULE: &str = "schedule";
+
+/// The second that the clock shows. None before 1970 and after 9999.
+fn now() -> Option<Second> {
+    Second::new(SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs())
+}
+
+impl Keeper {
+    pub(super) fn new(shares: Vec<KeptShare>, hands: Option<Hands>, server: Server) -> Self {
+        let views = now().map(|now| shares.iter().map(|share| share.view(now)).collect());
+        for share in &shares {
+            match (&share.provider, &share.last_error) {
+                (Some(provider), _) => {
+                    tracing::info!(target: "frevo::snapshot", share = share.name, provider,
+                    "snapshots of the share are kept: {}", share.schedule.as_ref().map(ToString::to_string).unwrap_or_default())
+                }
+                (None, why) => tracing::error!(target: "frevo::snapshot", share = share.name,
+                    "no snapshots of the share are made: {}", why.as_deref().unwrap_or_default()),
+            }
+        }
+        Self { shares, hands, server, views: Arc::new(Mutex::new(views.unwrap_or_default())) }
+    }
+
+    /// Starts the thread. It goes on until the process ends.
+    pub(super) fn start(mut self) -> io::Result<ForAdmin> {
+        let (sender, asked) = sync_channel(WISHES);
+        let for_admin = ForAdmin::new(sender, Arc::clone(&self.views));
+        std::thread::Builder::new()
+            .name(String::from("snapshots"))
+            .spawn(move || self.keep(&asked))?;
+        Ok(for_admin)
+    }
+
+    fn keep(&mut self, asked: &Receiver<Asked>) {
+        loop {
+            let rest = self.tick();
+            match asked.recv_timeout(rest) {
+                Ok(asked) => self.carry_out(asked),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Makes and removes what is due. Returns the time until the next look.
+    fn tick(&mut self) -> Duration {
+        let mut rest = LOOKS;
+        for at in 0..self.shares.len() {
+            let Some(now) = now() else { continue };
+            rest = rest.min(self.tick_share(at, now));
+        }
+        self.show();
+        rest
+    }
+
+    fn tick_share(&mut self, at: usize, now: Second) -> Duration {
+        let Some(share) = self.shares.get(at) else { return LOOKS };
+        let Some(schedule) = share.schedule.clone().filter(|_| share.at.is_some()) else {
+            return LOOKS;
+        };
+        if share.waits_until.is_some_and(|until| until > Instant::now()) {
+            return LOOKS;
+        }
+        let is_old = share.listed.is_none_or(|listed| listed.elapsed() >= LIST_AGE);
+        let is_due = schedule.is_due(&share.existing, now);
+        // The list of those that exist decides, and not the remembered one.
+        if (is_old || is_due) && self.list(at).is_err() {
+            return LOOKS;
+        }
+        let Some(share) = self.shares.get_mut(at) else { return LOOKS };
+        if schedule.is_due(&share.existing, now) {
+            share.thins = true;
+            if self.create(at, now, SCHEDULE).is_err() {
+                return LOOKS;
+            }
+        }
+        if self.thin(at, now).is_err() {
+            return LOOKS;
+        }
+        if self.shares.get(at).is_some_and(|share| share.thins) {
+            return Duration::ZERO;
+        }
+        let next = self.shares.get(at).and_then(|share| schedule.next(&share.existing, now));
+        let seconds = next.map(|next| next.since_1970().saturating_sub(now.since_1970()));
+        seconds.map_or(LOOKS, Duration::from_secs).clamp(Duration::from_secs(1), LOOKS)
+    }
+
+    /// Removes some of the snapshots that the schedule does not keep, if it is time for that.
+    fn thin(&mut self, at: usize, now: Second) -> Result<(), String> {
+        if !self.shares.get(at).is_some_and(|share| share.thins) {
+            return Ok(());
+        }
+        let surplus = self.surplus(at, now);
+        for taken in surplus.iter().take(REMOVED_AT_ONCE) {
+            self.remove(at, *taken, SCHEDULE)?;
+        }
+        if let Some(share) = self.shares.get_mut(at) {
+            share.thins = surplus.len() > REMOVED_AT_ONCE;
+        }
+        Ok(())
+    }
+
+    fn surplus(&self, at: usize, now: Second) -> Vec<Second> {
+        let Some(share) = self.shares.get(at) else { return Vec::new() };
+        let schedule = share.schedule.as_ref();
+        schedule.map(|schedule| schedule.surplus(&share.existing, now)).unwrap_or_default()
+    }
+
+    /// Has the process act for a share, and notes the end.
+    fn act<T>(
+        &mut self,
+        at: usize,
+        act: impl FnOnce(&mut Hands, usize) -> Result<T, SnapshotFault>,
+    ) -> Result<T, String> {
+        let gone = || String::from("the server makes no snapshots of this share");
+        let share = self.shares.get_mut(at).ok_or_else(gone)?;
+        let end = match (&mut self.hands, share.at) {
+            (Some(hands), Some(place)) => act(hands, place).map_err(|fault| fault.to_string()),
+            _ => return Err(share.last_error.clone().unwrap_or_else(gone)),
+        };
+        match &end {
+            Ok(_) => {
+                share.last_error = None;
+                share.waits_until = None;
+            }
+            Err(why) => {
+                share.failures += 1;
+                share.waits_until = Instant::now().checked_add(RETRY);
+                if share.last_error.as_ref() != Some(why) {
+                    tracing::error!(target: "frevo::snapshot", share = share.name, "{why}");
+                }
+                share.last_error = Some(why.clone());
+            }
+        }
+        end
+    }
+
+    fn list(&mut self, at: usize) -> Result<(), String> {
+        let existing = self.act(at, |hands, place| hands.list(place))?;
+        if let Some(share) = self.shares.get_mut(at) {
+            share.existing = existing;
+            share.listed = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, at: usize, taken: Second, by: &'static str) -> Result<(), String> {
+        let begun = Instant::now();
+        let is_full = self.shares.get(at).is_some_and(|share| share.existing.len() >= LISTED);
+        let end = self.act(at, |hands, place| {
+            if is_full {
+                let why = format!("the share has {LISTED} snapshots, and gets no further one");
+                return Err(SnapshotFault(why));
+            }
+            hands.create(place, taken)
+        });
+        let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if let (Some(share), Ok(())) = (self.shares.get_mut(at), &end) {
+            share.existing.push(taken);
+            share.made += 1;
+            tracing::info!(target: "frevo::snapshot", share = share.name, snapshot = taken.to_name(), by,
+                milliseconds, "made a snapshot");
+        }
+        self.record(at, "create", taken, by, &end);
+        end
+    }
+
+    fn remove(&mut self, at: usize, taken: Second, by: &'static str) -> Result<(), String> {
+        let end = self.act(at, |hands, place| hands.remove(place, taken));
+        if let (Some(share), Ok(())) = (self.shares.get_mut(at), &end) {
+            share.existing.retain(|other| *other != taken);
+            share.removed += 1;
+            tracing::info!(target: "frevo::snapshot", share = share.name, snapshot = taken.to_name(), by,
+                "removed a snapshot");
+        }
+        self.record(at, "remove", taken, by, &end);
+        end
+    }
+
+    fn record(
+        &self,
+        at: usize,
+        change: &'static str,
+        taken: Second,
+        by: &'static str,
+        end: &Result<(), String>,
+    ) {
+        let (Some(audit), Some(share)) = (self.server.audit(), self.shares.get(at)) else { return };
+        let event = Event::new(Kind::Snapshot).with("change", change).with("by", by);
+        let event = event.with("share", share.name.clone()).with("snapshot", taken.to_name());
+        audit.emit(match end {
+            Ok(()) => event,
+            Err(why) => event.status(Status::UNSUCCESSFUL).with("reason", why.clone()),
+        });
+    }
+
+    /// Does what an administrator asks for.
+    fn carry_out(&mut self, asked: Asked) {
+        match asked {
+            Asked::Schedules(schedules) => {
+                for share in &mut self.shares {
+                    let new = schedules.iter().find(|(name, _)| *name == share.name);
+                    share.schedule = new.map(|(_, schedule)| schedule.clone());
+                    share.thins = true;
+                }
+            }
+            Asked::Act { act, by, answer } => {
+                let end = self.answer(&act, by);
+                self.show();
+                // A send fails if the connection that asked is closed meanwhile.
+                let _ = answer.send(end);
+            }
+        }
+    }
+
+    fn answer(&mut self, act: &SnapshotAct, by: &'static str) -> Result<Vec<u64>, String> {
+        let wanted = fold_name(act.share());
+        let at = self.shares.iter().position(|share| fold_name(&share.name) == wanted);
+        let at = at.ok_or_else(|| {
+            format!(
+                "the server makes no snapshots of {:?}, which has no [share.snapshots]",
+                act.share()
+            )
+        })?;
+        self.list(at)?;
+        let now = now().ok_or("the clock of this machine is wrong")?;
+        let done = match act {
+            SnapshotAct::List { .. } => {
+                self.shares.get(at).map(|share| share.existing.clone()).unwrap_or_default()
+            }
+            SnapshotAct::Create { .. } => {
+                self.create(at, now, by)?;
+                vec![now]
+            }
+            SnapshotAct::Prune { .. } => {
+                let surplus = self.surplus(at, now);
+                surplus.iter().try_for_each(|taken| self.remove(at, *taken, by))?;
+                surplus
+            }
+        };
+        Ok(done.into_iter().map(Second::since_1970).collect())
+    }
+
+    /// Shows the state to the admin interface.
+    fn show(&self) {
+        let Some(now) = now() else { return };
+        *self.views.lock() = self.shares.iter().map(|share| share.view(now)).collect();
+    }
+}

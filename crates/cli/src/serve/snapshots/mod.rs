@@ -1,0 +1,125 @@
+//! Snapshots that the server makes of its shares.
+//!
+//! Before the confinement the places of the shares are found and the process that has the rights is started.
+//! A thread of its own looks at the clock and at the schedules: making a snapshot can take long, and holds
+//! nothing else up.
+
+mod for_admin;
+mod keeper;
+mod places;
+
+use std::sync::Arc;
+
+use frevo_admin::SnapshotKeeper;
+use frevo_config::{Config, ShareSection};
+use frevo_server::Server;
+use frevo_snapshot_hands::{SetUp, ShareSetUp, Started};
+
+use super::cluster::log_options;
+use super::plan::Plan;
+use crate::exit::Failure;
+
+use self::for_admin::ForAdmin;
+use self::keeper::{Keeper, KeptShare};
+pub(crate) use self::places::{FoundPlace, find};
+
+/// The snapshots before the process is confined.
+pub(super) struct Prepared {
+    /// None if no share has a place.
+    started: Option<Started>,
+    found: Vec<FoundPlace>,
+}
+
+/// The keeper of the snapshots, which goes on until the process ends.
+pub(super) struct Snapshots {
+    found: Vec<FoundPlace>,
+    keeper: Arc<ForAdmin>,
+}
+
+/// Finds the places of the snapshots that the server makes, and starts the process that makes them. None
+/// without `[share.snapshots]`.
+pub(super) fn prepare(plan: &mut Plan) -> Option<Prepared> {
+    let mut found = find(&plan.config);
+    let set_up = set_up(&plan.config, &found);
+    let started =
+        (!set_up.shares.is_empty()).then(|| Started::begin(&set_up, &log_options(&plan.config)));
+    let started = match started.transpose() {
+        Ok(started) => started,
+        Err(error) => {
+            let why = format!("cannot start the process that makes snapshots: {error}");
+            found.iter_mut().for_each(|found| found.place = Err(why.clone()));
+            None
+        }
+    };
+    apply(&found, &mut plan.config);
+    (!found.is_empty()).then_some(Prepared { started, found })
+}
+
+/// The shares for which the process acts: those with a place, in their order.
+fn set_up(config: &Config, found: &[FoundPlace]) -> SetUp {
+    let of = |found: &FoundPlace| {
+        let place = found.place.as_ref().ok()?;
+        Some(ShareSetUp { folder: found.folder.clone(), kind: place.kind() })
+    };
+    SetUp { shares: found.iter().filter_map(of).collect(), mounts: places::mounts(config) }
+}
+
+/// Tells the shares of a configuration the places of their snapshots.
+fn apply(found: &[FoundPlace], config: &mut Config) {
+    for share in &mut config.shares {
+        let place = found.iter().find(|found| found.is_of(share)).and_then(FoundPlace::folders);
+        share.set_snapshot_place(place);
+    }
+    config.guard_folders();
+}
+
+impl Prepared {
+    /// Starts the thread that makes snapshots, after the confinement.
+    pub(super) fn start(self, server: &Server) -> Result<Snapshots, Failure> {
+        let mut places = 0..;
+        let shares = self.found.iter().map(|found| {
+            let at = found.place.is_ok().then(|| places.next()).flatten();
+            KeptShare::new(found, at)
+        });
+        let keeper =
+            Keeper::new(shares.collect(), self.started.map(Started::hands), server.clone());
+        let keeper =
+            keeper.start().map_err(Failure::failed("cannot start the thread of snapshots"))?;
+        Ok(Snapshots { found: self.found, keeper: Arc::new(keeper) })
+    }
+}
+
+impl Snapshots {
+    /// The keeper for the admin interface.
+    pub(super) fn for_admin(&self) -> Arc<dyn SnapshotKeeper> {
+        Arc::<ForAdmin>::clone(&self.keeper)
+    }
+
+    /// Tells a configuration that is read again the places that were found at the start, since this process
+    /// cannot find them any more.
+    pub(super) fn place(&self, config: &mut Config) {
+        apply(&self.found, config);
+    }
+
+    /// Applies the schedules of a configuration that is in force now.
+    pub(super) fn reload(&self, config: &Config) {
+        let of = |found: &FoundPlace| {
+            let share = config.shares.iter().find(|share| found.is_of(share))?;
+            Some((found.share.clone(), share.kept_snapshots()?.schedule.schedule()?))
+        };
+        self.keeper.set_schedules(self.found.iter().filter_map(of).collect());
+    }
+}
+
+/// True if snapshots of a share of the new configuration need a restart.
+pub(super) fn needs_restart(old: &Config, new: &Config) -> bool {
+    let is_known = |share: &ShareSection| {
+        old.shares.iter().any(|old| {
+            let (ours, theirs) = (old.kept_snapshots(), share.kept_snapshots());
+            old.name.get_ref().is_same(share.name.get_ref())
+                && old.path.get_ref() == share.path.get_ref()
+                && ours.map(|kept| kept.provider) == theirs.map(|kept| kept.provider)
+        })
+    };
+    new.shares.iter().filter(|share| share.kept_snapshots().is_some()).any(|share| !is_known(share))
+}

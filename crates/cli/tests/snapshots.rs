@@ -1,0 +1,250 @@
+//! Snapshots that the server makes, on a btrfs of the test's own. It takes root, and says so where it is left
+//! out.
+#![allow(clippy::print_stdout, reason = "a test that is left out says so")]
+
+mod harness;
+#[path = "../../posix/tests/common/loops.rs"]
+#[allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+mod loops;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use harness::{PATIENCE, Said, Sandbox, Serving, free_port, said, text};
+use loops::Mounted;
+use serde_json::Value;
+
+/// A server of a subvolume, which keeps snapshots of it.
+struct Site {
+    place: Sandbox,
+    address: String,
+    serving: Option<Serving>,
+    share: PathBuf,
+    _mounted: Mounted,
+}
+
+impl Site {
+    fn new(test: &str, schedule: &str) -> Option<Self> {
+        let Some(mounted) = Mounted::new("btrfs", 256, &["-q"], "loop") else {
+            println!("{test}: skipped, no btrfs can be mounted");
+            return None;
+        };
+        let share = mounted.path().join("share");
+        let made = Command::new("btrfs").args(["-q", "subvolume", "create"]).arg(&share).status();
+        assert!(made.unwrap().success());
+        let (place, address) = (Sandbox::new(), format!("127.0.0.1:{}", free_port()));
+        place.file("password", "secret", 0o600);
+        let mut site = Self { place, address, serving: None, share, _mounted: mounted };
+        site.configure(schedule);
+        let config = site.place.path("frevo.toml");
+        site.serving = Some(site.place.serve(&["--config", text(&config)]));
+        Some(site)
+    }
+
+    fn configure(&self, schedule: &str) {
+        let (share, state) = (text(&self.share).to_owned(), self.place.path("state"));
+        let config = format!(
+            "[server]\nlisten = [\"{}\"]\nstate_dir = {:?}\ndiscovery = \"off\"\n\
+             [audit]\nfile = {:?}\n\
+             [[share]]\nname = \"photos\"\npath = {share:?}\n\
+             [share.snapshots]\nschedule = \"{schedule}\"\n\
+             [[user]]\nname = \"ann\"\npassword_file = {:?}\n",
+            self.address,
+            text(&state),
+            text(&self.place.path("audit.log")),
+            text(&self.place.path("password")),
+        );
+        self.place.file("frevo.toml", &config, 0o600);
+    }
+
+    fn admin(&self, arguments: &[&str]) -> Said {
+        let socket = self.place.path("state/admin.sock");
+        self.place.run(&[arguments, &["--socket", text(&socket)]].concat())
+    }
+
+    /// A command of the client.
+    fn client(&self, arguments: &[&str]) -> Said {
+        let mut command = self.place.command(arguments);
+        said(command.env("FREVO_PASSWORD", "secret").output().unwrap())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("smb://ann@{}/photos/{path}", self.address)
+    }
+
+    /// The times of the server's snapshots.
+    fn list(&self) -> Vec<u64> {
+        let said = self.admin(&["snapshots", "list", "photos", "--server", "--json"]);
+        serde_json::from_str(said.succeeds()).unwrap()
+    }
+
+    /// Waits for the first snapshot of the schedule.
+    fn first(&self) -> Vec<u64> {
+        let began = Instant::now();
+        loop {
+            let list = self.list();
+            if !list.is_empty() {
+                return list;
+            }
+            assert!(began.elapsed() < PATIENCE, "no snapshot is made");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Makes a snapshot, in a second that has none yet.
+    fn create(&self) -> u64 {
+        let began = Instant::now();
+        loop {
+            let said = self.admin(&["snapshots", "create", "photos", "--server", "--json"]);
+            if said.code == 0 {
+                return serde_json::from_str::<Vec<u64>>(&said.out).unwrap()[0];
+            }
+            assert!(said.err.contains("there is one of"), "{said:?}");
+            assert!(began.elapsed() < PATIENCE, "{said:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// The entries of the folder of the snapshots, in order.
+fn snapshots(share: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(share.join(".frevo-snapshots")).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn the_server_makes_snapshots_and_clients_see_previous_versions() {
+    let test = "the_server_makes_snapshots_and_clients_see_previous_versions";
+    let Some(mut site) = Site::new(test, "monthly keep 5") else { return };
+    assert_eq!(site.first().len(), 1, "the schedule makes one at the start");
+    let (first, second) =
+        (site.place.file("one", "first", 0o600), site.place.file("two", "second", 0o600));
+    site.client(&["put", text(&first), &site.url("a.txt")]).succeeds();
+    site.create();
+    site.client(&["put", text(&second), &site.url("a.txt")]).succeeds();
+    let tokens = site.client(&["snapshots", &site.url("a.txt")]);
+    let token = tokens.succeeds().trim().to_owned();
+    assert!(token.starts_with("@GMT-") && !token.contains('\n'), "{tokens:?}");
+    assert_eq!(site.client(&["cat", &site.url(&format!("{token}/a.txt"))]).succeeds(), "first");
+    assert_eq!(site.client(&["cat", &site.url("a.txt")]).succeeds(), "second");
+    // Clients neither see nor change the folder of the snapshots.
+    assert_eq!(site.client(&["ls", &site.url("")]).succeeds().lines().count(), 1);
+    assert_ne!(site.client(&["rm", "-r", &site.url(".frevo-snapshots")]).code, 0);
+    let status = site.admin(&["status"]);
+    let shown = status.succeeds();
+    assert!(shown.contains("SNAPSHOTS OF") && shown.contains("photos        btrfs"), "{shown}");
+    assert!(
+        site.admin(&["snapshots", "create", "other", "--server"])
+            .err
+            .contains("makes no snapshots")
+    );
+    let audit = fs::read_to_string(site.place.path("audit.log")).unwrap();
+    let of = |by: &str| {
+        let lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["event"] == "snapshot" && line["by"] == by).count()
+    };
+    assert_eq!((of("schedule"), of("admin socket")), (1, 1), "{audit}");
+    let said = site.serving.take().unwrap().stop();
+    assert!(
+        said.err.contains("made a snapshot") && !said.err.contains("partly confined"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_schedule_thins_and_leaves_strangers_alone() {
+    let test = "a_schedule_thins_and_leaves_strangers_alone";
+    let Some(site) = Site::new(test, "daily keep 2, monthly keep 3") else { return };
+    let first = site.first()[0];
+    let stranger = site.share.join(".frevo-snapshots/mine");
+    assert!(
+        Command::new("btrfs")
+            .args(["-q", "subvolume", "create"])
+            .arg(&stranger)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let second = site.create();
+    assert_eq!(site.list(), [second, first]);
+    // Only the newest one of the day stays.
+    let pruned = site.admin(&["snapshots", "prune", "photos", "--server"]);
+    let list = site.list();
+    assert_eq!(list, [second], "{pruned:?}");
+    assert_eq!(snapshots(&site.share).len(), 2);
+    assert!(stranger.is_dir());
+}
+
+/// Ends the client that writes, also when an assertion fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Bytes of a record.
+const RECORD: usize = 4_096;
+
+/// Writes records one after the other, each 16th of them flushed, and counts those that were answered.
+fn write(address: &str, answered: &AtomicU64, is_over: &AtomicBool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let server: frevo_client::ServerName = address.parse().unwrap();
+        let credentials = frevo_client::Credentials::new("ann", "secret");
+        let session = frevo_client::Client::default().connect(server, credentials).await.unwrap();
+        let share = session.share("photos").await.unwrap();
+        let file = frevo_client::File::create(&share, "records").await.unwrap();
+        for number in 0_u64.. {
+            let record = number.to_le_bytes().repeat(RECORD / 8);
+            file.write_all_at(&record, number * RECORD as u64).await.unwrap();
+            if number % 16 == 0 {
+                file.sync_all().await.unwrap();
+            }
+            answered.store(number + 1, Ordering::Release);
+            // The file stays small over many snapshots.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            if is_over.load(Ordering::Acquire) {
+                break;
+            }
+        }
+        file.close().await.unwrap();
+        session.log_off().await;
+    });
+}
+
+/// Tests that each snapshot has all that a client was answered before it was asked for, and at most the one
+/// record that is written meanwhile beside it.
+#[test]
+fn each_snapshot_has_what_was_answered() {
+    let Some(site) = Site::new("each_snapshot_has_what_was_answered", "monthly keep 1") else {
+        return;
+    };
+    site.first();
+    let rounds = std::env::var("FREVO_SNAPSHOT_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap());
+    let (answered, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| write(&site.address, &answered, &is_over));
+        let _over = Over(&is_over);
+        for round in 0..rounds {
+            let before = answered.load(Ordering::Acquire);
+            let taken = site.create();
+            let after = answered.load(Ordering::Acquire);
+            let name = frevo_snapshots::Second::new(taken).unwrap().to_name();
+            let kept = fs::read(site.share.join(".frevo-snapshots").join(name).join("records"));
+            let kept = kept.unwrap_or_default();
+            let count = kept.len().div_ceil(RECORD) as u64;
+            assert!(before <= count && count <= after + 1, "{before} {count} {after}");
+            let is_right = |(number, record): (u64, &[u8])| {
+                number >= before || record == number.to_le_bytes().repeat(RECORD / 8)
+            };
+            assert!((0..).zip(kept.chunks(RECORD)).all(is_right), "round {round}");
+        }
+    });
+}
