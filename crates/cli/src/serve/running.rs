@@ -86,6 +86,7 @@ impl Running<'_> {
         let version = env!("CARGO_PKG_VERSION");
         self.record(|| Event::new(Kind::Start).with("version", version));
         self.target_servers.begin(&self.server, &self.loaded);
+        release_read();
         let refused = tokio::spawn(self.confined.tell_refused());
         print(b"ready\n")?;
         notify(&[NotifyState::Ready, NotifyState::Status(self.loaded.state())]);
@@ -216,6 +217,7 @@ impl Running<'_> {
         };
         self.record(|| event);
         notify(&[NotifyState::Ready]);
+        release_read();
         is_done
     }
 
@@ -385,6 +387,12 @@ impl Running<'_> {
             directory.renew_keytab(&self.loaded.plan.config);
         }
     }
+}
+
+/// Returns the memory that reading a configuration took, which is much with many links: the allocator keeps it
+/// otherwise.
+fn release_read() {
+    tokio::task::spawn_blocking(frevo_net::buffer::release_free_memory);
 }
 
 /// The event of a reload that succeeded.
