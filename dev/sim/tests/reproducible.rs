@@ -52,6 +52,12 @@ const REGRESSIONS: [(u64, &str); 5] = [
     (31_000_973, "the judge took a connection that was being bound for a channel that lived"),
 ];
 
+/// The same of clusters.
+const CLUSTERS: [(u64, &str); 2] = [
+    (3_646, "a WRITE that met the limit was outstanding for ever, and its repetition refused"),
+    (20_772, "a share granted a lock of another one with the same files, whose storage was lost"),
+];
+
 /// The same of rolling upgrades.
 const UPGRADES: [(u64, &str); 2] = [
     (
@@ -63,7 +69,11 @@ const UPGRADES: [(u64, &str); 2] = [
 
 #[test]
 fn seeds_that_found_something_find_nothing() {
-    let kinds = [(Kind::Servers, &REGRESSIONS[..]), (Kind::DialectRace, &UPGRADES[..])];
+    let kinds = [
+        (Kind::Servers, &REGRESSIONS[..]),
+        (Kind::Cluster, &CLUSTERS[..]),
+        (Kind::DialectRace, &UPGRADES[..]),
+    ];
     for (kind, seeds) in kinds {
         for &(seed, fault) in seeds {
             let violations = Run { seed, trace: false, kind }.run().violations;
