@@ -185,6 +185,26 @@ fn a_schedule_thins_and_leaves_strangers_alone() {
     assert!(stranger.is_dir());
 }
 
+#[test]
+fn one_that_cannot_be_removed_keeps_no_other() {
+    let test = "one_that_cannot_be_removed_keeps_no_other";
+    let Some(site) = Site::new(test, "monthly keep 1") else { return };
+    let first = site.first()[0];
+    // A folder is no subvolume, and no call of btrfs removes it.
+    let stuck = site.share.join(".frevo-snapshots/frevo-2020.01.01-00.00.00");
+    fs::create_dir(&stuck).unwrap();
+    let second = site.create();
+    assert_eq!(site.list().len(), 3);
+    let pruned = site.admin(&["snapshots", "prune", "photos", "--server"]);
+    assert!(pruned.code != 0 && pruned.err.contains("frevo-2020.01.01"), "{pruned:?}");
+    let left = site.list();
+    assert!(left.contains(&second) && !left.contains(&first) && left.len() == 2, "{left:?}");
+    // A list that succeeds does not end the fault of a removal.
+    let status = site.admin(&["status"]);
+    assert!(status.succeeds().contains("cannot remove"), "{status:?}");
+    assert!(stuck.is_dir());
+}
+
 /// Ends the client that writes, also when an assertion fails.
 struct Over<'a>(&'a AtomicBool);
 

@@ -84,7 +84,15 @@ fn large_streams_are_in_the_side_folder() {
     assert_eq!(content(&s, "f:LARGE").unwrap(), [8; 200_000]);
     // Clients can neither list nor open the side folder, whatever the spelling.
     assert_eq!(s.list(""), ["f"]);
-    for path in [".frevo-streams", ".FREVO-Streams", ".frevo-streams\\x", "d\\.frevo-streams"] {
+    for path in [
+        ".frevo-streams",
+        ".FREVO-Streams",
+        ".frevo-streams\\x",
+        "d\\.frevo-streams",
+        ".frevo-snapshots",
+        ".Frevo-SNAPSHOTS\\x",
+        "d\\.frevo-snapshots",
+    ] {
         for how in [how(), either(), OpenHow { case_sensitive: true, ..create() }] {
             assert_eq!(s.vfs.open(&name(path), &how).unwrap_err(), Fault::NameInvalid, "{path}");
         }

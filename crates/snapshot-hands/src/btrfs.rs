@@ -17,6 +17,9 @@ pub(crate) struct Btrfs {
     share: PathBuf,
 }
 
+const NO_RIGHT_TO_REMOVE: &str = "the server has no CAP_SYS_ADMIN; install contrib/frevo-snapshots.conf for its unit, \
+    or mount with user_subvol_rm_allowed, and restart frevo";
+
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Btrfs {
@@ -43,7 +46,7 @@ impl Btrfs {
     }
 
     /// Opens the folder of the snapshots; makes it if it is not there. Others than this user must not be able
-    /// to put something there.
+    /// to put something there, or to look.
     fn folder(&self, root: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd, SnapshotFault> {
         let failed =
             |errno: Errno| self.fault(&format!("cannot use {FOLDER} in"), io::Error::from(errno));
@@ -56,9 +59,10 @@ impl Btrfs {
         let (ours, theirs) =
             (rustix::fs::fstat(root).map_err(failed)?, rustix::fs::fstat(&folder).map_err(failed)?);
         let is_own =
-            theirs.st_uid == rustix::process::geteuid().as_raw() && theirs.st_mode & 0o022 == 0;
+            theirs.st_uid == rustix::process::geteuid().as_raw() && theirs.st_mode & 0o077 == 0;
         if !is_own || ours.st_dev != theirs.st_dev {
-            let why = "it is not a folder that the server has made; move it away";
+            let why =
+                "it is not a folder that the server has made; move it away, and restart frevo";
             return Err(self.fault(&format!("cannot use {FOLDER} in"), why));
         }
         Ok(folder)
@@ -95,6 +99,9 @@ impl Btrfs {
         match subvolumes::remove_snapshot(folder.as_fd(), &at.to_name()) {
             // Others may remove it, too.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(self.fault("cannot remove snapshots of", NO_RIGHT_TO_REMOVE))
+            }
             done => done.map_err(|error| {
                 self.fault(&format!("cannot remove the snapshot {} of", at.to_name()), error)
             }),

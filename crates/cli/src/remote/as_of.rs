@@ -86,7 +86,11 @@ pub(crate) async fn url_at(
     }
     let path = literal_part(&url.path);
     let (share, place) = connection.reach_with(&url.at(path), posix).await?;
-    let mut all = tokens(&share, "").await.unwrap_or_default();
+    let mut all = match tokens(&share, "").await {
+        Err(failure) if place.path.is_empty() => return Err(failure),
+        // A user may be allowed to read a folder and not the share's root.
+        all => all.unwrap_or_default(),
+    };
     // The share's own list serves first, so that all files of a command are those of one moment. Some
     // servers have lists of single folders only.
     let mut chosen = newest(&all, when);

@@ -1,6 +1,7 @@
 //! The thread that makes snapshots when they are due, removes those that the schedules do not keep, and does
 //! what administrators ask for.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -30,6 +31,20 @@ const REMOVED_AT_ONCE: usize = 16;
 /// Wishes that wait for the thread.
 const WISHES: usize = 16;
 
+/// The act by which a share's place was looked for.
+const PLACE: &str = "place";
+/// The acts that can fail.
+const LIST: &str = "list";
+const CREATE: &str = "create";
+const REMOVE: &str = "remove";
+
+/// An act that failed. It is the share's fault until that act succeeds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Failed {
+    act: &'static str,
+    why: String,
+}
+
 /// A share of which snapshots are made.
 #[derive(Debug)]
 pub(super) struct KeptShare {
@@ -40,6 +55,8 @@ pub(super) struct KeptShare {
     /// None while the configuration has no schedule for the share any more.
     schedule: Option<Schedule>,
     existing: Vec<Second>,
+    /// Those of them that could not be removed. The next list gives them another chance.
+    stuck: BTreeSet<Second>,
     /// The moment at which the list was read.
     listed: Option<Instant>,
     /// The schedule removes those that it does not keep: at the start, and when it has made one. So a snapshot
@@ -50,7 +67,7 @@ pub(super) struct KeptShare {
     made: u64,
     removed: u64,
     failures: u64,
-    last_error: Option<String>,
+    failed: Option<Failed>,
 }
 
 impl KeptShare {
@@ -62,14 +79,19 @@ impl KeptShare {
             at,
             schedule: Some(found.schedule.clone()),
             existing: Vec::new(),
+            stuck: BTreeSet::new(),
             listed: None,
             thins: true,
             waits_until: None,
             made: 0,
             removed: 0,
             failures: 0,
-            last_error: found.place.as_ref().err().cloned(),
+            failed: found.place.as_ref().err().map(|why| Failed { act: PLACE, why: why.clone() }),
         }
+    }
+
+    fn why(&self) -> Option<&str> {
+        self.failed.as_ref().map(|failed| &*failed.why)
     }
 
     fn view(&self, now: Second) -> ShareSnapshots {
@@ -87,7 +109,7 @@ impl KeptShare {
             made: self.made,
             removed: self.removed,
             failures: self.failures,
-            last_error: self.last_error.clone(),
+            last_error: self.why().map(str::to_owned),
         }
     }
 }
@@ -113,13 +135,13 @@ impl Keeper {
     pub(super) fn new(shares: Vec<KeptShare>, hands: Option<Hands>, server: Server) -> Self {
         let views = now().map(|now| shares.iter().map(|share| share.view(now)).collect());
         for share in &shares {
-            match (&share.provider, &share.last_error) {
+            match (&share.provider, share.why()) {
                 (Some(provider), _) => {
                     tracing::info!(target: "frevo::snapshot", share = share.name, provider,
                     "snapshots of the share are kept: {}", share.schedule.as_ref().map(ToString::to_string).unwrap_or_default())
                 }
                 (None, why) => tracing::error!(target: "frevo::snapshot", share = share.name,
-                    "no snapshots of the share are made: {}", why.as_deref().unwrap_or_default()),
+                    "no snapshots of the share are made: {}", why.unwrap_or_default()),
             }
         }
         Self { shares, hands, server, views: Arc::new(Mutex::new(views.unwrap_or_default())) }
@@ -172,13 +194,13 @@ impl Keeper {
             return LOOKS;
         }
         let Some(share) = self.shares.get_mut(at) else { return LOOKS };
+        let mut made = Ok(());
         if schedule.is_due(&share.existing, now) {
             share.thins = true;
-            if self.create(at, now, SCHEDULE).is_err() {
-                return LOOKS;
-            }
+            made = self.create(at, now, SCHEDULE);
         }
-        if self.thin(at, now).is_err() {
+        // A full disk, or a share that has as many as it can, gets room by this alone.
+        if self.thin(at, now).is_err() || made.is_err() {
             return LOOKS;
         }
         if self.shares.get(at).is_some_and(|share| share.thins) {
@@ -195,54 +217,82 @@ impl Keeper {
             return Ok(());
         }
         let surplus = self.surplus(at, now);
-        for taken in surplus.iter().take(REMOVED_AT_ONCE) {
-            self.remove(at, *taken, SCHEDULE)?;
-        }
+        let some = surplus.get(..REMOVED_AT_ONCE).unwrap_or(&surplus);
+        let end = self.remove_all(at, some, SCHEDULE);
         if let Some(share) = self.shares.get_mut(at) {
             share.thins = surplus.len() > REMOVED_AT_ONCE;
         }
-        Ok(())
+        end
     }
 
+    /// Removes snapshots. One that cannot be removed, because a client has a file in it open for example, keeps
+    /// no other one from being removed.
+    ///
+    /// # Errors
+    /// The first fault.
+    fn remove_all(&mut self, at: usize, all: &[Second], by: &'static str) -> Result<(), String> {
+        let mut end = Ok(());
+        for taken in all {
+            let removed = self.remove(at, *taken, by);
+            if let (Err(_), Some(share)) = (&removed, self.shares.get_mut(at)) {
+                share.stuck.insert(*taken);
+            }
+            end = end.and(removed);
+        }
+        end
+    }
+
+    /// The snapshots that the schedule does not keep, but for those that could not be removed.
     fn surplus(&self, at: usize, now: Second) -> Vec<Second> {
         let Some(share) = self.shares.get(at) else { return Vec::new() };
-        let schedule = share.schedule.as_ref();
-        schedule.map(|schedule| schedule.surplus(&share.existing, now)).unwrap_or_default()
+        let Some(schedule) = &share.schedule else { return Vec::new() };
+        let mut surplus = schedule.surplus(&share.existing, now);
+        surplus.retain(|taken| !share.stuck.contains(taken));
+        surplus
     }
 
     /// Has the process act for a share, and notes the end.
     fn act<T>(
         &mut self,
         at: usize,
+        kind: &'static str,
         act: impl FnOnce(&mut Hands, usize) -> Result<T, SnapshotFault>,
     ) -> Result<T, String> {
         let gone = || String::from("the server makes no snapshots of this share");
         let share = self.shares.get_mut(at).ok_or_else(gone)?;
         let end = match (&mut self.hands, share.at) {
             (Some(hands), Some(place)) => act(hands, place).map_err(|fault| fault.to_string()),
-            _ => return Err(share.last_error.clone().unwrap_or_else(gone)),
+            _ => return Err(share.why().map_or_else(gone, str::to_owned)),
         };
         match &end {
-            Ok(_) => {
-                share.last_error = None;
+            // Only the act that failed can show that its fault is over: a list succeeds on a full disk.
+            Ok(_) if share.failed.as_ref().is_some_and(|failed| failed.act == kind) => {
+                share.failed = None;
                 share.waits_until = None;
             }
+            Ok(_) => {}
             Err(why) => {
                 share.failures += 1;
                 share.waits_until = Instant::now().checked_add(RETRY);
-                if share.last_error.as_ref() != Some(why) {
+                let failed = Some(Failed { act: kind, why: why.clone() });
+                if share.failed != failed {
                     tracing::error!(target: "frevo::snapshot", share = share.name, "{why}");
                 }
-                share.last_error = Some(why.clone());
+                share.failed = failed;
             }
         }
         end
     }
 
+    fn failed(&self, at: usize) -> Option<Failed> {
+        self.shares.get(at).and_then(|share| share.failed.clone())
+    }
+
     fn list(&mut self, at: usize) -> Result<(), String> {
-        let existing = self.act(at, |hands, place| hands.list(place))?;
+        let existing = self.act(at, LIST, |hands, place| hands.list(place))?;
         if let Some(share) = self.shares.get_mut(at) {
             share.existing = existing;
+            share.stuck.clear();
             share.listed = Some(Instant::now());
         }
         Ok(())
@@ -251,12 +301,15 @@ impl Keeper {
     fn create(&mut self, at: usize, taken: Second, by: &'static str) -> Result<(), String> {
         let begun = Instant::now();
         let is_full = self.shares.get(at).is_some_and(|share| share.existing.len() >= LISTED);
-        let end = self.act(at, |hands, place| {
+        let before = self.failed(at);
+        let end = self.act(at, CREATE, |hands, place| {
             if is_full {
                 let why = format!("the share has {LISTED} snapshots, and gets no further one");
                 return Err(SnapshotFault(why));
             }
-            hands.create(place, taken)
+            // Without the name the next attempt's fault is the same one, and is not told again.
+            let nameless = |fault: SnapshotFault| fault.0.replace(&taken.to_name(), "frevo-...");
+            hands.create(place, taken).map_err(|fault| SnapshotFault(nameless(fault)))
         });
         let milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         if let (Some(share), Ok(())) = (self.shares.get_mut(at), &end) {
@@ -265,19 +318,24 @@ impl Keeper {
             tracing::info!(target: "frevo::snapshot", share = share.name, snapshot = taken.to_name(), by,
                 milliseconds, "made a snapshot");
         }
-        self.record(at, "create", taken, by, &end);
+        if end.is_ok() || by != SCHEDULE || self.failed(at) != before {
+            self.record(at, CREATE, taken, by, &end);
+        }
         end
     }
 
     fn remove(&mut self, at: usize, taken: Second, by: &'static str) -> Result<(), String> {
-        let end = self.act(at, |hands, place| hands.remove(place, taken));
+        let before = self.failed(at);
+        let end = self.act(at, REMOVE, |hands, place| hands.remove(place, taken));
         if let (Some(share), Ok(())) = (self.shares.get_mut(at), &end) {
             share.existing.retain(|other| *other != taken);
             share.removed += 1;
             tracing::info!(target: "frevo::snapshot", share = share.name, snapshot = taken.to_name(), by,
                 "removed a snapshot");
         }
-        self.record(at, "remove", taken, by, &end);
+        if end.is_ok() || by != SCHEDULE || self.failed(at) != before {
+            self.record(at, REMOVE, taken, by, &end);
+        }
         end
     }
 
@@ -326,6 +384,12 @@ impl Keeper {
                 act.share()
             )
         })?;
+        if self.shares.get(at).is_some_and(|share| share.schedule.is_none()) {
+            return Err(String::from(
+                "the configuration has no snapshots of this folder any more; restart frevo after a change of \
+                 a share's folder",
+            ));
+        }
         self.list(at)?;
         let now = now().ok_or("the clock of this machine is wrong")?;
         let done = match act {
@@ -338,7 +402,7 @@ impl Keeper {
             }
             SnapshotAct::Prune { .. } => {
                 let surplus = self.surplus(at, now);
-                surplus.iter().try_for_each(|taken| self.remove(at, *taken, by))?;
+                self.remove_all(at, &surplus, by)?;
                 surplus
             }
         };
