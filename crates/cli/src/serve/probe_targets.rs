@@ -9,7 +9,7 @@ mod negotiate;
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, Write as _};
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,7 +132,11 @@ impl Drop for Watched {
 
 /// Looks after the servers of the newest list, and writes the findings.
 async fn follow(mut lists: mpsc::Receiver<Vec<Wanted>>, port: u16) {
-    let asking = Asking { port, permits: Arc::new(Semaphore::new(PROBES_AT_ONCE)) };
+    let asking = Asking {
+        port,
+        permits: Arc::new(Semaphore::new(PROBES_AT_ONCE)),
+        lookups: Arc::new(Semaphore::new(PROBES_AT_ONCE)),
+    };
     let (sender, mut reports) = mpsc::channel::<Report>(REPORTS);
     let mut watched: HashMap<String, Watched> = HashMap::new();
     loop {
@@ -142,7 +146,12 @@ async fn follow(mut lists: mpsc::Receiver<Vec<Wanted>>, port: u16) {
                 watched.retain(|name, _| list.iter().any(|wanted| wanted.name == *name));
                 for wanted in list {
                     if let Some(known) = watched.get(&wanted.name) {
-                        known.wanted.send_replace(wanted);
+                        // A server of which nothing has changed is not looked at before its time.
+                        known.wanted.send_if_modified(|old| {
+                            let is_new = *old != wanted;
+                            *old = wanted;
+                            is_new
+                        });
                         continue;
                     }
                     let name = wanted.name.clone();
@@ -168,6 +177,8 @@ async fn follow(mut lists: mpsc::Receiver<Vec<Wanted>>, port: u16) {
 struct Asking {
     port: u16,
     permits: Arc<Semaphore>,
+    /// A look at a name that is given up goes on in the resolver, and keeps its place here until it ends.
+    lookups: Arc<Semaphore>,
 }
 
 impl Asking {
@@ -178,13 +189,18 @@ impl Asking {
         let first = told.borrow().pause().min(FIRST_WITHIN);
         tokio::time::sleep(first.mul_f64(chance())).await;
         loop {
+            if told.has_changed().unwrap_or(false) {
+                // The server may have forgotten what it was told of this name.
+                last = None;
+            }
             let wanted = told.borrow_and_update().clone();
             let Ok(permit) = self.permits.acquire().await else { return };
-            let found = addresses.look(&wanted.name).await;
+            let found = addresses.look(&wanted.name, &self.lookups).await;
             if wanted.probe_seconds.is_some() {
                 health.note(match found {
-                    Ok(()) => probe(&addresses.known, self.port).await,
-                    Err(why) => Err(why),
+                    // The resolver's fault is not the server's.
+                    Err(why) if addresses.known.is_empty() => Err(why),
+                    _ => probe(&addresses.known, self.port).await,
                 });
             } else {
                 health = Health::default();
@@ -221,8 +237,8 @@ struct Addresses {
 
 impl Addresses {
     /// Resolves the name. If that fails the addresses stay for [`ADDRESSES_FOR`].
-    async fn look(&mut self, name: &str) -> Result<(), String> {
-        match resolve(name).await {
+    async fn look(&mut self, name: &str, lookups: &Arc<Semaphore>) -> Result<(), String> {
+        match resolve(name, lookups).await {
             Ok(found) => {
                 (self.known, self.until) = (found, Some(Instant::now() + ADDRESSES_FOR));
                 Ok(())
@@ -238,12 +254,20 @@ impl Addresses {
 }
 
 /// Returns the addresses of a name, sorted.
-async fn resolve(name: &str) -> Result<Vec<IpAddr>, String> {
+async fn resolve(name: &str, lookups: &Arc<Semaphore>) -> Result<Vec<IpAddr>, String> {
     if let Ok(address) = name.parse() {
         return Ok(vec![address]);
     }
-    let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host((name, 0))).await;
-    let found = found.map_err(|_| String::from("its name is not resolved in time"))?;
+    let (asked, lookups) = ((name.to_owned(), 0), Arc::clone(lookups));
+    let found = tokio::time::timeout(PATIENCE, async move {
+        let place = lookups.acquire_owned().await.map_err(std::io::Error::other)?;
+        tokio::task::spawn_blocking(move || {
+            let _place = place;
+            asked.to_socket_addrs()
+        })
+        .await?
+    });
+    let found = found.await.map_err(|_| String::from("its name is not resolved in time"))?;
     let found = found.map_err(|error| format!("its name is not resolved: {error}"))?;
     let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
     addresses.sort_unstable();
@@ -287,15 +311,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn addresses_have_an_end() {
+        let lookups = Arc::new(Semaphore::new(1));
         let mut addresses = Addresses::default();
-        addresses.look("192.0.2.7").await.unwrap();
+        addresses.look("192.0.2.7", &lookups).await.unwrap();
         assert_eq!(addresses.known.len(), 1);
         // A name that no resolver takes.
         let lost = "a\0b";
-        addresses.look(lost).await.unwrap_err();
+        addresses.look(lost, &lookups).await.unwrap_err();
         assert_eq!(addresses.known.len(), 1);
         tokio::time::advance(ADDRESSES_FOR).await;
-        addresses.look(lost).await.unwrap_err();
+        addresses.look(lost, &lookups).await.unwrap_err();
         assert_eq!(addresses.known.len(), 0);
     }
 }

@@ -103,5 +103,8 @@ fn is_lost(connection: &Connection, silent: Duration) -> bool {
     if facts.unacknowledged_bytes > 0 && silent.min(facts.since_acknowledged) >= patience {
         return true;
     }
-    silent >= DEAD_AFTER_CONTINUOUS && facts.since_acknowledged >= ECHO_AFTER_CONTINUOUS
+    // A target whose machine takes what is sent is only slow, and no other server has its open files.
+    connection.vigilance() != Vigilance::Target
+        && silent >= DEAD_AFTER_CONTINUOUS
+        && facts.since_acknowledged >= ECHO_AFTER_CONTINUOUS
 }

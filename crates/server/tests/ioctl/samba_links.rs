@@ -145,6 +145,7 @@ fn a_client_makes_no_link_of_samba() {
         let forged = [
             windows("msdfs:eve\\x"),
             windows("msdfs:eve/x"),
+            windows("MSDFS:eve/x"),
             buffer(|w| NfsSpecial::Symlink("msdfs:eve/x").encode(w)),
             buffer(|w| encode_lx_symlink(w, b"msdfs:eve/x")),
         ];

@@ -7,6 +7,8 @@
 use alloc::string::String;
 
 const SEPARATOR: char = '/';
+/// The beginning of the text of a link of DFS, in capitals.
+const DFS: &str = "MSDFS:";
 
 /// Returns `target` as it is stored for a link of this kind. A target that ends with a separator
 /// itself keeps it, and its link becomes a directory's.
@@ -27,9 +29,9 @@ pub fn told(mut stored: String) -> String {
 }
 
 /// True for the text of a link of DFS as Samba keeps one, which no client may make: a server that reads such
-/// links (`samba_links`, or smbd) would send others to the places that it names.
+/// links (`samba_links`, or smbd, which takes it in any case) would send others to the places that it names.
 pub fn is_of_dfs(stored: &str) -> bool {
-    stored.starts_with("msdfs:")
+    stored.chars().take(DFS.len()).flat_map(char::to_uppercase).eq(DFS.chars())
 }
 
 /// True for the stored target of a directory's link.
@@ -50,6 +52,16 @@ mod tests {
                 let is_directory = directory || target.ends_with('/');
                 assert_eq!(is_of_directory(link.as_bytes()), is_directory, "{target}");
             }
+        }
+    }
+
+    #[test]
+    fn a_link_of_dfs_is_one_in_any_case() {
+        for text in ["msdfs:a\\b", "MSDFS:a/b", "MsDfs:", "m\u{17f}dfs:a/b"] {
+            assert!(is_of_dfs(text), "{text}");
+        }
+        for text in ["", "msdfs", "msdfs/a", "a/msdfs:b", " msdfs:a", "msdf\u{df}:"] {
+            assert!(!is_of_dfs(text), "{text}");
         }
     }
 
