@@ -140,7 +140,7 @@ mod tests {
     fn a_table_that_makes_no_sense_is_refused() {
         for (keys, word) in [
             ("snapshots = 3", "the path of snapshots"),
-            ("snapshots = { provider = \"xfs-reflink\" }", "expected one of"),
+            ("snapshots = { provider = \"xfs-reflink\" }", "\"lvm\", not"),
             ("snapshots = { schedule = \"often\" }", "hourly keep 24"),
             ("snapshots = { schedule = \"daily keep 0\" }", "from 1 to 1000"),
             ("snapshots = { keep = 3 }", "provider"),

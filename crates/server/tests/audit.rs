@@ -329,8 +329,9 @@ fn what_happens_is_recorded_as_the_document_says() {
     found("disconnect", &[("user", "bob"), ("share", "data")]);
     found("logoff", &[("user", "ann")]);
     let seen: BTreeSet<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
-    // The command line changes passwords and shares, so its tests cover these two kinds of events.
-    let is_there = |kind: &&Kind| matches!(kind, Kind::Password | Kind::Share);
+    // The command line changes passwords and shares, and has snapshots made, so its tests cover these kinds
+    // of events.
+    let is_there = |kind: &&Kind| matches!(kind, Kind::Password | Kind::Share | Kind::Snapshot);
     let here = Kind::ALL.iter().filter(|kind| !is_there(kind));
     let known: BTreeSet<&str> = here.map(|kind| kind.name()).collect();
     assert_eq!(seen, known, "a kind of event is not held to the document");

@@ -17,8 +17,8 @@ pub(crate) struct Btrfs {
     share: PathBuf,
 }
 
-const NO_RIGHT_TO_REMOVE: &str = "the server has no CAP_SYS_ADMIN; install contrib/frevo-snapshots.conf for its unit, \
-    or mount with user_subvol_rm_allowed, and restart frevo";
+const RIGHT_TO_REMOVE: &str = "to remove one takes CAP_SYS_ADMIN (contrib/frevo-snapshots.conf for the unit of \
+    systemd) or the mount option user_subvol_rm_allowed";
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -100,7 +100,8 @@ impl Btrfs {
             // Others may remove it, too.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Err(self.fault("cannot remove snapshots of", NO_RIGHT_TO_REMOVE))
+                let what = format!("cannot remove the snapshot {} of", at.to_name());
+                Err(self.fault(&what, format!("{error}; {RIGHT_TO_REMOVE}")))
             }
             done => done.map_err(|error| {
                 self.fault(&format!("cannot remove the snapshot {} of", at.to_name()), error)

@@ -239,6 +239,10 @@ impl Keeper {
             }
             end = end.and(removed);
         }
+        if let (Err(why), Some(share)) = (&end, self.shares.get_mut(at)) {
+            // Others that were removed afterwards do not end the fault.
+            share.failed = Some(Failed { act: REMOVE, why: why.clone() });
+        }
         end
     }
 
