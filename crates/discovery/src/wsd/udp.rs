@@ -235,12 +235,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_error_that_stays_takes_no_core() {
-        // The peer of this socket is closed, and a stream has no sender address, so each recv_from
-        // fails.
-        let (stream, peer) = std::os::unix::net::UnixStream::pair().unwrap();
-        drop(peer);
-        stream.set_nonblocking(true).unwrap();
-        let socket = std::net::UdpSocket::from(std::os::fd::OwnedFd::from(stream));
+        // A pipe without a writer is always readable, and it is no socket, so each recv_from fails.
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+        drop(writer);
+        let socket = std::net::UdpSocket::from(reader);
         let socket = Arc::new(UdpSocket::from_std(socket).unwrap());
         assert!(socket.recv_from(&mut [0; 16]).await.is_err());
         let shared = Arc::new(Shared::new(crate::announcement::example()));
