@@ -35,6 +35,7 @@ pub mod client;
 pub mod dssp;
 pub mod endpoint;
 pub mod epm;
+pub mod fsrvp;
 pub mod handles;
 pub mod interface;
 pub mod limits;
@@ -97,6 +98,11 @@ impl SyntaxId {
     /// Management of namespaces, MS-DFSNM 2.1.
     pub const NETDFS: Self =
         Self::new(0x4FC7_42E0, 0x4A10, 0x11CF, [0x82, 0x73, 0x00, 0xAA, 0x00, 0x4A, 0xE6, 0x73], 3);
+    /// Shadow copies of shares, MS-FSRVP 1.9, with the version of its IDL in MS-FSRVP 6.
+    pub const FSRVP: Self =
+        Self::new(0xA8E0_653C, 0x2744, 0x4389, [0xA6, 0x1D, 0x73, 0x73, 0xDF, 0x8B, 0x22, 0x92], 1);
+    /// Shadow copies of shares, with the version of MS-FSRVP 2.1.
+    pub const FSRVP_3: Self = Self { version: 3, ..Self::FSRVP };
     /// NDR, the transfer syntax that everyone has.
     pub const NDR: Self =
         Self::new(0x8A88_5D04, 0x1CEB, 0x11C9, [0x9F, 0xE8, 0x08, 0x00, 0x2B, 0x10, 0x48, 0x60], 2);

@@ -106,3 +106,24 @@ pub const MAX_WITNESS_ADDRESSES: usize = 64;
 
 /// Time for which a registration stays without a call of WitnessrAsyncNotify, MS-SWN 3.1.5.1 note 7.
 pub const WITNESS_UNUSED: Duration = Duration::from_secs(30);
+
+/// Sets of shadow copies of MS-FSRVP, of all accounts, those that are recovered included.
+pub const MAX_FSRVP_SETS: usize = 64;
+
+/// Sets of shadow copies of MS-FSRVP that one account may have.
+pub const FSRVP_SETS_PER_ACCOUNT: usize = 32;
+
+/// Shadow copies of one set of MS-FSRVP.
+pub const MAX_FSRVP_COPIES: usize = 64;
+
+/// Bytes of the name of a share in UNC format that MS-FSRVP takes.
+pub const MAX_SHADOW_COPY_NAME: usize = 1_024;
+
+/// Times that a client of MS-FSRVP may begin again without an end, MS-FSRVP 3.1.4.2 note 5.
+pub const FSRVP_RETRIES: u32 = 5;
+
+/// The Message Sequence Timer of MS-FSRVP between most calls: a set whose client is silent for so long ends.
+pub const FSRVP_SHORT_TIMER: Duration = Duration::from_secs(180);
+
+/// The Message Sequence Timer after AddToShadowCopySet, PrepareShadowCopySet and GetShareMapping.
+pub const FSRVP_LONG_TIMER: Duration = Duration::from_secs(1_800);

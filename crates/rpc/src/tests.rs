@@ -3,6 +3,7 @@
 mod authentication;
 mod endpoint;
 mod epm;
+mod fsrvp;
 mod golden;
 mod lsarpc;
 mod netdfs;
