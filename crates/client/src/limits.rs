@@ -41,6 +41,9 @@ pub const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(300);
 /// Time without an answer after which the next target of a DFS link is tried beside the earlier ones, and
 /// after which the others are tried while a lost one is connected to again.
 pub const NEXT_TARGET_AFTER: Duration = Duration::from_secs(1);
+/// Time for which the logon at a target whose server has answered is waited for, when one behind it in the
+/// referral is ready.
+pub const BETTER_TARGET_WITHIN: Duration = Duration::from_secs(5);
 /// Time limit of the connection and the negotiation at one of several addresses; longer than
 /// [`PREFERRED_DIAL`], after which another transport is tried there. A few addresses of which none
 /// leads to a server have the time of [`CONNECT_TIMEOUT`] together.

@@ -25,6 +25,11 @@ impl<T, F: Future, B: FnMut(T) -> F> Staggered<T, F, B> {
         Self { waiting, pause, under_way: FuturesUnordered::new(), begin }
     }
 
+    /// Waits for the next end of an attempt that has begun already; `None` after the last one.
+    pub(crate) async fn next_begun(&mut self) -> Option<F::Output> {
+        self.under_way.next().await
+    }
+
     /// Waits for the next end of an attempt; `None` after the last one.
     pub(crate) async fn next(&mut self) -> Option<F::Output> {
         loop {

@@ -50,6 +50,8 @@ struct Host {
     is_silent: AtomicBool,
     /// It takes connections and requests, and answers nothing more.
     is_mute: AtomicBool,
+    /// It takes its time to log users on, or all time there is.
+    logon: Logon,
     /// It goes down when it is asked to open something.
     falls: AtomicBool,
     /// Every name exists.
@@ -57,6 +59,16 @@ struct Host {
     dialed: AtomicUsize,
     /// Tree connects to IPC$.
     pipes: AtomicUsize,
+}
+
+/// The way in which a server answers SESSION_SETUPs.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Logon {
+    #[default]
+    AtOnce,
+    /// A byte each such time.
+    Slow(Duration),
+    Never,
 }
 
 impl Host {
@@ -74,6 +86,11 @@ impl Host {
         }
         let note = |what: &str| log.lock().push(format!("{name} {what}"));
         match asked.header.command {
+            Command::SESSION_SETUP => match self.logon {
+                Logon::AtOnce => Act::Honest,
+                Logon::Slow(pause) => Act::Drip(pause),
+                Logon::Never => Act::Silence,
+            },
             Command::TREE_CONNECT if asked.message.ends_with(b"I\0P\0C\0$\0") => {
                 self.pipes.fetch_add(1, Ordering::SeqCst);
                 Act::Honest
@@ -146,17 +163,22 @@ fn behind<'a>(path: &'a str, link: &str) -> Option<&'a str> {
     path.strip_prefix(link).filter(|rest| rest.is_empty() || rest.starts_with('\\'))
 }
 
+/// A referral; a `|` before a target begins a set of targets, one before the first also demands failback.
 fn referral(consumed: usize, targets: &[&str]) -> Vec<u8> {
     let referral = |target: &&str| Referral {
         is_root: false,
         time_to_live_s: LIVES,
         path: String::new(),
-        target: (*target).into(),
-        begins_set: false,
+        target: target.trim_start_matches('|').into(),
+        begins_set: target.starts_with('|'),
     };
+    let mut flags = ReferralHeaderFlags::STORAGE_SERVERS;
+    if targets.first().is_some_and(|first| first.starts_with('|')) {
+        flags |= ReferralHeaderFlags::TARGET_FAILBACK;
+    }
     let response = ReferralResponse {
         path_consumed: u16::try_from(consumed * 2).unwrap(),
-        flags: ReferralHeaderFlags::STORAGE_SERVERS,
+        flags,
         referrals: targets.iter().map(referral).collect(),
     };
     response.encode().unwrap()
@@ -352,6 +374,35 @@ fn a_dead_target_is_passed_over_and_the_next_one_stayed_with() {
     });
 }
 
+/// Failback (MS-DFSC 3.1.5.4.3): with the next referral the client goes back to the better set of targets, and
+/// without it, it stays where it is.
+#[test]
+fn a_better_target_is_gone_back_to_if_the_server_asks_for_it() {
+    for (targets, after) in [
+        (["|\\one\\data", "|\\two\\data"], "one"),
+        (["\\one\\data", "\\two\\data"], "two"),
+    ] {
+        let root = Host::linked(&[("dfs\\docs", &targets)]);
+        let hosts = [("root", root), ("one", Host::default()), ("two", Host::default())];
+        with(hosts, async |world| {
+            let share = world.share().await;
+            let used = async || {
+                let file = share.open("docs/known").await.unwrap();
+                let host = file.share().session().server().host.clone();
+                file.close().await.unwrap();
+                host
+            };
+            assert_eq!(used().await, "one");
+            world.host("one").is_down.store(true, Ordering::SeqCst);
+            assert_eq!(used().await, "two");
+            world.host("one").is_down.store(false, Ordering::SeqCst);
+            assert_eq!(used().await, "two", "the referral still holds");
+            tokio::time::advance(Duration::from_secs(u64::from(LIVES) + 1)).await;
+            assert_eq!(used().await, after);
+        });
+    }
+}
+
 /// Runs it with two servers at which the link `docs` leads, and much patience.
 fn with_two(test: impl AsyncFnOnce(&World, &Share)) {
     let root = Host::linked(&[("dfs\\docs", &["\\one\\data", "\\two\\data"])]);
@@ -448,6 +499,43 @@ fn a_silent_target_is_left_for_the_next_soon() {
         assert_eq!(share.read("docs/known").await.unwrap(), CONTENT);
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         assert_eq!(world.dialed("two"), 1);
+    });
+}
+
+/// A server that waits for its domain controller is as near as it was: the next target is not used for it.
+#[test]
+fn a_slow_logon_loses_no_better_target() {
+    let hosts = |logon: Logon| {
+        let root = Host::linked(&[("dfs\\docs", &["\\one\\data", "\\two\\data"])]);
+        [("root", root), ("one", Host { logon, ..Host::default() }), ("two", Host::default())]
+    };
+    with(hosts(Logon::Slow(Duration::from_millis(8))), async |world| {
+        let share = world.share().await;
+        let began = tokio::time::Instant::now();
+        let file = share.open("docs/known").await.unwrap();
+        assert_eq!(file.share().session().server().host, "one");
+        let took = began.elapsed();
+        assert!(took > Duration::from_secs(1) && took < Duration::from_secs(5), "{took:?}");
+    });
+    // One that never answers is passed over.
+    with(hosts(Logon::Never), async |world| {
+        let share = world.share().await;
+        let began = tokio::time::Instant::now();
+        let file = share.open("docs/known").await.unwrap();
+        assert_eq!(file.share().session().server().host, "two");
+        let took = began.elapsed();
+        assert!(took > Duration::from_secs(5) && took < Duration::from_secs(7), "{took:?}");
+    });
+    // So it is with the others of a target that is lost.
+    let targets = ["\\zero\\data", "\\one\\data", "\\two\\data"];
+    let root = Host::linked(&[("dfs\\docs", &targets)]);
+    let [_, one, two] = hosts(Logon::Slow(Duration::from_millis(8)));
+    with([("root", root), ("zero", Host::default()), one, two], async |world| {
+        let share = world.share().await;
+        share.read("docs/known").await.unwrap();
+        world.host("zero").is_down.store(true, Ordering::SeqCst);
+        let file = share.open("docs/known").await.unwrap();
+        assert_eq!(file.share().session().server().host, "one");
     });
 }
 

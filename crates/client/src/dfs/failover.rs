@@ -11,14 +11,14 @@ use std::time::Duration;
 use frevo_wire::fscc::fold_name;
 use tokio::time::{Instant, sleep};
 
+use super::attempts::Candidate;
 use super::cache::Known;
 use super::dfs_path::{DfsPath, behind};
 use super::{Start, Way};
 use crate::dial::ServerName;
 use crate::error::Error;
-use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, NEXT_TARGET_AFTER, TARGET_SESSIONS};
+use crate::limits::{BACK_OFF_FIRST, BACK_OFF_MAX, TARGET_SESSIONS};
 use crate::session::Session;
-use crate::staggered::Staggered;
 
 /// The other targets of a link that was followed.
 #[derive(Clone)]
@@ -80,23 +80,12 @@ impl Others {
         let is_due = |(at, target): &(usize, &DfsPath)| {
             *at != self.at && self.way.vain.lock().known_since(&target.server, since).is_none()
         };
-        let due: Vec<_> = self.known.tried().filter(is_due).collect();
-        let begin =
-            |(at, target)| async move { (at, target, self.way.connected(target).await.map(drop)) };
-        let mut attempts = Staggered::new(due, NEXT_TARGET_AFTER, begin);
-        while let Some((at, target, connected)) = attempts.next().await {
-            match connected {
-                Ok(()) => {
-                    self.way.client.referrals.worked(&self.known, at);
-                    return Some(());
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "the next DFS target failed, too");
-                    self.way.vain.lock().note(&target.server, &error);
-                }
-            }
-        }
-        None
+        let candidate = |(at, target): (usize, &DfsPath)| Candidate { at, target: target.clone() };
+        let due = self.known.tried().filter(is_due).map(candidate).collect();
+        let failed = |server: &ServerName, error| self.way.vain.lock().note(server, &error);
+        let found = self.way.first_usable(due, || (), failed).await?;
+        self.way.client.referrals.worked(&self.known, found.at);
+        Some(())
     }
 
     /// Returns the place in the namespace of `path` in the target in use; `None` above the link.

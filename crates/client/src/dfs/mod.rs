@@ -11,12 +11,14 @@
 //!
 //! [`Options::domain_controller`]: crate::Options::domain_controller
 
+mod attempts;
 pub(crate) mod cache;
 mod dfs_path;
 mod failover;
 mod link_targets;
 mod referral;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use frevo_wire::command::oplock_break::LeaseState;
@@ -24,6 +26,7 @@ use frevo_wire::fscc::{eq_ignore_case, fold_name};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use attempts::{Candidate, Turn, UsableTarget};
 use cache::Known;
 use dfs_path::DfsPath;
 pub(crate) use failover::Others;
@@ -32,12 +35,11 @@ use crate::Status;
 use crate::credentials::Credentials;
 use crate::dial::ServerName;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::{NEXT_TARGET_AFTER, REDIRECTS, TARGET_SESSIONS, TARGETS_TRIED};
+use crate::limits::{REDIRECTS, TARGET_SESSIONS, TARGETS_TRIED};
 use crate::open::create::Ask;
 use crate::options::Referrals as Policy;
-use crate::session::{Client, Session};
+use crate::session::{Beginning, Client, Session};
 use crate::share::Share;
-use crate::staggered::Staggered;
 use crate::url::SmbUrl;
 
 const CONNECT: &str = "connect to";
@@ -54,8 +56,6 @@ pub(crate) struct Way {
     /// Servers that could not be reached.
     vain: Mutex<failover::Vain>,
 }
-
-type Turn = tokio::sync::Mutex<()>;
 
 /// The place of a path, as far as it is known.
 pub(crate) struct Located {
@@ -460,39 +460,23 @@ impl Way {
         tries: &mut usize,
     ) -> Result<(DfsPath, Option<Share>, usize)> {
         let left = TARGETS_TRIED.saturating_sub(*tries);
-        let targets =
-            known.tried().map(|(at, target)| (at, target.below(rest))).take(left).collect();
-        let mut attempts =
-            Staggered::new(targets, NEXT_TARGET_AFTER, |(at, target): (_, DfsPath)| {
-                *tries += 1;
-                async move {
-                    let connected = self.connected(&target).await;
-                    (at, target, connected)
-                }
-            });
+        let candidate = |(at, target): (usize, &DfsPath)| Candidate { at, target: target.below(rest) };
+        let candidates = known.tried().map(candidate).take(left).collect();
         let mut last = None;
-        while let Some((at, target, connected)) = attempts.next().await {
-            match connected {
-                Ok(share) => {
-                    self.client.referrals.worked(known, at);
-                    if known.targets.len() > 1 {
-                        share.session().inner.be_replaceable();
-                    }
-                    return Ok((target, Some(share), at));
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "a DFS target is passed over");
-                    // The target refuses the path because the path continues in another namespace.
-                    // Resolving continues with that target.
-                    if error.status() == Some(Status::PATH_NOT_COVERED) {
-                        return Ok((target, None, at));
-                    }
-                    last = Some(error);
-                }
+        let failed = |_: &ServerName, error| last = Some(error);
+        let Some(UsableTarget { at, target, share }) =
+            self.first_usable(candidates, || *tries += 1, failed).await
+        else {
+            let none = || Error::new(Cause::Status(Status::OBJECT_PATH_NOT_FOUND), CONNECT, "");
+            return Err(last.unwrap_or_else(none));
+        };
+        if let Some(share) = &share {
+            self.client.referrals.worked(known, at);
+            if known.targets.len() > 1 {
+                share.session().inner.be_replaceable();
             }
         }
-        let none = || Error::new(Cause::Status(Status::OBJECT_PATH_NOT_FOUND), CONNECT, "");
-        Err(last.unwrap_or_else(none))
+        Ok((target, share, at))
     }
 
     /// Returns the share of a target.
@@ -513,7 +497,7 @@ impl Way {
         }
         let since = Instant::now();
         let turn = self.turn(server);
-        let _turn = turn.lock().await;
+        let _turn = turn.lock.lock().await;
         if let Some(session) = present() {
             return Ok(session);
         }
@@ -522,7 +506,10 @@ impl Way {
         if let Some(error) = self.vain.lock().known_since(server, since) {
             return Err(error);
         }
-        let logged_on = self.client.connect(server.clone(), self.credentials.clone()).await;
+        turn.answered.store(false, Ordering::Relaxed);
+        let beginning = Beginning::told(Arc::clone(&turn.answered));
+        let logged_on =
+            self.client.log_on(server.clone(), self.credentials.clone(), beginning).await;
         let session = logged_on.inspect_err(|error| self.vain.lock().note(server, error))?;
         let mut sessions = self.sessions.lock();
         sessions.retain(|one| one.server() != server);

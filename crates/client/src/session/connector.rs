@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use frevo_auth::kerberos::ServiceTicket;
@@ -47,6 +48,8 @@ pub(super) struct Connector {
     pub(super) unasked: mpsc::Sender<Unasked>,
     /// The addresses of the server, and the search for a share among them.
     pub(super) search: Search,
+    /// Becomes true when the server has answered a NEGOTIATE.
+    pub(super) answered: Arc<AtomicBool>,
 }
 
 /// A connection that was made, and the address where it leads.
@@ -229,6 +232,7 @@ impl Connector {
             })?,
         };
         progress.note(address, Step::Negotiated);
+        self.answered.store(true, Ordering::Relaxed);
         Ok(claim)
     }
 

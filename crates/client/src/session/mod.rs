@@ -153,7 +153,7 @@ impl Client {
     /// Returns a session that has not logged on yet.
     fn begin(&self, server: ServerName, credentials: Credentials, beginning: Beginning) -> Session {
         let (unasked, heard) = mpsc::channel(BREAKS_WAITING);
-        let Beginning { was_proved, preferred, family, leases, offering } = beginning;
+        let Beginning { was_proved, preferred, family, leases, offering, answered } = beginning;
         let of_client = Offer { client_guid: self.guid, only: None };
         let connector = Connector {
             options: Arc::clone(&self.options),
@@ -163,6 +163,7 @@ impl Client {
             credentials,
             unasked,
             search: Search::new(preferred),
+            answered,
         };
         let inner = Arc::new(Inner {
             client: self.clone(),
@@ -199,6 +200,15 @@ pub(crate) struct Beginning {
     leases: Arc<Leases>,
     /// Its offer to servers; None for that of the client.
     offering: Option<Offering>,
+    /// Becomes true when the server has answered a NEGOTIATE.
+    answered: Arc<AtomicBool>,
+}
+
+impl Beginning {
+    /// A session of its own, by which `answered` becomes true when the server has answered a NEGOTIATE.
+    pub(crate) fn told(answered: Arc<AtomicBool>) -> Self {
+        Self { answered, ..Self::default() }
+    }
 }
 
 /// A logged-on user on a server.

@@ -37,6 +37,7 @@ impl Session {
             family: Arc::clone(&inner.family),
             leases: Arc::clone(&inner.leases),
             offering: Some(Offering::new(inner.connector.offering.offer())),
+            answered: Arc::default(),
         };
         let own = inner.client.begin(server.clone(), credentials.clone(), beginning);
         own.inner.connector.search.begin_after(search, &live.address, refused);
@@ -66,6 +67,7 @@ impl Session {
                 Some(_) if only != live.offer.only => Offering::after_refusal(offer),
                 _ => Offering::new(offer),
             }),
+            answered: Arc::default(),
         };
         let own = inner.client.begin(server.clone(), credentials.clone(), beginning);
         if search.is_cluster() {
