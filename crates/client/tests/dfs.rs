@@ -378,10 +378,9 @@ fn a_dead_target_is_passed_over_and_the_next_one_stayed_with() {
 /// without it, it stays where it is.
 #[test]
 fn a_better_target_is_gone_back_to_if_the_server_asks_for_it() {
-    for (targets, after) in [
-        (["|\\one\\data", "|\\two\\data"], "one"),
-        (["\\one\\data", "\\two\\data"], "two"),
-    ] {
+    for (targets, after) in
+        [(["|\\one\\data", "|\\two\\data"], "one"), (["\\one\\data", "\\two\\data"], "two")]
+    {
         let root = Host::linked(&[("dfs\\docs", &targets)]);
         let hosts = [("root", root), ("one", Host::default()), ("two", Host::default())];
         with(hosts, async |world| {

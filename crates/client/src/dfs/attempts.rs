@@ -78,13 +78,13 @@ impl Way {
             let ended = match &best {
                 Some((order, _)) if !is_waited_for(*order) => break,
                 Some(_) => {
-                    let until =
-                        *until.get_or_insert_with(|| Instant::now() + BETTER_TARGET_WITHIN);
+                    let until = *until.get_or_insert_with(|| Instant::now() + BETTER_TARGET_WITHIN);
                     timeout_at(until, attempts.next_begun()).await.ok().flatten()
                 }
                 None => attempts.next().await,
             };
-            let Some(Ended { order, candidate: Candidate { at, target }, connected }) = ended else {
+            let Some(Ended { order, candidate: Candidate { at, target }, connected }) = ended
+            else {
                 break;
             };
             if let Some(is_over) = is_over.get_mut(order) {

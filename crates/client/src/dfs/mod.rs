@@ -460,7 +460,8 @@ impl Way {
         tries: &mut usize,
     ) -> Result<(DfsPath, Option<Share>, usize)> {
         let left = TARGETS_TRIED.saturating_sub(*tries);
-        let candidate = |(at, target): (usize, &DfsPath)| Candidate { at, target: target.below(rest) };
+        let candidate =
+            |(at, target): (usize, &DfsPath)| Candidate { at, target: target.below(rest) };
         let candidates = known.tried().map(candidate).take(left).collect();
         let mut last = None;
         let failed = |_: &ServerName, error| last = Some(error);

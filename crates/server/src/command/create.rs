@@ -37,9 +37,11 @@ use crate::objects::lease::{self as breaks, delivery};
 use crate::objects::open::Open;
 use crate::objects::refusal::{Outcome, Refusal};
 use crate::objects::tree_connect::TreeConnect;
+use crate::shares::namespace::without_share;
 use crate::shares::posix;
 use crate::shares::quota;
 use crate::shares::share::Target;
+use crate::shares::visibility;
 pub(super) use access::refused;
 use creation::{Create, Made};
 use replay::Entry;
@@ -134,11 +136,13 @@ fn choose(
     // MS-SMB2 3.3.5.9: the path is normalised if it is one of DFS and the share is one (Share.IsDfs).
     let published = tree.share.namespace.as_ref();
     let published = published.filter(|_| rq.header.flags.contains(HeaderFlags::DFS_OPERATIONS));
-    if let Some(published) = published {
-        text = published.normalize(&text)?.to_owned();
-    }
     let posix = posix::mode_asked(request, rq.has_posix_extensions())?;
-    let text = Spelling::of(&tree.share, posix.is_some()).spell(text);
+    text = Spelling::of(&tree.share, posix.is_some()).spell(text);
+    if let Some(published) = published {
+        let found = published.normalize(&text);
+        let found = found.map_err(|status| discreet_link(tree, live, &text, status));
+        text = found?.to_owned();
+    }
     let places = &rq.session()?.holder().host_places;
     let (vfs, text) = timewarp::choose(live, &text, wanted.timewarp, places)?;
     let is_past = !Arc::ptr_eq(&vfs, live);
@@ -168,6 +172,15 @@ fn choose(
         }
     }
     Ok(Chosen { vfs, name, desired, posix })
+}
+
+/// MS-SMB2 3.3.5.9: the status for a path of DFS that `status` refuses, where what cannot be read is hidden.
+fn discreet_link(tree: &TreeConnect, live: &Arc<dyn Vfs>, path: &str, status: Status) -> Status {
+    let Some(viewer) = tree.viewer() else { return status };
+    match Name::parse(without_share(path), Rules::Windows) {
+        Ok(name) => visibility::refusal(&**live, &name, &viewer, status),
+        Err(_) => status,
+    }
 }
 
 /// MS-DFSC 3.2.4.1: a path of DFS that is a link is not this server's, also for a request that would open the

@@ -73,10 +73,23 @@ pub(crate) fn refusal(vfs: &dyn Vfs, name: &Name, viewer: &Token, status: Status
             }
             absence(vfs, &file, viewer)
         }
+        // The path leads through a link of DFS, which is told to those who see it.
+        Err(Fault::NotCovered | Fault::DfsUnavailable) => {
+            if is_way_visible(vfs, &file, viewer) {
+                status
+            } else {
+                Status::OBJECT_PATH_NOT_FOUND
+            }
+        }
         // The path contains a link, or the file system failed, so this status reveals nothing about
         // the file.
         Err(_) => status,
     }
+}
+
+/// True when `viewer` sees a link of DFS: the directories that lead to it, and the one at its place.
+pub(crate) fn is_link_visible(vfs: &dyn Vfs, link: &Name, viewer: &Token) -> bool {
+    is_way_visible(vfs, link, viewer) && is_visible(vfs, link, viewer).unwrap_or(false)
 }
 
 /// The status of a CREATE that may make a file and that `status` refuses.
@@ -130,7 +143,9 @@ pub(crate) fn is_way_visible(vfs: &dyn Vfs, name: &Name, viewer: &Token) -> bool
     }
     let mut way = name.parent();
     while !way.is_root() {
-        if !is_visible(vfs, &way, viewer).unwrap_or(false) {
+        // Behind a link of DFS is nothing of this server; the link itself comes later on the way.
+        let is_beyond = |fault| matches!(fault, Fault::NotCovered | Fault::DfsUnavailable);
+        if !is_visible(vfs, &way, viewer).unwrap_or_else(is_beyond) {
             return false;
         }
         way = way.parent();

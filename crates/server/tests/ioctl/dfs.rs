@@ -389,5 +389,56 @@ fn a_link_is_hidden_by_the_folder_at_its_place() {
         assert_eq!(list(&mut bob, &his, "teams", "*").await, [("red".to_owned(), TAG)]);
         let all = bob.mount(&logon, "data").await;
         assert_eq!(list(&mut bob, &all, "", "*").await.len(), 3);
+        // Neither is it told of by an open or a referral; what is asked for is missing, as elsewhere.
+        let ipc = bob.mount(&logon, "IPC$").await;
+        for (path, consumed) in [
+            ("\\s\\discreet\\many\\x", "\\s\\discreet"),
+            ("\\s\\discreet\\none\\x", "\\s\\discreet"),
+            ("\\s\\discreet\\teams\\red\\x", "\\s\\discreet\\teams\\red"),
+            ("\\s\\data\\many\\x", "\\s\\data\\many"),
+        ] {
+            let answer = referral(&ask_referral(&mut bob, &ipc, 4, path, 4096).await);
+            assert_eq!(usize::from(answer.path_consumed), 2 * consumed.len(), "{path}");
+        }
+        for (name, is_dfs, status) in [
+            ("s\\discreet\\many", true, Status::OBJECT_NAME_NOT_FOUND),
+            ("s\\discreet\\many\\x", true, Status::OBJECT_PATH_NOT_FOUND),
+            ("many", false, Status::OBJECT_NAME_NOT_FOUND),
+            ("many\\x\\y", false, Status::OBJECT_PATH_NOT_FOUND),
+            ("s\\discreet\\none\\x", true, Status::OBJECT_PATH_NOT_FOUND),
+            ("s\\discreet\\teams\\red\\x\\y", true, Status::PATH_NOT_COVERED),
+            ("teams\\red\\x\\y", false, Status::PATH_NOT_COVERED),
+            ("s\\discreet\\closed\\x", true, Status::DFS_UNAVAILABLE),
+        ] {
+            let want = Want::existing(name).access(AccessMask::READ_ATTRIBUTES);
+            let flags = if is_dfs { HeaderFlags::DFS_OPERATIONS } else { HeaderFlags::EMPTY };
+            let reply = bob.on(&his, want.draft().flags(flags)).await;
+            assert_eq!(reply.status(), status, "{name}");
+        }
+    });
+}
+
+/// PathConsumed counts what the client wrote, also where the share takes other spellings.
+#[test]
+fn paths_of_referrals_are_spelled_as_the_share_takes_them() {
+    in_world(async |world| {
+        let root = Namespace::new("data", Root::Share).with_links(links()).unwrap();
+        let folder = PosixVfs::open_root(world.dir.path(), PosixOptions::default()).unwrap();
+        let share = Share::disk("data", Arc::new(folder)).forward_slashes(true).namespace(root);
+        world.embedded.reload(Reload::new().shares([share]));
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let ipc = peer.mount(&mount.logon, "IPC$").await;
+        for (path, consumed) in [
+            ("\\s\\data\\teams/red\\x", "\\s\\data\\teams/red"),
+            ("\\s\\data/teams/red/x/y", "\\s\\data/teams/red"),
+            ("\\s\\data\\teams/blue\\x", "\\s\\data"),
+        ] {
+            let answer = referral(&ask_referral(&mut peer, &ipc, 4, path, 4096).await);
+            assert_eq!(usize::from(answer.path_consumed), 2 * consumed.len(), "{path}");
+        }
+        let (files, _) = connect(&mut peer, &mount, "data").await;
+        let want = Want::existing("s\\data\\teams/red/x").access(AccessMask::READ_ATTRIBUTES);
+        let reply = peer.on(&files, want.draft().flags(HeaderFlags::DFS_OPERATIONS)).await;
+        reply.expect(Status::PATH_NOT_COVERED);
     });
 }

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use frevo_dfs::{Asker, Link};
-use frevo_store::Name;
+use frevo_dfs::{Asker, Link, Resolution};
 use frevo_store::name::Rules;
+use frevo_store::{Name, Vfs};
 use frevo_wire::Status;
 use frevo_wire::command::ioctl::dfs::{ReferralRequest, ReferralRequestEx};
 
 use super::call::{Answer, Call};
 use crate::access::access_rules::{Caller, Verdict};
 use crate::command::spelling::Spelling;
-use crate::shares::namespace::samba;
+use crate::shares::namespace::{samba, without_share};
 use crate::shares::share::Share;
+use crate::shares::visibility;
 
 /// Answers FSCTL_DFS_GET_REFERRALS.
 pub(super) async fn referrals(call: &Call<'_>) -> Answer {
@@ -47,10 +48,27 @@ async fn answer(call: &Call<'_>, max_level: u16, path: &str) -> Answer {
     if max_level == 0 {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    if is_refused(call, path)? {
+    let root = root_of(call, path);
+    if let Some(root) = &root
+        && is_refused(call, root)?
+    {
         return Err(Status::NOT_FOUND.into());
     }
-    let link = samba_link(call, path).await?;
+    // The path as the root's clients mean it. It has as many characters as before, each component at its
+    // place, so that PathConsumed counts the client's own.
+    let path = match &root {
+        Some(root) => &*Spelling::of(root, false).spell(path.to_owned()),
+        None => path,
+    };
+    let link = match &root {
+        Some(root) => samba_link(call, root, path).await?,
+        None => None,
+    };
+    let (path, link) = match &root {
+        // A link that is hidden from the caller is as one that does not exist.
+        Some(root) if is_hidden(call, root, path, link.as_ref()).await? => (above(path), None),
+        _ => (path, link),
+    };
     let server = call.rq.server();
     let mut number = [0; 8];
     server.ambient.random(&mut number);
@@ -75,14 +93,25 @@ async fn answer(call: &Call<'_>, max_level: u16, path: &str) -> Answer {
     })
 }
 
+/// Returns the share that is the root of a path's namespace.
+fn root_of(call: &Call<'_>, path: &str) -> Option<Arc<Share>> {
+    let name = path.trim_start_matches('\\').split(['\\', '/']).nth(1)?;
+    call.rq.server().shares().find(name).cloned()
+}
+
+/// Returns server and share of a path.
+fn above(path: &str) -> &str {
+    let begin = path.len().saturating_sub(path.trim_start_matches('\\').len());
+    let mut ends = path.match_indices('\\').map(|(at, _)| at).filter(|at| *at >= begin);
+    ends.nth(1).and_then(|end| path.get(..end)).unwrap_or(path)
+}
+
 /// True if the rules of the namespace's root refuse the caller, for whom it is as absent as for TREE_CONNECT:
 /// links and their targets are told to those who may connect.
-fn is_refused(call: &Call<'_>, path: &str) -> Result<bool, Status> {
+fn is_refused(call: &Call<'_>, root: &Share) -> Result<bool, Status> {
     let rq = call.rq;
     let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
-    let Some(name) = path.trim_start_matches('\\').split('\\').nth(1) else { return Ok(false) };
-    let (shares, domain_sids) = (rq.server().shares(), rq.server().domain_names.sids());
-    let Some(root) = shares.find(name) else { return Ok(false) };
+    let domain_sids = rq.server().domain_names.sids();
     let caller = Caller {
         user: &identity.user,
         groups: &identity.groups,
@@ -94,22 +123,60 @@ fn is_refused(call: &Call<'_>, path: &str) -> Result<bool, Status> {
     Ok(matches!(root.rules.judge(&caller, root.read_only), Verdict::Refused(_)))
 }
 
-/// Returns the link of Samba's (`samba_links`) at a path, or on the way to it, as far as the caller reaches it with
-/// the rights that its files would be used with. It is looked up on a thread that may wait.
-async fn samba_link(call: &Call<'_>, path: &str) -> Result<Option<Link>, Status> {
+/// Returns the files of a share as the caller's rights reach them. None while it takes no new users.
+fn files_of(call: &Call<'_>, share: &Arc<Share>) -> Result<Option<Arc<dyn Vfs>>, Status> {
+    if !share.life.takes_new() {
+        return Ok(None);
+    }
     let rq = call.rq;
-    let mut parts = path.trim_start_matches('\\').splitn(3, '\\').skip(1);
-    let (Some(name), Some(rest)) = (parts.next(), parts.next()) else { return Ok(None) };
-    let shares = rq.server().shares();
-    let has_links = |share: &&Arc<Share>| {
-        share.life.takes_new() && share.namespace.as_ref().is_some_and(|own| own.has_samba_links())
-    };
-    let Some(share) = shares.find(name).filter(has_links) else { return Ok(None) };
     let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let (host, users, epoch) = (identity.host.user(), &rq.server().host_users, share.life.epoch());
-    let text = Spelling::of(share, false).spell(rest.to_owned());
     let acting = Arc::clone(share).acting_for(&identity.user, host, users, epoch);
-    let vfs = acting.and_then(|share| share.vfs().map(Arc::clone));
-    let (Some(vfs), Ok(name)) = (vfs, Name::parse(&text, Rules::Windows)) else { return Ok(None) };
-    rq.beside_core(move || samba::find(&*vfs, &name)).await
+    Ok(acting.and_then(|share| share.vfs().map(Arc::clone)))
+}
+
+/// Returns the link of Samba's (`samba_links`) at a path, or on the way to it, as far as the caller reaches it with
+/// the rights that its files would be used with. It is looked up on a thread that may wait.
+async fn samba_link(
+    call: &Call<'_>,
+    root: &Arc<Share>,
+    path: &str,
+) -> Result<Option<Link>, Status> {
+    let has_links = root.namespace.as_ref().is_some_and(|own| own.has_samba_links());
+    let rest = without_share(path);
+    if !has_links || rest.is_empty() {
+        return Ok(None);
+    }
+    // A name without these parts has fewer components than the path, of which some are consumed.
+    if rest.split('\\').any(|part| matches!(part, "." | "..")) {
+        return Ok(None);
+    }
+    let files = files_of(call, root)?;
+    let (Some(vfs), Ok(name)) = (files, Name::parse(rest, Rules::Windows)) else { return Ok(None) };
+    call.rq.beside_core(move || samba::find(&*vfs, &name)).await
+}
+
+/// True if the root hides what cannot be read, and so the link at a path or on the way to it: MS-SMB2 3.3.5.18.
+async fn is_hidden(
+    call: &Call<'_>,
+    root: &Arc<Share>,
+    path: &str,
+    of_share: Option<&Link>,
+) -> Result<bool, Status> {
+    let (true, Some(published)) = (root.hide_unreadable, &root.namespace) else { return Ok(false) };
+    let namespace = published.namespace();
+    let link = match namespace.resolve(without_share(path)) {
+        Resolution::Link { link, .. } => link,
+        Resolution::Folder | Resolution::Nothing => match of_share {
+            Some(link) => link,
+            None => return Ok(false),
+        },
+    };
+    let identity = call.rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    let (Some(vfs), Ok(name)) = (files_of(call, root)?, Name::parse(link.path(), Rules::Windows))
+    else {
+        return Ok(true);
+    };
+    let viewer = Arc::clone(&identity.token);
+    call.rq.beside_core(move || !visibility::is_link_visible(&*vfs, &name, &viewer)).await
 }

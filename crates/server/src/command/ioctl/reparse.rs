@@ -227,7 +227,8 @@ fn target(meaning: &ReparseData<'_>, separator: Separator) -> Option<String> {
         ReparseData::LxSymlink(target) => std::str::from_utf8(target).ok()?.to_owned(),
         _ => return None,
     };
-    is_sound(&text).then_some(text)
+    // Programs such as smbd take a link with such a text for one of DFS, whatever file system holds it.
+    (is_sound(&text) && !links::is_of_dfs(&text)).then_some(text)
 }
 
 /// True for a target that stays within the share for local programs, wherever the link

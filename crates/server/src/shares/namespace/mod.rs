@@ -18,7 +18,7 @@ use frevo_store::Vfs;
 use crate::base::ambient::{Ambient, Host};
 use crate::shares::share::Share;
 use empty::EmptyVfs;
-pub(crate) use published::Published;
+pub(crate) use published::{Published, without_share};
 pub(crate) use samba::SambaVfs;
 pub(crate) use vfs::LinkedVfs;
 

@@ -73,6 +73,6 @@ pub(super) fn leads_away(namespace: &Namespace, link: Option<&Link>) -> Fault {
 /// Returns a path without its first two components. As on Windows nobody looks at them, and a path of
 /// fewer is the root. A backslash at the beginning, which macOS sends and MS-SMB2 2.2.13 does not have, is
 /// passed over.
-fn without_share(path: &str) -> &str {
+pub(crate) fn without_share(path: &str) -> &str {
     path.trim_start_matches('\\').splitn(3, '\\').nth(2).unwrap_or_default()
 }
