@@ -171,6 +171,10 @@ impl<'a> Evaluation<'a> {
             Sid::CREATOR_GROUP if self.creator => {
                 self.one(Whose::OwningGroup, mask, allows);
                 self.group_denies(mask, allows);
+                if self.object.keeps_group && !allows {
+                    // The object has another group, so the members of its creator's are any others.
+                    self.others.decide(mask, false);
+                }
             }
             // An entry for the creator that is not for new objects applies to nobody.
             Sid::CREATOR_OWNER | Sid::CREATOR_GROUP => {}

@@ -304,6 +304,9 @@ fn new_objects_of_the_directorys_group() {
     let owner = || only(ALL, Sid::CREATOR_OWNER);
     assert_eq!(list(vec![owner(), only(ALL, Sid::CREATOR_GROUP)]), "u:7 g:0 o:0");
     assert_eq!(list(vec![owner(), only(READ, group(GROUP))]), "u:7 g:4 o:0");
+    // The creators' group is not that of the objects: its members have the rights of others there.
+    let denied = Ace::deny(AceFlags::OBJECT_INHERIT, READ, Sid::CREATOR_GROUP);
+    assert_eq!(list(vec![owner(), denied, only(ALL, Sid::EVERYONE)]), "u:3 g:3 o:3");
     let acl = HostAcl { access: Vec::new(), default: by_hand([7, 7, 6, 4, 7, 0]) };
     let shown = host::descriptor(&owned(0o2700, true), &acl);
     assert_eq!(list(shown.dacl.unwrap().aces), text(&acl.default, 0));
