@@ -18,6 +18,9 @@ use smb2::msg::create::{
 };
 use smb2::msg::create_context::{CreateContext, pack_contexts, parse_contexts};
 use smb2::msg::echo::EchoRequest;
+use smb2::msg::ioctl::{
+    FSCTL_DFS_GET_REFERRALS, IoctlRequest, IoctlResponse, SMB2_0_IOCTL_IS_FSCTL,
+};
 use smb2::msg::logoff::LogoffRequest;
 use smb2::msg::read::ReadRequest;
 use smb2::msg::write::WriteRequest;
@@ -294,6 +297,20 @@ impl Requests {
             ensure!(is_agreed, "the server does not list entries as macOS wants them");
         }
         Ok(response.file_id)
+    }
+
+    /// Asks for a referral of DFS, and returns the bytes of the answer.
+    pub(crate) async fn referral(&self, input_data: Vec<u8>) -> Result<usize> {
+        let body = IoctlRequest {
+            ctl_code: FSCTL_DFS_GET_REFERRALS,
+            file_id: FileId { persistent: u64::MAX, volatile: u64::MAX },
+            max_input_response: 0,
+            max_output_response: 4096,
+            flags: SMB2_0_IOCTL_IS_FSCTL,
+            input_data,
+        };
+        let frame = self.execute(Command::Ioctl, &body, 1).await?;
+        Ok(IoctlResponse::unpack(&mut ReadCursor::new(&frame.body))?.output_data.len())
     }
 
     pub(crate) async fn close(&self, file_id: FileId) -> Result<()> {

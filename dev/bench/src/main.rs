@@ -5,7 +5,7 @@
 //! counts the server's system calls for an operation, `instructions` its instructions. `load` makes
 //! the server the bottleneck, `cold` takes large files once through. `client` compares Frevo's client with smbclient and with a bare TCP
 //! stream, `mount` compares a mounted folder with other mounts, `crypto` measures sealing and signing
-//! alone, `admin` the admin interface, `cluster` shares of several nodes, `idle` memory, `channels` a session over several links, `rdma` Frevo beside
+//! alone, `admin` the admin interface, `referrals` a namespace of many links, `cluster` shares of several nodes, `idle` memory, `channels` a session over several links, `rdma` Frevo beside
 //! ksmbd over SMB Direct.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
@@ -28,6 +28,7 @@ mod proc;
 mod profile;
 mod raw;
 mod rdma;
+mod referrals;
 mod report;
 mod rows;
 mod server;
@@ -81,6 +82,8 @@ enum Cmd {
     Client(clients::Arguments),
     /// Measure the answers of the admin interface and what they cost the clients.
     Admin(admin::Arguments),
+    /// Measure a namespace of many links: its start, its memory, and referrals beside reads.
+    Referrals(referrals::Arguments),
     /// Measure memory while thousands of connections are idle, and after they have left.
     Idle(memory::Arguments),
     /// Measure one client with 1 to 8 channels over links of 1 Gbit/s each and over the loopback
@@ -189,8 +192,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Cmd::BareServer { share } => load::bare::serve(&share).map(|()| ExitCode::SUCCESS),
         Cmd::StreamServer => clients::stream::serve().map(|()| ExitCode::SUCCESS),
         Cmd::Usage { report, program } => {
-            clients::usage::watch(&report, &program)?;
-            Ok(ExitCode::SUCCESS)
+            clients::usage::watch(&report, &program).map(|()| ExitCode::SUCCESS)
         }
         Cmd::Stream { address, verb, there, here } => {
             clients::stream::transfer(&address, &verb, &there, &here)?;
@@ -226,6 +228,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             println!("{}", admin::run(&args).await?);
             Ok(ExitCode::SUCCESS)
         }),
+        Cmd::Referrals(args) => referrals(&args),
         Cmd::Idle(args) => block_on(args.common.client_threads, async {
             raise_open_files();
             println!("{}", memory::idle(&args).await?);
@@ -270,6 +273,15 @@ fn within_links(nice: i32, work: impl FnOnce() -> Result<ExitCode>) -> Result<Ex
     raise_open_files();
     let _priority = Priority::raise(nice);
     work()
+}
+
+fn referrals(args: &referrals::Arguments) -> Result<ExitCode> {
+    block_on(args.common.client_threads, async {
+        raise_open_files();
+        let _priority = Priority::raise(args.common.nice);
+        println!("{}", referrals::run(args).await?);
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Runs `work` until it ends or a signal comes; dropping it stops the servers and removes the
