@@ -11,7 +11,7 @@ use std::time::Duration;
 use frevo_wire::fscc::fold_name;
 use tokio::time::{Instant, sleep};
 
-use super::attempts::Candidate;
+use super::attempts::{Candidate, first_usable};
 use super::cache::Known;
 use super::dfs_path::{DfsPath, behind};
 use super::{Start, Way};
@@ -83,7 +83,8 @@ impl Others {
         let candidate = |(at, target): (usize, &DfsPath)| Candidate { at, target: target.clone() };
         let due = self.known.tried().filter(is_due).map(candidate).collect();
         let failed = |server: &ServerName, error| self.way.vain.lock().note(server, &error);
-        let found = self.way.first_usable(due, || (), failed).await?;
+        let connect = |target: DfsPath| async move { self.way.connected(&target).await };
+        let found = first_usable(&self.way.turns, due, connect, failed).await?;
         self.way.client.referrals.worked(&self.known, found.at);
         Some(())
     }

@@ -18,15 +18,15 @@ mod failover;
 mod link_targets;
 mod referral;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
 use frevo_wire::command::oplock_break::LeaseState;
 use frevo_wire::fscc::{eq_ignore_case, fold_name};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use attempts::{Candidate, Turn, UsableTarget};
+use attempts::{Candidate, Turns, UsableTarget, first_usable};
 use cache::Known;
 use dfs_path::DfsPath;
 pub(crate) use failover::Others;
@@ -52,7 +52,7 @@ pub(crate) struct Way {
     /// Shares without a way of their own, which would keep this one alive for ever.
     shares: Mutex<Vec<Share>>,
     /// Turns at connecting: one attempt at a time for each server.
-    turns: Mutex<Vec<(ServerName, Weak<Turn>)>>,
+    turns: Turns,
     /// Servers that could not be reached.
     vain: Mutex<failover::Vain>,
 }
@@ -271,7 +271,7 @@ impl Way {
             credentials,
             sessions: Mutex::default(),
             shares: Mutex::default(),
-            turns: Mutex::default(),
+            turns: Turns::default(),
             vain: Mutex::default(),
         }
     }
@@ -465,8 +465,12 @@ impl Way {
         let candidates = known.tried().map(candidate).take(left).collect();
         let mut last = None;
         let failed = |_: &ServerName, error| last = Some(error);
+        let connect = |target: DfsPath| {
+            *tries += 1;
+            async move { self.connected(&target).await }
+        };
         let Some(UsableTarget { at, target, share }) =
-            self.first_usable(candidates, || *tries += 1, failed).await
+            first_usable(&self.turns, candidates, connect, failed).await
         else {
             let none = || Error::new(Cause::Status(Status::OBJECT_PATH_NOT_FOUND), CONNECT, "");
             return Err(last.unwrap_or_else(none));
@@ -497,7 +501,7 @@ impl Way {
             return Ok(session);
         }
         let since = Instant::now();
-        let turn = self.turn(server);
+        let turn = self.turns.at(server);
         let _turn = turn.lock.lock().await;
         if let Some(session) = present() {
             return Ok(session);
@@ -522,19 +526,6 @@ impl Way {
         let is_kept = |share: &Share| share.session().is_alive();
         self.shares.lock().retain(is_kept);
         Ok(session)
-    }
-
-    /// Returns the turn at connecting to `server`. Other servers have other turns.
-    fn turn(&self, server: &ServerName) -> Arc<Turn> {
-        let mut turns = self.turns.lock();
-        turns.retain(|(_, turn)| turn.strong_count() > 0);
-        let found = turns.iter().find(|(of, _)| of == server);
-        if let Some(turn) = found.and_then(|(_, turn)| turn.upgrade()) {
-            return turn;
-        }
-        let turn = Arc::default();
-        turns.push((server.clone(), Arc::downgrade(&turn)));
-        turn
     }
 
     /// Returns the share through which a server is asked for referrals.
