@@ -197,7 +197,9 @@ impl<'a> Evaluation<'a> {
         let Some((_, token)) = self.object.user else { return };
         let is_named = token.contains(sid);
         let owns = self.owner.is_some_and(|owner| token.contains(&owner));
-        if is_named || (owns && *sid == Sid::OWNER_RIGHTS) {
+        // The user may be in the group of another creator.
+        let may_be_denied = self.creator && *sid == Sid::CREATOR_GROUP && !allows;
+        if is_named || may_be_denied || (owns && *sid == Sid::OWNER_RIGHTS) {
             self.known.decide(mask, allows);
         }
         let heirs = [Sid::CREATOR_OWNER, Sid::CREATOR_GROUP, Sid::OWNER_RIGHTS];

@@ -307,6 +307,11 @@ fn new_objects_of_the_directorys_group() {
     // The creators' group is not that of the objects: its members have the rights of others there.
     let denied = Ace::deny(AceFlags::OBJECT_INHERIT, READ, Sid::CREATOR_GROUP);
     assert_eq!(list(vec![owner(), denied, only(ALL, Sid::EVERYONE)]), "u:3 g:3 o:3");
+    // The user whose token is known may be in the group of another creator.
+    let denied = Ace::deny(AceFlags::CONTAINER_INHERIT, READ, Sid::CREATOR_GROUP);
+    let named = Ace::deny(AceFlags::OBJECT_INHERIT, RUN, user(ANN));
+    let all = only(ALL, Sid::EVERYONE);
+    assert_eq!(list(vec![denied, named, all]), "u:2 u1:2 g:3 m:3 o:3");
     let acl = HostAcl { access: Vec::new(), default: by_hand([7, 7, 6, 4, 7, 0]) };
     let shown = host::descriptor(&owned(0o2700, true), &acl);
     assert_eq!(list(shown.dacl.unwrap().aces), text(&acl.default, 0));
