@@ -41,7 +41,7 @@ mod node;
 mod ntacl;
 mod options;
 pub mod patience;
-mod quota;
+pub mod quota;
 pub mod refused_calls;
 mod remembered;
 mod reparse_tag;

@@ -8,6 +8,7 @@ mod loops;
 use std::ffi::CString;
 use std::os::unix::fs::chown;
 
+use frevo_posix::quota::host::{HostLimits, HostQuotas, Subject, Upkeep};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_store::vfs::{QuotaLimits, QuotaState};
 use frevo_store::{Fault, Vfs};
@@ -37,7 +38,8 @@ fn ext4(test: &str, options: &str) -> Option<(Mounted, PosixVfs)> {
         println!("{test}: skipped, no mount namespace can be made");
         return None;
     }
-    let make = ["-q", "-O", "quota", "-E", "quotatype=usrquota"];
+    let kinds = "quotatype=usrquota:grpquota:prjquota";
+    let make = ["-q", "-O", "quota,project", "-I", "256", "-E", kinds];
     let Some(mounted) = Mounted::new("ext4", 16, &make, options) else {
         println!("{test}: skipped, no ext4 with quotas can be mounted");
         return None;
@@ -103,4 +105,111 @@ fn quotas_without_the_mount_option_are_counted_only() {
 fn a_file_system_without_quotas_says_so() {
     let vfs = PosixVfs::open_root("/proc".as_ref(), PosixOptions::default()).unwrap();
     assert_eq!(vfs.quota_state(), Ok(None));
+}
+
+fn quotas_of(folder: &std::path::Path) -> HostQuotas {
+    HostQuotas::open(folder).unwrap()
+}
+
+fn written(path: &std::path::Path, bytes: usize) -> std::io::Result<()> {
+    use std::io::Write as _;
+
+    let mut file = std::fs::File::create(path)?;
+    file.write_all(&vec![7; bytes])?;
+    file.sync_all()
+}
+
+#[test]
+fn groups_have_quotas_as_users_have() {
+    let Some((mounted, _)) = ext4("groups_have_quotas_as_users_have", "loop,usrquota,grpquota")
+    else {
+        return;
+    };
+    let quotas = quotas_of(&mounted.path());
+    assert_eq!(quotas.upkeep(Subject::User).unwrap(), Some(Upkeep::Enforced));
+    assert_eq!(quotas.upkeep(Subject::Group).unwrap(), Some(Upkeep::Enforced));
+    assert_eq!(quotas.upkeep(Subject::Project).unwrap(), Some(Upkeep::Counted));
+    let path = mounted.path().join("a");
+    written(&path, 40 << 10).unwrap();
+    chown(&path, Some(61_001), Some(61_002)).unwrap();
+    let limits = HostLimits {
+        soft_space: Some(1 << 20),
+        hard_space: Some(2 << 20),
+        soft_files: None,
+        hard_files: Some(10),
+    };
+    for (subject, id) in [(Subject::User, 61_001), (Subject::Group, 61_002)] {
+        let found = quotas.of(subject, id).unwrap();
+        assert_eq!((found.space, found.files, found.limits), (40 << 10, 1, HostLimits::default()));
+        quotas.set(subject, id, limits).unwrap();
+        assert_eq!(quotas.of(subject, id).unwrap().limits, limits);
+        let all: Vec<u32> = quotas.all(subject).unwrap().iter().map(|quota| quota.id).collect();
+        assert_eq!(all, [0, id], "root has the folders");
+        quotas.set(subject, id, HostLimits::default()).unwrap();
+        assert_eq!(quotas.of(subject, id).unwrap().limits, HostLimits::default());
+    }
+}
+
+#[test]
+fn a_folder_has_a_limit_of_its_own() {
+    let Some((mounted, vfs)) = ext4("a_folder_has_a_limit_of_its_own", "loop,prjquota") else {
+        return;
+    };
+    let share = mounted.path().join("share");
+    std::fs::create_dir_all(share.join("deep/er")).unwrap();
+    written(&share.join("deep/er/old"), 100 << 10).unwrap();
+    std::os::unix::fs::symlink("nowhere", share.join("link")).unwrap();
+    let quotas = quotas_of(&share);
+    assert_eq!(quotas.of_folder().unwrap(), None);
+    let project = quotas.free_project().unwrap();
+    for _ in 0..2 {
+        assert_eq!(quotas.put_into_project(project).unwrap(), 4, "two folders, the share, a file");
+    }
+    assert_ne!(quotas.free_project().unwrap(), project);
+    let limits = HostLimits { hard_space: Some(1 << 20), ..HostLimits::default() };
+    quotas.set(Subject::Project, project, limits).unwrap();
+    let found = quotas.of_folder().unwrap().unwrap();
+    assert_eq!((found.id, found.limits), (project, limits));
+    assert!(found.space >= 100 << 10, "{found:?}");
+    assert!(written(&share.join("deep/new"), 2 << 20).is_err(), "more than the folder's limit");
+    assert!(written(&mounted.path().join("beside"), 2 << 20).is_ok());
+    // The kernel tells the free space of the folder.
+    drop(vfs);
+    let vfs = PosixVfs::open_root(&share, PosixOptions::default()).unwrap();
+    let space = vfs.space().unwrap();
+    assert!(space.total * u64::from(space.unit) <= 1 << 20, "{space:?}");
+}
+
+#[test]
+fn a_subvolume_has_a_limit_of_its_own() {
+    let test = "a_subvolume_has_a_limit_of_its_own";
+    if !unshare() {
+        println!("{test}: skipped, no mount namespace can be made");
+        return;
+    }
+    let Some(mounted) = Mounted::new("btrfs", 128, &["-q"], "loop") else { return };
+    let share = mounted.path().join("share");
+    let btrfs = |arguments: &[&str], path: &std::path::Path| {
+        let status = std::process::Command::new("btrfs").args(arguments).arg(path).output();
+        status.is_ok_and(|output| output.status.success())
+    };
+    if !btrfs(&["subvolume", "create"], &share) {
+        println!("{test}: skipped, there is no program btrfs");
+        return;
+    }
+    let quotas = quotas_of(&share);
+    assert!(quotas.is_subvolume().unwrap());
+    assert_eq!(quotas.of_folder().unwrap(), None, "quotas are off");
+    assert!(quotas.limit_subvolume(Some(1 << 20)).is_err());
+    assert!(btrfs(&["quota", "enable"], &mounted.path()));
+    quotas.limit_subvolume(Some(4 << 20)).unwrap();
+    written(&share.join("a"), 1 << 20).unwrap();
+    assert!(btrfs(&["filesystem", "sync"], &mounted.path()));
+    let found = quotas.of_folder().unwrap().unwrap();
+    assert_eq!(found.limits.hard_space, Some(4 << 20));
+    assert!(found.space >= 1 << 20, "{found:?}");
+    assert!(written(&share.join("b"), 8 << 20).is_err(), "more than the limit");
+    quotas.limit_subvolume(None).unwrap();
+    assert_eq!(quotas.of_folder().unwrap().unwrap().limits.hard_space, None);
+    assert!(written(&share.join("b"), 8 << 20).is_ok());
 }
