@@ -77,6 +77,9 @@ pub(crate) enum Command {
     /// List, change and check the namespaces (DFS) in a configuration file; comments are kept
     #[command(after_help = EXIT_CODES)]
     Namespace(crate::namespaces::Namespaces),
+    /// Show and set the quotas of users, groups and shares on this machine
+    #[command(after_help = EXIT_CODES)]
+    Quota(crate::quota::Quota),
     /// Join a domain, check the membership, leave it
     #[command(after_help = EXIT_CODES)]
     Domain(crate::domain::arguments::Domain),

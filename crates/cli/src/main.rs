@@ -31,6 +31,7 @@ mod network_shares;
 mod passwords;
 mod plural;
 mod printable;
+mod quota;
 mod remote;
 mod resolved;
 mod samba_rules;
@@ -39,6 +40,7 @@ mod serve;
 mod shares;
 mod state;
 mod svg;
+mod text_table;
 mod trusted_file;
 mod unix_accounts;
 mod user;
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         Command::User(user) => user::run(user),
         Command::Share(shares) => shares::run(shares),
         Command::Namespace(namespaces) => namespaces::run(namespaces),
+        Command::Quota(quota) => quota::run(quota),
         Command::Domain(domain) => domain::run(domain),
         Command::Import(import) => import::run(import),
         Command::Admin(command) => admin::run(command),

@@ -3,8 +3,10 @@
 The requests come from the raw client, smbcquotas and smbclient.
 """
 
+import json
 import os
 import re
+import shlex
 import struct
 import sys
 import tempfile
@@ -104,6 +106,61 @@ def control(t):
     return struct.unpack_from("<QQI", data, 24)
 
 
+def command(disk, *args):
+    """Runs `frevo quota` in the guest, for a configuration with a share of this disk."""
+    config = f'[[share]]\nname = "{disk}"\npath = "/mnt/srv/{disk}"\n'
+    text = shlex.join(["quota", "--config", f"/tmp/{disk}.toml", *args])
+    program = os.environ["FREVO_CLIENT"]
+    return sh(f"printf %s {shlex.quote(config)} > /tmp/{disk}.toml; {program} {text} 2>&1; echo rc $?")
+
+
+def told(disk, *args):
+    """Returns the quotas that `frevo quota show --json` prints, by kind and name."""
+    lines = command(disk, "show", disk, "--json", *args).splitlines()
+    objects = [json.loads(line) for line in lines if line.startswith("{")]
+    return {(one["kind"], one["name"]): one for one in objects}
+
+
+def by_command(disk, user):
+    """`frevo quota` on the host, against setquota, repquota and what clients see."""
+    with check(f"{disk}-command-user"):
+        said = command(disk, "set", disk, "--user", str(UID), "--space", "4M", "--soft-space", "2M")
+        assert "rc 0" in said and kept(disk)[1:] == (2048, 4096), (said, kept(disk))
+        said = command(disk, "set", disk, "--user", str(UID), "--soft-space", "none")
+        assert "rc 0" in said and kept(disk)[1:] == (0, 4096), (said, kept(disk))
+        limit(disk, 1024, 3072)
+        names = [name for (kind, name), one in told(disk).items() if kind == "user" and one["id"] == UID]
+        one = told(disk)[("user", names[0])]
+        same((one["soft_space"], one["hard_space"], one["enforced"]), (1 * MIB, 3 * MIB, True), "shown")
+        same(one["space"], kept(disk)[0] * KIB, "what the user has")
+        limit(disk, 0, 0)
+    with check(f"{disk}-command-group"):
+        said = command(disk, "set", disk, "--group", "61777", "--space", "5M", "--files", "9")
+        assert "rc 0" in said, said
+        said = sh(f"repquota -g -n -v -O csv /mnt/srv/{disk}")
+        assert re.search(r"#61777,.*,5120,", said), said
+        one = told(disk, "--group", "61777")[("group", "61777")]
+        same((one["hard_space"], one["hard_files"]), (5 * MIB, 9), "shown")
+    with check(f"{disk}-command-share"):
+        sh(f"mkdir -p {disk}/deep && head -c 100000 /dev/zero > {disk}/deep/old && chmod 777 {disk}/deep")
+        said = command(disk, "set", disk, "--share", "--space", "8M")
+        assert "rc 0" in said, said
+        one = told(disk)[("share", None)]
+        assert one["hard_space"] == 8 * MIB and one["space"] >= 100000 and one["enforced"], one
+        same(space(user)[0], 8 * MIB, "the size that clients see")
+        file = user.open("deep\\new", disposition=5)
+        for at in range(200):
+            answer = user.client.call(raw.WRITE, raw.write_body(file, at * 65536, pattern(65536)))
+            if answer.status:
+                break
+        status(answer, "DISK_FULL")
+        user.close(file)
+        sh(f"rm -r {disk}/deep")
+        said = command(disk, "set", disk, "--share", "--space", "none")
+        assert "rc 0" in said and told(disk)[("share", None)]["hard_space"] is None, said
+        print(command(disk, "show"), file=sys.stderr)
+
+
 def of(disk):
     if not has(disk, f"{disk}-told"):
         return
@@ -201,6 +258,8 @@ def of(disk):
         sh(f"setquota -t -u 604800 604800 /mnt/srv/{disk}")
         limit(disk, 0, 0)
         sh(f"rm {disk}/soft")
+    if KIND == "frevo":
+        by_command(disk, user)
     for t in (admin, user):
         t.client.close()
 

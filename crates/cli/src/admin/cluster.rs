@@ -8,10 +8,10 @@ use frevo_cluster::ClusterDialect;
 use super::arguments::{ClusterArguments, ClusterVerb, ServerPlace};
 use super::figures::span;
 use super::socket::ask;
-use super::table::{Align, Table};
 use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::printable::printable;
+use crate::text_table::{Align, Table};
 use crate::{accounts, cluster, config_checks, state};
 
 use Align::{Left, Right};

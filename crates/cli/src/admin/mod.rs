@@ -10,7 +10,6 @@ mod rates;
 mod snapshots;
 mod socket;
 mod status;
-mod table;
 mod terminal;
 mod top;
 

@@ -5,10 +5,10 @@ use frevo_snapshots::Second;
 
 use super::arguments::{ServerPlace, SnapshotsArguments, SnapshotsOfShare, SnapshotsVerb};
 use super::socket::ask;
-use super::table::{Align, Table};
 use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::printable::printable;
+use crate::text_table::{Align, Table};
 
 use Align::{Left, Right};
 

@@ -6,10 +6,10 @@ use super::arguments::{OpensArguments, Rows, ServerPlace, StatusArguments};
 use super::figures::{bytes, float, number, protection, span, text};
 use super::snapshots;
 use super::socket::ask;
-use super::table::{Align, Table};
 use crate::console::print;
 use crate::exit::{Done, Failure};
 use crate::printable::printable;
+use crate::text_table::{Align, Table};
 
 /// Rows of each list for people, unless they want more.
 const ROWS_SHOWN: usize = 50;

@@ -12,11 +12,11 @@ use super::figures::{bytes, number, span, text};
 use super::rates::{Rates, Row, rows};
 use super::socket::ask;
 use super::status::parsed;
-use super::table::{Align, Table};
 use super::terminal::{Screen, Size};
 use crate::console::print;
 use crate::exit::Done;
 use crate::printable::printable;
+use crate::text_table::{Align, Table};
 
 /// The width of the output where there is no terminal.
 const PLAIN_WIDTH: usize = 120;

@@ -78,7 +78,7 @@ const _: () = assert!(size_of::<NextDqblk>() == 72);
 pub enum Upkeep {
     /// Space and files are counted, and limits mean nothing.
     Counted,
-    /// Who is over a limit gets no more.
+    /// Those over a limit get no more.
     Enforced,
 }
 
@@ -114,7 +114,7 @@ pub(super) fn upkeep(root: BorrowedFd<'_>, subject: Subject) -> Result<Option<Up
 /// The entry that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// That of this number.
+    /// The one of this number.
     Of(u32),
     /// The first one at or behind this number.
     From(u32),

@@ -3,39 +3,39 @@
 use crate::printable::printable;
 
 /// A table whose columns are as wide as their widest cell.
-pub(super) struct Table {
+pub(crate) struct Table {
     heads: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 /// The side at which the cells of a column stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Align {
+pub(crate) enum Align {
     Left,
     Right,
 }
 
 impl Table {
-    pub(super) fn new(heads: &[(&'static str, Align)]) -> Self {
+    pub(crate) fn new(heads: &[(&'static str, Align)]) -> Self {
         Self { heads: heads.to_vec(), rows: Vec::new() }
     }
 
     /// Adds a row. Names come from clients: nothing in them is obeyed by the terminal.
-    pub(super) fn row<const N: usize>(&mut self, cells: &[String; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: &[String; N]) {
         self.cells(cells);
     }
 
     /// Adds a row of as many cells as there are columns.
-    pub(super) fn cells(&mut self, cells: &[String]) {
+    pub(crate) fn cells(&mut self, cells: &[String]) {
         self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
     /// The lines of the table, its heads first.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let width = |text: &str| text.chars().count();
         let widest = |at: usize, head: &str| {
             let cells = self.rows.iter().filter_map(|row| row.get(at));
