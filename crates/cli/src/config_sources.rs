@@ -73,6 +73,11 @@ impl Sources {
         Self(sources).with_network_shares()?.with_network_namespaces()
     }
 
+    /// The texts of a server with this configuration file, or without one.
+    pub(crate) fn of(config: Option<&Path>) -> Result<Self, Failure> {
+        config.map_or_else(Self::of_environment, Self::read)
+    }
+
     /// The texts of a server without a configuration file: the variables of the environment.
     pub(crate) fn of_environment() -> Result<Self, Failure> {
         Self(variables().collect()).with_network_shares()?.with_network_namespaces()
@@ -95,7 +100,7 @@ impl Sources {
     fn with_network_namespaces(self) -> Result<Self, Failure> {
         let mut sources = self;
         let table = sources.table_without_links();
-        if let Some(namespaces) = NetworkNamespaces::of_table(&table) {
+        for namespaces in NetworkNamespaces::of_table(&table) {
             let (name, text) = (namespaces.file.display().to_string(), namespaces.text(&table)?);
             sources.0.push(Source { name, text, has_lines: true });
         }
@@ -127,10 +132,10 @@ impl Sources {
             Failure::new(Exit::Config, lines.join("\nfrevo: "))
         })?;
         let table = self.table_without_links();
-        if let Some(network) = NetworkNamespaces::of_table(&table) {
+        for network in NetworkNamespaces::of_table(&table) {
             let file = network.file.display().to_string();
             for namespace in &mut config.namespaces {
-                namespace.is_networked = self.place(&namespace.name.span()).0 == file;
+                namespace.is_networked |= self.place(&namespace.name.span()).0 == file;
             }
         }
         if let Some(network) = NetworkShares::of_table(&table) {

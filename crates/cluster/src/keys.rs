@@ -10,6 +10,8 @@
 //! frevo/<cluster>/control/drained/<node>   a node that is to have no shares
 //! frevo/<cluster>/control/dialect/max      the largest dialect of clients on shares of the cluster
 //! frevo/<cluster>/domain/<REALM>           the account of the cluster in a domain: sealed by the server
+//! frevo/<cluster>/namespaces               the namespaces made over the network: the folder of their entries
+//! frevo/<cluster>/namespace/<folder>/<entry>  a root or a link of one: text of the server's
 //! frevo/<cluster>/batch/<share>            the number of the last transaction with records
 //! frevo/<cluster>/record/<share>/<id>      a record: bytes of the server's
 //! ```
@@ -131,6 +133,19 @@ impl Layout {
         (!realm.is_empty()).then_some(realm)
     }
 
+    /// The key that changes with each change of the namespaces that were made over the network. Its value
+    /// names the folder of their entries.
+    pub fn namespaces(&self) -> Vec<u8> {
+        self.key("namespaces", "")
+    }
+
+    /// The beginning of the keys of the entries in a folder.
+    pub fn namespace_entries(&self, folder: &str) -> Vec<u8> {
+        let mut key = self.key("namespace/", folder);
+        key.push(b'/');
+        key
+    }
+
     /// The key with the number of the last transaction with records of a share.
     pub fn batch(&self, share: &ShareName) -> Vec<u8> {
         self.key("batch/", share.as_str())
@@ -192,6 +207,10 @@ mod tests {
         assert!(!layout.domains().starts_with(&layout.control_prefix()));
         assert_eq!(layout.parse_domain(&layout.domains()), None);
         assert_eq!(layout.parse_domain(&layout.generation()), None);
+        assert_eq!(text(layout.namespaces()), "frevo/office/namespaces");
+        assert_eq!(text(layout.namespace_entries("n1-2a")), "frevo/office/namespace/n1-2a/");
+        // A watch of the one key is not told of entries.
+        assert!(!layout.namespace_entries("x").starts_with(&layout.namespaces()));
     }
 
     #[test]

@@ -73,6 +73,20 @@ pub const TXN_BYTES: usize = 1 << 20;
 /// Bytes of a record.
 pub const RECORD_BYTES: usize = 64 << 10;
 
+/// Bytes of a root or a link of a namespace that was made over the network.
+pub const NAMESPACE_ENTRY_BYTES: usize = 32 << 10;
+
+/// Roots and links in one answer to their reading: so many of the largest ones are less than the client of
+/// etcd takes.
+pub const NAMESPACE_PART: u64 = 128;
+
+/// Roots and links that one transaction changes, with fewer than etcd's 128 operations. A change of more
+/// writes all of them to a new folder.
+pub const NAMESPACE_CHANGES: usize = 100;
+
+/// Attempts at a change of namespaces while other nodes change them.
+pub const NAMESPACE_ATTEMPTS: usize = 32;
+
 /// Changes of records of one share that wait.
 pub const RECORDS_WAITING: usize = 65_536;
 

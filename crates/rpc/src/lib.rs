@@ -206,6 +206,8 @@ open_enum! {
         NO_MORE_ITEMS = 259,
         /// ERROR_NOT_FOUND
         NOT_FOUND = 1168,
+        /// ERROR_RETRY
+        RETRY = 1237,
         /// ERROR_REVISION_MISMATCH
         REVISION_MISMATCH = 1306,
         /// ERROR_NO_SYSTEM_RESOURCES

@@ -77,9 +77,9 @@ pub(super) async fn run(
     let signals = Signals::new()?;
     let (asking, edits) = share_edits::channel();
     let newer_keys = NewerKeys::of(&loaded.plan.config);
-    let (server, cluster) = make_server(&loaded, asking, &domains, &newer_keys, cluster)?;
+    let (server, cluster) = make_server(&loaded, asking.clone(), &domains, &newer_keys, cluster)?;
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
-    let cluster = cluster.map(|cluster| cluster.start(&server)).transpose()?;
+    let cluster = cluster.map(|cluster| cluster.start(&server, arguments, asking)).transpose()?;
     tell_unresolved(&server);
     let snapshots = snapshots.map(|prepared| prepared.start(&server)).transpose()?;
     let rpc_port = rpc.serve(&server)?;

@@ -28,7 +28,7 @@ use crate::network_namespaces::NetworkNamespaces;
 use crate::network_shares::NetworkShares;
 
 use super::account_reloads::AccountReloads;
-use super::cluster;
+use super::cluster::{self, Made, Namespaces, State, Wanted};
 use super::confine::Confined;
 use super::directory::Directory;
 use super::discovery::Discovery;
@@ -69,6 +69,26 @@ pub(super) struct Running<'a> {
 
 /// The departure from a cluster, before the server stops. Its end is the time that is left for that.
 type Leaving = Pin<Box<dyn Future<Output = Duration> + Send>>;
+
+/// The place where a namespace is kept that was made over the network.
+enum Storage {
+    /// A file of this server.
+    Here(OwnFile),
+    /// etcd, for all nodes of the cluster.
+    Etcd(Namespaces, Wanted),
+}
+
+/// A file of this server, with the texts of its configuration.
+struct OwnFile {
+    sources: Sources,
+    file: NetworkNamespaces,
+}
+
+fn not_applied() -> NotChanged {
+    NotChanged::Failed(String::from(
+        "the configuration with this change could not be applied; the lines above say why",
+    ))
+}
 
 /// Ends when the departure has ended. Never without one.
 async fn left(leaving: &mut Option<Leaving>) -> Duration {
@@ -242,33 +262,60 @@ impl Running<'_> {
                 let done = if is_stopping {
                     Err(NotChanged::Failed(stops()))
                 } else {
-                    self.change_namespace(&change)
+                    match self.storage_of(&change) {
+                        Ok(Storage::Here(file)) => self.change_namespace(&file, &change),
+                        Ok(Storage::Etcd(namespaces, wanted)) => {
+                            drop(tokio::spawn(namespaces.change(wanted, answer)));
+                            return;
+                        }
+                        Err(why) => Err(why),
+                    }
                 };
                 let _ = answer.send(done);
             }
+            Asked::Kept { made, .. } if is_stopping => {
+                made.and_then(|made| made.tell(Err(NotChanged::Failed(stops()))));
+            }
+            Asked::Kept { state, made } => self.take_kept(&state, made),
         }
     }
 
     /// Reads the texts of the configuration again.
     fn sources(&self) -> Result<Sources, Failure> {
-        match &self.arguments.config {
-            Some(path) => Sources::read(path),
-            None => Sources::of_environment(),
-        }
+        Sources::of(self.arguments.config.as_deref())
     }
 
-    /// Stores a change of the namespaces that were made over the network, and applies it. Undoes it when
-    /// that fails.
-    fn change_namespace(&mut self, change: &NamespaceChange) -> Result<(), NotChanged> {
+    /// The place where the namespace of a change is kept.
+    fn storage_of(&self, change: &NamespaceChange) -> Result<Storage, NotChanged> {
         let failed = |failure: Failure| NotChanged::Failed(failure.to_string());
         let sources = self.sources().map_err(failed)?;
-        let network =
-            NetworkNamespaces::of_table(&sources.table_without_links()).ok_or_else(|| {
-                NotChanged::Forbidden(String::from(
-                    "namespaces may not be changed over the network; use frevo namespace, or set \
+        let table = sources.table_without_links();
+        let files = NetworkNamespaces::of_table(&table);
+        let file = NetworkNamespaces::find(files, &table, change.namespace()).ok_or_else(|| {
+            NotChanged::Forbidden(String::from(
+                "namespaces may not be changed over the network; use frevo namespace, or set \
                  network_namespaces in [server]",
-                ))
-            })?;
+            ))
+        })?;
+        Ok(match &self.cluster {
+            Some(cluster) if file.is_of_cluster() => {
+                let change = change.clone();
+                let wanted = Wanted { change, sources, copy: file };
+                Storage::Etcd(cluster.namespaces.clone(), wanted)
+            }
+            _ => Storage::Here(OwnFile { sources, file }),
+        })
+    }
+
+    /// Stores a change of the namespaces that were made over the network in the file of this server, and applies
+    /// it. Undoes it when that fails.
+    fn change_namespace(
+        &mut self,
+        file: &OwnFile,
+        change: &NamespaceChange,
+    ) -> Result<(), NotChanged> {
+        let failed = |failure: Failure| NotChanged::Failed(failure.to_string());
+        let OwnFile { sources, file: network } = file;
         let before = network.stored().map_err(failed)?.unwrap_or_default();
         let after = network.changed(&before, &self.loaded.plan.config, change)?;
         let file = network.file.display().to_string();
@@ -279,9 +326,43 @@ impl Running<'_> {
             return Ok(());
         }
         network.write(&before).map_err(failed)?;
-        Err(NotChanged::Failed(String::from(
-            "the configuration with this change could not be applied; the lines above say why",
-        )))
+        Err(not_applied())
+    }
+
+    /// Serves the namespaces that the cluster has for its shares, and answers the administrator who has made
+    /// the change. One that cannot be served here is taken back.
+    fn take_kept(&mut self, state: &State, made: Option<Made>) {
+        let is_served = self.serve_kept(state).unwrap_or_else(|failure| {
+            tracing::error!(target: "frevo::cluster",
+                "the namespaces of the cluster are not served as they are now: {failure}");
+            false
+        });
+        let done = if is_served { Ok(()) } else { Err(not_applied()) };
+        let before = made.and_then(|made| made.tell(done));
+        if let (Some(before), Some(cluster)) = (before, &self.cluster) {
+            drop(tokio::spawn(cluster.namespaces.clone().undo(state.revision, before)));
+        }
+    }
+
+    /// False if the configuration with the namespaces is not applied. The copy is kept all the same, for the
+    /// next reload.
+    fn serve_kept(&mut self, state: &State) -> Result<bool, Failure> {
+        // Without any in etcd there is no copy to keep.
+        if self.cluster.as_ref().is_none_or(|cluster| state.revision <= cluster.kept) {
+            return Ok(true);
+        }
+        state.warn();
+        let table = self.sources()?.table_without_links();
+        let (own, copy) = NetworkNamespaces::of_node(&table);
+        let is_new = copy.copy(&state.text)?;
+        let left = own.leave_to_cluster(&table, &state.entries);
+        if let Err(failure) = left {
+            tracing::warn!(target: "frevo::cluster", "{failure}");
+        }
+        if let Some(cluster) = &mut self.cluster {
+            cluster.kept = state.revision;
+        }
+        Ok(!is_new || self.reload())
     }
 
     /// Stores a change of the shares that were added over the network, and applies it. Undoes it

@@ -6,6 +6,8 @@ use std::fmt;
 use frevo_server::{NamespaceChange, NotChanged, NotEdited, ShareEdit, ShareEditor};
 use tokio::sync::{mpsc, oneshot};
 
+use super::cluster::{Made, State};
+
 /// A change that an administrator has asked for and waits for.
 pub(super) enum Asked {
     /// A change of the shares.
@@ -17,9 +19,12 @@ pub(super) enum Asked {
     },
     /// A change of the namespaces.
     Namespace { change: NamespaceChange, answer: oneshot::Sender<Result<(), NotChanged>> },
+    /// The namespaces that the cluster keeps, after a change of this node (`made`) or of others.
+    Kept { state: State, made: Option<Made> },
 }
 
 /// The server's end: it sends changes.
+#[derive(Clone)]
 pub(super) struct Asking(mpsc::Sender<Asked>);
 
 /// The receiving end, for the thread that reloads.
@@ -29,6 +34,13 @@ pub(super) type Edits = mpsc::Receiver<Asked>;
 pub(super) fn channel() -> (Asking, Edits) {
     let (sender, receiver) = mpsc::channel(1);
     (Asking(sender), receiver)
+}
+
+impl Asking {
+    /// Has a state of the cluster's namespaces served. False if the server ends.
+    pub(super) async fn serve(&self, state: State, made: Option<Made>) -> bool {
+        self.0.send(Asked::Kept { state, made }).await.is_ok()
+    }
 }
 
 impl ShareEditor for Asking {

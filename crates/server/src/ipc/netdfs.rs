@@ -233,6 +233,7 @@ impl NamespaceService for Caller<'_> {
             NotChanged::Unsupported(_) => WinError::NOT_SUPPORTED,
             NotChanged::Bad(_) => WinError::INVALID_PARAMETER,
             NotChanged::Failed(_) => WinError::INTERNAL_ERROR,
+            NotChanged::Retry(_) => WinError::RETRY,
         })
     }
 }

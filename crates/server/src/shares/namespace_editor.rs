@@ -23,6 +23,8 @@ pub enum NotChanged {
     Bad(String),
     /// The change could not be stored or applied; nothing was changed.
     Failed(String),
+    /// The cluster that keeps the namespaces did not take the change now. Another attempt can succeed.
+    Retry(String),
 }
 
 impl NotChanged {
@@ -44,7 +46,8 @@ impl fmt::Display for NotChanged {
             | Self::NoShare(why)
             | Self::Unsupported(why)
             | Self::Bad(why)
-            | Self::Failed(why) => f.write_str(why),
+            | Self::Failed(why)
+            | Self::Retry(why) => f.write_str(why),
         }
     }
 }

@@ -7,6 +7,7 @@
 mod domain_keys;
 mod for_admin;
 mod lease;
+mod namespaces;
 mod reach;
 mod reload;
 
@@ -22,6 +23,7 @@ use frevo_cluster_node::{Apart, Call, Chair, Hands, Node, Noted, Unit};
 use frevo_config::Config;
 use frevo_etcd::client::{Client, Options};
 use frevo_etcd::engine::Moment;
+use frevo_etcd::types::Revision;
 use frevo_fences::hands::{Hands as HandsProcess, HandsDialer, Started};
 use frevo_fences::{KeysFile, Kind};
 use frevo_net::socket::interfaces;
@@ -31,10 +33,13 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 pub(super) use self::domain_keys::fetch as fetch_domain_keys;
 use self::lease::LeaseFile;
+pub(super) use self::namespaces::{Made, Namespaces, State, Wanted};
 use self::reach::Folders;
 pub(super) use self::reload::{needs_restart, refusal};
 use super::plan::Plan;
-use crate::cluster::{Report, Vault};
+use super::share_edits::Asking;
+use crate::arguments::Serve;
+use crate::cluster::{NamespaceStore, Report, Vault};
 use crate::configured::cluster as configured;
 use crate::exit::{Exit, Failure};
 use crate::{accounts, cluster, state};
@@ -79,6 +84,10 @@ pub(super) struct Running {
     node: Node,
     server: Server,
     cluster: String,
+    /// The namespaces that were made over the network for shares of the cluster.
+    pub(super) namespaces: Namespaces,
+    /// The revision of those that are served.
+    pub(super) kept: Revision,
     /// The time for the end of the process: until shares are given away and all requests are answered.
     patience: Duration,
 }
@@ -216,8 +225,13 @@ impl Ready {
             .state_store(self.chair.store())
     }
 
-    /// Starts the node's threads.
-    pub(super) fn start(self, server: &Server) -> Result<Running, Failure> {
+    /// Starts the node's threads. `asking` leads to the thread that reloads.
+    pub(super) fn start(
+        self,
+        server: &Server,
+        arguments: &Serve,
+        asking: Asking,
+    ) -> Result<Running, Failure> {
         let Self { mut chair, options, mut lease, hands, drain, report, cluster, .. } = self;
         let Self { settings, state_dir, .. } = self;
         let failed = || Failure::failed("cannot start the cluster's threads");
@@ -227,6 +241,10 @@ impl Ready {
         drop(runtime.spawn(cluster::look_at_endpoints(client.clone())));
         let vault = Vault::new(client.clone(), &settings, &state_dir);
         drop(runtime.spawn(domain_keys::keep(vault)));
+        let store = NamespaceStore::new(Arc::new(client.clone()), &settings);
+        let namespaces = Namespaces::new(store, asking, arguments.config.clone());
+        // Not in the thread that keeps the lease: namespaces are long texts.
+        drop(tokio::spawn(namespaces.clone().keep()));
         if let Some(audit) = server.audit().cloned() {
             chair = chair.with_observer(Arc::new(move |noted: &Noted| {
                 if let Some(event) = for_admin::event(&noted.what) {
@@ -252,7 +270,8 @@ impl Ready {
             lease.keep(kept.lease());
         };
         keeping.spawn(keep).map_err(Failure::failed("cannot start the cluster's threads"))?;
-        Ok(Running { node, server: server.clone(), cluster, patience: drain })
+        let (server, kept) = (server.clone(), Revision::default());
+        Ok(Running { node, server, cluster, namespaces, kept, patience: drain })
     }
 }
 

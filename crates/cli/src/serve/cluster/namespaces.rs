@@ -1,0 +1,334 @@
+//! The namespaces that were made over the network for the shares of a cluster: etcd has them, each node a copy of
+//! them in its state directory. A change is made in etcd, then served here, then answered.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use frevo_cluster::limits::NAMESPACE_ATTEMPTS;
+use frevo_etcd::types::{Fault, Revision, WatchAnswer};
+use frevo_server::{NamespaceChange, NotChanged};
+use tokio::sync::{Mutex, Notify, oneshot};
+use tokio::time::sleep;
+
+use crate::cluster::{Entries, KeptNamespaces, NamespaceStore, NotKept};
+use crate::config_sources::Sources;
+use crate::exit::Failure;
+use crate::network_namespaces::NetworkNamespaces;
+use crate::serve::share_edits::Asking;
+
+/// Time between two questions while etcd does not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Time between two questions while what etcd has cannot be used.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
+/// The namespaces of the cluster's shares. Clones are of one node.
+#[derive(Debug, Clone)]
+pub(in crate::serve) struct Namespaces(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: NamespaceStore,
+    /// The latest that is known of etcd. None if etcd has to be asked before a change.
+    known: Mutex<Option<KeptNamespaces>>,
+    /// The revision of the latest that this node has read or made.
+    revision: AtomicU64,
+    /// The way to the thread that reloads.
+    asking: Asking,
+    /// The file of the configuration.
+    config: Option<PathBuf>,
+}
+
+/// A state of the namespaces, to be served.
+#[derive(Debug)]
+pub(in crate::serve) struct State {
+    pub(in crate::serve) revision: Revision,
+    pub(in crate::serve) entries: Entries,
+    /// The text of those without faults.
+    pub(in crate::serve) text: String,
+    /// A sentence for each namespace that has a fault.
+    faults: Vec<String>,
+    left_out: usize,
+}
+
+/// The change that led to a state, for the administrator who has asked for it.
+#[derive(Debug)]
+pub(in crate::serve) struct Made {
+    pub(in crate::serve) answer: oneshot::Sender<Result<(), NotChanged>>,
+    before: Entries,
+}
+
+/// The namespaces after a change.
+struct After {
+    entries: Entries,
+    text: String,
+    faults: Vec<String>,
+}
+
+/// A change that is asked for.
+pub(in crate::serve) struct Wanted {
+    pub(in crate::serve) change: NamespaceChange,
+    pub(in crate::serve) sources: Sources,
+    /// The copy of what etcd has.
+    pub(in crate::serve) copy: NetworkNamespaces,
+}
+
+impl State {
+    fn of(kept: KeptNamespaces) -> Self {
+        let (text, faults) = kept.entries.checked_text();
+        let KeptNamespaces { revision, entries, left_out, .. } = kept;
+        Self { revision, entries, text, faults, left_out }
+    }
+
+    /// Tells what is not served.
+    pub(in crate::serve) fn warn(&self) {
+        if let Some(first) = self.faults.first() {
+            tracing::warn!(target: "frevo::cluster", namespaces = self.faults.len(), first,
+                "parts of namespaces that etcd has are not served: they have faults");
+        }
+        if self.left_out > 0 {
+            tracing::warn!(target: "frevo::cluster", values = self.left_out,
+                "values below frevo/CLUSTER/namespace in etcd are not used: a later version, or somebody else, \
+                 has written them");
+        }
+    }
+}
+
+fn not_changed(why: NotKept) -> NotChanged {
+    match why {
+        NotKept::Raced => NotChanged::Retry(String::from(
+            "other nodes of the cluster change the namespaces at the same time",
+        )),
+        NotKept::Unreachable(why) => NotChanged::Retry(format!(
+            "{why}; the change was not made, or will be seen when etcd answers"
+        )),
+        NotKept::Refused(why) => NotChanged::Failed(why),
+    }
+}
+
+/// Runs a function that parses much, or waits for a disk, beside the event loop.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+impl Namespaces {
+    pub(super) fn new(store: NamespaceStore, asking: Asking, config: Option<PathBuf>) -> Self {
+        let (known, revision) = (Mutex::new(None), AtomicU64::new(0));
+        Self(Arc::new(Inner { store, known, revision, asking, config }))
+    }
+
+    /// Serves what etcd has, as long as the node runs.
+    pub(super) async fn keep(self) {
+        let mut told = None;
+        loop {
+            let kept = match self.look().await {
+                Ok(kept) => kept,
+                Err(why) => {
+                    let pause = match &why {
+                        // The node itself tells that etcd does not answer.
+                        NotKept::Raced | NotKept::Unreachable(_) => PAUSE,
+                        NotKept::Refused(text) => {
+                            if told.as_ref() != Some(&why) {
+                                tracing::error!(target: "frevo::cluster",
+                                    "the namespaces that etcd has cannot be used, those of before are served on: {text}");
+                            }
+                            REFUSED_PAUSE
+                        }
+                    };
+                    told = Some(why);
+                    sleep(pause).await;
+                    continue;
+                }
+            };
+            told = None;
+            let after = kept.read_at;
+            let Some(state) = beside(move || State::of(kept)).await else { return };
+            if !self.0.asking.serve(state, None).await {
+                return;
+            }
+            let changed = Arc::new(Notify::new());
+            let (notify, inner) = (Arc::clone(&changed), Arc::clone(&self.0));
+            let tell = move |answer: Result<WatchAnswer, Fault>| {
+                if inner.is_news(&answer) {
+                    notify.notify_one();
+                }
+            };
+            let watching = self.0.store.watch(after, Box::new(tell));
+            changed.notified().await;
+            drop(watching);
+        }
+    }
+
+    /// Reads what etcd has, and gives it what this node has if it has none.
+    async fn look(&self) -> Result<KeptNamespaces, NotKept> {
+        let mut known = self.0.known.lock().await;
+        let kept = self.read().await?;
+        self.0.note(&mut known, &kept);
+        Ok(kept)
+    }
+
+    async fn read(&self) -> Result<KeptNamespaces, NotKept> {
+        let kept = self.0.store.read().await?;
+        if kept.revision != Revision(0) {
+            return Ok(kept);
+        }
+        let inner = Arc::clone(&self.0);
+        let Some(entries) = beside(move || inner.stored_here()).await else { return Ok(kept) };
+        let entries = entries.unwrap_or_else(|failure| {
+            tracing::error!(target: "frevo::cluster",
+                "the namespaces of this node's state directory are not given to the cluster: {failure}");
+            Entries::default()
+        });
+        if entries.is_empty() {
+            return Ok(kept);
+        }
+        match self.0.store.replace(&kept, entries).await {
+            Ok(kept) => {
+                tracing::info!(target: "frevo::cluster",
+                    "etcd had no namespaces and has those of this node now");
+                Ok(kept)
+            }
+            Err(NotKept::Raced) => self.0.store.read().await,
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Makes a change in etcd, and has it served here. The answer comes after both.
+    pub(in crate::serve) async fn change(
+        self,
+        wanted: Wanted,
+        answer: oneshot::Sender<Result<(), NotChanged>>,
+    ) {
+        // A send fails if the connection that asked for the change is closed meanwhile.
+        let mut before = Entries::default();
+        match self.try_change(wanted, &mut before).await {
+            Ok(state) => _ = self.0.asking.serve(state, Some(Made { answer, before })).await,
+            Err(why) => _ = answer.send(Err(why)),
+        }
+    }
+
+    /// Makes a change in etcd. Returns the state after it; `replaced` becomes that before it.
+    async fn try_change(
+        &self,
+        wanted: Wanted,
+        replaced: &mut Entries,
+    ) -> Result<State, NotChanged> {
+        let wanted = Arc::new(wanted);
+        let mut known = self.0.known.lock().await;
+        for _ in 0..NAMESPACE_ATTEMPTS {
+            let before = match known.take() {
+                Some(known) => known,
+                None => self.read().await.map_err(not_changed)?,
+            };
+            let (entries, wanted) = (before.entries.clone(), Arc::clone(&wanted));
+            let after = beside(move || wanted.made_of(&entries)).await;
+            let bug = || Err(NotChanged::Failed(String::from("internal error")));
+            let after = match after.unwrap_or_else(bug) {
+                Ok(after) => after,
+                Err(why) => {
+                    *known = Some(before);
+                    return Err(why);
+                }
+            };
+            let After { entries, text, faults } = after;
+            match self.0.store.replace(&before, entries.clone()).await {
+                Ok(kept) => {
+                    self.0.note(&mut known, &kept);
+                    *replaced = before.entries;
+                    let KeptNamespaces { revision, left_out, .. } = kept;
+                    return Ok(State { revision, entries, text, faults, left_out });
+                }
+                Err(NotKept::Raced) => {}
+                Err(why) => return Err(not_changed(why)),
+            }
+        }
+        Err(not_changed(NotKept::Raced))
+    }
+
+    /// Takes a change back that cannot be served here, unless another node has made one since.
+    pub(in crate::serve) async fn undo(self, made: Revision, before: Entries) {
+        let mut known = self.0.known.lock().await;
+        let Some(kept) = known.take_if(|known| known.revision == made) else { return };
+        match self.0.store.replace(&kept, before).await {
+            Ok(kept) => {
+                self.0.note(&mut known, &kept);
+                drop(known);
+                let Some(state) = beside(move || State::of(kept)).await else { return };
+                self.0.asking.serve(state, None).await;
+            }
+            Err(why) => {
+                let why = not_changed(why);
+                tracing::error!(target: "frevo::cluster",
+                    "a change of namespaces that this node cannot serve stays in etcd: {why}");
+            }
+        }
+    }
+}
+
+impl Made {
+    /// Tells the administrator the end. Returns the entries before the change, if it is to be taken back.
+    pub(in crate::serve) fn tell(self, done: Result<(), NotChanged>) -> Option<Entries> {
+        let is_done = done.is_ok();
+        // The send fails if the connection that asked for the change is closed meanwhile.
+        let _ = self.answer.send(done);
+        (!is_done).then_some(self.before)
+    }
+}
+
+impl Inner {
+    fn note(&self, known: &mut Option<KeptNamespaces>, kept: &KeptNamespaces) {
+        self.revision.store(kept.revision.0, Ordering::Release);
+        *known = Some(kept.clone());
+    }
+
+    /// False for the changes that this node has read or made.
+    fn is_news(&self, answer: &Result<WatchAnswer, Fault>) -> bool {
+        match answer {
+            Ok(WatchAnswer::Changes { revision, changes }) => {
+                !changes.is_empty() && revision.0 > self.revision.load(Ordering::Acquire)
+            }
+            Ok(WatchAnswer::Compacted { .. }) => true,
+            // The watch goes on by itself.
+            Err(Fault::Unavailable(_)) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// The namespaces of the cluster's shares that this node has: its copy, or else those of a time at which its
+    /// server was on its own.
+    fn stored_here(&self) -> Result<Entries, Failure> {
+        let table = Sources::of(self.config.as_deref())?.table_without_links();
+        let (own, copy) = NetworkNamespaces::of_node(&table);
+        let copied = copy.entries()?;
+        if !copied.is_empty() {
+            return Ok(copied);
+        }
+        let own = own.of_shares_of_cluster(&table)?;
+        Ok(own.map(|(entries, _)| entries).unwrap_or_default())
+    }
+}
+
+impl Wanted {
+    /// The namespaces after the change.
+    fn made_of(&self, before: &Entries) -> Result<After, NotChanged> {
+        let Self { change, sources, copy } = self;
+        let failed = |failure: Failure| NotChanged::Failed(failure.to_string());
+        let file = copy.file.display().to_string();
+        let others = sources.with(&file, "");
+        let config = others.config().map_err(failed)?;
+        let after = copy.changed(&before.text(), &config, change)?;
+        let entries = Entries::of_text(&after).map_err(NotChanged::Bad)?;
+        let (text, faults) = entries.checked_text();
+        if !faults.is_empty() {
+            let (_, earlier) = before.checked_text();
+            if let Some(new) = faults.iter().find(|fault| !earlier.contains(fault)) {
+                return Err(NotChanged::Bad(new.clone()));
+            }
+        }
+        let served = copy.served(&text, &others.table_without_links());
+        let checked = sources.with(&file, &served).config();
+        checked.map_err(|failure| NotChanged::Bad(failure.to_string()))?;
+        Ok(After { entries, text, faults })
+    }
+}
